@@ -1,0 +1,63 @@
+# The short menu; CMake does the cooking (CMakeLists.txt, src/cmake/).
+#
+#   make train RANKS=4 ARGS="--max_iters=200"     more ranks, other options
+#   make CXX=clang++                              another compiler
+#   make NANOFSDP_ARCH=x86-64-v3                  a binary for other machines than this one
+#   make CMAKE_FLAGS=-DNANOFSDP_WERROR=ON         anything else that CMake understands
+#
+# A git-ignored local.mk may set any of these for good.
+-include local.mk
+
+RANKS         ?= 2
+ARGS          ?=
+JOBS          ?= $(shell getconf _NPROCESSORS_ONLN)
+NANOFSDP_ARCH ?= native
+CMAKE_FLAGS   ?=
+
+# The tests that need tiny Shakespeare find it through the environment.
+SHAKESPEARE := $(CURDIR)/data/shakespeare_char/input.txt
+ifneq ($(wildcard $(SHAKESPEARE)),)
+export NANOFSDP_SHAKESPEARE ?= $(SHAKESPEARE)
+endif
+
+# make has a CXX of its own: only the user's counts. And CMake's makes are none of ours.
+configure = CXX='$(if $(filter default,$(origin CXX)),,$(CXX))' sh src/cmake/configure.sh
+options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
+compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
+
+help: ## This menu
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | \
+	  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+
+build: ## Build the product: build/release/nanofsdp
+	@$(configure) build/release $(options)
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp
+
+train: build ## Train a GPT with FSDP on 2 processes, then print a sample (about 2 minutes)
+	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
+
+test: ## Build and run the tests (5 minutes at most, after the build)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS)
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long
+
+test-all: test ## The same and the long tests: whole training runs
+	@ctest --test-dir build/release --output-on-failure -L long
+
+asan: ## The tests under the address and undefined-behaviour sanitizers
+	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ON -DNANOFSDP_SANITIZE=address,undefined
+	@$(compile) build/asan --parallel $(JOBS)
+	@ctest --test-dir build/asan --parallel $(JOBS) --output-on-failure -LE long
+
+tsan: ## The tests under the thread sanitizer (without Gloo, which is not built for it)
+	@$(configure) build/tsan $(options) -DNANOFSDP_TESTS=ON -DNANOFSDP_SANITIZE=thread
+	@$(compile) build/tsan --parallel $(JOBS)
+	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -LE long -E '[Gg]loo'
+
+shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
+	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
+
+clean: ## Remove everything that was built or unpacked
+	rm -rf build
+
+.PHONY: help build train test test-all asan tsan shakespeare clean

@@ -1,0 +1,56 @@
+#include "base/buffer.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+#include <new>
+#include <utility>
+
+#include "base/check.h"
+
+namespace nanofsdp {
+namespace {
+constexpr std::align_val_t kAlignment{64};
+}
+
+Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device, Use use)
+    : ledger_(&ledger), class_(memory_class), device_(device), use_(use), bytes_(bytes) {
+  data_ = static_cast<std::byte*>(::operator new(bytes, kAlignment));
+  std::memset(data_, 0, bytes);
+  ledger.reserve(class_, static_cast<std::int64_t>(bytes));
+  if (use_ == Use::whole) ledger.use(class_, static_cast<std::int64_t>(bytes));
+}
+
+Buffer::~Buffer() { release(); }
+
+Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+
+Buffer& Buffer::operator=(Buffer&& other) noexcept {
+  if (this == &other) return *this;
+  release();
+  ledger_ = other.ledger_;
+  class_ = other.class_;
+  device_ = other.device_;
+  use_ = other.use_;
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  return *this;
+}
+
+void Buffer::release() {
+  if (data_ == nullptr) return;
+  ::operator delete(data_, kAlignment);
+  ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
+  if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
+  data_ = nullptr;
+}
+
+Tensor Buffer::tensor(Shape shape, DType dtype, std::size_t offset) const {
+  const std::size_t end = offset + static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+  NANOFSDP_CHECK_SHAPE(end <= bytes_, .what = "tensor " + shape.str() + " in a buffer",
+                       .expected = fmt::format("at most {} bytes", bytes_),
+                       .got = fmt::format("{}", end));
+  return Tensor(data_ + offset, shape, dtype, device_);
+}
+
+}  // namespace nanofsdp

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/ledger.h"
+#include "base/tensor.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief The only owner of tensor memory.
+
+/// Memory of one class on one device, zeroed, aligned to 64 bytes (a cache line, an AVX-512
+/// register), entered in the ledger for as long as it lives. Move-only; the ledger outlives it.
+class Buffer {
+ public:
+  /// Whether the whole buffer counts as in use, or its owner says when which part is (a pool).
+  enum class Use { whole, by_owner };
+
+  Buffer() = default;
+  Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device = Device::cpu,
+         Use use = Use::whole);
+  ~Buffer();
+  Buffer(Buffer&& other) noexcept;
+  Buffer& operator=(Buffer&& other) noexcept;
+
+  std::size_t bytes() const { return bytes_; }
+
+  /// A view that starts `offset` bytes into the buffer.
+  /// @throws ShapeError if it would end behind the buffer
+  Tensor tensor(Shape shape, DType dtype = DType::float32, std::size_t offset = 0) const;
+
+ private:
+  void release();
+
+  Ledger* ledger_ = nullptr;
+  MemoryClass class_ = MemoryClass::communication;
+  Device device_ = Device::cpu;
+  Use use_ = Use::whole;
+  std::byte* data_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+}  // namespace nanofsdp

@@ -1,0 +1,10 @@
+#pragma once
+
+#include <string>
+
+namespace nanofsdp {
+
+/// How this program was compiled: "GCC 12.2, AVX-512". The vector instructions decide the speed.
+std::string build_info();
+
+}  // namespace nanofsdp

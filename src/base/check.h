@@ -1,0 +1,63 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief Errors that say what, where, expected, got, and what to do.
+///
+///     NANOFSDP_CHECK(x.numel() == n, .what = "matmul: operand x", .expected = fmt::format(...),
+///                    .got = ..., .hint = "...");
+///
+/// A failed check throws; nothing below main() ends the process. Macros, because GCC 11 and
+/// Clang 14 must compile them (std::source_location is missing from one of the two).
+
+/// The parts of an error message. Empty parts are left out.
+struct Fault {
+  std::string what{};      ///< the thing that is wrong
+  std::string expected{};  ///< what would have been right
+  std::string got{};       ///< what was there
+  std::string hint{};      ///< what the reader of the message can do
+};
+
+/// A broken contract inside the program: the message ends with file and line.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// An operand whose shape, dtype or device does not fit.
+class ShapeError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A wrong option, file or environment variable: the user's to mend, exit code 2, no file and line.
+class UsageError : public std::runtime_error {
+ public:
+  explicit UsageError(const Fault& fault);
+};
+
+/// One line: `what: expected E, got G; hint`.
+std::string describe(const Fault& fault);
+
+/// `describe(fault)` with its place in the source.
+std::string describe(const Fault& fault, const char* file, int line);
+
+}  // namespace nanofsdp
+
+/// Throws `type` with the fault's text unless `condition` holds.
+#define NANOFSDP_CHECK_AS(type, condition, ...)                                             \
+  do {                                                                                      \
+    if (!(condition))                                                                       \
+      throw type(::nanofsdp::describe(::nanofsdp::Fault{__VA_ARGS__}, __FILE__, __LINE__)); \
+  } while (false)
+
+/// Throws Error unless `condition` holds; the rest are the designated fields of Fault.
+#define NANOFSDP_CHECK(condition, ...) NANOFSDP_CHECK_AS(::nanofsdp::Error, condition, __VA_ARGS__)
+
+/// Throws ShapeError unless `condition` holds.
+#define NANOFSDP_CHECK_SHAPE(condition, ...) \
+  NANOFSDP_CHECK_AS(::nanofsdp::ShapeError, condition, __VA_ARGS__)

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <memory>
+
+#include "base/device.h"
+#include "base/ledger.h"
+#include "base/tracer.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief What belongs to one rank. Passed down, never global: ranks may be threads of one process.
+struct Context {
+  explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu)
+      : rank(rank),
+        world_size(world_size),
+        device(device),
+        compute(make_compute_stream(device, threads)),
+        gather(make_communication_stream(device)),
+        reduce(make_communication_stream(device)) {}
+
+  int rank;
+  int world_size;
+  Device device;
+  Ledger ledger;
+  Tracer tracer;
+  std::unique_ptr<Stream> compute;  ///< operators
+  std::unique_ptr<Stream> gather;   ///< all-gathers of parameters
+  std::unique_ptr<Stream> reduce;   ///< reductions of gradients
+};
+
+}  // namespace nanofsdp

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <type_traits>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief Devices, streams and events: the one contract for time, on CPU and GPU alike.
+///
+/// A Stream is a FIFO of work. Work enqueued on one stream runs in order; work on two streams is
+/// ordered only where one waits for an Event recorded on the other:
+///
+///     Event gathered = gather.record();   // after everything enqueued on `gather` so far
+///     compute.wait(gathered);             // what `compute` does next comes after that
+///
+/// On the CPU the compute stream runs its work inline, on the caller's thread, so waiting on it
+/// blocks that thread; a communication stream is a thread of its own. Hooks, buffer pool, prefetch
+/// and tracer are written against this contract and know no device.
+
+enum class Device { cpu, cuda };
+
+class Stream;
+
+/// A point in a stream's work. Copies refer to the same point; a default Event has always passed.
+class Event {
+ public:
+  Event() = default;
+
+  /// True once all work before the point is done.
+  bool ready() const;
+
+  /// Blocks the host until then. @throws what the stream's work threw, if it failed
+  void synchronize() const;
+
+  struct State;
+  explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
+/// Loop body over a range of indices, without the allocation of std::function.
+class RangeBody {
+ public:
+  template <class F>
+  explicit RangeBody(const F& body)
+      : object_(&body), call_([](const void* object, std::int64_t begin, std::int64_t end) {
+          (*static_cast<const F*>(object))(begin, end);
+        }) {}
+  void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }
+
+ private:
+  const void* object_;
+  void (*call_)(const void*, std::int64_t, std::int64_t);
+};
+
+/// A FIFO of work. One thread enqueues; a failed piece of work fails everything after it.
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  virtual void enqueue(std::function<void()> work) = 0;
+
+  /// The point after all work enqueued so far.
+  virtual Event record() = 0;
+
+  /// Orders everything enqueued later after `event`.
+  virtual void wait(const Event& event) = 0;
+
+  /// Blocks the host until the stream is empty. @throws what its work threw
+  virtual void synchronize() = 0;
+
+  /// Threads that parallel_for uses, at least 1.
+  virtual int threads() const { return 1; }
+
+  /// Runs `body(begin, end)` over [0, n) cut into at most threads() equal ranges of at least
+  /// `grain` indices (the last may be shorter). The cut depends on n, grain and threads() alone.
+  /// For work inside the stream.
+  template <class F>
+  void parallel_for(std::int64_t n, std::int64_t grain, const F& body) {
+    if (n > 0) parallel_ranges(n, grain, RangeBody(body));
+  }
+
+ private:
+  virtual void parallel_ranges(std::int64_t n, std::int64_t, const RangeBody& body) { body(0, n); }
+};
+
+/// The stream for operators: inline on the CPU, `threads` wide.
+std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
+
+/// A stream for collectives: a thread of its own on the CPU.
+std::unique_ptr<Stream> make_communication_stream(Device device);
+
+}  // namespace nanofsdp

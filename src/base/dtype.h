@@ -1,0 +1,76 @@
+#pragma once
+
+#include <bit>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief Element types of tensors.
+
+enum class DType {
+  float32,   ///< parameters, gradients, arithmetic
+  bfloat16,  ///< storage and communication only; the CPU computes in float32
+  float64,   ///< sums of squares
+  int32      ///< tokens
+};
+
+/// The upper half of a float32: 8 bits of exponent, 7 of mantissa. Storage only.
+struct bfloat16 {
+  std::uint16_t bits = 0;
+};
+
+/// Bytes of one element.
+constexpr std::size_t size_of(DType dtype) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return 2;
+    case DType::float64:
+      return 8;
+    case DType::float32:
+    case DType::int32:
+      break;
+  }
+  return 4;
+}
+
+/// PyTorch's name of the type, for messages.
+constexpr std::string_view name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::float64:
+      return "float64";
+    case DType::int32:
+      break;
+  }
+  return "int32";
+}
+
+/// Exact: every bfloat16 is a float32.
+inline float to_float32(bfloat16 x) {
+  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+}
+
+/// Round to nearest, ties to even. NaN stays NaN: rounding could carry it into infinity.
+inline bfloat16 to_bfloat16(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  if (std::isnan(x)) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};
+  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+}
+
+template <class T>
+inline constexpr DType dtype_of = DType::float32;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<double> = DType::float64;
+template <>
+inline constexpr DType dtype_of<std::int32_t> = DType::int32;
+
+}  // namespace nanofsdp

@@ -1,0 +1,64 @@
+#include "base/ledger.h"
+
+#include <algorithm>
+
+namespace nanofsdp {
+
+std::string_view name_of(MemoryClass memory_class) {
+  switch (memory_class) {
+    case MemoryClass::parameter_shards:
+      return "parameter shards";
+    case MemoryClass::gradient_shards:
+      return "gradient shards";
+    case MemoryClass::optimizer:
+      return "optimizer";
+    case MemoryClass::unsharded_parameters:
+      return "unsharded parameters";
+    case MemoryClass::unsharded_gradients:
+      return "unsharded gradients";
+    case MemoryClass::activations:
+      return "activations";
+    case MemoryClass::communication:
+      break;
+  }
+  return "communication";
+}
+
+void Ledger::reserve(MemoryClass memory_class, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  MemoryCount& count = counts_[static_cast<std::size_t>(memory_class)];
+  count.reserved += bytes;
+  count.reserved_peak = std::max(count.reserved_peak, count.reserved);
+  total_ += bytes;
+  total_peak_ = std::max(total_peak_, total_);
+  if (bytes > 0) ++allocations_;
+}
+
+void Ledger::use(MemoryClass memory_class, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  MemoryCount& count = counts_[static_cast<std::size_t>(memory_class)];
+  count.in_use += bytes;
+  count.in_use_peak = std::max(count.in_use_peak, count.in_use);
+}
+
+MemoryCount Ledger::count(MemoryClass memory_class) const {
+  const std::lock_guard lock(mutex_);
+  return counts_[static_cast<std::size_t>(memory_class)];
+}
+
+std::int64_t Ledger::total() const {
+  const std::lock_guard lock(mutex_);
+  return total_;
+}
+
+std::int64_t Ledger::total_peak() const {
+  const std::lock_guard lock(mutex_);
+  return total_peak_;
+}
+
+std::int64_t Ledger::allocations() const {
+  const std::lock_guard lock(mutex_);
+  return allocations_;
+}
+
+}  // namespace nanofsdp

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+#include <string_view>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief Who holds how many bytes: the measured side of every claim about memory.
+
+/// What memory is for. Every Buffer belongs to one class.
+enum class MemoryClass {
+  parameter_shards,
+  gradient_shards,
+  optimizer,
+  unsharded_parameters,
+  unsharded_gradients,
+  activations,
+  communication
+};
+
+inline constexpr std::array kMemoryClasses = {
+    MemoryClass::parameter_shards,     MemoryClass::gradient_shards,     MemoryClass::optimizer,
+    MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients, MemoryClass::activations,
+    MemoryClass::communication};
+
+std::string_view name_of(MemoryClass memory_class);
+
+/// Bytes of one class. Reserved: allocated. In use: of these, holding something now; they differ
+/// only for pools, whose slots stay allocated between uses.
+struct MemoryCount {
+  std::int64_t reserved = 0;
+  std::int64_t reserved_peak = 0;
+  std::int64_t in_use = 0;
+  std::int64_t in_use_peak = 0;
+};
+
+/// Counts bytes by class for one rank. Safe to call from the rank's streams.
+class Ledger {
+ public:
+  /// An allocation (bytes > 0) or its end (bytes < 0).
+  void reserve(MemoryClass memory_class, std::int64_t bytes);
+
+  /// Reserved memory begins (bytes > 0) or ends (bytes < 0) to hold something.
+  void use(MemoryClass memory_class, std::int64_t bytes);
+
+  MemoryCount count(MemoryClass memory_class) const;
+
+  /// Reserved bytes over all classes, now, and at the moment when they were most.
+  std::int64_t total() const;
+  std::int64_t total_peak() const;
+
+  /// Allocations so far: it must not grow after the first step.
+  std::int64_t allocations() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::array<MemoryCount, kMemoryClasses.size()> counts_{};
+  std::int64_t total_ = 0;
+  std::int64_t total_peak_ = 0;
+  std::int64_t allocations_ = 0;
+};
+
+}  // namespace nanofsdp

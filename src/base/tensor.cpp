@@ -1,0 +1,50 @@
+#include "base/tensor.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace nanofsdp {
+
+Shape::Shape(std::initializer_list<std::int64_t> dims)
+    : Shape(std::span<const std::int64_t>(dims.begin(), dims.size())) {}
+
+Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.size())) {
+  NANOFSDP_CHECK_SHAPE(dims.size() <= dims_.size(), .what = "shape",
+                       .expected = "4 dimensions at most", .got = fmt::format("{}", dims.size()));
+  std::copy(dims.begin(), dims.end(), dims_.begin());
+}
+
+std::int64_t Shape::numel() const {
+  std::int64_t n = 1;
+  for (const std::int64_t dim : dims()) n *= dim;
+  return n;
+}
+
+std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
+
+Tensor Tensor::view(Shape shape) const {
+  NANOFSDP_CHECK_SHAPE(shape.numel() == numel(), .what = "view of a tensor " + shape_.str(),
+                       .expected = fmt::format("{} elements", numel()), .got = shape.str());
+  return Tensor(data_, shape, dtype_, device_);
+}
+
+Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {
+  NANOFSDP_CHECK_SHAPE(begin >= 0 && count >= 0 && begin + count <= numel(),
+                       .what = "slice of a tensor " + shape_.str(),
+                       .expected = fmt::format("a range within [0, {})", numel()),
+                       .got = fmt::format("[{}, {})", begin, begin + count));
+  auto* first = static_cast<std::byte*>(data_) + static_cast<std::size_t>(begin) * size_of(dtype_);
+  return Tensor(first, {count}, dtype_, device_);
+}
+
+void Tensor::require(DType dtype) const {
+  NANOFSDP_CHECK_SHAPE(dtype == dtype_, .what = "elements of a tensor " + shape_.str(),
+                       .expected = std::string(name_of(dtype)),
+                       .got = std::string(name_of(dtype_)));
+}
+
+}  // namespace nanofsdp

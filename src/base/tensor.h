@@ -1,0 +1,85 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+
+#include "base/device.h"
+#include "base/dtype.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief A typed, row-major, contiguous view of memory that somebody else owns.
+
+/// Up to four dimensions; no dimension is a scalar of one element.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<std::int64_t> dims);
+  explicit Shape(std::span<const std::int64_t> dims);
+
+  int rank() const { return rank_; }
+  std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
+  std::int64_t numel() const;
+  std::span<const std::int64_t> dims() const { return {dims_.data(), std::size_t(rank_)}; }
+  std::string str() const;  ///< "[12, 64, 128]"
+
+  friend bool operator==(const Shape&, const Shape&) = default;
+
+ private:
+  std::array<std::int64_t, 4> dims_{};
+  int rank_ = 0;
+};
+
+/// A view: copying it copies no elements, and it never owns or frees them. Like std::span, a const
+/// Tensor still lets its elements be written. A default Tensor is empty: an operand left out.
+class Tensor {
+ public:
+  Tensor() = default;
+  Tensor(void* data, Shape shape, DType dtype = DType::float32, Device device = Device::cpu)
+      : data_(data), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
+
+  bool empty() const { return !present_ || numel() == 0; }
+  const Shape& shape() const { return shape_; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+  std::int64_t dim(int i) const { return shape_[i]; }
+  std::int64_t numel() const { return present_ ? shape_.numel() : 0; }
+  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
+  void* raw() const { return data_; }
+
+  /// The elements as T.
+  /// @throws ShapeError if T is not the tensor's dtype
+  template <class T>
+  T* data() const {
+    require(dtype_of<T>);
+    return static_cast<T*>(data_);
+  }
+  float* f32() const { return data<float>(); }
+
+  template <class T>
+  std::span<T> span() const {
+    return {data<T>(), static_cast<std::size_t>(numel())};
+  }
+
+  /// The same elements under another shape of equal numel.
+  Tensor view(Shape shape) const;
+
+  /// Elements [begin, begin + count) as one dimension.
+  Tensor slice(std::int64_t begin, std::int64_t count) const;
+
+ private:
+  void require(DType dtype) const;
+
+  void* data_ = nullptr;
+  Shape shape_;
+  DType dtype_ = DType::float32;
+  Device device_ = Device::cpu;
+  bool present_ = false;
+};
+
+}  // namespace nanofsdp

@@ -1,0 +1,73 @@
+#include "base/thread_pool.h"
+
+#include <algorithm>
+
+namespace nanofsdp {
+namespace {
+
+// About 50 microseconds: longer than the gap between two operators, shorter than a scheduler tick.
+constexpr int kSpins = 20000;
+
+void pause_briefly() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#endif
+}
+
+// Waits until `value` differs from `old`: spins first, then sleeps.
+void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
+  for (int i = 0; i < kSpins; ++i) {
+    if (value.load(std::memory_order_acquire) != old) return;
+    pause_briefly();
+  }
+  value.wait(old, std::memory_order_acquire);
+}
+
+}  // namespace
+
+ThreadPool::ThreadPool(int threads) {
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_ = true;
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) {
+  const std::int64_t width = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1,
+                                                      static_cast<std::int64_t>(threads()));
+  if (width == 1) return body(0, n);
+  body_ = &body;
+  n_ = n;
+  chunk_ = (n + width - 1) / width;
+  pending_.store(static_cast<std::uint32_t>(workers_.size()), std::memory_order_relaxed);
+  round_.fetch_add(1, std::memory_order_release);
+  round_.notify_all();
+  run_range(0);
+  for (auto left = pending_.load(std::memory_order_acquire); left != 0;
+       left = pending_.load(std::memory_order_acquire)) {
+    wait_while(pending_, left);
+  }
+}
+
+void ThreadPool::run_range(int index) const {
+  const std::int64_t begin = std::min(n_, index * chunk_);
+  const std::int64_t end = std::min(n_, begin + chunk_);
+  if (begin < end) (*body_)(begin, end);
+}
+
+void ThreadPool::work(int worker) {
+  std::uint32_t seen = 0;
+  while (true) {
+    wait_while(round_, seen);
+    seen = round_.load(std::memory_order_acquire);
+    if (stop_) return;
+    run_range(worker);
+    if (pending_.fetch_sub(1, std::memory_order_release) == 1) pending_.notify_all();
+  }
+}
+
+}  // namespace nanofsdp

@@ -1,0 +1,57 @@
+# The compiler: is it new enough, and which flags make it fast? Everything lands in `nf_flags`, an
+# interface library which our own code links and third-party code does not.
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
+
+set(needs_GNU 11)
+set(needs_Clang 14)
+set(needs_AppleClang 14)
+set(needed "${needs_${CMAKE_CXX_COMPILER_ID}}")
+if(NOT needed OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS needed)
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} (${CMAKE_CXX_COMPILER_ID} "
+    "${CMAKE_CXX_COMPILER_VERSION}) is too old or unknown: expected GCC >= 11 or Clang >= 14.\n"
+    "On Debian/Ubuntu: sudo apt-get install g++-11, then: make CXX=g++-11")
+endif()
+
+add_library(nf_flags INTERFACE)
+target_compile_features(nf_flags INTERFACE cxx_std_20)
+set(CMAKE_CXX_EXTENSIONS OFF)
+
+# Plain -O3 would leave Eigen's products at a fifth of their speed. -fno-math-errno lets sqrtf
+# vectorise and changes no result; -ffast-math would, so it stays out.
+set(flags -march=${NANOFSDP_ARCH} -fno-math-errno)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
+    # GCC 12 tunes AVX-512 machines as if they were Zen 3, which costs a quarter of the GEMM speed.
+    list(APPEND flags -mtune=generic)
+  elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # An untuned Clang halves AVX2 products; with AVX-512 it is fast as it is.
+    include(CheckCXXSourceCompiles)
+    set(CMAKE_REQUIRED_FLAGS -march=${NANOFSDP_ARCH})
+    string(MAKE_C_IDENTIFIER "NANOFSDP_${NANOFSDP_ARCH}_IS_AVX2" is_avx2)
+    check_cxx_source_compiles("
+      #if !defined(__AVX2__) || defined(__AVX512F__)
+      #error not AVX2 alone
+      #endif
+      int main() {}" ${is_avx2})
+    unset(CMAKE_REQUIRED_FLAGS)
+    if(${is_avx2})
+      list(APPEND flags -mtune=znver3)
+    endif()
+  endif()
+elseif(NANOFSDP_ARCH STREQUAL "native")
+  set(flags -mcpu=native -fno-math-errno)  # how GCC and Clang say it on ARM
+endif()
+# A designated initialiser that leaves a field out means its default: no warning for that. Nor for
+# what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651).
+target_compile_options(nf_flags INTERFACE ${flags} -Wall -Wextra -Wno-missing-field-initializers
+  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict>)
+if(NANOFSDP_WERROR)
+  target_compile_options(nf_flags INTERFACE -Werror)
+endif()
+if(NANOFSDP_SANITIZE)
+  add_compile_options(-fsanitize=${NANOFSDP_SANITIZE} -fno-omit-frame-pointer -g1)
+  add_link_options(-fsanitize=${NANOFSDP_SANITIZE})
+endif()

@@ -1,0 +1,101 @@
+# The libraries, each from the first place that has it: the system; build/deps, into which `make`
+# unpacks Debian packages for users without root; the pinned source below, built with ours.
+include(FetchContent)
+if(POLICY CMP0135)
+  cmake_policy(SET CMP0135 NEW)  # an unpacked file is as old as its unpacking
+endif()
+find_package(Threads REQUIRED)
+
+set(deps ${CMAKE_SOURCE_DIR}/build/deps)
+list(APPEND CMAKE_PREFIX_PATH ${deps}/usr)
+set(libraries "")  # every library asked for
+set(missing "")    # those not found so far
+
+# library(NAME DEBIAN package URL archive SHA256 hash [HEADERS target directory])
+# HEADERS: all it takes is an include path, so its own build stays unread.
+macro(library name)
+  cmake_parse_arguments(${name} "" "DEBIAN;URL;SHA256" "HEADERS" ${ARGN})
+  list(APPEND libraries ${name})
+endmacro()
+
+library(Eigen3 DEBIAN libeigen3-dev HEADERS Eigen3::Eigen .
+  URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.gz
+  SHA256 8586084f71f9bde545ee7fa6d00288b264a2b7ac3607b974e54d13e7162c1c72)
+library(CLI11 DEBIAN libcli11-dev HEADERS CLI11::CLI11 include
+  URL https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.3.2.tar.gz
+  SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22)
+library(nlohmann_json DEBIAN nlohmann-json3-dev HEADERS nlohmann_json::nlohmann_json include
+  URL https://github.com/nlohmann/json/releases/download/v3.11.2/json.tar.xz
+  SHA256 8c4b26bf4b422252e13f332bc5e388ec0ab5c3443d24399acb675e68278d341f)
+library(fmt DEBIAN libfmt-dev
+  URL https://github.com/fmtlib/fmt/archive/9.1.0.tar.gz
+  SHA256 5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2)
+library(Gloo DEBIAN libgloo-dev
+  URL https://github.com/facebookincubator/gloo/archive/5354032ea08eadd7fc4456477f7f7c6308818509.tar.gz
+  SHA256 5759a06e6c8863c58e8ceadeb56f7c701fec89b2559ba33a103a447207bf69c7)
+if(NANOFSDP_TESTS)
+  library(GTest DEBIAN libgtest-dev
+    URL https://github.com/google/googletest/archive/release-1.12.1.tar.gz
+    SHA256 81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2)
+endif()
+
+macro(find_libraries)
+  set(missing "")
+  set(packages "")
+  foreach(name IN LISTS libraries)
+    if(NOT NANOFSDP_PINNED)
+      find_package(${name} CONFIG QUIET)
+    endif()
+    if(NOT ${name}_FOUND)
+      list(APPEND missing ${name})
+      list(APPEND packages ${${name}_DEBIAN})
+    endif()
+  endforeach()
+endmacro()
+
+find_libraries()
+if(missing AND NANOFSDP_INSTALL AND NOT NANOFSDP_PINNED)
+  execute_process(COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/install_dependencies.sh ${deps} ${packages})
+  find_libraries()
+endif()
+
+# Unpacked shared libraries need each other at run time: an rpath that reaches them too, which the
+# newer RUNPATH does not.
+if(EXISTS ${deps}/usr)
+  foreach(prefix ${deps}/usr/lib ${deps}/lib)
+    list(APPEND CMAKE_BUILD_RPATH ${prefix} ${prefix}/${CMAKE_LIBRARY_ARCHITECTURE})
+  endforeach()
+  add_link_options(-Wl,--disable-new-dtags)
+endif()
+
+if(missing)
+  message(NOTICE "nanofsdp: building from pinned sources: ${missing}")
+  set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
+  set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
+endif()
+foreach(name IN LISTS missing)
+  set(place URL ${${name}_URL} URL_HASH SHA256=${${name}_SHA256})
+  if(${name}_HEADERS)
+    FetchContent_Declare(${name} ${place} SOURCE_SUBDIR none)
+    FetchContent_MakeAvailable(${name})
+    list(POP_FRONT ${name}_HEADERS target directory)
+    string(TOLOWER ${name} lower)
+    add_library(${target} INTERFACE IMPORTED)
+    target_include_directories(${target} INTERFACE ${${lower}_SOURCE_DIR}/${directory})
+  else()
+    FetchContent_Declare(${name} ${place})
+    FetchContent_MakeAvailable(${name})
+  endif()
+endforeach()
+if(Gloo IN_LIST missing)  # its target does not say where its headers are, nor they where uint8_t is
+  target_include_directories(gloo INTERFACE ${gloo_SOURCE_DIR} ${gloo_BINARY_DIR})
+  target_compile_options(gloo PUBLIC -include cstdint)
+endif()
+
+# Warnings are for our own code: whatever the libraries' headers say stays out of sight.
+foreach(target gloo fmt gtest gtest_main)
+  if(TARGET ${target})
+    get_target_property(headers ${target} INTERFACE_INCLUDE_DIRECTORIES)
+    set_target_properties(${target} PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${headers}")
+  endif()
+endforeach()

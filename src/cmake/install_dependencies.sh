@@ -1,0 +1,68 @@
+#!/bin/sh
+# install_dependencies.sh DIRECTORY PACKAGE...: Debian packages, by whichever way is open.
+#
+#   root                          apt-get, announced
+#   sudo, a terminal and a "y"    the same through sudo, shown first (CI=true: announced, not asked)
+#   anybody else                  the same packages, unpacked into DIRECTORY without any privilege
+#
+# Fails where no way is; then CMake builds pinned sources instead (dependencies.cmake).
+set -eu
+directory=$1
+shift
+packages=$*
+
+say() { printf 'nanofsdp: %s\n' "$*"; }
+
+command -v apt-get >/dev/null || { say "no apt-get here to install $packages"; exit 1; }
+
+install() {  # install [sudo]
+  sudo=${1:-}
+  # A stale list of somebody else's packages is no reason to stop: hence no error from the first.
+  $sudo apt-get -qq update || true
+  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+    install --no-install-recommends $packages >/dev/null
+}
+
+may_sudo() {
+  command -v sudo >/dev/null || return 1
+  say "with root: sudo apt-get update; sudo apt-get install $packages"
+  if [ "${CI:-}" = true ]; then
+    sudo -n true 2>/dev/null
+    return
+  fi
+  [ -t 0 ] || return 1
+  printf 'Run this now? (n: unpack the packages under build/ instead, without root) [y/N] '
+  read -r answer
+  case $answer in [yY]*) ;; *) return 1 ;; esac
+}
+
+# Downloads the packages, and those they need that the system lacks, and unpacks them.
+unpack() {  # unpack [APT OPTIONS]
+  missing=$(apt-get "$@" install --simulate --no-install-recommends $packages 2>/dev/null |
+    sed -n 's/^Inst \([^ ]*\) .*/\1/p')
+  [ -n "$missing" ] || return 1
+  (cd "$directory/apt/archives" && apt-get "$@" -qq download $missing) || return 1
+  for archive in "$directory"/apt/archives/*.deb; do
+    dpkg-deb --extract "$archive" "$directory" && rm "$archive" || return 1
+  done
+  # Debian's Gloo names its library by an absolute path.
+  sed -i "s|\"/usr/lib/|\"$directory/usr/lib/|" "$directory"/usr/share/cmake/Gloo/*.cmake
+}
+
+if [ "$(id -u)" = 0 ]; then
+  say "running: apt-get update; apt-get install $packages"
+  install
+  exit
+elif may_sudo; then
+  install sudo
+  exit
+fi
+say "without root: unpacking $packages under $directory"
+mkdir -p "$directory/apt/archives" "$directory/apt/lists/partial" "$directory/apt/cache"
+# The system's package lists may be missing or out of date; then fetch our own.
+unpack 2>/dev/null || {
+  set -- -o "Dir::State::Lists=$directory/apt/lists" -o "Dir::Cache=$directory/apt/cache" \
+    -o Acquire::Languages=none
+  apt-get "$@" -qq update || true
+  unpack "$@"
+}

@@ -1,0 +1,57 @@
+#include "comm/communicator.h"
+
+#include <fmt/format.h>
+
+#include "base/check.h"
+
+namespace nanofsdp::comm {
+namespace {
+
+// `chunk` is chunk `rank` of `whole`, or they share no byte.
+bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
+  if (chunk.bytes() == 0) return true;
+  const auto* a = static_cast<const std::byte*>(chunk.raw());
+  const auto* b = static_cast<const std::byte*>(whole.raw());
+  if (a == b + static_cast<std::size_t>(rank) * chunk.bytes()) return true;
+  return a + chunk.bytes() <= b || b + whole.bytes() <= a;
+}
+
+void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& whole,
+                  const std::string& name, const char* chunk_name, const char* whole_name) {
+  NANOFSDP_CHECK_SHAPE(whole.numel() == comm.size() * chunk.numel(), .what = name + whole_name,
+                       .expected = fmt::format("{} ranks x {} elements of{}", comm.size(),
+                                               chunk.numel(), chunk_name),
+                       .got = fmt::format("{}", whole.numel()), .hint = "pad to equal chunks");
+  NANOFSDP_CHECK_SHAPE(whole.dtype() == chunk.dtype(), .what = name + whole_name,
+                       .expected = std::string(name_of(chunk.dtype())),
+                       .got = std::string(name_of(whole.dtype())));
+  NANOFSDP_CHECK_SHAPE(in_place_or_apart(chunk, whole, comm.rank()), .what = name + chunk_name,
+                       .expected = "its own chunk of the whole, or other memory",
+                       .got = "memory that overlaps otherwise");
+}
+
+}  // namespace
+
+void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out) {
+  check_chunks(comm, in, out, "all_gather:", " in", " out");
+}
+
+void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out) {
+  check_chunks(comm, out, in, "reduce_scatter:", " out", " in");
+  const DType dtype = in.dtype();
+  NANOFSDP_CHECK_SHAPE(dtype == DType::float32 || dtype == DType::bfloat16,
+                       .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
+                       .got = std::string(name_of(dtype)));
+}
+
+Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {
+  NANOFSDP_CHECK_SHAPE(x.numel() % size() == 0, .what = "all_reduce: x",
+                       .expected = fmt::format("a multiple of {} ranks", size()),
+                       .got = fmt::format("{} elements", x.numel()), .hint = "pad it with zeros");
+  const std::int64_t n = x.numel() / size();
+  const Tensor mine = x.slice(rank() * n, n);
+  reduce_scatter(stream, x, mine, op, call);
+  return all_gather(stream, mine, x, call);
+}
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief Collectives of a group of W ranks, ordered by streams.
+///
+/// Every call enqueues work on a stream and returns an Event: the collective is done when the event
+/// has passed. All ranks of a group call the same collectives with the same counts in the same
+/// order, on one stream a communicator; use two communicators (`split`) for two streams.
+///
+/// Buffers stay alive and untouched until the event has passed. Chunks are equal (the flat layout
+/// pads). In-place as NCCL defines it: all_gather with `in` the rank's chunk of `out`,
+/// reduce_scatter with `out` the rank's chunk of `in`; any other overlap is an error. A
+/// reduce_scatter leaves the rest of `in` as it was.
+///
+/// Sums run over ranks 0, 1, ..., W - 1 in this order, in float32 (bfloat16 too), whatever the
+/// backend on the CPU and whatever the timing: one process that adds in the same order gets the
+/// same bits. An average is the sum times 1/W, once.
+
+enum class ReduceOp { sum, average };
+
+/// Who asks and why: named in errors, and control traffic is counted apart.
+struct Call {
+  std::string unit{};    ///< the FSDP unit, or what the call is for
+  bool control = false;  ///< norms, losses, fingerprints: not part of the training traffic
+};
+
+/// A collective that failed. The communicator is unusable afterwards.
+class CommError : public std::runtime_error {
+ public:
+  enum class Kind {
+    peer_lost,  ///< another rank went away: the cause lies there
+    timeout,    ///< a rank did not come in time
+    mismatch,   ///< ranks called different collectives
+    setup,      ///< the group could not be formed
+    aborted     ///< this rank gave up after an error elsewhere
+  };
+  CommError(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  Kind kind() const { return kind_; }
+
+ private:
+  Kind kind_;
+};
+
+/// Whether such an error only says that another rank failed first.
+constexpr bool is_consequence(CommError::Kind kind) {
+  return kind == CommError::Kind::peer_lost || kind == CommError::Kind::aborted;
+}
+
+class Communicator {
+ public:
+  /// Work in flight is aborted and waited for: after this, buffers may go.
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  /// out = the ranks' `in`, concatenated in rank order. Any dtype.
+  /// @param in [n]  @param out [W * n]
+  virtual Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {}) = 0;
+
+  /// out = chunk `rank()` of the sum (or average) of the ranks' `in`. float32 or bfloat16.
+  /// @param in [W * n]  @param out [n]
+  virtual Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
+                               const Call& call = {}) = 0;
+
+  /// Every rank's `x` becomes rank `root`'s. Any dtype.
+  virtual Event broadcast(Stream& stream, Tensor x, int root, const Call& call = {}) = 0;
+
+  /// The event passes when every rank has reached the barrier. Control traffic.
+  virtual Event barrier(Stream& stream, const Call& call = {}) = 0;
+
+  /// Every rank's `x` becomes the sum (or average) of all: a reduce_scatter and an all_gather, both
+  /// in place.
+  /// @param x [W * n]
+  virtual Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
+
+  /// The ranks that pass the same color, in the order of their ranks here, as a group of their own
+  /// with its own order of calls. Collective over this group; blocks the host.
+  virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  /// Wakes every operation in flight with CommError::aborted; further calls throw. From any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+/// Throws ShapeError unless the operands fit the contract above.
+void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out);
+void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out);
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+
+#include "base/context.h"
+#include "comm/communicator.h"
+#include "comm/launch.h"
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief Ranks that are processes, talking TCP through Gloo.
+///
+/// Gloo brings connections and point-to-point messages; the collectives are our own, the direct
+/// ones: every rank sends each peer its chunk at once. Gloo has no reduce-scatter, and the direct
+/// form leaves the input intact and fixes the order of the sum.
+///
+/// Ahead of every payload, ranks exchange 64 bytes that describe the call (operation.h). Without
+/// them a message longer than its receiver expects would end the receiver's process inside Gloo,
+/// and a shorter one would pass in silence.
+
+struct GlooOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< for ranks to come
+};
+
+/// Joins the group of `context.world_size` ranks that meet at `rendezvous`, over the loopback
+/// interface. Blocks until all have come. The context must outlive the communicator and every one
+/// split from it. From then on, this process ignores SIGPIPE.
+/// @throws CommError setup
+std::unique_ptr<Communicator> make_gloo(Context& context, const Rendezvous& rendezvous,
+                                        const GlooOptions& options = {});
+
+/// Memory that a communicator takes in its first reduce_scatter of `chunk_bytes` a rank, from the
+/// class `communication`, and keeps: (W - 1) * min(chunk_bytes, 2 MB). Larger chunks later take
+/// more.
+std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes);
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "base/tensor.h"
+#include "comm/communicator.h"
+#include "comm/operation.h"
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief What a backend for the CPU implements: collectives that block. on_streams() does the
+/// rest.
+
+/// One rank's end of a group. Every function blocks its thread until this rank's part is done, and
+/// throws CommError. One call at a time; operands have been checked; chunks may be empty.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  virtual void all_gather(const Operation& operation, Tensor in, Tensor out) = 0;
+  virtual void reduce_scatter(const Operation& operation, Tensor in, Tensor out) = 0;
+  virtual void broadcast(const Operation& operation, Tensor x) = 0;
+  virtual void barrier(const Operation& operation) = 0;
+  virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
+
+  /// Wakes the call in progress. From any thread.
+  virtual void abort(const std::string& reason) noexcept = 0;
+};
+
+/// A Communicator that checks operands, numbers the calls and runs them on their streams.
+std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group);
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief Local ranks as processes: started together, ended together.
+///
+/// The launcher forks a child a rank before any thread exists (Gloo and thread pools do not survive
+/// a fork), waits, and when one fails ends the others: SIGTERM, two seconds later SIGKILL. Of all
+/// the errors that one failure sets off, the first cause is told, the consequences are not.
+
+/// Where ranks find each other.
+struct Rendezvous {
+  std::string directory;  ///< private to this run
+};
+
+/// How a run of ranks ended.
+struct Outcome {
+  int exit_code = 0;    ///< 0, 1, 2 for a UsageError, 128 + n for signal n, as shells count
+  std::string message;  ///< the first cause, one line; empty if there is none or Ctrl-C was it
+};
+
+/// Runs `body` in `world_size` forked processes and waits for all of them.
+///
+/// A child ends where its body ends: it flushes stdio and leaves through _exit(), the one place
+/// below main() that ends a process, because the stack it was forked with belongs to the parent.
+/// SIGINT, SIGTERM and SIGHUP to the parent end all ranks; if the parent is killed, the kernel
+/// kills the ranks (on Linux), but then the rendezvous directory in $TMPDIR stays.
+/// @throws Error if this process has more than one thread, or cannot fork
+Outcome run_processes(int world_size, const std::function<void(const Rendezvous&, int rank)>& body);
+
+/// run_processes for main(): prints the message to stderr and returns the exit code.
+int launch_processes(int world_size, const std::function<void(const Rendezvous&, int rank)>& body);
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <chrono>
+#include <csignal>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <sys/types.h>
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief The few things that one operating system does in its own way. POSIX is used directly.
+
+/// Threads of this process; 1 where the system does not tell.
+int count_threads();
+
+/// In a new child: ends it by SIGKILL when its parent dies, however it dies.
+/// @param parent its process id, taken before the fork. Linux only
+void die_with_parent(pid_t parent);
+
+/// Runs `work` on a thread whose own threads are scheduled as background work (SCHED_BATCH). Gloo
+/// polls in such a thread; if it were scheduled like the others it would preempt the very thread
+/// whose lock it waits for and spin until the next clock tick, 4 ms later. Linux only.
+void run_with_background_threads(const std::function<void()>& work);
+
+/// Waits for one of the signals in `set`, which must be blocked, and takes it.
+/// @return the signal's number, or nothing after `timeout`
+std::optional<int> take_signal(const sigset_t& set, std::chrono::milliseconds timeout);
+
+/// "signal 9 (SIGKILL)"
+std::string name_signal(int number);
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,47 @@
+#include "comm/sum.h"
+
+#include <algorithm>
+#include <array>
+
+namespace nanofsdp::comm {
+namespace {
+
+// Elements that are summed at a time: the accumulator stays in the first-level cache.
+constexpr std::int64_t kBlock = 2048;
+
+float load(float x) { return x; }
+float load(bfloat16 x) { return to_float32(x); }
+void store(float& to, float x) { to = x; }
+void store(bfloat16& to, float x) { to = to_bfloat16(x); }
+
+template <class T>
+void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp op) {
+  std::array<float, kBlock> sum;
+  const float scale = 1.0f / static_cast<float>(x.size());
+  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, count - begin);
+    const T* first = static_cast<const T*>(x[0]) + begin;
+    for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
+    for (const void* const other : x.subspan(1)) {
+      const T* next = static_cast<const T*>(other) + begin;
+      for (std::int64_t i = 0; i < n; ++i) sum[i] += load(next[i]);
+    }
+    if (op == ReduceOp::average) {
+      for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
+    }
+    for (std::int64_t i = 0; i < n; ++i) store(out[begin + i], sum[i]);
+  }
+}
+
+}  // namespace
+
+void sum_in_rank_order(std::span<const void* const> x, void* out, std::int64_t count, DType dtype,
+                       ReduceOp op) {
+  if (dtype == DType::bfloat16) {
+    sum_as(x, static_cast<bfloat16*>(out), count, op);
+  } else {
+    sum_as(x, static_cast<float*>(out), count, op);
+  }
+}
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,81 @@
+#include "fsdp/deferred_init.h"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+
+#include "base/check.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+struct Home {
+  FlatParameter* flat = nullptr;
+  std::size_t index = 0;
+  std::size_t last_draw = 0;
+};
+
+bool is_other_unit(const nn::Module& module, const Unit& unit, std::span<const Unit> units) {
+  return std::ranges::any_of(
+      units, [&](const Unit& other) { return &other != &unit && &other.module() == &module; });
+}
+
+}  // namespace
+
+nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
+  nn::DrawPlan plan;
+  for (const Unit& unit : units) {
+    std::deque<nn::Module*> queue{&unit.module()};
+    while (!queue.empty()) {
+      const nn::Module& module = *queue.front();
+      queue.pop_front();
+      for (const auto& [name, parameter] : module.own_parameters()) {
+        plan.push_back({parameter.get(), parameter->init});
+      }
+      for (const auto& [name, child] : module.children()) {
+        if (!is_other_unit(*child, unit, units)) queue.push_back(child);
+      }
+    }
+  }
+  return plan;
+}
+
+void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
+                   Generator& generator) {
+  std::unordered_map<const nn::Parameter*, Home> homes;
+  std::int64_t largest = 0;
+  for (Unit& unit : units) {
+    unit.require_at_rest("initialisation");
+    for (std::size_t i = 0; i < unit.flat().parameters().size(); ++i) {
+      const nn::Parameter* parameter = unit.flat().parameters()[i];
+      homes[parameter] = {&unit.flat(), i, plan.size()};
+      largest = std::max(largest, parameter->shape.numel());
+    }
+  }
+  for (std::size_t d = 0; d < plan.size(); ++d) {
+    const auto home = homes.find(plan[d].parameter);
+    NANOFSDP_CHECK(home != homes.end(), .what = "draw of " + plan[d].parameter->name,
+                   .expected = "a parameter of some unit", .got = "none has it");
+    home->second.last_draw = d;
+  }
+  for (const auto& [parameter, home] : homes) {
+    NANOFSDP_CHECK(home.last_draw < plan.size(), .what = "initialisation of " + parameter->name,
+                   .expected = "a draw", .got = "none in the plan");
+  }
+
+  const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
+                       static_cast<std::size_t>(largest) * size_of(DType::float32));
+  for (std::size_t d = 0; d < plan.size(); ++d) {
+    const std::int64_t numel = plan[d].parameter->shape.numel();
+    const Home& home = homes.at(plan[d].parameter);
+    if (d != home.last_draw) {
+      nn::skip(generator, plan[d].init, numel);
+      continue;
+    }
+    const std::span<float> whole = scratch.tensor({numel}).span<float>();
+    nn::draw(generator, plan[d].init, whole);
+    home.flat->store(home.index, whole);
+  }
+}
+
+}  // namespace nanofsdp::fsdp

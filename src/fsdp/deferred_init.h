@@ -1,0 +1,30 @@
+#pragma once
+
+#include <span>
+
+#include "base/context.h"
+#include "base/rng.h"
+#include "fsdp/unit.h"
+#include "nn/init.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief First values without ever holding the model.
+///
+/// A model is declared with shapes only. Every rank then runs through the same plan of draws from
+/// the same seed: it draws one whole parameter into a scratch, keeps the piece that it owns, and
+/// forgets the rest. So no broadcast is needed, every world size starts from the same weights, and
+/// the peak is the shards and one parameter.
+
+/// FSDP's order of draws: unit by unit, blocks first and the root last, and inside a unit
+/// breadth-first, not entering other units (PyTorch 2's _get_modules_to_materialize). A tied weight
+/// is drawn once for each owner; the last draw stays.
+nn::DrawPlan breadth_first_draws(std::span<const Unit> units);
+
+/// Carries out a plan. Every parameter of the units gets the value of its last draw.
+/// @throws Error if the plan leaves out a parameter or names one that no unit has
+void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
+                   Generator& generator);
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/context.h"
+#include "fsdp/flat_layout.h"
+#include "fsdp/sharding_strategy.h"
+#include "nn/parameter.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief The parameters of one unit as one row of elements, and the views that show them.
+///
+/// A rank keeps for good either its shard of the row or, where the strategy does not shard, the
+/// whole row, of which its shard is a slice:
+///
+///     sharded:      storage = [ shard r ]
+///     not sharded:  storage = [ shard 0 | ... | shard r | ... | shard W-1 ]
+///
+/// The same holds for the gradients. `show` points the views of all parameters at a row: at the
+/// whole of it for the model to compute with, or at this rank's shard, where each parameter sees
+/// the piece that lies in it (FSDP paper, arXiv 2304.11277, section 3.2.1).
+class FlatParameter {
+ public:
+  /// @param parameters of one unit, in the model's order, all float32; they outlive this object
+  FlatParameter(Context& context, std::vector<nn::Parameter*> parameters, int rank, int world_size,
+                const ShardingStrategy& strategy, std::int64_t alignment);
+
+  const FlatLayout& layout() const { return layout_; }
+  std::span<nn::Parameter* const> parameters() const { return parameters_; }
+
+  /// This rank's shard: [shard_numel].
+  Tensor parameter_shard() const { return shard_of(parameter_storage()); }
+  Tensor gradient_shard() const { return shard_of(gradient_storage()); }
+
+  /// What this rank keeps for good: the shard, or the whole row.
+  Tensor parameter_storage() const { return parameters_memory_.tensor({parameter_range_.size()}); }
+  Tensor gradient_storage() const { return gradients_memory_.tensor({gradient_range_.size()}); }
+
+  /// The part of the row that the optimizer of this rank updates, and these elements of it.
+  Range optimizer_range() const { return optimizer_range_; }
+  Tensor optimizer_parameters() const;
+  Tensor optimizer_gradients() const;
+
+  /// Points `data` of every parameter at the whole row `full` [padded_numel].
+  void show_parameters(Tensor full);
+  /// Points `grad` of every parameter at the whole row `full` [padded_numel].
+  void show_gradients(Tensor full);
+
+  /// Points the views back at what this rank keeps.
+  void show_stored_parameters();
+  void show_stored_gradients();
+
+  /// Keeps what belongs to this rank of parameter `i`, given whole. Runs at once, on host memory.
+  void store(std::size_t i, std::span<const float> whole);
+
+ private:
+  Tensor shard_of(const Tensor& storage) const;
+
+  std::vector<nn::Parameter*> parameters_;
+  FlatLayout layout_;
+  int rank_;
+  Range parameter_range_;  // of the row: what is kept
+  Range gradient_range_;
+  Range optimizer_range_;
+  Buffer parameters_memory_;
+  Buffer gradients_memory_;
+};
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <span>
+
+#include "base/buffer.h"
+#include "base/context.h"
+#include "comm/mesh.h"
+#include "fsdp/unit.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief The norm of the whole model's gradient, from shards, and the coefficient that clips it.
+///
+///     norm = sqrt(sum over ranks r of s_r)        s_r = sum of squares over all shards r, in
+///     double coefficient = min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_)
+///
+/// Padding does not count. Where gradients are not sharded, each rank adds up the same s_0 ...
+/// s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
+class GradNorm {
+ public:
+  explicit GradNorm(Context& context, comm::Mesh& mesh);
+
+  /// Enqueues the computation over the units' reduced gradients.
+  /// @param max_norm 0 or less: no clipping, coefficient 1
+  void compute(std::span<Unit> units, double max_norm);
+
+  Tensor norm() const { return norm_.tensor({1}); }                ///< float32, before clipping
+  Tensor coefficient() const { return coefficient_.tensor({1}); }  ///< float32
+
+ private:
+  Context& context_;
+  comm::Mesh& mesh_;
+  Buffer squares_;  // float64 [W]: s_0 ... s_W-1
+  Buffer norm_;
+  Buffer coefficient_;
+};
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,26 @@
+#include "fsdp/prefetch.h"
+
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
+
+namespace nanofsdp::fsdp {
+
+BackwardPrefetch parse_backward_prefetch(std::string_view name) {
+  if (name == "none") return BackwardPrefetch::none;
+  if (name == "pre") return BackwardPrefetch::pre;
+  throw UsageError({.what = "--backward_prefetch",
+                    .expected = "none or pre",
+                    .got = "'" + std::string(name) + "'"});
+}
+
+Unit* ForwardOrder::next_in_backward(const Unit& unit) const {
+  if (units_.size() < 2) return nullptr;
+  if (&unit == units_.front()) return units_.back();
+  const auto found = std::ranges::find(units_, &unit);
+  const bool first_block = found == units_.begin() + 1;
+  return found == units_.end() || first_block ? nullptr : *(found - 1);
+}
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/module.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief Which modules become units: those the policy names, and the root for what is left.
+
+/// A module of the tree that FSDP shards as one, with the parameters it answers for.
+struct WrappedModule {
+  nn::Module* module = nullptr;
+  std::string name;  ///< its path, "transformer.h.0"; the root's is "root"
+  std::vector<nn::Parameter*> parameters;
+};
+
+/// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy).
+using WrapPolicy = std::function<bool(const nn::Module&)>;
+
+/// The units in the order of the module tree, inner before outer, the root last. A unit has the
+/// parameters of its subtree that no inner unit has; the root's are those that remain: for nanoGPT
+/// the tied wte and lm_head, wpe and ln_f. Names every parameter.
+/// @throws Error if two units use one parameter: a tied weight must lie in one unit
+std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy);
+
+}  // namespace nanofsdp::fsdp

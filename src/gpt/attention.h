@@ -1,0 +1,28 @@
+#pragma once
+
+#include "gpt/config.h"
+#include "nn/dropout.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+
+namespace nanofsdp::gpt {
+
+/// Multi-head causal self-attention: c_attn makes queries, keys and values, c_proj mixes the heads'
+/// answers. Its dropout sites are `first_site` (on the probabilities) and the next (on the output).
+class CausalSelfAttention final : public nn::Module {
+ public:
+  CausalSelfAttention(const GPTConfig& config, int first_site);
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override;
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override;
+
+  int heads_;
+  float dropout_;
+  int site_;
+  nn::Linear c_attn_;
+  nn::Linear c_proj_;
+  nn::Dropout resid_dropout_;
+};
+
+}  // namespace nanofsdp::gpt

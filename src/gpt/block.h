@@ -1,0 +1,43 @@
+#pragma once
+
+#include "gpt/attention.h"
+#include "gpt/config.h"
+#include "nn/dropout.h"
+#include "nn/layer_norm.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+
+namespace nanofsdp::gpt {
+
+/// c_proj(gelu(c_fc(x))), four times as wide inside.
+class MLP final : public nn::Module {
+ public:
+  MLP(const GPTConfig& config, int site);
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override;
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override;
+
+  nn::Linear c_fc_;
+  nn::Linear c_proj_;
+  nn::Dropout dropout_;
+};
+
+/// x + attn(ln_1(x)), then x + mlp(ln_2(x)): one layer of the GPT, and one unit of FSDP. Takes the
+/// dropout sites `first_site` to `first_site + 2`. Backward writes the input's gradient over the
+/// output's: the residual path hands it through unchanged.
+class Block final : public nn::Module {
+ public:
+  Block(const GPTConfig& config, int first_site);
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override;
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override;
+
+  nn::LayerNorm ln_1_;
+  CausalSelfAttention attn_;
+  nn::LayerNorm ln_2_;
+  MLP mlp_;
+};
+
+}  // namespace nanofsdp::gpt

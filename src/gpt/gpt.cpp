@@ -1,0 +1,88 @@
+#include "gpt/gpt.h"
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include "base/check.h"
+#include "ops/elementwise.h"
+
+namespace nanofsdp::gpt {
+namespace {
+
+const GPTConfig& validated(const GPTConfig& config) {
+  const auto positive = [](const char* name, std::int64_t value) {
+    if (value < 1) {
+      throw UsageError({.what = name, .expected = "at least 1", .got = std::to_string(value)});
+    }
+  };
+  positive("block_size", config.block_size);
+  positive("vocab_size", config.vocab_size);
+  positive("n_layer", config.n_layer);
+  positive("n_head", config.n_head);
+  positive("n_embd", config.n_embd);
+  if (config.n_embd % config.n_head != 0) {
+    throw UsageError({.what = "n_embd",
+                      .expected = fmt::format("a multiple of n_head = {}", config.n_head),
+                      .got = std::to_string(config.n_embd)});
+  }
+  if (!(config.dropout >= 0 && config.dropout < 1)) {
+    throw UsageError({.what = "dropout",
+                      .expected = "0 <= dropout < 1",
+                      .got = fmt::format("{}", config.dropout)});
+  }
+  return config;
+}
+
+}  // namespace
+
+Transformer::Transformer(const GPTConfig& config)
+    : wte_(config.vocab_size, config.n_embd, nn::Init::normal(0.02)),
+      wpe_(config.block_size, config.n_embd, nn::Init::normal(0.02)),
+      drop_(config.dropout, 0),
+      ln_f_(config.n_embd, config.bias) {
+  add("wte", wte_);
+  add("wpe", wpe_);
+  add("drop", drop_);
+  for (int i = 0; i < config.n_layer; ++i) {
+    h_.push_back(std::make_unique<Block>(config, 1 + 3 * i));
+    add(fmt::format("h.{}", i), *h_.back());
+  }
+  add("ln_f", ln_f_);
+}
+
+Tensor Transformer::do_forward(nn::Tape& tape, Tensor tokens) {
+  const Tensor positions = tape.allocate(tokens.shape(), DType::int32);
+  ops::arange(tape.stream(), {.x = positions, .period = tokens.dim(1)});
+  const Tensor embedded = wte_.forward(tape, tokens);
+  Tensor x = wpe_.forward(tape, positions);
+  ops::add(tape.stream(), {.a = embedded, .b = x, .out = x});
+  x = drop_.forward(tape, x);
+  for (const auto& block : h_) x = block->forward(tape, x);
+  return ln_f_.forward(tape, x);
+}
+
+Tensor Transformer::do_backward(nn::Tape& tape, Tensor dy) {
+  Tensor d = ln_f_.backward(tape, dy);
+  for (std::size_t i = h_.size(); i-- > 0;) d = h_[i]->backward(tape, d);
+  d = drop_.backward(tape, d);
+  wpe_.backward(tape, d);
+  wte_.backward(tape, d);
+  return {};
+}
+
+GPT::GPT(const GPTConfig& config)
+    : config_(validated(config)), transformer_(config), lm_head_(transformer_.token_weight()) {
+  add("transformer", transformer_);
+  add("lm_head", lm_head_);
+}
+
+Tensor GPT::do_forward(nn::Tape& tape, Tensor tokens) {
+  return lm_head_.forward(tape, transformer_.forward(tape, tokens));
+}
+
+Tensor GPT::do_backward(nn::Tape& tape, Tensor dlogits) {
+  return transformer_.backward(tape, lm_head_.backward(tape, dlogits));
+}
+
+}  // namespace nanofsdp::gpt

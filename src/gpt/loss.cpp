@@ -1,0 +1,30 @@
+#include "gpt/loss.h"
+
+#include "ops/cross_entropy.h"
+
+namespace nanofsdp::gpt {
+
+void cross_entropy(nn::Tape& tape, Tensor logits, Tensor targets, Tensor total) {
+  const std::int64_t rows = targets.numel();
+  const Tensor flat = logits.view({rows, logits.numel() / rows});
+  const Tensor target = targets.view({rows});
+  const Tensor loss = tape.allocate({rows}), lse = tape.allocate({rows});
+  ops::cross_entropy(
+      tape.stream(),
+      ops::CrossEntropyForward{
+          .logits = flat, .target = target, .loss = loss, .lse = lse, .total = total});
+  tape.save({logits, target, lse});
+}
+
+Tensor cross_entropy_backward(nn::Tape& tape, float scale) {
+  const auto [logits, target, lse] = tape.restore<3>();
+  const std::int64_t rows = target.numel();
+  ops::cross_entropy(tape.stream(),
+                     ops::CrossEntropyBackward{.logits = logits.view({rows, logits.numel() / rows}),
+                                               .target = target,
+                                               .lse = lse,
+                                               .scale = scale});
+  return logits;
+}
+
+}  // namespace nanofsdp::gpt

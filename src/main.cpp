@@ -1,0 +1,50 @@
+/// @file
+/// @brief nanofsdp: train and sample a GPT with fully sharded data parallelism.
+
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "train/commands.h"
+#include "train/options.h"
+
+namespace {
+
+constexpr const char* kHelp =
+    "nanofsdp trains a nanoGPT with Fully Sharded Data Parallelism.\n"
+    "\n"
+    "  nanofsdp train [CONFIG] [--name=value ...]   train and print a sample\n"
+    "  nanofsdp sample --out_dir=DIR [--name=value ...]   let a saved model write\n"
+    "\n"
+    "`nanofsdp train --help` and `nanofsdp sample --help` list the options.\n";
+
+int run(const std::vector<std::string>& args) {
+  if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
+    std::fputs(kHelp, stdout);
+    return args.empty() ? 2 : 0;
+  }
+  const std::vector<std::string> rest(args.begin() + 1, args.end());
+  if (args[0] == "train") return nanofsdp::train::train_command(rest);
+  if (args[0] == "sample") return nanofsdp::train::sample_command(rest);
+  throw nanofsdp::UsageError(
+      {.what = "command", .expected = "train or sample", .got = "'" + args[0] + "'"});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run({argv + 1, argv + argc});
+  } catch (const nanofsdp::train::HelpRequested& help) {
+    std::fputs(help.text.c_str(), stdout);
+    return 0;
+  } catch (const nanofsdp::UsageError& error) {
+    std::fprintf(stderr, "nanofsdp: %s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "nanofsdp: %s\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/context.h"
+
+namespace nanofsdp::nn {
+
+/// @file
+/// @brief Memory for activations: allocation moves a pointer, and everything is freed at once.
+///
+/// The first step does not know how much it needs, so the arena grows by blocks; reset() then makes
+/// one block of the largest size seen, and no later step of that size allocates.
+class Arena {
+ public:
+  explicit Arena(Context& context) : context_(context) {}
+
+  /// Memory for a tensor, 64-byte aligned, contents unspecified.
+  Tensor allocate(Shape shape, DType dtype);
+
+  /// How far the pointer has moved. Giving an earlier position back frees what came after it.
+  struct Position {
+    std::size_t block = 0;
+    std::size_t offset = 0;
+  };
+  Position position() const { return top_; }
+  void rewind(Position position) { top_ = position; }
+
+  /// Frees everything; afterwards the arena is one block.
+  void reset();
+
+ private:
+  std::size_t size() const;
+
+  Context& context_;
+  std::vector<Buffer> blocks_;
+  Position top_;
+};
+
+}  // namespace nanofsdp::nn

@@ -1,0 +1,36 @@
+#include "nn/embedding.h"
+
+#include "ops/embedding.h"
+
+namespace nanofsdp::nn {
+
+Embedding::Embedding(std::int64_t count, std::int64_t width, Init init)
+    : weight_(std::make_shared<Parameter>(Shape{count, width}, init)) {
+  add("weight", weight_);
+}
+
+Tensor Embedding::do_forward(Tape& tape, Tensor index) {
+  const Tensor flat = index.view({index.numel()});
+  std::vector<std::int64_t> dims(index.shape().dims().begin(), index.shape().dims().end());
+  dims.push_back(weight_->shape[1]);
+  const Tensor y = tape.allocate(Shape(std::span<const std::int64_t>(dims)));
+  ops::embedding(
+      tape.stream(),
+      ops::EmbeddingForward{
+          .index = flat, .weight = weight_->data, .y = y.view({flat.numel(), weight_->shape[1]})});
+  tape.save({flat});
+  tape.use(*weight_);
+  return y;
+}
+
+Tensor Embedding::do_backward(Tape& tape, Tensor dy) {
+  const auto [index] = tape.restore<1>();
+  ops::embedding(tape.stream(),
+                 ops::EmbeddingBackward{.index = index,
+                                        .dy = dy.view({index.numel(), weight_->shape[1]}),
+                                        .dweight = weight_->grad});
+  tape.accumulated(*weight_);
+  return {};
+}
+
+}  // namespace nanofsdp::nn

@@ -1,0 +1,60 @@
+#include "nn/linear.h"
+
+#include "ops/matmul.h"
+
+namespace nanofsdp::nn {
+namespace {
+
+// [..., n] as rows of n.
+Tensor rows(const Tensor& x, std::int64_t n) { return x.view({x.numel() / n, n}); }
+
+// The shape of x with another last dimension.
+Shape with_last(const Tensor& x, std::int64_t n) {
+  std::vector<std::int64_t> dims(x.shape().dims().begin(), x.shape().dims().end());
+  dims.back() = n;
+  return Shape(std::span<const std::int64_t>(dims));
+}
+
+}  // namespace
+
+Linear::Linear(const Options& options)
+    : weight_(std::make_shared<Parameter>(Shape{options.out, options.in}, options.weight_init)) {
+  add("weight", weight_);
+  if (!options.bias) return;
+  bias_ = std::make_shared<Parameter>(Shape{options.out}, Init::zeros());
+  add("bias", bias_);
+}
+
+Linear::Linear(std::shared_ptr<Parameter> tied_weight) : weight_(std::move(tied_weight)) {
+  add("weight", weight_);
+}
+
+Tensor Linear::do_forward(Tape& tape, Tensor x) {
+  const std::int64_t out = weight_->shape[0], in = weight_->shape[1];
+  const Tensor y = tape.allocate(with_last(x, out));
+  ops::matmul(tape.stream(), ops::MatmulForward{.x = rows(x, in),
+                                                .weight = weight_->data,
+                                                .bias = bias_ ? bias_->data : Tensor(),
+                                                .y = rows(y, out)});
+  tape.save({x});
+  tape.use(*weight_);
+  if (bias_) tape.use(*bias_);
+  return y;
+}
+
+Tensor Linear::do_backward(Tape& tape, Tensor dy) {
+  const std::int64_t out = weight_->shape[0], in = weight_->shape[1];
+  const auto [x] = tape.restore<1>();
+  const Tensor dx = tape.allocate(x.shape());
+  ops::matmul(tape.stream(), ops::MatmulBackward{.dy = rows(dy, out),
+                                                 .x = rows(x, in),
+                                                 .weight = weight_->data,
+                                                 .dx = rows(dx, in),
+                                                 .dweight = weight_->grad,
+                                                 .dbias = bias_ ? bias_->grad : Tensor()});
+  tape.accumulated(*weight_);
+  if (bias_) tape.accumulated(*bias_);
+  return dx;
+}
+
+}  // namespace nanofsdp::nn

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief One AdamW step over a flat range (Loshchilov and Hutter 2019, arXiv 1711.05101, in the
+/// order of operations of PyTorch's single-tensor implementation).
+///
+///     g = grad * grad_scale
+///     param -= lr * weight_decay * param
+///     m = beta1 * m + (1 - beta1) * g                v = beta2 * v + (1 - beta2) * g^2
+///     param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
+///
+/// An element's result depends on that element alone, not on where it lies in the range, so cutting
+/// a parameter between shards changes no bit.
+
+struct AdamW {
+  Tensor param{};  ///< in, out  [n]
+  Tensor grad{};   ///< in       [n]
+  Tensor m{};      ///< in, out  [n], first moment
+  Tensor v{};      ///< in, out  [n], second moment
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  std::int64_t step = 1;  ///< counts from 1
+  Tensor grad_scale{};    ///< in  [1], float32: the coefficient of clipping; empty: 1
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void adamw(Stream& stream, const AdamW& a);
+
+}  // namespace nanofsdp::ops

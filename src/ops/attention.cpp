@@ -1,0 +1,201 @@
+#include "ops/attention.h"
+
+#define EIGEN_DONT_PARALLELIZE
+#include <fmt/format.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+
+#include "ops/gemm.h"
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+// Rows of scores start on a cache line and are worked on in whole lines: every element goes through
+// the vector exp, whose bits differ from those of the scalar one for leftovers.
+constexpr std::int64_t kLine = 64 / sizeof(float);
+
+std::int64_t whole_lines(std::int64_t n) { return (n + kLine - 1) / kLine * kLine; }
+
+// Rows of a block of queries: its scores stay in the L2 cache, and half of them are below the
+// diagonal already when there are only two blocks.
+std::int64_t query_block(std::int64_t T) { return T <= 64 ? 32 : 64; }
+
+std::int64_t block_numel(std::int64_t T) { return query_block(T) * whole_lines(T); }
+
+using Lines = Eigen::Map<Eigen::ArrayXf, Eigen::Aligned64>;
+using Row = Eigen::Map<const Eigen::ArrayXf>;
+
+// The sizes of one call, and where one sequence and head lies in its tensors.
+struct Layout {
+  std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0;
+  float scale = 1;  // 1 / sqrt(D)
+
+  Matrix in_qkv(const Tensor& qkv, int part, std::int64_t head) const {
+    const std::int64_t b = head / H, h = head % H;
+    return {qkv.f32() + b * T * 3 * C + part * C + h * D, T, D, 3 * C};
+  }
+  Matrix in_y(const Tensor& y, std::int64_t head) const {
+    const std::int64_t b = head / H, h = head % H;
+    return {y.f32() + b * T * C + h * D, T, D, C};
+  }
+};
+
+// What dropout multiplies P of one head with: 0, or 1 / (1 - p) for the survivors.
+class Mask {
+ public:
+  template <class Operands>
+  Mask(const Operands& a, const Layout& l, std::int64_t head)
+      : on_(a.dropout > 0),
+        key_(row_key(a.key, head / l.H)),
+        threshold_(drop_threshold(a.dropout)),
+        survivor_(1 / (1 - a.dropout)),
+        T_(l.T),
+        first_(head % l.H * l.T * l.T) {}
+
+  // Row i, up to the diagonal.
+  void apply(float* row, std::int64_t i) const {
+    if (!on_) return;
+    const auto first = static_cast<std::uint32_t>(first_ + i * T_);
+    for (std::int64_t j = 0; j <= i; ++j) {
+      const bool kept = keep(key_, first + static_cast<std::uint32_t>(j), threshold_);
+      row[j] *= kept ? survivor_ : 0.0f;
+    }
+  }
+
+ private:
+  bool on_;
+  std::uint64_t key_;
+  std::uint32_t threshold_;
+  float survivor_;
+  std::int64_t T_;
+  std::int64_t first_;  // element (0, 0) of the head
+};
+
+// Row i of exp(scale * S - shift): columns above the diagonal become 0, up to `cols` or the end of
+// the diagonal's line. (Not by way of exp(-inf), which Eigen's AVX2 makes 2.9e-39.)
+Lines exp_row(float* row, std::int64_t i, std::int64_t cols, float scale, float shift) {
+  Lines valid(row, whole_lines(i + 1));
+  valid = (valid * scale - shift).exp();
+  std::fill(row + i + 1, row + std::max(cols, valid.size()), 0.0f);
+  return valid;
+}
+
+void forward(const AttentionForward& a, const Layout& l, std::int64_t head, float* scratch) {
+  const Matrix q = l.in_qkv(a.qkv, 0, head), k = l.in_qkv(a.qkv, 1, head);
+  const Matrix v = l.in_qkv(a.qkv, 2, head), y = l.in_y(a.y, head);
+  float* lse = a.lse.f32() + head * l.T;
+  const Mask mask(a, l, head);
+  const std::int64_t block = query_block(l.T);
+
+  for (std::int64_t begin = 0; begin < l.T; begin += block) {
+    const std::int64_t end = std::min(l.T, begin + block);
+    const Matrix p{scratch, end - begin, end, whole_lines(l.T)};
+    gemm(Form::nt, q.row_range(begin, end), k.row_range(0, end), p, Write::assign);
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* row = p.data + (i - begin) * p.stride;
+      const float shift = l.scale * Row(row, i + 1).maxCoeff();
+      Lines weights = exp_row(row, i, p.cols, l.scale, shift);
+      const float sum = weights.sum();
+      lse[i] = shift + std::log(sum);
+      weights *= 1 / sum;
+      mask.apply(row, i);
+    }
+    gemm(Form::nn, p, v.row_range(0, end), y.row_range(begin, end), Write::assign);
+  }
+}
+
+void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, float* scratch) {
+  const Matrix q = l.in_qkv(a.qkv, 0, head), k = l.in_qkv(a.qkv, 1, head);
+  const Matrix v = l.in_qkv(a.qkv, 2, head), y = l.in_y(a.y, head), dy = l.in_y(a.dy, head);
+  const Matrix dq = l.in_qkv(a.dqkv, 0, head), dk = l.in_qkv(a.dqkv, 1, head);
+  const Matrix dv = l.in_qkv(a.dqkv, 2, head);
+  const float* lse = a.lse.f32() + head * l.T;
+  const Mask mask(a, l, head);
+  const std::int64_t block = query_block(l.T);
+
+  // Last block first: it sees every key, so it writes dK and dV and the others add to them.
+  for (std::int64_t end = l.T, begin; end > 0; end = begin) {
+    begin = (end - 1) / block * block;
+    const Write write = end == l.T ? Write::assign : Write::add;
+    const Matrix p{scratch, end - begin, end, whole_lines(l.T)};
+    const Matrix ds{scratch + block_numel(l.T), p.rows, p.cols, p.stride};
+    const Matrix q_block = q.row_range(begin, end), dy_block = dy.row_range(begin, end);
+    gemm(Form::nt, q_block, k.row_range(0, end), p, Write::assign);
+    gemm(Form::nt, dy_block, v.row_range(0, end), ds, Write::assign);
+    for (std::int64_t i = begin; i < end; ++i) {
+      float* p_row = p.data + (i - begin) * p.stride;
+      float* ds_row = ds.data + (i - begin) * ds.stride;
+      const float delta = (Row(dy.data + i * l.C, l.D) * Row(y.data + i * l.C, l.D)).sum();
+      exp_row(p_row, i, p.cols, l.scale, lse[i]);
+      mask.apply(ds_row, i);
+      Lines weights(p_row, whole_lines(p.cols)), gradients(ds_row, weights.size());
+      gradients = weights * (gradients - delta) * l.scale;
+      mask.apply(p_row, i);
+    }
+    gemm(Form::nn, ds, k.row_range(0, end), dq.row_range(begin, end), Write::assign);
+    gemm(Form::tn, ds, q_block, dk.row_range(0, end), write);
+    gemm(Form::tn, p, dy_block, dv.row_range(0, end), write);
+  }
+}
+
+// Checks what both directions share.
+template <class Operands>
+Layout layout_of(const Stream& stream, const Operands& a) {
+  require_rank("attention: qkv", a.qkv, 3);
+  Layout l{.B = a.qkv.dim(0), .T = a.qkv.dim(1), .C = a.qkv.dim(2) / 3, .H = a.heads};
+  NANOFSDP_CHECK_SHAPE(l.H > 0 && a.qkv.dim(2) % (3 * l.H) == 0, .what = "attention: heads",
+                       .expected = fmt::format("a divisor of C = {} / 3", a.qkv.dim(2)),
+                       .got = fmt::format("{}", l.H));
+  l.D = l.C / l.H;
+  l.scale = 1 / std::sqrt(static_cast<float>(l.D));
+  require("attention: qkv", a.qkv, {l.B, l.T, 3 * l.C});
+  require("attention: y", a.y, {l.B, l.T, l.C});
+  require("attention: lse", a.lse, {l.B, l.H, l.T});
+  const std::int64_t scratch = attention_scratch_numel(l.T, stream.threads());
+  NANOFSDP_CHECK_SHAPE(a.scratch.numel() >= scratch, .what = "attention: scratch",
+                       .expected = fmt::format("at least {} elements", scratch),
+                       .got = fmt::format("{}", a.scratch.numel()));
+  drop_threshold(a.dropout);  // refuses what is no probability
+  return l;
+}
+
+// Shares sequences and heads between the threads; each thread has its own slice of scratch.
+template <class Operands, class Body>
+void for_each_head(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
+  auto* scratch =
+      reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64);
+  const std::int64_t heads = l.T > 0 ? l.B * l.H : 0;
+  const std::int64_t slices = std::min<std::int64_t>(stream.threads(), heads);
+  stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t slice = first; slice < last; ++slice) {
+      float* own = scratch + slice * 2 * block_numel(l.T);
+      for (std::int64_t head = heads * slice / slices; head < heads * (slice + 1) / slices;
+           ++head) {
+        body(a, l, head, own);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+std::int64_t attention_scratch_numel(std::int64_t T, int threads) {
+  return kLine + threads * 2 * block_numel(T);
+}
+
+void attention(Stream& stream, const AttentionForward& a) {
+  const Layout l = layout_of(stream, a);
+  stream.enqueue([&stream, a, l] { for_each_head(stream, a, l, forward); });
+}
+
+void attention(Stream& stream, const AttentionBackward& a) {
+  const Layout l = layout_of(stream, a);
+  require("attention: dy", a.dy, {l.B, l.T, l.C});
+  require("attention: dqkv", a.dqkv, {l.B, l.T, 3 * l.C});
+  stream.enqueue([&stream, a, l] { for_each_head(stream, a, l, backward); });
+}
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "base/dropout_key.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief Causal self-attention over packed queries, keys and values, forward and backward.
+///
+/// For each sequence and each of H heads of width D = C / H (Vaswani et al. 2017, arXiv
+/// 1706.03762):
+///
+///     S = Q K^T / sqrt(D)        P[i, j] = exp(S[i, j] - lse[i]) for j <= i, 0 above the diagonal
+///     lse[i] = log(sum over j <= i of exp(S[i, j]))              O = dropout(P) V
+///
+/// Backward, with delta[i] = sum over D of dO[i] * O[i]:
+///
+///     dV = dropout(P)^T dO       dP = dropout(dO V^T)            dS = P * (dP - delta)
+///     dQ = dS K / sqrt(D)        dK = dS^T Q / sqrt(D)
+///
+/// The CPU takes the queries in blocks and for each block only the keys up to its end: no mask
+/// tensor and no full score matrix. Only O and lse are kept for backward; P is recomputed.
+///
+/// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
+/// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j.
+
+/// Shapes: B sequences of T positions, C = H * D features.
+struct AttentionForward {
+  Tensor qkv{};      ///< in   [B, T, 3C]: query, key, value side by side, heads side by side inside
+  Tensor y{};        ///< out  [B, T, C], written
+  Tensor lse{};      ///< out  [B, H, T], written
+  Tensor scratch{};  ///< [attention_scratch_numel(...)], contents meaningless before and after
+  int heads = 1;
+  float dropout = 0;  ///< probability of dropping an element of P
+  DropoutKey key{};
+};
+
+struct AttentionBackward {
+  Tensor dy{};       ///< in   [B, T, C]
+  Tensor qkv{};      ///< in   [B, T, 3C]
+  Tensor y{};        ///< in   [B, T, C], from the forward pass
+  Tensor lse{};      ///< in   [B, H, T], from the forward pass
+  Tensor dqkv{};     ///< out  [B, T, 3C], written
+  Tensor scratch{};  ///< as in the forward pass
+  int heads = 1;
+  float dropout = 0;
+  DropoutKey key{};
+};
+
+/// Elements of scratch that both directions need for sequences of T positions on `threads` threads.
+std::int64_t attention_scratch_numel(std::int64_t T, int threads);
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void attention(Stream& stream, const AttentionForward& a);
+
+/// @copydoc attention(Stream&, const AttentionForward&)
+void attention(Stream& stream, const AttentionBackward& a);
+
+}  // namespace nanofsdp::ops

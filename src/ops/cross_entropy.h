@@ -1,0 +1,38 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief Softmax and cross-entropy in one, with the gradient in place of the logits.
+///
+///     lse[n] = log(sum over v of exp(logits[n, v]))      loss[n] = lse[n] - logits[n, target[n]]
+///     dlogits[n, v] = scale * (exp(logits[n, v] - lse[n]) - [v == target[n]])
+///
+/// A row whose target is -1 has loss 0 and gradient 0 (nanoGPT's ignore_index).
+
+struct CrossEntropyForward {
+  Tensor logits{};  ///< in   [N, V]
+  Tensor target{};  ///< in   [N], int32, each in [0, V) or -1
+  Tensor loss{};    ///< out  [N], written
+  Tensor lse{};     ///< out  [N], written
+  Tensor total{};   ///< in, out  [1], float64, or empty: the sum of the losses is added to it
+};
+
+struct CrossEntropyBackward {
+  Tensor logits{};  ///< in, out  [N, V]: becomes dlogits
+  Tensor target{};  ///< in   [N], int32
+  Tensor lse{};     ///< in   [N], from the forward pass
+  float scale = 1;  ///< 1 / (tokens that share the loss): here, and nowhere else, a mean is taken
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit; Error naming a target outside its range
+void cross_entropy(Stream& stream, const CrossEntropyForward& a);
+
+/// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,128 @@
+#include "ops/elementwise.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using Map = Eigen::Map<Eigen::ArrayXf>;
+using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
+
+constexpr std::int64_t kChunk = 512;
+
+// A copy on the stack lets y be x, and the mask as bits spares the branch that would keep this loop
+// out of vectors: all ones where the element stays.
+void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
+                 std::uint32_t threshold, float factor) {
+  std::array<float, kChunk> chunk;
+  for (std::int64_t first = 0; first < n; first += kChunk) {
+    const std::int64_t size = std::min(kChunk, n - first);
+    std::copy_n(x + first, size, chunk.begin());
+    for (std::int64_t i = 0; i < size; ++i) {
+      const auto element = static_cast<std::uint32_t>(first + i);
+      const std::uint32_t mask = 0u - static_cast<std::uint32_t>(keep(key, element, threshold));
+      chunk[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(chunk[i] * factor) & mask);
+    }
+    std::copy_n(chunk.begin(), size, y + first);
+  }
+}
+
+}  // namespace
+
+void add(Stream& stream, const Add& a) {
+  const std::int64_t n = a.out.numel();
+  require_numel("add: a", a.a, n);
+  require_numel("add: b", a.b, n);
+  require_numel("add: out", a.out, n);
+  stream.enqueue([&stream, a, n] {
+    stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      const std::int64_t size = end - begin;
+      Map(a.out.f32() + begin, size) =
+          ConstMap(a.a.f32() + begin, size) + ConstMap(a.b.f32() + begin, size);
+    });
+  });
+}
+
+void scale(Stream& stream, const Scale& a) {
+  require_numel("scale: x", a.x, a.x.numel());
+  stream.enqueue([&stream, a] {
+    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      Map(a.x.f32() + begin, end - begin) *= a.factor;
+    });
+  });
+}
+
+void fill(Stream& stream, const Fill& a) {
+  if (a.x.dtype() == DType::float64) {
+    require_numel("fill: x", a.x, a.x.numel(), DType::float64);
+    return stream.enqueue([a] { std::ranges::fill(a.x.span<double>(), a.value); });
+  }
+  require_numel("fill: x", a.x, a.x.numel());
+  stream.enqueue([&stream, a] {
+    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      Map(a.x.f32() + begin, end - begin).setConstant(a.value);
+    });
+  });
+}
+
+void copy(Stream& stream, const Copy& a) {
+  require_numel("copy: in", a.in, a.out.numel(), a.out.dtype());
+  require_numel("copy: out", a.out, a.out.numel(), a.out.dtype());
+  stream.enqueue([&stream, a] {
+    const auto* in = static_cast<const std::byte*>(a.in.raw());
+    auto* out = static_cast<std::byte*>(a.out.raw());
+    const auto bytes = static_cast<std::int64_t>(a.out.bytes());
+    stream.parallel_for(bytes, 4 * grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin));
+    });
+  });
+}
+
+void accumulate(Stream& stream, const Accumulate& a) {
+  const std::int64_t n = a.out.numel();
+  require_numel("accumulate: in", a.in, n);
+  require_numel("accumulate: out", a.out, n);
+  stream.enqueue([&stream, a, n] {
+    stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      Map(a.out.f32() + begin, end - begin) += ConstMap(a.in.f32() + begin, end - begin);
+    });
+  });
+}
+
+void arange(Stream& stream, const Arange& a) {
+  require_numel("arange: x", a.x, a.x.numel(), DType::int32);
+  NANOFSDP_CHECK(a.period >= 1, .what = "arange: period", .expected = "at least 1",
+                 .got = fmt::format("{}", a.period));
+  stream.enqueue([a] {
+    const std::span<std::int32_t> x = a.x.span<std::int32_t>();
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % a.period);
+    }
+  });
+}
+
+void dropout(Stream& stream, const Dropout& a) {
+  require("dropout: x", a.x, a.x.shape());
+  require("dropout: y", a.y, a.x.shape());
+  const std::uint32_t threshold = drop_threshold(a.p);
+  if (a.x.empty()) return;
+  stream.enqueue([&stream, a, threshold] {
+    const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
+    const std::int64_t n = a.x.numel() / rows;
+    const float factor = 1 / (1 - a.p);
+    stream.parallel_for(rows, grain_of(n), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) {
+        dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);
+      }
+    });
+  });
+}
+
+}  // namespace nanofsdp::ops

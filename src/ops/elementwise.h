@@ -1,0 +1,63 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/dropout_key.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief One result an element: add, scale, fill, copy, accumulate, arange, dropout. float32 where
+/// nothing else is said.
+
+struct Add {
+  Tensor a{};    ///< in
+  Tensor b{};    ///< in, same numel
+  Tensor out{};  ///< out = a + b; may alias either
+};
+
+struct Scale {
+  Tensor x{};  ///< in, out: x *= factor
+  float factor = 1;
+};
+
+struct Fill {
+  Tensor x{};  ///< out: x = value; float32 or float64
+  float value = 0;
+};
+
+struct Copy {
+  Tensor in{};   ///< in
+  Tensor out{};  ///< out, same numel and dtype; not overlapping
+};
+
+struct Accumulate {
+  Tensor in{};   ///< in
+  Tensor out{};  ///< in, out: out += in
+};
+
+struct Arange {
+  Tensor x{};               ///< out: x[i] = i % period, int32
+  std::int64_t period = 1;  ///< at least 1
+};
+
+/// y = x / (1 - p) where the mask keeps the element, else 0 (inverted dropout). Its own backward:
+/// apply it to dy with the same key. Row r of x is global row key.first_row + r.
+struct Dropout {
+  Tensor x{};  ///< in   [rows, ...]
+  Tensor y{};  ///< out  same shape; may alias x
+  float p = 0;
+  DropoutKey key{};
+};
+
+/// Each enqueues its operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void add(Stream& stream, const Add& a);
+void scale(Stream& stream, const Scale& a);
+void fill(Stream& stream, const Fill& a);
+void copy(Stream& stream, const Copy& a);
+void accumulate(Stream& stream, const Accumulate& a);
+void arange(Stream& stream, const Arange& a);
+void dropout(Stream& stream, const Dropout& a);
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,67 @@
+#include "ops/embedding.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+// Looked at when the work runs: before that the indices may not be there yet.
+void require_indices(const Tensor& index, std::int64_t V) {
+  const auto indices = index.span<std::int32_t>();
+  const auto bad =
+      std::find_if(indices.begin(), indices.end(), [V](std::int32_t i) { return i < 0 || i >= V; });
+  NANOFSDP_CHECK(bad == indices.end(),
+                 .what = fmt::format("embedding: index[{}]", bad - indices.begin()),
+                 .expected = fmt::format("a row in [0, {})", V), .got = fmt::format("{}", *bad));
+}
+
+}  // namespace
+
+void embedding(Stream& stream, const EmbeddingForward& a) {
+  require_rank("embedding: weight", a.weight, 2);
+  const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
+  require("embedding: index", a.index, {N}, DType::int32);
+  require("embedding: weight", a.weight, {V, C});
+  require("embedding: y", a.y, {N, C});
+
+  stream.enqueue([&stream, a, N, V, C] {
+    require_indices(a.index, V);
+    const std::int32_t* index = a.index.data<std::int32_t>();
+    const float* weight = a.weight.f32();
+    float* y = a.y.f32();
+    stream.parallel_for(N, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = begin; n < end; ++n) {
+        std::copy_n(weight + index[n] * C, C, y + n * C);
+      }
+    });
+  });
+}
+
+void embedding(Stream& stream, const EmbeddingBackward& a) {
+  require_rank("embedding: dweight", a.dweight, 2);
+  const std::int64_t N = a.index.numel(), V = a.dweight.dim(0), C = a.dweight.dim(1);
+  require("embedding: index", a.index, {N}, DType::int32);
+  require("embedding: dy", a.dy, {N, C});
+  require("embedding: dweight", a.dweight, {V, C});
+
+  stream.enqueue([&stream, a, N, V, C] {
+    require_indices(a.index, V);
+    const std::int32_t* index = a.index.data<std::int32_t>();
+    const float* dy = a.dy.f32();
+    float* dweight = a.dweight.f32();
+    // Threads share the columns: each adds all rows in order, and no two write one element.
+    stream.parallel_for(C, grain_of(N), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t n = 0; n < N; ++n) {
+        const float* from = dy + n * C;
+        float* to = dweight + index[n] * C;
+        for (std::int64_t c = begin; c < end; ++c) to[c] += from[c];
+      }
+    });
+  });
+}
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,34 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief Rows of a table, looked up by index.
+///
+///     y[n] = weight[index[n]]            dweight[index[n]] += dy[n]  for n = 0, 1, ..., N - 1
+///
+/// Rows that share an index are added in the order of n: the same bits on every run.
+
+struct EmbeddingForward {
+  Tensor index{};   ///< in   [N], int32, each in [0, V)
+  Tensor weight{};  ///< in   [V, C]
+  Tensor y{};       ///< out  [N, C], written
+};
+
+struct EmbeddingBackward {
+  Tensor index{};    ///< in   [N], int32
+  Tensor dy{};       ///< in   [N, C]
+  Tensor dweight{};  ///< in, out  [V, C], added to
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit; Error naming an index outside [0, V)
+void embedding(Stream& stream, const EmbeddingForward& a);
+
+/// @copydoc embedding(Stream&, const EmbeddingForward&)
+void embedding(Stream& stream, const EmbeddingBackward& a);
+
+}  // namespace nanofsdp::ops

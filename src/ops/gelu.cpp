@@ -1,0 +1,72 @@
+#include "ops/gelu.h"
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cstdint>
+#include <unsupported/Eigen/SpecialFunctions>
+
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+// Eigen sends whole vectors through its own erf and exp, and what is left over through libm, slower
+// and with other last bits. On the stack, in arrays of one fixed size, nothing is left over: an
+// element's result does not depend on where it lies.
+constexpr std::int64_t kChunk = 512;
+using Chunk = Eigen::Array<float, kChunk, 1>;
+using Map = Eigen::Map<Eigen::ArrayXf>;
+using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
+
+constexpr float kSqrtHalf = 0.707106781186547524f;          // 1 / sqrt(2)
+constexpr float kInverseSqrtTwoPi = 0.398942280401432678f;  // 1 / sqrt(2 pi)
+
+// n elements from `x` on as a whole chunk; where they are fewer, by way of `rest`.
+Eigen::Map<const Chunk> whole_chunk(const float* x, std::int64_t n, Chunk& rest) {
+  if (n == kChunk) return Eigen::Map<const Chunk>(x);
+  rest.head(n) = ConstMap(x, n);
+  return Eigen::Map<const Chunk>(rest.data());
+}
+
+}  // namespace
+
+void gelu(Stream& stream, const GeluForward& a) {
+  require("gelu: x", a.x, a.x.shape());
+  require("gelu: y", a.y, a.x.shape());
+  stream.enqueue([&stream, a] {
+    const float* in = a.x.f32();
+    float* out = a.y.f32();
+    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      Chunk rest = Chunk::Zero();
+      for (std::int64_t i = begin; i < end; i += kChunk) {
+        const std::int64_t n = std::min(kChunk, end - i);
+        const auto x = whole_chunk(in + i, n, rest);
+        const Chunk y = 0.5f * x * (1 + (x * kSqrtHalf).erf());
+        Map(out + i, n) = y.head(n);
+      }
+    });
+  });
+}
+
+void gelu(Stream& stream, const GeluBackward& a) {
+  require("gelu: x", a.x, a.x.shape());
+  require("gelu: dy", a.dy, a.x.shape());
+  require("gelu: dx", a.dx, a.x.shape());
+  stream.enqueue([&stream, a] {
+    const float* in = a.x.f32();
+    const float* dy = a.dy.f32();
+    float* dx = a.dx.f32();
+    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      Chunk x = Chunk::Zero();
+      for (std::int64_t i = begin; i < end; i += kChunk) {
+        const std::int64_t n = std::min(kChunk, end - i);
+        x.head(n) = ConstMap(in + i, n);
+        const Chunk slope =
+            0.5f * (1 + (x * kSqrtHalf).erf()) + x * kInverseSqrtTwoPi * (-0.5f * x.square()).exp();
+        Map(dx + i, n) = ConstMap(dy + i, n) * slope.head(n);
+      }
+    });
+  });
+}
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,33 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief Gaussian error linear unit, exact (Hendrycks and Gimpel 2016, arXiv 1606.08415; PyTorch's
+/// default, not the tanh approximation).
+///
+///     y = x * Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2
+///     dx = dy * (Phi(x) + x * phi(x)),  phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+
+struct GeluForward {
+  Tensor x{};  ///< in   any shape
+  Tensor y{};  ///< out  same shape, written
+};
+
+struct GeluBackward {
+  Tensor dy{};  ///< in
+  Tensor x{};   ///< in
+  Tensor dx{};  ///< out, written; may alias dy
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void gelu(Stream& stream, const GeluForward& a);
+
+/// @copydoc gelu(Stream&, const GeluForward&)
+void gelu(Stream& stream, const GeluBackward& a);
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief The one place behind every matrix product of the CPU operators. Internal to ops.
+///
+///     nn: C = A B        nt: C = A B^T        tn: C = A^T B        each also as C += ...
+///
+/// Row-major like everything here. Matrices are plain pointers with a row stride, so that a head
+/// can be read where it lies between others. A product's bits depend on the values, the shapes and
+/// the number of threads, not on where its operands lie in memory.
+
+/// A matrix in somebody else's memory: element (i, j) is data[i * stride + j].
+struct Matrix {
+  float* data = nullptr;
+  std::int64_t rows = 0;
+  std::int64_t cols = 0;
+  std::int64_t stride = 0;  ///< elements from one row to the next, at least cols
+
+  Matrix row_range(std::int64_t begin, std::int64_t end) const {
+    return {data + begin * stride, end - begin, cols, stride};
+  }
+  Matrix col_range(std::int64_t begin, std::int64_t end) const {
+    return {data + begin, rows, end - begin, stride};
+  }
+};
+
+/// The elements of a tensor of two dimensions.
+inline Matrix matrix(const Tensor& x) { return {x.f32(), x.dim(0), x.dim(1), x.dim(1)}; }
+
+/// Which operand is read transposed: none, the second, the first.
+enum class Form { nn, nt, tn };
+
+/// What becomes of the elements that C holds already.
+enum class Write { assign, add };
+
+/// On the calling thread. C overlaps neither A nor B.
+void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write);
+
+/// On the threads of `stream`, which cut C between them. For work inside the stream.
+void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
+          Write write);
+
+}  // namespace nanofsdp::ops

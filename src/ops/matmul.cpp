@@ -1,0 +1,64 @@
+#include "ops/matmul.h"
+
+#include <algorithm>
+
+#include "ops/gemm.h"
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+
+void matmul(Stream& stream, const MatmulForward& a) {
+  require_rank("matmul: x", a.x, 2);
+  require_rank("matmul: weight", a.weight, 2);
+  const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.weight.dim(0);
+  require("matmul: x", a.x, {N, K});
+  require("matmul: weight", a.weight, {M, K});
+  if (!a.bias.empty()) require("matmul: bias", a.bias, {M});
+  require("matmul: y", a.y, {N, M});
+
+  stream.enqueue([&stream, a, N, M] {
+    if (!a.bias.empty()) {
+      const float* bias = a.bias.f32();
+      float* y = a.y.f32();
+      stream.parallel_for(N, grain_of(M), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t n = begin; n < end; ++n) std::copy(bias, bias + M, y + n * M);
+      });
+    }
+    gemm(stream, Form::nt, matrix(a.x), matrix(a.weight), matrix(a.y),
+         a.bias.empty() ? Write::assign : Write::add);
+  });
+}
+
+void matmul(Stream& stream, const MatmulBackward& a) {
+  require_rank("matmul: x", a.x, 2);
+  require_rank("matmul: dy", a.dy, 2);
+  const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.dy.dim(1);
+  require("matmul: dy", a.dy, {N, M});
+  require("matmul: x", a.x, {N, K});
+  require("matmul: weight", a.weight, {M, K});
+  if (!a.dx.empty()) require("matmul: dx", a.dx, {N, K});
+  if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K});
+  if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M});
+
+  stream.enqueue([&stream, a, N, M] {
+    const Matrix dy = matrix(a.dy);
+    if (!a.dx.empty()) {
+      gemm(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);
+    }
+    if (!a.dweight.empty()) {
+      gemm(stream, Form::tn, dy, matrix(a.x), matrix(a.dweight), Write::add);
+    }
+    if (!a.dbias.empty()) {
+      float* dbias = a.dbias.f32();
+      // Threads share the features, so each sum runs over the rows in order.
+      stream.parallel_for(M, grain_of(N), [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t n = 0; n < N; ++n) {
+          const float* row = dy.data + n * M;
+          for (std::int64_t m = begin; m < end; ++m) dbias[m] += row[m];
+        }
+      });
+    }
+  });
+}
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,42 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief The linear map of a layer, forward and backward.
+///
+/// PyTorch's layout: the weight is stored [out, in], one row an output feature.
+///
+///     y = x * weight^T + bias
+///     dx = dy * weight        dweight += dy^T * x        dbias += sum over rows of dy
+///
+/// Twins: matmul.cpp (Eigen), matmul.cu (CUDA, cuBLASLt).
+
+/// Shapes: N rows, K features in, M features out. `bias` may be empty.
+struct MatmulForward {
+  Tensor x{};       ///< in   [N, K]
+  Tensor weight{};  ///< in   [M, K]
+  Tensor bias{};    ///< in   [M] or empty
+  Tensor y{};       ///< out  [N, M], written
+};
+
+struct MatmulBackward {
+  Tensor dy{};       ///< in   [N, M]
+  Tensor x{};        ///< in   [N, K]
+  Tensor weight{};   ///< in   [M, K]
+  Tensor dx{};       ///< out  [N, K], written; empty if nobody needs it
+  Tensor dweight{};  ///< in, out  [M, K], added to; empty for a frozen weight
+  Tensor dbias{};    ///< in, out  [M] or empty, added to
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void matmul(Stream& stream, const MatmulForward& a);
+
+/// @copydoc matmul(Stream&, const MatmulForward&)
+void matmul(Stream& stream, const MatmulBackward& a);
+
+}  // namespace nanofsdp::ops

@@ -1,0 +1,36 @@
+#pragma once
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp::ops {
+
+/// @file
+/// @brief Sum of squares, in double: a float32 sum over a flat parameter would lose digits.
+///
+///     out[0] += sum over i of x[i]^2
+///
+/// Summed in blocks of fixed length in order, so the bits depend on `x` alone, not on threads.
+
+struct SquaredNorm {
+  Tensor x{};    ///< in   any shape, float32
+  Tensor out{};  ///< in, out  [1], float64, added to
+};
+
+/// The norm of a whole, from sums of squares of its parts, and the coefficient that clips it
+/// (torch.nn.utils.clip_grad_norm_):
+///
+///     norm = sqrt(squares[0] + squares[1] + ...)    coefficient = min(1, max_norm / (norm + 1e-6))
+struct ClipCoefficient {
+  Tensor squares{};      ///< in   [n], float64, summed in order
+  double max_norm = 0;   ///< 0 or less: coefficient 1
+  Tensor norm{};         ///< out  [1], float32
+  Tensor coefficient{};  ///< out  [1], float32
+};
+
+/// Enqueues the operator on `stream`.
+/// @throws ShapeError naming the operand that does not fit
+void squared_norm(Stream& stream, const SquaredNorm& a);
+void clip_coefficient(Stream& stream, const ClipCoefficient& a);
+
+}  // namespace nanofsdp::ops

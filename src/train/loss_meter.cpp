@@ -1,0 +1,35 @@
+#include "train/loss_meter.h"
+
+#include <algorithm>
+
+namespace nanofsdp::train {
+
+LossMeter::LossMeter(Context& context, comm::Mesh& mesh, int count)
+    : context_(context),
+      mesh_(mesh),
+      count_(count),
+      memory_(context.ledger, MemoryClass::communication,
+              static_cast<std::size_t>(mesh.size() * count) * size_of(DType::float64),
+              context.device) {}
+
+Tensor LossMeter::local() const {
+  return memory_.tensor({mesh_.size() * count_}, DType::float64)
+      .slice(mesh_.rank() * count_, count_);
+}
+
+void LossMeter::clear() { std::ranges::fill(local().span<double>(), 0.0); }
+
+std::vector<double> LossMeter::over_ranks() {
+  const Tensor all = memory_.tensor({mesh_.size() * count_}, DType::float64);
+  Stream& stream = *context_.compute;
+  if (mesh_.size() > 1) {
+    stream.wait(mesh_.world().all_gather(stream, local(), all, {.unit = "loss", .control = true}));
+  }
+  stream.synchronize();
+  std::vector<double> sums(static_cast<std::size_t>(count_));
+  const std::span<double> values = all.span<double>();
+  for (std::size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
+  return sums;
+}
+
+}  // namespace nanofsdp::train

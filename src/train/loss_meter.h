@@ -1,0 +1,35 @@
+#pragma once
+
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/context.h"
+#include "comm/mesh.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief Sums of losses: of this rank on the device, of all ranks when somebody asks.
+class LossMeter {
+ public:
+  /// @param count sums that are kept side by side
+  LossMeter(Context& context, comm::Mesh& mesh, int count);
+
+  void clear();
+
+  /// Where the losses of this rank are added up: [1], float64.
+  Tensor sum(int i) const { return local().slice(i, 1); }
+
+  /// The sums over all ranks, added in rank order. Collective (control traffic); blocks the host.
+  std::vector<double> over_ranks();
+
+ private:
+  Tensor local() const;
+
+  Context& context_;
+  comm::Mesh& mesh_;
+  int count_;
+  Buffer memory_;  // float64 [W, count]; this rank's row is where it adds
+};
+
+}  // namespace nanofsdp::train

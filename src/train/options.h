@@ -1,0 +1,119 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "fsdp/prefetch.h"
+#include "fsdp/sharding_strategy.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief What the command line says, checked: `nanofsdp train` and `nanofsdp sample`.
+///
+/// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
+/// work as they stand, the positional config file included. Settings count in this order, the later
+/// one wins: defaults, config file, command line. Whatever is wrong throws one UsageError that
+/// names the option, what was expected and what to write instead.
+
+enum class Backend { gloo, local };      ///< ranks are processes, or threads of one process
+enum class InitOrder { nanogpt, fsdp };  ///< whose order of random draws makes the weights
+
+std::string name_of(Backend backend);
+std::string name_of(InitOrder order);
+
+/// Options of `nanofsdp train`. The defaults are the CPU recipe of nanoGPT's README.
+struct TrainOptions {
+  // Data and batches.
+  std::string dataset = "tales";  ///< "tales" (inside the binary) or "shakespeare_char"
+  std::string text;               ///< a UTF-8 file instead; empty: `dataset`
+  std::int64_t batch_size = 12;   ///< rows of a micro-batch, over all ranks
+  std::int64_t block_size = 64;   ///< tokens of a row
+  std::int64_t gradient_accumulation_steps = 1;  ///< micro-batches of a step, over all ranks
+
+  // Model.
+  std::int64_t n_layer = 4;
+  std::int64_t n_head = 4;
+  std::int64_t n_embd = 128;
+  double dropout = 0;
+  bool bias = false;
+
+  // AdamW and its schedule.
+  double learning_rate = 1e-3;
+  std::int64_t max_iters = 2000;  ///< steps after the first evaluation
+  double weight_decay = 0.1;
+  double beta1 = 0.9;
+  double beta2 = 0.99;
+  double grad_clip = 1.0;  ///< 0: off
+  bool decay_lr = true;
+  std::int64_t warmup_iters = 100;
+  std::int64_t lr_decay_iters = 2000;
+  double min_lr = 1e-4;
+
+  // Evaluation and output.
+  std::int64_t eval_interval = 250;
+  std::int64_t eval_iters = 20;
+  std::int64_t log_interval = 10;
+  bool eval_only = false;
+  bool always_save_checkpoint = false;
+  std::string out_dir;  ///< empty: nothing is saved
+  std::string metrics;  ///< a JSON lines file; empty: none
+
+  // Ranks.
+  int ranks = 1;
+  int threads = 0;  ///< of one rank; 0: see threads_per_rank()
+  fsdp::ShardingStrategy strategy = fsdp::kFullShard;
+  fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
+  Backend backend = Backend::gloo;
+  Device device = Device::cpu;
+  InitOrder init_order = InitOrder::nanogpt;
+  std::int64_t seed = 1337;
+
+  // Accepted for the sake of nanoGPT's command lines.
+  std::string init_from = "scratch";
+  std::string dtype = "float32";
+  bool compile = false;
+  bool wandb_log = false;
+  std::string wandb_project = "shakespeare-char";
+  std::string wandb_run_name = "mini-gpt";
+
+  /// One line for each option that asks for what this program does not do, to be shown at start-up.
+  std::vector<std::string> notes{};
+};
+
+/// Options of `nanofsdp sample`.
+struct SampleOptions {
+  std::string out_dir = "out";  ///< where `train --out_dir` saved
+  std::string start = "\n";     ///< the prompt
+  std::int64_t num_samples = 1;
+  std::int64_t max_new_tokens = 500;
+  double temperature = 0.8;
+  std::int64_t top_k = 200;
+  std::int64_t seed = 1337;
+  int threads = 1;
+  std::string init_from = "resume";
+  Device device = Device::cpu;
+  std::string dtype = "float32";
+  bool compile = false;
+  std::vector<std::string> notes{};
+};
+
+/// Thrown when the arguments hold --help or -h: to be printed on stdout, exit code 0.
+struct HelpRequested {
+  std::string text;
+};
+
+/// @param args what follows `nanofsdp train`
+/// @throws UsageError, HelpRequested
+TrainOptions parse_train_options(const std::vector<std::string>& args);
+
+/// @param args what follows `nanofsdp sample`
+/// @throws UsageError, HelpRequested
+SampleOptions parse_sample_options(const std::vector<std::string>& args);
+
+/// `threads` if it was given, else this machine's cores / ranks, at least 1.
+int threads_per_rank(const TrainOptions& options);
+
+}  // namespace nanofsdp::train

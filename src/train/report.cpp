@@ -1,0 +1,203 @@
+#include "train/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/build_info.h"
+#include "base/check.h"
+
+namespace nanofsdp::train {
+namespace {
+
+// 1234567 as "1,234,567".
+std::string grouped(std::int64_t n) {
+  std::string digits = std::to_string(n);
+  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
+    digits.insert(static_cast<std::size_t>(at), ",");
+  }
+  return digits;
+}
+
+std::string megabytes(std::int64_t bytes) {
+  return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
+}
+
+std::string minutes(double seconds) {
+  const auto s = static_cast<std::int64_t>(seconds);
+  return fmt::format("{}:{:02}", s / 60, s % 60);
+}
+
+std::string plural(std::int64_t n, const char* noun) {
+  return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
+}
+
+// "4 x 196,864 + root 16,640": equal units are told once.
+std::string unit_sizes(const std::vector<UnitLine>& units) {
+  std::string text;
+  for (std::size_t i = 0; i < units.size();) {
+    std::size_t j = i + 1;
+    while (j < units.size() && units[j].numel == units[i].numel && units[j].name != "root") ++j;
+    if (i > 0) text += " + ";
+    if (units[i].name == "root") text += "root ";
+    if (j - i > 1) text += fmt::format("{} x ", j - i);
+    text += grouped(units[i].numel);
+    i = j;
+  }
+  return text;
+}
+
+}  // namespace
+
+Report::Report(const TrainOptions& options, int rank)
+    : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {
+  if (!speaks_ || options.metrics.empty()) return;
+  metrics_.open(options.metrics);
+  if (!metrics_) {
+    throw UsageError({.what = "--metrics",
+                      .expected = "a file that can be written",
+                      .got = "'" + options.metrics + "'"});
+  }
+}
+
+void Report::line(const std::string& text) {
+  if (!speaks_) return;
+  if (progress_shown_) std::fputs("\r\x1b[K", stdout);
+  progress_shown_ = false;
+  std::fputs((text + "\n").c_str(), stdout);
+  std::fflush(stdout);
+}
+
+void Report::progress(const std::string& text) {
+  std::fputs(("\r\x1b[K" + text).c_str(), stdout);
+  std::fflush(stdout);
+  progress_shown_ = true;
+}
+
+void Report::start(const RunSummary& s, const Ledger& ledger) {
+  ranks_ = s.ranks;
+  if (!speaks_) return;
+  for (const std::string& note : options_.notes) line("note: " + note);
+  std::int64_t shard = 0, padding = 0;
+  for (const UnitLine& unit : s.units) {
+    shard += unit.shard_numel;
+    padding += unit.padding;
+  }
+  line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(s.ranks, "rank"),
+                   plural(s.threads, "thread"),
+                   s.ranks > 1 ? ", " + name_of(options_.backend) : ""));
+  line(fmt::format("data       {}", s.data));
+  line(
+      fmt::format("model      {} parameters: {} layers, {} heads, {} wide, {} tokens of context, "
+                  "vocabulary {}",
+                  grouped(s.parameters), options_.n_layer, options_.n_head, options_.n_embd,
+                  options_.block_size, s.vocab_size));
+  line(fmt::format("sharding   {}, {} units: {}; a rank keeps {} elements of each row, padding {}",
+                   s.strategy, s.units.size(), unit_sizes(s.units), grouped(shard), padding));
+  line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(s.decayed),
+                   grouped(s.undecayed)));
+  std::string memory;
+  for (const MemoryClass c : kMemoryClasses) {
+    if (c == MemoryClass::activations || c == MemoryClass::communication) continue;
+    if (ledger.count(c).reserved == 0) continue;
+    memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c),
+                          megabytes(ledger.count(c).reserved));
+  }
+  line(fmt::format("a rank     {}", memory));
+}
+
+bool Report::wants_loss(std::int64_t iteration) const {
+  return !options_.metrics.empty() || iteration % options_.log_interval == 0;
+}
+
+void Report::step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
+                  const Ledger& ledger) {
+  step_seconds_ += result.seconds;
+  ++steps_;
+  if (!speaks_) return;
+  if (metrics_.is_open()) write_metrics(iteration, result, traffic, ledger);
+  traffic_ = traffic;
+  if (iteration % options_.log_interval != 0) return;
+  const double mean = step_seconds_ / static_cast<double>(steps_);
+  const double tokens = static_cast<double>(options_.batch_size * options_.block_size *
+                                            options_.gradient_accumulation_steps);
+  if (terminal_) {
+    const double left = static_cast<double>(options_.max_iters - iteration) * mean;
+    progress(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration,
+                         options_.max_iters, result.loss,
+                         grouped(static_cast<std::int64_t>(tokens / mean)), minutes(left)));
+  } else {
+    line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s", iteration, result.loss,
+                     result.seconds * 1e3, grouped(static_cast<std::int64_t>(tokens / mean))));
+  }
+}
+
+void Report::write_metrics(std::int64_t iteration, const StepResult& result,
+                           const comm::Traffic& traffic, const Ledger& ledger) {
+  const double tokens = static_cast<double>(options_.batch_size * options_.block_size *
+                                            options_.gradient_accumulation_steps);
+  nlohmann::ordered_json peak;
+  for (const MemoryClass c : kMemoryClasses) {
+    peak[std::string(name_of(c))] = ledger.count(c).reserved_peak;
+  }
+  metrics_ << nlohmann::ordered_json{{"iter", iteration},
+                                     {"loss", result.loss},
+                                     {"grad_norm", result.grad_norm},
+                                     {"lr", result.lr},
+                                     {"ms", result.seconds * 1e3},
+                                     {"tokens_per_s", tokens / result.seconds},
+                                     {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
+                                     {"bytes_received",
+                                      traffic.bytes_received - traffic_.bytes_received},
+                                     {"peak_bytes", peak}}
+                  .dump()
+           << '\n'
+           << std::flush;
+}
+
+void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
+  last_evaluation_ = result;
+  if (!speaks_) return;
+  line(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iteration, result.train_loss,
+                   result.val_loss));
+  if (!metrics_.is_open()) return;
+  metrics_ << nlohmann::ordered_json{{"iter", iteration},
+                                     {"train_loss", result.train_loss},
+                                     {"val_loss", result.val_loss}}
+                  .dump()
+           << '\n'
+           << std::flush;
+}
+
+void Report::saved(const std::string& path) { line("saved " + path); }
+
+void Report::finish(const comm::Traffic& t, const Ledger& ledger) {
+  if (!speaks_) return;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  line("");
+  line(fmt::format("loss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
+                   last_evaluation_.val_loss));
+  line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
+                   elapsed.count(), plural(steps_, "step"), step_seconds_,
+                   1e3 * step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1))));
+  if (ranks_ > 1) {
+    line(
+        fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "
+                    "reduce-scatters, {} all-reduces",
+                    megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
+                    grouped(t.reduce_scatters), grouped(t.all_reduces)));
+  }
+  line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
+  for (const MemoryClass c : kMemoryClasses) {
+    const std::int64_t peak = ledger.count(c).reserved_peak;
+    if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
+  }
+}
+
+void Report::sample(const std::string& text) { line("\n--- a sample ---\n" + text); }
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief Weights in a file that PyTorch's world reads: the safetensors format, float32 only.
+///
+///     8 bytes     N, little-endian
+///     N bytes     JSON: {"__metadata__": {...}, "name": {"dtype": "F32", "shape": [..],
+///                 "data_offsets": [begin, end)}, ...}, padded with spaces to a multiple of 8
+///     the rest    the tensors' elements, little-endian, row-major, without gaps
+///
+/// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
+/// checked against the file's size before it is used.
+
+using Metadata = std::map<std::string, std::string>;
+
+struct TensorInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< empty: a scalar
+
+  std::int64_t numel() const;
+  friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
+};
+
+/// Writes one file front to back, so that nobody needs all tensors at once. The bytes go to
+/// `path.tmp`, which takes the place of `path` in finish(): a reader sees the old file or the new
+/// one, never half of one. Destroyed before that, it leaves nothing behind.
+class SafetensorsWriter {
+ public:
+  /// @param tensors in the order in which their elements will come
+  /// @throws UsageError if the file cannot be made; Error if two names are equal
+  SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
+  ~SafetensorsWriter();
+  SafetensorsWriter(const SafetensorsWriter&) = delete;
+  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+
+  /// The next elements, any number of them: tensors follow each other without a seam.
+  /// @throws UsageError if the disk is full; Error if there are more elements than were declared
+  void append(std::span<const float> values);
+
+  /// Waits until the bytes are on the disk, then gives the file its name.
+  /// @throws UsageError if they do not get there; Error if elements are missing
+  void finish();
+
+ private:
+  void write(const void* data, std::size_t bytes);
+  void abandon();
+
+  std::string path_;
+  int file_ = -1;
+  std::int64_t missing_ = 0;  // elements
+};
+
+/// Reads one file: the header at once, tensors when asked for.
+class SafetensorsFile {
+ public:
+  /// @throws UsageError saying what is wrong if the file is missing or malformed in any way
+  explicit SafetensorsFile(std::string path);
+
+  const Metadata& metadata() const { return metadata_; }
+  const std::vector<TensorInfo>& tensors() const { return tensors_; }  ///< as they lie in the file
+
+  /// @throws UsageError if the file has no such tensor or it has another shape
+  std::vector<float> read(const TensorInfo& tensor);
+
+ private:
+  std::string path_;
+  std::ifstream file_;
+  std::uint64_t data_begin_ = 0;
+  Metadata metadata_;
+  std::vector<TensorInfo> tensors_;
+};
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,50 @@
+#include "train/sampler.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+namespace nanofsdp::train {
+namespace {
+
+// Probabilities of the tokens: softmax of the logits / temperature, the k largest only.
+std::vector<float> probabilities(std::span<const float> logits, const SamplingOptions& options) {
+  std::vector<float> scaled(logits.begin(), logits.end());
+  for (float& x : scaled) x = static_cast<float>(x / options.temperature);
+  const auto k = std::min(static_cast<std::size_t>(options.top_k), scaled.size());
+  std::vector<float> sorted = scaled;
+  std::ranges::nth_element(sorted, sorted.begin() + static_cast<std::ptrdiff_t>(k) - 1,
+                           std::greater<>());
+  const float threshold = sorted[k - 1];
+  const float largest = *std::ranges::max_element(scaled);
+  double sum = 0;
+  for (float& x : scaled) {
+    x = x < threshold ? 0.0f : std::exp(x - largest);
+    sum += x;
+  }
+  for (float& x : scaled) x = static_cast<float>(x / sum);
+  return scaled;
+}
+
+}  // namespace
+
+std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
+                                   std::int64_t block_size, std::vector<std::int32_t> tokens,
+                                   const SamplingOptions& options, Generator& generator) {
+  for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
+    const auto T = std::min(static_cast<std::int64_t>(tokens.size()), block_size);
+    tape.begin(/*training=*/false);
+    const Tensor window = tape.allocate({1, T}, DType::int32);
+    std::copy(tokens.end() - T, tokens.end(), window.data<std::int32_t>());
+    const Tensor logits = model.forward(tape, window);
+    tape.stream().synchronize();
+    const std::int64_t V = logits.dim(2);
+    const std::span<float> last = logits.slice((T - 1) * V, V).span<float>();
+    tokens.push_back(
+        static_cast<std::int32_t>(generator.multinomial(probabilities(last, options))));
+    tape.end();
+  }
+  return tokens;
+}
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "base/rng.h"
+#include "fsdp/sharded_model.h"
+#include "nn/tape.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief nanoGPT's generate: one token after the other, each drawn from what the model expects.
+
+struct SamplingOptions {
+  std::int64_t max_new_tokens = 500;
+  double temperature = 0.8;  ///< > 0; logits are divided by it: below 1 bolder, above 1 wilder
+  std::int64_t top_k = 200;  ///< only the k likeliest tokens, at least 1
+};
+
+/// Continues `tokens` (at least one) and returns them with what was added. The model sees the last
+/// block_size tokens. Collective: every rank passes the same tokens and an equal generator, and
+/// gets the same result.
+std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
+                                   std::int64_t block_size, std::vector<std::int32_t> tokens,
+                                   const SamplingOptions& options, Generator& generator);
+
+}  // namespace nanofsdp::train

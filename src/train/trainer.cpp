@@ -1,0 +1,210 @@
+#include "train/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "fsdp/deferred_init.h"
+#include "gpt/loss.h"
+#include "train/sampler.h"
+#include "train/schedule.h"
+#include "train/weights.h"
+
+namespace nanofsdp::train {
+namespace {
+
+gpt::GPTConfig config_of(const TrainOptions& options, const Dataset& dataset) {
+  return {.block_size = options.block_size,
+          .vocab_size = dataset.tokenizer().vocab_size(),
+          .n_layer = options.n_layer,
+          .n_head = options.n_head,
+          .n_embd = options.n_embd,
+          .dropout = static_cast<float>(options.dropout),
+          .bias = options.bias};
+}
+
+// Gradients are summed: each rank's are already divided by the tokens of all.
+fsdp::Options fsdp_options(const TrainOptions& options) {
+  return {.strategy = options.strategy,
+          .backward_prefetch = options.backward_prefetch,
+          .reduction = comm::ReduceOp::sum,
+          .wrap_policy = [](const nn::Module& module) {
+            return dynamic_cast<const gpt::Block*>(&module) != nullptr;
+          }};
+}
+
+// Rank r's share of a batch that is only evaluated. A rank without rows computes one that does not
+// count: it has to take part in the collectives.
+BatchRows share(std::int64_t rows, int rank, int ranks) {
+  const std::int64_t first = rank * rows / ranks;
+  return {first, (rank + 1) * rows / ranks - first};
+}
+
+}  // namespace
+
+Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
+                 const TrainOptions& options, const Dataset& dataset, Report& report)
+    : context_(context),
+      options_(options),
+      dataset_(dataset),
+      report_(report),
+      mesh_(std::move(world)),
+      generator_(static_cast<std::uint64_t>(options.seed)),
+      model_(config_of(options, dataset)),
+      sharded_(context, model_, mesh_, fsdp_options(options)),
+      tape_(context),
+      norm_(context, mesh_),
+      optimizer_(
+          context, sharded_.units(),
+          {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay}),
+      shape_{options.batch_size, options.gradient_accumulation_steps, context.world_size},
+      plan_(plan_step(shape_, context.rank)),
+      batch_(context.ledger, MemoryClass::activations,
+             static_cast<std::size_t>(2 * options.batch_size * options.block_size) *
+                 size_of(DType::int32),
+             context.device),
+      losses_(context, mesh_, 2) {
+  fsdp::deferred_init(context_, sharded_.units(),
+                      options.init_order == InitOrder::nanogpt
+                          ? model_.nanogpt_draws()
+                          : fsdp::breadth_first_draws(sharded_.units()),
+                      generator_);
+}
+
+Tensor Trainer::batch_tensor(int half, std::int64_t rows) const {
+  const std::int64_t T = options_.block_size;
+  return batch_.tensor({2 * options_.batch_size * T}, DType::int32)
+      .slice(half * options_.batch_size * T, rows * T)
+      .view({rows, T});
+}
+
+Batch Trainer::batch_of(std::int64_t rows) {
+  return {batch_tensor(0, rows).span<std::int32_t>(), batch_tensor(1, rows).span<std::int32_t>()};
+}
+
+StepResult Trainer::step(std::int64_t iteration) {
+  const auto begin = std::chrono::steady_clock::now();
+  losses_.clear();
+  sharded_.zero_grad();
+  auto mine = plan_.begin();
+  for (std::int64_t m = 0; m < shape_.gradient_accumulation_steps; ++m) {
+    // Every rank draws every micro-batch, so all generators stay equal.
+    const bool is_mine = mine != plan_.end() && mine->index == m;
+    const BatchRows rows = is_mine ? mine->rows : BatchRows{};
+    dataset_.draw(Split::train, generator_, shape_.batch_size, rows, batch_of(rows.count));
+    if (!is_mine) continue;
+    forward_backward(iteration, *mine, mine + 1 == plan_.end());
+    ++mine;
+  }
+  const double lr = learning_rate_at(options_, iteration);
+  norm_.compute(sharded_.units(), options_.grad_clip);
+  optimizer_.step(lr, norm_.coefficient());
+
+  StepResult result{.lr = lr};
+  if (report_.wants_loss(iteration)) {
+    result.loss =
+        losses_.over_ranks()[0] / static_cast<double>(shape_.rows() * options_.block_size);
+    result.grad_norm = *norm_.norm().f32();
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+void Trainer::forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last) {
+  const auto& [index, rows] = micro_step;
+  tape_.begin(/*training=*/true, {.seed = static_cast<std::uint64_t>(options_.seed),
+                                  .iteration = iteration,
+                                  .micro_step = index,
+                                  .first_row = rows.first});
+  const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
+  gpt::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0));
+  const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
+  sharded_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens), last);
+}
+
+EvalResult Trainer::evaluate(std::int64_t) {
+  losses_.clear();
+  Generator generator(static_cast<std::uint64_t>(options_.seed) + 1);
+  for (std::int64_t i = 0; i < options_.eval_iters; ++i) {
+    evaluate_batch(Split::train, generator, losses_.sum(0));
+  }
+  for (std::int64_t i = 0; i < options_.eval_iters; ++i) {
+    evaluate_batch(Split::val, generator, losses_.sum(1));
+  }
+  const std::vector<double> sums = losses_.over_ranks();
+  const auto tokens =
+      static_cast<double>(options_.eval_iters * options_.batch_size * options_.block_size);
+  return {.train_loss = sums[0] / tokens, .val_loss = sums[1] / tokens};
+}
+
+void Trainer::evaluate_batch(Split split, Generator& generator, Tensor total) {
+  BatchRows rows = share(options_.batch_size, context_.rank, context_.world_size);
+  const bool counts = rows.count > 0;
+  if (!counts) rows = {0, 1};
+  dataset_.draw(split, generator, options_.batch_size, rows, batch_of(rows.count));
+  const Tensor targets = batch_tensor(1, rows.count);
+  if (!counts) std::ranges::fill(targets.span<std::int32_t>(), -1);
+  tape_.begin(/*training=*/false);
+  const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
+  gpt::cross_entropy(tape_, logits, targets, total);
+  tape_.end();
+}
+
+std::string Trainer::sample(std::int64_t characters) {
+  Generator generator(static_cast<std::uint64_t>(options_.seed));
+  const bool has_newline = dataset_.tokenizer().chars().find('\n') != std::string::npos;
+  const std::vector<std::int32_t> prompt =
+      has_newline ? dataset_.tokenizer().encode("\n") : std::vector<std::int32_t>{0};
+  const std::vector<std::int32_t> tokens = generate(sharded_, tape_, options_.block_size, prompt,
+                                                    {.max_new_tokens = characters}, generator);
+  return dataset_.tokenizer().decode(std::span(tokens).subspan(prompt.size()));
+}
+
+void Trainer::run() {
+  report_.start(summary(), context_.ledger);
+  for (std::int64_t iteration = 0; iteration <= options_.max_iters; ++iteration) {
+    const bool last = iteration == options_.max_iters;
+    if (iteration % options_.eval_interval == 0 || last) {
+      const EvalResult result = evaluate(iteration);
+      report_.evaluation(iteration, result);
+      if (options_.eval_only) return;
+      if (!options_.out_dir.empty() && iteration > 0) {
+        save_weights(options_.out_dir, sharded_,
+                     {.config = model_.config(),
+                      .chars = dataset_.tokenizer().chars(),
+                      .iteration = iteration,
+                      .val_loss = result.val_loss},
+                     context_.rank);
+        report_.saved(weights_path(options_.out_dir).string());
+      }
+    }
+    if (last) break;
+    report_.step(iteration, step(iteration), mesh_.traffic(), context_.ledger);
+  }
+  report_.finish(mesh_.traffic(), context_.ledger);
+}
+
+RunSummary Trainer::summary() {
+  RunSummary summary{.strategy = fsdp::name_of(sharded_.strategy()),
+                     .vocab_size = dataset_.tokenizer().vocab_size(),
+                     .ranks = context_.world_size,
+                     .threads = context_.compute->threads()};
+  for (const fsdp::Unit& unit : sharded_.units()) {
+    const fsdp::FlatLayout& layout = unit.flat().layout();
+    summary.units.push_back(
+        {unit.name(), layout.total_numel(), layout.shard_numel(), layout.padding_numel()});
+    summary.parameters += layout.total_numel();
+    for (const nn::Parameter* parameter : unit.flat().parameters()) {
+      (parameter->shape.rank() >= 2 ? summary.decayed : summary.undecayed) +=
+          parameter->shape.numel();
+    }
+  }
+  const std::int64_t train = dataset_.size(Split::train), val = dataset_.size(Split::val);
+  summary.data =
+      fmt::format("{}: {} characters to train on, {} to validate", dataset_.name(), train, val);
+  return summary;
+}
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/buffer.h"
+#include "base/context.h"
+#include "base/rng.h"
+#include "comm/mesh.h"
+#include "fsdp/grad_norm.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "gpt/gpt.h"
+#include "nn/tape.h"
+#include "train/batch_plan.h"
+#include "train/dataset.h"
+#include "train/loss_meter.h"
+#include "train/options.h"
+#include "train/report.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief nanoGPT's training loop on one rank of a sharded model.
+///
+/// Seeded as nanoGPT: one generator draws the weights, then each step's batches. Evaluations have a
+/// generator of their own, seeded anew each time, so their number changes nothing.
+class Trainer {
+ public:
+  /// Builds and initialises the model. Collective.
+  /// @param options, dataset outlive the trainer
+  /// @param report where rank 0 tells what happens; the others' is silent
+  Trainer(Context& context, std::unique_ptr<comm::Communicator> world, const TrainOptions& options,
+          const Dataset& dataset, Report& report);
+
+  /// max_iters steps, with an evaluation before the first, every eval_interval steps, and after the
+  /// last; each evaluation saves the weights where --out_dir asks for it.
+  void run();
+
+  /// One optimizer step.
+  StepResult step(std::int64_t iteration);
+
+  /// Mean losses over eval_iters random batches of each split.
+  EvalResult evaluate(std::int64_t iteration);
+
+  /// A text that the model writes.
+  std::string sample(std::int64_t characters);
+
+ private:
+  void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
+  void evaluate_batch(Split split, Generator& generator, Tensor total);
+  Batch batch_of(std::int64_t rows);
+  Tensor batch_tensor(int half, std::int64_t rows) const;
+  RunSummary summary();
+
+  Context& context_;
+  const TrainOptions& options_;
+  const Dataset& dataset_;
+  Report& report_;
+  comm::Mesh mesh_;
+  Generator generator_;
+  gpt::GPT model_;
+  fsdp::ShardedModel sharded_;
+  nn::Tape tape_;
+  fsdp::GradNorm norm_;
+  fsdp::ShardedOptimizer optimizer_;
+  StepShape shape_;
+  std::vector<MicroStep> plan_;  // this rank's share of a step
+  Buffer batch_;                 // int32, x and y
+  LossMeter losses_;
+};
+
+}  // namespace nanofsdp::train

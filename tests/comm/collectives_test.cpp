@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+// Every backend against one process that adds in rank order, bit for bit.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+
+// 4097 is odd and just over a block of the sum; 100003 float32 elements a rank make one message;
+// 600011 make three segments of a reduce_scatter, the last one short.
+constexpr std::int64_t kSizes[] = {0, 1, 7, 4097, 100003, 600011};
+
+class Collectives : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+ protected:
+  // Runs `check(context, comm, n)` on every rank, for every size.
+  template <class Check>
+  void for_each_size(const Check& check) {
+    const auto [backend, world_size] = GetParam();
+    run_ranks(backend, world_size, [&](Context& context, Communicator& comm) {
+      ASSERT_EQ(comm.rank(), context.rank);
+      ASSERT_EQ(comm.size(), context.world_size);
+      for (const std::int64_t n : kSizes) {
+        SCOPED_TRACE("n = " + std::to_string(n) + ", rank " + std::to_string(comm.rank()));
+        check(context, comm, n);
+      }
+    });
+  }
+};
+
+// What all_gather of n elements a rank must give.
+template <class T>
+std::vector<T> gathered(int world_size, std::int64_t n) {
+  std::vector<T> all;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const std::vector<T> one = numbers<T>(rank, n);
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
+
+template <class T>
+void check_all_gather(Context& context, Communicator& comm, std::int64_t n) {
+  const std::vector<T> want = gathered<T>(comm.size(), n);
+  const std::vector<T> mine = numbers<T>(comm.rank(), n);
+  std::vector<T> in = mine, out(want.size());
+  comm.all_gather(*context.gather, view(in), view(out)).synchronize();
+  EXPECT_EQ(first_difference(out, want), -1);
+  EXPECT_EQ(first_difference(in, mine), -1);
+
+  std::vector<T> whole(want.size());
+  std::copy(mine.begin(), mine.end(), whole.begin() + comm.rank() * n);
+  comm.all_gather(*context.compute, view(whole).slice(comm.rank() * n, n), view(whole));
+  EXPECT_EQ(first_difference(whole, want), -1) << "in place";
+}
+
+template <class T>
+void check_reduce_scatter(Context& context, Communicator& comm, std::int64_t n, ReduceOp op) {
+  const std::int64_t first = comm.rank() * n;
+  const std::vector<T> want = slice(summed<T>(comm.size(), comm.size() * n, op), first, n);
+  const std::vector<T> whole = numbers<T>(comm.rank(), comm.size() * n);
+  std::vector<T> in = whole, out(want.size());
+  comm.reduce_scatter(*context.reduce, view(in), view(out), op).synchronize();
+  EXPECT_EQ(first_difference(out, want), -1);
+  EXPECT_EQ(first_difference(in, whole), -1) << "the input changed";
+
+  comm.reduce_scatter(*context.compute, view(in), view(in).slice(first, n), op);
+  EXPECT_EQ(first_difference(slice(in, first, n), want), -1) << "in place";
+  std::copy(want.begin(), want.end(), in.begin() + first);
+  std::vector<T> rest = whole;
+  std::copy(want.begin(), want.end(), rest.begin() + first);
+  EXPECT_EQ(first_difference(in, rest), -1) << "in place, outside the rank's chunk";
+}
+
+template <class T>
+void check_all_reduce(Context& context, Communicator& comm, std::int64_t n, ReduceOp op) {
+  std::vector<T> x = numbers<T>(comm.rank(), comm.size() * n);
+  comm.all_reduce(*context.reduce, view(x), op).synchronize();
+  EXPECT_EQ(first_difference(x, summed<T>(comm.size(), comm.size() * n, op)), -1);
+}
+
+TEST_P(Collectives, AllGatherConcatenatesInRankOrder) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    check_all_gather<float>(context, comm, n);
+    check_all_gather<bfloat16>(context, comm, n);
+  });
+}
+
+TEST_P(Collectives, ReduceScatterSumsInRankOrderAndKeepsItsInput) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    check_reduce_scatter<float>(context, comm, n, ReduceOp::sum);
+    check_reduce_scatter<bfloat16>(context, comm, n, ReduceOp::sum);
+  });
+}
+
+TEST_P(Collectives, ReduceScatterAveragesBySumTimesOneOverW) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    check_reduce_scatter<float>(context, comm, n, ReduceOp::average);
+    check_reduce_scatter<bfloat16>(context, comm, n, ReduceOp::average);
+  });
+}
+
+TEST_P(Collectives, AllReduceIsReduceScatterAndAllGather) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    check_all_reduce<float>(context, comm, n, ReduceOp::sum);
+    check_all_reduce<float>(context, comm, n, ReduceOp::average);
+    check_all_reduce<bfloat16>(context, comm, n, ReduceOp::sum);
+  });
+}
+
+TEST_P(Collectives, BroadcastCopiesTheRootsElements) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    for (int root = 0; root < comm.size(); ++root) {
+      std::vector<float> x = numbers<float>(comm.rank(), n);
+      comm.broadcast(*context.compute, view(x), root);
+      EXPECT_EQ(first_difference(x, numbers<float>(root, n)), -1) << "root " << root;
+    }
+  });
+}
+
+TEST_P(Collectives, GatherOtherTypesByteForByte) {
+  const auto [backend, world_size] = GetParam();
+  run_ranks(backend, world_size, [](Context& context, Communicator& comm) {
+    double mine = 1.0 / 3 + comm.rank();
+    std::vector<double> all(static_cast<std::size_t>(comm.size()));
+    comm.all_gather(*context.compute, Tensor(&mine, {1}, DType::float64),
+                    Tensor(all.data(), {comm.size()}, DType::float64));
+    for (int rank = 0; rank < comm.size(); ++rank) EXPECT_EQ(all[rank], 1.0 / 3 + rank);
+  });
+}
+
+// Whoever reaches the barrier first must not pass it before the last one comes.
+TEST_P(Collectives, NobodyPassesABarrierBeforeAllHaveReachedIt) {
+  const auto [backend, world_size] = GetParam();
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto passed = run_ranks(backend, world_size, [&](Context& context, Communicator& comm) {
+    comm.barrier(*context.compute);
+    const auto last = std::chrono::milliseconds(60);
+    if (comm.rank() + 1 == comm.size()) std::this_thread::sleep_for(last);
+    const double arrived = std::chrono::duration<double>(Clock::now() - start).count();
+    comm.barrier(*context.gather).synchronize();
+    return std::vector<double>{arrived,
+                               std::chrono::duration<double>(Clock::now() - start).count()};
+  });
+  for (const auto& rank : passed) EXPECT_GE(rank[1], passed.back()[0]);
+}
+
+std::string name(const ::testing::TestParamInfo<std::tuple<Backend, int>>& info) {
+  return name_of(std::get<0>(info.param)) + std::to_string(std::get<1>(info.param));
+}
+
+INSTANTIATE_TEST_SUITE_P(Self, Collectives,
+                         ::testing::Values(std::tuple(Backend::self, 1),
+                                           std::tuple(Backend::local, 1)),
+                         name);
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
+                         ::testing::Combine(::testing::ValuesIn(backends()),
+                                            ::testing::Values(2, 3, 4)),
+                         name);
+
+}  // namespace
+}  // namespace nanofsdp::testing

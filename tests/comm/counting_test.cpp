@@ -1,0 +1,86 @@
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "comm/counting.h"
+#include "comm/mesh.h"
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::CountingCommunicator;
+using comm::ReduceOp;
+using comm::Traffic;
+
+class Counting : public ::testing::TestWithParam<int> {};
+
+TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
+  run_ranks(Backend::local, GetParam(), [](Context& context, std::unique_ptr<Communicator> world) {
+    CountingCommunicator comm(std::move(world));
+    const std::int64_t peers = comm.size() - 1, n = 10;
+    std::vector<float> part(10), whole(static_cast<std::size_t>(comm.size() * n));
+    std::vector<bfloat16> half(whole.size());
+
+    comm.all_gather(*context.compute, view(part), view(whole));
+    Traffic want{.all_gathers = 1, .bytes_sent = peers * 40, .bytes_received = peers * 40};
+    EXPECT_EQ(comm.traffic(), want);
+
+    comm.reduce_scatter(*context.compute, view(whole), view(part), ReduceOp::sum);
+    want.reduce_scatters = 1;
+    want.bytes_sent = want.bytes_received = peers * 80;
+    EXPECT_EQ(comm.traffic(), want);
+
+    comm.all_reduce(*context.compute, view(half), ReduceOp::average);
+    want.all_reduces = 1;
+    want.bytes_sent = want.bytes_received = peers * (80 + 2 * 20);
+    EXPECT_EQ(comm.traffic(), want);
+
+    comm.broadcast(*context.compute, view(part), 0);
+    want.broadcasts = 1;
+    (comm.rank() == 0 ? want.bytes_sent : want.bytes_received) +=
+        comm.rank() == 0 ? peers * 40 : 40;
+    EXPECT_EQ(comm.traffic(), want);
+
+    comm.barrier(*context.compute);
+    comm.all_reduce(*context.compute, view(whole), ReduceOp::sum, {.control = true});
+    want.control = 2;
+    EXPECT_EQ(comm.traffic(), want);
+
+    comm.reset();
+    EXPECT_EQ(comm.traffic(), Traffic{});
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Counting, ::testing::Values(1, 2, 3, 4));
+
+TEST(Mesh, AddsUpTheTrafficOfItsGroups) {
+  run_ranks(Backend::local, 2, [](Context& context, std::unique_ptr<Communicator> world) {
+    comm::Mesh mesh(std::move(world));
+    std::vector<float> part(3), whole(6);
+    mesh.gather().all_gather(*context.compute, view(part), view(whole));
+    mesh.reduce().reduce_scatter(*context.compute, view(whole), view(part), ReduceOp::sum);
+    mesh.world().barrier(*context.compute);
+    EXPECT_EQ(mesh.traffic(), (Traffic{.all_gathers = 1,
+                                       .reduce_scatters = 1,
+                                       .bytes_sent = 24,
+                                       .bytes_received = 24,
+                                       .control = 1}));
+    mesh.reset_traffic();
+    EXPECT_EQ(mesh.traffic(), Traffic{});
+  });
+}
+
+TEST(Mesh, SplitGroupsCountForThemselves) {
+  const auto self = comm::make_self();
+  Context context;
+  CountingCommunicator comm(comm::make_self());
+  const auto twin = comm.split(0);
+  twin->barrier(*context.compute);
+  EXPECT_EQ(comm.traffic(), Traffic{});
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+// Ranks that disagree, ranks that do not come, operands that do not fit: one error with names in
+// it.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+using namespace std::chrono_literals;
+
+// The text of the error that ends the run, which must come soon.
+template <class Body>
+std::string error_of(Backend backend, int world_size, const Body& body, RankOptions options = {}) {
+  const auto start = std::chrono::steady_clock::now();
+  std::string text = "no error";
+  try {
+    run_ranks(backend, world_size, body, options);
+  } catch (const RankError& e) {
+    text = e.what();
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 10s) << text;
+  return text;
+}
+
+void expect_contains(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) {
+    EXPECT_NE(text.find(part), std::string::npos) << "no '" << part << "' in: " << text;
+  }
+}
+
+class Disagreement : public ::testing::TestWithParam<Backend> {
+ protected:
+  // Rank `odd_one_out` of 3 makes one call, the others another; the error must name all of it.
+  void expect_named(const std::string& usual, const std::string& odd, bool odd_one_out_is_odd,
+                    const std::function<void(Context&, Communicator&, bool odd)>& call) {
+    const int odd_rank = odd_one_out_is_odd ? 1 : 2;
+    const std::string text = error_of(GetParam(), 3, [&](Context& context, Communicator& world) {
+      world.barrier(*context.compute);
+      call(context, world, context.rank == odd_rank);
+    });
+    expect_contains(text, {"ranks disagree", "called " + usual,
+                           "rank " + std::to_string(odd_rank) + " called " + odd});
+  }
+};
+
+TEST_P(Disagreement, OnTheOperationIsNamed) {
+  expect_named(
+      "all_gather 2 of 4 float32 a rank for unit h.0",
+      "reduce_scatter 2 (sum) of 4 float32 a rank for unit h.1", true,
+      [](Context& context, Communicator& world, bool odd) {
+        std::vector<float> part(4), whole(12);
+        if (odd) {
+          world
+              .reduce_scatter(*context.gather, view(whole), view(part), ReduceOp::sum,
+                              {.unit = "h.1"})
+              .synchronize();
+        } else {
+          world.all_gather(*context.gather, view(part), view(whole), {.unit = "h.0"}).synchronize();
+        }
+      });
+}
+
+TEST_P(Disagreement, OnTheCountIsNamed) {
+  expect_named("all_gather 2 of 4 float32", "all_gather 2 of 100000 float32", false,
+               [](Context& context, Communicator& world, bool odd) {
+                 std::vector<float> part(odd ? 100000 : 4), whole(3 * part.size());
+                 world.all_gather(*context.gather, view(part), view(whole)).synchronize();
+               });
+}
+
+TEST_P(Disagreement, OnTheDtypeIsNamed) {
+  expect_named("reduce_scatter 2 (sum) of 4 float32", "reduce_scatter 2 (sum) of 4 bfloat16", true,
+               [](Context& context, Communicator& world, bool odd) {
+                 std::vector<float> part(4), whole(12);
+                 std::vector<bfloat16> half_part(4), half(12);
+                 world.reduce_scatter(*context.compute, odd ? view(half) : view(whole),
+                                      odd ? view(half_part) : view(part), ReduceOp::sum);
+               });
+}
+
+TEST_P(Disagreement, OnTheReductionIsNamed) {
+  expect_named("reduce_scatter 2 (sum)", "reduce_scatter 2 (average)", false,
+               [](Context& context, Communicator& world, bool odd) {
+                 std::vector<float> part(4), whole(12);
+                 world.reduce_scatter(*context.compute, view(whole), view(part),
+                                      odd ? ReduceOp::average : ReduceOp::sum);
+               });
+}
+
+TEST_P(Disagreement, OnTheRootIsNamed) {
+  expect_named("broadcast 2 from rank 0", "broadcast 2 from rank 1", true,
+               [](Context& context, Communicator& world, bool odd) {
+                 std::vector<float> x(4);
+                 world.broadcast(*context.compute, view(x), odd ? 1 : 0);
+               });
+}
+
+TEST_P(Disagreement, OnTheUnitIsNamed) {
+  expect_named("all_gather 2 of 4 float32 a rank for unit h.3",
+               "all_gather 2 of 4 float32 a rank for unit h.2", false,
+               [](Context& context, Communicator& world, bool odd) {
+                 std::vector<float> part(4), whole(12);
+                 world.all_gather(*context.compute, view(part), view(whole),
+                                  {.unit = odd ? "h.2" : "h.3"});
+               });
+}
+
+TEST_P(Disagreement, OnTheNumberOfCallsIsATimeoutOrALostRank) {
+  const std::string late = error_of(GetParam(), 2,
+                                    [](Context& context, Communicator& world) {
+                                      if (context.rank == 1) std::this_thread::sleep_for(600ms);
+                                      world.barrier(*context.compute, {.unit = "the end"});
+                                    },
+                                    {.timeout = 200ms});
+  expect_contains(late, {"rank 0 waited 200 ms in vain for rank 1 in barrier 1 for unit the end"});
+
+  const std::string gone = error_of(GetParam(), 2, [](Context& context, Communicator& world) {
+    if (context.rank == 0) world.barrier(*context.compute);
+  });
+  expect_contains(gone, {"rank 0 lost rank 1", "in barrier 1"});
+}
+
+TEST_P(Disagreement, ARankThatThrowsIsTheCauseThatIsTold) {
+  for (int rank = 0; rank < 3; ++rank) {
+    const std::string text = error_of(GetParam(), 3, [&](Context& context, Communicator& world) {
+      std::vector<float> part(1000), whole(3000);
+      for (int i = 0; i < 5; ++i) {
+        if (i == 3 && context.rank == rank) throw std::runtime_error("the disk is full");
+        world.all_gather(*context.gather, view(part), view(whole)).synchronize();
+      }
+    });
+    expect_contains(text, {"the disk is full"});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Disagreement, ::testing::ValuesIn(backends()),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST(Operands, ThatDoNotFitAreRefused) {
+  run_ranks(Backend::local, 2, [](Context& context, Communicator& world) {
+    std::vector<float> four(4), seven(7), eight(8);
+    std::vector<std::int32_t> whole_numbers(8);
+    Stream& stream = *context.compute;
+    const Tensor x = view(eight);
+    EXPECT_THROW(world.all_gather(stream, view(four), view(seven)), ShapeError);
+    EXPECT_THROW(world.all_gather(stream, Tensor(four.data(), {4}, DType::int32), x), ShapeError);
+    EXPECT_THROW(world.all_gather(stream, x.slice(1 - world.rank(), 4), x), ShapeError);
+    EXPECT_THROW(world.reduce_scatter(stream, x, x.slice(2, 4), ReduceOp::sum), ShapeError);
+    const Tensor ints(whole_numbers.data(), {8}, DType::int32);
+    EXPECT_THROW(world.all_reduce(stream, ints, ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.all_reduce(stream, view(seven), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.broadcast(stream, x, 2), ShapeError);
+    EXPECT_THROW(world.broadcast(stream, x, -1), ShapeError);
+    world.barrier(stream);  // a refused call is no call: the ranks still agree
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing

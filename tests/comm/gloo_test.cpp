@@ -1,0 +1,122 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <csignal>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/gloo.h"
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+#if defined(__linux__)
+#include <sched.h>
+#endif
+
+// What Gloo would do to us if we let it.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+using namespace std::chrono_literals;
+
+class Gloo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef NANOFSDP_TSAN
+    GTEST_SKIP() << "the thread sanitizer does not see inside Gloo";
+#endif
+  }
+};
+
+TEST_F(Gloo, IgnoresSigpipe) {
+  run_ranks(Backend::gloo, 2, [](Context&, Communicator&) {
+    struct sigaction action {};
+    sigaction(SIGPIPE, nullptr, &action);
+    EXPECT_EQ(action.sa_handler, SIG_IGN);
+  });
+}
+
+#if defined(__linux__)
+TEST_F(Gloo, RunsItsThreadInTheBackground) {
+  run_ranks(Backend::gloo, 2, [](Context&, std::unique_ptr<Communicator> world) {
+    const auto twin = world->split(0);  // one thread for all groups
+    int background = 0;
+    for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+      background += sched_getscheduler(std::stoi(task.path().filename())) == SCHED_BATCH ? 1 : 0;
+    }
+    EXPECT_EQ(background, 1);
+    EXPECT_EQ(sched_getscheduler(0), SCHED_OTHER);
+  });
+}
+#endif
+
+TEST_F(Gloo, RefusesADirectoryThatWasUsedBefore) {
+  const comm::Outcome outcome =
+      comm::run_processes(2, [](const comm::Rendezvous& rendezvous, int rank) {
+        Context context(rank, 2);
+        { const auto world = comm::make_gloo(context, rendezvous); }
+        const auto again = comm::make_gloo(context, rendezvous);
+      });
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.message.find("could not join its group"), std::string::npos) << outcome.message;
+}
+
+TEST_F(Gloo, SaysWhichRankNeverCame) {
+  const comm::Outcome outcome =
+      comm::run_processes(2, [](const comm::Rendezvous& rendezvous, int rank) {
+        if (rank == 1) std::this_thread::sleep_for(3s);
+        Context context(rank, 2);
+        const auto world = comm::make_gloo(context, rendezvous, {.connect_timeout = 1s});
+      });
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.message.find("rank 0 could not join its group: rank 1 did not come in 1000 ms"),
+            std::string::npos)
+      << outcome.message;
+}
+
+TEST_F(Gloo, TakesTimeoutsThatItWouldTurnIntoNone) {
+  run_ranks(Backend::gloo, 2,
+            [](Context& context, Communicator& world) {
+              if (world.rank() == 1) std::this_thread::sleep_for(50ms);
+              world.barrier(*context.compute);
+            },
+            {.timeout = std::chrono::milliseconds::max()});
+}
+
+// A rank that is done leaves while its peers still read what it sent.
+TEST_F(Gloo, LeavingRightAfterTheLastCollectiveCutsNobodyOff) {
+  for (int round = 0; round < 10; ++round) {
+    run_ranks(Backend::gloo, 3, [](Context& context, std::unique_ptr<Communicator> world) {
+      std::vector<float> in(1 << 20, 1.0f + static_cast<float>(context.rank)), all(3 << 20);
+      world->all_gather(*context.gather, view(in), view(all)).synchronize();
+      world.reset();
+      EXPECT_EQ(all[0], 1.0f);
+      EXPECT_EQ(all[(3 << 20) - 1], 3.0f);
+    });
+  }
+}
+
+TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
+  run_ranks(Backend::gloo, 3, [](Context& context, Communicator& world) {
+    const auto reserved = [&] { return context.ledger.count(MemoryClass::communication).reserved; };
+    for (const std::int64_t n : {1000, 100, 600000, 700000, 10}) {
+      std::vector<float> in(static_cast<std::size_t>(3 * n)), out(static_cast<std::size_t>(n));
+      const std::int64_t before = reserved();
+      world.reduce_scatter(*context.reduce, view(in), view(out), ReduceOp::sum).synchronize();
+      EXPECT_EQ(reserved(), std::max(before, comm::gloo_scratch_bytes(3, 4 * n)));
+      const std::int64_t allocations = context.ledger.allocations();
+      world.all_reduce(*context.reduce, view(in), ReduceOp::sum).synchronize();
+      EXPECT_EQ(context.ledger.allocations(), allocations);
+    }
+    EXPECT_EQ(reserved(), 2 * (2 << 20));
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing

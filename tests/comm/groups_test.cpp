@@ -1,0 +1,130 @@
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+// Groups within groups, and two groups over the same ranks at the same time.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+
+class Groups : public ::testing::TestWithParam<Backend> {};
+
+// The ranks of the world that a group has, in its order.
+std::vector<std::int32_t> members(Context& context, Communicator& group) {
+  std::int32_t mine = context.rank;
+  std::vector<std::int32_t> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(*context.compute, Tensor(&mine, {1}, DType::int32),
+                   Tensor(all.data(), {group.size()}, DType::int32));
+  return all;
+}
+
+TEST_P(Groups, SplitKeepsTheOrderOfRanks) {
+  run_ranks(GetParam(), 4, [](Context& context, Communicator& world) {
+    const bool odd = context.rank % 2 == 1;
+    const auto parity = world.split(odd ? 1 : 0);
+    EXPECT_EQ(parity->size(), 2);
+    EXPECT_EQ(parity->rank(), context.rank / 2);
+    EXPECT_EQ(members(context, *parity),
+              odd ? (std::vector<std::int32_t>{1, 3}) : (std::vector<std::int32_t>{0, 2}));
+    const auto all_but_3 = world.split(context.rank == 3 ? 7 : -7);
+    EXPECT_EQ(all_but_3->size(), context.rank == 3 ? 1 : 3);
+    EXPECT_EQ(static_cast<int>(members(context, *all_but_3).size()), all_but_3->size());
+    EXPECT_EQ(members(context, world), (std::vector<std::int32_t>{0, 1, 2, 3}));
+  });
+}
+
+TEST_P(Groups, SplitsOfSplitsAreGroupsOfTheirOwn) {
+  run_ranks(GetParam(), 4, [](Context& context, Communicator& world) {
+    const auto half = world.split(context.rank / 2);
+    const auto again = half->split(0);
+    const int first = context.rank / 2 * 2;
+    EXPECT_EQ(members(context, *again), (std::vector<std::int32_t>{first, first + 1}));
+    const auto alone = again->split(context.rank);
+    EXPECT_EQ(members(context, *alone), (std::vector<std::int32_t>{context.rank}));
+  });
+}
+
+TEST_P(Groups, AGroupOutlivesTheOneItWasSplitFrom) {
+  run_ranks(GetParam(), 3, [](Context& context, std::unique_ptr<Communicator> world) {
+    const auto twin = world->split(0);
+    world.reset();
+    EXPECT_EQ(members(context, *twin), (std::vector<std::int32_t>{0, 1, 2}));
+  });
+}
+
+// Gathers and reductions overtake each other differently on each rank; each must stay in its lane.
+TEST_P(Groups, TwoGroupsWorkAtOnceOnTwoStreams) {
+  for (const int world_size : {2, 4}) {
+    run_ranks(GetParam(), world_size, [](Context& context, std::unique_ptr<Communicator> world) {
+      comm::Mesh mesh(std::move(world));
+      const int size = mesh.size();
+      for (int round = 0; round < 200; ++round) {
+        const std::int64_t n = 1 + round * 37 % 5000;
+        std::vector<float> in = numbers<float>(mesh.rank() + round, n);
+        std::vector<float> all(static_cast<std::size_t>(size * n));
+        std::vector<float> x = numbers<float>(mesh.rank(), size * n), part(in.size());
+        const Event gathered = mesh.gather().all_gather(*context.gather, view(in), view(all));
+        const Event reduced =
+            mesh.reduce().reduce_scatter(*context.reduce, view(x), view(part), ReduceOp::sum);
+        if (round % 10 == 0) mesh.world().barrier(*context.compute);
+        context.compute->wait(gathered);
+        for (int rank = 0; rank < size; ++rank) {
+          ASSERT_EQ(first_difference(slice(all, rank * n, n), numbers<float>(rank + round, n)), -1)
+              << "round " << round;
+        }
+        context.compute->wait(reduced);
+        const auto want = summed<float>(size, size * n, ReduceOp::sum);
+        ASSERT_EQ(first_difference(part, slice(want, mesh.rank() * n, n)), -1) << "round " << round;
+      }
+    });
+  }
+}
+
+TEST_P(Groups, AbortEndsWhatWaitsAndWhatComesLater) {
+  run_ranks(GetParam(), 2, [](Context& context, std::unique_ptr<Communicator> world) {
+    comm::Mesh mesh(std::move(world));
+    std::vector<float> in(8), all(16);
+    if (mesh.rank() == 0) {
+      const Event never = mesh.gather().all_gather(*context.gather, view(in), view(all));
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+      mesh.abort("the test says so");
+      EXPECT_THROW(never.synchronize(), comm::CommError);
+      try {
+        mesh.world().barrier(*context.compute);
+        ADD_FAILURE() << "an aborted communicator still works";
+      } catch (const comm::CommError& e) {
+        EXPECT_EQ(e.kind(), comm::CommError::Kind::aborted);
+        EXPECT_NE(std::string(e.what()).find("the test says so"), std::string::npos) << e.what();
+      }
+    } else {
+      EXPECT_THROW(mesh.world().barrier(*context.compute), comm::CommError);
+    }
+  });
+}
+
+TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
+  run_ranks(GetParam(), 2, [](Context& context, std::unique_ptr<Communicator> world) {
+    static float in[8], all[16];
+    if (context.rank == 0) world->all_gather(*context.gather, Tensor(in, {8}), Tensor(all, {16}));
+    world.reset();
+    if (context.rank == 0) {
+      EXPECT_THROW(context.gather->synchronize(), comm::CommError);
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Groups, ::testing::ValuesIn(backends()),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace nanofsdp::testing

@@ -1,0 +1,251 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "comm/gloo.h"
+#include "comm/launch.h"
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+
+// Whatever ends a rank: one message, a code other than 0, soon; no process and no file is left.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::Outcome;
+using comm::ReduceOp;
+using comm::Rendezvous;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+class Launch : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef NANOFSDP_TSAN
+    GTEST_SKIP() << "the thread sanitizer does not see inside Gloo";
+#endif
+    directory_ = ::testing::TempDir() + "nanofsdp-launch-" + std::to_string(getpid());
+    std::filesystem::create_directories(directory_);
+    setenv("TMPDIR", directory_.c_str(), 1);
+  }
+
+  void TearDown() override {
+    if (directory_.empty()) return;
+    EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
+    EXPECT_EQ(errno, ECHILD);
+    EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "a rendezvous directory is left";
+    std::filesystem::remove_all(directory_);
+    unsetenv("TMPDIR");
+  }
+
+  // Runs ranks that sum 4 MB again and again; `disturb(rank)` is called while a sum is under way.
+  static Outcome run_disturbed(int world_size, const std::function<void(int rank)>& disturb,
+                               std::chrono::milliseconds timeout = 60s) {
+    const auto start = Clock::now();
+    const Outcome outcome =
+        comm::run_processes(world_size, [&](const Rendezvous& rendezvous, int rank) {
+          Context context(rank, world_size);
+          std::vector<float> x(static_cast<std::size_t>(world_size) << 18);  // outlives `world`
+          const auto world = comm::make_gloo(context, rendezvous, {.timeout = timeout});
+          for (int i = 0;; ++i) {
+            const Event done = world->all_reduce(*context.reduce, view(x), ReduceOp::sum);
+            if (i == 3) disturb(rank);
+            done.synchronize();
+          }
+        });
+    EXPECT_LT(Clock::now() - start, 10s);
+    return outcome;
+  }
+
+  std::string directory_;
+};
+
+TEST_F(Launch, EndsWell) {
+  const Outcome outcome = comm::run_processes(3, [](const Rendezvous& rendezvous, int rank) {
+    if (!std::filesystem::is_directory(rendezvous.directory)) throw std::runtime_error("nowhere");
+    const auto mode = std::filesystem::status(rendezvous.directory).permissions();
+    if (mode != std::filesystem::perms::owner_all) throw std::runtime_error("not private");
+    if (rank < 0 || rank > 2) throw std::runtime_error("no such rank");
+  });
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.message, "");
+}
+
+// A few times each: what the survivors see depends on where the signal hits.
+TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
+  for (int round = 0; round < 6; ++round) {
+    const int victim = round % 3;
+    const Outcome outcome = run_disturbed(3, [&](int rank) {
+      if (rank != victim) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
+      raise(SIGKILL);
+    });
+    EXPECT_EQ(outcome.exit_code, 128 + SIGKILL);
+    EXPECT_EQ(outcome.message.find("rank " + std::to_string(victim) +
+                                   " was killed by signal 9 (SIGKILL); if nobody did that"),
+              0u)
+        << outcome.message;
+  }
+}
+
+TEST_F(Launch, NamesTheRankThatStopped) {
+  const Outcome outcome = run_disturbed(
+      3, [](int rank) { rank == 1 ? raise(SIGSTOP) : 0; }, 500ms);
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_NE(outcome.message.find("waited 500 ms in vain for rank 1 in "), std::string::npos)
+      << outcome.message;
+}
+
+TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
+  for (int round = 0; round < 6; ++round) {
+    const Outcome outcome = run_disturbed(4, [&](int rank) {
+      if (rank == round % 4) throw std::runtime_error("the disk is full");
+    });
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_EQ(outcome.message, "rank " + std::to_string(round % 4) + ": the disk is full");
+  }
+}
+
+// A rank may be stuck in something that no signal but SIGKILL ends.
+TEST_F(Launch, EndsRanksThatIgnoreSigterm) {
+  const auto start = Clock::now();
+  const Outcome outcome = comm::run_processes(2, [](const Rendezvous&, int rank) {
+    if (rank == 1) throw std::runtime_error("enough");
+    std::signal(SIGTERM, SIG_IGN);
+    while (true) pause();
+  });
+  EXPECT_EQ(outcome.message, "rank 1: enough");
+  EXPECT_LT(Clock::now() - start, 8s);
+}
+
+TEST_F(Launch, CountsExitCodesAsShellsDo) {
+  const auto code_of = [](const std::function<void()>& end) {
+    return comm::run_processes(2, [&](const Rendezvous&, int rank) {
+      if (rank == 1) end();
+      std::this_thread::sleep_for(rank == 0 ? 100ms : 0ms);
+    });
+  };
+  const Outcome usage = code_of([] { throw UsageError({.what = "--ranks", .got = "fish"}); });
+  EXPECT_EQ(usage.exit_code, 2);
+  EXPECT_EQ(usage.message, "--ranks: got fish");
+  EXPECT_EQ(code_of([] { throw std::runtime_error("x"); }).exit_code, 1);
+  const Outcome gone = code_of([] { _exit(0); });
+  EXPECT_EQ(gone.exit_code, 1);
+  EXPECT_EQ(gone.message, "rank 1 ended with exit code 0 in the middle of its work");
+  EXPECT_EQ(code_of([] { raise(SIGTERM); }).exit_code, 128 + SIGTERM);
+  EXPECT_EQ(code_of([] { raise(SIGINT); }).message, "");  // Ctrl-C reaches children as well
+}
+
+TEST_F(Launch, WritesOneLineToStderr) {
+  ::testing::internal::CaptureStderr();
+  const int code = comm::launch_processes(3, [](const Rendezvous& rendezvous, int rank) {
+    Context context(rank, 3);
+    const auto world = comm::make_gloo(context, rendezvous);
+    if (rank == 2) throw std::runtime_error("no more paper");
+    world->barrier(*context.compute);
+  });
+  EXPECT_EQ(code, 1);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "nanofsdp: rank 2: no more paper\n");
+}
+
+TEST_F(Launch, RefusesAProcessWithThreads) {
+  std::atomic<bool> stop{false};
+  std::thread other([&] {
+    while (!stop) std::this_thread::sleep_for(1ms);
+  });
+  EXPECT_THROW(comm::run_processes(1, [](const Rendezvous&, int) {}), Error);
+  stop = true;
+  other.join();
+}
+
+// A launcher in a process of its own, whose ranks tell their process ids and then wait.
+class Interrupted : public Launch {
+ protected:
+  static constexpr int kRanks = 3;
+
+  void start() {
+    launcher_ = fork();
+    if (launcher_ != 0) return;
+    _exit(comm::launch_processes(kRanks, [&](const Rendezvous& rendezvous, int rank) {
+      Context context(rank, kRanks);
+      const auto world = comm::make_gloo(context, rendezvous);
+      std::ofstream(pid_file(rank) + ".new") << getpid();
+      std::filesystem::rename(pid_file(rank) + ".new", pid_file(rank));
+      while (true) pause();
+    }));
+  }
+
+  std::string pid_file(int rank) const { return directory_ + "/pid." + std::to_string(rank); }
+
+  // Sends the signal once all ranks run. Returns the launcher's wait status.
+  int end_launcher(int signal) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      while (!std::filesystem::exists(pid_file(rank))) std::this_thread::sleep_for(5ms);
+      pid_t pid = 0;
+      std::ifstream(pid_file(rank)) >> pid;
+      ranks_.push_back(pid);
+      std::filesystem::remove(pid_file(rank));
+    }
+    kill(launcher_, signal);
+    int status = 0;
+    waitpid(launcher_, &status, 0);
+    return status;
+  }
+
+  void expect_no_rank_left() {
+    const auto deadline = Clock::now() + 5s;
+    for (const pid_t rank : ranks_) {
+      while (is_running(rank) && Clock::now() < deadline) std::this_thread::sleep_for(5ms);
+      EXPECT_FALSE(is_running(rank));
+    }
+  }
+
+  // A process that has ended counts even if whoever adopted it has not asked for it yet.
+  static bool is_running(pid_t pid) {
+    std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+    std::string number, name, state;
+    return (stat >> number >> name >> state) && state != "Z" && state != "X";
+  }
+
+  pid_t launcher_ = 0;
+  std::vector<pid_t> ranks_;
+};
+
+TEST_F(Interrupted, EndsAllRanksAndLeavesNothing) {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    start();
+    const int status = end_launcher(signal);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 128 + signal);
+    expect_no_rank_left();
+    ranks_.clear();
+  }
+}
+
+TEST_F(Interrupted, KilledLauncherTakesItsRanksAlong) {
+  start();
+  end_launcher(SIGKILL);
+  expect_no_rank_left();
+  for (const auto& left : std::filesystem::directory_iterator(directory_)) {
+    std::filesystem::remove_all(left);  // the one thing that nobody was left to remove
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing

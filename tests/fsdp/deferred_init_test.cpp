@@ -1,0 +1,103 @@
+#include "fsdp/deferred_init.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "support/ranks.h"
+#include "support/tiny_training.h"
+#include "support/whole_model.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::kTiny;
+using testing::TinyTraining;
+using testing::WholeModel;
+
+std::vector<float> weights_by_unit(gpt::GPT& model) {
+  std::vector<float> all;
+  for (const WrappedModule& unit : wrap(model, [](const nn::Module& m) {
+         return dynamic_cast<const gpt::Block*>(&m) != nullptr;
+       })) {
+    for (const nn::Parameter* p : unit.parameters) {
+      const auto values = p->data.span<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    }
+  }
+  return all;
+}
+
+enum class Order { nanogpt, breadth_first };
+
+std::vector<std::vector<float>> sharded_weights(int world, Order order) {
+  return testing::run_ranks(world == 1 ? Backend::self : Backend::local, world,
+                            [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                              TinyTraining t(context, std::move(group), {});
+                              Generator generator(7);
+                              deferred_init(context, t.sharded.units(),
+                                            order == Order::nanogpt
+                                                ? t.model.nanogpt_draws()
+                                                : breadth_first_draws(t.sharded.units()),
+                                            generator);
+                              return t.weights();
+                            });
+}
+
+// The law: whatever the number of ranks, the weights are those of the whole model, to the bit.
+TEST(DeferredInit, GivesEveryWorldTheWeightsOfTheWholeModel) {
+  gpt::GPT model(kTiny);
+  WholeModel memory(model);
+  memory.initialise(model.nanogpt_draws(), 7);
+  const std::vector<float> whole = weights_by_unit(model);
+  const std::vector<float> breadth_first = sharded_weights(1, Order::breadth_first)[0];
+  EXPECT_NE(whole, breadth_first);
+  for (const int world : {1, 2, 3, 4}) {
+    for (const auto& rank : sharded_weights(world, Order::nanogpt)) EXPECT_EQ(rank, whole);
+    for (const auto& rank : sharded_weights(world, Order::breadth_first)) {
+      EXPECT_EQ(rank, breadth_first);
+    }
+  }
+}
+
+// Blocks first, the root last; in the root the head before the embedding, whose draw stays.
+TEST(DeferredInit, DrawsBreadthFirst) {
+  testing::run_ranks(
+      Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group), {});
+        std::vector<std::string> order;
+        for (const nn::Draw& draw : breadth_first_draws(training.sharded.units())) {
+          if (draw.init.kind == nn::Init::Kind::normal) order.push_back(draw.parameter->name);
+        }
+        std::vector<std::string> expected;
+        for (const std::string block : {"0", "1", "2"}) {
+          for (const std::string layer : {"attn.c_attn", "attn.c_proj", "mlp.c_fc", "mlp.c_proj"}) {
+            expected.push_back("transformer.h." + block + "." + layer + ".weight");
+          }
+        }
+        const std::string wte = "transformer.wte.weight";
+        expected.insert(expected.end(), {wte, wte, "transformer.wpe.weight"});
+        EXPECT_EQ(order, expected);
+      });
+}
+
+TEST(DeferredInit, NamesAParameterThatThePlanForgets) {
+  testing::run_ranks(
+      Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group), {});
+        nn::DrawPlan plan = training.model.nanogpt_draws();
+        std::erase_if(plan, [](const nn::Draw& draw) {
+          return draw.parameter->name == "transformer.wpe.weight";
+        });
+        Generator generator(7);
+        try {
+          deferred_init(context, training.sharded.units(), plan, generator);
+          FAIL();
+        } catch (const Error& error) {
+          EXPECT_NE(std::string(error.what()).find("transformer.wpe.weight"), std::string::npos);
+        }
+      });
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,158 @@
+#include "gpt/gpt.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "base/check.h"
+#include "gpt/loss.h"
+#include "support/whole_model.h"
+
+namespace nanofsdp::gpt {
+namespace {
+
+using testing::Owned;
+using testing::WholeModel;
+
+constexpr GPTConfig kRecipe{.block_size = 64,
+                            .vocab_size = 65,
+                            .n_layer = 4,
+                            .n_head = 4,
+                            .n_embd = 128,
+                            .dropout = 0,
+                            .bias = false};
+
+std::int64_t numel(GPT& model) {
+  std::int64_t n = 0;
+  for (const nn::Parameter* parameter : model.named_parameters()) n += parameter->shape.numel();
+  return n;
+}
+
+TEST(GPT, HasNanoGPTsNamesInPyTorchsOrder) {
+  GPTConfig config = kRecipe;
+  config.n_layer = 1;
+  config.bias = true;
+  GPT model(config);
+  std::vector<std::string> names;
+  for (const nn::Parameter* parameter : model.named_parameters()) names.push_back(parameter->name);
+  const std::string h = "transformer.h.0.";
+  const std::vector<std::string> expected = {
+      "transformer.wte.weight", "transformer.wpe.weight", h + "ln_1.weight",
+      h + "ln_1.bias",          h + "attn.c_attn.weight", h + "attn.c_attn.bias",
+      h + "attn.c_proj.weight", h + "attn.c_proj.bias",   h + "ln_2.weight",
+      h + "ln_2.bias",          h + "mlp.c_fc.weight",    h + "mlp.c_fc.bias",
+      h + "mlp.c_proj.weight",  h + "mlp.c_proj.bias",    "transformer.ln_f.weight",
+      "transformer.ln_f.bias"};
+  EXPECT_EQ(names, expected);
+}
+
+TEST(GPT, CountsParametersAsNanoGPT) {
+  GPT recipe(kRecipe);
+  EXPECT_EQ(numel(recipe), 804096);
+  GPTConfig biased = kRecipe;
+  biased.bias = true;
+  GPT with_bias(biased);
+  EXPECT_EQ(numel(with_bias), 809856);
+}
+
+// A wrong token can only matter from its position on, to the bit.
+TEST(GPT, IsCausal) {
+  Context context;
+  GPT model(kRecipe);
+  WholeModel memory(model);
+  memory.initialise(model.nanogpt_draws(), 1337);
+  nn::Tape tape(context);
+  Owned<std::int32_t> tokens({1, 64}, 7);
+  const auto logits = [&] {
+    tape.begin(false);
+    const std::span<float> y = model.forward(tape, tokens).span<float>();
+    std::vector<float> copy(y.begin(), y.end());
+    tape.end();
+    return copy;
+  };
+  const std::vector<float> before = logits();
+  tokens.values[40] = 8;
+  const std::vector<float> after = logits();
+  const auto position = [](const std::vector<float>& y, std::size_t t) {
+    return std::vector<float>(y.begin() + t * 65, y.begin() + (t + 1) * 65);
+  };
+  for (std::size_t t = 0; t < 40; ++t) EXPECT_EQ(position(before, t), position(after, t)) << t;
+  EXPECT_NE(position(before, 40), position(after, 40));
+}
+
+TEST(GPT, StartsNearTheLossOfGuessing) {
+  Context context;
+  GPT model(kRecipe);
+  WholeModel memory(model);
+  memory.initialise(model.nanogpt_draws(), 1337);
+  nn::Tape tape(context);
+  Owned<std::int32_t> tokens({12, 64}), targets({12, 64});
+  for (std::size_t i = 0; i < tokens.values.size(); ++i) {
+    tokens.values[i] = static_cast<std::int32_t>(i * 31 % 65);
+    targets.values[i] = static_cast<std::int32_t>(i * 17 % 65);
+  }
+  Owned<double> total({1});
+  tape.begin(true);
+  cross_entropy(tape, model.forward(tape, tokens), targets, total);
+  EXPECT_NEAR(total.values[0] / 768, std::log(65.0), 0.1);
+}
+
+// The sum over micro-batches of gradients, each scaled by the tokens of all, is the gradient of the
+// whole batch: what gradient accumulation and data parallelism rest on. With dropout on: the mask
+// belongs to the row, not to the batch that it came in.
+TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
+  GPTConfig config = kRecipe;
+  config.n_layer = 2;
+  config.dropout = 0.2f;
+  Context context;
+  GPT model(config);
+  WholeModel memory(model);
+  memory.initialise(model.nanogpt_draws(), 1337);
+  nn::Tape tape(context);
+  Owned<std::int32_t> tokens({6, 64}), targets({6, 64});
+  for (std::size_t i = 0; i < tokens.values.size(); ++i) {
+    tokens.values[i] = static_cast<std::int32_t>(i * 31 % 65);
+    targets.values[i] = static_cast<std::int32_t>(i * 17 % 63);
+  }
+  Owned<double> total({1});
+  const auto add_gradients = [&](std::int64_t first, std::int64_t rows) {
+    tape.begin(true, {.seed = 1, .iteration = 5, .first_row = first});
+    const Tensor x = tokens.view().slice(first * 64, rows * 64).view({rows, 64});
+    const Tensor y = targets.view().slice(first * 64, rows * 64).view({rows, 64});
+    cross_entropy(tape, model.forward(tape, x), y, total);
+    model.backward(tape, cross_entropy_backward(tape, 1.0f / (6 * 64)));
+    tape.end_backward();
+  };
+  const auto gradients = [&] {
+    std::vector<std::vector<double>> all;
+    for (const nn::Parameter* p : memory.parameters) {
+      const auto g = p->grad.span<float>();
+      all.emplace_back(g.begin(), g.end());
+    }
+    return all;
+  };
+  add_gradients(0, 6);
+  const auto whole = gradients();
+  memory.zero_grad();
+  add_gradients(0, 1);
+  add_gradients(1, 3);
+  add_gradients(4, 2);
+  for (std::size_t i = 0; i < whole.size(); ++i) {
+    EXPECT_LE(testing::relative_l2(memory.parameters[i]->grad.span<float>(), whole[i]), 2e-6)
+        << memory.parameters[i]->name;
+  }
+}
+
+TEST(GPT, NamesTheSizeThatDoesNotFit) {
+  GPTConfig config = kRecipe;
+  config.n_head = 3;
+  try {
+    GPT model(config);
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "n_embd: expected a multiple of n_head = 3, got 128");
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::gpt

@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "house/source_tree.h"
+
+// The arrows of the house. A room includes itself and what stands below it, nothing else; the build
+// links the same arrows; and a foreign library is known behind one door only.
+
+namespace house {
+namespace {
+
+using Names = std::set<std::string>;
+
+const std::map<std::string, Names> kArrows{
+    {"base", {}},
+    {"comm", {"base"}},
+    {"ops", {"base"}},
+    {"nn", {"ops", "base"}},
+    {"gpt", {"nn", "ops", "base"}},
+    {"fsdp", {"nn", "comm", "ops", "base"}},
+    {"train", {"fsdp", "gpt", "comm", "nn", "base"}},
+};
+
+/// Of the operators, sharding may use only those that work on flat memory.
+const Names kOpsForFsdp{"ops/cast.h", "ops/adamw.h", "ops/norm.h", "ops/elementwise.h"};
+
+const std::vector<std::string> kSources{".h", ".cpp", ".cu", ".cuh"};
+
+std::string first_part(const std::string& path) { return path.substr(0, path.find('/')); }
+
+bool may_include(const std::string& room, const std::string& header) {
+  const std::string other = first_part(header);
+  if (room == "fsdp" && other == "ops") return kOpsForFsdp.contains(header);
+  return other == room || kArrows.at(room).contains(other);
+}
+
+TEST(IncludeDirection, FollowsTheArrows) {
+  for (const auto& [room, below] : kArrows) {
+    for (const auto& file : files("src/" + room, kSources)) {
+      for (const std::string& header : includes(file)) {
+        if (kArrows.contains(first_part(header))) {
+          EXPECT_TRUE(may_include(room, header)) << file << " includes " << header;
+        }
+      }
+    }
+  }
+}
+
+TEST(IncludeDirection, EveryRoomIsOnTheMap) {
+  for (const auto& file : files("src", kSources)) {
+    const std::string room = first_part(file.lexically_relative("src").string());
+    EXPECT_TRUE(kArrows.contains(room) || room == "main.cpp") << file;
+  }
+}
+
+TEST(IncludeDirection, TheBuildLinksTheSameArrows) {
+  const std::string cmake = read("CMakeLists.txt");
+  const std::regex call(R"(\nroom\((\w+)\s+LINK\s+([^)]*)\))");
+  const std::regex library(R"(nf_(\w+))");
+  std::map<std::string, Names> linked;
+  for (std::sregex_iterator it(cmake.begin(), cmake.end(), call), end; it != end; ++it) {
+    const std::string links = (*it)[2];
+    Names& names = linked[(*it)[1]];
+    for (std::sregex_iterator link(links.begin(), links.end(), library); link != end; ++link) {
+      names.insert((*link)[1]);
+    }
+  }
+  EXPECT_EQ(linked, kArrows);
+}
+
+/// The files of src/ that include something which begins with `prefix`.
+Names includers(const std::string& prefix) {
+  Names found;
+  for (const auto& file : files("src", kSources)) {
+    for (const std::string& header : includes(file)) {
+      if (header.starts_with(prefix)) found.insert(file.string());
+    }
+  }
+  return found;
+}
+
+void expect_only(const std::string& prefix, const std::string& allowed) {
+  for (const std::string& file : includers(prefix)) {
+    EXPECT_TRUE(std::regex_match(file, std::regex(allowed))) << file << " includes " << prefix;
+  }
+}
+
+TEST(IncludeDirection, ForeignLibrariesStandBehindOneDoor) {
+  expect_only("nccl.h", R"(src/comm/nccl\.\w+)");
+  expect_only("gloo/", R"(src/comm/gloo\w*\.\w+)");
+  expect_only("cuda", R"(src/ops/\w+\.cu|src/base/device\.\w+|src/comm/nccl\.\w+)");
+  expect_only("nlohmann/", R"(src/train/\w+\.cpp)");
+  expect_only("CLI/", R"(src/train/\w+\.cpp|src/main\.cpp)");
+}
+
+TEST(IncludeDirection, NoPublicHeaderShowsEigen) {
+  expect_only("Eigen/", R"(src/ops/\w+\.cpp)");
+  expect_only("unsupported/Eigen", R"(src/ops/\w+\.cpp)");
+}
+
+}  // namespace
+}  // namespace house

@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include "house/source_tree.h"
+
+// A reference that nobody can read in a weekend is not one. Over budget: cut a feature or find the
+// simpler idea, not the comments.
+
+namespace house {
+namespace {
+
+const std::vector<std::string> kCode{".h", ".cpp"};
+
+int lines_of(const std::vector<std::filesystem::path>& files) {
+  int total = 0;
+  for (const auto& file : files) total += lines_of_code(file);
+  return total;
+}
+
+TEST(LineBudget, CountsCodeWithoutCommentsAndBlanks) {
+  EXPECT_EQ(without_comments("a; // b\n/* c\n d */ e; \"// f\" '\"' 1'000 // g"),
+            "a; \n\n e; \"// f\" '\"' 1'000 ");
+  EXPECT_EQ(without_comments("R\"x(// \" )x\" // y"), "R\"x(// \" )x\" ");
+}
+
+TEST(LineBudget, EveryRoomKeepsItsOwn) {
+  const auto room = [](const char* name) {
+    return lines_of(files(std::filesystem::path("src") / name, kCode));
+  };
+  EXPECT_LE(room("fsdp"), 1800);
+  EXPECT_LE(room("comm"), 1400);
+  EXPECT_LE(room("ops"), 1200);
+  EXPECT_LE(room("nn") + room("gpt"), 900);
+  EXPECT_LE(lines_of(files("src", kCode)), 8000) << "all CPU code";
+}
+
+TEST(LineBudget, OneOperatorFitsOnThreePages) {
+  for (const auto& file : files("src/ops", {".cpp"})) {
+    EXPECT_LE(lines_of_code(file), 150) << file;
+  }
+}
+
+TEST(LineBudget, NoFileIsLongerThan300Lines) {
+  for (const char* folder : {"src", "tests", "lessons"}) {
+    for (const auto& file : files(folder, {".h", ".cpp", ".cu", ".cuh", ".cmake", ".sh", ".py"})) {
+      EXPECT_LE(lines(read(file)).size(), 300u) << file;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace house

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/attention.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops::attention_oracle {
+
+/// @file
+/// @brief What the tests of attention share: sizes, a call with its operands, and the oracle.
+
+using testing::Owned;
+using testing::random_tensor;
+using Doubles = std::vector<double>;
+
+inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+inline constexpr double kTolerance = 2e-6;
+inline constexpr DropoutKey kKey{
+    .seed = 1337, .iteration = 5, .micro_step = 2, .first_row = 24, .site = 3};
+
+struct Sizes {
+  std::int64_t B, T, C;
+  int H;
+};
+
+// One position, odd widths, one query block more or less one row, several blocks.
+inline constexpr Sizes kSizes[] = {{1, 1, 5, 1},    {2, 1, 8, 2},   {1, 3, 4, 2},
+                                   {2, 33, 12, 3},  {1, 64, 32, 1}, {2, 65, 10, 2},
+                                   {1, 130, 32, 4}, {3, 31, 5, 1},  {1, 200, 16, 1}};
+
+inline std::string name(const Sizes& s, float dropout) {
+  return "B=" + std::to_string(s.B) + " T=" + std::to_string(s.T) + " C=" + std::to_string(s.C) +
+         " H=" + std::to_string(s.H) + " dropout=" + std::to_string(dropout);
+}
+
+// The whole of P, its mask and every derivative in double: nothing blocked, nothing saved.
+struct Oracle {
+  Oracle(const Sizes& s, const Doubles& qkv, float dropout, const Doubles& dy = {})
+      : y(s.B * s.T * s.C), lse(s.B * s.H * s.T), dqkv(qkv.size()) {
+    const std::int64_t T = s.T, D = s.C / s.H;
+    for (std::int64_t b = 0; b < s.B; ++b) {
+      for (std::int64_t h = 0; h < s.H; ++h) {
+        const auto q = [&](std::int64_t t) { return (b * T + t) * 3 * s.C + h * D; };
+        const auto k = [&](std::int64_t t) { return q(t) + s.C; };
+        const auto v = [&](std::int64_t t) { return q(t) + 2 * s.C; };
+        const auto out = [&](std::int64_t t) { return (b * T + t) * s.C + h * D; };
+        for (std::int64_t i = 0; i < T; ++i) {
+          Doubles p(i + 1), mask(i + 1), dp(i + 1);
+          double sum = 0, delta = 0;
+          for (std::int64_t j = 0; j <= i; ++j) {
+            double score = 0;
+            for (std::int64_t d = 0; d < D; ++d) score += qkv[q(i) + d] * qkv[k(j) + d];
+            sum += p[j] = std::exp(score / std::sqrt(double(D)));
+            const auto element = static_cast<std::uint32_t>((h * T + i) * T + j);
+            const bool kept = keep(row_key(kKey, b), element, drop_threshold(dropout));
+            mask[j] = kept ? 1 / (1 - double(dropout)) : 0;
+          }
+          lse[(b * s.H + h) * T + i] = std::log(sum);
+          for (std::int64_t j = 0; j <= i; ++j) {
+            p[j] /= sum;
+            for (std::int64_t d = 0; d < D; ++d) {
+              y[out(i) + d] += mask[j] * p[j] * qkv[v(j) + d];
+              if (dy.empty()) continue;
+              dqkv[v(j) + d] += mask[j] * p[j] * dy[out(i) + d];
+              dp[j] += mask[j] * dy[out(i) + d] * qkv[v(j) + d];
+            }
+            delta += p[j] * dp[j];
+          }
+          for (std::int64_t j = 0; j <= i; ++j) {
+            const double ds = p[j] * (dp[j] - delta) / std::sqrt(double(D));
+            for (std::int64_t d = 0; d < D; ++d) {
+              dqkv[q(i) + d] += ds * qkv[k(j) + d];
+              dqkv[k(j) + d] += ds * qkv[q(i) + d];
+            }
+          }
+        }
+      }
+    }
+  }
+  Doubles y, lse, dqkv;
+};
+
+// A call of both directions: outputs poisoned, scratch of exactly the size asked for.
+struct Operands {
+  explicit Operands(const Sizes& s, int threads = 1, float dropout = 0)
+      : qkv(random_tensor({s.B, s.T, 3 * s.C}, 1, 2)),
+        dy(random_tensor({s.B, s.T, s.C}, 2)),
+        y({s.B, s.T, s.C}, kPoison),
+        lse({s.B, s.H, s.T}, kPoison),
+        dqkv({s.B, s.T, 3 * s.C}, kPoison),
+        scratch({attention_scratch_numel(s.T, threads)}, kPoison),
+        stream(make_compute_stream(Device::cpu, threads)),
+        heads(s.H),
+        dropout(dropout) {}
+
+  AttentionForward forward() {
+    return {.qkv = qkv,
+            .y = y,
+            .lse = lse,
+            .scratch = scratch,
+            .heads = heads,
+            .dropout = dropout,
+            .key = key};
+  }
+  AttentionBackward backward() {
+    return {.dy = dy,
+            .qkv = qkv,
+            .y = y,
+            .lse = lse,
+            .dqkv = dqkv,
+            .scratch = scratch,
+            .heads = heads,
+            .dropout = dropout,
+            .key = key};
+  }
+  Operands& run() {
+    attention(*stream, forward());
+    attention(*stream, backward());
+    return *this;
+  }
+
+  Owned<float> qkv, dy, y, lse, dqkv, scratch;
+  std::unique_ptr<Stream> stream;
+  int heads;
+  float dropout;
+  DropoutKey key = kKey;
+};
+
+}  // namespace nanofsdp::ops::attention_oracle

@@ -1,0 +1,214 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "ops/attention_oracle.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using namespace attention_oracle;
+using testing::finite_differences;
+using testing::relative_l2;
+
+void expect_same_bits(const Operands& a, const Operands& b) {
+  EXPECT_EQ(a.y.values, b.y.values);
+  EXPECT_EQ(a.lse.values, b.lse.values);
+  EXPECT_EQ(a.dqkv.values, b.dqkv.values);
+}
+
+TEST(Attention, EqualsTheOracle) {
+  for (const Sizes& s : kSizes) {
+    for (const float dropout : {0.0f, 0.3f}) {
+      SCOPED_TRACE(name(s, dropout));
+      Operands o(s, 1, dropout);
+      const Operands before(s);
+      o.run();
+      const Oracle want(s, before.qkv.doubles(), dropout, before.dy.doubles());
+      EXPECT_LE(relative_l2(o.y.values, want.y), kTolerance);
+      EXPECT_LE(relative_l2(o.lse.values, want.lse), kTolerance);
+      EXPECT_LE(relative_l2(o.dqkv.values, want.dqkv), kTolerance);
+      EXPECT_EQ(o.qkv.values, before.qkv.values);
+      EXPECT_EQ(o.dy.values, before.dy.values);
+    }
+  }
+}
+
+// The oracle itself: its backward is the derivative of its forward.
+TEST(Attention, BackwardIsTheDerivative) {
+  const Sizes s{2, 4, 6, 2};
+  for (const float dropout : {0.0f, 0.3f}) {
+    Operands o(s, 1, dropout);
+    const Doubles qkv = o.qkv.doubles(), dy = o.dy.doubles();
+    const Doubles want = finite_differences(qkv, [&](const Doubles& x) {
+      const Oracle at(s, x, dropout);
+      double loss = 0;
+      for (std::size_t i = 0; i < dy.size(); ++i) loss += dy[i] * at.y[i];
+      return loss;
+    });
+    const Oracle oracle(s, qkv, dropout, dy);
+    double difference = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      difference = std::max(difference, std::abs(oracle.dqkv[i] - want[i]));
+    }
+    EXPECT_LE(difference, 1e-8);
+    EXPECT_LE(relative_l2(o.run().dqkv.values, want), kTolerance);
+  }
+}
+
+// What is to come must not show. At 1e30 it would, through the faintest weight: exp(-inf) is not 0
+// everywhere, and the scores behind the mask overflow exp.
+TEST(Attention, APositionSeesNoLaterOne) {
+  for (const Sizes& s : kSizes) {
+    for (const std::int64_t j : {s.T / 2, s.T - 1}) {
+      SCOPED_TRACE(name(s, 0) + " j=" + std::to_string(j));
+      Operands before(s), after(s);
+      for (std::int64_t b = 0; b < s.B; ++b) {
+        const auto row = after.qkv.values.begin() + (b * s.T + j) * 3 * s.C;
+        std::fill(row, row + 3 * s.C, 1e30f);
+      }
+      attention(*before.stream, before.forward());
+      attention(*after.stream, after.forward());
+      for (std::int64_t b = 0; b < s.B; ++b) {
+        const auto at = [&](const Operands& o) { return o.y.values.begin() + b * s.T * s.C; };
+        EXPECT_TRUE(std::equal(at(before), at(before) + j * s.C, at(after)));
+        for (std::int64_t h = 0; h < s.H; ++h) {
+          const auto lse = [&](const Operands& o) {
+            return o.lse.values.begin() + (b * s.H + h) * s.T;
+          };
+          EXPECT_TRUE(std::equal(lse(before), lse(before) + j, lse(after)));
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, AGradientReachesNoLaterPosition) {
+  for (const Sizes& s : kSizes) {
+    const std::int64_t i = s.T / 2;
+    SCOPED_TRACE(name(s, 0));
+    Operands o(s);
+    for (std::int64_t n = 0; n < s.B * s.T * s.C; ++n) {
+      if (n / s.C % s.T != i) o.dy.values[n] = 0;
+    }
+    o.run();
+    for (std::int64_t n = 0; n < s.B * s.T; ++n) {
+      const auto row = o.dqkv.values.begin() + n * 3 * s.C;
+      const bool zero = std::all_of(row, row + 3 * s.C, [](float x) { return x == 0; });
+      EXPECT_EQ(zero, n % s.T > i) << n;
+    }
+  }
+}
+
+// Scores in the hundreds: weights are 0 and 1 for float, exp must not overflow.
+TEST(Attention, LargeScores) {
+  const Sizes s{1, 100, 16, 2};
+  Operands o(s);
+  for (float& x : o.qkv.values) x *= 10;
+  o.run();
+  const Oracle want(s, o.qkv.doubles(), 0, o.dy.doubles());
+  EXPECT_LE(relative_l2(o.y.values, want.y), 1e-4);
+  EXPECT_LE(relative_l2(o.lse.values, want.lse), kTolerance);
+  EXPECT_LE(relative_l2(o.dqkv.values, want.dqkv), 1e-4);
+}
+
+TEST(Attention, SameBitsOnAnyNumberOfThreads) {
+  for (const Sizes& s : kSizes) {
+    for (const float dropout : {0.0f, 0.3f}) {
+      SCOPED_TRACE(name(s, dropout));
+      Operands one(s, 1, dropout);
+      one.run();
+      for (const int threads : {1, 2, 3, 8}) {
+        expect_same_bits(Operands(s, threads, dropout).run(), one);
+      }
+    }
+  }
+}
+
+// Scratch may start anywhere, hold anything, and nothing is written beyond its end.
+TEST(Attention, ScratchNeitherMattersNorOverflows) {
+  const Sizes s{2, 70, 12, 3};
+  Operands want(s, 2);
+  want.run();
+  for (const std::int64_t offset : {0, 1, 5, 15}) {
+    Operands o(s, 2);
+    const std::int64_t numel = o.scratch.shape.numel();
+    Owned<float> larger({offset + numel + 1}, -7.0f);
+    AttentionForward forward = o.forward();
+    AttentionBackward backward = o.backward();
+    forward.scratch = backward.scratch = larger.view().slice(offset, numel);
+    attention(*o.stream, forward);
+    attention(*o.stream, backward);
+    expect_same_bits(o, want);
+    EXPECT_EQ(larger.values.back(), -7.0f);
+    for (std::int64_t i = 0; i < offset; ++i) EXPECT_EQ(larger.values[i], -7.0f);
+  }
+}
+
+TEST(Attention, WithoutDropoutTheKeyIsNotLookedAt) {
+  const Sizes s{1, 40, 8, 2};
+  Operands keyed(s), other(s);
+  other.key = {};
+  expect_same_bits(keyed.run(), other.run());
+}
+
+// A mask belongs to the global row: ranks that share a batch draw what one rank would.
+TEST(Attention, DropoutIsTheSameHoweverTheBatchIsSplit) {
+  const Sizes whole{3, 40, 8, 2};
+  Operands all(whole, 1, 0.4f);
+  all.run();
+  for (std::int64_t row = 0; row < whole.B; ++row) {
+    Operands one({1, whole.T, whole.C, whole.H}, 1, 0.4f);
+    one.key.first_row += row;
+    const auto part = [row](const Owned<float>& from, Owned<float>& to) {
+      const std::int64_t numel = to.shape.numel();
+      std::copy_n(from.values.begin() + row * numel, numel, to.values.begin());
+    };
+    part(all.qkv, one.qkv);
+    part(all.dy, one.dy);
+    Operands want({1, whole.T, whole.C, whole.H});
+    part(all.y, want.y);
+    part(all.lse, want.lse);
+    part(all.dqkv, want.dqkv);
+    expect_same_bits(one.run(), want);
+  }
+}
+
+TEST(Attention, NoSequencesAreNoWork) {
+  Operands({0, 8, 4, 2}, 2).run();
+  Operands({2, 0, 4, 2}, 2).run();
+}
+
+TEST(Attention, AnErrorNamesTheOperand) {
+  Operands o({2, 6, 8, 2});
+  Owned<float> wrong({2, 6, 9}), flat({2, 6});
+  const auto expect = [&](const auto& a, const std::string& words) {
+    try {
+      attention(*o.stream, a);
+      ADD_FAILURE() << "accepted a wrong " << words;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  const auto with = [](auto a, auto member, auto value) {
+    a.*member = value;
+    return a;
+  };
+  const Tensor bad = wrong, two = flat;
+  expect(with(o.forward(), &AttentionForward::qkv, two), "attention: qkv");
+  expect(with(o.forward(), &AttentionForward::y, bad), "attention: y");
+  expect(with(o.forward(), &AttentionForward::lse, bad), "attention: lse");
+  expect(with(o.forward(), &AttentionForward::scratch, two), "attention: scratch");
+  expect(with(o.forward(), &AttentionForward::heads, 3), "attention: heads");
+  expect(with(o.forward(), &AttentionForward::heads, 0), "attention: heads");
+  expect(with(o.forward(), &AttentionForward::dropout, 1.0f), "dropout");
+  expect(with(o.backward(), &AttentionBackward::dy, bad), "attention: dy");
+  expect(with(o.backward(), &AttentionBackward::dqkv, bad), "attention: dqkv");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,302 @@
+#include "ops/layer_norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::expect_error;
+using testing::finite_differences;
+using testing::Owned;
+using testing::random_tensor;
+using testing::relative_l2;
+using Doubles = std::vector<double>;
+
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+constexpr double kTolerance = 2e-6;
+
+struct Sizes {
+  std::int64_t R, C;
+};
+
+// One element, one row, one column, odd sizes, the models' sizes, more columns than one stretch,
+// more rows than one block.
+constexpr Sizes kSizes[] = {{1, 1},     {1, 7},    {5, 1},     {3, 17},   {70, 65},   {33, 384},
+                            {130, 768}, {2, 1024}, {40, 2051}, {768, 65}, {1500, 128}};
+
+std::string name(const Sizes& s) {
+  return "R=" + std::to_string(s.R) + " C=" + std::to_string(s.C);
+}
+
+struct Normalised {
+  Doubles y, n, mean, rstd;
+};
+
+Normalised forward(const Sizes& s, const Doubles& x, const Doubles& weight, const Doubles& bias) {
+  Normalised out{Doubles(s.R * s.C), Doubles(s.R * s.C), Doubles(s.R), Doubles(s.R)};
+  for (std::int64_t r = 0; r < s.R; ++r) {
+    double mean = 0, var = 0;
+    for (std::int64_t c = 0; c < s.C; ++c) mean += x[r * s.C + c] / s.C;
+    for (std::int64_t c = 0; c < s.C; ++c) var += std::pow(x[r * s.C + c] - mean, 2) / s.C;
+    out.mean[r] = mean;
+    out.rstd[r] = 1 / std::sqrt(var + 1e-5);
+    for (std::int64_t c = 0; c < s.C; ++c) {
+      const std::int64_t i = r * s.C + c;
+      out.n[i] = (x[i] - mean) * out.rstd[r];
+      out.y[i] = out.n[i] * weight[c] + (bias.empty() ? 0 : bias[c]);
+    }
+  }
+  return out;
+}
+
+struct Gradients {
+  Doubles dx, dweight, dbias;
+};
+
+// Adds to dweight and dbias, as the operator does.
+Gradients backward(const Sizes& s, const Doubles& dy, const Doubles& x, const Doubles& weight,
+                   Doubles dweight, Doubles dbias) {
+  const Normalised f = forward(s, x, weight, {});
+  Gradients out{Doubles(s.R * s.C), std::move(dweight), std::move(dbias)};
+  for (std::int64_t r = 0; r < s.R; ++r) {
+    double mean_g = 0, mean_gn = 0;
+    for (std::int64_t c = 0; c < s.C; ++c) {
+      const std::int64_t i = r * s.C + c;
+      mean_g += dy[i] * weight[c] / s.C;
+      mean_gn += dy[i] * weight[c] * f.n[i] / s.C;
+      out.dweight[c] += dy[i] * f.n[i];
+      out.dbias[c] += dy[i];
+    }
+    for (std::int64_t c = 0; c < s.C; ++c) {
+      const std::int64_t i = r * s.C + c;
+      out.dx[i] = f.rstd[r] * (dy[i] * weight[c] - mean_g - f.n[i] * mean_gn);
+    }
+  }
+  return out;
+}
+
+// The operands of both directions: inputs random, outputs poisoned, gradients of parameters filled.
+struct Operands {
+  explicit Operands(const Sizes& s, float spread = 1, float offset = 0)
+      : x(random_tensor({s.R, s.C}, 1, spread)),
+        weight(random_tensor({s.C}, 2)),
+        bias(random_tensor({s.C}, 3)),
+        dy(random_tensor({s.R, s.C}, 4)),
+        y({s.R, s.C}, kPoison),
+        dx({s.R, s.C}, kPoison),
+        mean({s.R}, kPoison),
+        rstd({s.R}, kPoison),
+        dweight(random_tensor({s.C}, 5)),
+        dbias(random_tensor({s.C}, 6)) {
+    for (float& value : x.values) value += offset;
+  }
+
+  LayerNormForward forward() {
+    return {.x = x, .weight = weight, .bias = bias, .y = y, .mean = mean, .rstd = rstd};
+  }
+  LayerNormBackward backward() {
+    return {.dy = dy,
+            .x = x,
+            .weight = weight,
+            .mean = mean,
+            .rstd = rstd,
+            .dx = dx,
+            .dweight = dweight,
+            .dbias = dbias};
+  }
+  void run(int threads = 1) {
+    const auto stream = make_compute_stream(Device::cpu, threads);
+    layer_norm(*stream, forward());
+    layer_norm(*stream, backward());
+  }
+
+  Owned<float> x, weight, bias, dy, y, dx, mean, rstd, dweight, dbias;
+};
+
+void expect_oracle(const Sizes& s, Operands& o, double tolerance) {
+  Operands in = o;
+  o.run();
+  const Normalised f = forward(s, in.x.doubles(), in.weight.doubles(), in.bias.doubles());
+  EXPECT_LE(relative_l2(o.y.values, f.y), tolerance);
+  EXPECT_LE(relative_l2(o.mean.values, f.mean), tolerance);
+  EXPECT_LE(relative_l2(o.rstd.values, f.rstd), tolerance);
+  const Gradients g = backward(s, in.dy.doubles(), in.x.doubles(), in.weight.doubles(),
+                               in.dweight.doubles(), in.dbias.doubles());
+  EXPECT_LE(relative_l2(o.dx.values, g.dx), s.C == 1 ? 1e-30 : tolerance);
+  EXPECT_LE(relative_l2(o.dweight.values, g.dweight), tolerance);
+  EXPECT_LE(relative_l2(o.dbias.values, g.dbias), tolerance);
+  EXPECT_EQ(o.x.values, in.x.values);
+  EXPECT_EQ(o.dy.values, in.dy.values);
+  EXPECT_EQ(o.weight.values, in.weight.values);
+  EXPECT_EQ(o.bias.values, in.bias.values);
+}
+
+TEST(LayerNorm, BothDirectionsEqualTheOracle) {
+  for (const Sizes& s : kSizes) {
+    SCOPED_TRACE(name(s));
+    Operands o(s);
+    expect_oracle(s, o, kTolerance);
+  }
+}
+
+// Where eps rules, and where the spread is small beside the mean.
+TEST(LayerNorm, HoldsForTinyVarianceAndForRowsFarFromZero) {
+  const Sizes s{20, 384};
+  Operands tiny(s, 1e-4f), far(s, 1, 10);
+  expect_oracle(s, tiny, kTolerance);
+  expect_oracle(s, far, kTolerance);
+}
+
+TEST(LayerNorm, AConstantRowBecomesTheBias) {
+  const Sizes s{3, 65};
+  Operands o(s, 0, 0.1f);
+  o.run();
+  for (std::int64_t i = 0; i < s.R * s.C; ++i) EXPECT_EQ(o.y.values[i], o.bias.values[i % s.C]);
+  EXPECT_EQ(o.mean.values, std::vector<float>(3, 0.1f));
+  EXPECT_EQ(o.rstd.values, std::vector<float>(3, 1 / std::sqrt(kLayerNormEps)));
+}
+
+TEST(LayerNorm, BackwardIsTheDerivative) {
+  const Sizes s{3, 5};
+  Operands o(s);
+  o.dweight = Owned<float>({s.C});
+  o.dbias = Owned<float>({s.C});
+  o.run();
+  const Doubles dy = o.dy.doubles(), x = o.x.doubles(), w = o.weight.doubles(),
+                b = o.bias.doubles();
+  const auto loss = [&](const Doubles& x, const Doubles& w, const Doubles& b) {
+    const Doubles y = forward(s, x, w, b).y;
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+    return sum;
+  };
+  const auto of_x = finite_differences(x, [&](const Doubles& at) { return loss(at, w, b); });
+  const auto of_w = finite_differences(w, [&](const Doubles& at) { return loss(x, at, b); });
+  const auto of_b = finite_differences(b, [&](const Doubles& at) { return loss(x, w, at); });
+  EXPECT_LE(relative_l2(o.dx.values, of_x), kTolerance);
+  EXPECT_LE(relative_l2(o.dweight.values, of_w), kTolerance);
+  EXPECT_LE(relative_l2(o.dbias.values, of_b), kTolerance);
+}
+
+TEST(LayerNorm, ABiasMayBeLeftOut) {
+  const Sizes s{9, 33};
+  Operands o(s), whole(s);
+  whole.run();
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  LayerNormForward f = o.forward();
+  LayerNormBackward b = o.backward();
+  f.bias = b.dbias = {};
+  layer_norm(*stream, f);
+  layer_norm(*stream, b);
+  EXPECT_LE(relative_l2(o.y.values, forward(s, o.x.doubles(), o.weight.doubles(), {}).y),
+            kTolerance);
+  EXPECT_EQ(o.dx.values, whole.dx.values);
+  EXPECT_EQ(o.dweight.values, whole.dweight.values);
+}
+
+TEST(LayerNorm, InPlaceGivesTheSameBits) {
+  for (const Sizes& s : kSizes) {
+    SCOPED_TRACE(name(s));
+    Operands apart(s), in_place(s);
+    apart.run();
+    const auto stream = make_compute_stream(Device::cpu, 1);
+    LayerNormForward f = in_place.forward();
+    f.y = in_place.x;
+    layer_norm(*stream, f);
+    EXPECT_EQ(in_place.x.values, apart.y.values);
+
+    in_place.x = apart.x;
+    LayerNormBackward b = in_place.backward();
+    b.dx = in_place.dy;
+    layer_norm(*stream, b);
+    EXPECT_EQ(in_place.dy.values, apart.dx.values);
+    EXPECT_EQ(in_place.dweight.values, apart.dweight.values);
+    EXPECT_EQ(in_place.dbias.values, apart.dbias.values);
+  }
+}
+
+TEST(LayerNorm, AnyNumberOfThreadsGivesTheSameBits) {
+  for (const Sizes& s : kSizes) {
+    SCOPED_TRACE(name(s));
+    Operands one(s);
+    one.run(1);
+    for (const int threads : {2, 3}) {
+      Operands many(s);
+      many.run(threads);
+      EXPECT_EQ(many.y.values, one.y.values);
+      EXPECT_EQ(many.dx.values, one.dx.values);
+      EXPECT_EQ(many.dweight.values, one.dweight.values);
+      EXPECT_EQ(many.dbias.values, one.dbias.values);
+    }
+  }
+}
+
+// Where a row lies in memory, and so how the machine's vectors meet it, changes no bit.
+TEST(LayerNorm, ARowsPlaceChangesNoBit) {
+  const Sizes s{1, 77};
+  Operands o(s);
+  o.run();
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  for (std::int64_t at = 0; at < 16; ++at) {
+    Owned<float> x({at + s.C}), y({at + s.C}), dy({at + s.C}), dx({at + s.C});
+    std::copy(o.x.values.begin(), o.x.values.end(), x.values.begin() + at);
+    std::copy(o.dy.values.begin(), o.dy.values.end(), dy.values.begin() + at);
+    const auto placed = [&](Owned<float>& t) { return t.view().slice(at, s.C).view({1, s.C}); };
+    LayerNormForward f = o.forward();
+    LayerNormBackward b = o.backward();
+    f.x = b.x = placed(x);
+    f.y = placed(y);
+    b.dy = placed(dy);
+    b.dx = placed(dx);
+    layer_norm(*stream, f);
+    layer_norm(*stream, b);
+    EXPECT_EQ(std::vector<float>(y.values.begin() + at, y.values.end()), o.y.values) << at;
+    EXPECT_EQ(std::vector<float>(dx.values.begin() + at, dx.values.end()), o.dx.values) << at;
+  }
+}
+
+TEST(LayerNorm, AnErrorNamesTheOperand) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  Operands o({4, 6});
+  Owned<float> wrong({5});
+  Owned<double> doubles({6});
+  const auto expect_forward = [&](Tensor LayerNormForward::*operand, const char* words) {
+    LayerNormForward a = o.forward();
+    a.*operand = wrong;
+    expect_error<ShapeError>([&] { layer_norm(*stream, a); }, words);
+  };
+  expect_forward(&LayerNormForward::x, "layer_norm: x: expected 2 dimensions, got [5]");
+  expect_forward(&LayerNormForward::weight, "layer_norm: weight: expected float32 [6]");
+  expect_forward(&LayerNormForward::bias, "layer_norm: bias");
+  expect_forward(&LayerNormForward::y, "layer_norm: y");
+  expect_forward(&LayerNormForward::mean, "layer_norm: mean");
+  expect_forward(&LayerNormForward::rstd, "layer_norm: rstd");
+  for (const auto& [operand, words] : {std::pair{&LayerNormBackward::dy, "layer_norm: dy"},
+                                       {&LayerNormBackward::weight, "layer_norm: weight"},
+                                       {&LayerNormBackward::dx, "layer_norm: dx"},
+                                       {&LayerNormBackward::dweight, "layer_norm: dweight"},
+                                       {&LayerNormBackward::dbias, "layer_norm: dbias"}}) {
+    LayerNormBackward a = o.backward();
+    a.*operand = wrong;
+    expect_error<ShapeError>([&] { layer_norm(*stream, a); }, words);
+    a.*operand = doubles;
+    expect_error<ShapeError>([&] { layer_norm(*stream, a); }, words);
+  }
+  LayerNormForward absent = o.forward();
+  absent.weight = {};
+  expect_error<ShapeError>([&] { layer_norm(*stream, absent); },
+                           "weight: expected float32 [6] on "
+                           "the CPU, got nothing");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,281 @@
+#include "ops/matmul.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::finite_differences;
+using testing::Owned;
+using testing::random_tensor;
+using testing::relative_l2;
+using Doubles = std::vector<double>;
+
+constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
+constexpr double kTolerance = 2e-6;
+
+struct Sizes {
+  std::int64_t N, K, M;  // rows, features in, features out
+};
+
+// One element, odd sizes, one row, one column, the head's 65, products that threads cut by rows and
+// by columns, and depths beyond one block of the product's cache.
+constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 7, 5},      {3, 5, 1},      {17, 33, 29},
+                            {768, 128, 65}, {64, 128, 384}, {257, 100, 31}, {2, 96, 2000},
+                            {2, 2000, 96},  {90, 2000, 2},  {33, 3000, 65}};
+
+std::string name(const Sizes& s, int threads) {
+  return "N=" + std::to_string(s.N) + " K=" + std::to_string(s.K) + " M=" + std::to_string(s.M) +
+         " threads=" + std::to_string(threads);
+}
+
+Doubles forward(const Sizes& s, const Doubles& x, const Doubles& weight, const Doubles& bias) {
+  Doubles y(s.N * s.M);
+  for (std::int64_t n = 0; n < s.N; ++n) {
+    for (std::int64_t m = 0; m < s.M; ++m) {
+      double sum = bias.empty() ? 0 : bias[m];
+      for (std::int64_t k = 0; k < s.K; ++k) sum += x[n * s.K + k] * weight[m * s.K + k];
+      y[n * s.M + m] = sum;
+    }
+  }
+  return y;
+}
+
+struct Gradients {
+  Doubles dx, dweight, dbias;
+};
+
+// Adds to dweight and dbias, as the operator does.
+Gradients backward(const Sizes& s, const Doubles& dy, const Doubles& x, const Doubles& weight,
+                   Doubles dweight, Doubles dbias) {
+  Gradients g{Doubles(s.N * s.K), std::move(dweight), std::move(dbias)};
+  for (std::int64_t n = 0; n < s.N; ++n) {
+    for (std::int64_t m = 0; m < s.M; ++m) {
+      const double d = dy[n * s.M + m];
+      g.dbias[m] += d;
+      for (std::int64_t k = 0; k < s.K; ++k) {
+        g.dx[n * s.K + k] += d * weight[m * s.K + k];
+        g.dweight[m * s.K + k] += d * x[n * s.K + k];
+      }
+    }
+  }
+  return g;
+}
+
+// The operands of both directions, inputs random, gradients of parameters filled already.
+struct Operands {
+  explicit Operands(const Sizes& s)
+      : x(random_tensor({s.N, s.K}, 1)),
+        weight(random_tensor({s.M, s.K}, 2)),
+        bias(random_tensor({s.M}, 3)),
+        dy(random_tensor({s.N, s.M}, 4)),
+        y({s.N, s.M}, kPoison),
+        dx({s.N, s.K}, kPoison),
+        dweight(random_tensor({s.M, s.K}, 5)),
+        dbias(random_tensor({s.M}, 6)) {}
+
+  MatmulForward forward() { return {.x = x, .weight = weight, .bias = bias, .y = y}; }
+  MatmulBackward backward() {
+    return {.dy = dy, .x = x, .weight = weight, .dx = dx, .dweight = dweight, .dbias = dbias};
+  }
+
+  Owned<float> x, weight, bias, dy, y, dx, dweight, dbias;
+};
+
+std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
+
+TEST(Matmul, ForwardEqualsTheOracle) {
+  for (const Sizes& s : kSizes) {
+    for (const int threads : {1, 2, 3}) {
+      SCOPED_TRACE(name(s, threads));
+      const auto stream = stream_of(threads);
+      Operands o(s);
+      const Operands before(s);
+      matmul(*stream, o.forward());
+      EXPECT_LE(
+          relative_l2(o.y.values, forward(s, o.x.doubles(), o.weight.doubles(), o.bias.doubles())),
+          kTolerance);
+      std::ranges::fill(o.y.values, kPoison);
+      matmul(*stream, {.x = o.x, .weight = o.weight, .y = o.y});
+      EXPECT_LE(relative_l2(o.y.values, forward(s, o.x.doubles(), o.weight.doubles(), {})),
+                kTolerance);
+      EXPECT_EQ(o.x.values, before.x.values);
+      EXPECT_EQ(o.weight.values, before.weight.values);
+      EXPECT_EQ(o.bias.values, before.bias.values);
+    }
+  }
+}
+
+TEST(Matmul, BackwardWritesDxAndAddsToTheGradientsOfParameters) {
+  for (const Sizes& s : kSizes) {
+    for (const int threads : {1, 2, 3}) {
+      SCOPED_TRACE(name(s, threads));
+      Operands o(s);
+      const Operands before(s);
+      matmul(*stream_of(threads), o.backward());
+      const Gradients want =
+          backward(s, before.dy.doubles(), before.x.doubles(), before.weight.doubles(),
+                   before.dweight.doubles(), before.dbias.doubles());
+      EXPECT_LE(relative_l2(o.dx.values, want.dx), kTolerance);
+      EXPECT_LE(relative_l2(o.dweight.values, want.dweight), kTolerance);
+      EXPECT_LE(relative_l2(o.dbias.values, want.dbias), kTolerance);
+      EXPECT_EQ(o.dy.values, before.dy.values);
+      EXPECT_EQ(o.x.values, before.x.values);
+      EXPECT_EQ(o.weight.values, before.weight.values);
+    }
+  }
+}
+
+// Against differences of the forward oracle: a mistake shared by both backward passes would show.
+TEST(Matmul, BackwardIsTheDerivative) {
+  const Sizes s{3, 5, 4};
+  Operands o(s);
+  const Doubles x = o.x.doubles(), weight = o.weight.doubles(), bias = o.bias.doubles();
+  const Doubles dy = o.dy.doubles();
+  const auto loss = [&](const Doubles& y) {
+    double sum = 0;
+    for (std::size_t i = 0; i < y.size(); ++i) sum += dy[i] * y[i];
+    return sum;
+  };
+  const Doubles by_x =
+      finite_differences(x, [&](const Doubles& v) { return loss(forward(s, v, weight, bias)); });
+  const Doubles by_weight =
+      finite_differences(weight, [&](const Doubles& v) { return loss(forward(s, x, v, bias)); });
+  const Doubles by_bias =
+      finite_differences(bias, [&](const Doubles& v) { return loss(forward(s, x, weight, v)); });
+
+  std::ranges::fill(o.dweight.values, 0.0f);
+  std::ranges::fill(o.dbias.values, 0.0f);
+  matmul(*stream_of(1), o.backward());
+  EXPECT_LE(relative_l2(o.dx.values, by_x), kTolerance);
+  EXPECT_LE(relative_l2(o.dweight.values, by_weight), kTolerance);
+  EXPECT_LE(relative_l2(o.dbias.values, by_bias), kTolerance);
+}
+
+TEST(Matmul, LeavesOutWhatNobodyNeeds) {
+  const Sizes s{6, 5, 7};
+  Operands all(s);
+  matmul(*stream_of(1), all.backward());
+  for (int left_out = 0; left_out < 8; ++left_out) {
+    Operands o(s);
+    const Operands before(s);
+    MatmulBackward a = o.backward();
+    if (left_out & 1) a.dx = {};
+    if (left_out & 2) a.dweight = {};
+    if (left_out & 4) a.dbias = {};
+    matmul(*stream_of(1), a);
+    if (!(left_out & 1)) {
+      EXPECT_EQ(o.dx.values, all.dx.values);
+    }
+    EXPECT_EQ(o.dweight.values, left_out & 2 ? before.dweight.values : all.dweight.values);
+    EXPECT_EQ(o.dbias.values, left_out & 4 ? before.dbias.values : all.dbias.values);
+  }
+}
+
+TEST(Matmul, ABatchWithoutRowsChangesNothing) {
+  const Sizes s{0, 5, 7};
+  Operands o(s);
+  const Operands before(s);
+  matmul(*stream_of(2), o.forward());
+  matmul(*stream_of(2), o.backward());
+  EXPECT_EQ(o.dweight.values, before.dweight.values);
+  EXPECT_EQ(o.dbias.values, before.dbias.values);
+}
+
+// The bits depend on values, shapes and the number of threads, not on the run and not on
+// where operands lie: parameters move between shards, slots of a pool, and strategies.
+TEST(Matmul, SameBitsOnEveryRunAndAtEveryAddress) {
+  const auto moved = [](const Owned<float>& x, std::int64_t by) {
+    Owned<float> copy({x.shape.numel() + by}, kPoison);
+    std::ranges::copy(x.values, copy.values.begin() + by);
+    return copy;
+  };
+  for (const Sizes& s : kSizes) {
+    for (const int threads : {1, 2}) {
+      SCOPED_TRACE(name(s, threads));
+      const auto stream = stream_of(threads);
+      Operands first(s);
+      matmul(*stream, first.forward());
+      matmul(*stream, first.backward());
+      for (const std::int64_t by : {0, 1, 3, 8}) {
+        Operands o(s);
+        Owned<float> x = moved(o.x, by), weight = moved(o.weight, by), bias = moved(o.bias, by);
+        Owned<float> dy = moved(o.dy, by), y = moved(o.y, by), dx = moved(o.dx, by);
+        Owned<float> dweight = moved(o.dweight, by), dbias = moved(o.dbias, by);
+        const auto at = [by](Owned<float>& moved, const Owned<float>& as) {
+          return Tensor(moved.values.data() + by, as.shape);
+        };
+        matmul(*stream, {.x = at(x, o.x),
+                         .weight = at(weight, o.weight),
+                         .bias = at(bias, o.bias),
+                         .y = at(y, o.y)});
+        matmul(*stream, MatmulBackward{.dy = at(dy, o.dy),
+                                       .x = at(x, o.x),
+                                       .weight = at(weight, o.weight),
+                                       .dx = at(dx, o.dx),
+                                       .dweight = at(dweight, o.dweight),
+                                       .dbias = at(dbias, o.dbias)});
+        const auto same = [by](const Owned<float>& moved, const Owned<float>& as) {
+          return std::equal(as.values.begin(), as.values.end(), moved.values.begin() + by);
+        };
+        EXPECT_TRUE(same(y, first.y)) << by;
+        EXPECT_TRUE(same(dx, first.dx)) << by;
+        EXPECT_TRUE(same(dweight, first.dweight)) << by;
+        EXPECT_TRUE(same(dbias, first.dbias)) << by;
+      }
+    }
+  }
+}
+
+TEST(Matmul, TheBiasGradientHasTheSameBitsOnAnyNumberOfThreads) {
+  const Sizes s{700, 3, 130};
+  Operands one(s);
+  matmul(*stream_of(1), one.backward());
+  for (const int threads : {2, 3, 5}) {
+    Operands o(s);
+    matmul(*stream_of(threads), o.backward());
+    EXPECT_EQ(o.dbias.values, one.dbias.values) << threads;
+  }
+}
+
+TEST(Matmul, AnErrorNamesTheOperand) {
+  const Sizes s{6, 5, 7};
+  const auto stream = stream_of(1);
+  Operands o(s);
+  Owned<float> wrong({6, 6}), vector({5});
+  Owned<std::int32_t> integers({6, 5});
+  const auto expect = [&](const auto& a, const std::string& words) {
+    try {
+      matmul(*stream, a);
+      ADD_FAILURE() << "accepted a wrong " << words;
+    } catch (const ShapeError& error) {
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
+    }
+  };
+  const auto with = [](auto a, Tensor decltype(a)::*operand, Tensor value) {
+    a.*operand = value;
+    return a;
+  };
+  expect(with(o.forward(), &MatmulForward::x, vector), "matmul: x");
+  expect(with(o.forward(), &MatmulForward::x, integers), "matmul: x");
+  expect(with(o.forward(), &MatmulForward::weight, wrong), "matmul: weight");
+  expect(with(o.forward(), &MatmulForward::bias, vector), "matmul: bias");
+  expect(with(o.forward(), &MatmulForward::y, {}), "matmul: y");
+  expect(with(o.backward(), &MatmulBackward::dy, vector), "matmul: dy");
+  expect(with(o.backward(), &MatmulBackward::x, vector), "matmul: x");
+  expect(with(o.backward(), &MatmulBackward::weight, wrong), "matmul: weight");
+  expect(with(o.backward(), &MatmulBackward::dx, wrong), "matmul: dx");
+  expect(with(o.backward(), &MatmulBackward::dweight, wrong), "matmul: dweight");
+  expect(with(o.backward(), &MatmulBackward::dbias, vector), "matmul: dbias");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,213 @@
+#pragma once
+
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "base/context.h"
+#include "comm/communicator.h"
+#include "comm/gloo.h"
+#include "comm/launch.h"
+#include "comm/local.h"
+#include "comm/self.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief One test body, run by ranks that are threads or processes.
+///
+///     const auto sums = run_ranks(backend, 4, [](Context& context, comm::Communicator& world) {
+///       ...                          // EXPECT_* here fail the test, whatever the backend
+///       return std::vector<float>{...};
+///     });                            // sums[rank], to compare over ranks and backends
+
+enum class Backend { self, local, gloo };
+
+inline std::string name_of(Backend backend) {
+  return backend == Backend::self ? "self" : backend == Backend::local ? "local" : "gloo";
+}
+
+#if defined(__SANITIZE_THREAD__)
+#define NANOFSDP_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define NANOFSDP_TSAN 1
+#endif
+#endif
+
+/// The backends for groups of several ranks. Not Gloo under the thread sanitizer, which does not
+/// see inside the library.
+inline std::vector<Backend> backends() {
+#ifdef NANOFSDP_TSAN
+  return {Backend::local};
+#else
+  return {Backend::local, Backend::gloo};
+#endif
+}
+
+/// A rank of run_ranks threw: the text of the first cause.
+class RankError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct RankOptions {
+  int threads = 1;  ///< of each rank's compute stream
+  std::chrono::milliseconds timeout = std::chrono::seconds(30);
+};
+
+namespace detail {
+
+using Bytes = std::vector<std::byte>;
+
+// Calls the body with the communicator or, if it wants to own it, the unique_ptr.
+template <class Body>
+auto call(const Body& body, Context& context, std::unique_ptr<comm::Communicator> world) {
+  if constexpr (std::is_invocable_v<const Body&, Context&, std::unique_ptr<comm::Communicator>>) {
+    return body(context, std::move(world));
+  } else {
+    return body(context, *world);
+  }
+}
+
+// What a body returns, as bytes: nothing, or a vector of numbers.
+template <class Body>
+Bytes run_body(const Body& body, Context& context, std::unique_ptr<comm::Communicator> world) {
+  if constexpr (std::is_void_v<decltype(call(body, context, std::move(world)))>) {
+    call(body, context, std::move(world));
+    return {};
+  } else {
+    const auto values = call(body, context, std::move(world));
+    Bytes bytes(values.size() * sizeof(values[0]));
+    if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+    return bytes;
+  }
+}
+
+// A file without a name that parent and children share: how a forked rank reports.
+class Mailbox {
+ public:
+  Mailbox() : file_(std::tmpfile()) {
+    if (file_ == nullptr) throw std::runtime_error("run_ranks: no temporary file");
+  }
+  ~Mailbox() { std::fclose(file_); }
+  Mailbox(const Mailbox&) = delete;
+  Mailbox& operator=(const Mailbox&) = delete;
+
+  void put(const void* data, std::size_t bytes) {
+    std::fwrite(&bytes, sizeof bytes, 1, file_);
+    if (bytes > 0) std::fwrite(data, 1, bytes, file_);
+    std::fflush(file_);
+  }
+  void rewind() { std::rewind(file_); }
+  Bytes get() {
+    std::size_t size = 0;
+    if (std::fread(&size, sizeof size, 1, file_) != 1) return {};
+    Bytes bytes(size);
+    if (size > 0 && std::fread(bytes.data(), 1, size, file_) != size) bytes.clear();
+    return bytes;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+template <class Body>
+void run_forked_rank(const Body& body, const comm::Rendezvous& rendezvous, int rank, int world_size,
+                     const RankOptions& options, Mailbox& mailbox) {
+  ::testing::TestPartResultArray failures;
+  Bytes result;
+  {
+    using Reporter = ::testing::ScopedFakeTestPartResultReporter;
+    Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &failures);
+    Context context(rank, world_size, options.threads);
+    auto world = comm::make_gloo(context, rendezvous, {.timeout = options.timeout});
+    result = run_body(body, context, std::move(world));
+  }
+  std::string text;
+  for (int i = 0; i < failures.size(); ++i) {
+    const auto& f = failures.GetTestPartResult(i);
+    if (!f.failed()) continue;
+    text += std::string(f.file_name() ? f.file_name() : "?") + ":" +
+            std::to_string(f.line_number()) + ": " + f.message() + "\n";
+  }
+  mailbox.put(text.data(), text.size());
+  mailbox.put(result.data(), result.size());
+}
+
+template <class Body>
+std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
+                       const RankOptions& options) {
+  std::vector<Bytes> results(static_cast<std::size_t>(world_size));
+  if (backend == Backend::gloo) {
+    std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
+    const comm::Outcome outcome =
+        comm::run_processes(world_size, [&](const comm::Rendezvous& rendezvous, int rank) {
+          run_forked_rank(body, rendezvous, rank, world_size, options, mailboxes[rank]);
+        });
+    for (int rank = 0; rank < world_size; ++rank) {
+      mailboxes[rank].rewind();
+      const Bytes text = mailboxes[rank].get();
+      results[rank] = mailboxes[rank].get();
+      if (!text.empty()) {
+        ADD_FAILURE() << "rank " << rank << ":\n"
+                      << std::string(reinterpret_cast<const char*>(text.data()), text.size());
+      }
+    }
+    if (outcome.exit_code != 0) throw RankError(outcome.message);
+    return results;
+  }
+  std::mutex mutex;
+  const auto rank_body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    Bytes result = run_body(body, context, std::move(world));
+    const std::lock_guard lock(mutex);
+    results[context.rank] = std::move(result);
+  };
+  try {
+    if (backend == Backend::self) {
+      Context context(0, 1, options.threads);
+      rank_body(context, comm::make_self());
+    } else {
+      comm::launch_threads(world_size, options.threads, rank_body, options.timeout);
+    }
+  } catch (const std::exception& e) {
+    throw RankError(e.what());
+  }
+  return results;
+}
+
+}  // namespace detail
+
+/// Runs `body(Context&, comm::Communicator&)` or `body(Context&, std::unique_ptr<Communicator>)` on
+/// every rank. A body that returns a vector of numbers makes run_ranks return one vector a rank.
+/// @throws RankError if a rank throws or is killed
+template <class Body>
+auto run_ranks(Backend backend, int world_size, const Body& body, const RankOptions& options = {}) {
+  using Result =
+      decltype(detail::call(body, std::declval<Context&>(), std::unique_ptr<comm::Communicator>()));
+  const std::vector<detail::Bytes> results = detail::run(backend, world_size, body, options);
+  if constexpr (!std::is_void_v<Result>) {
+    using T = typename Result::value_type;
+    static_assert(std::is_trivially_copyable_v<T>);
+    std::vector<std::vector<T>> values;
+    for (const detail::Bytes& bytes : results) {
+      std::vector<T> one(bytes.size() / sizeof(T));
+      if (!one.empty()) std::memcpy(one.data(), bytes.data(), bytes.size());
+      values.push_back(std::move(one));
+    }
+    return values;
+  }
+}
+
+}  // namespace nanofsdp::testing

@@ -1,0 +1,137 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "fsdp/deferred_init.h"
+#include "fsdp/grad_norm.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "gpt/gpt.h"
+#include "gpt/loss.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief Training of a GPT small enough to run a hundred times in a test, with sizes that do not
+/// divide by anything: three blocks, biases, rows that differ on every rank.
+
+inline constexpr gpt::GPTConfig kTiny{.block_size = 7,
+                                      .vocab_size = 13,
+                                      .n_layer = 3,
+                                      .n_head = 2,
+                                      .n_embd = 10,
+                                      .dropout = 0.1f,
+                                      .bias = true};
+inline constexpr std::int64_t kRows = 12;  // of a micro-batch, shared by the ranks
+inline constexpr std::int64_t kTinySteps = 3;
+inline constexpr double kTinyLearningRate = 1e-2;
+inline constexpr double kTinyClip = 0.5;  // always active
+
+/// Tokens (shift 0) or targets (shift 1) of rows [first, first + count) of one micro-batch.
+inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_step,
+                                       std::int64_t first, std::int64_t count, int shift) {
+  Owned<std::int32_t> tokens({count, kTiny.block_size});
+  for (std::int64_t row = 0; row < count; ++row) {
+    for (std::int64_t t = 0; t < kTiny.block_size; ++t) {
+      const std::int64_t global = first + row;
+      const std::int64_t at = 7 * step + 5 * micro_step + 3 * global + t + shift;
+      tokens.values[row * kTiny.block_size + t] =
+          static_cast<std::int32_t>((at * at + global) % kTiny.vocab_size);
+    }
+  }
+  return tokens;
+}
+
+struct TinyOptions {
+  fsdp::ShardingStrategy strategy = fsdp::kFullShard;
+  fsdp::BackwardPrefetch prefetch = fsdp::BackwardPrefetch::pre;
+  bool poison = true;
+  std::int64_t micro_steps = 1;
+  std::int64_t steps = kTinySteps;
+};
+
+/// One rank of a sharded training run.
+class TinyTraining {
+ public:
+  TinyTraining(Context& context, std::unique_ptr<comm::Communicator> world,
+               const TinyOptions& options)
+      : options(options),
+        context(context),
+        mesh(std::move(world)),
+        model(kTiny),
+        sharded(context, model, mesh,
+                {.strategy = options.strategy,
+                 .backward_prefetch = options.prefetch,
+                 .reduction = comm::ReduceOp::sum,
+                 .poison = options.poison,
+                 .wrap_policy =
+                     [](const nn::Module& m) {
+                       return dynamic_cast<const gpt::Block*>(&m) != nullptr;
+                     }}),
+        tape(context),
+        norm(context, mesh),
+        optimizer(context, sharded.units(), {}) {
+    Generator generator(1337);
+    fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
+  }
+
+  /// Forward and backward of this rank's rows of one micro-batch.
+  void micro_step(std::int64_t step, std::int64_t m) {
+    const std::int64_t count = kRows / context.world_size, first = context.rank * count;
+    Owned<std::int32_t> x = tiny_tokens(step, m, first, count, 0);
+    Owned<std::int32_t> y = tiny_tokens(step, m, first, count, 1);
+    tape.begin(true, {.seed = 1, .iteration = step, .micro_step = m, .first_row = first});
+    gpt::cross_entropy(tape, sharded.forward(tape, x), y, total);
+    const auto tokens = static_cast<float>(kRows * kTiny.block_size * options.micro_steps);
+    sharded.backward(tape, gpt::cross_entropy_backward(tape, 1 / tokens),
+                     m + 1 == options.micro_steps);
+  }
+
+  void step(std::int64_t step) {
+    total.values[0] = 0;
+    sharded.zero_grad();
+    for (std::int64_t m = 0; m < options.micro_steps; ++m) micro_step(step, m);
+    norm.compute(sharded.units(), kTinyClip);
+    optimizer.step(kTinyLearningRate, norm.coefficient());
+  }
+
+  /// Every weight of the model, in the order of the units.
+  std::vector<float> weights() {
+    std::vector<float> all;
+    sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
+      const std::span<float> values = parameter.data.span<float>();
+      all.insert(all.end(), values.begin(), values.end());
+    });
+    return all;
+  }
+
+  /// Trains. Loss of this rank's rows and global gradient norm of each step, then the weights.
+  std::vector<float> run() {
+    std::vector<float> record;
+    for (std::int64_t s = 0; s < options.steps; ++s) {
+      step(s);
+      record.push_back(static_cast<float>(total.values[0]));
+      record.push_back(*norm.norm().f32());
+    }
+    const std::vector<float> final = weights();
+    record.insert(record.end(), final.begin(), final.end());
+    return record;
+  }
+
+  TinyOptions options;
+  Context& context;
+  comm::Mesh mesh;
+  gpt::GPT model;
+  fsdp::ShardedModel sharded;
+  nn::Tape tape;
+  fsdp::GradNorm norm;
+  fsdp::ShardedOptimizer optimizer;
+  Owned<double> total{{1}};
+};
+
+}  // namespace nanofsdp::testing
