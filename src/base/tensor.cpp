@@ -16,6 +16,8 @@ Shape::Shape(std::span<const std::int64_t> dims) : rank_(static_cast<int>(dims.s
   NANOFSDP_CHECK_SHAPE(dims.size() <= dims_.size(), .what = "shape",
                        .expected = "4 dimensions at most", .got = fmt::format("{}", dims.size()));
   std::copy(dims.begin(), dims.end(), dims_.begin());
+  NANOFSDP_CHECK_SHAPE(std::ranges::all_of(dims, [](std::int64_t dim) { return dim >= 0; }),
+                       .what = "shape " + str(), .expected = "no negative dimension");
 }
 
 std::int64_t Shape::numel() const {

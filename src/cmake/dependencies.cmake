@@ -69,7 +69,9 @@ if(EXISTS ${deps}/usr)
 endif()
 
 if(missing)
-  message(NOTICE "nanofsdp: building from pinned sources: ${missing}")
+  list(JOIN packages " " packages)
+  message(NOTICE "nanofsdp: to be downloaded and built, as this system lacks them: ${missing}.\n"
+    "          On Debian/Ubuntu quicker: sudo apt-get install ${packages}")
   set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
   set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
 endif()
@@ -88,7 +90,8 @@ foreach(name IN LISTS missing)
   endif()
 endforeach()
 if(Gloo IN_LIST missing)  # its target does not say where its headers are, nor they where uint8_t is
-  target_include_directories(gloo INTERFACE ${gloo_SOURCE_DIR} ${gloo_BINARY_DIR})
+  target_include_directories(gloo INTERFACE
+    $<BUILD_INTERFACE:${gloo_SOURCE_DIR}> $<BUILD_INTERFACE:${gloo_BINARY_DIR}>)
   target_compile_options(gloo PUBLIC -include cstdint)
 endif()
 

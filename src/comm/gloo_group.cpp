@@ -13,19 +13,14 @@
 namespace nanofsdp::comm {
 namespace {
 
-using Way = GlooWire::Message::Way;
+using Message = GlooWire::Message;
+using Messages = Agreement::Messages;
+using Way = Message::Way;
 
 // A segment of a reduce_scatter, and how many are under way at once: receiving one while summing
 // another. Smaller ones cost more in hand-overs between threads than they hide.
 constexpr std::int64_t kSegmentBytes = 1 << 20;
 constexpr std::int64_t kWindow = 2;
-
-// Slots are 64 bits wide. Gloo's own collectives count theirs with 1 .. 8 in the top byte; ours
-// have 0x40 there and are never used twice.
-enum class Stage : std::uint64_t { agree, payload };
-std::uint64_t slot_of(const Operation& operation, Stage stage) {
-  return std::uint64_t{0x40} << 56 | operation.sequence << 1 | static_cast<std::uint64_t>(stage);
-}
 
 std::byte* at(const Tensor& x, std::int64_t bytes) {
   return static_cast<std::byte*>(x.raw()) + bytes;
@@ -42,50 +37,36 @@ GlooGroup::GlooGroup(std::shared_ptr<const GlooFabric> fabric, std::string name,
       name_(std::move(name)),
       rank_(rank),
       size_(size),
-      wire_(connect(*fabric_, name_, rank, size), fabric_->options.timeout),
-      calls_(static_cast<std::size_t>(size)) {}
+      wire_(connect(*fabric_, name_, rank, size), fabric_->options.timeout) {}
 
-void GlooGroup::run(const Operation& operation, const std::function<void()>& payload) {
+void GlooGroup::run(const Operation& operation, const std::function<void(Agreement&)>& payload) {
   try {
-    agree(operation);
-    payload();
+    Agreement agreement(peers(), operation);
+    payload(agreement);
   } catch (const WireError& e) {
     throw operation_error(e.kind, rank_, operation, e.what);
   }
 }
 
-void GlooGroup::agree(const Operation& operation) {
-  const std::uint64_t slot = slot_of(operation, Stage::agree);
-  Messages sent;
-  Messages received;
-  for (int i = 1; i < size_; ++i) {
-    received.emplace_back(wire_, Way::receive, peer(i), slot, &calls_[peer(i)], sizeof(Operation));
-    sent.emplace_back(wire_, Way::send, peer(i), slot, &operation, sizeof(Operation));
-  }
-  for (Message& message : received) message.wait();
-  for (Message& message : sent) message.wait();
-  for (int i = 1; i < size_; ++i) {
-    const Operation& theirs = calls_[peer(i)];
-    if (!(theirs == operation)) throw mismatch_error(rank_, operation, peer(i), theirs);
-  }
-}
-
 // Every rank's `bytes` at `in` to chunk `rank` of every rank's `out`.
-void GlooGroup::exchange(const Operation& operation, const void* in, void* out, std::size_t bytes) {
-  const std::uint64_t slot = slot_of(operation, Stage::payload);
+void GlooGroup::exchange(Agreement& agreement, const void* in, void* out, std::size_t bytes) {
+  const Peers peer = peers();
   auto* const chunks = static_cast<std::byte*>(out);
   Messages messages;
   for (int i = 1; i < size_; ++i) {
-    messages.emplace_back(wire_, Way::receive, peer(i), slot, chunks + peer(i) * bytes, bytes);
-    messages.emplace_back(wire_, Way::send, peer(i), slot, in, bytes);
+    messages.emplace_back(wire_, Way::receive, peer(i), agreement.slot(), chunks + peer(i) * bytes,
+                          bytes);
+    messages.emplace_back(wire_, Way::send, peer(i), agreement.slot(), in, bytes);
   }
   std::byte* const own = chunks + rank_ * bytes;
   if (bytes > 0 && own != in) std::memcpy(own, in, bytes);
+  agreement.settle();
   for (Message& message : messages) message.wait();
 }
 
 void GlooGroup::all_gather(const Operation& operation, Tensor in, Tensor out) {
-  run(operation, [&] { exchange(operation, in.raw(), out.raw(), in.bytes()); });
+  run(operation,
+      [&](Agreement& agreement) { exchange(agreement, in.raw(), out.raw(), in.bytes()); });
 }
 
 void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out) {
@@ -106,8 +87,9 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
     const std::int64_t window = k % kWindow * (size_ - 1) * kSegmentBytes;
     return at(scratch, window + (i - 1) * bytes_of(k));
   };
-  run(operation, [&] {
-    const std::uint64_t slot = slot_of(operation, Stage::payload);
+  run(operation, [&](Agreement& agreement) {
+    const Peers peer = peers();
+    const std::uint64_t slot = agreement.slot();
     Messages sent;
     std::array<Messages, kWindow> received;
     const auto post = [&](std::int64_t k) {
@@ -120,6 +102,7 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
       }
     };
     for (std::int64_t k = 0; k < std::min(kWindow, segments); ++k) post(k);
+    agreement.settle();
     std::vector<const void*> addends(static_cast<std::size_t>(size_));
     for (std::int64_t k = 0; k < segments; ++k) {
       for (Message& message : received[k % kWindow]) message.wait();
@@ -136,8 +119,9 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
 }
 
 void GlooGroup::broadcast(const Operation& operation, Tensor x) {
-  run(operation, [&] {
-    const std::uint64_t slot = slot_of(operation, Stage::payload);
+  run(operation, [&](Agreement& agreement) {
+    const Peers peer = peers();
+    const std::uint64_t slot = agreement.slot();
     Messages messages;
     if (rank_ != operation.root) {
       messages.emplace_back(wire_, Way::receive, operation.root, slot, x.raw(), x.bytes());
@@ -146,17 +130,19 @@ void GlooGroup::broadcast(const Operation& operation, Tensor x) {
         messages.emplace_back(wire_, Way::send, peer(i), slot, x.raw(), x.bytes());
       }
     }
+    agreement.settle();
     for (Message& message : messages) message.wait();
   });
 }
 
 void GlooGroup::barrier(const Operation& operation) {
-  run(operation, [] {});  // agreement with all is a barrier
+  run(operation, [](Agreement& agreement) { agreement.settle(); });  // that is a barrier
 }
 
 std::shared_ptr<Group> GlooGroup::split(const Operation& operation, int color) {
   std::vector<int> colors(static_cast<std::size_t>(size_));
-  run(operation, [&] { exchange(operation, &color, colors.data(), sizeof color); });
+  run(operation,
+      [&](Agreement& agreement) { exchange(agreement, &color, colors.data(), sizeof color); });
   const auto size = static_cast<int>(std::count(colors.begin(), colors.end(), color));
   if (size == 1) return make_self_group();
   const auto rank = static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, color));

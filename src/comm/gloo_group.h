@@ -1,15 +1,14 @@
 #pragma once
 
-#include <cstdint>
-#include <deque>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "base/buffer.h"
 #include "base/ledger.h"
 #include "comm/gloo.h"
+#include "comm/gloo_agreement.h"
 #include "comm/gloo_wire.h"
 #include "comm/group.h"
 
@@ -56,24 +55,18 @@ class GlooGroup final : public Group {
   void abort(const std::string& reason) noexcept override { wire_.abort(reason); }
 
  private:
-  using Message = GlooWire::Message;
-  using Messages = std::deque<Message>;  // which never moves what it holds
+  /// Runs the payload, which must settle the agreement. Errors of the wire leave as CommError.
+  void run(const Operation& operation, const std::function<void(Agreement&)>& payload);
 
-  /// Agrees with all peers on the operation, then runs its payload. Every error leaves as
-  /// CommError.
-  void run(const Operation& operation, const std::function<void()>& payload);
-  void agree(const Operation& operation);
-
-  void exchange(const Operation& operation, const void* in, void* out, std::size_t bytes);
-  int peer(int i) const { return (rank_ + i) % size_; }  // i = 1 .. size - 1: all start elsewhere
+  void exchange(Agreement& agreement, const void* in, void* out, std::size_t bytes);
+  Peers peers() { return {wire_, rank_, size_}; }
 
   const std::shared_ptr<const GlooFabric> fabric_;
   const std::string name_;
   const int rank_;
   const int size_;
   GlooWire wire_;
-  std::vector<Operation> calls_;  // of all ranks, as agree() received them
-  Buffer scratch_;                // what peers sent for the sum
+  Buffer scratch_;  // what peers sent for the sum
 };
 
 }  // namespace nanofsdp::comm

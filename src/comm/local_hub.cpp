@@ -1,14 +1,15 @@
 #include "comm/local_hub.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <utility>
 
 namespace nanofsdp::comm {
 namespace {
 std::string name_ranks(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() > 1 ? "s" : "", fmt::join(ranks, ", "));
+  std::string names = ranks.size() > 1 ? "ranks" : "rank";
+  for (const int rank : ranks) names += fmt::format("{}{}", rank == ranks[0] ? " " : ", ", rank);
+  return names;
 }
 }  // namespace
 

@@ -2,7 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <bit>
+
 namespace nanofsdp::comm {
+
+std::uint32_t fingerprint(const Operation& operation) {
+  std::uint32_t hash = 0x811c9dc5;
+  for (const auto byte : std::bit_cast<std::array<unsigned char, sizeof(Operation)>>(operation)) {
+    hash = (hash ^ byte) * 0x01000193;
+  }
+  return hash;
+}
 
 std::string describe(const Operation& operation) {
   using Kind = Operation::Kind;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <string>
+#include <type_traits>
 
 #include "base/dtype.h"
 #include "comm/communicator.h"
@@ -13,21 +14,24 @@ namespace nanofsdp::comm {
 /// @brief What a rank is about to do, in 64 bytes that its peers can compare with their own.
 
 /// One call of a collective. All ranks of a group must make equal calls in the same order.
-/// Trivially copyable: Gloo ranks send it to each other ahead of the payload.
+/// Gloo ranks send it to each other as it lies in memory.
 struct Operation {
-  enum class Kind : std::uint8_t { all_gather, reduce_scatter, broadcast, barrier, split };
+  enum class Kind : std::int32_t { all_gather, reduce_scatter, broadcast, barrier, split };
 
   std::uint64_t sequence = 0;  ///< position among the group's calls, from 1
   std::int64_t count = 0;      ///< elements of one rank's chunk
-  std::int32_t root = 0;       ///< of a broadcast
   Kind kind = Kind::barrier;
   ReduceOp reduce = ReduceOp::sum;
   DType dtype = DType::float32;
-  std::array<char, 28> unit{};  ///< Call::unit, cut to its first 27 characters
+  std::int32_t root = 0;        ///< of a broadcast
+  std::array<char, 32> unit{};  ///< Call::unit, cut to its first 31 characters
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };
-static_assert(sizeof(Operation) == 64);
+static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_v<Operation>);
+
+/// Equal for equal operations, and hardly ever for others (FNV-1a, 32 bits).
+std::uint32_t fingerprint(const Operation& operation);
 
 /// "all_gather 17 of 4097 float32 a rank for unit h.0"
 std::string describe(const Operation& operation);

@@ -103,7 +103,7 @@ void ShardedModel::pre_forward(Unit& unit) {
     context_.gather->wait(context_.compute->record());  // the optimizer has written the shards
   }
   order_.record(unit);
-  unit.unshard();
+  unit.unshard(/*control=*/!training_);
   unit.wait_for_unshard();
 }
 
@@ -151,7 +151,7 @@ void ShardedModel::zero_grad() {
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
   context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {
-    unit.unshard();
+    unit.unshard(/*control=*/true);
     unit.wait_for_unshard();
     for (const nn::Parameter* parameter : unit.flat().parameters()) visit(*parameter);
     unit.reshard();

@@ -35,7 +35,7 @@ void Unit::go(State from, State to, const char* verb) {
   state_ = to;
 }
 
-void Unit::unshard() {
+void Unit::unshard(bool control) {
   if (state_ == State::gathering || state_ == State::unsharded) return trace("u.");
   go(State::sharded, State::gathering, "unshard");
   if (!options_.strategy.shard_parameters) return trace("u.");
@@ -44,7 +44,8 @@ void Unit::unshard() {
   parameters_ = &pools_.parameters->acquire();
   stream.wait(parameters_->free);
   const Tensor full = parameters_->memory.slice(0, flat_.layout().padded_numel());
-  gathered_ = mesh_.gather().all_gather(stream, flat_.parameter_shard(), full, {.unit = name()});
+  gathered_ = mesh_.gather().all_gather(stream, flat_.parameter_shard(), full,
+                                        {.unit = name(), .control = control});
 }
 
 void Unit::wait_for_unshard() {
@@ -83,7 +84,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     trace("AR.");
     stream.wait(context_.compute->record());
     reduced_ = mesh_.reduce().all_reduce(stream, flat_.gradient_storage(), options_.reduction,
-                                        {.unit = name()});
+                                         {.unit = name()});
     return;
   }
   trace("RS.");
@@ -92,8 +93,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
   // What was added up before is never scaled again.
   const FlatLayout& layout = flat_.layout();
   const Tensor full = gradients_->memory.slice(0, layout.padded_numel());
-  const Tensor landing =
-      full.slice(mesh_.rank() * layout.shard_numel(), layout.shard_numel());
+  const Tensor landing = full.slice(mesh_.rank() * layout.shard_numel(), layout.shard_numel());
   stream.wait(context_.compute->record());
   mesh_.reduce().reduce_scatter(stream, full, landing, options_.reduction, {.unit = name()});
   if (std::exchange(accumulates_, true)) {

@@ -52,7 +52,8 @@ class Unit {
   const FlatParameter& flat() const { return flat_; }
 
   /// Issues the all-gather of the parameters. Does nothing if that was done before.
-  void unshard();
+  /// @param control not for training: an evaluation, a checkpoint; counted apart
+  void unshard(bool control = false);
 
   /// Orders computation after the all-gather and shows the whole parameters to the model.
   void wait_for_unshard();

@@ -26,7 +26,14 @@ namespace nanofsdp::ops {
 /// tensor and no full score matrix. Only O and lse are kept for backward; P is recomputed.
 ///
 /// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
-/// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j.
+/// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
+///
+/// Sequences and heads are worked out one by one, so the bits do not depend on the number of
+/// threads, and a sequence's not on the rest of the batch. A position's bits depend on no later
+/// one.
+///
+/// Both directions have operands of the same names: a call says which it means,
+/// `attention(stream, AttentionForward{.qkv = ...})`.
 
 /// Shapes: B sequences of T positions, C = H * D features.
 struct AttentionForward {
@@ -51,7 +58,7 @@ struct AttentionBackward {
   DropoutKey key{};
 };
 
-/// Elements of scratch that both directions need for sequences of T positions on `threads` threads.
+/// Elements of scratch that each direction needs for sequences of T positions on `threads` threads.
 std::int64_t attention_scratch_numel(std::int64_t T, int threads);
 
 /// Enqueues the operator on `stream`.

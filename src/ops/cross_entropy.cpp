@@ -11,20 +11,15 @@ namespace nanofsdp::ops {
 namespace {
 
 constexpr std::int64_t kChunk = 1024;
-constexpr std::int64_t kVector = 16;  // floats in the widest vector
 using Chunk = Eigen::Array<float, Eigen::Dynamic, 1, 0, kChunk, 1>;
 using Map = Eigen::Map<Eigen::ArrayXf>;
 using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 
-// exp(x[i] - shift) for i < n <= kChunk, then zeros up to a whole number of vectors: Eigen's exp of
-// a vector and libm's of what is left over differ in the last bit, and a row must not care.
+// exp(x[i] - shift) for i < n <= kChunk. The stack is aligned where the row need not be: which
+// elements fill vectors, and which are left over to libm, whose last bit differs, depends on their
+// place in the row and not on the row's place in memory.
 Chunk exponentials(const float* x, std::int64_t n, float shift) {
-  Chunk e((n + kVector - 1) / kVector * kVector);
-  e.head(n) = ConstMap(x, n) - shift;
-  e.tail(e.size() - n).setZero();
-  e = e.exp();
-  e.tail(e.size() - n).setZero();
-  return e;
+  return (ConstMap(x, n) - shift).exp();
 }
 
 // Looked at when the work runs, before its loop: a bad target would read outside its row.

@@ -13,6 +13,9 @@ namespace nanofsdp::ops {
 ///     y = x * weight^T + bias
 ///     dx = dy * weight        dweight += dy^T * x        dbias += sum over rows of dy
 ///
+/// The same input gives the same bits on every run with the same number of threads, wherever the
+/// operands lie in memory.
+///
 /// Twins: matmul.cpp (Eigen), matmul.cu (CUDA, cuBLASLt).
 
 /// Shapes: N rows, K features in, M features out. `bias` may be empty.

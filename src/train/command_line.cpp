@@ -179,7 +179,11 @@ void CommandLine::apply(const std::vector<std::string>& args, std::string& confi
     reversed.push_back(argument);
   }
   std::reverse(reversed.begin(), reversed.end());
-  app.parse(std::move(reversed));
+  try {
+    app.parse(std::move(reversed));
+  } catch (const CLI::ParseError& error) {  // none is known that gets here
+    throw UsageError({.what = error.what(), .hint = "--help lists the options"});
+  }
 
   const std::vector<std::string> unknown = app.remaining();
   if (!unknown.empty()) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
 #include <string_view>
 #include <thread>
 
@@ -17,9 +16,9 @@ namespace {
 constexpr char kTrainUsage[] =
     R"(nanofsdp train [CONFIG] [--name=value ...]
 
-Trains a GPT with fully sharded data parallelism. CONFIG is one of nanoGPT's config files; options
-count more than its settings. Without any: nanoGPT's recipe for a CPU, on a text that is built in.
-Options have nanoGPT's names, meanings and values (True, False).
+Trains a GPT with fully sharded data parallelism. Options have nanoGPT's names and meanings; these
+are the defaults, its recipe for a CPU on a text that is built in. CONFIG (or --config=CONFIG) is
+one of its config files, or train_shakespeare_char, which is built in; options outdo its settings.
 )";
 
 constexpr char kSampleUsage[] =
@@ -152,7 +151,7 @@ CommandLine train_command_line(TrainOptions& o) {
   CommandLine line(kTrainUsage);
   line.group("Data and batches");
   line.add("dataset", "tales (built in) or shakespeare_char", o.dataset);
-  line.add("text", "a text file of your own instead", o.text);
+  line.add("text", "a text file of your own instead (ours)", o.text);
   line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size);
   line.add("block_size", "tokens of a row: the context", o.block_size);
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
@@ -238,7 +237,7 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   line.add("temperature", "below 1: likelier tokens, above 1: wilder ones", o.temperature);
   line.add("top_k", "choose among so many likeliest tokens", o.top_k);
   line.add("seed", "of the choices", o.seed);
-  line.add("threads", "", o.threads);
+  line.add("threads", "of the program (ours)", o.threads);
   line.add("device", "cpu", "cpu",
            [&o](const std::string& name) { o.device = parse_device(name); });
   line.add("init_from", "resume", o.init_from);

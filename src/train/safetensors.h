@@ -2,10 +2,11 @@
 
 #include <cstdint>
 #include <fstream>
-#include <map>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "train/safetensors_header.h"
 
 namespace nanofsdp::train {
 
@@ -13,22 +14,11 @@ namespace nanofsdp::train {
 /// @brief Weights in a file that PyTorch's world reads: the safetensors format, float32 only.
 ///
 ///     8 bytes     N, little-endian
-///     N bytes     JSON: {"__metadata__": {...}, "name": {"dtype": "F32", "shape": [..],
-///                 "data_offsets": [begin, end)}, ...}, padded with spaces to a multiple of 8
+///     N bytes     JSON that names the tensors (safetensors_header.h), N a multiple of 8 when ours
 ///     the rest    the tensors' elements, little-endian, row-major, without gaps
 ///
 /// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
 /// checked against the file's size before it is used.
-
-using Metadata = std::map<std::string, std::string>;
-
-struct TensorInfo {
-  std::string name;
-  std::vector<std::int64_t> shape;  ///< empty: a scalar
-
-  std::int64_t numel() const;
-  friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
-};
 
 /// Writes one file front to back, so that nobody needs all tensors at once. The bytes go to
 /// `path.tmp`, which takes the place of `path` in finish(): a reader sees the old file or the new
@@ -65,8 +55,10 @@ class SafetensorsFile {
   /// @throws UsageError saying what is wrong if the file is missing or malformed in any way
   explicit SafetensorsFile(std::string path);
 
-  const Metadata& metadata() const { return metadata_; }
-  const std::vector<TensorInfo>& tensors() const { return tensors_; }  ///< as they lie in the file
+  const Metadata& metadata() const { return header_.metadata; }
+  const std::vector<TensorInfo>& tensors() const {
+    return header_.tensors;
+  }  ///< as they lie in the file
 
   /// @throws UsageError if the file has no such tensor or it has another shape
   std::vector<float> read(const TensorInfo& tensor);
@@ -75,8 +67,7 @@ class SafetensorsFile {
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_begin_ = 0;
-  Metadata metadata_;
-  std::vector<TensorInfo> tensors_;
+  SafetensorsHeader header_;
 };
 
 }  // namespace nanofsdp::train

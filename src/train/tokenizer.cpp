@@ -80,10 +80,13 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
     const char32_t code = next_character(text, at);
     const auto place = std::lower_bound(alphabet_.begin(), alphabet_.end(), code);
     if (place == alphabet_.end() || *place != code) {
-      std::string character;
-      append_utf8(character, code);
-      throw UsageError({.what = fmt::format("character '{}' (U+{:04X})", character,
-                                            static_cast<std::uint32_t>(code)),
+      std::string name = fmt::format("character U+{:04X}", static_cast<std::uint32_t>(code));
+      if (code > 0x9f || (code >= 0x20 && code < 0x7f)) {  // not one that moves the cursor
+        name += " '";
+        append_utf8(name, code);
+        name += "'";
+      }
+      throw UsageError({.what = name,
                         .expected = fmt::format("one of the {} that the model was trained on",
                                                 alphabet_.size())});
     }

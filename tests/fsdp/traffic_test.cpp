@@ -64,6 +64,21 @@ TEST(Traffic, EqualsTheTable) {
   }
 }
 
+// An evaluation gathers too, but is not part of the training traffic.
+TEST(Traffic, OfAnEvaluationCountsApart) {
+  testing::run_ranks(Backend::local, 2,
+                     [](Context& context, std::unique_ptr<comm::Communicator> group) {
+                       TinyTraining training(context, std::move(group), {});
+                       auto tokens = testing::tiny_tokens(0, 0, 0, 1, 0);
+                       training.tape.begin(false);
+                       training.sharded.forward(training.tape, tokens);
+                       training.tape.end();
+                       const comm::Traffic traffic = training.mesh.traffic();
+                       EXPECT_EQ(traffic.bytes_sent, 0);
+                       EXPECT_EQ(traffic.control, 4);  // three blocks and the root
+                     });
+}
+
 TEST(Traffic, OfOneRankIsNone) {
   testing::run_ranks(Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> g) {
     TinyTraining training(context, std::move(g), {});

@@ -186,6 +186,7 @@ TEST(Attention, NoSequencesAreNoWork) {
 TEST(Attention, AnErrorNamesTheOperand) {
   Operands o({2, 6, 8, 2});
   Owned<float> wrong({2, 6, 9}), flat({2, 6});
+  Owned<std::int32_t> integers({5000});
   const auto expect = [&](const auto& a, const std::string& words) {
     try {
       attention(*o.stream, a);
@@ -203,6 +204,7 @@ TEST(Attention, AnErrorNamesTheOperand) {
   expect(with(o.forward(), &AttentionForward::y, bad), "attention: y");
   expect(with(o.forward(), &AttentionForward::lse, bad), "attention: lse");
   expect(with(o.forward(), &AttentionForward::scratch, two), "attention: scratch");
+  expect(with(o.forward(), &AttentionForward::scratch, Tensor(integers)), "attention: scratch");
   expect(with(o.forward(), &AttentionForward::heads, 3), "attention: heads");
   expect(with(o.forward(), &AttentionForward::heads, 0), "attention: heads");
   expect(with(o.forward(), &AttentionForward::dropout, 1.0f), "dropout");

@@ -28,9 +28,10 @@ struct Sizes {
 
 // One element, odd sizes, one row, one column, the head's 65, products that threads cut by rows and
 // by columns, and depths beyond one block of the product's cache.
-constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 7, 5},      {3, 5, 1},      {17, 33, 29},
-                            {768, 128, 65}, {64, 128, 384}, {257, 100, 31}, {2, 96, 2000},
-                            {2, 2000, 96},  {90, 2000, 2},  {33, 3000, 65}};
+constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 7, 5},     {1, 384, 130},  {130, 384, 1},
+                            {3, 5, 1},      {17, 33, 29},  {768, 128, 65}, {64, 128, 384},
+                            {257, 100, 31}, {2, 96, 2000}, {2, 2000, 96},  {90, 2000, 2},
+                            {33, 3000, 65}};
 
 std::string name(const Sizes& s, int threads) {
   return "N=" + std::to_string(s.N) + " K=" + std::to_string(s.K) + " M=" + std::to_string(s.M) +

@@ -1,0 +1,102 @@
+#include "base/tensor.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace nanofsdp {
+namespace {
+
+using testing::expect_error;
+using testing::Owned;
+
+TEST(Shape, CountsItsElements) {
+  EXPECT_EQ((Shape{12, 64, 128}).numel(), 12 * 64 * 128);
+  EXPECT_EQ((Shape{3, 0}).numel(), 0);
+  EXPECT_EQ(Shape().numel(), 1) << "a scalar";
+  EXPECT_EQ((Shape{1 << 20, 1 << 20}).numel(), std::int64_t{1} << 40);
+}
+
+TEST(Shape, PrintsAsPyTorchsList) {
+  EXPECT_EQ((Shape{12, 64, 128}).str(), "[12, 64, 128]");
+  EXPECT_EQ(Shape().str(), "[]");
+}
+
+TEST(Shape, EqualsOnlyTheSameDimensions) {
+  EXPECT_EQ((Shape{2, 3}), (Shape{2, 3}));
+  EXPECT_NE((Shape{2, 3}), (Shape{3, 2}));
+  EXPECT_NE((Shape{2, 3}), (Shape{2, 3, 1}));
+  EXPECT_NE((Shape{0}), Shape());
+}
+
+TEST(Shape, HoldsFourDimensionsAndNoNegativeOne) {
+  EXPECT_EQ((Shape{1, 2, 3, 4}).rank(), 4);
+  expect_error<ShapeError>([] { Shape{1, 2, 3, 4, 5}; }, "4 dimensions at most, got 5");
+  expect_error<ShapeError>([] { Shape{2, -1}; }, "shape [2, -1]");
+}
+
+TEST(Tensor, IsAViewOfMemoryThatSomebodyElseOwns) {
+  Owned<float> owner({2, 3});
+  const Tensor view = owner;
+  const Tensor copy = view;
+  copy.f32()[4] = 7;
+  EXPECT_EQ(owner.values[4], 7);
+  EXPECT_EQ(view.raw(), owner.values.data());
+  EXPECT_EQ(view.numel(), 6);
+  EXPECT_EQ(view.bytes(), 24u);
+  EXPECT_EQ(view.span<float>().size(), 6u);
+}
+
+TEST(Tensor, ADefaultOneIsAnOperandLeftOut) {
+  const Tensor none;
+  EXPECT_TRUE(none.empty());
+  EXPECT_EQ(none.numel(), 0);
+  EXPECT_EQ(none.bytes(), 0u);
+  float value = 0;
+  EXPECT_FALSE(Tensor(&value, {}).empty()) << "a scalar has an element";
+  EXPECT_TRUE(Tensor(&value, {0, 5}).empty());
+}
+
+TEST(Tensor, GivesItsElementsOnlyAsWhatTheyAre) {
+  Owned<bfloat16> halves({4});
+  const Tensor t = halves;
+  EXPECT_EQ(t.data<bfloat16>(), halves.values.data());
+  EXPECT_EQ(t.bytes(), 8u);
+  expect_error<ShapeError>([&] { t.f32(); },
+                           "elements of a tensor [4]: expected float32, got bfloat16");
+  expect_error<ShapeError>([&] { t.span<std::int32_t>(); }, "expected int32");
+}
+
+TEST(Tensor, ViewsTheSameElementsUnderAnotherShape) {
+  Owned<float> owner({4, 6});
+  const Tensor t = owner.view().view({2, 2, 6});
+  EXPECT_EQ(t.raw(), owner.values.data());
+  EXPECT_EQ(t.shape(), (Shape{2, 2, 6}));
+  expect_error<ShapeError>(
+      [&] {
+        t.view({5, 5});
+      },
+      "view of a tensor [2, 2, 6]: expected 24 elements, got [5, 5]");
+}
+
+TEST(Tensor, SlicesCountElementsOfItsType) {
+  Owned<double> owner({10});
+  const Tensor t = owner.view().slice(3, 4);
+  EXPECT_EQ(t.data<double>(), owner.values.data() + 3);
+  EXPECT_EQ(t.shape(), (Shape{4}));
+  EXPECT_EQ(t.dtype(), DType::float64);
+  EXPECT_TRUE(owner.view().slice(10, 0).empty());
+  for (const auto& [begin, count] :
+       std::vector<std::pair<std::int64_t, std::int64_t>>{{-1, 2}, {8, 3}, {11, 0}, {3, -1}}) {
+    expect_error<ShapeError>(
+        [&, begin = begin, count = count] { owner.view().slice(begin, count); },
+        "slice of a tensor [10]: expected a range within [0, 10)");
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp

@@ -1,0 +1,138 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+namespace nanofsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using nlohmann::json;
+using testing::Process;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+// Runs `nanofsdp train` with these options and returns its metrics, a line an entry.
+std::vector<json> metrics(const TemporaryDirectory& directory, std::vector<std::string> options) {
+  options.insert(options.begin(), {"train", "--metrics=metrics.jsonl", "--n_layer=2", "--n_embd=32",
+                                   "--n_head=2", "--block_size=16", "--eval_iters=2"});
+  Process process(directory.file(""), options);
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  EXPECT_EQ(process.err(), "");
+  std::vector<json> lines;
+  std::istringstream text(read_file(directory.file("metrics.jsonl")));
+  for (std::string line; std::getline(text, line);) lines.push_back(json::parse(line));
+  return lines;
+}
+
+TEST(Training, WritesOneMetricsLineAStepAndAnEvaluation) {
+  const TemporaryDirectory directory;
+  const auto lines = metrics(directory, {"--max_iters=5", "--eval_interval=2", "--ranks=2"});
+  std::vector<std::int64_t> steps, evaluations;
+  for (const json& line : lines) {
+    (line.contains("loss") ? steps : evaluations).push_back(line["iter"]);
+    if (!line.contains("loss")) continue;
+    EXPECT_GT(line["bytes_sent"], 0);
+    EXPECT_EQ(line["bytes_sent"], line["bytes_received"]);
+    EXPECT_EQ(line["bytes_sent"], lines[1]["bytes_sent"]);  // every step moves the same
+    EXPECT_GT(line["peak_bytes"]["parameter shards"], 0);
+  }
+  EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
+  EXPECT_EQ(evaluations, (std::vector<std::int64_t>{0, 2, 4, 5}));
+}
+
+// Rows are shared, or micro-batches are; masks of dropout belong to rows. The same training.
+TEST(Training, IsTheSameAtEveryWorldSize) {
+  const std::vector<std::string> common = {"--max_iters=8",
+                                           "--eval_interval=8",
+                                           "--dropout=0.1",
+                                           "--batch_size=10",
+                                           "--gradient_accumulation_steps=2",
+                                           "--learning_rate=1e-3",
+                                           "--warmup_iters=2"};
+  const auto run = [&](std::vector<std::string> more) {
+    const TemporaryDirectory directory;
+    more.insert(more.end(), common.begin(), common.end());
+    return metrics(directory, more);
+  };
+  const auto one = run({"--ranks=1"});
+  ASSERT_EQ(one.size(), 10u);
+  for (const char* ranks : {"--ranks=2", "--ranks=3", "--ranks=4"}) {
+    for (const char* strategy : {"--strategy=full_shard", "--strategy=no_shard"}) {
+      const auto many = run({ranks, strategy, "--backend=local"});
+      ASSERT_EQ(many.size(), one.size());
+      for (std::size_t i = 0; i < one.size(); ++i) {
+        for (const char* key : {"loss", "grad_norm", "train_loss", "val_loss"}) {
+          if (!one[i].contains(key)) continue;
+          EXPECT_NEAR(many[i][key].get<double>() / one[i][key].get<double>(), 1, 2e-6)
+              << ranks << " " << strategy << " line " << i << " " << key;
+        }
+      }
+    }
+  }
+}
+
+// The number of evaluations changes nothing: they have a generator of their own.
+TEST(Training, DoesNotDependOnEvaluations) {
+  const TemporaryDirectory often, seldom;
+  const auto a = metrics(often, {"--max_iters=6", "--eval_interval=2"});
+  const auto b = metrics(seldom, {"--max_iters=6", "--eval_interval=100"});
+  EXPECT_EQ(a.back(), b.back());
+}
+
+TEST(Training, SavesWhatSampleReads) {
+  const TemporaryDirectory directory;
+  metrics(directory, {"--max_iters=4", "--eval_interval=2", "--ranks=2", "--out_dir=out"});
+  const auto sample = [&] {
+    Process process(directory.file(""),
+                    {"sample", "--out_dir=out", "--start=The ", "--max_new_tokens=40"});
+    EXPECT_EQ(process.wait(20s), 0) << process.err();
+    return process.out();
+  };
+  const std::string first = sample();
+  EXPECT_TRUE(first.starts_with("The ")) << first;
+  EXPECT_EQ(first.find('\n', 44) != std::string::npos, true) << first;
+  EXPECT_EQ(sample(), first);  // seeded
+}
+
+// One rank or two, the file holds the same weights but for rounding; so they write the same sample.
+TEST(Training, LeavesTheSameModelAtEveryWorldSize) {
+  const auto sample = [](const char* ranks) {
+    const TemporaryDirectory directory;
+    metrics(directory, {"--max_iters=3", ranks, "--out_dir=out"});
+    Process process(directory.file(""), {"sample", "--out_dir=out", "--max_new_tokens=30"});
+    EXPECT_EQ(process.wait(20s), 0) << process.err();
+    return process.out();
+  };
+  const std::string one = sample("--ranks=1");
+  EXPECT_EQ(sample("--ranks=2"), one);
+  EXPECT_EQ(sample("--ranks=3"), one);
+}
+
+// nanoGPT's README, word for word, but for the number of steps. The first losses are PyTorch's.
+TEST(Training, RunsTheCommandOfNanoGPTsReadme) {
+  if (std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
+    GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
+  }
+  const TemporaryDirectory directory;
+  Process process(directory.file(""),
+                  {"train", "config/train_shakespeare_char.py", "--device=cpu", "--compile=False",
+                   "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12",
+                   "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000",
+                   "--lr_decay_iters=2000", "--dropout=0.0", "--max_iters=10", "--eval_iters=1"});
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  for (const char* line : {"iter 0: loss 4.1828,", "iter 1: loss 4.1578,", "iter 2: loss 4.1178,",
+                           "iter 4: loss 4.0248,", "iter 9: loss 3.7778,"}) {
+    EXPECT_NE(process.out().find(line), std::string::npos) << line << "\n" << process.out();
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp

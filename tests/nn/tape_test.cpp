@@ -1,0 +1,171 @@
+#include "nn/tape.h"
+
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "support/whole_model.h"
+
+namespace nanofsdp::nn {
+namespace {
+
+using testing::expect_error;
+
+TEST(Tape, RestoresInTheReverseOrderOfSaving) {
+  Context context;
+  Tape tape(context);
+  tape.begin(true);
+  const Tensor a = tape.allocate({1}), b = tape.allocate({2}), c = tape.allocate({3});
+  tape.save({a, b});
+  tape.save({c});
+  EXPECT_EQ(tape.restore<1>()[0].numel(), 3);
+  const auto [first, second] = tape.restore<2>();
+  EXPECT_EQ(first.numel(), 1);
+  EXPECT_EQ(second.numel(), 2);
+  expect_error<Error>([&] { tape.restore<1>(); }, "none left");
+}
+
+TEST(Tape, RefusesToEndABackwardThatLeftSomething) {
+  Context context;
+  Tape tape(context);
+  tape.begin(true);
+  tape.save({tape.allocate({1})});
+  expect_error<Error>([&] { tape.end_backward(); }, "1 left");
+}
+
+// The hook of a tied weight fires once, after the second of its uses has added its part.
+TEST(Tape, CallsTheHookAfterTheLastUse) {
+  Context context;
+  Tape tape(context);
+  Parameter weight({2, 2}, Init::zeros());
+  int calls = 0;
+  weight.post_accumulate_grad = [&] { ++calls; };
+  tape.begin(true);
+  tape.use(weight);
+  tape.use(weight);
+  tape.accumulated(weight);
+  EXPECT_EQ(calls, 0);
+  tape.accumulated(weight);
+  EXPECT_EQ(calls, 1);
+  expect_error<Error>([&] { tape.accumulated(weight); }, "one more");
+}
+
+TEST(Tape, KeepsNothingInAnEvaluation) {
+  Context context;
+  Tape tape(context);
+  Parameter weight({2, 2}, Init::zeros());
+  tape.begin(false);
+  tape.save({tape.allocate({1})});
+  tape.use(weight);
+  EXPECT_EQ(weight.pending_uses, 0);
+  expect_error<Error>([&] { tape.restore<1>(); }, "none left");
+}
+
+TEST(Tape, AllocatesOnlyInTheFirstPass) {
+  Context context;
+  Tape tape(context);
+  const auto pass = [&] {
+    tape.begin(true);
+    for (int i = 0; i < 40; ++i) tape.allocate({1 << 16});
+    tape.end();
+  };
+  pass();
+  const std::int64_t allocations = context.ledger.allocations();
+  for (int i = 0; i < 3; ++i) pass();
+  EXPECT_EQ(context.ledger.allocations(), allocations);
+}
+
+TEST(Tape, GivesTemporariesBackAtTheEndOfTheirScope) {
+  Context context;
+  Tape tape(context);
+  tape.begin(true);
+  tape.allocate({16});
+  const void* first = nullptr;
+  {
+    const Tape::Scope scope(tape);
+    first = tape.allocate({16}).raw();
+  }
+  EXPECT_EQ(tape.allocate({16}).raw(), first);
+}
+
+// A layer that looks rows up and multiplies by the same table again, as a tied head does.
+class Tied final : public Module {
+ public:
+  Tied() : table_(5, 3, Init::normal(0.02)), head_(table_.weight()) {
+    add("table", table_);
+    add("head", head_);
+  }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    return head_.forward(tape, table_.forward(tape, x));
+  }
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    return table_.backward(tape, head_.backward(tape, dy));
+  }
+  Embedding table_;
+  Linear head_;
+};
+
+TEST(Module, NamesATiedParameterOnceAtItsFirstPlace) {
+  Tied module;
+  const std::vector<Parameter*> parameters = module.named_parameters();
+  ASSERT_EQ(parameters.size(), 1u);
+  EXPECT_EQ(parameters[0]->name, "table.weight");
+}
+
+TEST(Module, CallsItsHooksAroundForwardAndBackward) {
+  Context context;
+  Tape tape(context);
+  Tied module;
+  testing::WholeModel memory(module);
+  std::string calls;
+  module.hooks = {.pre_forward = [&] { calls += "f"; },
+                  .post_forward = [&] { calls += "F"; },
+                  .pre_backward = [&] { calls += "b"; },
+                  .post_backward = [&] { calls += "B"; }};
+  memory.parameters[0]->post_accumulate_grad = [&] { calls += "g"; };
+  testing::Owned<std::int32_t> tokens({4}, 2);
+  tape.begin(true);
+  module.backward(tape, module.forward(tape, tokens));
+  tape.end_backward();
+  EXPECT_EQ(calls, "fFbgB");
+}
+
+// The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2
+// of the output, whose gradient is the output itself.
+TEST(Module, AddsBothUsesOfATiedWeight) {
+  Context context;
+  Tape tape(context);
+  Tied module;
+  testing::WholeModel memory(module);
+  const std::vector<std::int32_t> index = {0, 3, 3};
+  auto weight = testing::random_tensor({5, 3}, 7);
+  std::ranges::copy(weight.values, memory.parameters[0]->data.f32());
+  testing::Owned<std::int32_t> tokens({3});
+  tokens.values = index;
+  tape.begin(true);
+  module.backward(tape, module.forward(tape, tokens));
+  tape.end_backward();
+  const auto f = [&](const std::vector<double>& w) {
+    double sum = 0;
+    for (const std::int32_t n : index) {
+      for (int v = 0; v < 5; ++v) {
+        double y = 0;
+        for (int c = 0; c < 3; ++c) y += w[n * 3 + c] * w[v * 3 + c];
+        sum += y * y / 2;
+      }
+    }
+    return sum;
+  };
+  EXPECT_LE(testing::relative_l2(memory.parameters[0]->grad.span<float>(),
+                                 testing::finite_differences(weight.doubles(), f)),
+            1e-6);
+}
+
+}  // namespace
+}  // namespace nanofsdp::nn

@@ -1,0 +1,232 @@
+#include "ops/adamw.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::expect_error;
+using testing::Owned;
+using testing::random_tensor;
+
+// Parameters with their optimizer state, from step 1 on.
+struct Optimized {
+  explicit Optimized(std::int64_t n)
+      : param(random_tensor({n}, 1)), grad(random_tensor({n}, 2)), m({n}), v({n}) {}
+
+  AdamW step(std::int64_t step, double lr = 1e-3, double weight_decay = 0.1) {
+    return {.param = param,
+            .grad = grad,
+            .m = m,
+            .v = v,
+            .lr = lr,
+            .beta2 = 0.99,
+            .weight_decay = weight_decay,
+            .step = step};
+  }
+
+  Owned<float> param, grad, m, v;
+};
+
+// The formulas of the header in double.
+struct Oracle {
+  double param, m = 0, v = 0;
+
+  void step(double grad, std::int64_t step, double lr, double weight_decay) {
+    param -= lr * weight_decay * param;
+    m = 0.9 * m + 0.1 * grad;
+    v = 0.99 * v + 0.01 * grad * grad;
+    const double denominator = std::sqrt(v) / std::sqrt(1 - std::pow(0.99, step)) + 1e-8;
+    param -= lr / (1 - std::pow(0.9, step)) * m / denominator;
+  }
+};
+
+std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
+
+// Gradients on both sides of eps, where the place of eps shows; parameters that start at zero, so
+// that the update is not lost beside them. A large rate shows whether decay comes first.
+TEST(AdamW, ThreeStepsEqualTheOracle) {
+  const std::vector<float> sizes{0, 1e-10f, 3e-10f, 1e-9f, 1e-8f, 2e-8f, 1e-7f, 1e-4f, 0.1f, 1, 10};
+  const auto stream = stream_of(1);
+  for (const double lr : {1e-3, 0.1}) {
+    for (const double weight_decay : {0.0, 0.1}) {
+      for (const float start : {0.0f, 0.5f, -1.25f}) {
+        const auto n = static_cast<std::int64_t>(2 * sizes.size());
+        Optimized o(n);
+        std::vector<Oracle> oracles(2 * sizes.size(), Oracle{start});
+        o.param = Owned<float>({n}, start);
+        for (std::int64_t step = 1; step <= 3; ++step) {
+          for (std::size_t i = 0; i < oracles.size(); ++i) {
+            const float size = sizes[i / 2] * static_cast<float>(step);
+            o.grad.values[i] = i % 2 == 0 ? size : -size;
+            oracles[i].step(o.grad.values[i], step, lr, weight_decay);
+          }
+          adamw(*stream, o.step(step, lr, weight_decay));
+          for (std::size_t i = 0; i < oracles.size(); ++i) {
+            SCOPED_TRACE("g=" + std::to_string(o.grad.values[i]) + " lr=" + std::to_string(lr) +
+                         " step=" + std::to_string(step));
+            const Oracle& want = oracles[i];
+            EXPECT_NEAR(o.m.values[i], want.m, 5e-7 * std::abs(want.m));
+            EXPECT_NEAR(o.v.values[i], want.v, 1e-6 * want.v);
+            // Beside a parameter of size `start` the update keeps the digits that are left.
+            EXPECT_NEAR(o.param.values[i], want.param,
+                        1e-6 * std::abs(want.param - start) + 3e-7 * std::abs(start));
+          }
+        }
+      }
+    }
+  }
+}
+
+// torch.optim.AdamW(lr=1e-3, betas=(0.9, 0.99), eps=1e-8), PyTorch 1.13.0, three steps.
+TEST(AdamW, EqualsPyTorch) {
+  const std::vector<float> start{0.5f, -1, 1.5f, 0.25f, -0.75f, 2};
+  const std::vector<std::vector<float>> grads{{0, 1e-10f, -1e-8f, 1e-4f, -0.3f, 10},
+                                              {1e-8f, -1e-10f, 2e-8f, -1e-4f, 0.5f, -3},
+                                              {-1e-9f, 1e-8f, 0, 3e-4f, 0.1f, 7}};
+  struct Steps {
+    double weight_decay;
+    std::vector<std::vector<float>> params;  // after each step
+  };
+  const Steps table[] = {
+      {0.0,
+       {{0.5f, -1.00000989f, 1.50049996f, 0.249000102f, -0.749000013f, 1.99899995f},
+        {0.499692023f, -1.00000942f, 1.50027585f, 0.249052733f, -0.749293268f, 1.99857128f},
+        {0.499505222f, -1.00024271f, 1.50011635f, 0.248494029f, -0.749625325f, 1.99793971f}}},
+      {0.1,
+       {{0.499949992f, -0.999909878f, 1.50035f, 0.248975098f, -0.74892503f, 1.99879992f},
+        {0.499592006f, -0.999809325f, 1.4999758f, 0.249002829f, -0.749143362f, 1.99817133f},
+        {0.499355227f, -0.999942601f, 1.49966633f, 0.248419225f, -0.749400496f, 1.99733996f}}}};
+  const std::vector<float> m{7.99999955e-10f, 9.99100025e-10f, 9.90000082e-10f,
+                             2.91000015e-05f, 0.0307f,         1.24000001f};
+  const std::vector<float> v{9.99999942e-19f, 1.00019691e-18f, 4.94009963e-18f,
+                             1.09701004e-09f, 0.00345709012f,  1.55919993f};
+  for (const Steps& steps : table) {
+    Optimized o(6);
+    o.param.values = start;
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      o.grad.values = grads[step - 1];
+      adamw(*stream_of(1), o.step(step, 1e-3, steps.weight_decay));
+      for (std::size_t i = 0; i < 6; ++i) {
+        EXPECT_NEAR(o.param.values[i], steps.params[step - 1][i], 1.5e-7 * std::abs(start[i]))
+            << "step " << step << " element " << i;
+      }
+    }
+    for (std::size_t i = 0; i < 6; ++i) {
+      EXPECT_NEAR(o.m.values[i], m[i], 5e-7 * std::abs(m[i]));
+      EXPECT_NEAR(o.v.values[i], v[i], 5e-7 * std::abs(v[i]));
+    }
+  }
+}
+
+TEST(AdamW, TheFirstStepIsTheLearningRateWithTheGradientsSign) {
+  for (const double beta2 : {0.9, 0.99, 0.999}) {
+    Optimized o(1003);
+    o.param = Owned<float>({1003});
+    AdamW a = o.step(1, 0.25, 0);
+    a.beta2 = beta2;
+    adamw(*stream_of(1), a);
+    for (std::size_t i = 0; i < 1003; ++i) {
+      const float g = o.grad.values[i];
+      ASSERT_GT(std::abs(g), 1e-5f);
+      EXPECT_NEAR(o.param.values[i], g > 0 ? -0.25 : 0.25, 0.25 * (1e-8 / std::abs(g) + 5e-7));
+    }
+  }
+}
+
+TEST(AdamW, TheCoefficientOfClippingScalesTheGradient) {
+  Optimized scaled(1003), clipped(1003);
+  for (float& g : scaled.grad.values) g *= 0.37f;
+  Owned<float> coefficient({1}, 0.37f);
+  AdamW a = clipped.step(1);
+  a.grad_scale = coefficient;
+  const std::vector<float> grad = clipped.grad.values;
+  adamw(*stream_of(1), scaled.step(1));
+  adamw(*stream_of(1), a);
+  EXPECT_EQ(clipped.param.values, scaled.param.values);
+  EXPECT_EQ(clipped.m.values, scaled.m.values);
+  EXPECT_EQ(clipped.v.values, scaled.v.values);
+  EXPECT_EQ(clipped.grad.values, grad) << "the gradient itself stays as it was";
+}
+
+// The law that lets a shard end anywhere. With parameters at zero the whole update is visible.
+TEST(AdamW, NoCutBetweenShardsChangesABit) {
+  constexpr std::int64_t n = 1003;
+  const auto stream = stream_of(1);
+  for (const float scale : {0.0f, 1.0f}) {
+    const auto fresh = [scale] {
+      Optimized o(n);
+      o.param = random_tensor({n}, 1, scale);
+      return o;
+    };
+    Optimized whole = fresh();
+    for (int step = 1; step <= 2; ++step) adamw(*stream, whole.step(step));
+    for (std::int64_t cut = 1; cut < n; ++cut) {
+      Optimized parts = fresh();
+      for (int step = 1; step <= 2; ++step) {
+        for (const auto& [begin, size] : {std::pair{std::int64_t{0}, cut}, {cut, n - cut}}) {
+          AdamW a = parts.step(step);
+          for (Tensor* t : {&a.param, &a.grad, &a.m, &a.v}) *t = t->slice(begin, size);
+          adamw(*stream, a);
+        }
+      }
+      ASSERT_EQ(parts.param.values, whole.param.values) << "cut at " << cut;
+      ASSERT_EQ(parts.m.values, whole.m.values) << "cut at " << cut;
+      ASSERT_EQ(parts.v.values, whole.v.values) << "cut at " << cut;
+    }
+  }
+}
+
+TEST(AdamW, AnyNumberOfThreadsGivesTheSameBits) {
+  Optimized one(100003);
+  adamw(*stream_of(1), one.step(1));
+  for (const int threads : {2, 3}) {
+    Optimized many(100003);
+    adamw(*stream_of(threads), many.step(1));
+    EXPECT_EQ(many.param.values, one.param.values);
+    EXPECT_EQ(many.m.values, one.m.values);
+    EXPECT_EQ(many.v.values, one.v.values);
+  }
+}
+
+TEST(AdamW, NanInOneElementStaysThere) {
+  Optimized o(40);
+  o.grad.values[7] = std::numeric_limits<float>::quiet_NaN();
+  adamw(*stream_of(1), o.step(1));
+  for (std::size_t i = 0; i < 40; ++i) EXPECT_EQ(std::isnan(o.param.values[i]), i == 7) << i;
+}
+
+TEST(AdamW, AnEmptyShardIsNoWork) {
+  Optimized o(0);
+  EXPECT_NO_THROW(adamw(*stream_of(2), o.step(1)));
+}
+
+TEST(AdamW, AnErrorNamesTheOperand) {
+  Optimized o(6);
+  Owned<float> wrong({5});
+  Owned<double> doubles({6});
+  for (const auto& [operand, words] : {std::pair{&AdamW::grad, "adamw: grad: expected 6 elements"},
+                                       {&AdamW::m, "adamw: m"},
+                                       {&AdamW::v, "adamw: v"},
+                                       {&AdamW::grad_scale, "adamw: grad_scale"}}) {
+    AdamW a = o.step(1);
+    a.*operand = wrong;
+    expect_error<ShapeError>([&] { adamw(*stream_of(1), a); }, words);
+    a.*operand = doubles;
+    expect_error<ShapeError>([&] { adamw(*stream_of(1), a); }, words);
+  }
+  expect_error<Error>([&] { adamw(*stream_of(1), o.step(0)); },
+                      "adamw: step: expected at least 1, got 0");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,81 @@
+#include "ops/cast.h"
+
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::expect_error;
+using testing::Owned;
+using testing::random_tensor;
+
+Owned<bfloat16> narrow(Tensor in, int threads = 1) {
+  Owned<bfloat16> out(in.shape(), bfloat16{0x7fff});
+  cast(*make_compute_stream(Device::cpu, threads), {.in = in, .out = out});
+  return out;
+}
+
+Owned<float> widen(Tensor in, int threads = 1) {
+  Owned<float> out(in.shape(), std::numeric_limits<float>::quiet_NaN());
+  cast(*make_compute_stream(Device::cpu, threads), {.in = in, .out = out});
+  return out;
+}
+
+TEST(Cast, EveryBfloat16SurvivesTheWayToFloat32AndBack) {
+  Owned<bfloat16> all({65536});
+  for (int i = 0; i < 65536; ++i) all.values[i].bits = static_cast<std::uint16_t>(i);
+  for (const int threads : {1, 2, 3}) {
+    Owned<float> wide = widen(all, threads);
+    const Owned<bfloat16> back = narrow(wide, threads);
+    for (int i = 0; i < 65536; ++i) {
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(wide.values[i]), static_cast<std::uint32_t>(i) << 16);
+      if (std::isnan(wide.values[i])) {
+        ASSERT_TRUE(std::isnan(to_float32(back.values[i]))) << i;
+      } else {
+        ASSERT_EQ(back.values[i].bits, i);
+      }
+    }
+  }
+}
+
+// Vectors and what is left over alike: each element as the scalar function rounds it.
+TEST(Cast, RoundsAsToBfloat16DoesForEverySize) {
+  for (const std::int64_t n : {0, 1, 2, 15, 16, 17, 31, 33, 1003, 100003}) {
+    Owned<float> in = random_tensor({n}, 1, 1e3f);
+    for (std::size_t i = 0; i < in.values.size(); i += 5) in.values[i] = 1 + 0x1p-8f;  // a tie
+    if (n > 1) in.values[1] = NAN;
+    for (const int threads : {1, 2}) {
+      const Owned<bfloat16> out = narrow(in, threads);
+      for (std::size_t i = 0; i < in.values.size(); ++i) {
+        ASSERT_EQ(out.values[i].bits, to_bfloat16(in.values[i]).bits) << "n=" << n << " i=" << i;
+      }
+    }
+  }
+}
+
+TEST(Cast, AnErrorNamesTheOperand) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  Owned<float> floats({4});
+  Owned<bfloat16> halves({4}), wrong({5});
+  Owned<double> doubles({4});
+  const auto expect = [&](Tensor in, Tensor out, const char* words) {
+    expect_error<ShapeError>([&] { cast(*stream, {.in = in, .out = out}); }, words);
+  };
+  expect(floats, wrong, "cast: out: expected 4 elements");
+  expect(floats, floats, "cast: out");
+  expect(halves, halves, "cast: out");
+  expect(doubles, halves, "cast: in");
+  expect(floats, doubles, "cast: out");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,122 @@
+#include "ops/norm.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "base/check.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::expect_error;
+using testing::Owned;
+using testing::random_tensor;
+
+double squares(Tensor x, int threads = 1, double before = 0) {
+  Owned<double> out({1}, before);
+  squared_norm(*make_compute_stream(Device::cpu, threads), {.x = x, .out = out});
+  return out.values[0];
+}
+
+// Around the lanes, a block of 16384, and a round of 64 blocks.
+constexpr std::int64_t kSizes[] = {
+    0, 1, 15, 16, 17, 1003, 16383, 16384, 16385, 50000, 64 * 16384 + 5};
+
+TEST(SquaredNorm, EqualsTheSumInLongDouble) {
+  for (const std::int64_t n : kSizes) {
+    Owned<float> x = random_tensor({n}, 1, 3);
+    const std::vector<float> before = x.values;
+    long double want = 0;
+    for (const float value : x.values) want += static_cast<long double>(value) * value;
+    EXPECT_NEAR(squares(x), static_cast<double>(want), 1e-13 * static_cast<double>(want)) << n;
+    EXPECT_EQ(x.values, before);
+  }
+}
+
+TEST(SquaredNorm, CountsEveryElementOnceAndAddsToWhatIsThere) {
+  for (const std::int64_t n : kSizes) {
+    Owned<float> threes({n}, 3);
+    EXPECT_EQ(squares(threes, 1, 0.5), 9.0 * static_cast<double>(n) + 0.5);
+  }
+}
+
+TEST(SquaredNorm, SizesBeyondFloat32sSquaresDoNotOverflow) {
+  Owned<float> x({2});
+  x.values = {3e30f, 4e-30f};
+  EXPECT_NEAR(squares(x), 9e60, 1e55);
+}
+
+TEST(SquaredNorm, ThreadsAndPlaceChangeNoBit) {
+  for (const std::int64_t n : kSizes) {
+    Owned<float> x = random_tensor({n + 16}, 1);
+    const double one = squares(x.view().slice(0, n));
+    for (const int threads : {2, 3}) EXPECT_EQ(squares(x.view().slice(0, n), threads), one) << n;
+    for (std::int64_t at = 1; at < 16; ++at) {
+      Owned<float> moved({n + 16});
+      std::copy_n(x.values.begin(), n, moved.values.begin() + at);
+      EXPECT_EQ(squares(moved.view().slice(at, n)), one) << n;
+    }
+  }
+}
+
+struct Clipped {
+  float norm, coefficient;
+};
+
+Clipped clip(std::vector<double> squares, double max_norm) {
+  Owned<double> in({static_cast<std::int64_t>(squares.size())});
+  in.values = squares;
+  Owned<float> norm({1}, -1), coefficient({1}, -1);
+  clip_coefficient(*make_compute_stream(Device::cpu, 1),
+                   {.squares = in, .max_norm = max_norm, .norm = norm, .coefficient = coefficient});
+  return {norm.values[0], coefficient.values[0]};
+}
+
+TEST(ClipCoefficient, ScalesALargeNormDownToTheLimitAndLeavesASmallOne) {
+  const Clipped large = clip({9, 0, 16}, 1);
+  EXPECT_EQ(large.norm, 5);
+  EXPECT_FLOAT_EQ(large.coefficient, 1 / (5 + 1e-6));
+  EXPECT_EQ(clip({0.25}, 1).coefficient, 1);
+  EXPECT_EQ(clip({}, 1).norm, 0);
+  EXPECT_EQ(clip({0}, 1).coefficient, 1);
+}
+
+TEST(ClipCoefficient, WithoutALimitOnlyMeasures) {
+  for (const double none : {0.0, -1.0}) {
+    EXPECT_EQ(clip({9, 16}, none).norm, 5);
+    EXPECT_EQ(clip({9, 16}, none).coefficient, 1);
+  }
+}
+
+// As in PyTorch, a gradient that is no number spreads to every parameter: it cannot go unseen.
+TEST(ClipCoefficient, NanIsHandedOn) {
+  EXPECT_TRUE(std::isnan(clip({NAN}, 1).norm));
+  EXPECT_TRUE(std::isnan(clip({NAN}, 1).coefficient));
+  EXPECT_EQ(clip({INFINITY}, 1).coefficient, 0);
+}
+
+TEST(SquaredNorm, AnErrorNamesTheOperand) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  Owned<float> x({4}), one({1});
+  Owned<double> doubles({4}), out({1});
+  const auto expect = [](const auto& action, const char* words) {
+    expect_error<ShapeError>(action, words);
+  };
+  expect([&] { squared_norm(*stream, {.x = doubles, .out = out}); }, "squared_norm: x");
+  expect([&] { squared_norm(*stream, {.x = x, .out = one}); }, "squared_norm: out");
+  expect([&] { squared_norm(*stream, {.x = x, .out = doubles}); }, "squared_norm: out");
+  expect([&] { clip_coefficient(*stream, {.squares = x, .norm = one, .coefficient = one}); },
+         "clip_coefficient: squares");
+  expect([&] { clip_coefficient(*stream, {.squares = out, .norm = x, .coefficient = one}); },
+         "clip_coefficient: norm");
+  expect([&] { clip_coefficient(*stream, {.squares = out, .norm = one, .coefficient = x}); },
+         "clip_coefficient: coefficient");
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

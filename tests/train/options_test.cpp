@@ -1,0 +1,168 @@
+#include "train/options.h"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_directory.h"
+#include "support/usage_error.h"
+
+namespace nanofsdp::train {
+namespace {
+
+using nanofsdp::testing::one_line_with;
+using nanofsdp::testing::TemporaryDirectory;
+using Args = std::vector<std::string>;
+
+TrainOptions parse(const Args& args) { return parse_train_options(args); }
+
+TEST(Options, DefaultToTheRecipeForACpu) {
+  const TrainOptions o = parse({});
+  EXPECT_EQ(o.dataset, "tales");
+  EXPECT_EQ(o.batch_size, 12);
+  EXPECT_EQ(o.block_size, 64);
+  EXPECT_EQ(o.n_embd, 128);
+  EXPECT_EQ(o.max_iters, 2000);
+  EXPECT_EQ(o.dropout, 0);
+  EXPECT_EQ(o.beta2, 0.99);
+  EXPECT_EQ(o.min_lr, 1e-4);
+  EXPECT_FALSE(o.bias);
+  EXPECT_EQ(o.strategy, fsdp::kFullShard);
+  EXPECT_TRUE(o.out_dir.empty());
+  EXPECT_TRUE(o.notes.empty());
+}
+
+// nanoGPT's README, word by word.
+const Args kReadme{"config/train_shakespeare_char.py",
+                   "--device=cpu",
+                   "--compile=False",
+                   "--eval_iters=20",
+                   "--log_interval=1",
+                   "--block_size=64",
+                   "--batch_size=12",
+                   "--n_layer=4",
+                   "--n_head=4",
+                   "--n_embd=128",
+                   "--max_iters=2000",
+                   "--lr_decay_iters=2000",
+                   "--dropout=0.0"};
+
+TEST(Options, TakeTheCommandOfNanoGPTsReadme) {
+  const TrainOptions o = parse(kReadme);
+  EXPECT_EQ(o.dataset, "shakespeare_char");  // from the config
+  EXPECT_EQ(o.out_dir, "out-shakespeare-char");
+  EXPECT_EQ(o.eval_interval, 250);
+  EXPECT_EQ(o.warmup_iters, 100);
+  EXPECT_EQ(o.beta2, 0.99);
+  EXPECT_EQ(o.n_layer, 4);  // from the command line, over the config's
+  EXPECT_EQ(o.n_embd, 128);
+  EXPECT_EQ(o.dropout, 0);
+  EXPECT_EQ(o.eval_iters, 20);
+  EXPECT_EQ(o.lr_decay_iters, 2000);
+  EXPECT_EQ(o.seed, 1337);  // from neither
+  EXPECT_TRUE(o.notes.empty());
+}
+
+TEST(Options, TheConfigAloneIsNanoGPTsForOneGpu) {
+  for (const Args& args :
+       {Args{"config/train_shakespeare_char.py"}, Args{"--config=train_shakespeare_char"},
+        Args{"--config", "config/train_shakespeare_char.py"}}) {
+    const TrainOptions o = parse(args);
+    EXPECT_EQ(o.n_layer, 6);
+    EXPECT_EQ(o.n_embd, 384);
+    EXPECT_EQ(o.batch_size, 64);
+    EXPECT_EQ(o.block_size, 256);
+    EXPECT_EQ(o.dropout, 0.2);
+    EXPECT_EQ(o.max_iters, 5000);
+    EXPECT_EQ(o.eval_iters, 200);
+    EXPECT_EQ(o.log_interval, 10);
+  }
+}
+
+TEST(Options, TheCommandLineWinsWhereverTheConfigStands) {
+  const TemporaryDirectory directory;
+  const std::string config = directory.write("c.py", "n_layer = 3\nbatch_size = 5\n");
+  EXPECT_EQ(parse({"--n_layer=2", config}).n_layer, 2);
+  EXPECT_EQ(parse({config, "--n_layer=2"}).n_layer, 2);
+  EXPECT_EQ(parse({config, "--n_layer=2"}).batch_size, 5);
+  EXPECT_EQ(parse({config, "--n_layer=2", "--n_layer=7"}).n_layer, 7);  // the last of two
+}
+
+TEST(Options, TakeAValueAfterASpaceToo) {
+  const TrainOptions o = parse({"--n_layer", "2", "--out_dir", "out", "--min_lr", "0"});
+  EXPECT_EQ(o.n_layer, 2);
+  EXPECT_EQ(o.out_dir, "out");
+}
+
+TEST(Options, AnEmptyValueIsAValue) {
+  EXPECT_EQ(parse({"config/train_shakespeare_char.py", "--out_dir=", "--n_layer=2"}).out_dir, "");
+  EXPECT_EQ(parse({"--out_dir=", "--n_layer=2"}).n_layer, 2);
+}
+
+TEST(Options, KeepOddValuesAsTheyAre) {
+  EXPECT_EQ(parse_sample_options({"--start=--a=b"}).start, "--a=b");
+  EXPECT_EQ(parse_sample_options({"--start=[x, \"y\"]"}).start, "[x, \"y\"]");
+  EXPECT_EQ(parse_sample_options({"--start=a,b c=d"}).start, "a,b c=d");
+}
+
+TEST(Options, Ours) {
+  const TrainOptions o =
+      parse({"--ranks=4", "--strategy=no_shard", "--threads=3", "--backend=local",
+             "--backward_prefetch=none", "--init_order=fsdp", "--metrics=m.jsonl", "--text=t.txt"});
+  EXPECT_EQ(o.ranks, 4);
+  EXPECT_EQ(o.strategy, fsdp::kNoShard);
+  EXPECT_EQ(o.backend, Backend::local);
+  EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::none);
+  EXPECT_EQ(o.init_order, InitOrder::fsdp);
+  EXPECT_EQ(o.metrics, "m.jsonl");
+  EXPECT_EQ(o.text, "t.txt");
+  EXPECT_EQ(threads_per_rank(o), 3);
+  EXPECT_GE(threads_per_rank(parse({"--ranks=12"})), 1);
+}
+
+TEST(Options, NoteWhatTheyDoNotDo) {
+  EXPECT_TRUE(parse({"--compile=False", "--wandb_log=False", "--dtype=float32"}).notes.empty());
+  const auto notes = parse({"--compile=True", "--wandb_log=True", "--dtype=bfloat16"}).notes;
+  ASSERT_EQ(notes.size(), 3u);
+  EXPECT_TRUE(one_line_with(notes[0], {"--compile"}));
+  EXPECT_TRUE(one_line_with(notes[1], {"--dtype=bfloat16", "float32"}));
+  EXPECT_TRUE(one_line_with(notes[2], {"--wandb_log", "--metrics"}));
+}
+
+TEST(Options, ATextOutdoesTheDatasetOfAConfig) {
+  EXPECT_EQ(parse({"config/train_shakespeare_char.py", "--text=t.txt"}).text, "t.txt");
+  const TemporaryDirectory directory;
+  const std::string config = directory.write("c.py", "text = 'mine.txt'\n");
+  EXPECT_EQ(parse({config}).text, "mine.txt");
+  EXPECT_EQ(parse({config, "--dataset=tales"}).text, "");  // typed last
+}
+
+TEST(Options, SampleHasNanoGPTs) {
+  const SampleOptions o = parse_sample_options({});
+  EXPECT_EQ(o.start, "\n");
+  EXPECT_EQ(o.max_new_tokens, 500);
+  EXPECT_EQ(o.temperature, 0.8);
+  EXPECT_EQ(o.top_k, 200);
+  const SampleOptions p = parse_sample_options(
+      {"--out_dir=out-shakespeare-char", "--device=cpu", "--start=Olive said", "--num_samples=2"});
+  EXPECT_EQ(p.out_dir, "out-shakespeare-char");
+  EXPECT_EQ(p.start, "Olive said");
+  EXPECT_EQ(p.num_samples, 2);
+}
+
+TEST(Options, HelpListsEveryOptionInItsGroup) {
+  for (const char* flag : {"--help", "-h"}) {
+    try {
+      parse({"--n_layer=3", flag});
+      ADD_FAILURE() << "no help";
+    } catch (const HelpRequested& help) {
+      for (const char* words :
+           {"nanofsdp train", "Model\n", "--n_layer=4 ", "--min_lr=0.0001 ", "--bias=False ",
+            "--strategy=full_shard ", "--wandb_run_name=", "Ranks (ours)\n", "--text= "}) {
+        EXPECT_NE(help.text.find(words), std::string::npos) << words << " in\n" << help.text;
+      }
+    }
+  }
+  EXPECT_THROW(parse_sample_options({"--help"}), HelpRequested);
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
