@@ -51,7 +51,8 @@ target_compile_options(nf_flags INTERFACE ${flags} -Wall -Wextra -Wno-missing-fi
 if(NANOFSDP_WERROR)
   target_compile_options(nf_flags INTERFACE -Werror)
 endif()
-if(NANOFSDP_SANITIZE)
-  add_compile_options(-fsanitize=${NANOFSDP_SANITIZE} -fno-omit-frame-pointer -g1)
+if(NANOFSDP_SANITIZE)  # assertions stay on, Eigen's among them; higher optimisation compiles for ages
+  set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")
+  add_compile_options(-fsanitize=${NANOFSDP_SANITIZE} -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${NANOFSDP_SANITIZE})
 endif()

@@ -21,9 +21,6 @@ endmacro()
 library(Eigen3 DEBIAN libeigen3-dev HEADERS Eigen3::Eigen .
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.gz
   SHA256 8586084f71f9bde545ee7fa6d00288b264a2b7ac3607b974e54d13e7162c1c72)
-library(CLI11 DEBIAN libcli11-dev HEADERS CLI11::CLI11 include
-  URL https://github.com/CLIUtils/CLI11/archive/refs/tags/v2.3.2.tar.gz
-  SHA256 aac0ab42108131ac5d3344a9db0fdf25c4db652296641955720a4fbe52334e22)
 library(nlohmann_json DEBIAN nlohmann-json3-dev HEADERS nlohmann_json::nlohmann_json include
   URL https://github.com/nlohmann/json/releases/download/v3.11.2/json.tar.xz
   SHA256 8c4b26bf4b422252e13f332bc5e388ec0ab5c3443d24399acb675e68278d341f)

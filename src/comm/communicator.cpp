@@ -17,27 +17,26 @@ bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
 }
 
 void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& whole,
-                  const std::string& name, const char* chunk_name, const char* whole_name) {
-  NANOFSDP_CHECK_SHAPE(whole.numel() == comm.size() * chunk.numel(), .what = name + whole_name,
-                       .expected = fmt::format("{} ranks x {} elements of{}", comm.size(),
-                                               chunk.numel(), chunk_name),
-                       .got = fmt::format("{}", whole.numel()), .hint = "pad to equal chunks");
-  NANOFSDP_CHECK_SHAPE(whole.dtype() == chunk.dtype(), .what = name + whole_name,
-                       .expected = std::string(name_of(chunk.dtype())),
-                       .got = std::string(name_of(whole.dtype())));
-  NANOFSDP_CHECK_SHAPE(in_place_or_apart(chunk, whole, comm.rank()), .what = name + chunk_name,
-                       .expected = "its own chunk of the whole, or other memory",
-                       .got = "memory that overlaps otherwise");
+                  const char* what) {
+  NANOFSDP_CHECK_SHAPE(
+      whole.numel() == comm.size() * chunk.numel() && whole.dtype() == chunk.dtype(), .what = what,
+      .expected =
+          fmt::format("{} ranks x {} {}", comm.size(), chunk.numel(), name_of(chunk.dtype())),
+      .got = fmt::format("{} {}", whole.numel(), name_of(whole.dtype())),
+      .hint = "pad to equal chunks");
+  NANOFSDP_CHECK_SHAPE(in_place_or_apart(chunk, whole, comm.rank()), .what = what,
+                       .expected = "the rank's own chunk of the whole, or memory apart from it",
+                       .got = "operands that overlap otherwise");
 }
 
 }  // namespace
 
 void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out) {
-  check_chunks(comm, in, out, "all_gather:", " in", " out");
+  check_chunks(comm, in, out, "all_gather: in and out");
 }
 
 void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out) {
-  check_chunks(comm, out, in, "reduce_scatter:", " out", " in");
+  check_chunks(comm, out, in, "reduce_scatter: out and in");
   const DType dtype = in.dtype();
   NANOFSDP_CHECK_SHAPE(dtype == DType::float32 || dtype == DType::bfloat16,
                        .what = "reduce_scatter: in", .expected = "float32 or bfloat16",

@@ -5,15 +5,14 @@ namespace {
 std::int64_t bytes_of(const Tensor& x) { return static_cast<std::int64_t>(x.bytes()); }
 }  // namespace
 
-Traffic& Traffic::operator+=(const Traffic& other) {
-  all_gathers += other.all_gathers;
-  reduce_scatters += other.reduce_scatters;
-  all_reduces += other.all_reduces;
-  broadcasts += other.broadcasts;
-  bytes_sent += other.bytes_sent;
-  bytes_received += other.bytes_received;
-  control += other.control;
-  return *this;
+Traffic Traffic::operator+(const Traffic& other) const {
+  return {.all_gathers = all_gathers + other.all_gathers,
+          .reduce_scatters = reduce_scatters + other.reduce_scatters,
+          .all_reduces = all_reduces + other.all_reduces,
+          .broadcasts = broadcasts + other.broadcasts,
+          .bytes_sent = bytes_sent + other.bytes_sent,
+          .bytes_received = bytes_received + other.bytes_received,
+          .control = control + other.control};
 }
 
 void CountingCommunicator::count(const Call& call, std::int64_t Traffic::*operations,

@@ -27,7 +27,7 @@ struct Traffic {
   std::int64_t bytes_received = 0;
   std::int64_t control = 0;  ///< operations
 
-  Traffic& operator+=(const Traffic& other);
+  Traffic operator+(const Traffic& other) const;
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 

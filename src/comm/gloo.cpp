@@ -1,117 +1,219 @@
 #include "comm/gloo.h"
 
 #include <fmt/format.h>
-#include <gloo/common/error.h>
-#include <gloo/common/logging.h>
-#include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
-#include <gloo/rendezvous/prefix_store.h>
 
-#include <chrono>
-#include <csignal>
-#include <string>
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <deque>
 #include <utility>
+#include <vector>
 
-#include "comm/gloo_group.h"
-#include "comm/platform.h"
+#include "base/buffer.h"
+#include "comm/gloo_wire.h"
+#include "comm/group.h"
 #include "comm/self.h"
-
-#if defined(__linux__)
-#include <gloo/transport/tcp/device.h>
-namespace transport = gloo::transport::tcp;
-constexpr const char* kLoopback = "lo";
-#else
-#include <gloo/transport/uv/device.h>
-namespace transport = gloo::transport::uv;
-constexpr const char* kLoopback = "lo0";
-#endif
-
-#include <sys/socket.h>
+#include "comm/sum.h"
 
 namespace nanofsdp::comm {
 namespace {
 
-CommError setup_error(int rank, const char* gloo_says) {
-  return CommError(CommError::Kind::setup,
-                   fmt::format("rank {} could not join its group: {}", rank, gloo_says));
+using Message = GlooWire::Message;
+using Messages = std::deque<Message>;  // which never moves what it holds
+using Way = Message::Way;
+
+// A segment of a reduce_scatter, and how many are under way at once: receiving one while summing
+// another. Smaller ones cost more in hand-overs between threads than they hide.
+constexpr std::int64_t kSegmentBytes = 1 << 20;
+constexpr std::int64_t kWindow = 2;
+
+// Slots have 64 bits. Gloo's own collectives use 1 .. 8 in the top byte, we 0x40.
+constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
+
+// Payload travels in a slot that is a hash of the operation. What belongs to different calls never
+// meets, so no message is longer than its receiver expects, which would end the receiver's process
+// inside Gloo, or shorter, which would pass in silence.
+std::uint64_t payload_slot(const Operation& operation) {
+  const std::uint64_t sequence = operation.sequence & 0x7fffff;
+  return kOperationSlot | std::uint64_t{1} << 55 | sequence << 32 | fingerprint(operation);
 }
 
-template <class F>
-auto translate_errors(int rank, const F& f) {
-  try {
-    return f();
-  } catch (const gloo::Exception& e) {
-    throw setup_error(rank, e.what());
-  } catch (const gloo::EnforceNotMet& e) {  // which is no gloo::Exception
-    throw setup_error(rank, e.what());
+std::byte* at(const Tensor& x, std::int64_t bytes) {
+  return static_cast<std::byte*>(x.raw()) + bytes;
+}
+
+class GlooGroup final : public Group {
+ public:
+  GlooGroup(Ledger& ledger, std::shared_ptr<GlooFabric> fabric, std::string name, int rank,
+            int size)
+      : ledger_(ledger),
+        fabric_(std::move(fabric)),
+        name_(std::move(name)),
+        rank_(rank),
+        size_(size),
+        wire_(fabric_, name_, rank, size),
+        calls_(static_cast<std::size_t>(size)) {}
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+
+  void all_gather(const Operation& operation, Tensor in, Tensor out) override {
+    exchange(operation, in.raw(), out.raw(), in.bytes());
   }
-}
 
-std::shared_ptr<gloo::transport::Device> create_device() {
-  // By default Gloo binds to the address of the host's name, which may be anything; an interface
-  // may have several addresses, so say which family as well.
-  transport::attr attributes;
-  attributes.iface = kLoopback;
-  attributes.ai_family = AF_INET;
-  std::shared_ptr<gloo::transport::Device> device;
-  run_with_background_threads([&] { device = transport::CreateDevice(attributes); });
-  return device;
-}
+  void broadcast(const Operation& operation, Tensor x) override {
+    Messages messages;
+    const auto post = [&](Way way, int peer) {
+      messages.emplace_back(wire_, way, peer, payload_slot(operation), x.raw(), x.bytes());
+    };
+    const auto post_all = [&] {
+      if (rank_ != operation.root) return post(Way::receive, operation.root);
+      for (int i = 1; i < size_; ++i) post(Way::send, peer(i));
+    };
+    run(operation, post_all, [&] { wait_for(messages); });
+  }
 
-// Waits until every rank has come to this point.
-void meet(gloo::rendezvous::Store& store, const std::string& point, int rank, int size,
-          std::chrono::milliseconds timeout) {
-  store.set(fmt::format("{}.{}", point, rank), {'1'});
-  for (int peer = 0; peer < size; ++peer) {
-    const auto start = std::chrono::steady_clock::now();
+  void barrier(const Operation& operation) override {
+    run(
+        operation, [] {}, [] {});  // to agree with all is a barrier
+  }
+
+  std::shared_ptr<Group> split(const Operation& operation, int color) override {
+    std::vector<int> colors(static_cast<std::size_t>(size_));
+    exchange(operation, &color, colors.data(), sizeof color);
+    const auto size = static_cast<int>(std::count(colors.begin(), colors.end(), color));
+    if (size == 1) return make_self_group();
+    const auto rank = static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, color));
+    return std::make_shared<GlooGroup>(
+        ledger_, fabric_, fmt::format("{}.{}.{}", name_, operation.sequence, color), rank, size);
+  }
+
+  void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override;
+  void abort(const std::string& reason) noexcept override { wire_.abort(reason); }
+
+ private:
+  // The i-th peer, i = 1 .. size - 1: every rank begins with another one.
+  int peer(int i) const { return (rank_ + i) % size_; }
+
+  // Tells the peers what this rank calls and hears it from them; meanwhile `post` posts the first
+  // messages of the payload, so this costs no round trip. All agree: `rest` does the rest.
+  template <class Post, class Rest>
+  void run(const Operation& operation, const Post& post, const Rest& rest) {
     try {
-      store.wait({fmt::format("{}.{}", point, peer)}, timeout);
-    } catch (const gloo::Exception&) {
-      if (std::chrono::steady_clock::now() - start < timeout) throw;
-      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout.count()));
+      Messages calls;
+      for (int i = 1; i < size_; ++i) {
+        calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &calls_[peer(i)],
+                           sizeof(Operation));
+        calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &operation,
+                           sizeof(Operation));
+      }
+      post();
+      wait_for(calls);
+      for (int i = 1; i < size_; ++i) check_agreement(operation, peer(i));
+      rest();
+    } catch (const WireError& e) {
+      throw operation_error(e.kind, rank_, operation, e.what);
     }
   }
+  static void wait_for(Messages& messages) {
+    for (Message& message : messages) message.wait();
+  }
+
+  void check_agreement(const Operation& operation, int peer) {
+    const Operation& theirs = calls_[peer];
+    if (theirs == operation) return;
+    // Other peers may agree and be sending: let go of the memory.
+    wire_.abort("its ranks disagreed");
+    throw mismatch_error(rank_, operation, peer, theirs);
+  }
+
+  // Every rank's `bytes` at `in` to chunk `rank` of every rank's `out`.
+  void exchange(const Operation& operation, const void* in, void* out, std::size_t bytes) {
+    const std::uint64_t slot = payload_slot(operation);
+    auto* const chunks = static_cast<std::byte*>(out);
+    Messages messages;
+    const auto post = [&] {
+      for (int i = 1; i < size_; ++i) {
+        messages.emplace_back(wire_, Way::receive, peer(i), slot, chunks + peer(i) * bytes, bytes);
+        messages.emplace_back(wire_, Way::send, peer(i), slot, in, bytes);
+      }
+      std::byte* const own = chunks + rank_ * bytes;
+      if (bytes > 0 && own != in) std::memcpy(own, in, bytes);
+    };
+    run(operation, post, [&] { wait_for(messages); });
+  }
+
+  Ledger& ledger_;
+  const std::shared_ptr<GlooFabric> fabric_;
+  const std::string name_;
+  const int rank_;
+  const int size_;
+  GlooWire wire_;
+  std::vector<Operation> calls_;  // what each peer said that it calls
+  Buffer scratch_;                // what peers sent for the sum
+};
+
+void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out) {
+  const auto chunk = static_cast<std::int64_t>(out.bytes());
+  const std::int64_t needed = gloo_scratch_bytes(size_, chunk);
+  if (static_cast<std::int64_t>(scratch_.bytes()) < needed) {
+    scratch_ = Buffer();  // first give back, then take
+    scratch_ = Buffer(ledger_, MemoryClass::communication, static_cast<std::size_t>(needed));
+  }
+  const std::int64_t segments = (chunk + kSegmentBytes - 1) / kSegmentBytes;
+  const auto bytes_of = [&](std::int64_t k) {
+    return std::min(kSegmentBytes, chunk - k * kSegmentBytes);
+  };
+  // Segment k of what peer(i) sent lies in one of two windows of the scratch memory.
+  const Tensor scratch = scratch_.tensor({needed / 2}, DType::bfloat16);
+  const auto landing = [&](std::int64_t k, int i) {
+    const std::int64_t window = k % kWindow * (size_ - 1) * kSegmentBytes;
+    return at(scratch, window + (i - 1) * bytes_of(k));
+  };
+  Messages sent;
+  std::array<Messages, kWindow> received;
+  const auto post = [&](std::int64_t k) {
+    const auto bytes = static_cast<std::size_t>(bytes_of(k));
+    const std::uint64_t slot = payload_slot(operation);
+    for (int i = 1; i < size_; ++i) {
+      received[k % kWindow].emplace_back(wire_, Way::receive, peer(i), slot, landing(k, i), bytes);
+      sent.emplace_back(wire_, Way::send, peer(i), slot,
+                        at(in, peer(i) * chunk + k * kSegmentBytes), bytes);
+    }
+  };
+  std::vector<const void*> addends(static_cast<std::size_t>(size_));
+  const auto sum = [&](std::int64_t k) {
+    for (int i = 1; i < size_; ++i) addends[peer(i)] = landing(k, i);
+    addends[rank_] = at(in, rank_ * chunk + k * kSegmentBytes);
+    const auto count = bytes_of(k) / static_cast<std::int64_t>(size_of(out.dtype()));
+    sum_in_rank_order(addends, at(out, k * kSegmentBytes), count, out.dtype(), operation.reduce);
+  };
+  const auto post_first = [&] {
+    for (std::int64_t k = 0; k < std::min(kWindow, segments); ++k) post(k);
+  };
+  run(operation, post_first, [&] {
+    for (std::int64_t k = 0; k < segments; ++k) {
+      wait_for(received[k % kWindow]);
+      received[k % kWindow].clear();
+      sum(k);
+      if (k + kWindow < segments) post(k + kWindow);
+    }
+    wait_for(sent);
+  });
 }
 
 }  // namespace
 
-std::shared_ptr<gloo::Context> connect(const GlooFabric& fabric, const std::string& name, int rank,
-                                       int size) {
-  return translate_errors(rank, [&]() -> std::shared_ptr<gloo::Context> {
-    auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-    // Before connecting: this is also how long connections may take. Gloo waits five times as long.
-    context->setTimeout(fabric.options.timeout);
-    auto device = fabric.device;
-#ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
-    const auto store = std::make_shared<gloo::rendezvous::PrefixStore>(name, fabric.store);
-    auto& where = store;
-#else
-    const auto store = std::make_shared<gloo::rendezvous::PrefixStore>(name, *fabric.store);
-    auto& where = *store;
-#endif
-    // Gloo's own wait for a rank that has not come is fixed at 30 seconds: see first that all have.
-    meet(*store, "here", rank, size, fabric.options.connect_timeout);
-    context->connectFullMesh(where, device);
-    // Or a rank that is soon done would leave while another is still connecting.
-    meet(*store, "connected", rank, size, fabric.options.connect_timeout);
-    return context;
-  });
+std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
+  return (world_size - 1) * std::min(chunk_bytes, kWindow * kSegmentBytes);
 }
 
 std::unique_ptr<Communicator> make_gloo(Context& context, const Rendezvous& rendezvous,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
-  // Gloo writes to sockets whose other end may have died; that is an error, not an end.
-  std::signal(SIGPIPE, SIG_IGN);
-  auto fabric = translate_errors(context.rank, [&] {
-    return std::make_shared<GlooFabric>(
-        GlooFabric{.device = create_device(),
-                   .store = std::make_shared<gloo::rendezvous::FileStore>(rendezvous.directory),
-                   .options = options,
-                   .ledger = &context.ledger});
-  });
-  return on_streams(
-      std::make_shared<GlooGroup>(std::move(fabric), "world", context.rank, context.world_size));
+  return on_streams(std::make_shared<GlooGroup>(context.ledger,
+                                                open_fabric(context.rank, rendezvous, options),
+                                                "world", context.rank, context.world_size));
 }
 
 }  // namespace nanofsdp::comm

@@ -17,9 +17,8 @@ namespace nanofsdp::comm {
 /// ones: every rank sends each peer its chunk at once. Gloo has no reduce-scatter, and the direct
 /// form leaves the input intact and fixes the order of the sum.
 ///
-/// Ahead of every payload, ranks exchange 64 bytes that describe the call (operation.h). Without
-/// them a message longer than its receiver expects would end the receiver's process inside Gloo,
-/// and a shorter one would pass in silence.
+/// With every payload ranks exchange 64 bytes that describe the call, so that ranks which disagree
+/// get an error that names both calls (gloo_agreement.h).
 
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive

@@ -3,33 +3,120 @@
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 #include <gloo/common/logging.h>
-#include <gloo/context.h>
+#include <gloo/rendezvous/context.h>
+#include <gloo/rendezvous/file_store.h>
+#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
+
+#include <sys/socket.h>
+
+#include "comm/platform.h"
 
 namespace nanofsdp::comm {
 namespace {
 
 using namespace std::chrono_literals;
-using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 
-// Gloo's texts begin with the place in its source; only what follows helps.
-std::string without_place(const std::string& text) {
+// Runs `f`. What Gloo has to say if it fails, without the place in its source; empty if it does
+// not.
+template <class F>
+std::string complaint_of(const F& f) {
+  std::string text;
+  try {
+    f();
+    return "";
+  } catch (const gloo::Exception& e) {
+    text = e.what();
+  } catch (const gloo::EnforceNotMet& e) {  // which is no gloo::Exception
+    text = e.what();
+  }
   const auto end = text.find("] ");
-  return text.rfind('[', 0) == 0 && end != std::string::npos ? text.substr(end + 2) : text;
+  return end == std::string::npos ? text : text.substr(end + 2);
+}
+
+void check_setup(int rank, const std::string& complaint) {
+  if (complaint.empty()) return;
+  throw CommError(CommError::Kind::setup,
+                  fmt::format("rank {} could not join its group: {}", rank, complaint));
+}
+
+// Waits until every rank has come to this point.
+void meet(gloo::rendezvous::Store& store, const std::string& point, int rank, int size,
+          milliseconds timeout) {
+  store.set(fmt::format("{}.{}", point, rank), {'1'});
+  for (int peer = 0; peer < size; ++peer) {
+    const auto start = steady_clock::now();
+    try {
+      store.wait({fmt::format("{}.{}", point, peer)}, timeout);
+    } catch (const gloo::Exception&) {
+      if (steady_clock::now() - start < timeout) throw;
+      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout.count()));
+    }
+  }
 }
 
 }  // namespace
 
-GlooWire::GlooWire(std::shared_ptr<gloo::Context> context, std::chrono::milliseconds timeout)
-    : context_(std::move(context)),
-      timeout_(std::clamp<std::chrono::milliseconds>(timeout, 1ms, 24h)) {}
+struct GlooFabric {
+  std::shared_ptr<gloo::transport::Device> device;
+  std::shared_ptr<gloo::rendezvous::Store> store;
+  GlooOptions options;
+};
 
-// The connections close when the context goes, and what has been sent still arrives: a rank may
-// leave while its peers are reading. (closeConnections() would cut them off.)
-GlooWire::~GlooWire() = default;
+std::shared_ptr<GlooFabric> open_fabric(int rank, const Rendezvous& rendezvous,
+                                        const GlooOptions& options) {
+  // Gloo writes to sockets whose other end may have died; that is an error, not an end.
+  std::signal(SIGPIPE, SIG_IGN);
+  auto fabric = std::make_shared<GlooFabric>();
+  fabric->options = options;
+  // To Gloo, 0 and very large values mean: at once.
+  fabric->options.timeout = std::clamp<milliseconds>(options.timeout, 1ms, 24h);
+  check_setup(rank, complaint_of([&] {
+                // By default Gloo binds to the address of the host's name, which may be anything;
+                // and an interface may have several addresses.
+                gloo::transport::tcp::attr attributes;
+                attributes.iface = "lo";
+                attributes.ai_family = AF_INET;
+                run_with_background_threads(
+                    [&] { fabric->device = gloo::transport::tcp::CreateDevice(attributes); });
+                fabric->store = std::make_shared<gloo::rendezvous::FileStore>(rendezvous.directory);
+              }));
+  return fabric;
+}
+
+GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank, int size)
+    : fabric_(std::move(fabric)) {
+  check_setup(rank, complaint_of([&] {
+                auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
+                context_ = context;
+                // Before connecting: it holds for that too, five times.
+                context->setTimeout(fabric_->options.timeout);
+#ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
+                const auto store =
+                    std::make_shared<gloo::rendezvous::PrefixStore>(name, fabric_->store);
+                auto& where = store;
+#else
+                const auto store =
+                    std::make_shared<gloo::rendezvous::PrefixStore>(name, *fabric_->store);
+                auto& where = *store;
+#endif
+                // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
+                // and a rank that is soon done must not leave while another is still connecting.
+                const milliseconds timeout = fabric_->options.connect_timeout;
+                meet(*store, "here", rank, size, timeout);
+                context->connectFullMesh(where, fabric_->device);
+                meet(*store, "connected", rank, size, timeout);
+              }));
+}
+
+GlooWire::~GlooWire() = default;  // not closeConnections(), which drops what is on its way
 
 void GlooWire::abort(const std::string& reason) noexcept {
   {
@@ -41,74 +128,60 @@ void GlooWire::abort(const std::string& reason) noexcept {
       buffer->abortWaitRecv();
     }
   }
-  try {
-    context_->closeConnections();
-  } catch (...) {  // they are closed
-  }
+  complaint_of([&] { context_->closeConnections(); });
 }
 
-std::string GlooWire::aborted() const {
-  const std::lock_guard lock(mutex_);
-  return aborted_;
+void GlooWire::check_not_aborted() const {
+  if (!aborted_.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + aborted_};
 }
 
 void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
-  const std::string reason = aborted();
-  if (!reason.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + reason};
+  {
+    const std::lock_guard lock(mutex_);
+    check_not_aborted();
+  }
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
   abort(fmt::format("the connection to rank {} failed", peer));
-  if (timed_out) {
-    throw WireError{CommError::Kind::timeout,
-                    fmt::format("waited {} ms in vain for rank {}", timeout_.count(), peer)};
+  if (!timed_out) {
+    throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", peer, gloo_says)};
   }
-  throw WireError{CommError::Kind::peer_lost,
-                  fmt::format("lost rank {} ({})", peer, without_place(gloo_says))};
+  throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",
+                                                        fabric_->options.timeout.count(), peer)};
 }
 
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,
                            const void* memory, std::size_t bytes)
     : wire_(wire), way_(way), peer_(peer) {
   buffer_ = wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes);
-  std::string what;
   {
     const std::lock_guard lock(wire.mutex_);
-    what = wire.aborted_;
-    if (what.empty()) wire.under_way_.push_back(buffer_.get());
+    wire.check_not_aborted();
+    wire.under_way_.push_back(buffer_.get());
   }
-  if (!what.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + what};
-  try {
-    if (way == Way::send) {
-      buffer_->send(peer, slot, 0, bytes);
-    } else {
-      buffer_->recv(peer, slot, 0, bytes);
-    }
-    return;
-  } catch (const gloo::Exception& e) {
-    what = e.what();
-  } catch (const gloo::EnforceNotMet& e) {  // which is no gloo::Exception
-    what = e.what();
-  }
-  wire_.fail(peer, false, what);
+  const std::string complaint = complaint_of([&] {
+    way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
+  });
+  if (complaint.empty()) return;
+  forget();
+  wire.fail(peer, false, complaint);
 }
 
-GlooWire::Message::~Message() {
+GlooWire::Message::~Message() { forget(); }
+
+void GlooWire::Message::forget() {
   const std::lock_guard lock(wire_.mutex_);
   std::erase(wire_.under_way_, buffer_.get());
 }
 
 void GlooWire::Message::wait() {
-  const auto start = Clock::now();
-  std::string what = "aborted";
-  try {
-    const bool done = way_ == Way::send ? buffer_->waitSend(nullptr, wire_.timeout_)
-                                        : buffer_->waitRecv(nullptr, wire_.timeout_);
-    if (done) return;
-  } catch (const gloo::Exception& e) {
-    what = e.what();
-  } catch (const gloo::EnforceNotMet& e) {
-    what = e.what();
-  }
-  wire_.fail(peer_, Clock::now() - start >= wire_.timeout_, what);
+  const milliseconds timeout = wire_.fabric_->options.timeout;
+  const auto start = steady_clock::now();
+  bool done = false;
+  const std::string complaint = complaint_of([&] {
+    done = way_ == Way::send ? buffer_->waitSend(nullptr, timeout)
+                             : buffer_->waitRecv(nullptr, timeout);
+  });
+  if (!done) wire_.fail(peer_, steady_clock::now() - start >= timeout, complaint);
 }
 
 }  // namespace nanofsdp::comm

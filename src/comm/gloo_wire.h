@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/gloo.h"
 
 namespace gloo {
 class Context;
@@ -20,35 +20,45 @@ class UnboundBuffer;
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief Messages between two ranks, with Gloo's ways of failing brought to one.
+/// @brief All that we take from Gloo: connections, and messages between two ranks; with its ways of
+/// failing brought to one.
 
-/// A message that did not get through; the connections of its group are closed.
+/// A message that did not get through. The connections of its group are closed.
 struct WireError {
   CommError::Kind kind;
   std::string what;  ///< follows "rank 0 ..."
 };
 
-/// The connections of one group, one to each peer.
+/// What the groups of one process share: one IO thread, one place to meet.
+struct GlooFabric;
+
+/// Binds to the loopback interface. From then on, this process ignores SIGPIPE.
+/// @throws CommError setup
+std::shared_ptr<GlooFabric> open_fabric(int rank, const Rendezvous& rendezvous,
+                                        const GlooOptions& options);
+
+/// The connections of a rank to the others of one group.
 class GlooWire {
  public:
-  /// @param timeout for each wait; Gloo takes 0 and very large values for "at once": they are not
-  ///     passed on
-  GlooWire(std::shared_ptr<gloo::Context> context, std::chrono::milliseconds timeout);
+  /// Connects the ranks that meet under `name`, which no other group may have used.
+  /// @throws CommError setup
+  GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank, int size);
+
+  /// Closes the connections. What has been sent still arrives: a rank may leave while its peers
+  /// are reading.
   ~GlooWire();
 
-  /// Closes all connections and wakes who waits, with WireError aborted. From any thread.
+  /// Cuts the connections and wakes who waits, with WireError aborted. From any thread.
   void abort(const std::string& reason) noexcept;
 
-  /// What abort() was told; empty before.
-  std::string aborted() const;
-
-  /// One message on its way. Its memory stays as it is until wait() returns. Messages between two
-  /// ranks match by slot; those of one slot arrive in order. Never to oneself: Gloo crashes.
+  /// One message on its way. Its memory stays as it is until wait() returns or the wire is aborted.
+  /// Messages between two ranks match by slot; those of one slot arrive in order.
   class Message {
    public:
     enum class Way { send, receive };
 
-    /// Posts the message and does not block. The receiver must expect its exact size.
+    /// Posts the message and does not block. Both ends give its exact size, or Gloo ends the
+    /// process; and to send to oneself would crash it.
     Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
             std::size_t bytes);
     ~Message();
@@ -59,6 +69,8 @@ class GlooWire {
     void wait();
 
    private:
+    void forget();
+
     GlooWire& wire_;
     const Way way_;
     const int peer_;
@@ -66,13 +78,14 @@ class GlooWire {
   };
 
  private:
+  void check_not_aborted() const;
   [[noreturn]] void fail(int peer, bool timed_out, const std::string& gloo_says);
 
-  const std::shared_ptr<gloo::Context> context_;
-  const std::chrono::milliseconds timeout_;
-  mutable std::mutex mutex_;
+  const std::shared_ptr<GlooFabric> fabric_;
+  std::shared_ptr<gloo::Context> context_;
+  std::mutex mutex_;
   std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what abort() must wake
-  std::string aborted_;
+  std::string aborted_;                                     // what abort() was told
 };
 
 }  // namespace nanofsdp::comm

@@ -2,18 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 
 namespace nanofsdp::comm {
 namespace {
-
-void check_cpu(const Tensor& x, const char* name) {
-  NANOFSDP_CHECK_SHAPE(x.device() == Device::cpu, .what = name, .expected = "memory of the CPU",
-                       .got = "memory of a GPU", .hint = "use the nccl backend");
-}
 
 class StreamCommunicator final : public Communicator {
  public:
@@ -34,24 +28,17 @@ class StreamCommunicator final : public Communicator {
 
   Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) override {
     check_all_gather(*this, in, out);
-    check_cpu(out, "all_gather: out");
-    Operation operation = next(Operation::Kind::all_gather, call);
-    operation.count = in.numel();
-    operation.dtype = in.dtype();
-    return enqueue(stream,
-                   [group = group_, operation, in, out] { group->all_gather(operation, in, out); });
+    return enqueue(stream, next(Kind::all_gather, in, call),
+                   [in, out](Group& group, const Operation& o) { group.all_gather(o, in, out); });
   }
 
   Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
                        const Call& call) override {
     check_reduce_scatter(*this, in, out);
-    check_cpu(in, "reduce_scatter: in");
-    Operation operation = next(Operation::Kind::reduce_scatter, call);
-    operation.count = out.numel();
-    operation.dtype = out.dtype();
+    Operation operation = next(Kind::reduce_scatter, out, call);
     operation.reduce = op;
-    return enqueue(stream, [group = group_, operation, in, out] {
-      group->reduce_scatter(operation, in, out);
+    return enqueue(stream, operation, [in, out](Group& group, const Operation& o) {
+      group.reduce_scatter(o, in, out);
     });
   }
 
@@ -59,37 +46,39 @@ class StreamCommunicator final : public Communicator {
     NANOFSDP_CHECK_SHAPE(root >= 0 && root < size(), .what = "broadcast: root",
                          .expected = fmt::format("a rank below {}", size()),
                          .got = fmt::format("{}", root));
-    check_cpu(x, "broadcast: x");
-    Operation operation = next(Operation::Kind::broadcast, call);
-    operation.count = x.numel();
-    operation.dtype = x.dtype();
+    Operation operation = next(Kind::broadcast, x, call);
     operation.root = root;
-    return enqueue(stream, [group = group_, operation, x] { group->broadcast(operation, x); });
+    return enqueue(stream, operation,
+                   [x](Group& group, const Operation& o) { group.broadcast(o, x); });
   }
 
   Event barrier(Stream& stream, const Call& call) override {
-    const Operation operation = next(Operation::Kind::barrier, call);
-    return enqueue(stream, [group = group_, operation] { group->barrier(operation); });
+    return enqueue(stream, next(Kind::barrier, {}, call),
+                   [](Group& group, const Operation& o) { group.barrier(o); });
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    return on_streams(group_->split(next(Operation::Kind::split, {}), color));
+    return on_streams(group_->split(next(Kind::split, {}, {}), color));
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
-  Operation next(Operation::Kind kind, const Call& call) {
-    Operation operation{.sequence = ++sequence_, .kind = kind};
+  using Kind = Operation::Kind;
+
+  Operation next(Kind kind, const Tensor& chunk, const Call& call) {
+    NANOFSDP_CHECK_SHAPE(chunk.device() == Device::cpu, .what = "collective on the CPU",
+                         .expected = "memory of the CPU", .got = "memory of a GPU");
+    Operation operation{
+        .sequence = ++sequence_, .count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
     // The last character stays 0.
-    std::copy_n(call.unit.begin(), std::min(call.unit.size(), operation.unit.size() - 1),
-                operation.unit.begin());
+    call.unit.copy(operation.unit.data(), operation.unit.size() - 1);
     return operation;
   }
 
   template <class Work>
-  Event enqueue(Stream& stream, Work&& work) {
-    stream.enqueue(std::forward<Work>(work));
+  Event enqueue(Stream& stream, const Operation& operation, const Work& work) {
+    stream.enqueue([group = group_, operation, work] { work(*group, operation); });
     return last_ = stream.record();
   }
 

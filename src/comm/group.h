@@ -10,8 +10,7 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief What a backend for the CPU implements: collectives that block. on_streams() does the
-/// rest.
+/// @brief What a backend on the CPU implements: collectives that block; on_streams() adds the rest.
 
 /// One rank's end of a group. Every function blocks its thread until this rank's part is done, and
 /// throws CommError. One call at a time; operands have been checked; chunks may be empty.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -10,8 +11,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <thread>
 #include <vector>
 
@@ -51,67 +50,70 @@ class TemporaryDirectory {
   std::string path_;
 };
 
-// Holds back the signals that the parent takes one by one; as before when it goes, or in a child.
+// Holds back the signals that end a process, for the parent to take one by one.
 class HeldSignals {
  public:
   HeldSignals() {
-    sigemptyset(&set_);
-    for (const int number : {SIGCHLD, SIGINT, SIGTERM, SIGHUP}) sigaddset(&set_, number);
-    pthread_sigmask(SIG_BLOCK, &set_, &before_);
-    // Where a parent ignored it, the system would reap our children before we can ask.
-    child_before_ = std::signal(SIGCHLD, SIG_DFL);
+    sigemptyset(&held_);
+    for (const int number : kHeld) sigaddset(&held_, number);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+    // Where it is ignored, the system would reap our children before we can ask.
+    std::signal(SIGCHLD, SIG_DFL);
   }
   ~HeldSignals() { release(); }
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  void release() const {
-    std::signal(SIGCHLD, child_before_);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  void release() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+  // The number of one that has arrived, which is then dealt with; or 0.
+  int take() const {
+    sigset_t arrived;
+    sigpending(&arrived);
+    int taken = 0;
+    for (const int number : kHeld) {
+      if (taken == 0 && sigismember(&arrived, number) == 1) sigwait(&held_, &taken);
+    }
+    return taken;
   }
-  const sigset_t& set() const { return set_; }
 
  private:
-  sigset_t set_;
+  static constexpr std::array kHeld = {SIGINT, SIGTERM, SIGHUP};
+  sigset_t held_;
   sigset_t before_;
-  void (*child_before_)(int);
 };
 
 // What a child tells its parent through a pipe when its body is done.
 struct Report {
-  char exit_code = 0;
-  bool consequence = false;  // of another rank's failure
-  std::array<char, 3000> text{};
-
-  void fail(int code, const char* what, bool is_consequence = false) {
-    exit_code = static_cast<char>(code);
-    consequence = is_consequence;
-    std::snprintf(text.data(), text.size(), "%s", what);
-  }
+  int exit_code = 0;
+  bool consequence = false;       // of another rank's failure
+  std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
-static_assert(sizeof(Report) < 4096, "fits into any pipe at once: write() cannot block");
 
 using Body = std::function<void(const Rendezvous&, int rank)>;
 
 Report report_of(const Body& body, const Rendezvous& rendezvous, int rank) {
   Report report;
+  const auto fail = [&](int exit_code, const char* what, bool consequence = false) {
+    report.exit_code = exit_code;
+    report.consequence = consequence;
+    std::snprintf(report.text.data(), report.text.size(), "%s", what);
+  };
   try {
     body(rendezvous, rank);
   } catch (const UsageError& e) {
-    report.fail(2, e.what());
+    fail(2, e.what());
   } catch (const CommError& e) {
-    report.fail(1, e.what(), is_consequence(e.kind()));
+    fail(1, e.what(), is_consequence(e.kind()));
   } catch (const std::exception& e) {
-    report.fail(1, e.what());
-  } catch (...) {
-    report.fail(1, "threw something that is no std::exception");
+    fail(1, e.what());
   }
   return report;
 }
 
-std::string hint_for_signal(int number) {
-  if (number == SIGKILL) return "if nobody did that, memory ran out: use fewer ranks or less batch";
-  if (number == SIGTERM || number == SIGHUP) return "somebody ended it";
+const char* hint_for(int signal) {
+  if (signal == SIGKILL) return "if nobody did that, memory ran out: use fewer ranks or less batch";
+  if (signal == SIGTERM || signal == SIGHUP) return "somebody ended it";
   return "that is a bug: please report it with the output of a debug build";
 }
 
@@ -156,16 +158,18 @@ class Family {
 
   Outcome wait() {
     while (any_running()) {
-      const auto signal = take_signal(signals_.set(), 100ms);
-      if (signal && *signal != SIGCHLD) interrupted(*signal);
+      std::this_thread::sleep_for(5ms);
+      if (const int number = signals_.take()) interrupted(number);
       for (std::size_t rank = 0; rank < children_.size(); ++rank) reap(static_cast<int>(rank));
-
       const auto now = Clock::now();
-      const bool told = outcome_ && !consequence_;
-      if (!ending_ && outcome_ && (told || now >= failed_at_ + kSettle)) end_all(now);
+      if (!ending_ && outcome_.exit_code != 0 && (!consequence_ || now >= failed_at_ + kSettle)) {
+        ending_ = true;
+        kill_at_ = now + kGrace;
+        signal_all(SIGTERM);
+      }
       if (ending_ && now >= kill_at_) signal_all(SIGKILL);
     }
-    return outcome_.value_or(Outcome{});
+    return outcome_;
   }
 
  private:
@@ -176,10 +180,8 @@ class Family {
   };
 
   bool any_running() const {
-    for (const Child& child : children_) {
-      if (child.running) return true;
-    }
-    return false;
+    return std::any_of(children_.begin(), children_.end(),
+                       [](const Child& c) { return c.running; });
   }
 
   void signal_all(int number) {
@@ -188,60 +190,48 @@ class Family {
     }
   }
 
-  void end_all(Clock::time_point now) {
-    ending_ = true;
-    kill_at_ = now + kGrace;
-    signal_all(SIGTERM);
-  }
-
-  void interrupted(int number) {
-    outcome_ = Outcome{.exit_code = 128 + number};
-    consequence_ = false;
-    if (!ending_) end_all(Clock::now());
-  }
-
   void reap(int rank) {
     Child& child = children_[static_cast<std::size_t>(rank)];
     int status = 0;
     if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
     child.running = false;
     Report report;
-    const bool reported = read(child.reports, &report, sizeof report) == sizeof report;
     if (WIFSIGNALED(status)) {
-      if (!ending_) killed(rank, WTERMSIG(status));
-    } else if (!reported) {
-      failed({1, fmt::format("rank {} ended with exit code {} in the middle of its work", rank,
-                             WEXITSTATUS(status))},
-             false);
+      const int number = WTERMSIG(status);
+      // Ctrl-C goes to the whole foreground group: children may die of it before we see it.
+      if (number == SIGINT) return interrupted(number);
+      if (ending_) return;
+      failed(128 + number, fmt::format("rank {} was killed by {}; {}", rank, name_signal(number),
+                                       hint_for(number)));
+    } else if (read(child.reports, &report, sizeof report) != sizeof report) {
+      failed(1, fmt::format("rank {} ended with exit code {} in the middle of its work", rank,
+                            WEXITSTATUS(status)));
     } else if (report.exit_code != 0) {
       std::string text = report.text.data();
       // A wrong option is nobody's in particular, and some messages say the rank themselves.
       if (report.exit_code != 2 && text.rfind("rank", 0) != 0) {
         text = fmt::format("rank {}: {}", rank, text);
       }
-      failed({report.exit_code, std::move(text)}, report.consequence);
+      failed(report.exit_code, text, report.consequence);
     }
   }
 
-  void killed(int rank, int number) {
-    // Ctrl-C goes to the whole foreground group: children may die of it before we see it.
-    if (number == SIGINT) return interrupted(number);
-    failed({128 + number, fmt::format("rank {} was killed by {}; {}", rank, name_signal(number),
-                                      hint_for_signal(number))},
-           false);
+  // Keeps the first failure, but a cause replaces a consequence.
+  void failed(int exit_code, const std::string& message, bool consequence = false) {
+    if (outcome_.exit_code == 0) failed_at_ = Clock::now();
+    if (outcome_.exit_code != 0 && (consequence || !consequence_)) return;
+    outcome_ = {exit_code, message};
+    consequence_ = consequence;
   }
 
-  // Keeps the first failure, but a cause replaces a consequence.
-  void failed(Outcome outcome, bool consequence) {
-    if (outcome_ && (consequence || !consequence_)) return;
-    if (!outcome_) failed_at_ = Clock::now();
-    outcome_ = std::move(outcome);
-    consequence_ = consequence;
+  void interrupted(int number) {
+    outcome_ = {.exit_code = 128 + number};
+    consequence_ = false;
   }
 
   const HeldSignals& signals_;
   std::vector<Child> children_;
-  std::optional<Outcome> outcome_;
+  Outcome outcome_;
   bool consequence_ = false;  // outcome_ is one
   Clock::time_point failed_at_;
   bool ending_ = false;

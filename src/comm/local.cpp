@@ -1,21 +1,128 @@
 #include "comm/local.h"
 
+#include <fmt/format.h>
+
+#include <condition_variable>
 #include <cstring>
 #include <exception>
+#include <map>
+#include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/group.h"
-#include "comm/local_hub.h"
 #include "comm/sum.h"
 
 namespace nanofsdp::comm {
 namespace {
 
+using Kind = CommError::Kind;
+
+// Where the threads of a group meet.
+class Hub {
+ public:
+  // What a rank lays open in a meeting.
+  struct Operands {
+    Operation operation{};
+    const void* in = nullptr;  // what the others may read until part()
+    int color = 0;             // of a split
+  };
+
+  Hub(int size, std::chrono::milliseconds timeout)
+      : timeout_(timeout), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
+
+  // Waits until all ranks have come with an equal operation. The result is valid until part().
+  const std::vector<Operands>& meet(int rank, const Operands& mine) {
+    std::unique_lock lock(mutex_);
+    const auto fail = [&](Kind kind, const std::string& what) {
+      if (broken_.empty()) broken_ = fmt::format("rank {} {}", rank, what);
+      changed_.notify_all();
+      throw operation_error(kind, rank, mine.operation, what);
+    };
+    if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
+    open_[rank] = mine;
+    come(rank);
+    const bool in_time = changed_.wait_for(lock, timeout_, [&] {
+      return late(rank).empty() || !broken_.empty() || !late(rank, true).empty();
+    });
+    if (!late(rank).empty()) {
+      if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
+      if (in_time) fail(Kind::peer_lost, "lost " + late(rank, true));
+      fail(Kind::timeout, fmt::format("waited {} ms in vain for {}", timeout_.count(), late(rank)));
+    }
+    for (std::size_t peer = 0; peer < open_.size(); ++peer) {
+      const Operation& theirs = open_[peer].operation;
+      if (theirs == mine.operation) continue;
+      broken_ = "its ranks disagreed";
+      throw mismatch_error(rank, mine.operation, static_cast<int>(peer), theirs);
+    }
+    return open_;
+  }
+
+  // Ends the meeting: waits until nobody reads operands any more. An abort does not shorten this,
+  // or an operand might be freed while a peer copies it.
+  void part(int rank) {
+    std::unique_lock lock(mutex_);
+    come(rank);
+    changed_.wait(lock, [&] { return late(rank).empty() || !late(rank, true).empty(); });
+    splitting_.clear();
+  }
+
+  // In the meeting of a split: the hub of the ranks with this color.
+  std::shared_ptr<Hub> child(int color, int size) {
+    const std::lock_guard lock(mutex_);
+    std::shared_ptr<Hub>& hub = splitting_[color];
+    if (hub == nullptr) hub = std::make_shared<Hub>(size, timeout_);
+    return hub;
+  }
+
+  // The rank will not come again.
+  void leave(int rank) {
+    const std::lock_guard lock(mutex_);
+    ranks_[rank].left = true;
+    changed_.notify_all();
+  }
+
+  void abort(const std::string& reason) {
+    const std::lock_guard lock(mutex_);
+    if (broken_.empty()) broken_ = reason;
+    changed_.notify_all();
+  }
+
+ private:
+  struct Rank {
+    std::uint64_t came = 0;  // how often, to meet or to part
+    bool left = false;
+  };
+
+  void come(int rank) {
+    ++ranks_[rank].came;
+    changed_.notify_all();
+  }
+
+  // Who has not come as often as `rank`, or of these who has left: "rank 1, rank 2", or nothing.
+  std::string late(int rank, bool only_if_left = false) const {
+    std::string names;
+    for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
+      if (ranks_[peer].came >= ranks_[rank].came || (only_if_left && !ranks_[peer].left)) continue;
+      names += fmt::format("{}rank {}", names.empty() ? "" : ", ", peer);
+    }
+    return names;
+  }
+
+  const std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Rank> ranks_;
+  std::vector<Operands> open_;
+  std::string broken_;  // why nothing works any more; empty while it does
+  std::map<int, std::shared_ptr<Hub>> splitting_;
+};
+
 class LocalGroup final : public Group {
  public:
-  LocalGroup(std::shared_ptr<LocalHub> hub, int rank, int size)
+  LocalGroup(std::shared_ptr<Hub> hub, int rank, int size)
       : hub_(std::move(hub)), rank_(rank), size_(size) {}
   ~LocalGroup() override { hub_->leave(rank_); }
 
@@ -25,30 +132,23 @@ class LocalGroup final : public Group {
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     const auto& all = hub_->meet(rank_, {operation, in.raw()});
     for (int peer = 0; peer < size_; ++peer) {
-      const Tensor to = out.slice(peer * operation.count, operation.count);
-      if (to.bytes() > 0 && to.raw() != all[peer].in) {
-        std::memcpy(to.raw(), all[peer].in, to.bytes());
-      }
+      copy(all[peer].in, out.slice(peer * operation.count, operation.count));
     }
     hub_->part(rank_);
   }
 
   void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override {
-    const auto& all = hub_->meet(rank_, {operation, in.raw()});
     // In place, a rank writes its own chunk of `in`, which nobody else reads.
-    const std::size_t offset = static_cast<std::size_t>(rank_) * out.bytes();
     std::vector<const void*> chunks;
-    for (const auto& theirs : all)
-      chunks.push_back(static_cast<const std::byte*>(theirs.in) + offset);
+    for (const auto& theirs : hub_->meet(rank_, {operation, in.raw()})) {
+      chunks.push_back(static_cast<const std::byte*>(theirs.in) + rank_ * out.bytes());
+    }
     sum_in_rank_order(chunks, out.raw(), operation.count, operation.dtype, operation.reduce);
     hub_->part(rank_);
   }
 
   void broadcast(const Operation& operation, Tensor x) override {
-    const auto& all = hub_->meet(rank_, {operation, x.raw()});
-    if (rank_ != operation.root && x.bytes() > 0) {
-      std::memcpy(x.raw(), all[operation.root].in, x.bytes());
-    }
+    copy(hub_->meet(rank_, {operation, x.raw()})[operation.root].in, x);
     hub_->part(rank_);
   }
 
@@ -74,28 +174,13 @@ class LocalGroup final : public Group {
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
  private:
-  std::shared_ptr<LocalHub> hub_;
+  static void copy(const void* from, const Tensor& to) {
+    if (to.bytes() > 0 && to.raw() != from) std::memcpy(to.raw(), from, to.bytes());
+  }
+
+  std::shared_ptr<Hub> hub_;
   const int rank_;
   const int size_;
-};
-
-// Remembers which of several ranks' errors to report.
-class FirstError {
- public:
-  void add(std::exception_ptr error, bool consequence) {
-    const std::lock_guard lock(mutex_);
-    if (first_ && (consequence || !consequence_)) return;
-    first_ = std::move(error);
-    consequence_ = consequence;
-  }
-  void rethrow() const {
-    if (first_) std::rethrow_exception(first_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::exception_ptr first_;
-  bool consequence_ = false;
 };
 
 }  // namespace
@@ -104,7 +189,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             std::chrono::milliseconds timeout) {
   NANOFSDP_CHECK(world_size >= 1, .what = "local group", .expected = "at least 1 rank",
                  .got = std::to_string(world_size));
-  const auto hub = std::make_shared<LocalHub>(world_size, timeout);
+  const auto hub = std::make_shared<Hub>(world_size, timeout);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.push_back(on_streams(std::make_shared<LocalGroup>(hub, rank, world_size)));
@@ -116,7 +201,12 @@ void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     std::chrono::milliseconds timeout) {
   auto group = make_local_group(world_size, timeout);
-  FirstError error;
+  std::mutex mutex;
+  std::exception_ptr cause, consequence;  // the first of each
+  const auto keep = [&](std::exception_ptr& first) {
+    const std::lock_guard lock(mutex);
+    if (!first) first = std::current_exception();
+  };
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank, comm = std::move(group[rank])]() mutable {
@@ -125,14 +215,15 @@ void launch_threads(int world_size, int threads,
         Context context(rank, world_size, threads);
         body(context, std::move(comm));
       } catch (const CommError& e) {
-        error.add(std::current_exception(), is_consequence(e.kind()));
+        keep(is_consequence(e.kind()) ? consequence : cause);
       } catch (...) {
-        error.add(std::current_exception(), false);
+        keep(cause);
       }
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  error.rethrow();
+  if (cause) std::rethrow_exception(cause);
+  if (consequence) std::rethrow_exception(consequence);
 }
 
 }  // namespace nanofsdp::comm

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "comm/communicator.h"
 #include "comm/counting.h"
@@ -18,7 +19,8 @@ namespace nanofsdp::comm {
 class Mesh {
  public:
   /// Splits `world` twice. Collective over its ranks.
-  explicit Mesh(std::unique_ptr<Communicator> world);
+  explicit Mesh(std::unique_ptr<Communicator> world)
+      : world_(std::move(world)), gather_(world_.split(0)), reduce_(world_.split(0)) {}
 
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
@@ -27,11 +29,16 @@ class Mesh {
   Communicator& reduce() { return reduce_; }  ///< for the stream of the reductions
 
   /// Of the three together, since the last reset.
-  Traffic traffic() const;
-  void reset_traffic();
+  Traffic traffic() const { return world_.traffic() + gather_.traffic() + reduce_.traffic(); }
+
+  void reset_traffic() {
+    for (CountingCommunicator* comm : {&world_, &gather_, &reduce_}) comm->reset();
+  }
 
   /// Aborts all three: call it when one fails, so that no stream waits for the others' timeout.
-  void abort(const std::string& reason) noexcept;
+  void abort(const std::string& reason) noexcept {
+    for (CountingCommunicator* comm : {&world_, &gather_, &reduce_}) comm->abort(reason);
+  }
 
  private:
   CountingCommunicator world_;

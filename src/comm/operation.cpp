@@ -16,26 +16,15 @@ std::uint32_t fingerprint(const Operation& operation) {
 
 std::string describe(const Operation& operation) {
   using Kind = Operation::Kind;
-  const auto elements = fmt::format("of {} {} a rank", operation.count, name_of(operation.dtype));
-  const auto text = [&]() -> std::string {
-    switch (operation.kind) {
-      case Kind::all_gather:
-        return fmt::format("all_gather {} {}", operation.sequence, elements);
-      case Kind::reduce_scatter:
-        return fmt::format("reduce_scatter {} ({}) {}", operation.sequence,
-                           operation.reduce == ReduceOp::sum ? "sum" : "average", elements);
-      case Kind::broadcast:
-        return fmt::format("broadcast {} from rank {} {}", operation.sequence, operation.root,
-                           elements);
-      case Kind::barrier:
-        return fmt::format("barrier {}", operation.sequence);
-      case Kind::split:
-        break;
-    }
-    return fmt::format("split {}", operation.sequence);
-  }();
-  if (operation.unit[0] == '\0') return text;
-  return fmt::format("{} for unit {}", text, operation.unit.data());
+  static constexpr const char* kNames[] = {"all_gather", "reduce_scatter", "broadcast", "barrier",
+                                           "split"};
+  const auto [sequence, count, kind, reduce, dtype, root, unit] = operation;
+  std::string text = fmt::format("{} {}", kNames[static_cast<int>(kind)], sequence);
+  if (kind == Kind::reduce_scatter) text += reduce == ReduceOp::sum ? " (sum)" : " (average)";
+  if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
+  if (kind < Kind::barrier) text += fmt::format(" of {} {} a rank", count, name_of(dtype));
+  if (unit[0] != '\0') text += fmt::format(" for unit {}", unit.data());
+  return text;
 }
 
 CommError mismatch_error(int rank, const Operation& mine, int peer, const Operation& theirs) {

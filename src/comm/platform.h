@@ -1,9 +1,6 @@
 #pragma once
 
-#include <chrono>
-#include <csignal>
 #include <functional>
-#include <optional>
 #include <string>
 
 #include <sys/types.h>
@@ -24,10 +21,6 @@ void die_with_parent(pid_t parent);
 /// polls in such a thread; if it were scheduled like the others it would preempt the very thread
 /// whose lock it waits for and spin until the next clock tick, 4 ms later. Linux only.
 void run_with_background_threads(const std::function<void()>& work);
-
-/// Waits for one of the signals in `set`, which must be blocked, and takes it.
-/// @return the signal's number, or nothing after `timeout`
-std::optional<int> take_signal(const sigset_t& set, std::chrono::milliseconds timeout);
 
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);

@@ -11,10 +11,7 @@ CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, int first_site
       dropout_(config.dropout),
       site_(first_site),
       c_attn_({.in = config.n_embd, .out = 3 * config.n_embd, .bias = config.bias}),
-      c_proj_({.in = config.n_embd,
-               .out = config.n_embd,
-               .bias = config.bias,
-               .weight_init = residual_init(config)}),
+      c_proj_({.in = config.n_embd, .out = config.n_embd, .bias = config.bias}),
       resid_dropout_(config.dropout, first_site + 1) {
   add("c_attn", c_attn_);
   add("c_proj", c_proj_);

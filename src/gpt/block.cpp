@@ -7,10 +7,7 @@ namespace nanofsdp::gpt {
 
 MLP::MLP(const GPTConfig& config, int site)
     : c_fc_({.in = config.n_embd, .out = 4 * config.n_embd, .bias = config.bias}),
-      c_proj_({.in = 4 * config.n_embd,
-               .out = config.n_embd,
-               .bias = config.bias,
-               .weight_init = residual_init(config)}),
+      c_proj_({.in = 4 * config.n_embd, .out = config.n_embd, .bias = config.bias}),
       dropout_(config.dropout, site) {
   add("c_fc", c_fc_);
   add("c_proj", c_proj_);

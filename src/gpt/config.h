@@ -1,9 +1,6 @@
 #pragma once
 
-#include <cmath>
 #include <cstdint>
-
-#include "nn/init.h"
 
 namespace nanofsdp::gpt {
 
@@ -17,11 +14,5 @@ struct GPTConfig {
   float dropout = 0;          ///< in [0, 1)
   bool bias = true;           ///< in every Linear and LayerNorm but lm_head
 };
-
-/// The weight of a c_proj adds to the residual path 2 * n_layer times over the depth: its deviation
-/// is 0.02 / sqrt(2 * n_layer) (GPT-2 paper).
-inline nn::Init residual_init(const GPTConfig& config) {
-  return nn::Init::normal(0.02 / std::sqrt(2.0 * static_cast<double>(config.n_layer)));
-}
 
 }  // namespace nanofsdp::gpt

@@ -26,23 +26,20 @@ void draw_as_constructed(Module& module, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) draw_as_constructed(*child, plan);
 }
 
-// nn.Module.apply(_init_weights): children before their parent; every weight N(0, 0.02), also those
-// that are drawn once more below.
+// nn.Module.apply(_init_weights): children before their parent.
 void draw_by_apply(Module& module, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) draw_by_apply(*child, plan);
   for (const auto& [name, parameter] : module.own_parameters()) {
-    const bool scaled = parameter->init.kind == Init::Kind::normal;
-    plan.push_back({parameter.get(), scaled ? Init::normal(0.02) : parameter->init});
+    plan.push_back({parameter.get(), parameter->init});
   }
 }
 
-void draw_residual_projections(Module& module, DrawPlan& plan) {
+// Each c_proj adds to the residual path, 2 * n_layer of them in a row: smaller weights (GPT-2
+// paper).
+void draw_residual_projections(Module& module, const Init& init, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) {
-    if (name == "c_proj") {
-      nn::Parameter* weight = child->own_parameters()[0].second.get();
-      plan.push_back({weight, weight->init});
-    }
-    draw_residual_projections(*child, plan);
+    if (name == "c_proj") plan.push_back({child->own_parameters()[0].second.get(), init});
+    draw_residual_projections(*child, init, plan);
   }
 }
 
@@ -52,7 +49,8 @@ DrawPlan GPT::nanogpt_draws() {
   DrawPlan plan;
   draw_as_constructed(*this, plan);
   draw_by_apply(*this, plan);
-  draw_residual_projections(*this, plan);
+  const double layers = 2.0 * static_cast<double>(config_.n_layer);
+  draw_residual_projections(*this, Init::normal(0.02 / std::sqrt(layers)), plan);
   return plan;
 }
 

@@ -18,7 +18,7 @@ Shape with_last(const Tensor& x, std::int64_t n) {
 }  // namespace
 
 Linear::Linear(const Options& options)
-    : weight_(std::make_shared<Parameter>(Shape{options.out, options.in}, options.weight_init)) {
+    : weight_(std::make_shared<Parameter>(Shape{options.out, options.in}, Init::normal(0.02))) {
   add("weight", weight_);
   if (!options.bias) return;
   bias_ = std::make_shared<Parameter>(Shape{options.out}, Init::zeros());

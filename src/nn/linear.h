@@ -8,14 +8,14 @@
 namespace nanofsdp::nn {
 
 /// y = x weight^T + bias over the last dimension; weight [out, in], bias [out] or none
-/// (PyTorch's nn.Linear). Keeps x for backward.
+/// (PyTorch's nn.Linear). Weights start as N(0, 0.02), biases at zero (GPT-2). Keeps x for
+/// backward.
 class Linear final : public Module {
  public:
   struct Options {
     std::int64_t in = 0;
     std::int64_t out = 0;
     bool bias = true;
-    Init weight_init = Init::normal(0.02);  ///< biases start at zero
   };
   explicit Linear(const Options& options);
 

@@ -17,7 +17,7 @@ namespace nanofsdp::ops {
 ///     param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
 ///
 /// An element's result depends on that element alone, not on where it lies in the range, so cutting
-/// a parameter between shards changes no bit.
+/// a parameter between shards changes no bit. The operands do not overlap.
 
 struct AdamW {
   Tensor param{};  ///< in, out  [n]

@@ -24,9 +24,10 @@ void forward_row(const LayerNormForward& a, std::int64_t r) {
   const std::int64_t C = a.x.dim(1);
   const ConstRow x(a.x.f32() + r * C, C);
   const ConstRow weight(a.weight.f32(), C);
-  // Summed from the first element on: a constant row has no variance at all, and one far from zero
-  // keeps the digits of its spread.
-  const float mean = x[0] + (x - x[0]).sum() / static_cast<float>(C);
+  // From the first element as a guess, mended twice by the mean of what is left: a constant row has
+  // no variance at all, and neither a row far from zero nor an outlier costs the others digits.
+  float mean = x[0];
+  for (int pass = 0; pass < 2; ++pass) mean += (x - mean).sum() / static_cast<float>(C);
   const float var = (x - mean).square().sum() / static_cast<float>(C);
   const float rstd = 1 / std::sqrt(var + kLayerNormEps);
 

@@ -7,7 +7,6 @@
 #include <thread>
 
 #include "base/build_info.h"
-#include "base/check.h"
 #include "train/command_line.h"
 
 namespace nanofsdp::train {
@@ -56,21 +55,13 @@ int bench_command(const std::vector<std::string>& args) {
       "Usage: nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and "
       "whole training steps. Leave the machine alone meanwhile.");
   line.group("Options");
-  line.add("only", "operators, collectives, steps or all", only);
-  line.add("rounds", "rounds over which medians are taken", rounds);
-  line.add("threads", "threads of the operators", threads);
-  line.add("ranks", "ranks of the collectives", ranks);
+  line.choose("only", "operators, collectives, steps or all",
+              {"all", "operators", "collectives", "steps"}, "",
+              [&only](const std::string& section) { only = section; });
+  line.add("rounds", "rounds over which medians are taken", rounds, {1, 1e6, "at least 1"});
+  line.add("threads", "threads of the operators", threads, {1, 1025, "1 to 1024"});
+  line.add("ranks", "ranks of the collectives", ranks, {2, 1e6, "at least 2"});
   line.parse(args);
-  if (rounds < 1 || threads < 1 || ranks < 2) {
-    throw UsageError({.what = "bench",
-                      .expected = "rounds >= 1, threads >= 1, ranks >= 2",
-                      .got = fmt::format("{}, {}, {}", rounds, threads, ranks)});
-  }
-  if (only != "all" && only != "operators" && only != "collectives" && only != "steps") {
-    throw UsageError({.what = "--only",
-                      .expected = "operators, collectives, steps or all",
-                      .got = "'" + only + "'"});
-  }
   fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, rounds);
   // Processes first: they are forked, and that wants a process without threads.
   if (only == "all" || only == "steps") bench_steps(rounds);

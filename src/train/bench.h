@@ -14,6 +14,7 @@ namespace nanofsdp::train {
 struct Candidate {
   std::string name;
   std::function<double()> measure;
+  double work = 0;  ///< in that unit: floating-point operations, or elements
 };
 
 /// What came out, seconds.

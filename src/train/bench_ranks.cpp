@@ -36,25 +36,30 @@ double on_ranks(int ranks, int threads,
   return seconds;
 }
 
-enum class Operation { all_gather, reduce_scatter, all_reduce };
+// A collective over `all`, of which `mine` is this rank's chunk.
+struct Collective {
+  const char* name;
+  Event (*call)(comm::Communicator& world, Stream& stream, Tensor mine, Tensor all);
+};
+constexpr Collective kCollectives[] = {
+    {"all_gather", [](comm::Communicator& world, Stream& stream, Tensor mine,
+                      Tensor all) { return world.all_gather(stream, mine, all); }},
+    {"reduce_scatter",
+     [](comm::Communicator& world, Stream& stream, Tensor mine, Tensor all) {
+       return world.reduce_scatter(stream, all, mine, comm::ReduceOp::average);
+     }},
+    {"all_reduce", [](comm::Communicator& world, Stream& stream, Tensor, Tensor all) {
+       return world.all_reduce(stream, all, comm::ReduceOp::average);
+     }}};
 
-double time_collective(int ranks, Operation operation, std::int64_t bytes) {
+double time_collective(int ranks, const Collective& collective, std::int64_t bytes) {
   return on_ranks(ranks, 1, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
     const std::int64_t W = world->size(), chunk = bytes / 4 / W;
     const Buffer memory(context.ledger, MemoryClass::communication,
                         static_cast<std::size_t>(4 * chunk * W));
     const Tensor all = memory.tensor({chunk * W}), mine = all.slice(world->rank() * chunk, chunk);
     Stream& stream = *context.compute;
-    const auto call = [&] {
-      switch (operation) {
-        case Operation::all_gather:
-          return stream.wait(world->all_gather(stream, mine, all));
-        case Operation::reduce_scatter:
-          return stream.wait(world->reduce_scatter(stream, all, mine, comm::ReduceOp::average));
-        case Operation::all_reduce:
-          return stream.wait(world->all_reduce(stream, all, comm::ReduceOp::average));
-      }
-    };
+    const auto call = [&] { stream.wait(collective.call(*world, stream, mine, all)); };
     // The same number of calls on every rank, whatever their clocks say.
     const int calls = bytes > (1 << 20) ? 20 : 200;
     for (int i = 0; i < calls / 10; ++i) call();
@@ -95,14 +100,12 @@ double time_steps(const Recipe& recipe, const Dataset& dataset, int ranks, int t
 void bench_collectives(int ranks, int rounds) {
   fmt::print("\ncollectives, {} ranks, gloo on this host\n", ranks);
   std::vector<Candidate> candidates;
-  const auto add = [&](const char* name, Operation operation, std::int64_t kilobytes) {
-    candidates.push_back({fmt::format("{:<15} {:>6} KB", name, kilobytes),
-                          [=] { return time_collective(ranks, operation, kilobytes * 1024); }});
-  };
   for (const std::int64_t kilobytes : {4, 256, 4096, 40960}) {
-    add("all_gather", Operation::all_gather, kilobytes);
-    add("reduce_scatter", Operation::reduce_scatter, kilobytes);
-    add("all_reduce", Operation::all_reduce, kilobytes);
+    for (const Collective& collective : kCollectives) {
+      candidates.push_back(
+          {fmt::format("{:<15} {:>6} KB", collective.name, kilobytes),
+           [=, &collective] { return time_collective(ranks, collective, kilobytes * 1024); }});
+    }
   }
   for (const Timing& t : race(candidates, rounds)) {
     fmt::print("  {}  {:>10.1f} us  ({:.1f} to {:.1f})\n", t.name, t.median * 1e6, t.min * 1e6,

@@ -1,14 +1,13 @@
 #include "train/command_line.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cmath>
-#include <cstdlib>
+#include <limits>
 #include <numeric>
-#include <utility>
+#include <sstream>
+#include <type_traits>
 
 #include "base/check.h"
 #include "train/config_file.h"
@@ -17,36 +16,14 @@
 namespace nanofsdp::train {
 namespace {
 
-[[noreturn]] void wrong_value(const std::string& name, const char* expected,
-                              const std::string& value) {
-  throw UsageError({.what = "--" + name, .expected = expected, .got = "'" + value + "'"});
-}
-
-template <class T>
-T parse_integer(const std::string& name, const std::string& value) {
-  T result{};
-  const char* end = value.data() + value.size();
-  const auto [stop, error] = std::from_chars(value.data(), end, result);
-  if (error == std::errc::result_out_of_range) wrong_value(name, "a smaller number", value);
-  if (error != std::errc() || stop != end) wrong_value(name, "an integer", value);
-  return result;
-}
-
-double parse_number(const std::string& name, const std::string& value) {
-  char* end = nullptr;
-  const double result = std::strtod(value.c_str(), &end);
-  if (value.empty() || *end != '\0' || !std::isfinite(result)) wrong_value(name, "a number", value);
-  return result;
-}
-
-bool parse_bool(const std::string& name, const std::string& value) {
-  if (value == "True" || value == "true" || value == "1") return true;
-  if (value == "False" || value == "false" || value == "0") return false;
-  wrong_value(name, "True or False", value);
+[[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
+                              const std::string& value, const std::string& hint = {}) {
+  throw UsageError(
+      {.what = "--" + name, .expected = expected, .got = "'" + value + "'", .hint = hint});
 }
 
 /// Levenshtein's: how many characters to insert, remove or replace to make one of the other.
-std::size_t edit_distance(std::string_view a, std::string_view b) {
+std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -60,14 +37,7 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return row.back();
 }
 
-/// The name in "--name" or "--name=value".
-std::string name_in(const std::string& argument) {
-  return argument.substr(2, argument.find('=') - 2);
-}
-
 }  // namespace
-
-void CommandLine::group(std::string title) { group_ = std::move(title); }
 
 void CommandLine::add(const std::string& name, const std::string& help, std::string shown_default,
                       Setter setter) {
@@ -80,25 +50,44 @@ void CommandLine::add(const std::string& name, const std::string& help, std::str
       [&target](const std::string& value) { target = value; });
 }
 
-void CommandLine::add(const std::string& name, const std::string& help, std::int64_t& target) {
-  add(name, help, std::to_string(target), [name, &target](const std::string& value) {
-    target = parse_integer<std::int64_t>(name, value);
+void CommandLine::add(const std::string& name, const std::string& help, bool& target) {
+  add(name, help, target ? "True" : "False", [name, &target](const std::string& value) {
+    target = value == "True" || value == "true" || value == "1";
+    if (!target && value != "False" && value != "false" && value != "0") {
+      wrong_value(name, "True or False", value);
+    }
   });
 }
 
-void CommandLine::add(const std::string& name, const std::string& help, int& target) {
-  add(name, help, std::to_string(target),
-      [name, &target](const std::string& value) { target = parse_integer<int>(name, value); });
+template <class Number>
+void CommandLine::add(const std::string& name, const std::string& help, Number& target,
+                      const Range& range) {
+  add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
+    std::istringstream in(value);
+    in >> std::noskipws >> target;
+    if (in.fail() || in.peek() != std::istringstream::traits_type::eof()) {
+      const bool too_large = in.fail() && target == std::numeric_limits<Number>::max();
+      const char* integer = too_large ? "a smaller number" : "an integer";
+      wrong_value(name, std::is_integral_v<Number> ? integer : "a number", value);
+    }
+    const auto number = static_cast<double>(target);
+    if (number < range.least || number >= range.end) wrong_value(name, range.words, value);
+  });
 }
 
-void CommandLine::add(const std::string& name, const std::string& help, double& target) {
-  add(name, help, fmt::format("{}", target),
-      [name, &target](const std::string& value) { target = parse_number(name, value); });
-}
+template void CommandLine::add(const std::string&, const std::string&, int&, const Range&);
+template void CommandLine::add(const std::string&, const std::string&, std::int64_t&, const Range&);
+template void CommandLine::add(const std::string&, const std::string&, double&, const Range&);
 
-void CommandLine::add(const std::string& name, const std::string& help, bool& target) {
-  add(name, help, target ? "True" : "False",
-      [name, &target](const std::string& value) { target = parse_bool(name, value); });
+void CommandLine::choose(const std::string& name, const std::string& help,
+                         const std::vector<std::string>& words, const std::string& hint,
+                         Setter setter) {
+  add(name, help, words.front(), [=](const std::string& value) {
+    if (std::ranges::count(words, value) == 0) {
+      wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value, hint);
+    }
+    if (setter) setter(value);
+  });
 }
 
 std::string CommandLine::help() const {
@@ -106,27 +95,20 @@ std::string CommandLine::help() const {
   std::string_view group;
   for (const Option& option : options_) {
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
-    text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.shown_default),
+    text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
                         option.help);
   }
   return text;
 }
 
-bool CommandLine::given(const std::string& name) const {
-  return std::find(given_.begin(), given_.end(), name) != given_.end();
-}
-
-std::string CommandLine::nearest(const std::string& name) const {
-  std::string best;
-  std::size_t least = std::max<std::size_t>(2, name.size() / 3) + 1;
-  for (const Option& option : options_) {
-    const std::size_t distance = edit_distance(name, option.name);
-    if (distance < least) {
-      best = option.name;
-      least = distance;
-    }
-  }
-  return best;
+CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
+  const auto distance = [&](const Option& option) { return edit_distance(name, option.name); };
+  Option& nearest = *std::ranges::min_element(options_, {}, distance);
+  if (nearest.name == name) return nearest;
+  const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
+  throw UsageError(
+      {.what = place + "unknown option --" + name,
+       .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them"});
 }
 
 void CommandLine::parse(const std::vector<std::string>& args) {
@@ -134,74 +116,51 @@ void CommandLine::parse(const std::vector<std::string>& args) {
     if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
   }
   std::string config;
-  apply(args, config);
-  if (config.empty()) return;
-  apply_config(config);
-  apply(args, config);  // again: the command line has the last word
-}
-
-void CommandLine::apply_config(const std::string& path) {
-  for (const Setting& setting : read_config(path)) {
-    try {
-      std::string nested;
-      apply({"--" + setting.name + "=" + setting.value}, nested);
-      if (!nested.empty()) throw UsageError({.what = "a config file cannot name another"});
-    } catch (const UsageError& error) {
-      throw UsageError({.what = fmt::format("{}:{}: {}", path, setting.line, error.what())});
-    }
-  }
-}
-
-void CommandLine::apply(const std::vector<std::string>& args, std::string& config) {
-  CLI::App app;
-  app.set_help_flag();
-  app.allow_extras();
-  app.add_option("config,--config", config)->take_last();
-  for (const Option& option : options_) {
-    app.add_option_function<std::string>("--" + option.name, option.setter)->take_last();
-  }
-
-  // CLI11 pops arguments from the back. It would take whatever follows for the value of an option
-  // that has none: "--name=" gets its empty one, and a bare "--name" none that looks like an
-  // option.
-  std::vector<std::string> reversed;
-  for (std::size_t i = 0; i < args.size(); ++i) {
-    const std::string& argument = args[i];
-    if (argument.size() > 2 && argument.starts_with("--") && argument.back() == '=' &&
-        argument.find('=') == argument.size() - 1) {
-      reversed.insert(reversed.end(), {argument.substr(0, argument.size() - 1), ""});
+  std::vector<std::pair<Option*, std::string>> typed;
+  for (auto argument = args.begin(); argument != args.end(); ++argument) {
+    if (!argument->starts_with("--")) {
+      if (argument->empty() || argument->starts_with('-') || !config.empty()) {
+        throw UsageError({.what = "argument '" + *argument + "'",
+                          .expected = "--name=value",
+                          .hint = "--help lists the names"});
+      }
+      config = *argument;
       continue;
     }
-    if (app.get_option_no_throw(argument) != nullptr && argument.starts_with("--") &&
-        (i + 1 == args.size() || args[i + 1].starts_with("--"))) {
-      throw UsageError({.what = argument, .expected = argument + "=VALUE", .got = "no value"});
+    const std::size_t equals = argument->find('=');
+    const std::string name = argument->substr(2, equals - 2);
+    std::string& value = name == "config" ? config : typed.emplace_back(&find(name), "").second;
+    if (equals != std::string::npos) {
+      value = argument->substr(equals + 1);
+    } else if (argument + 1 != args.end() && !argument[1].starts_with("--")) {
+      value = *++argument;
+    } else {
+      throw UsageError({.what = *argument, .expected = *argument + "=VALUE", .got = "no value"});
     }
-    reversed.push_back(argument);
-  }
-  std::reverse(reversed.begin(), reversed.end());
-  try {
-    app.parse(std::move(reversed));
-  } catch (const CLI::ParseError& error) {  // none is known that gets here
-    throw UsageError({.what = error.what(), .hint = "--help lists the options"});
   }
 
-  const std::vector<std::string> unknown = app.remaining();
-  if (!unknown.empty()) {
-    const std::string& argument = unknown.front();
-    if (!argument.starts_with("--")) {
-      throw UsageError({.what = "argument '" + argument + "'",
-                        .expected = "--name=value",
-                        .hint = "--help lists the names"});
+  if (!config.empty()) {
+    for (const Setting& setting : read_config(config)) {
+      const std::string place = fmt::format("{}:{}: ", config, setting.line);
+      if (setting.name == "config") {
+        throw UsageError({.what = place + "a config file cannot name another"});
+      }
+      Option& option = find(setting.name, place);
+      option.value = setting.value;
+      option.place = place;
     }
-    const std::string name = name_in(argument);
-    const std::string similar = nearest(name);
-    throw UsageError(
-        {.what = "unknown option --" + name,
-         .hint = similar.empty() ? "--help lists them" : "did you mean --" + similar + "?"});
   }
-  given_.clear();
+  for (auto& [option, value] : typed) {  // the command line has the last word
+    option->value = value;
+    option->place = "";
+  }
   for (const Option& option : options_) {
-    if (app.count("--" + option.name) > 0) given_.push_back(option.name);
+    if (!option.place) continue;
+    try {
+      option.setter(option.value);
+    } catch (const UsageError& error) {
+      throw UsageError({.what = *option.place + error.what()});
+    }
   }
 }
 

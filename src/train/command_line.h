@@ -2,16 +2,22 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace nanofsdp::train {
 
 /// @file
-/// @brief A table of options `--name=value` that fills variables, and its help text. CLI11 takes
-/// the arguments apart; the messages are ours.
+/// @brief A table of options `--name=value` that fills variables, and its help text.
+
+/// The numbers an option takes: least <= value < end.
+struct Range {
+  double least;
+  double end;
+  const char* words;  ///< for messages
+};
 
 class CommandLine {
  public:
@@ -21,28 +27,33 @@ class CommandLine {
   explicit CommandLine(std::string usage) : usage_(std::move(usage)) {}
 
   /// A heading in the help text, over the options added next.
-  void group(std::string title);
+  void group(std::string title) { group_ = std::move(title); }
 
   /// An option whose value goes to `target`, which holds its default now and outlives this object.
   /// Integers and numbers must fill the whole value; booleans are True, False, true, false, 1, 0.
   void add(const std::string& name, const std::string& help, std::string& target);
-  void add(const std::string& name, const std::string& help, std::int64_t& target);
-  void add(const std::string& name, const std::string& help, int& target);
-  void add(const std::string& name, const std::string& help, double& target);
   void add(const std::string& name, const std::string& help, bool& target);
+  template <class Number>  // int, std::int64_t or double
+  void add(const std::string& name, const std::string& help, Number& target, const Range& range);
+
+  /// An option that is one of a few words, the first of them its default. `hint` says what to do
+  /// about another word.
+  void choose(const std::string& name, const std::string& help,
+              const std::vector<std::string>& words, const std::string& hint, Setter setter = {});
 
   /// An option with a setter of its own.
   void add(const std::string& name, const std::string& help, std::string shown_default,
            Setter setter);
 
   /// Sets the variables: first from the config file, if a positional argument or --config names
-  /// one, then from `args`; of repeated options the last one counts.
+  /// one, then from `args` (--name=value or --name value); of an option given twice the last
+  /// counts.
   /// @throws UsageError naming the option, for an unknown one also the nearest that exists
   /// @throws HelpRequested (options.h) if --help or -h is among the arguments
   void parse(const std::vector<std::string>& args);
 
-  /// Whether the last parse() saw the option among its arguments (not only in the config file).
-  bool given(const std::string& name) const;
+  /// Whether parse() saw the option among its arguments (not only in the config file).
+  bool given(const std::string& name) { return find(name).place == ""; }
 
   std::string help() const;
 
@@ -51,18 +62,16 @@ class CommandLine {
     std::string group;
     std::string name;
     std::string help;
-    std::string shown_default;
+    std::string value;  // the default until parse() has read another
     Setter setter;
+    std::optional<std::string> place{};  // of that other: "" or "path:line: " in a config file
   };
 
-  void apply(const std::vector<std::string>& args, std::string& config);
-  void apply_config(const std::string& path);
-  std::string nearest(const std::string& name) const;
+  Option& find(const std::string& name, const std::string& place = "");
 
   std::string usage_;
   std::string group_;
   std::vector<Option> options_;
-  std::vector<std::string> given_;
 };
 
 }  // namespace nanofsdp::train

@@ -22,7 +22,6 @@ enum class Backend { gloo, local };      ///< ranks are processes, or threads of
 enum class InitOrder { nanogpt, fsdp };  ///< whose order of random draws makes the weights
 
 std::string name_of(Backend backend);
-std::string name_of(InitOrder order);
 
 /// Options of `nanofsdp train`. The defaults are the CPU recipe of nanoGPT's README.
 struct TrainOptions {
@@ -71,14 +70,6 @@ struct TrainOptions {
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;
 
-  // Accepted for the sake of nanoGPT's command lines.
-  std::string init_from = "scratch";
-  std::string dtype = "float32";
-  bool compile = false;
-  bool wandb_log = false;
-  std::string wandb_project = "shakespeare-char";
-  std::string wandb_run_name = "mini-gpt";
-
   /// One line for each option that asks for what this program does not do, to be shown at start-up.
   std::vector<std::string> notes{};
 };
@@ -93,10 +84,7 @@ struct SampleOptions {
   std::int64_t top_k = 200;
   std::int64_t seed = 1337;
   int threads = 1;
-  std::string init_from = "resume";
   Device device = Device::cpu;
-  std::string dtype = "float32";
-  bool compile = false;
   std::vector<std::string> notes{};
 };
 

@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <utility>
 
 #include "base/build_info.h"
 #include "base/check.h"
 
 namespace nanofsdp::train {
 namespace {
+
+using nlohmann::ordered_json;
 
 // 1234567 as "1,234,567".
 std::string grouped(std::int64_t n) {
@@ -36,19 +39,21 @@ std::string plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
 }
 
+void write_line(std::ofstream& file, const ordered_json& json) {
+  file << json.dump() << '\n' << std::flush;
+}
+
 // "4 x 196,864 + root 16,640": equal units are told once.
-std::string unit_sizes(const std::vector<UnitLine>& units) {
+std::string unit_sizes(std::span<const fsdp::Unit> units) {
+  const auto numel = [](const fsdp::Unit& unit) { return unit.flat().layout().total_numel(); };
   std::string text;
-  for (std::size_t i = 0; i < units.size();) {
-    std::size_t j = i + 1;
-    while (j < units.size() && units[j].numel == units[i].numel && units[j].name != "root") ++j;
-    if (i > 0) text += " + ";
-    if (units[i].name == "root") text += "root ";
-    if (j - i > 1) text += fmt::format("{} x ", j - i);
-    text += grouped(units[i].numel);
-    i = j;
+  while (units.size() > 1) {  // the root is the last
+    std::size_t n = 1;
+    while (n + 1 < units.size() && numel(units[n]) == numel(units[0])) ++n;
+    text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel(units[0])) + " + ";
+    units = units.subspan(n);
   }
-  return text;
+  return text + "root " + grouped(numel(units[0]));
 }
 
 }  // namespace
@@ -64,50 +69,46 @@ Report::Report(const TrainOptions& options, int rank)
   }
 }
 
-void Report::line(const std::string& text) {
+void Report::line(const std::string& text, bool stays) {
   if (!speaks_) return;
-  if (progress_shown_) std::fputs("\r\x1b[K", stdout);
-  progress_shown_ = false;
-  std::fputs((text + "\n").c_str(), stdout);
+  fmt::print("{}{}{}", std::exchange(wipe_, !stays) ? "\r\x1b[K" : "", text, stays ? "\n" : "");
   std::fflush(stdout);
 }
 
-void Report::progress(const std::string& text) {
-  std::fputs(("\r\x1b[K" + text).c_str(), stdout);
-  std::fflush(stdout);
-  progress_shown_ = true;
-}
-
-void Report::start(const RunSummary& s, const Ledger& ledger) {
-  ranks_ = s.ranks;
+void Report::start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model) {
   if (!speaks_) return;
   for (const std::string& note : options_.notes) line("note: " + note);
-  std::int64_t shard = 0, padding = 0;
-  for (const UnitLine& unit : s.units) {
-    shard += unit.shard_numel;
-    padding += unit.padding;
+  std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
+  for (const fsdp::Unit& unit : model.units()) {
+    parameters += unit.flat().layout().total_numel();
+    shard += unit.flat().layout().shard_numel();
+    padding += unit.flat().layout().padding_numel();
+    for (const nn::Parameter* parameter : unit.flat().parameters()) {
+      if (parameter->shape.rank() >= 2) decayed += parameter->shape.numel();
+    }
   }
-  line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(s.ranks, "rank"),
-                   plural(s.threads, "thread"),
-                   s.ranks > 1 ? ", " + name_of(options_.backend) : ""));
-  line(fmt::format("data       {}", s.data));
+  line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(context.world_size, "rank"),
+                   plural(context.compute->threads(), "thread"),
+                   context.world_size > 1 ? ", " + name_of(options_.backend) : ""));
+  line(fmt::format("data       {}: {} characters to train on, {} to validate", dataset.name(),
+                   dataset.size(Split::train), dataset.size(Split::val)));
   line(
       fmt::format("model      {} parameters: {} layers, {} heads, {} wide, {} tokens of context, "
                   "vocabulary {}",
-                  grouped(s.parameters), options_.n_layer, options_.n_head, options_.n_embd,
-                  options_.block_size, s.vocab_size));
+                  grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
+                  options_.block_size, dataset.tokenizer().vocab_size()));
   line(fmt::format("sharding   {}, {} units: {}; a rank keeps {} elements of each row, padding {}",
-                   s.strategy, s.units.size(), unit_sizes(s.units), grouped(shard), padding));
-  line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(s.decayed),
-                   grouped(s.undecayed)));
+                   fsdp::name_of(model.strategy()), model.units().size(), unit_sizes(model.units()),
+                   grouped(shard), padding));
+  line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
+                   grouped(parameters - decayed)));
   std::string memory;
   for (const MemoryClass c : kMemoryClasses) {
-    if (c == MemoryClass::activations || c == MemoryClass::communication) continue;
-    if (ledger.count(c).reserved == 0) continue;
-    memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c),
-                          megabytes(ledger.count(c).reserved));
+    const std::int64_t bytes = context.ledger.count(c).reserved;
+    if (c == MemoryClass::activations || c == MemoryClass::communication || bytes == 0) continue;
+    memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c), megabytes(bytes));
   }
-  line(fmt::format("a rank     {}", memory));
+  line("a rank     " + memory);
 }
 
 bool Report::wants_loss(std::int64_t iteration) const {
@@ -119,58 +120,47 @@ void Report::step(std::int64_t iteration, const StepResult& result, const comm::
   step_seconds_ += result.seconds;
   ++steps_;
   if (!speaks_) return;
-  if (metrics_.is_open()) write_metrics(iteration, result, traffic, ledger);
+  const auto tokens = static_cast<double>(options_.batch_size * options_.block_size *
+                                          options_.gradient_accumulation_steps);
+  if (metrics_.is_open()) {
+    ordered_json peak;
+    for (const MemoryClass c : kMemoryClasses) {
+      peak[std::string(name_of(c))] = ledger.count(c).reserved_peak;
+    }
+    write_line(metrics_, {{"iter", iteration},
+                          {"loss", result.loss},
+                          {"grad_norm", result.grad_norm},
+                          {"lr", result.lr},
+                          {"ms", result.seconds * 1e3},
+                          {"tokens_per_s", tokens / result.seconds},
+                          {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
+                          {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
+                          {"peak_bytes", peak}});
+  }
   traffic_ = traffic;
   if (iteration % options_.log_interval != 0) return;
   const double mean = step_seconds_ / static_cast<double>(steps_);
-  const double tokens = static_cast<double>(options_.batch_size * options_.block_size *
-                                            options_.gradient_accumulation_steps);
+  const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
   if (terminal_) {
     const double left = static_cast<double>(options_.max_iters - iteration) * mean;
-    progress(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration,
-                         options_.max_iters, result.loss,
-                         grouped(static_cast<std::int64_t>(tokens / mean)), minutes(left)));
+    line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration, options_.max_iters,
+                     result.loss, rate, minutes(left)),
+         /*stays=*/false);
   } else {
     line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s", iteration, result.loss,
-                     result.seconds * 1e3, grouped(static_cast<std::int64_t>(tokens / mean))));
+                     result.seconds * 1e3, rate));
   }
-}
-
-void Report::write_metrics(std::int64_t iteration, const StepResult& result,
-                           const comm::Traffic& traffic, const Ledger& ledger) {
-  const double tokens = static_cast<double>(options_.batch_size * options_.block_size *
-                                            options_.gradient_accumulation_steps);
-  nlohmann::ordered_json peak;
-  for (const MemoryClass c : kMemoryClasses) {
-    peak[std::string(name_of(c))] = ledger.count(c).reserved_peak;
-  }
-  metrics_ << nlohmann::ordered_json{{"iter", iteration},
-                                     {"loss", result.loss},
-                                     {"grad_norm", result.grad_norm},
-                                     {"lr", result.lr},
-                                     {"ms", result.seconds * 1e3},
-                                     {"tokens_per_s", tokens / result.seconds},
-                                     {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
-                                     {"bytes_received",
-                                      traffic.bytes_received - traffic_.bytes_received},
-                                     {"peak_bytes", peak}}
-                  .dump()
-           << '\n'
-           << std::flush;
 }
 
 void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
   last_evaluation_ = result;
-  if (!speaks_) return;
   line(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iteration, result.train_loss,
                    result.val_loss));
-  if (!metrics_.is_open()) return;
-  metrics_ << nlohmann::ordered_json{{"iter", iteration},
-                                     {"train_loss", result.train_loss},
-                                     {"val_loss", result.val_loss}}
-                  .dump()
-           << '\n'
-           << std::flush;
+  if (metrics_.is_open()) {
+    write_line(
+        metrics_,
+        {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
+  }
 }
 
 void Report::saved(const std::string& path) { line("saved " + path); }
@@ -184,7 +174,7 @@ void Report::finish(const comm::Traffic& t, const Ledger& ledger) {
   line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
                    elapsed.count(), plural(steps_, "step"), step_seconds_,
                    1e3 * step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1))));
-  if (ranks_ > 1) {
+  if (t.bytes_sent > 0) {
     line(
         fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "
                     "reduce-scatters, {} all-reduces",

@@ -4,10 +4,11 @@
 #include <cstdint>
 #include <fstream>
 #include <string>
-#include <vector>
 
-#include "base/ledger.h"
+#include "base/context.h"
 #include "comm/counting.h"
+#include "fsdp/sharded_model.h"
+#include "train/dataset.h"
 #include "train/options.h"
 
 namespace nanofsdp::train {
@@ -29,33 +30,14 @@ struct EvalResult {
   double val_loss = 0;
 };
 
-/// One unit, for the summary.
-struct UnitLine {
-  std::string name;
-  std::int64_t numel = 0;
-  std::int64_t shard_numel = 0;
-  std::int64_t padding = 0;
-};
-
-struct RunSummary {
-  std::int64_t parameters = 0;
-  std::vector<UnitLine> units;
-  std::string strategy;
-  std::string data;  ///< "tales, 1,000,000 characters, 900,000 to train on"
-  std::int64_t vocab_size = 0;
-  std::int64_t decayed = 0;  ///< parameters of all ranks that weight decay touches
-  std::int64_t undecayed = 0;
-  int ranks = 1;
-  int threads = 1;
-};
-
 /// Tells rank 0's story; on other ranks every function does nothing.
 class Report {
  public:
   /// @throws UsageError if the metrics file cannot be written
   Report(const TrainOptions& options, int rank);
 
-  void start(const RunSummary& summary, const Ledger& ledger);
+  /// Says what is about to be trained, on what, and how it is shared.
+  void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model);
   void step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
             const Ledger& ledger);
   void evaluation(std::int64_t iteration, const EvalResult& result);
@@ -67,16 +49,12 @@ class Report {
   bool wants_loss(std::int64_t iteration) const;
 
  private:
-  void line(const std::string& text);      // on its own; wipes a progress line
-  void progress(const std::string& text);  // over the progress line before
-  void write_metrics(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
-                     const Ledger& ledger);
+  void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress
 
   const TrainOptions& options_;
   bool speaks_;
   bool terminal_;
-  bool progress_shown_ = false;
-  int ranks_ = 1;
+  bool wipe_ = false;  // the line before
   std::ofstream metrics_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   comm::Traffic traffic_;  // at the end of the step before

@@ -103,30 +103,30 @@ void SafetensorsWriter::finish() {
 
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   std::error_code error;
-  if (!std::filesystem::is_regular_file(path_, error)) {
-    malformed(path_, "a safetensors file", "no such file");
-  }
-  file_.open(path_, std::ios::binary | std::ios::ate);
-  if (!file_) malformed(path_, "a file that can be read", std::strerror(errno));
-  const auto size = static_cast<std::uint64_t>(file_.tellg());
-
-  std::uint64_t header_size = 0;
-  file_.seekg(0);
-  if (size < kPrefix || !file_.read(reinterpret_cast<char*>(&header_size), kPrefix)) {
+  const std::uint64_t size = std::filesystem::file_size(path_, error);
+  if (error) malformed(path_, "a safetensors file", "no such file");
+  if (size < kPrefix) {
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
   }
+  file_.open(path_, std::ios::binary);
+  std::uint64_t header_size = 0;
+  read_bytes(&header_size, kPrefix);
   const std::uint64_t room = std::min(size - kPrefix, kLargestHeader);
   if (header_size > room) {
     malformed(path_, fmt::format("a header of at most {} bytes", room),
               fmt::to_string(header_size));
   }
   std::string text(header_size, '\0');
-  if (!file_.read(text.data(), static_cast<std::streamsize>(header_size))) {
-    malformed(path_, "a file that can be read", "an error in mid-file");
-  }
+  read_bytes(text.data(), header_size);
   data_begin_ = kPrefix + header_size;
   header_ = parse_header(text, size - data_begin_, path_);
+}
+
+void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
+  if (!file_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
+    malformed(path_, "a file that can be read", std::strerror(errno));
+  }
 }
 
 std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {
@@ -145,10 +145,7 @@ std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {
     std::vector<float> values(static_cast<std::size_t>(tensor.numel()));
     file_.clear();
     file_.seekg(static_cast<std::streamoff>(begin));
-    if (!file_.read(reinterpret_cast<char*>(values.data()),
-                    static_cast<std::streamsize>(values.size() * sizeof(float)))) {
-      malformed(path_, "a file that can be read", "an error in tensor '" + wanted.name + "'");
-    }
+    read_bytes(values.data(), values.size() * sizeof(float));
     return values;
   }
   malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");

@@ -56,14 +56,15 @@ class SafetensorsFile {
   explicit SafetensorsFile(std::string path);
 
   const Metadata& metadata() const { return header_.metadata; }
-  const std::vector<TensorInfo>& tensors() const {
-    return header_.tensors;
-  }  ///< as they lie in the file
+  /// As they lie in the file.
+  const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
 
   /// @throws UsageError if the file has no such tensor or it has another shape
   std::vector<float> read(const TensorInfo& tensor);
 
  private:
+  void read_bytes(void* to, std::uint64_t bytes);
+
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_begin_ = 0;

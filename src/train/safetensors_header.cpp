@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -13,102 +14,79 @@
 namespace nanofsdp::train {
 namespace {
 
+using nlohmann::json;
+
 constexpr char kMetadata[] = "__metadata__";
 
-/// a * b, or nothing if that is no 64-bit byte count.
-bool multiply(std::uint64_t& a, std::uint64_t b) {
-  if (b != 0 && a > std::uint64_t(std::numeric_limits<std::int64_t>::max()) / b) return false;
-  a *= b;
-  return true;
-}
+constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
-/// A tensor and its bytes [begin, end) of the data.
-struct Placed {
-  std::uint64_t begin;
-  std::uint64_t end;
-  TensorInfo info;
+using Interval = std::pair<std::uint64_t, std::uint64_t>;  // bytes [first, second) of the data
+
+/// What is wrong with a header; parse_header() adds the file's name.
+struct Malformed {
+  std::string expected;
+  std::string got = "something else";
 };
 
-class Parser {
- public:
-  explicit Parser(const std::string& path) : path_(path) {}
-
-  SafetensorsHeader parse(const std::string& text, std::uint64_t data_bytes) const;
-
- private:
-  std::vector<std::uint64_t> integers(const nlohmann::json& entry, const std::string& name,
-                                      const char* key) const;
-  Placed place(const std::string& name, const nlohmann::json& entry) const;
-  [[noreturn]] void fail(const std::string& expected, const std::string& got) const {
-    throw UsageError({.what = "weights '" + path_ + "'", .expected = expected, .got = got});
+std::vector<std::uint64_t> integers(const json& entry, const std::string& name, const char* key) {
+  const json list = entry.is_object() ? entry.value(key, json()) : json();
+  const auto is_unsigned = [](const json& item) { return item.is_number_unsigned(); };
+  if (!list.is_array() || !std::ranges::all_of(list, is_unsigned)) {
+    throw Malformed{
+        fmt::format("tensor '{}' to have '{}', a list of integers from 0 up", name, key)};
   }
-
-  const std::string& path_;
-};
-
-std::vector<std::uint64_t> Parser::integers(const nlohmann::json& entry, const std::string& name,
-                                            const char* key) const {
-  const bool present = entry.is_object() && entry.contains(key);
-  const auto is_unsigned = [](const nlohmann::json& item) { return item.is_number_unsigned(); };
-  if (!present || !entry[key].is_array() ||
-      !std::all_of(entry[key].begin(), entry[key].end(), is_unsigned)) {
-    fail(fmt::format("tensor '{}' to have '{}', a list of integers from 0 up", name, key),
-         present ? "something else" : "none");
-  }
-  return entry[key].get<std::vector<std::uint64_t>>();
+  return list.get<std::vector<std::uint64_t>>();
 }
 
-Placed Parser::place(const std::string& name, const nlohmann::json& entry) const {
-  const auto shape = integers(entry, name, "shape");
-  const auto offsets = integers(entry, name, "data_offsets");
-  if (entry.value("dtype", nlohmann::json()) != "F32") {
-    fail(fmt::format("tensor '{}' in F32", name), "another dtype");
+std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry) {
+  const auto shape = integers(entry, name, "shape"),
+             offsets = integers(entry, name, "data_offsets");
+  if (entry.value("dtype", json()) != "F32") {
+    throw Malformed{fmt::format("tensor '{}' in F32", name), "another dtype"};
   }
   std::uint64_t bytes = sizeof(float);
   bool fits = offsets.size() == 2 && offsets[0] <= offsets[1];
-  for (const std::uint64_t dim : shape) fits = fits && multiply(bytes, dim);
-  if (!fits || offsets[1] - offsets[0] != bytes) {
-    fail(fmt::format("tensor '{}' to have as many bytes as its shape says", name),
-         fmt::format("data_offsets [{}] for shape [{}]", fmt::join(offsets, ", "),
-                     fmt::join(shape, ", ")));
+  for (const std::uint64_t dim : shape) {
+    fits = fits && (dim == 0 || bytes <= kMostBytes / dim);
+    bytes *= dim;
   }
-  return {offsets[0], offsets[1], {name, {shape.begin(), shape.end()}}};
+  if (!fits || offsets[1] - offsets[0] != bytes) {
+    throw Malformed{fmt::format("tensor '{}' to have as many bytes as its shape says", name),
+                    fmt::format("data_offsets [{}] for shape [{}]", fmt::join(offsets, ", "),
+                                fmt::join(shape, ", "))};
+  }
+  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}}};
 }
 
-SafetensorsHeader Parser::parse(const std::string& text, std::uint64_t data_bytes) const {
-  SafetensorsHeader header;
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) fail("a header that is a JSON object", "something else");
-
-  std::vector<Placed> placed;
-  for (const auto& item : json.items()) {
-    if (item.key() != kMetadata) {
-      placed.push_back(place(item.key(), item.value()));
+SafetensorsHeader parse(const json& header, std::uint64_t data_bytes) {
+  if (!header.is_object()) throw Malformed{"a header that is a JSON object"};
+  SafetensorsHeader result;
+  std::multimap<Interval, TensorInfo> placed;  // sorted by place
+  for (const auto& [name, entry] : header.items()) {
+    if (name != kMetadata) {
+      placed.insert(place(name, entry));
       continue;
     }
-    if (!item.value().is_object()) fail("__metadata__ to be a JSON object", "something else");
-    for (const auto& pair : item.value().items()) {
-      if (!pair.value().is_string()) fail("strings in __metadata__", "another type");
-      header.metadata[pair.key()] = pair.value().get<std::string>();
+    if (!entry.is_object()) throw Malformed{"__metadata__ to be a JSON object"};
+    for (const auto& [key, text] : entry.items()) {
+      if (!text.is_string()) throw Malformed{"strings in __metadata__"};
+      result.metadata[key] = text.get<std::string>();
     }
   }
-
-  std::sort(placed.begin(), placed.end(), [](const Placed& a, const Placed& b) {
-    return std::pair(a.begin, a.end) < std::pair(b.begin, b.end);
-  });
   std::uint64_t next = 0;
-  for (Placed& tensor : placed) {
-    if (tensor.begin != next) {
-      fail(fmt::format("tensor '{}' at byte {} of the data", tensor.info.name, next),
-           fmt::to_string(tensor.begin));
+  for (const auto& [interval, tensor] : placed) {
+    if (interval.first != next) {
+      throw Malformed{fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
+                      fmt::to_string(interval.first)};
     }
-    next = tensor.end;
-    header.tensors.push_back(std::move(tensor.info));
+    next = interval.second;
+    result.tensors.push_back(tensor);
   }
   if (next != data_bytes) {
-    fail(fmt::format("{} bytes of data, as the header says", next), fmt::to_string(data_bytes));
+    throw Malformed{fmt::format("{} bytes of data, as the header says", next),
+                    fmt::to_string(data_bytes)};
   }
-  return header;
+  return result;
 }
 
 }  // namespace
@@ -136,9 +114,12 @@ std::string write_header(const SafetensorsHeader& header) {
   return text;
 }
 
-SafetensorsHeader parse_header(const std::string& json, std::uint64_t data_bytes,
-                               const std::string& path) {
-  return Parser(path).parse(json, data_bytes);
+SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
+                               const std::string& path) try {
+  return parse(json::parse(text, nullptr, /*allow_exceptions=*/false), data_bytes);
+} catch (const Malformed& wrong) {
+  throw UsageError(
+      {.what = "weights '" + path + "'", .expected = wrong.expected, .got = wrong.got});
 }
 
 }  // namespace nanofsdp::train

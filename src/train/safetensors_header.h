@@ -35,10 +35,10 @@ struct SafetensorsHeader {
 std::string write_header(const SafetensorsHeader& header);
 
 /// The reverse, trusting nothing.
-/// @param json from a file called `path`, in which `data_bytes` bytes come after it
+/// @param text the JSON, from a file called `path`, in which `data_bytes` bytes come after it
 /// @throws UsageError if it is not such JSON, a tensor is not float32, its bytes do not fit its
 ///   shape, or the tensors do not fill the data without gaps
-SafetensorsHeader parse_header(const std::string& json, std::uint64_t data_bytes,
+SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path);
 
 }  // namespace nanofsdp::train

@@ -9,52 +9,34 @@
 namespace nanofsdp::train {
 namespace {
 
+void append_utf8(std::string& text, char32_t code) {
+  const auto push = [&text](char32_t byte) { text += static_cast<char>(byte); };
+  if (code < 0x80) return push(code);
+  const int more = code >= 0x10000 ? 3 : code >= 0x800 ? 2 : 1;  // bytes that continue it
+  push((0xf0 << (3 - more) & 0xff) | code >> 6 * more);
+  for (int i = more - 1; i >= 0; --i) push(0x80 | (code >> 6 * i & 0x3f));
+}
+
 /// The code point that starts at `at`, which moves behind it. RFC 3629: no longer form than needed,
 /// no halves of UTF-16 pairs, nothing above U+10FFFF.
 char32_t next_character(std::string_view text, std::size_t& at) {
-  const auto byte = [&](std::size_t i) {
-    return static_cast<char32_t>(static_cast<unsigned char>(text[i]));
-  };
-  const std::size_t begin = at;
-  char32_t code = byte(at++);
-  if (code < 0x80) return code;
-
-  const std::size_t more = code >= 0xf0 ? 3 : code >= 0xe0 ? 2 : 1;  // bytes that continue it
-  constexpr char32_t kLeast[] = {0, 0x80, 0x800, 0x10000};           // that needs so many
-  bool valid = code >= 0xc0 && code < 0xf8 && text.size() - begin > more;
-  code &= 0x3fu >> more;
-  for (std::size_t i = 0; valid && i < more; ++i) {
-    valid = (byte(at) & 0xc0) == 0x80;
-    code = code << 6 | (byte(at++) & 0x3f);
-  }
-  valid = valid && code >= kLeast[more] && code <= 0x10ffff && (code < 0xd800 || code > 0xdfff);
-  if (!valid) {
-    throw UsageError({.what = fmt::format("byte {}", begin),
+  const std::string_view rest = text.substr(at);
+  const auto first = static_cast<unsigned char>(rest[0]);
+  if (first < 0x80) return ++at, first;
+  const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  char32_t code = first & (0x3fu >> more);
+  for (const char c : rest.substr(1, more)) code = code << 6 | (static_cast<char32_t>(c) & 0x3f);
+  // UTF-8 has one form for each code point: what is not that form is not UTF-8.
+  std::string encoded;
+  append_utf8(encoded, code);
+  if (!rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
+    throw UsageError({.what = fmt::format("byte {}", at),
                       .expected = "UTF-8",
-                      .got = fmt::format("0x{:02x}", std::uint32_t(byte(begin))),
+                      .got = fmt::format("0x{:02x}", first),
                       .hint = "convert it, as with: iconv -t UTF-8"});
   }
+  at += encoded.size();
   return code;
-}
-
-void append_utf8(std::string& text, char32_t code) {
-  const auto push = [&text](char32_t byte) { text += static_cast<char>(byte); };
-  const auto continued = [&](int shift) { push(0x80 | (code >> shift & 0x3f)); };
-  if (code < 0x80) {
-    push(code);
-  } else if (code < 0x800) {
-    push(0xc0 | code >> 6);
-    continued(0);
-  } else if (code < 0x10000) {
-    push(0xe0 | code >> 12);
-    continued(6);
-    continued(0);
-  } else {
-    push(0xf0 | code >> 18);
-    continued(12);
-    continued(6);
-    continued(0);
-  }
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
 #include "train/trainer.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <chrono>
 #include <utility>
@@ -124,14 +122,12 @@ void Trainer::forward_backward(std::int64_t iteration, const MicroStep& micro_st
   sharded_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens), last);
 }
 
-EvalResult Trainer::evaluate(std::int64_t) {
+EvalResult Trainer::evaluate() {
   losses_.clear();
   Generator generator(static_cast<std::uint64_t>(options_.seed) + 1);
-  for (std::int64_t i = 0; i < options_.eval_iters; ++i) {
-    evaluate_batch(Split::train, generator, losses_.sum(0));
-  }
-  for (std::int64_t i = 0; i < options_.eval_iters; ++i) {
-    evaluate_batch(Split::val, generator, losses_.sum(1));
+  for (std::int64_t i = 0; i < 2 * options_.eval_iters; ++i) {
+    const bool val = i >= options_.eval_iters;
+    evaluate_batch(val ? Split::val : Split::train, generator, losses_.sum(val));
   }
   const std::vector<double> sums = losses_.over_ranks();
   const auto tokens =
@@ -163,11 +159,11 @@ std::string Trainer::sample(std::int64_t characters) {
 }
 
 void Trainer::run() {
-  report_.start(summary(), context_.ledger);
+  report_.start(context_, dataset_, sharded_);
   for (std::int64_t iteration = 0; iteration <= options_.max_iters; ++iteration) {
     const bool last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || last) {
-      const EvalResult result = evaluate(iteration);
+      const EvalResult result = evaluate();
       report_.evaluation(iteration, result);
       if (options_.eval_only) return;
       if (!options_.out_dir.empty() && iteration > 0) {
@@ -181,30 +177,10 @@ void Trainer::run() {
       }
     }
     if (last) break;
-    report_.step(iteration, step(iteration), mesh_.traffic(), context_.ledger);
+    const StepResult result = step(iteration);
+    report_.step(iteration, result, mesh_.traffic(), context_.ledger);
   }
   report_.finish(mesh_.traffic(), context_.ledger);
-}
-
-RunSummary Trainer::summary() {
-  RunSummary summary{.strategy = fsdp::name_of(sharded_.strategy()),
-                     .vocab_size = dataset_.tokenizer().vocab_size(),
-                     .ranks = context_.world_size,
-                     .threads = context_.compute->threads()};
-  for (const fsdp::Unit& unit : sharded_.units()) {
-    const fsdp::FlatLayout& layout = unit.flat().layout();
-    summary.units.push_back(
-        {unit.name(), layout.total_numel(), layout.shard_numel(), layout.padding_numel()});
-    summary.parameters += layout.total_numel();
-    for (const nn::Parameter* parameter : unit.flat().parameters()) {
-      (parameter->shape.rank() >= 2 ? summary.decayed : summary.undecayed) +=
-          parameter->shape.numel();
-    }
-  }
-  const std::int64_t train = dataset_.size(Split::train), val = dataset_.size(Split::val);
-  summary.data =
-      fmt::format("{}: {} characters to train on, {} to validate", dataset_.name(), train, val);
-  return summary;
 }
 
 }  // namespace nanofsdp::train

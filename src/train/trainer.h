@@ -41,7 +41,7 @@ class Trainer {
   StepResult step(std::int64_t iteration);
 
   /// Mean losses over eval_iters random batches of each split.
-  EvalResult evaluate(std::int64_t iteration);
+  EvalResult evaluate();
 
   /// A text that the model writes.
   std::string sample(std::int64_t characters);
@@ -51,7 +51,6 @@ class Trainer {
   void evaluate_batch(Split split, Generator& generator, Tensor total);
   Batch batch_of(std::int64_t rows);
   Tensor batch_tensor(int half, std::int64_t rows) const;
-  RunSummary summary();
 
   Context& context_;
   const TrainOptions& options_;

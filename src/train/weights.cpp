@@ -11,6 +11,11 @@
 #include "base/check.h"
 #include "train/safetensors.h"
 
+namespace nanofsdp::gpt {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GPTConfig, block_size, vocab_size, n_layer, n_head, n_embd,
+                                   dropout, bias)
+}  // namespace nanofsdp::gpt
+
 namespace nanofsdp::train {
 namespace {
 
@@ -23,36 +28,21 @@ std::vector<std::int64_t> dims_of(const nn::Parameter& parameter) {
   return {dims.begin(), dims.end()};
 }
 
-std::string to_json(const WeightsInfo& info) {
-  const gpt::GPTConfig& c = info.config;
-  return json{{"block_size", c.block_size},
-              {"vocab_size", c.vocab_size},
-              {"n_layer", c.n_layer},
-              {"n_head", c.n_head},
-              {"n_embd", c.n_embd},
-              {"dropout", c.dropout},
-              {"bias", c.bias},
-              {"chars", info.chars},
-              {"iter_num", info.iteration},
-              {"val_loss", info.val_loss},
-              {"tied", {{"lm_head.weight", "transformer.wte.weight"}}}}
-      .dump();
+std::string to_text(const WeightsInfo& info) {
+  json j = info.config;
+  j["chars"] = info.chars;
+  j["iter_num"] = info.iteration;
+  j["val_loss"] = info.val_loss;
+  j["tied"]["lm_head.weight"] = "transformer.wte.weight";
+  return j.dump();
 }
 
-WeightsInfo from_json(const std::string& text) {
+WeightsInfo from_text(const std::string& text) {
   const json j = json::parse(text);
-  WeightsInfo info;
-  info.config = {.block_size = j.at("block_size"),
-                 .vocab_size = j.at("vocab_size"),
-                 .n_layer = j.at("n_layer"),
-                 .n_head = j.at("n_head"),
-                 .n_embd = j.at("n_embd"),
-                 .dropout = j.at("dropout"),
-                 .bias = j.at("bias")};
-  info.chars = j.at("chars");
-  info.iteration = j.at("iter_num");
-  info.val_loss = j.at("val_loss");
-  return info;
+  return {.config = j,
+          .chars = j.at("chars"),
+          .iteration = j.at("iter_num"),
+          .val_loss = j.at("val_loss")};
 }
 
 }  // namespace
@@ -85,7 +75,7 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const W
       }
     }
     writer.emplace(weights_path(out_dir).string(), std::move(tensors),
-                   Metadata{{"format", "pt"}, {kKey, to_json(info)}});
+                   Metadata{{"format", "pt"}, {kKey, to_text(info)}});
   }
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
     if (writer) writer->append(parameter.data.span<float>());
@@ -98,7 +88,7 @@ WeightsInfo read_weights_info(const std::string& out_dir) {
   const SafetensorsFile file(path);
   const auto found = file.metadata().find(kKey);
   try {
-    if (found != file.metadata().end()) return from_json(found->second);
+    if (found != file.metadata().end()) return from_text(found->second);
   } catch (const json::exception&) {  // said below
   }
   throw UsageError({.what = path,

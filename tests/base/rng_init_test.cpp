@@ -67,7 +67,7 @@ class Gpt {
 
   // All parameters in the order of named_parameters(), the tied weight once.
   std::string sha256() const {
-    test::Sha256 hash;
+    testing::Sha256 hash;
     const auto add = [&](const Values& weight, std::size_t bias) {
       hash.update(std::span<const float>(weight));
       hash.update(std::span<const float>(Values(s_.bias ? bias : 0)));
@@ -115,7 +115,7 @@ struct InitCase {
   std::string nanogpt, fsdp;
 };
 
-class RngInit : public testing::TestWithParam<InitCase> {};
+class RngInit : public ::testing::TestWithParam<InitCase> {};
 
 TEST_P(RngInit, NanogptOrder) {
   Gpt gpt(GetParam().shape);
@@ -138,7 +138,7 @@ constexpr Shape kOdd = {.layers = 2, .width = 5, .block = 7, .vocab = 13, .bias 
 
 INSTANTIATE_TEST_SUITE_P(
     Models, RngInit,
-    testing::Values(InitCase{"Char", kChar,
+    ::testing::Values(InitCase{"Char", kChar,
                              "6e2953416628e72eb2017e6bcf75fb662e84e846c5697d2abdf8dea8ead8a547",
                              "7dd50ad69f49629187eb565efded1cc38c1919fd98a9637652d21aca7d8b9c7e"},
                     InitCase{"CharWithBias", kCharBias,
@@ -168,7 +168,7 @@ TEST(RngBatches, FirstTrainBatchesAfterBuildingTheModel) {
 
 // FIPS 180-4's examples: empty, one block, and a message whose length spills into a second block.
 TEST(Sha256, KnownDigests) {
-  const auto digest = [](const std::string& s) { return test::sha256(std::span<const char>(s)); };
+  const auto digest = [](const std::string& s) { return testing::sha256(std::span<const char>(s)); };
   EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),

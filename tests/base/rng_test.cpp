@@ -28,7 +28,7 @@ std::vector<float> normal(Generator& generator, std::size_t n, double mean, doub
 
 template <typename T>
 std::string sha256(const std::vector<T>& x) {
-  return test::sha256(std::span<const T>(x));
+  return testing::sha256(std::span<const T>(x));
 }
 
 TEST(Rng, StreamIsMt19937) {
@@ -103,7 +103,7 @@ struct NormalCase {
   std::vector<float> next;  // uniforms after the call: it took as many words as PyTorch's
 };
 
-class RngNormal : public testing::TestWithParam<NormalCase> {};
+class RngNormal : public ::testing::TestWithParam<NormalCase> {};
 
 TEST_P(RngNormal, EqualsPyTorchAndTakesAsManyWords) {
   const NormalCase& c = GetParam();
@@ -117,7 +117,7 @@ TEST_P(RngNormal, EqualsPyTorchAndTakesAsManyWords) {
 
 INSTANTIATE_TEST_SUITE_P(
     Lengths, RngNormal,
-    testing::Values(
+    ::testing::Values(
         NormalCase{5,
                    {-0.040519841f, -0.0413101763f, -0.024107255f, -0.0182444826f, -0.0250044372f},
                    "0baf93d61a7d1226e83ba08a88e66f812077a87d55a7c19a9669bf9ae4369df5",

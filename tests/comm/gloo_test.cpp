@@ -115,6 +115,7 @@ TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
       EXPECT_EQ(context.ledger.allocations(), allocations);
     }
     EXPECT_EQ(reserved(), 2 * (2 << 20));
+    EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved_peak, reserved());
   });
 }
 

@@ -122,16 +122,29 @@ TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
   }
 }
 
-// A rank may be stuck in something that no signal but SIGKILL ends.
-TEST_F(Launch, EndsRanksThatIgnoreSigterm) {
+// A rank may be stuck in something that no signal but SIGKILL ends; it is asked first.
+TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
   const auto start = Clock::now();
-  const Outcome outcome = comm::run_processes(2, [](const Rendezvous&, int rank) {
-    if (rank == 1) throw std::runtime_error("enough");
-    std::signal(SIGTERM, SIG_IGN);
+  const std::string asked = directory_ + "/asked";
+  const Outcome outcome = comm::run_processes(2, [&](const Rendezvous& rendezvous, int rank) {
+    const std::string ready = rendezvous.directory + "/ready";
+    if (rank == 1) {
+      while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(1ms);
+      throw std::runtime_error("enough");
+    }
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+    std::ofstream(ready) << "ready";
+    int signal = 0;
+    sigwait(&set, &signal);
+    std::ofstream(asked) << signal;
     while (true) pause();
   });
   EXPECT_EQ(outcome.message, "rank 1: enough");
   EXPECT_LT(Clock::now() - start, 8s);
+  EXPECT_TRUE(std::filesystem::remove(asked));
 }
 
 TEST_F(Launch, CountsExitCodesAsShellsDo) {

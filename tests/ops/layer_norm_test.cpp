@@ -138,7 +138,6 @@ void expect_oracle(const Sizes& s, Operands& o, double tolerance) {
   EXPECT_EQ(o.x.values, in.x.values);
   EXPECT_EQ(o.dy.values, in.dy.values);
   EXPECT_EQ(o.weight.values, in.weight.values);
-  EXPECT_EQ(o.bias.values, in.bias.values);
 }
 
 TEST(LayerNorm, BothDirectionsEqualTheOracle) {
@@ -243,7 +242,7 @@ TEST(LayerNorm, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Where a row lies in memory, and so how the machine's vectors meet it, changes no bit.
+// Where a row lies in memory changes no bit.
 TEST(LayerNorm, ARowsPlaceChangesNoBit) {
   const Sizes s{1, 77};
   Operands o(s);
@@ -280,7 +279,6 @@ TEST(LayerNorm, AnErrorNamesTheOperand) {
   expect_forward(&LayerNormForward::x, "layer_norm: x: expected 2 dimensions, got [5]");
   expect_forward(&LayerNormForward::weight, "layer_norm: weight: expected float32 [6]");
   expect_forward(&LayerNormForward::bias, "layer_norm: bias");
-  expect_forward(&LayerNormForward::y, "layer_norm: y");
   expect_forward(&LayerNormForward::rstd, "layer_norm: rstd");
   for (const auto& [operand, words] : {std::pair{&LayerNormBackward::dy, "layer_norm: dy"},
                                        {&LayerNormBackward::weight, "layer_norm: weight"},

@@ -8,7 +8,7 @@
 #include <span>
 #include <string>
 
-namespace nanofsdp::test {
+namespace nanofsdp::testing {
 
 /// @file
 /// @brief SHA-256 (FIPS 180-4), so that a test may hold 32 bytes instead of megabytes of weights.
@@ -97,4 +97,4 @@ std::string sha256(std::span<const T> values) {
   return hash.hex();
 }
 
-}  // namespace nanofsdp::test
+}  // namespace nanofsdp::testing

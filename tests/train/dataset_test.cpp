@@ -182,7 +182,7 @@ TEST_F(Shakespeare, IsNanoGPTsData) {
 
   const Tokens tokens = dataset.tokenizer().encode(nanofsdp::testing::read_file(original_));
   const std::vector<std::uint16_t> train(tokens.begin(), tokens.begin() + 1'003'854);
-  EXPECT_EQ(nanofsdp::test::sha256(std::span<const std::uint16_t>(train)),
+  EXPECT_EQ(nanofsdp::testing::sha256(std::span<const std::uint16_t>(train)),
             "6ec305602a99ac2802745a134e1f5e33e2231b4855525b00b9aebb730ac2626f");
 }
 
