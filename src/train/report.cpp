@@ -91,13 +91,13 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
                    plural(context.compute->threads(), "thread"),
                    context.world_size > 1 ? ", " + name_of(options_.backend) : ""));
   line(fmt::format("data       {}: {} characters to train on, {} to validate", dataset.name(),
-                   dataset.size(Split::train), dataset.size(Split::val)));
+                   grouped(dataset.size(Split::train)), grouped(dataset.size(Split::val))));
   line(
       fmt::format("model      {} parameters: {} layers, {} heads, {} wide, {} tokens of context, "
                   "vocabulary {}",
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset.tokenizer().vocab_size()));
-  line(fmt::format("sharding   {}, {} units: {}; a rank keeps {} elements of each row, padding {}",
+  line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
                    fsdp::name_of(model.strategy()), model.units().size(), unit_sizes(model.units()),
                    grouped(shard), padding));
   line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),

@@ -1,0 +1,95 @@
+#include "fsdp/unit.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/check.h"
+#include "fsdp/buffer_pool.h"
+#include "support/errors.h"
+#include "support/ranks.h"
+#include "support/tiny_training.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::expect_error;
+using testing::TinyTraining;
+
+TEST(BufferPool, LendsEachSlotToOneUnitAtATime) {
+  Context context;
+  BufferPool pool(context, MemoryClass::unsharded_parameters, 2, 8);
+  BufferPool::Slot& first = pool.acquire();
+  BufferPool::Slot& second = pool.acquire();
+  EXPECT_NE(first.memory.raw(), second.memory.raw());
+  EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_parameters).in_use, 64);
+  EXPECT_FALSE(pool.has_free_slot());
+  expect_error<Error>([&] { pool.acquire(); }, "at most 2 units at a time");
+  pool.release(second, Event());
+  EXPECT_EQ(pool.acquire().memory.raw(), second.memory.raw());
+}
+
+// Who takes a slot gets the event after which its last reader is done.
+TEST(BufferPool, HandsOnWhenASlotIsFree) {
+  Context context;
+  BufferPool pool(context, MemoryClass::unsharded_parameters, 1, 8);
+  std::atomic<bool> may_finish = false;
+  context.gather->enqueue([&] {
+    while (!may_finish) std::this_thread::yield();
+  });
+  pool.release(pool.acquire(), context.gather->record());
+  const BufferPool::Slot& slot = pool.acquire();
+  EXPECT_FALSE(slot.free.ready());
+  may_finish = true;
+  slot.free.synchronize();
+  EXPECT_TRUE(slot.free.ready());
+}
+
+TEST(Unit, RefusesStepsOutOfOrder) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group), {});
+        Unit& unit = training.sharded.units()[0];
+        expect_error<Error>([&] { unit.reshard(); }, "expected unsharded, got sharded");
+        expect_error<Error>([&] { unit.wait_for_unshard(); }, "expected gathering, got sharded");
+        unit.unshard();
+        unit.unshard();  // once is enough
+        EXPECT_EQ(unit.state(), Unit::State::gathering);
+        unit.wait_for_unshard();
+        expect_error<Error>([&] { unit.reduce_gradients(true); }, "got unsharded");
+        expect_error<Error>([&] { training.optimizer.step(1e-3, {}); }, "would go stale");
+        expect_error<Error>([&] { training.sharded.zero_grad(); }, unit.name());
+        unit.reshard();
+        EXPECT_EQ(unit.state(), Unit::State::sharded);
+      });
+}
+
+TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
+  testing::run_ranks(
+      Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group), {});
+        expect_error<Error>(
+            [&] {
+              ShardedModel again(context, training.model, training.mesh,
+                                 {.wrap_policy = [](const nn::Module&) { return false; }});
+            },
+            "a model can be sharded once");
+      });
+}
+
+// A rank that fails between collectives ends the others, which say so and do not hang.
+TEST(ShardedModel, EndsWhenARankFails) {
+  EXPECT_THROW(testing::run_ranks(Backend::local, 2,
+                                  [](Context& context, std::unique_ptr<comm::Communicator> group) {
+                                    TinyTraining training(context, std::move(group), {});
+                                    training.step(0);
+                                    if (context.rank == 1) throw std::runtime_error("lost");
+                                    training.step(1);
+                                  }),
+               testing::RankError);
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp
