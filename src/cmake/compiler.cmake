@@ -10,9 +10,10 @@ set(needs_Clang 14)
 set(needs_AppleClang 14)
 set(needed "${needs_${CMAKE_CXX_COMPILER_ID}}")
 if(NOT needed OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS needed)
-  message(FATAL_ERROR "${CMAKE_CXX_COMPILER} (${CMAKE_CXX_COMPILER_ID} "
-    "${CMAKE_CXX_COMPILER_VERSION}) is too old or unknown: expected GCC >= 11 or Clang >= 14.\n"
-    "On Debian/Ubuntu: sudo apt-get install g++-11, then: make CXX=g++-11")
+  message(FATAL_ERROR "${CMAKE_CXX_COMPILER}: ${CMAKE_CXX_COMPILER_ID} "
+    "${CMAKE_CXX_COMPILER_VERSION} is too old: expected GCC >= 11 or Clang >= 14.\n"
+    "  Debian/Ubuntu: sudo apt-get install g++-11, then the same make again, which will find it\n"
+    "  elsewhere:     make CXX=/path/to/a/newer/compiler")
 endif()
 
 add_library(nf_flags INTERFACE)

@@ -15,7 +15,7 @@ before=$(cat "$build/compiler" 2>/dev/null || true)
 CXX=${CXX:-${before:-$(sh "$here/choose_compiler.sh")}}
 if [ "$CXX" != "$before" ]; then  # CMake cannot change the compiler of a configured directory
   rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"
-  echo "$CXX" > "$build/compiler"
 fi
 export CXX
-exec cmake --log-level=NOTICE -S "$here/../.." -B "$build" -DNANOFSDP_INSTALL=ON "$@"
+cmake --log-level=NOTICE -S "$here/../.." -B "$build" -DNANOFSDP_INSTALL=ON "$@"
+echo "$CXX" > "$build/compiler"

@@ -52,7 +52,7 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   }
   if (sharded) {
     stream.wait(mesh_.world().all_gather(stream, squares.slice(rank, 1), squares,
-                                          {.unit = "gradient norm", .control = true}));
+                                         {.unit = "gradient norm", .control = true}));
   }
   ops::clip_coefficient(
       stream,

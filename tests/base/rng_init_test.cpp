@@ -139,17 +139,17 @@ constexpr Shape kOdd = {.layers = 2, .width = 5, .block = 7, .vocab = 13, .bias 
 INSTANTIATE_TEST_SUITE_P(
     Models, RngInit,
     ::testing::Values(InitCase{"Char", kChar,
-                             "6e2953416628e72eb2017e6bcf75fb662e84e846c5697d2abdf8dea8ead8a547",
-                             "7dd50ad69f49629187eb565efded1cc38c1919fd98a9637652d21aca7d8b9c7e"},
-                    InitCase{"CharWithBias", kCharBias,
-                             "23c4991e14a9094368d3fc36758b936787631bc8b0fe24fbe99230826d5d4771",
-                             "a14e5378e9537431d49fbf5506a177cf25850aabaf358ba438f97e700d78b318"},
-                    InitCase{"SixLayers", kSix,
-                             "c3f151f8642c36a2fa122aa87a28b710dc273c92c86ec1c468140db8e348c1bb",
-                             "a8fcd9d7ea81e164e7617c65713283be9e2c4a928c76baf275377b05fd443747"},
-                    InitCase{"OddSizes", kOdd,
-                             "959f364f7c2b98cae5ce972db08004477314b62614cf6d8075df8528c211ff34",
-                             "c018a21b2c6c28bde5fa3999a8df0b0d42a8164795f0a5402b64d7af315e0d07"}),
+                               "6e2953416628e72eb2017e6bcf75fb662e84e846c5697d2abdf8dea8ead8a547",
+                               "7dd50ad69f49629187eb565efded1cc38c1919fd98a9637652d21aca7d8b9c7e"},
+                      InitCase{"CharWithBias", kCharBias,
+                               "23c4991e14a9094368d3fc36758b936787631bc8b0fe24fbe99230826d5d4771",
+                               "a14e5378e9537431d49fbf5506a177cf25850aabaf358ba438f97e700d78b318"},
+                      InitCase{"SixLayers", kSix,
+                               "c3f151f8642c36a2fa122aa87a28b710dc273c92c86ec1c468140db8e348c1bb",
+                               "a8fcd9d7ea81e164e7617c65713283be9e2c4a928c76baf275377b05fd443747"},
+                      InitCase{"OddSizes", kOdd,
+                               "959f364f7c2b98cae5ce972db08004477314b62614cf6d8075df8528c211ff34",
+                               "c018a21b2c6c28bde5fa3999a8df0b0d42a8164795f0a5402b64d7af315e0d07"}),
     [](const auto& info) { return info.param.name; });
 
 // The batches come from the same stream, where building the model left it.
@@ -168,7 +168,9 @@ TEST(RngBatches, FirstTrainBatchesAfterBuildingTheModel) {
 
 // FIPS 180-4's examples: empty, one block, and a message whose length spills into a second block.
 TEST(Sha256, KnownDigests) {
-  const auto digest = [](const std::string& s) { return testing::sha256(std::span<const char>(s)); };
+  const auto digest = [](const std::string& s) {
+    return testing::sha256(std::span<const char>(s));
+  };
   EXPECT_EQ(digest(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   EXPECT_EQ(digest("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
   EXPECT_EQ(digest("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
