@@ -1,5 +1,6 @@
 #include "train/tales.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <sstream>
@@ -27,20 +28,12 @@ bool space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 struct Row {
   int line = 0;
-  std::vector<std::string> columns;
+  std::string text;
 };
 
 struct Rule {
-  bool per_story = false;  // defined by := rather than =
-  std::size_t width = 0;   // how many names, so how many columns
-  std::vector<Row> rows;   // a deck of cards: the first `left` are still to be dealt
+  std::vector<Row> rows;  // a deck of cards: the first `left` are still to be dealt
   std::size_t left = 0;
-};
-
-// What a name stands for.
-struct Slot {
-  std::size_t rule = 0;
-  std::size_t column = 0;
 };
 
 // What stands between two braces: {name}, {Name}, {a name} or {A name}.
@@ -64,15 +57,12 @@ class Teller {
     int number = 0;
     for (std::string line; std::getline(lines, line);) read(line, ++number);
     for (Rule& rule : rules_)
-      for (Row& row : rule.rows) check(row, rule.width);
-    if (!slots_.contains("story")) fail(number, "a rule named 'story'", "none");
+      for (Row& row : rule.rows) check(row);
+    if (!names_.contains("story")) fail(number, "a rule named 'story'", "none");
   }
 
   std::string tell() {
-    for (Rule& rule : rules_) {
-      rule.left = rule.rows.size();
-      if (rule.per_story) deal(rule);
-    }
+    for (Rule& rule : rules_) rule.left = rule.rows.size();
     std::string out;
     expand("{story}", out, 0);
     return out;
@@ -93,47 +83,39 @@ class Teller {
     append(rules_.back().rows, ' ', line);
   }
 
-  void define(std::string names, int line) {
-    Rule rule{.rows = {{line, {""}}}};
-    rule.per_story = names.ends_with(':');
-    if (rule.per_story) names.pop_back();
-    std::istringstream words(names);
-    for (std::string name; words >> name; ++rule.width)
-      if (!slots_.try_emplace(name, Slot{rules_.size(), rule.width}).second)
-        fail(line, "a new name", "'" + name + "' again");
-    rules_.push_back(std::move(rule));
+  void define(std::string name, int line) {
+    while (!name.empty() && space(name.back())) name.pop_back();
+    if (name.empty() || std::ranges::any_of(name, space))
+      fail(line, "name = ...", "'" + name + " ='");
+    if (!names_.try_emplace(name, rules_.size()).second)
+      fail(line, "a new name", "'" + name + "' again");
+    rules_.push_back({.rows = {{line, ""}}});
   }
 
   static void append(std::vector<Row>& rows, char c, int line) {
-    std::string& text = rows.back().columns.back();
+    std::string& text = rows.back().text;
     if (space(c)) {
       if (!text.empty() && text.back() != ' ' && text.back() != '\n') text += ' ';
       return;
     }
-    if (text.ends_with(' ') && (c == '|' || c == ';' || c == '/')) text.pop_back();
+    if (text.ends_with(' ') && (c == '|' || c == '/')) text.pop_back();
     if (c == '|')
-      rows.push_back({line, {""}});
-    else if (c == ';')
-      rows.back().columns.emplace_back();
+      rows.push_back({line, ""});
     else
       text += c == '/' ? '\n' : c;
   }
 
-  void check(Row& row, std::size_t width) const {
-    if (row.columns.back().ends_with(' ')) row.columns.back().pop_back();
-    if (row.columns.size() != width)
-      fail(row.line, "a column for each name",
-           std::to_string(row.columns.size()) + " of " + std::to_string(width));
-    for (const std::string& text : row.columns) {
-      if (text.empty()) fail(row.line, "some text", "an empty alternative");
-      for (std::size_t open = text.find_first_of("{}"); open != text.npos;) {
-        const std::size_t close = text.find_first_of("{}", open + 1);
-        if (text[open] == '}' || close == text.npos || text[close] == '{')
-          fail(row.line, "braces in pairs", "'" + text + "'");
-        const Reference ref({text.data() + open + 1, close - open - 1});
-        if (!slots_.contains(ref.name)) fail(row.line, "a rule named '" + ref.name + "'", "none");
-        open = text.find_first_of("{}", close + 1);
-      }
+  void check(Row& row) const {
+    std::string& text = row.text;
+    if (text.ends_with(' ')) text.pop_back();
+    if (text.empty()) fail(row.line, "some text", "an empty alternative");
+    for (std::size_t open = text.find_first_of("{}"); open != text.npos;) {
+      const std::size_t close = text.find_first_of("{}", open + 1);
+      if (text[open] == '}' || close == text.npos || text[close] == '{')
+        fail(row.line, "braces in pairs", "'" + text + "'");
+      const Reference ref({text.data() + open + 1, close - open - 1});
+      if (!names_.contains(ref.name)) fail(row.line, "a rule named '" + ref.name + "'", "none");
+      open = text.find_first_of("{}", close + 1);
     }
   }
 
@@ -146,27 +128,23 @@ class Teller {
     return static_cast<std::size_t>((((z ^ (z >> 31)) >> 32) * n) >> 32);
   }
 
-  const Row& deal(Rule& rule) {
+  Row deal(Rule& rule) {
     if (rule.left == 0) rule.left = rule.rows.size();
     std::swap(rule.rows[below(rule.left)], rule.rows[rule.left - 1]);
     return rule.rows[--rule.left];
   }
 
-  // A view of a row would not do for `text`: dealing within it moves the rows about.
   void expand(const std::string& text, std::string& out, int depth) {
     std::size_t at = 0;
     for (std::size_t open; (open = text.find('{', at)) != text.npos;) {
       out.append(text, at, open - at);
       at = text.find('}', open) + 1;
       const Reference ref({text.data() + open + 1, at - open - 2});
-      const Slot slot = slots_.at(ref.name);
-      Rule& rule = rules_[slot.rule];
-      // The row of the story was dealt at its start: it is the card dealt last.
-      const Row& row = rule.per_story ? rule.rows[rule.left] : deal(rule);
+      const Row row = deal(rules_[names_.at(ref.name)]);
       if (depth > kDeepest) fail(row.line, "a rule that ends", "'" + ref.name + "' within itself");
 
       std::string words;
-      expand(std::string(row.columns[slot.column]), words, depth + 1);
+      expand(row.text, words, depth + 1);
       const bool vowel = std::string_view("aeiou").find(lower(words[0])) != std::string_view::npos;
       if (ref.capital) words[0] = upper(words[0]);
       if (ref.article != '\0') (out += ref.article) += vowel ? "n " : " ";
@@ -175,7 +153,7 @@ class Teller {
     out.append(text, at);
   }
 
-  std::map<std::string, Slot> slots_;
+  std::map<std::string, std::size_t> names_;  // of the rules
   std::vector<Rule> rules_;
   std::uint64_t state_ = 1337;  // of the generator
 };

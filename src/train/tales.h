@@ -13,30 +13,26 @@ namespace nanofsdp {
 /// again and again, until no brace is left. The notation, by example (ours: data/tales.grammar):
 ///
 ///     # a comment: only at the start of a line
-///     story = {Hero} met {a guest}. / "Sorry," said {hero}. | {Hero} met {guests}.
-///     hero he := Olive ; she | Dudley ; he
+///     story = {Hero} met {a guest}. / "Sorry," said {a guest}. | {Hero} slept.
+///     hero = Olive the owl | Dudley the dragon
 ///     guest = ant | polite bear
 ///       | very small pig                  a line that begins with a space continues the rule
 ///
 /// - `name = x | y`: each use of {name} becomes one of the alternatives. They are dealt like cards:
 ///   within one story none comes twice before all have come once.
-/// - `a b := x ; y | u ; v`: one row holds for the whole story, and {a}, {b} are its columns. What
-///   stands in a column is expanded anew at each use.
 /// - `{Name}` is {name} with a capital letter; `{a name}` and `{A name}` put "a" or "an" before it,
-/// by
-///   the first letter of what follows.
+///   by the first letter of what follows.
 /// - `/` is a line break, as when verse is quoted. Other white space is one space, none at the
-/// ends.
+///   ends.
 ///
-/// So `{ } | ; /` never appear in the text itself.
+/// So `{ } | /` never appear in the text itself.
 
 /// Tells stories until the text has at least `bytes` bytes; the last story is told to its end.
 /// Stories are separated by an empty line, and the text ends with the newline of the last one. The
 /// choices come from SplitMix64 with a fixed seed: the same grammar gives the same text on every
 /// machine, and a shorter text is the beginning of a longer one.
-/// @throws UsageError naming the line of the grammar if a rule is unknown, defined twice, empty,
-/// has
-///   a row of the wrong length or never ends, a brace is unbalanced, or there is no rule `story`
+/// @throws UsageError naming the line of the grammar if a rule is unknown, defined twice, empty or
+///   never ends, a brace is unbalanced, or there is no rule `story`
 std::string expand_tales(std::string_view grammar, std::size_t bytes);
 
 }  // namespace nanofsdp

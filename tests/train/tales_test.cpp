@@ -47,8 +47,8 @@ std::string complaint(std::string_view grammar) {
 
 TEST(Tales, AreTheSameOnEveryMachine) {
   EXPECT_EQ(testing::sha256(std::span<const char>(tales())),
-            "17ef65e3b4d76ba6e6abf1d6a0da76549172638464ed85e55449a705243c5627");
-  EXPECT_EQ(tales().size(), 1000097u);
+            "4951f991a61cba51bc89bef2a169e23d0cce2f81d46d526c7aa5f17820cdf274");
+  EXPECT_EQ(tales().size(), 1000238u);
 }
 
 TEST(Tales, AreToldToTheEndAndNoFurther) {
@@ -89,33 +89,36 @@ TEST(Tales, RepeatNoSentenceTooOften) {
   std::map<std::string, int> count;
   for (const std::string& line : split(tales(), "\n"))
     if (!line.empty()) ++count[line];
-  EXPECT_GT(count.size(), 2500u);
-  for (const auto& [line, times] : count) EXPECT_LE(times, 150) << line;
+  EXPECT_GT(count.size(), 700u);
+  for (const auto& [line, times] : count) EXPECT_LE(times, 350) << line;
 }
 
 TEST(Tales, HardlyTellAStoryTwice) {
   const std::vector<std::string> stories = split(tales(), "\n\n");
   EXPECT_GT(stories.size(), 3000u);
   const std::set<std::string> different(stories.begin(), stories.end());
-  EXPECT_GT(different.size(), stories.size() * 99 / 100);
+  EXPECT_GT(different.size(), stories.size() * 98 / 100);
 }
 
-// The first line names the hero, and half of the others do: the model sees no further back.
+// A story has one hero, one friend and no stranger.
 TEST(Tales, KeepTheirHero) {
-  const std::set<std::string> heroes = {"Bruno", "Dudley", "Fern",  "Greta",
-                                        "Lulu",  "Morris", "Olive", "Sid"};
+  const std::map<std::string, std::string> friends = {
+      {"Olive", "Hugo"},    {"Fern", "Percy"},  {"Sid", "Rosa"}, {"Greta", "Morris"},
+      {"Dudley", "knight"}, {"Bruno", "Mabel"}, {"Wanda", "Kit"}};
   for (const std::string& story : split(tales(), "\n\n")) {
     const std::vector<std::string> lines = split(story, "\n");
     EXPECT_GE(lines.size(), 4u) << story;
     EXPECT_LE(lines.size(), 8u) << story;
-    const auto named = [&](const std::string& hero) {
-      return std::ranges::count_if(
-          lines, [&](const std::string& line) { return line.find(hero) != line.npos; });
-    };
-    const auto hero = std::ranges::find_if(
-        heroes, [&](const std::string& name) { return lines[0].find(name) != lines[0].npos; });
-    ASSERT_NE(hero, heroes.end()) << story;
-    EXPECT_GE(named(*hero), 3) << story;
+    int heroes = 0;
+    for (const auto& [hero, companion] : friends) {
+      const bool present = story.find(hero) != story.npos;
+      heroes += present;
+      if (present)
+        EXPECT_NE(lines[0].find(hero), std::string::npos) << story;
+      else
+        EXPECT_EQ(story.find(companion), story.npos) << story;
+    }
+    EXPECT_EQ(heroes, 1) << story;
   }
 }
 
@@ -127,17 +130,6 @@ TEST(TalesGrammar, DealsAlternativesLikeCards) {
     const std::set<char> dealt{story[0], story[1], story[2]};
     EXPECT_EQ(dealt, (std::set<char>{'a', 'b', 'c'})) << story;
   }
-}
-
-TEST(TalesGrammar, KeepsARowForTheStory) {
-  const std::string text = expand_tales(
-      "story = {hero} {he} {hero} {he}\n"
-      "hero he := Olive ; she\n"
-      "  | Sid ; he\n",
-      2000);
-  std::set<std::string> stories;
-  for (const std::string& story : split(text, "\n")) stories.insert(story);
-  EXPECT_EQ(stories, (std::set<std::string>{"", "Olive she Olive she", "Sid he Sid he"}));
 }
 
 TEST(TalesGrammar, SetsCapitalsAndArticles) {
@@ -160,11 +152,12 @@ TEST(TalesGrammar, SaysWhatIsWrongAndWhere) {
       {"story = {a {b}}\n", "line 1", "braces"},
       {"story = {}\n", "line 1", "''"},
       {"story = a\n\nstory = b", "line 3", "'story' again"},
-      {"story = {a}\na b := 1 ; 2\n  | 3\n", "line 3", "1 of 2"},
       {"story = a |\n  | b", "line 1", "empty"},
       {"story =\n", "line 1", "empty"},
       {"story = {a}\na = {b}\nb = {a}", "line", "within itself"},
       {"# x\nstory a b", "line 2", "name = ..."},
+      {"story = a\n= b", "line 2", "name = ..."},
+      {"story = a\nb c = d", "line 2", "'b c ='"},
       {"  | a", "line 1", "continues no rule"},
       {"tale = a\n", "line 1", "'story'"},
       {"", "line 0", "'story'"},
