@@ -3,6 +3,7 @@
 #   make train RANKS=4 ARGS="--max_iters=200"     more ranks, other options
 #   make CXX=clang++                              another compiler
 #   make NANOFSDP_ARCH=x86-64-v3                  a binary for other machines than this one
+#   make parity PYTHON="python3 venv/bin/python"  beside the PyTorch of these interpreters
 #   make CMAKE_FLAGS=-DNANOFSDP_WERROR=ON         anything else that CMake understands
 #
 # A git-ignored local.mk may set any of these for good.
@@ -57,7 +58,15 @@ tsan: ## The tests under the thread sanitizer (without Gloo, which is not built 
 shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
+parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fetches a PyTorch)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
+	@build/release/tests/print_tales > build/tales.txt
+	@python3 tests/parity/parity.py --binary=build/release/nanofsdp --out=build/parity \
+	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
+	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
+
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all asan tsan shakespeare clean
+.PHONY: help build train test test-all asan tsan shakespeare parity clean

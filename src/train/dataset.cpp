@@ -19,7 +19,6 @@
 namespace nanofsdp::train {
 namespace {
 
-constexpr std::size_t kTalesBytes = 1'000'000;
 
 /// The file with line ends as \n, as Python reads a text.
 std::string read_text(const std::string& path, const std::string& hint) {

@@ -27,6 +27,8 @@ namespace nanofsdp {
 ///
 /// So `{ } | /` never appear in the text itself.
 
+inline constexpr std::size_t kTalesBytes = 1'000'000;  ///< the default corpus has at least
+
 /// Tells stories until the text has at least `bytes` bytes; the last story is told to its end.
 /// Stories are separated by an empty line, and the text ends with the newline of the last one. The
 /// choices come from SplitMix64 with a fixed seed: the same grammar gives the same text on every

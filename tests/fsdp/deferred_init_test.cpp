@@ -2,12 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
 #include <string>
 
 #include "base/check.h"
 #include "support/ranks.h"
-#include "support/sha256.h"
 #include "support/tiny_training.h"
 #include "support/whole_model.h"
 
@@ -62,34 +60,6 @@ TEST(DeferredInit, GivesEveryWorldTheWeightsOfTheWholeModel) {
       EXPECT_EQ(rank, breadth_first);
     }
   }
-}
-
-// The weights that PyTorch's FSDP gives nanoGPT when it initialises lazily, at seed 1337, to the
-// bit.
-TEST(DeferredInit, StartsFromPyTorchsWeights) {
-  testing::run_ranks(
-      Backend::local, 3, [](Context& context, std::unique_ptr<comm::Communicator> group) {
-        comm::Mesh mesh(std::move(group));
-        gpt::GPT model({.block_size = 64,
-                        .vocab_size = 65,
-                        .n_layer = 4,
-                        .n_head = 4,
-                        .n_embd = 128,
-                        .bias = false});
-        ShardedModel sharded(context, model, mesh, {.wrap_policy = [](const nn::Module& m) {
-                               return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-                             }});
-        Generator generator(1337);
-        deferred_init(context, sharded.units(), breadth_first_draws(sharded.units()), generator);
-        std::map<const nn::Parameter*, std::string> bytes;
-        sharded.summon_full_parameters([&](const nn::Parameter& p) {
-          bytes[&p] = std::string(static_cast<const char*>(p.data.raw()), p.data.bytes());
-        });
-        std::string all;
-        for (const nn::Parameter* parameter : model.named_parameters()) all += bytes[parameter];
-        EXPECT_EQ(testing::sha256(std::span<const char>(all)),
-                  "7dd50ad69f49629187eb565efded1cc38c1919fd98a9637652d21aca7d8b9c7e");
-      });
 }
 
 // Blocks first, the root last; in the root the head before the embedding, whose draw stays.

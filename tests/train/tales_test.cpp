@@ -18,10 +18,8 @@
 namespace nanofsdp {
 namespace {
 
-constexpr std::size_t kMegabyte = 1'000'000;
-
 const std::string& tales() {
-  static const std::string text = expand_tales(kTalesGrammar, kMegabyte);
+  static const std::string text = expand_tales(kTalesGrammar, kTalesBytes);
   return text;
 }
 
@@ -60,7 +58,7 @@ TEST(Tales, AreToldToTheEndAndNoFurther) {
 
 TEST(Tales, BeginAlikeHoweverManyAreAskedFor) {
   EXPECT_TRUE(tales().starts_with(expand_tales(kTalesGrammar, 10'000)));
-  EXPECT_EQ(tales(), expand_tales(kTalesGrammar, kMegabyte));
+  EXPECT_EQ(tales(), expand_tales(kTalesGrammar, kTalesBytes));
 }
 
 TEST(Tales, UseFewCharacters) {

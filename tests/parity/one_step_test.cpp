@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -9,6 +8,7 @@
 
 #include "gpt/gpt.h"
 #include "gpt/loss.h"
+#include "parity/golden.h"
 #include "support/whole_model.h"
 
 namespace nanofsdp::gpt {
@@ -22,7 +22,7 @@ using testing::WholeModel;
 class Golden {
  public:
   Golden() {
-    std::ifstream file(NANOFSDP_SOURCE_DIR "/tests/gpt/golden/one_step.txt");
+    std::istringstream file(testing::golden("one_step.txt"));
     std::string line;
     while (std::getline(file, line)) {
       std::istringstream words(line);

@@ -1,0 +1,132 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "parity/golden.h"
+#include "support/process.h"
+
+// The product, from the command line, against PyTorch's curve: loss and gradient norm before
+// clipping at every step. The loss alone would not do: AdamW and clipping hide a gradient that is
+// W times too long until the first step that is not clipped.
+
+namespace nanofsdp {
+namespace {
+
+using namespace std::chrono_literals;
+
+struct Point {
+  double loss = 0, grad_norm = 0;
+};
+
+// Relative, fp32 against float64: 7 times what equivalent computations were seen to differ by.
+Point tolerance(std::size_t step) {
+  if (step <= 1) return {5e-7, 1e-6};
+  if (step <= 10) return {1e-6, 2e-6};
+  if (step <= 250) return {2e-6, 2e-5};
+  if (step <= 1000) return {5e-6, 2e-4};
+  return {1e-5, 2e-4};
+}
+
+std::vector<Point> golden_curve(const std::string& name) {
+  std::vector<Point> curve;
+  std::istringstream lines(testing::golden(name));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::size_t step = 0;
+    Point p;
+    if (words >> step >> p.loss >> p.grad_norm) curve.push_back(p);
+  }
+  return curve;
+}
+
+std::vector<Point> trained(std::vector<std::string> options, std::chrono::seconds limit) {
+  const testing::TemporaryDirectory directory;
+  const std::vector<std::string> common = {"train", "--metrics=m.jsonl", "--eval_iters=1",
+                                           "--eval_interval=5000"};
+  options.insert(options.begin(), common.begin(), common.end());
+  testing::Process process(directory.file(""), options);
+  EXPECT_EQ(process.wait(limit), 0) << process.err();
+  std::vector<Point> curve;
+  std::istringstream lines(testing::read_file(directory.file("m.jsonl")));
+  for (std::string line; std::getline(lines, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (json.contains("loss")) curve.push_back({json["loss"], json["grad_norm"]});
+  }
+  return curve;
+}
+
+// Stops at the first step that leaves the tolerance.
+void expect_parity(const std::vector<Point>& got, const std::vector<Point>& want,
+                   std::size_t steps) {
+  ASSERT_EQ(got.size(), steps);
+  ASSERT_GE(want.size(), steps);
+  for (std::size_t i = 0; i < steps; ++i) {
+    const Point allowed = tolerance(i + 1);
+    ASSERT_LE(std::abs(got[i].loss / want[i].loss - 1), allowed.loss)
+        << fmt::format("step {}: loss {:.9g}, PyTorch {:.9g}", i + 1, got[i].loss, want[i].loss);
+    ASSERT_LE(std::abs(got[i].grad_norm / want[i].grad_norm - 1), allowed.grad_norm) << fmt::format(
+        "step {}: norm {:.9g}, PyTorch {:.9g}", i + 1, got[i].grad_norm, want[i].grad_norm);
+  }
+}
+
+struct Run {
+  std::string dataset, order, strategy;
+  int ranks;
+};
+
+std::string name_of(const Run& run) {
+  return fmt::format("{}_{}_{}_{}", run.dataset, run.order, run.strategy, run.ranks);
+}
+
+class CurveParity : public ::testing::TestWithParam<Run> {
+ protected:
+  void SetUp() override {
+    if (GetParam().dataset == "shakespeare" && std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
+      GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
+    }
+  }
+
+  void expect_pytorchs_curve(int steps) const {
+    const auto& [dataset, order, strategy, ranks] = GetParam();
+    const std::string corpus = dataset == "shakespeare" ? "shakespeare_char" : dataset;
+    const auto got =
+        trained({"--dataset=" + corpus, "--init_order=" + order, "--strategy=" + strategy,
+                 fmt::format("--ranks={}", ranks), fmt::format("--max_iters={}", steps)},
+                std::chrono::seconds(60 + steps / 4));
+    expect_parity(got, golden_curve(fmt::format("curve_{}_{}.txt", dataset, order)),
+                  static_cast<std::size_t>(steps));
+  }
+};
+
+TEST_P(CurveParity, FollowsPyTorchFor250Steps) { expect_pytorchs_curve(250); }
+
+INSTANTIATE_TEST_SUITE_P(Tales, CurveParity,
+                         ::testing::Values(Run{"tales", "nanogpt", "full_shard", 1},
+                                           Run{"tales", "nanogpt", "full_shard", 2},
+                                           Run{"tales", "nanogpt", "no_shard", 3},
+                                           Run{"tales", "nanogpt", "full_shard", 4}),
+                         [](const auto& info) { return name_of(info.param); });
+
+INSTANTIATE_TEST_SUITE_P(Shakespeare, CurveParity,
+                         ::testing::Values(Run{"shakespeare", "nanogpt", "full_shard", 2},
+                                           Run{"shakespeare", "nanogpt", "full_shard", 3},
+                                           Run{"shakespeare", "nanogpt", "full_shard", 4},
+                                           Run{"shakespeare", "fsdp", "full_shard", 2}),
+                         [](const auto& info) { return name_of(info.param); });
+
+class LongCurveParity : public CurveParity {};
+
+TEST_P(LongCurveParity, LongFollowsPyTorchFor2000Steps) { expect_pytorchs_curve(2000); }
+
+INSTANTIATE_TEST_SUITE_P(Shakespeare, LongCurveParity,
+                         ::testing::Values(Run{"shakespeare", "nanogpt", "full_shard", 1},
+                                           Run{"shakespeare", "fsdp", "full_shard", 1}),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace nanofsdp

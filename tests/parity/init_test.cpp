@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "fsdp/deferred_init.h"
+#include "fsdp/sharded_model.h"
+#include "gpt/gpt.h"
+#include "parity/golden.h"
+#include "support/ranks.h"
+#include "train/dataset.h"
+
+// The weights that a seed gives, at every number of ranks, are PyTorch's to the bit; and so are the
+// batches that come after them out of the same stream.
+
+namespace nanofsdp {
+namespace {
+
+struct Model {
+  gpt::GPTConfig config;
+  std::string order, hash;
+};
+
+// Lines `layers heads width context vocabulary bias order = hash`.
+std::vector<Model> models() {
+  std::vector<Model> all;
+  std::istringstream lines(testing::golden("init.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string equals;
+    Model m{.config = {.dropout = 0}};
+    gpt::GPTConfig& c = m.config;
+    words >> c.n_layer >> c.n_head >> c.n_embd >> c.block_size >> c.vocab_size >> c.bias;
+    if (words >> m.order >> equals >> m.hash) all.push_back(m);
+  }
+  return all;
+}
+
+bool is_block(const nn::Module& module) {
+  return dynamic_cast<const gpt::Block*>(&module) != nullptr;
+}
+
+// The hash of all parameters in the order of named_parameters(), gathered from the ranks' shards.
+std::string hash_at(int ranks, const Model& wanted) {
+  std::string found;
+  testing::run_ranks(ranks == 1 ? testing::Backend::self : testing::Backend::local, ranks,
+                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                       comm::Mesh mesh(std::move(world));
+                       gpt::GPT model(wanted.config);
+                       fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+                       Generator generator(1337);
+                       fsdp::deferred_init(context, sharded.units(),
+                                           wanted.order == "nanogpt"
+                                               ? model.nanogpt_draws()
+                                               : fsdp::breadth_first_draws(sharded.units()),
+                                           generator);
+                       std::map<const nn::Parameter*, std::vector<float>> values;
+                       sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
+                         const std::span<float> data = parameter.data.span<float>();
+                         values[&parameter].assign(data.begin(), data.end());
+                       });
+                       testing::Sha256 hash;
+                       for (const nn::Parameter* parameter : model.named_parameters()) {
+                         hash.update(std::span<const float>(values.at(parameter)));
+                       }
+                       if (context.rank == 0) found = hash.hex();
+                     });
+  return found;
+}
+
+TEST(InitParity, EveryWorldStartsFromPyTorchsWeights) {
+  ASSERT_EQ(models().size(), 8u);
+  for (const Model& model : models()) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      EXPECT_EQ(hash_at(ranks, model), model.hash)
+          << model.config.n_layer << " layers, order " << model.order << ", " << ranks << " ranks";
+    }
+  }
+}
+
+// The generator where the recipe's model leaves it.
+Generator after_the_weights() {
+  Generator generator(1337);
+  gpt::GPT model({.block_size = 64,
+                  .vocab_size = 65,
+                  .n_layer = 4,
+                  .n_head = 4,
+                  .n_embd = 128,
+                  .bias = false});
+  for (const nn::Draw& draw : model.nanogpt_draws()) {
+    nn::skip(generator, draw.init, draw.parameter->shape.numel());
+  }
+  return generator;
+}
+
+// Of tiny Shakespeare only the number of its tokens matters to where batches begin.
+TEST(InitParity, TheFirstBatchesArePyTorchs) {
+  std::istringstream lines(testing::golden("batches.txt"));
+  std::string word, hash;
+  std::uint64_t tokens = 0;
+  lines >> word >> tokens >> hash;
+  Generator generator = after_the_weights();
+  int batches = 0;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    words >> word;
+    if (word != "starts") continue;
+    ++batches;
+    for (std::int64_t start = 0; words >> start;) {
+      EXPECT_EQ(generator.randint(tokens - 64), start) << "batch " << batches;
+    }
+  }
+  EXPECT_EQ(batches, 3);
+}
+
+// With the text, also what stands there; of twelve rows a rank asks for four.
+TEST(InitParity, TheFirstRowsArePyTorchs) {
+  if (std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
+    GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
+  }
+  const train::Dataset dataset = train::load_dataset({.dataset = "shakespeare_char"});
+  Generator generator = after_the_weights();
+  std::istringstream lines(testing::golden("batches.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("first_row ")) continue;
+    std::vector<std::int32_t> x(4 * 64), y(4 * 64);
+    dataset.draw(train::Split::train, generator, 12, {.first = 0, .count = 4}, {x, y});
+    std::istringstream words(line.substr(10));
+    for (std::size_t t = 0; t < 64; ++t) {
+      std::int32_t token = -1;
+      words >> token;
+      EXPECT_EQ(x[t], token);
+      if (t > 0) {
+        EXPECT_EQ(y[t - 1], token);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp

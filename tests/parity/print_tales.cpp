@@ -1,0 +1,11 @@
+#include <cstdio>
+#include <string>
+
+#include "train/embedded.h"
+#include "train/tales.h"
+
+// The built-in corpus on stdout.
+int main() {
+  const std::string text = nanofsdp::expand_tales(nanofsdp::kTalesGrammar, nanofsdp::kTalesBytes);
+  return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
+}
