@@ -59,6 +59,7 @@ shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
 parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fetches a PyTorch)
+	@command -v python3 >/dev/null || { echo "make parity: needs python3 (apt-get install python3)"; exit 1; }
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
 	@build/release/tests/print_tales > build/tales.txt

@@ -81,6 +81,8 @@ def main():
     parser.add_argument("--install", action="store_true", help="put a PyTorch into build/torch first")
     parser.add_argument("--max_iters", type=int, default=250)
     args = parser.parse_args()
+    if not os.path.isfile(args.text):
+        stop(f"{args.text}: no such text")
     if args.install:
         pytorch.install()
     pytorch_runs = pytorch.runs(args.python.split())

@@ -1,11 +1,10 @@
 """The plot of `make parity`: the loss of all runs, and how far each is from the first one."""
 
-import itertools
 import math
 from xml.sax.saxutils import escape
 
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, GAP = 860, 210, 70, 20, 34, 46
-COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999")  # Okabe, Ito
+WARM, COLD = ("#d55e00", "#e69f00", "#cc79a7", "#8b4513", "#f0c000"), ("#0072b2", "#56b4e9", "#009e73", "#003f5c")
 
 
 class Panel:
@@ -43,18 +42,35 @@ class Panel:
 
 
 def so_far(run, reference, key):
-    """The largest relative difference up to each step."""
-    ratios = (abs(a[key] / b[key] - 1) for a, b in zip(run, reference))
-    return list(enumerate(itertools.accumulate(ratios, max), start=1))
+    """The largest relative difference up to each step, as the corners of a staircase."""
+    largest, points = 0.0, []
+    for step, (a, b) in enumerate(zip(run, reference), start=1):
+        now = max(largest, abs(a[key] / b[key] - 1))
+        if now > largest or step in (1, len(run)):
+            points += [(step, largest), (step, now)]
+        largest = now
+    return points
 
 
 def staircase(tolerances, column, steps):
     start, points = 1, []
     for tolerance in tolerances:
-        if start <= steps:
+        if start < steps:
             points += [(start, tolerance[column]), (min(tolerance[0], steps), tolerance[column])]
         start = tolerance[0]
     return points
+
+
+def styles(runs):
+    """A line style for each run: PyTorch in warm colours, nanofsdp in cold ones; dashed from the second round on."""
+    warm, cold, out = 0, 0, []
+    for label, _ in runs:
+        ours = label.startswith("nanofsdp")
+        number, colours = (cold, COLD) if ours else (warm, WARM)
+        warm, cold = warm + (not ours), cold + ours
+        dash = ' stroke-dasharray="5 3"' * (number >= len(colours))
+        out.append(f'stroke="{colours[number % len(colours)]}" stroke-width="1.5"{dash}')
+    return out
 
 
 def svg(runs, tolerances):
@@ -66,21 +82,18 @@ def svg(runs, tolerances):
     loss = Panel("loss: largest relative difference so far; dashed: tolerance", tops[1], steps, 1e-9, 1e-5, True)
     norm = Panel("gradient norm before clipping: the same", tops[2], steps, 1e-9, 1e-4, True)
     body = [part for panel in (curves, loss, norm) for part in panel.frame()]
+    lines = styles(runs)
     for i, (_, records) in enumerate(runs):
-        style = f'stroke="{COLOURS[i % len(COLOURS)]}" stroke-width="1.4"'
-        style += ' stroke-dasharray="4 2"' * (i >= len(COLOURS))
-        body.append(curves.line([(r["iter"] + 1, r["loss"]) for r in records], style))
+        body.append(curves.line([(r["iter"] + 1, r["loss"]) for r in records], lines[i]))
         if i > 0:
-            body.append(loss.line(so_far(records, reference, "loss"), style))
-            body.append(norm.line(so_far(records, reference, "grad_norm"), style))
+            body.append(loss.line(so_far(records, reference, "loss"), lines[i]))
+            body.append(norm.line(so_far(records, reference, "grad_norm"), lines[i]))
     for panel, column in ((loss, 1), (norm, 2)):
         body.append(panel.line(staircase(tolerances, column, steps), 'class="tolerance"'))
     legend = tops[-1] + HEIGHT + 40
     for i, (label, _) in enumerate(runs):
         x, y = LEFT + (i % 2) * (WIDTH - LEFT) / 2, legend + 18 * (i // 2)
-        dash = ' stroke-dasharray="4 2"' * (i >= len(COLOURS))
-        body.append(f'<line x1="{x}" x2="{x + 24}" y1="{y - 4}" y2="{y - 4}" '
-                    f'stroke="{COLOURS[i % len(COLOURS)]}" stroke-width="2"{dash}/>')
+        body.append(f'<line x1="{x}" x2="{x + 24}" y1="{y - 4}" y2="{y - 4}" {lines[i]}/>')
         body.append(f'<text x="{x + 30}" y="{y}">{escape(label)}</text>')
     height = legend + 18 * ((len(runs) + 1) // 2)
     style = ("text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.grid{stroke:#ddd}"
