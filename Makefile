@@ -45,6 +45,24 @@ test: ## Build and run the tests (5 minutes at most, after the build)
 test-all: test ## The same and the long tests: whole training runs
 	@ctest --test-dir build/release --output-on-failure -L long
 
+lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
+	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@JOBS=$(JOBS) sh lessons/lessons.sh lesson "$(N)" $(GUESS)
+
+exercise: ## Check your own code of a lesson: make exercise N=08
+	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@JOBS=$(JOBS) sh lessons/lessons.sh exercise "$(N)"
+
+next: ## The first exercise that does not pass yet, with its hint
+	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@JOBS=$(JOBS) sh lessons/lessons.sh next
+
+lessons: ## Run all lessons and compare every output, quote, number and picture
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target test_lessons
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -L lessons
+	@JOBS=$(JOBS) sh lessons/lessons.sh check
+
 asan: ## The tests under the address and undefined-behaviour sanitizers
 	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ON -DNANOFSDP_SANITIZE=address,undefined
 	@$(compile) build/asan --parallel $(JOBS)
@@ -70,4 +88,4 @@ parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fe
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all asan tsan shakespeare parity clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity clean

@@ -1,0 +1,37 @@
+#include <string>
+
+#include "frame/exercise.h"
+#include "shard_and_pad_exercise.h"
+
+using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::Piece;
+using nanofsdp::fsdp::Range;
+
+namespace nanofsdp::fsdp {
+bool operator==(const Piece& a, const Piece& b) {
+  return a.in_shard == b.in_shard && a.in_parameter == b.in_parameter;
+}
+std::string to_string(const Piece& p) {
+  return fmt::format("in shard [{}, {}), in parameter [{}, {})", p.in_shard.begin, p.in_shard.end,
+                     p.in_parameter.begin, p.in_parameter.end);
+}
+}  // namespace nanofsdp::fsdp
+
+// Two parameters of n and n / 2 elements, every n from 0 to 3W + 1 and every W from 1 to 8.
+int main() {
+  lesson::Exercise exercise("piece");
+  for (int W = 1; W <= 8; ++W) {
+    for (std::int64_t n = 0; n <= 3 * W + 1; ++n) {
+      const FlatLayout layout({{"first", {n}}, {"second", {n / 2}}}, W);
+      for (std::size_t i = 0; i < 2; ++i) {
+        for (int rank = 0; rank < W; ++rank) {
+          const Range parameter = layout.in_flat(i), shard = layout.shard_of(rank);
+          exercise.expect(piece(parameter, shard), layout.piece(i, rank),
+                          "parameter [{}, {}) and shard [{}, {})", parameter.begin, parameter.end,
+                          shard.begin, shard.end);
+        }
+      }
+    }
+  }
+  return exercise.end();
+}

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+namespace lesson {
+
+/// @file
+/// @brief A checker's way to compare the reader's code with the specification.
+///
+///     int main() {
+///       lesson::Exercise exercise("FlatLayout::piece");
+///       for (...) exercise.expect(yours, spec, "n = {}, W = {}", n, W);
+///       return exercise.end();
+///     }
+
+class Exercise {
+ public:
+  explicit Exercise(std::string function) : function_(std::move(function)) {}
+
+  /// Tells the first difference, in words that name the case; later ones are not told.
+  /// @return whether the two are equal
+  template <class T, class... Case>
+  bool expect(const T& yours, const T& spec, fmt::format_string<Case...> text, Case&&... values) {
+    ++cases_;
+    if (failed_ || yours == spec) return !failed_;
+    failed_ = true;
+    fmt::print("{}: not yet. First difference, {}:\n  Yours: {}\n  Spec:  {}\n", function_,
+               fmt::format(text, std::forward<Case>(values)...), shown(yours), shown(spec));
+    return false;
+  }
+
+  /// @return main's exit code: 0 if all cases were equal
+  int end() const {
+    if (!failed_) fmt::print("{}: right in all {} cases.\n", function_, cases_);
+    return failed_ ? 1 : 0;
+  }
+
+ private:
+  // Numbers as they are; anything else by its own to_string(), found by its argument.
+  template <class T>
+  static std::string shown(const T& value) {
+    if constexpr (fmt::is_formattable<T>::value) {
+      return fmt::format("{}", value);
+    } else {
+      return to_string(value);
+    }
+  }
+
+  std::string function_;
+  int cases_ = 0;
+  bool failed_ = false;
+};
+
+}  // namespace lesson

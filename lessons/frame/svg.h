@@ -1,0 +1,42 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lesson {
+
+/// @file
+/// @brief Pictures of the lessons: rectangles, lines and words, on a white ground.
+
+/// Colours that stay apart for colour-blind readers and in grey (after Okabe and Ito).
+namespace colour {
+inline constexpr std::string_view blue = "#56b4e9";
+inline constexpr std::string_view orange = "#e69f00";
+inline constexpr std::string_view green = "#009e73";
+inline constexpr std::string_view red = "#d55e00";
+inline constexpr std::string_view grey = "#cccccc";
+inline constexpr std::string_view ink = "#333333";
+}  // namespace colour
+
+/// A picture that grows; coordinates in pixels from the upper left corner, whole numbers, so that
+/// it is the same text on every machine.
+class Svg {
+ public:
+  Svg(int width, int height) : width_(width), height_(height) {}
+
+  void rect(int x, int y, int width, int height, std::string_view fill);
+  void line(int x1, int y1, int x2, int y2, std::string_view stroke = colour::ink);
+
+  /// `x` is the start, the middle or the end of the text.
+  enum class At { start, middle, end };
+  void text(int x, int y, std::string_view words, At at = At::start);
+
+  std::string text() const;
+
+ private:
+  int width_;
+  int height_;
+  std::string body_;
+};
+
+}  // namespace lesson

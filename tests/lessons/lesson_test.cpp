@@ -1,0 +1,120 @@
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "lessons/arithmetic.h"
+#include "lessons/readme.h"
+
+// A lesson is what its program does: output, quoted code, numbers, picture, links, solution.
+
+namespace nanofsdp::lessons {
+namespace {
+
+class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
+ protected:
+  const std::filesystem::path& folder() const { return GetParam(); }
+  Readme readme() const { return Readme(folder() / "README.md"); }
+
+  void expect(Readme& readme, const Quote& quote, const std::string& actual) const {
+    if (updating() && quote.text != actual) {
+      readme.rewrite(quote, actual);
+    } else {
+      EXPECT_EQ(quote.text, actual) << quote.source << "; UPDATE_LESSONS=1 rewrites it";
+    }
+  }
+};
+
+TEST_P(Lesson, PrintsWhatItsReadmeSays) {
+  Ran ran = run(program("lesson", folder()));
+  EXPECT_EQ(ran.code, 0);
+  while (ran.out.ends_with('\n')) ran.out.pop_back();
+  EXPECT_NE(ran.out.find("ok: "), ran.out.npos) << ran.out;
+  Readme text = readme();
+  int outputs = 0;
+  for (const Quote& quote : text.quotes()) {
+    if (quote.kind != "output") continue;
+    ++outputs;
+    EXPECT_EQ(quote.source, "lessons/" + folder().filename().string());
+    expect(text, quote, ran.out);
+  }
+  EXPECT_EQ(outputs, 1);
+}
+
+TEST_P(Lesson, QuotesTheCodeAsItIs) {
+  Readme text = readme();
+  int quotes = 0;
+  for (const Quote& quote : text.quotes()) {
+    if (quote.kind != "from") continue;
+    ++quotes;
+    const std::size_t hash = quote.source.find('#');
+    const auto path = kSource / quote.source.substr(0, hash);
+    ASSERT_TRUE(std::filesystem::exists(path)) << quote.source;
+    expect(text, quote, snippet(testing::read_file(path.string()), quote.source.substr(hash + 1)));
+  }
+  EXPECT_GE(quotes, 1);
+}
+
+// Ten and more: the program printed it, or a formula beside the prose gives it.
+TEST_P(Lesson, BacksItsNumbers) {
+  const Readme text = readme();
+  std::string known;
+  for (const Quote& quote : text.quotes()) {
+    if (quote.kind == "output") known += quote.text + "\n";
+  }
+  for (const std::string& equation : text.equations()) {
+    EXPECT_EQ(complaint(equation), "");
+    known += equation.substr(0, equation.find('=')) + "\n";
+  }
+  for (const std::string& number : numerals(text.prose())) {
+    EXPECT_TRUE(holds_number(known, number)) << number << " stands in the prose only";
+  }
+}
+
+TEST_P(Lesson, ShowsThePictureThatItDraws) {
+  const auto picture = folder() / (name_of(folder()) + ".svg");
+  EXPECT_NE(readme().text().find("(" + picture.filename().string() + ")"), std::string::npos);
+  const testing::TemporaryDirectory directory;
+  const std::string drawn = directory.file("drawn.svg");
+  ASSERT_EQ(run(program("lesson", folder()) + " --svg=" + drawn).code, 0);
+  if (updating()) {
+    std::filesystem::copy_file(drawn, picture, std::filesystem::copy_options::overwrite_existing);
+  }
+  ASSERT_TRUE(std::filesystem::exists(picture)) << "UPDATE_LESSONS=1 writes it";
+  EXPECT_EQ(testing::read_file(picture.string()), testing::read_file(drawn));
+}
+
+TEST_P(Lesson, HasASolutionThatPassesItsCheck) {
+  const Ran ran = run(program("solution", folder()));
+  EXPECT_EQ(ran.code, 0) << ran.out;
+  EXPECT_NE(ran.out.find("right in all"), ran.out.npos) << ran.out;
+}
+
+TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
+  const std::string text = readme().text();
+  std::size_t at = 0;
+  for (const std::string heading :
+       {"\n## Where we are\n", "\n## Predict\n", "\n## The idea\n", "\n## By hand\n",
+        "\n## Run it\n", "\n## What the numbers say\n", "\n## In the library\n", "\n## Your turn\n",
+        "\n## Takeaway\n"}) {
+    const std::size_t found = text.find(heading, at);
+    ASSERT_NE(found, text.npos) << heading << " is missing or comes too early";
+    at = found;
+  }
+  EXPECT_TRUE(text.starts_with("# " + number_of(folder()) + " · "));
+  const std::string prose = readme().prose();
+  const std::regex word("[A-Za-z][A-Za-z'-]*");
+  EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 900);
+}
+
+TEST_P(Lesson, ComparesGuesses) {
+  const Ran ran = run(program("lesson", folder()) + " 1 -2 3");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_NE(ran.out.find("yours"), ran.out.npos) << ran.out;
+  EXPECT_NE(run(program("lesson", folder()) + " many").code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Lessons, Lesson, ::testing::ValuesIn(lesson_folders()),
+                         [](const auto& info) { return number_of(info.param); });
+
+}  // namespace
+}  // namespace nanofsdp::lessons

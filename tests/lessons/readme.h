@@ -1,0 +1,153 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <regex>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "support/temporary_directory.h"
+
+namespace nanofsdp::lessons {
+
+/// @file
+/// @brief A lesson's README as tests see it: prose, and fenced blocks that quote something.
+///
+///     <!-- from: lessons/08_shard_and_pad/shard_and_pad.cpp#piece -->    a piece of a source file
+///     <!-- output: lessons/08_shard_and_pad -->                          what its program prints
+///
+/// With UPDATE_LESSONS=1 in the environment a block that differs is rewritten instead.
+
+inline const std::filesystem::path kSource = NANOFSDP_SOURCE_DIR;
+
+/// The folders 01_first_loss, 02_..., in order.
+inline std::vector<std::filesystem::path> lesson_folders() {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(kSource / "lessons")) {
+    const std::string name = entry.path().filename().string();
+    if (name.size() > 3 && name[2] == '_' && std::isdigit(name[0])) found.push_back(entry.path());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+/// "08" of .../08_shard_and_pad, and "shard_and_pad".
+inline std::string number_of(const std::filesystem::path& folder) {
+  return folder.filename().string().substr(0, 2);
+}
+inline std::string name_of(const std::filesystem::path& folder) {
+  return folder.filename().string().substr(3);
+}
+
+/// A fenced block with the comment before it.
+struct Quote {
+  std::string kind;    ///< "from" or "output"
+  std::string source;  ///< what the comment names
+  std::string text;    ///< between the fences
+};
+
+class Readme {
+ public:
+  explicit Readme(std::filesystem::path path)
+      : path_(std::move(path)), text_(testing::read_file(path_.string())) {}
+
+  const std::string& text() const { return text_; }
+
+  std::vector<Quote> quotes() const {
+    static const std::regex pattern("<!-- (from|output): (\\S+) -->\n```[a-z]*\n([\\s\\S]*?)\n```");
+    std::vector<Quote> found;
+    for (std::sregex_iterator m(text_.begin(), text_.end(), pattern), end; m != end; ++m) {
+      found.push_back({(*m)[1], (*m)[2], (*m)[3]});
+    }
+    return found;
+  }
+
+  /// The text without fenced blocks, comments, and the targets of links.
+  std::string prose() const {
+    std::string prose = text_;
+    for (const char* gone : {"```[\\s\\S]*?```", "<!--[\\s\\S]*?-->", "\\]\\([^)]*\\)"}) {
+      prose = std::regex_replace(prose, std::regex(gone), " ");
+    }
+    return prose;
+  }
+
+  /// What stands in `<!-- numbers: ... -->` lines: "112 = 16 * 7".
+  std::vector<std::string> equations() const {
+    static const std::regex line("<!-- numbers: ([\\s\\S]*?) -->");
+    std::vector<std::string> found;
+    for (std::sregex_iterator m(text_.begin(), text_.end(), line), end; m != end; ++m) {
+      std::string rest = (*m)[1];
+      for (std::size_t semicolon; (semicolon = rest.find(';')) != rest.npos;) {
+        found.push_back(rest.substr(0, semicolon));
+        rest.erase(0, semicolon + 1);
+      }
+      found.push_back(rest);
+    }
+    return found;
+  }
+
+  /// Puts `actual` in the place of the quote.
+  void rewrite(const Quote& quote, const std::string& actual) {
+    const std::string head = "<!-- " + quote.kind + ": " + quote.source + " -->\n```";
+    const std::size_t begin = text_.find('\n', text_.find(head) + head.size()) + 1;
+    text_.replace(begin, quote.text.size(), actual);
+    std::ofstream(path_) << text_;
+  }
+
+ private:
+  std::filesystem::path path_;
+  std::string text_;
+};
+
+inline bool updating() { return std::getenv("UPDATE_LESSONS") != nullptr; }
+
+/// The lines between two markers `//! [name]`, without their common indent.
+/// @throws std::runtime_error if there are not exactly two
+inline std::string snippet(const std::string& source, const std::string& name) {
+  const std::string marker = "//! [" + name + "]";
+  std::vector<std::string> lines;
+  int markers = 0;
+  std::size_t indent = std::string::npos;
+  for (std::size_t begin = 0; begin < source.size();) {
+    const std::size_t end = std::min(source.find('\n', begin), source.size());
+    const std::string line = source.substr(begin, end - begin);
+    begin = end + 1;
+    if (line.find(marker) != line.npos) {
+      ++markers;
+    } else if (markers == 1) {
+      lines.push_back(line);
+      if (!line.empty()) indent = std::min(indent, line.find_first_not_of(' '));
+    }
+  }
+  if (markers != 2) throw std::runtime_error("two markers " + marker + " wanted");
+  std::string text;
+  for (const std::string& line : lines) {
+    text += (text.empty() ? "" : "\n") + (line.empty() ? line : line.substr(indent));
+  }
+  return text;
+}
+
+/// Exit code and stdout of a program.
+struct Ran {
+  int code = -1;
+  std::string out;
+};
+
+inline Ran run(const std::string& command) {
+  Ran ran;
+  FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
+  for (int c = 0; (c = std::fgetc(pipe)) != EOF;) ran.out += static_cast<char>(c);
+  const int status = pclose(pipe);
+  ran.code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return ran;
+}
+
+/// The path of a built lesson program, e.g. program("solution", folder).
+inline std::string program(const std::string& kind, const std::filesystem::path& folder) {
+  return std::string(NANOFSDP_BINARY_DIR) + "/lessons/" + kind + "_" + number_of(folder);
+}
+
+}  // namespace nanofsdp::lessons
