@@ -85,7 +85,10 @@ parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fe
 	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
 	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
 
+docs: ## The site of lessons and API: build/docs/html/index.html
+	@sh lessons/docs/docs.sh
+
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity docs clean

@@ -42,11 +42,11 @@ void Svg::text(int x, int y, std::string_view words, At at) {
 
 std::string Svg::text() const {
   return fmt::format(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" width="{}" height="{}">)"
+      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" style="max-width:{}px">)"
       "\n<style>text {{ font: 13px sans-serif; fill: #333333 }}</style>\n"
       R"(<rect width="{}" height="{}" fill="#ffffff"/>)"
       "\n{}</svg>\n",
-      width_, height_, width_, height_, width_, height_, body_);
+      width_, height_, width_, width_, height_, body_);
 }
 
 }  // namespace lesson

@@ -98,5 +98,5 @@ def svg(runs, tolerances):
     height = legend + 18 * ((len(runs) + 1) // 2)
     style = ("text{font:12px sans-serif;fill:#333}.title{font-weight:bold}.grid{stroke:#ddd}"
              ".tolerance{stroke:#c00;stroke-dasharray:6 4}")
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}">\n<style>{style}</style>\n'
+    return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" style="max-width:{WIDTH}px">\n<style>{style}</style>\n'
             f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>\n' + "\n".join(body) + "\n</svg>\n")
