@@ -21,7 +21,10 @@ def install():
     print(f"parity: installing PyTorch into {PRIVATE}: about 3 GB to fetch, 6 GB on disk (measured with 2.15 and\n"
           "        its CUDA libraries). PIP_INDEX_URL may name an index with smaller, CPU-only builds, such as\n"
           "        PyTorch's own. `rm -r build/torch` removes it.", flush=True)
-    venv.create(PRIVATE, with_pip=True)
+    try:
+        venv.create(PRIVATE, with_pip=True)
+    except subprocess.CalledProcessError:
+        stop("this python3 cannot make a virtual environment (Debian: apt-get install python3-venv)")
     done = subprocess.run([PRIVATE / "bin" / "python", "-m", "pip", "install", "torch", "numpy"])
     if done.returncode != 0:
         stop(f"pip could not install PyTorch (exit code {done.returncode}; its message is above)")
