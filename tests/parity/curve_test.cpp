@@ -23,11 +23,14 @@ struct Point {
   double loss = 0, grad_norm = 0;
 };
 
-// Relative, fp32 against float64: 7 times what equivalent computations were seen to differ by.
-Point tolerance(std::size_t step) {
+// Relative, fp32 against float64: on tiny Shakespeare 7 times what equivalent computations were
+// seen to differ by. On the tales the norm spreads sooner: PyTorch 1.13's own is 2.0e-5 away at
+// step 250.
+Point tolerance(const std::string& dataset, std::size_t step) {
   if (step <= 1) return {5e-7, 1e-6};
   if (step <= 10) return {1e-6, 2e-6};
-  if (step <= 250) return {2e-6, 2e-5};
+  if (step <= 150) return {2e-6, 2e-5};
+  if (step <= 250) return {2e-6, dataset == "tales" ? 1e-4 : 2e-5};
   if (step <= 1000) return {5e-6, 2e-4};
   return {1e-5, 2e-4};
 }
@@ -61,12 +64,12 @@ std::vector<Point> trained(std::vector<std::string> options, std::chrono::second
 }
 
 // Stops at the first step that leaves the tolerance.
-void expect_parity(const std::vector<Point>& got, const std::vector<Point>& want,
-                   std::size_t steps) {
+void expect_parity(const std::string& dataset, const std::vector<Point>& got,
+                   const std::vector<Point>& want, std::size_t steps) {
   ASSERT_EQ(got.size(), steps);
   ASSERT_GE(want.size(), steps);
   for (std::size_t i = 0; i < steps; ++i) {
-    const Point allowed = tolerance(i + 1);
+    const Point allowed = tolerance(dataset, i + 1);
     ASSERT_LE(std::abs(got[i].loss / want[i].loss - 1), allowed.loss)
         << fmt::format("step {}: loss {:.9g}, PyTorch {:.9g}", i + 1, got[i].loss, want[i].loss);
     ASSERT_LE(std::abs(got[i].grad_norm / want[i].grad_norm - 1), allowed.grad_norm) << fmt::format(
@@ -98,7 +101,7 @@ class CurveParity : public ::testing::TestWithParam<Run> {
         trained({"--dataset=" + corpus, "--init_order=" + order, "--strategy=" + strategy,
                  fmt::format("--ranks={}", ranks), fmt::format("--max_iters={}", steps)},
                 std::chrono::seconds(60 + steps / 4));
-    expect_parity(got, golden_curve(fmt::format("curve_{}_{}.txt", dataset, order)),
+    expect_parity(dataset, got, golden_curve(fmt::format("curve_{}_{}.txt", dataset, order)),
                   static_cast<std::size_t>(steps));
   }
 };

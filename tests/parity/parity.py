@@ -15,8 +15,10 @@ import plot
 import pytorch
 from pytorch import stop
 
-# Up to step: relative tolerance of the loss, of the norm. Seven times the spread of equivalent runs.
-TOLERANCES = ((1, 5e-7, 1e-6), (10, 1e-6, 2e-6), (250, 2e-6, 2e-5), (1000, 5e-6, 2e-4), (2000, 1e-5, 2e-4))
+# Up to step: relative tolerance of the loss, of the norm. Seven times the spread of equivalent runs on
+# tiny Shakespeare. On the tales the norm spreads sooner: PyTorch 1.13 is 2e-5 from float64 at step 250.
+SHAKESPEARE = ((1, 5e-7, 1e-6), (10, 1e-6, 2e-6), (250, 2e-6, 2e-5), (1000, 5e-6, 2e-4), (2000, 1e-5, 2e-4))
+TALES = ((1, 5e-7, 1e-6), (10, 1e-6, 2e-6), (150, 2e-6, 2e-5), (250, 2e-6, 1e-4), (2000, 1e-5, 2e-4))
 QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
@@ -50,17 +52,17 @@ def differences(run, reference, key):
     return [abs(a[key] / b[key] - 1) for a, b in zip(run, reference)]
 
 
-def first_outside(run, reference):
+def first_outside(run, reference, tolerances):
     """'step N, loss' of the first step that leaves the tolerance; '' if none does."""
     for i, (loss, norm) in enumerate(zip(differences(run, reference, "loss"),
                                          differences(run, reference, "grad_norm"))):
-        allowed = next((t for t in TOLERANCES if i + 1 <= t[0]), TOLERANCES[-1])
+        allowed = next((t for t in tolerances if i + 1 <= t[0]), tolerances[-1])
         if loss > allowed[1] or norm > allowed[2]:
             return f"step {i + 1}, {'loss' if loss > allowed[1] else 'norm'}"
     return ""
 
 
-def table(runs, reference):
+def table(runs, reference, tolerances):
     marks = [s for s in (10, 100, 250, 2000) if s <= len(reference)] or [len(reference)]
     head = ["run", "ms a step", *(f"loss ≤ {s}" for s in marks), *(f"norm ≤ {s}" for s in marks), "leaves the tolerance"]
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
@@ -68,7 +70,7 @@ def table(runs, reference):
         cells = [label, f"{median(records):.1f}"]
         for key in ("loss", "grad_norm"):
             cells += [f"{max(differences(records[:s], reference, key)):.1e}" for s in marks]
-        lines.append("| " + " | ".join(cells + [first_outside(records, reference) or "never"]) + " |")
+        lines.append("| " + " | ".join(cells + [first_outside(records, reference, tolerances) or "never"]) + " |")
     return "\n".join(lines) + "\n"
 
 
@@ -92,12 +94,13 @@ def main():
     commands = pytorch_runs + nanofsdp_runs(args.binary)
     runs = [(label, curve(label, command, options, args.out)) for label, command in commands]
     reference = runs[0][1]
+    tolerances = TALES if args.text.endswith("tales.txt") else SHAKESPEARE
     text = (f"Relative differences from {runs[0][0]}: the largest up to a step, {args.max_iters} steps, "
-            "loss and gradient norm before clipping.\n\n" + table(runs[1:], reference))
+            "loss and gradient norm before clipping.\n\n" + table(runs[1:], reference, tolerances))
     (args.out / "parity.md").write_text(text)
-    (args.out / "parity.svg").write_text(plot.svg(runs, TOLERANCES))
+    (args.out / "parity.svg").write_text(plot.svg(runs, tolerances))
     print(f"\n{text}\nwritten: {args.out}/parity.md, {args.out}/parity.svg")
-    outside = [label for label, records in runs[1:] if first_outside(records, reference)]
+    outside = [label for label, records in runs[1:] if first_outside(records, reference, tolerances)]
     if outside:
         stop("outside the tolerance: " + "; ".join(outside))
 
