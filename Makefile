@@ -73,6 +73,17 @@ tsan: ## The tests under the thread sanitizer (without Gloo, which is not built 
 	@$(compile) build/tsan --parallel $(JOBS)
 	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -LE long -E '[Gg]loo'
 
+# One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
+mutants: ## Break the code on purpose, a hundred ways: which test notices?
+	@command -v python3 >/dev/null || \
+	  { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
+	@python3 tests/mutants/mutate.py build/mutants/source
+	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
+	  -DNANOFSDP_TESTS=ON -DCMAKE_BUILD_TYPE=Mutants \
+	  -DCMAKE_CXX_FLAGS='-O1 -DNDEBUG -w -include $(CURDIR)/tests/mutants/mutant.h'
+	@$(compile) build/mutants/binary --parallel $(JOBS)
+	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)
+
 shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
@@ -91,4 +102,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity mutants docs clean

@@ -66,6 +66,25 @@ TEST(Unit, RefusesStepsOutOfOrder) {
       });
 }
 
+// At rest a parameter shows the piece of it that this rank keeps, and nothing borrowed.
+TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
+  testing::run_ranks(Backend::local, 2,
+                     [](Context& context, std::unique_ptr<comm::Communicator> group) {
+                       TinyTraining training(context, std::move(group), {});
+                       training.step(0);
+                       for (Unit& unit : training.sharded.units()) {
+                         const FlatParameter& flat = unit.flat();
+                         for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+                           const Range at = flat.layout().piece(i, context.rank).in_shard;
+                           const nn::Parameter& p = *flat.parameters()[i];
+                           EXPECT_EQ(p.data.numel(), at.size()) << p.name;
+                           EXPECT_EQ(p.data.raw(), flat.parameter_storage().f32() + at.begin);
+                           EXPECT_EQ(p.grad.raw(), flat.gradient_storage().f32() + at.begin);
+                         }
+                       }
+                     });
+}
+
 TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
   testing::run_ranks(
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <set>
 
 #include "base/check.h"
 #include "gpt/loss.h"
@@ -141,6 +142,28 @@ TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
     EXPECT_LE(testing::relative_l2(memory.parameters[i]->grad.span<float>(), whole[i]), 2e-6)
         << memory.parameters[i]->name;
   }
+}
+
+// A dropout of its own for every layer. Each block adds the same vector of ones through dropout, so
+// after two blocks an element is 0, one or two survivors; of shared masks it would be 0 or two.
+TEST(GPT, DropsOtherElementsInEveryBlock) {
+  GPTConfig config{.block_size = 1, .vocab_size = 64, .n_layer = 2, .n_head = 1, .n_embd = 64};
+  config.dropout = 0.5f;
+  config.bias = true;
+  Context context;
+  GPT model(config);
+  WholeModel memory(model);
+  for (int i = 0; i < 64; ++i) memory["transformer.wte.weight"].data.f32()[i * 65] = 1e-3f;
+  for (float& x : memory["transformer.ln_f.weight"].data.span<float>()) x = 1;
+  for (const std::string block : {"0", "1"}) {
+    nn::Parameter& bias = memory["transformer.h." + block + ".mlp.c_proj.bias"];
+    for (float& x : bias.data.span<float>()) x = 1;
+  }
+  nn::Tape tape(context);
+  Owned<std::int32_t> token({1, 1}, 63);
+  tape.begin(true, {.seed = 1});
+  const std::span<float> logits = model.forward(tape, token).span<float>();
+  EXPECT_EQ(std::set<float>(logits.begin(), logits.end() - 1).size(), 3u);
 }
 
 TEST(GPT, NamesTheSizeThatDoesNotFit) {

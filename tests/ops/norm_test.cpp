@@ -81,6 +81,7 @@ TEST(ClipCoefficient, ScalesALargeNormDownToTheLimitAndLeavesASmallOne) {
   const Clipped large = clip({9, 0, 16}, 1);
   EXPECT_EQ(large.norm, 5);
   EXPECT_FLOAT_EQ(large.coefficient, 1 / (5 + 1e-6));
+  EXPECT_FLOAT_EQ(clip({1e-12}, 1e-6).coefficient, 0.5);  // where PyTorch's 1e-6 shows
   EXPECT_EQ(clip({0.25}, 1).coefficient, 1);
   EXPECT_EQ(clip({}, 1).norm, 0);
   EXPECT_EQ(clip({0}, 1).coefficient, 1);

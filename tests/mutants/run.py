@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""run.py BUILD [NAME...]: breaks the code in each way of mutants.txt and looks which test notices.
+
+BUILD is the mutation build. First, without any mutant, all its tests must pass. Then, mutant by
+mutant, they run until one fails: those of the mutant's own room first, then the rooms above it. The
+table goes to TABLE.md, unless only some mutants are named. Exit code 1 if one survives.
+"""
+
+import argparse
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+sys.dont_write_bytecode = True  # no __pycache__ among the sources
+from mutate import HERE, CatalogueError, Mutant, read_catalogue
+
+# What needs what: every room comes after those it is built on. Other test folders follow.
+ORDER = ["base", "comm", "ops", "nn", "gpt", "fsdp", "train", "parity", "cli"]
+# Not the whole curves: they take long, and every bug is to be seen by a test that points at it.
+FILTER = "--gtest_filter=-*.Long*:*CurveParity*"
+TABLE = HERE / "TABLE.md"
+
+
+def rooms_for(first: str, rooms: list[str]) -> list[str]:
+    """The mutant's own room, those above, those below."""
+    at = rooms.index(first) if first in rooms else 0
+    return rooms[at:] + rooms[:at]
+
+
+def read_lines(pipe, lines: queue.Queue) -> None:
+    for line in pipe:
+        lines.put(line.rstrip("\n"))
+    lines.put(None)
+
+
+def run_room(build: Path, room: str, mutant: str, limit: float) -> str | None:
+    """Runs the tests of a room. The first that fails, with how if not by saying so; or None."""
+    environment = {k: v for k, v in os.environ.items()
+                   if not k.startswith("GTEST_") and k not in ("NANOFSDP_MUTANT",
+                                                               "NANOFSDP_SHAKESPEARE")}
+    if mutant:
+        environment["NANOFSDP_MUTANT"] = mutant
+    # A session of its own: whatever the tests start is found and killed by it.
+    process = subprocess.Popen(
+        [build / "tests" / f"test_{room}", "--gtest_fail_fast", FILTER, "--gtest_color=no"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        errors="replace", start_new_session=True)
+    lines: queue.Queue = queue.Queue()
+    threading.Thread(target=read_lines, args=(process.stdout, lines), daemon=True).start()
+    test, failed = "(start)", None
+    until = time.monotonic() + limit
+    try:
+        while (line := lines.get(timeout=max(until - time.monotonic(), 0.01))) is not None:
+            if "[ RUN      ] " in line:
+                test, until = line.split("] ", 1)[1], time.monotonic() + limit
+            elif "[  FAILED  ] " in line and failed is None:
+                failed = line.split("] ", 1)[1].split(" (")[0].split(",")[0]
+        code = process.wait(timeout=limit)
+    except (queue.Empty, subprocess.TimeoutExpired):
+        return f"{test} (hang)"
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    if failed is not None:
+        return failed
+    return None if code == 0 else f"{test} (crash)"
+
+
+def catcher(build: Path, mutant: Mutant, rooms: list[str], limit: float) -> str | None:
+    for room in rooms_for(mutant.room, rooms):
+        if test := run_room(build, room, mutant.name, limit):
+            return f"{room}: {test}"
+    return None
+
+
+def write_table(mutants: list[Mutant], caught: dict[str, str | None]) -> None:
+    lines = [f"{len(mutants)} mutants, {sum(c is not None for c in caught.values())} caught. "
+             "`make mutants` writes this table.", "",
+             "| mutant | what is wrong | caught by |", "|---|---|---|"]
+    for m in mutants:
+        test = f"`{caught[m.name]}`" if caught[m.name] else "**nobody**"
+        lines.append(f"| {m.name} | {m.description.replace('|', '&#124;')} | {test} |")
+    TABLE.write_text("\n".join(lines) + "\n")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build", type=Path)
+    parser.add_argument("names", nargs="*", help="only these; the table stays as it is")
+    parser.add_argument("--timeout", type=float, default=60, help="seconds for one test")
+    options = parser.parse_args()
+    mutants = read_catalogue()
+    if unknown := set(options.names) - {m.name for m in mutants}:
+        print(f"mutants: no mutant '{min(unknown)}' in mutants.txt", file=sys.stderr)
+        return 2
+    tests = [p for p in (options.build / "tests").glob("test_*") if p.is_file() and not p.suffix]
+    found = {p.name[5:] for p in tests}
+    rooms = [r for r in ORDER if r in found] + sorted(found - set(ORDER))
+
+    for room in [] if options.names else rooms:
+        print(f"without a mutant: {room}", flush=True)
+        if test := run_room(options.build, room, "", options.timeout):
+            print(f"mutants: {room}: {test} fails already without a mutant", file=sys.stderr)
+            return 1
+    chosen = [m for m in mutants if not options.names or m.name in options.names]
+    caught = {}
+    for number, m in enumerate(chosen, 1):
+        caught[m.name] = catcher(options.build, m, rooms, options.timeout)
+        print(f"[{number}/{len(chosen)}] {m.name}: {caught[m.name] or 'SURVIVED'}", flush=True)
+    if not options.names:
+        write_table(mutants, caught)
+    survivors = [name for name, test in caught.items() if test is None]
+    print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} caught")
+    if survivors:
+        print(f"mutants: no test notices {', '.join(survivors)}", file=sys.stderr)
+    return 1 if survivors else 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # by way of the killing in run_room()
+    try:
+        sys.exit(main())
+    except CatalogueError as error:
+        sys.exit(f"mutants: {error}")

@@ -1,0 +1,206 @@
+#include "train/trainer.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "comm/self.h"
+#include "gpt/loss.h"
+#include "ops/adamw.h"
+#include "support/ranks.h"
+#include "support/whole_model.h"
+#include "train/schedule.h"
+
+namespace nanofsdp::train {
+namespace {
+
+using nanofsdp::testing::Backend;
+using nanofsdp::testing::Owned;
+using nanofsdp::testing::WholeModel;
+
+constexpr std::int64_t kSteps = 6;
+
+/// Hardly an option at its default, and none at a value that hides it: clipping is always active.
+TrainOptions small() {
+  TrainOptions o;
+  o.batch_size = 4;
+  o.block_size = 8;
+  o.gradient_accumulation_steps = 3;
+  o.n_layer = 2;
+  o.n_head = 2;
+  o.n_embd = 8;
+  o.dropout = 0.1;
+  o.bias = true;
+  o.learning_rate = 1e-2;
+  o.weight_decay = 0.3;
+  o.beta1 = 0.8;
+  o.beta2 = 0.9;
+  o.grad_clip = 0.1;
+  o.warmup_iters = 2;
+  o.lr_decay_iters = 5;
+  o.log_interval = 1;  // every step tells its loss
+  o.eval_iters = 2;
+  o.seed = 7;
+  return o;
+}
+
+/// Digits, and in the last tenth, which validates, nothing but a's and b's.
+Dataset text(const TrainOptions& o) {
+  std::string all;
+  for (int i = 0; all.size() < 450; ++i) all += std::to_string(i) + " ";
+  all.resize(450);
+  for (int i = 0; i < 25; ++i) all += "ab";
+  return Dataset(all, "text", o.block_size);
+}
+
+// nanoGPT's loop on one process: loss and gradient norm of each step.
+std::vector<double> written_out(const TrainOptions& o, const Dataset& dataset) {
+  Context context;
+  gpt::GPT model({.block_size = o.block_size,
+                  .vocab_size = dataset.tokenizer().vocab_size(),
+                  .n_layer = o.n_layer,
+                  .n_head = o.n_head,
+                  .n_embd = o.n_embd,
+                  .dropout = static_cast<float>(o.dropout),
+                  .bias = o.bias});
+  WholeModel memory(model);
+  std::vector<Owned<float>> m, v;
+  for (const nn::Parameter* p : memory.parameters) {
+    m.emplace_back(p->shape);
+    v.emplace_back(p->shape);
+  }
+  Generator generator(static_cast<std::uint64_t>(o.seed));
+  for (const nn::Draw& draw : model.nanogpt_draws()) {
+    nn::draw(generator, draw.init, draw.parameter->data.span<float>());
+  }
+  nn::Tape tape(context);
+  const std::int64_t B = o.batch_size, T = o.block_size, G = o.gradient_accumulation_steps;
+  std::vector<double> record;
+  for (std::int64_t it = 0; it < kSteps; ++it) {
+    memory.zero_grad();
+    Owned<double> total({1});
+    for (std::int64_t g = 0; g < G; ++g) {
+      Owned<std::int32_t> x({B, T}), y({B, T});
+      dataset.draw(Split::train, generator, B, {0, B}, {x.values, y.values});
+      tape.begin(true,
+                 {.seed = static_cast<std::uint64_t>(o.seed), .iteration = it, .micro_step = g});
+      gpt::cross_entropy(tape, model.forward(tape, x), y, total);
+      model.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / static_cast<float>(G * B * T)));
+      tape.end_backward();
+    }
+    double squares = 0;
+    for (const nn::Parameter* p : memory.parameters) {
+      for (const double x : p->grad.span<float>()) squares += x * x;
+    }
+    const double norm = std::sqrt(squares);
+    Owned<float> coefficient({1}, static_cast<float>(std::min(o.grad_clip / (norm + 1e-6), 1.0)));
+    for (std::size_t i = 0; i < memory.parameters.size(); ++i) {
+      const nn::Parameter& p = *memory.parameters[i];
+      ops::adamw(*context.compute, {.param = p.data,
+                                    .grad = p.grad,
+                                    .m = m[i],
+                                    .v = v[i],
+                                    .lr = learning_rate_at(o, it),
+                                    .beta1 = o.beta1,
+                                    .beta2 = o.beta2,
+                                    .weight_decay = p.shape.rank() >= 2 ? o.weight_decay : 0,
+                                    .step = it + 1,
+                                    .grad_scale = coefficient});
+    }
+    record.insert(record.end(), {total.values[0] / static_cast<double>(G * B * T), norm});
+  }
+  return record;
+}
+
+/// What `use` makes of a trainer on one rank.
+template <class Use>
+auto with_trainer(const TrainOptions& o, const Use& use) {
+  const Dataset dataset = text(o);
+  Context context;
+  Report report(o, /*rank=*/1);  // a silent one
+  Trainer trainer(context, comm::make_self(), o, dataset, report);
+  return use(trainer);
+}
+
+TEST(Trainer, IsTheLoopWrittenOut) {
+  const TrainOptions o = small();
+  const std::vector<double> expected = written_out(o, text(o));
+  with_trainer(o, [&](Trainer& trainer) {
+    for (std::int64_t it = 0; it < kSteps; ++it) {
+      const StepResult result = trainer.step(it);
+      EXPECT_NEAR(result.loss / expected[2 * it], 1, 1e-6) << "step " << it;
+      EXPECT_NEAR(result.grad_norm / expected[2 * it + 1], 1, 2e-6) << "step " << it;
+      EXPECT_GT(result.grad_norm, o.grad_clip);
+      EXPECT_EQ(result.lr, learning_rate_at(o, it));
+    }
+  });
+}
+
+// Other weights and another place in the stream of draws, so another loss.
+TEST(Trainer, DrawsItsWeightsInTheOrderAskedFor) {
+  TrainOptions o = small();
+  const auto first_loss = [&] {
+    return with_trainer(o, [](Trainer& trainer) { return trainer.step(0).loss; });
+  };
+  const double nanogpt = first_loss();
+  o.init_order = InitOrder::fsdp;
+  EXPECT_NE(first_loss(), nanogpt);
+}
+
+// The training text is learned, the other one is not: nothing in it ever occurs there.
+TEST(Trainer, EvaluatesEachSplitOnItsOwnText) {
+  with_trainer(small(), [](Trainer& trainer) {
+    for (std::int64_t it = 0; it < 20; ++it) trainer.step(it);
+    const EvalResult result = trainer.evaluate();
+    EXPECT_GT(result.val_loss, result.train_loss + 0.2);
+    EXPECT_EQ(trainer.evaluate().val_loss, result.val_loss);  // seeded, and without dropout
+  });
+}
+
+// Fewer rows than ranks: those without one compute a row for the collectives' sake, and it counts
+// for nothing.
+TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
+  TrainOptions o = small();
+  o.batch_size = 2;
+  const Dataset dataset = text(o);
+  const EvalResult one = with_trainer(o, [](Trainer& trainer) { return trainer.evaluate(); });
+  nanofsdp::testing::run_ranks(Backend::local, 3,
+                               [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                                 Report report(o, /*rank=*/1);
+                                 Trainer trainer(context, std::move(world), o, dataset, report);
+                                 const EvalResult many = trainer.evaluate();
+                                 EXPECT_NEAR(many.train_loss / one.train_loss, 1, 1e-6);
+                                 EXPECT_NEAR(many.val_loss / one.val_loss, 1, 1e-6);
+                               });
+}
+
+// Strategies and schedules give the same numbers, so they are told by the order of events.
+TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
+  const auto count = [](const TrainOptions& o, const std::string& event) {
+    const Dataset dataset = text(o);
+    return nanofsdp::testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          Report report(o, /*rank=*/1);
+          Trainer trainer(context, std::move(world), o, dataset, report);
+          context.tracer.start();
+          trainer.step(0);
+          const std::vector<std::string> order = context.tracer.take_order();
+          return std::vector<std::int64_t>{std::ranges::count_if(
+              order, [&](const std::string& e) { return e.starts_with(event); })};
+        })[0][0];
+  };
+  TrainOptions o = small();  // two blocks and the root, three micro-steps
+  EXPECT_EQ(count(o, "RS."), 9);
+  EXPECT_EQ(count(o, "u.transformer.h"), 6);  // asked for again when its turn comes
+  o.backward_prefetch = fsdp::BackwardPrefetch::none;
+  EXPECT_EQ(count(o, "u.transformer.h"), 0);
+  o.strategy = fsdp::kNoShard;
+  EXPECT_EQ(count(o, "RS."), 0);
+  EXPECT_EQ(count(o, "AR."), 3);
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
