@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/local.h"
+#include "comm/mesh.h"
+#include "frame/lesson.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "gpt/gpt.h"
+#include "gpt/loss.h"
+
+// Lesson 06: what a rank keeps between two steps, by formula; and what the ledger says it keeps.
+
+namespace {
+
+using namespace nanofsdp;
+
+//! [recipe]
+// Bytes that training keeps for one parameter.
+struct Recipe {
+  std::int64_t parameter, gradient, optimizer;
+};
+constexpr Recipe kFloat32{4, 4, 4 + 4};       // Adam's m and v
+constexpr Recipe kBfloat16{2, 2, 4 + 4 + 4};  // and a float32 copy that Adam updates
+constexpr Recipe kAutocast{4 + 2, 4, 4 + 4};  // a 16-bit copy of float32 parameters
+//! [recipe]
+
+//! [at_rest]
+// What one of W ranks keeps of n parameters; the stage says how many kinds are divided.
+std::int64_t at_rest(const Recipe& bytes, std::int64_t n, std::int64_t W, int stage) {
+  const std::int64_t share = (n + W - 1) / W;
+  return bytes.optimizer * (stage >= 1 ? share : n) + bytes.gradient * (stage >= 2 ? share : n) +
+         bytes.parameter * (stage >= 3 ? share : n);
+}
+//! [at_rest]
+
+constexpr gpt::GPTConfig kGpt{64, 65, 4, 4, 128, 0, false};  // that of lesson 01
+constexpr std::int64_t kNumel = 804096, kRows = 12;
+
+// Rank 0's ledger after forward and backward of 12 rows over W ranks: bytes, class by class.
+std::vector<std::int64_t> ledger(int W, const fsdp::ShardingStrategy& strategy) {
+  std::vector<std::int64_t> bytes;
+  comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    comm::Mesh mesh(std::move(world));
+    gpt::GPT model(kGpt);
+    fsdp::Options options{.strategy = strategy, .alignment = 1};
+    options.wrap_policy = [](const nn::Module& m) {
+      return dynamic_cast<const gpt::Block*>(&m) != nullptr;
+    };
+    fsdp::ShardedModel sharded(context, model, mesh, options);
+    const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+    nn::Tape tape(context);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(kRows / W * kGpt.block_size));
+    const Tensor rows(tokens.data(), {kRows / W, kGpt.block_size}, DType::int32);
+    double total = 0;
+    tape.begin(/*training=*/true);
+    gpt::cross_entropy(tape, sharded.forward(tape, rows), rows, {&total, {1}, DType::float64});
+    sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f));
+    if (context.rank != 0) return;
+    //! [ledger]
+    for (const MemoryClass kind : kMemoryClasses) {
+      bytes.push_back(context.ledger.count(kind).reserved);
+    }
+    //! [ledger]
+  });
+  return bytes;
+}
+
+lesson::Svg drawing() {
+  const int byte = 32, height = 34;
+  lesson::Svg svg(690, 250);
+  svg.text(20, 22, "bytes that each of 4 ranks keeps for one parameter, float32");
+  for (int stage = 0; stage < 4; ++stage) {
+    const int y = 40 + 44 * stage;
+    int x = 90;
+    svg.text(20, y + 22, fmt::format("ZeRO-{}", stage));
+    const auto bar = [&](const Recipe& part, std::string_view fill) {
+      const int width = static_cast<int>(byte * at_rest(part, kNumel, 4, stage) / kNumel);
+      svg.rect(x, y, width, height, fill);
+      x += width;
+    };
+    bar({kFloat32.parameter, 0, 0}, lesson::colour::blue);
+    bar({0, kFloat32.gradient, 0}, lesson::colour::orange);
+    bar({0, 0, kFloat32.optimizer}, lesson::colour::green);
+    svg.text(x + 8, y + 22, fmt::format("{}", at_rest(kFloat32, kNumel, 4, stage) / kNumel));
+  }
+  svg.text(20, 238, "blue: the parameter, orange: its gradient, green: Adam's two moments");
+  return svg;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  lesson.print("                     a parameter   7000000000 parameters");
+  for (const auto& [name, bytes] :
+       {std::pair{"float32", kFloat32}, {"bfloat16", kBfloat16}, {"autocast", kAutocast}}) {
+    lesson.print(fmt::format("{:<14}{:>12} bytes{:>21} GB", name, at_rest(bytes, 1, 1, 0),
+                             at_rest(bytes, 7'000'000'000, 1, 0) / 1'000'000'000));
+  }
+
+  lesson.print("float32, 804096 parameters, bytes on each rank");
+  lesson.print("             W = 1       W = 2       W = 4");
+  for (int stage = 0; stage <= 3; ++stage) {
+    lesson.print(
+        fmt::format("ZeRO-{}{:>12}{:>12}{:>12}", stage, at_rest(kFloat32, kNumel, 1, stage),
+                    at_rest(kFloat32, kNumel, 2, stage), at_rest(kFloat32, kNumel, 4, stage)));
+  }
+
+  const std::vector<std::int64_t> whole = ledger(2, fsdp::kNoShard);
+  const std::vector<std::int64_t> shared = ledger(2, fsdp::kFullShard);
+  lesson.print("the ledger of rank 0, W = 2    no_shard  full_shard");
+  for (std::size_t i = 0; i < kMemoryClasses.size(); ++i) {
+    lesson.print(fmt::format("{:<27}{:>12}{:>12}", nanofsdp::name_of(kMemoryClasses[i]), whole[i],
+                             shared[i]));
+  }
+  for (const auto& [measured, stage] : {std::pair{whole, 0}, {shared, 3}}) {
+    lesson.claim(measured[0] + measured[1] + measured[2] == at_rest(kFloat32, kNumel, 2, stage),
+                 fmt::format("ZeRO-{} as the formula says", stage));
+  }
+  lesson.answer(at_rest(kFloat32, 1, 1, 0));
+  lesson.answer(at_rest(kBfloat16, 7'000'000'000, 1, 0) / 1'000'000'000);
+  lesson.answer(shared[0] + shared[1] + shared[2]);
+  lesson.picture(drawing());
+  return lesson.end("ZeRO-0 and ZeRO-3 weigh what the formula says, to the byte");
+}

@@ -1,0 +1,166 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <numeric>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/counting.h"
+#include "comm/local.h"
+#include "frame/lesson.h"
+#include "fsdp/flat_parameter.h"
+#include "fsdp/wrap.h"
+#include "gpt/gpt.h"
+
+// Lesson 07: lay parameters end to end in one row, and look at each through a view of it.
+
+namespace {
+
+using namespace nanofsdp;
+using fsdp::ParameterSpec;
+
+//! [offsets]
+// Where each parameter begins in the row; the last entry is where the row ends.
+std::vector<std::int64_t> offsets(std::span<const std::int64_t> numels) {
+  std::vector<std::int64_t> at = {0};
+  for (const std::int64_t numel : numels) at.push_back(at.back() + numel);
+  return at;
+}
+//! [offsets]
+
+//! [row]
+struct Row {
+  std::vector<std::int64_t> at;  // offsets
+  std::vector<float> flat;       // the only memory
+
+  std::span<float> view(std::size_t i) {
+    return {flat.data() + at[i], static_cast<std::size_t>(at[i + 1] - at[i])};
+  }
+};
+//! [row]
+
+const std::vector<ParameterSpec> kToy = {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}};
+
+// The toy: every parameter counts its elements 0, 1, 2, ...
+Row toy() {
+  std::vector<std::int64_t> numels;
+  for (const ParameterSpec& parameter : kToy) numels.push_back(parameter.numel());
+  Row row{offsets(numels), {}};
+  row.flat.resize(static_cast<std::size_t>(row.at.back()));
+  for (std::size_t i = 0; i < kToy.size(); ++i) {
+    std::iota(row.view(i).begin(), row.view(i).end(), 0.0f);
+  }
+  return row;
+}
+
+Tensor tensor(std::span<float> x) { return {x.data(), {static_cast<std::int64_t>(x.size())}}; }
+
+// Rank 0's values go to rank 1, first view by view, then as one row.
+void send_toy(lesson::Lesson& lesson) {
+  comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> local) {
+    comm::CountingCommunicator group(std::move(local));
+    Row row = toy();
+    const auto sent = [&](std::initializer_list<std::span<float>> parts) {
+      std::ranges::fill(row.flat, context.rank == 0 ? 1.0f : 0.0f);
+      group.reset();
+      //! [send]
+      for (const std::span<float> part : parts) {
+        group.broadcast(*context.compute, tensor(part), /*root=*/0);
+      }
+      //! [send]
+      context.compute->synchronize();
+      lesson.claim(std::ranges::count(row.flat, 1.0f) == 25, "all of the row has arrived");
+      return fmt::format("{} of {} bytes", group.traffic().broadcasts, group.traffic().bytes_sent);
+    };
+    const std::string apart = sent({row.view(0), row.view(1), row.view(2)});
+    const std::string together = sent({row.flat});
+    if (context.rank == 0) lesson.print("broadcasts: " + apart + ", or " + together);
+  });
+}
+
+// nanoGPT's parameters in the library's rows: one for each block, one for the rest.
+void flatten_gpt(lesson::Lesson& lesson) {
+  Context context;
+  gpt::GPT model(gpt::GPTConfig{64, 65, 4, 4, 128, 0, false});  // that of lesson 01
+  const auto units = fsdp::wrap(model, [](const nn::Module& module) {
+    return dynamic_cast<const gpt::Block*>(&module) != nullptr;
+  });
+  lesson.print(fmt::format("nanoGPT: {} parameters in {} rows; where each begins, and the end",
+                           model.named_parameters().size(), units.size()));
+  for (const fsdp::WrappedModule& unit : units) {
+    const fsdp::FlatParameter theirs(context, unit.parameters, 0, 1, fsdp::kNoShard, 1);
+    std::vector<std::int64_t> numels;
+    for (const nn::Parameter* p : unit.parameters) numels.push_back(p->shape.numel());
+    const std::vector<std::int64_t> at = offsets(numels);
+    lesson.print(fmt::format("  {:<16}{}", unit.name, fmt::join(at, " ")));
+    for (std::size_t i = 0; i < numels.size(); ++i) {
+      const nn::Parameter& p = *unit.parameters[i];
+      lesson.claim(p.data.f32() == theirs.parameter_storage().f32() + at[i], "data of " + p.name);
+      lesson.claim(p.grad.f32() == theirs.gradient_storage().f32() + at[i], "grad of " + p.name);
+    }
+  }
+  lesson.answer(static_cast<std::int64_t>(units.size()));
+}
+
+lesson::Svg drawing() {
+  const std::string_view fills[] = {lesson::colour::blue, lesson::colour::orange,
+                                    lesson::colour::green};
+  const int lefts[] = {20, 160, 340}, cell = 26, below = 250;
+  const Row row = toy();
+  lesson::Svg svg(690, 310);
+  for (std::size_t i = 0; i < kToy.size(); ++i) {
+    const int columns = static_cast<int>(kToy[i].shape[1]), begin = static_cast<int>(row.at[i]);
+    svg.text(lefts[i], 22, fmt::format("{}({},{})", kToy[i].name, kToy[i].shape[0], columns));
+    for (int e = 0; e < kToy[i].numel(); ++e) {
+      const std::string_view fill = begin + e == 18 ? lesson::colour::red : fills[i];
+      const int x = lefts[i] + cell * (e % columns), y = 32 + cell * (e / columns);
+      svg.rect(x, y, cell, cell, fill);
+      svg.text(x + 13, y + 18, fmt::format("{}", e), lesson::Svg::At::middle);
+      svg.rect(20 + cell * (begin + e), below, cell, cell, fill);
+      svg.text(33 + cell * (begin + e), below + 18, fmt::format("{}", e), lesson::Svg::At::middle);
+    }
+    svg.text(20 + cell * begin, below + 44, fmt::format("{}", begin));
+  }
+  svg.text(20 + cell * 18 + 13, below + 44, "18", lesson::Svg::At::middle);
+  svg.text(20 + cell * 25, below + 44, "25", lesson::Svg::At::end);
+  svg.text(20, below - 12, "the same elements as one row, and where each parameter begins");
+  return svg;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  Row row = toy();
+  lesson.print(fmt::format("A, B and C begin at {} {} {}, and the row ends at {}", row.at[0],
+                           row.at[1], row.at[2], row.at[3]));
+
+  //! [views]
+  const std::span<float> B = row.view(1), C = row.view(2);
+  const std::vector<float> copy(C.begin(), C.end());
+  C[3 * 2 + 1] = 70;
+  row.flat[6] = 60;
+  //! [views]
+  const std::int64_t place = &C[7] - row.flat.data();
+  lesson.print(fmt::format("C[3][1] = 70 through the view: row[{}] is {}", place, row.flat[18]));
+  lesson.print(fmt::format("row[6] = 60: the view of B begins with {}", B[0]));
+  lesson.print(fmt::format("a copy of C made before has {} at C[3][1]: {}", copy[7],
+                           copy[7] == C[7] ? "equal" : "differs"));
+
+  lesson.answer(row.at[2]);
+  lesson.answer(place);
+  send_toy(lesson);
+  flatten_gpt(lesson);
+
+  const fsdp::FlatLayout layout(kToy, 1);
+  for (std::size_t i = 0; i < kToy.size(); ++i) {
+    lesson.claim(layout.in_flat(i) == fsdp::Range{row.at[i], row.at[i + 1]}, "offset in the toy");
+  }
+  lesson.picture(drawing());
+  return lesson.end("offsets equal FlatLayout's, and every view is FlatParameter's: same pointer");
+}

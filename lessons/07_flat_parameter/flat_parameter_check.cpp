@@ -1,0 +1,35 @@
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "flat_parameter_exercise.h"
+#include "frame/exercise.h"
+
+using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::ParameterSpec;
+
+// The toy, parameters of one element and of none, and a GPT's block, aligned to 1, 2, 4 and 16
+// elements. A view is its place in the row, by pointer, and its length.
+int main() {
+  lesson::Exercise exercise("views");
+  const std::vector<std::vector<ParameterSpec>> units = {
+      {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}},
+      {{"scalar", {}}, {"none", {0, 4}}, {"one", {1}}, {"last", {3, 3}}},
+      {{"ln_1", {128}}, {"c_attn", {384, 128}}, {"c_proj", {128, 128}}, {"ln_2", {128}}},
+      {}};
+  std::vector<float> memory(70000);
+  for (const auto& unit : units) {
+    for (const std::int64_t alignment : {1, 2, 4, 16}) {
+      const FlatLayout layout(unit, 1, alignment);
+      const std::vector<std::span<float>> yours = views(memory, unit, alignment);
+      if (!exercise.expect(yours.size(), unit.size(), "the number of views")) break;
+      for (std::size_t i = 0; i < unit.size(); ++i) {
+        exercise.expect(yours[i].data() - memory.data(), layout.in_flat(i).begin,
+                        "begin of {} aligned to {}", unit[i].name, alignment);
+        exercise.expect(static_cast<std::int64_t>(yours[i].size()), unit[i].numel(),
+                        "length of {} aligned to {}", unit[i].name, alignment);
+      }
+    }
+  }
+  return exercise.end();
+}
