@@ -39,7 +39,7 @@ std::int64_t at_rest(const Recipe& bytes, std::int64_t n, std::int64_t W, int st
 }
 //! [at_rest]
 
-constexpr gpt::GPTConfig kGpt{64, 65, 4, 4, 128, 0, false};  // that of lesson 01
+constexpr gpt::GPTConfig kGpt{64, 65, 4, 4, 128, 0, false};  // on tiny Shakespeare
 constexpr std::int64_t kNumel = 804096, kRows = 12;
 
 // Rank 0's ledger after forward and backward of 12 rows over W ranks: bytes, class by class.

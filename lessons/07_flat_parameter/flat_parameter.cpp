@@ -86,7 +86,7 @@ void send_toy(lesson::Lesson& lesson) {
 // nanoGPT's parameters in the library's rows: one for each block, one for the rest.
 void flatten_gpt(lesson::Lesson& lesson) {
   Context context;
-  gpt::GPT model(gpt::GPTConfig{64, 65, 4, 4, 128, 0, false});  // that of lesson 01
+  gpt::GPT model(gpt::GPTConfig{64, 65, 4, 4, 128, 0, false});  // on tiny Shakespeare
   const auto units = fsdp::wrap(model, [](const nn::Module& module) {
     return dynamic_cast<const gpt::Block*>(&module) != nullptr;
   });
