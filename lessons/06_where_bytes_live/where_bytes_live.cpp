@@ -119,13 +119,23 @@ int main(int argc, char** argv) {
     lesson.print(fmt::format("{:<27}{:>12}{:>12}", nanofsdp::name_of(kMemoryClasses[i]), whole[i],
                              shared[i]));
   }
-  for (const auto& [measured, stage] : {std::pair{whole, 0}, {shared, 3}}) {
-    lesson.claim(measured[0] + measured[1] + measured[2] == at_rest(kFloat32, kNumel, 2, stage),
-                 fmt::format("ZeRO-{} as the formula says", stage));
-  }
+  const auto kept = [](const std::vector<std::int64_t>& bytes) {
+    return bytes[0] + bytes[1] + bytes[2];
+  };
+  lesson.claim(kept(whole) == at_rest(kFloat32, kNumel, 2, 0), "ZeRO-0 as the formula says");
+  lesson.claim(kept(shared) == at_rest(kFloat32, kNumel, 2, 3), "ZeRO-3 as the formula says");
+
+  const std::int64_t three = kept(ledger(3, fsdp::kFullShard));
+  lesson.print(fmt::format("W = 3: full_shard by formula {}, by ledger {}",
+                           at_rest(kFloat32, kNumel, 3, 3), three));
+  const std::int64_t block = 196864, rest = kNumel - 4 * block;
+  const std::int64_t pieces = 4 * at_rest(kFloat32, block, 3, 3) + at_rest(kFloat32, rest, 3, 3);
+  lesson.print(fmt::format("W = 3: the formula for 4 blocks and the rest {}", pieces));
+  lesson.claim(three == pieces, "W = 3, piece by piece");
+
   lesson.answer(at_rest(kFloat32, 1, 1, 0));
   lesson.answer(at_rest(kBfloat16, 7'000'000'000, 1, 0) / 1'000'000'000);
-  lesson.answer(shared[0] + shared[1] + shared[2]);
+  lesson.answer(kept(shared));
   lesson.picture(drawing());
   return lesson.end("ZeRO-0 and ZeRO-3 weigh what the formula says, to the byte");
 }
