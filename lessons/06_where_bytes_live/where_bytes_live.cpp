@@ -26,16 +26,18 @@ struct Recipe {
   std::int64_t parameter, gradient, optimizer;
 };
 constexpr Recipe kFloat32{4, 4, 4 + 4};       // Adam's m and v
-constexpr Recipe kBfloat16{2, 2, 4 + 4 + 4};  // and a float32 copy that Adam updates
-constexpr Recipe kAutocast{4 + 2, 4, 4 + 4};  // a 16-bit copy of float32 parameters
+constexpr Recipe kBfloat16{2, 2, 4 + 4 + 4};  // and a float32 copy
+constexpr Recipe kAutocast{4 + 2, 4, 4 + 4};  // and a 16-bit copy
 //! [recipe]
 
 //! [at_rest]
-// What one of W ranks keeps of n parameters; the stage says how many kinds are divided.
-std::int64_t at_rest(const Recipe& bytes, std::int64_t n, std::int64_t W, int stage) {
+// What one of W ranks keeps of n parameters at one of ZeRO's stages, 0 to 3.
+std::int64_t at_rest(Recipe bytes, std::int64_t n, std::int64_t W, int stage) {
   const std::int64_t share = (n + W - 1) / W;
-  return bytes.optimizer * (stage >= 1 ? share : n) + bytes.gradient * (stage >= 2 ? share : n) +
-         bytes.parameter * (stage >= 3 ? share : n);
+  std::int64_t sum = bytes.optimizer * (stage >= 1 ? share : n);
+  sum += bytes.gradient * (stage >= 2 ? share : n);
+  sum += bytes.parameter * (stage >= 3 ? share : n);
+  return sum;
 }
 //! [at_rest]
 

@@ -75,11 +75,12 @@ void send_toy(lesson::Lesson& lesson) {
       //! [send]
       context.compute->synchronize();
       lesson.claim(std::ranges::count(row.flat, 1.0f) == 25, "all of the row has arrived");
-      return fmt::format("{} of {} bytes", group.traffic().broadcasts, group.traffic().bytes_sent);
+      return fmt::format("{}, {} bytes in all", group.traffic().broadcasts,
+                         group.traffic().bytes_sent);
     };
     const std::string apart = sent({row.view(0), row.view(1), row.view(2)});
     const std::string together = sent({row.flat});
-    if (context.rank == 0) lesson.print("broadcasts: " + apart + ", or " + together);
+    if (context.rank == 0) lesson.print("broadcasts: " + apart + "; or " + together);
   });
 }
 
