@@ -12,9 +12,14 @@ s/\$`([^`]*)`\$/\\f$\1\\f$/g
 s/(<\/?(details|summary)>)/@htmlonly\1@endhtmlonly/g
 
 # Pictures by their names alone; the mark is taken off below.
-s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/@PICTURE@[\1]@(\3)/g
+s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/PICTURE[\1]@(\3)/g
+
+# The path is the parent of the lessons: the tree has them in its order.
+s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_\3_README "\1 · \2"/
 
 # Links: to a header, a reference; to a page, as they are; to anything else, only the words.
-s/\[`?([^]`[]*)`?\]\(([^)]*\/)?([a-z_0-9]+\.h)\)/[\1](@ref \3)/g
-s/\[([^][]*)\]\((\.\.?\/|[a-z])[^):]*\/?[^).:]*\)([^A-Za-z]|$)/\1\3/g
-s/@PICTURE@(\[[^][]*\])@\(/!\1(/g
+s/\[`?([^]`[]*)`?\]\(([^)]*src\/[^)]*\/)([a-z_0-9]+\.h)\)/[\1](@ref \3)/g
+s/\]\(([^):]*lessons\/[^):]*\.md|\.\.[^):]*\.md|[0-9a-z_]*\.md|[0-9][^):]*\.md)\)/]@(\1)/g
+s/\[([^][]*)\]\((\.\.?\/|[a-z])[^):]*\)/\1/g
+s/\]@\(/](/g
+s/PICTURE(\[[^][]*\])\(/!\1(/g

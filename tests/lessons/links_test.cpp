@@ -16,7 +16,8 @@ TEST(Links, Resolve) {
   static const std::regex link("\\]\\(([^)#\\s]+)(#[^)]*)?\\)");
   int links = 0;
   for (const auto& page : pages) {
-    const std::string text = testing::read_file(page.string());
+    const std::string text =
+        std::regex_replace(testing::read_file(page.string()), std::regex("```[\\s\\S]*?```"), " ");
     for (std::sregex_iterator m(text.begin(), text.end(), link), end; m != end; ++m) {
       const std::string target = (*m)[1];
       if (target.starts_with("http")) continue;
@@ -27,8 +28,25 @@ TEST(Links, Resolve) {
   EXPECT_GT(links, 10);
 }
 
+// A word in bold that links there is a word of the glossary; each lesson brings one.
+TEST(Links, NewWordsAreInTheGlossary) {
+  const std::string glossary = testing::read_file((kSource / "lessons/glossary.md").string());
+  static const std::regex word("\\*\\*\\[([^\\]]*)\\]\\(\\.\\./glossary\\.md\\)\\*\\*");
+  for (const auto& folder : lesson_folders()) {
+    const std::string text = testing::read_file((folder / "README.md").string());
+    int words = 0;
+    for (std::sregex_iterator m(text.begin(), text.end(), word), end; m != end; ++m, ++words) {
+      const std::string entry = "| **" + (*m)[1].str() + "** |";
+      EXPECT_NE(glossary.find(entry), std::string::npos) << folder << ": " << entry;
+    }
+    EXPECT_GE(words, 1) << folder;
+  }
+  static const std::regex entry("\n\\| \\*\\*");
+  EXPECT_EQ(std::distance(std::sregex_iterator(glossary.begin(), glossary.end(), entry), {}), 25);
+}
+
 TEST(Links, LessonsAreNumberedInARow) {
-  int next = std::stoi(number_of(lesson_folders().at(0)));
+  int next = 1;
   for (const auto& folder : lesson_folders()) {
     EXPECT_EQ(std::stoi(number_of(folder)), next++) << folder;
   }

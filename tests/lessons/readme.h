@@ -57,10 +57,14 @@ class Readme {
   const std::string& text() const { return text_; }
 
   std::vector<Quote> quotes() const {
-    static const std::regex pattern("<!-- (from|output): (\\S+) -->\n```[a-z]*\n([\\s\\S]*?)\n```");
+    static const std::regex comment("<!-- (from|output): (\\S+) -->\n```[a-z]*\n");
     std::vector<Quote> found;
-    for (std::sregex_iterator m(text_.begin(), text_.end(), pattern), end; m != end; ++m) {
-      found.push_back({(*m)[1], (*m)[2], (*m)[3]});
+    for (std::sregex_iterator m(text_.begin(), text_.end(), comment), end; m != end; ++m) {
+      const auto begin = static_cast<std::size_t>(m->position() + m->length());
+      const std::size_t fence = text_.find("```", begin);
+      std::string text = text_.substr(begin, fence - begin);
+      if (text.ends_with('\n')) text.pop_back();
+      found.push_back({(*m)[1], (*m)[2], text});
     }
     return found;
   }
@@ -93,7 +97,7 @@ class Readme {
   void rewrite(const Quote& quote, const std::string& actual) {
     const std::string head = "<!-- " + quote.kind + ": " + quote.source + " -->\n```";
     const std::size_t begin = text_.find('\n', text_.find(head) + head.size()) + 1;
-    text_.replace(begin, quote.text.size(), actual);
+    text_.replace(begin, text_.find("```", begin) - begin, actual + "\n");
     std::ofstream(path_) << text_;
   }
 

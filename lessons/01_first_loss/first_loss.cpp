@@ -1,0 +1,142 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <fstream>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/self.h"
+#include "frame/lesson.h"
+#include "gpt/gpt.h"
+#include "ops/cross_entropy.h"
+#include "train/trainer.h"
+
+// Lesson 01: what a loss is, and the first twenty of a GPT, beside those of PyTorch.
+
+namespace {
+
+using namespace nanofsdp;
+
+constexpr int kSteps = 20;
+
+//! [loss]
+double loss_of(std::span<const float> logits, std::size_t target) {
+  double sum = 0;
+  for (const double logit : logits) sum += std::exp(logit);
+  return std::log(sum) - logits[target];
+}
+//! [loss]
+
+//! [train]
+std::vector<double> train_a_little(const train::TrainOptions& options, const train::Dataset& text) {
+  Context context;  // one process, one thread
+  train::Report report(options, context.rank);
+  train::Trainer trainer(context, comm::make_self(), options, text, report);
+  std::vector<double> losses;
+  for (int step = 0; step < kSteps; ++step) losses.push_back(trainer.step(step).loss);
+  return losses;
+}
+//! [train]
+
+// The library's operator on a thousand random rows, beside the loss by hand.
+bool equals_library(std::int64_t V) {
+  constexpr std::int64_t kRows = 1000;
+  std::vector<float> logits(kRows * V), loss(kRows), lse(kRows);
+  std::vector<std::int32_t> target(kRows);
+  Generator(1).normal(logits, 0, 3);
+  for (std::int64_t row = 0; row < kRows; ++row) target[row] = static_cast<std::int32_t>(row % V);
+  Context context;
+  ops::cross_entropy(*context.compute, ops::CrossEntropyForward{
+                                           .logits = Tensor(logits.data(), {kRows, V}),
+                                           .target = Tensor(target.data(), {kRows}, DType::int32),
+                                           .loss = Tensor(loss.data(), {kRows}),
+                                           .lse = Tensor(lse.data(), {kRows})});
+  bool right = true;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const double mine = loss_of(std::span(logits).subspan(row * V, V), target[row]);
+    right = right && std::abs(mine - loss[row]) < 1e-5;
+  }
+  return right;
+}
+
+// Lines "step loss grad_norm" that a script with PyTorch once wrote, counted from step 1.
+std::vector<double> pytorch_losses() {
+  std::ifstream file(NANOFSDP_GOLDEN "/curve_tales_nanogpt.txt");
+  std::string heading;
+  std::getline(file, heading);
+  std::vector<double> losses;
+  double step = 0, loss = 0, norm = 0;
+  while (losses.size() < kSteps && file >> step >> loss >> norm) losses.push_back(loss);
+  losses.resize(kSteps);  // a loss of 0, which no claim survives, where the file has none
+  return losses;
+}
+
+std::int64_t parameters_of(gpt::GPT& model) {
+  std::int64_t n = 0;
+  for (const nn::Parameter* parameter : model.named_parameters()) n += parameter->shape.numel();
+  return n;
+}
+
+lesson::Svg drawing(std::span<const double> ours, std::span<const double> theirs, double uniform) {
+  const auto y = [](double loss) { return static_cast<int>(30 + (4.1 - loss) * 250); };
+  lesson::Svg svg(700, 290);
+  for (const double tick : {4.0, 3.8, 3.6, 3.4, 3.2}) {
+    svg.line(50, y(tick), 680, y(tick), lesson::colour::grey);
+    svg.text(42, y(tick) + 4, fmt::format("{:.1f}", tick), lesson::Svg::At::end);
+  }
+  svg.line(50, y(uniform), 680, y(uniform), lesson::colour::red);
+  svg.text(678, y(uniform) + 16, fmt::format("ln 52 = {:.4f}", uniform), lesson::Svg::At::end);
+  for (int step = 0; step < kSteps; ++step) {
+    const int x = 65 + 31 * step;
+    svg.rect(x - 6, y(theirs[step]) - 6, 13, 13, lesson::colour::orange);
+    svg.rect(x - 3, y(ours[step]) - 3, 7, 7, lesson::colour::blue);
+    svg.text(x, 275, std::to_string(step), lesson::Svg::At::middle);
+  }
+  svg.text(60, 245, "loss at each step: nanofsdp (blue) on PyTorch (orange)");
+  return svg;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  train::TrainOptions options;  // nanoGPT's recipe for a CPU
+  options.log_interval = 1;     // compute the loss at every step
+  const train::Dataset text = train::load_dataset(options);
+  const std::int64_t V = text.tokenizer().vocab_size();
+  gpt::GPT model({.block_size = options.block_size,
+                  .vocab_size = V,
+                  .n_layer = options.n_layer,
+                  .n_head = options.n_head,
+                  .n_embd = options.n_embd,
+                  .bias = options.bias});
+  const std::int64_t table = model.named_parameters()[0]->shape.numel();
+  const std::int64_t predictions = options.batch_size * options.block_size;
+
+  const std::int64_t length = text.size(train::Split::train) + text.size(train::Split::val);
+  lesson.print(fmt::format("text: {} characters, {} different ones", length, V));
+  lesson.print(
+      fmt::format("tokens of \"owl\": {}", fmt::join(text.tokenizer().encode("owl"), " ")));
+  lesson.print(fmt::format("batch: {} rows of {} tokens, {} predictions", options.batch_size,
+                           options.block_size, predictions));
+  lesson.print(
+      fmt::format("model: {} parameters, {} in the token table", parameters_of(model), table));
+  const double uniform = loss_of(std::vector<float>(V), 0);
+  lesson.print(fmt::format("knowing nothing: ln {} = {:.4f}", V, uniform));
+  const std::vector<double> ours = train_a_little(options, text), theirs = pytorch_losses();
+  for (std::size_t step = 0; step < kSteps; ++step) {
+    lesson.claim(std::abs(ours[step] / theirs[step] - 1) < 1e-6, fmt::format("step {}", step));
+    if (step < 10 || step + 1 == kSteps) {
+      lesson.print(
+          fmt::format("step {}: loss {:.4f}, PyTorch {:.4f}", step, ours[step], theirs[step]));
+    }
+  }
+  lesson.claim(std::abs(uniform - std::log(V)) < 1e-12, "equal logits lose ln V");
+  lesson.claim(equals_library(V), "the loss by hand is the library's");
+  lesson.answer(predictions);
+  lesson.answer(std::llround(10 * ours[0]));
+  lesson.answer(table);
+  lesson.picture(drawing(ours, theirs, uniform));
+  return lesson.end("the loss by hand is the library's, and 20 losses are PyTorch's within 1e-6");
+}

@@ -1,0 +1,55 @@
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "base/context.h"
+#include "base/rng.h"
+#include "first_loss_exercise.h"
+#include "frame/exercise.h"
+#include "ops/cross_entropy.h"
+
+namespace {
+
+using namespace nanofsdp;
+
+// Equal within what float32 keeps of it.
+struct Loss {
+  double value;
+};
+bool operator==(const Loss& a, const Loss& b) {
+  return std::abs(a.value - b.value) <= 1e-5 * (1 + std::abs(b.value));
+}
+std::string to_string(const Loss& loss) { return fmt::format("{:.4f}", loss.value); }
+
+Loss library_loss(std::span<float> logits, std::int32_t target) {
+  Context context;
+  float loss = 0, lse = 0;
+  ops::cross_entropy(
+      *context.compute,
+      ops::CrossEntropyForward{
+          .logits = Tensor(logits.data(), {1, static_cast<std::int64_t>(logits.size())}),
+          .target = Tensor(&target, {1}, DType::int32),
+          .loss = Tensor(&loss, {1}),
+          .lse = Tensor(&lse, {1})});
+  return {loss};
+}
+
+}  // namespace
+
+// Rows of 1 to 52 logits, of a spread from 1 to 1000, around -1000, 0 and 1000.
+int main() {
+  lesson::Exercise exercise("loss_of");
+  Generator generator(1);
+  for (const float spread : {1.0f, 30.0f, 1000.0f}) {
+    for (const float centre : {0.0f, 1000.0f, -1000.0f}) {
+      for (std::size_t V = 1; V <= 52; ++V) {
+        std::vector<float> logits(V);
+        generator.uniform(logits, centre - spread, centre + spread);
+        const Loss yours = {loss_of(logits, V / 2)};
+        exercise.expect(yours, library_loss(logits, static_cast<std::int32_t>(V / 2)),
+                        "{} logits between {} and {}", V, centre - spread, centre + spread);
+      }
+    }
+  }
+  return exercise.end();
+}

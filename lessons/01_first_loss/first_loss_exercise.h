@@ -1,0 +1,11 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+/// The exercise of lesson 01: the loss of one prediction, also where exp() of a logit is infinite.
+///
+/// @param logits one for each token that might come next, at least one; any finite values
+/// @param target the token that did come next, an index into `logits`
+/// @return log(sum over v of exp(logits[v])) - logits[target]
+double loss_of(std::span<const float> logits, std::size_t target);
