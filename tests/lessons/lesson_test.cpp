@@ -4,6 +4,7 @@
 
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
+#include "support/sha256.h"
 
 // A lesson is what its program does: output, quoted code, numbers, picture, links, solution.
 
@@ -68,6 +69,21 @@ TEST_P(Lesson, BacksItsNumbers) {
   for (const std::string& number : numerals(text.prose())) {
     EXPECT_TRUE(holds_number(known, number)) << number << " stands in the prose only";
   }
+}
+
+// A digit changed by accident may make another number that the page knows. So the prose is sealed:
+// the page ends with a hash of all its digits in their order, which an author renews on purpose.
+TEST_P(Lesson, IsSealed) {
+  Readme text = readme();
+  std::string digits;
+  for (const char c : text.prose()) {
+    if (std::isdigit(static_cast<unsigned char>(c))) digits += c;
+  }
+  const std::string seal =
+      "<!-- seal: " + testing::sha256(std::span<const char>(digits)).substr(0, 8) + " -->";
+  if (updating()) text.reseal(seal);
+  EXPECT_NE(text.text().find(seal), std::string::npos)
+      << "a digit of the prose has changed; if it was meant to: UPDATE_LESSONS=1";
 }
 
 TEST_P(Lesson, ShowsThePictureThatItDraws) {

@@ -93,6 +93,14 @@ class Readme {
     return found;
   }
 
+  /// Ends the page with the seal.
+  void reseal(const std::string& seal) {
+    text_ = std::regex_replace(text_, std::regex("\\n*<!-- seal: .* -->\\n*$"), "");
+    while (text_.ends_with('\n')) text_.pop_back();
+    text_ += "\n\n" + seal + "\n";
+    std::ofstream(path_) << text_;
+  }
+
   /// Puts `actual` in the place of the quote.
   void rewrite(const Quote& quote, const std::string& actual) {
     const std::string head = "<!-- " + quote.kind + ": " + quote.source + " -->\n```";
