@@ -18,7 +18,7 @@ namespace {
 using namespace nanofsdp;
 using In = std::span<const double>;
 
-constexpr double kEps = ops::kLayerNormEps;  // so that a constant row divides by no zero
+const double kEps = ops::kLayerNormEps;  // so that a constant row divides by no zero
 
 //! [forward]
 struct Kept {
