@@ -18,8 +18,6 @@ namespace {
 using namespace nanofsdp;
 using In = std::span<const double>;
 
-const double kEps = ops::kLayerNormEps;  // so that a constant row divides by no zero
-
 //! [forward]
 struct Kept {
   double mean, rstd;
@@ -30,7 +28,7 @@ Kept forward(In x, In weight, std::span<double> y) {
   double mean = 0, var = 0;
   for (const double v : x) mean += v / C;
   for (const double v : x) var += (v - mean) * (v - mean) / C;
-  const double rstd = 1 / std::sqrt(var + kEps);
+  const double rstd = 1 / std::sqrt(var + ops::kLayerNormEps);
   for (std::size_t c = 0; c < x.size(); ++c) y[c] = (x[c] - mean) * rstd * weight[c];
   return {mean, rstd};
 }
