@@ -19,12 +19,21 @@ number_of() {
   folder=lessons/${number}_$name
 }
 
+# Builds a target quietly: a percentage on a terminal, the compiler's words only if they are errors.
 compile() {
   log=$build/lessons/build.log
   [ -x "$build/lessons/$1" ] ||
     echo "Building $1 and what it stands on: up to three minutes the first time, then seconds."
-  env -u MAKEFLAGS -u MAKELEVEL cmake --build $build --parallel "${JOBS:-2}" --target "$1" \
-    >"$log" 2>&1 || { grep -E -A6 'error' "$log" || tail -20 "$log"; return 1; }
+  {
+    env -u MAKEFLAGS -u MAKELEVEL cmake --build $build --parallel "${JOBS:-2}" --target "$1" 2>&1 ||
+      echo "not built"
+  } | tee "$log" | if [ -t 1 ]; then
+    sed -u -n 's/^\[ *\([0-9]*%\)\].*/\1/p' | while read -r done; do printf '\r%s ' "$done"; done
+    printf '\r\033[K'
+  else
+    cat >/dev/null
+  fi
+  ! grep -q '^not built$' "$log" || { grep -E -A6 'error' "$log" || tail -20 "$log"; return 1; }
 }
 
 # Whether the reader has solved it. What the checker says is in $said.
