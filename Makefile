@@ -24,6 +24,9 @@ endif
 # make has a CXX of its own: only the user's counts. And CMake's makes are none of ours.
 configure = CXX='$(if $(filter default,$(origin CXX)),,$(CXX))' sh src/cmake/configure.sh
 options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
+# Once is enough for a lesson; `make build` follows a change of compiler or options.
+configure_lessons = [ -f build/release/lessons/list.txt ] || \
+  $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
 
 help: ## This menu
@@ -46,15 +49,15 @@ test-all: test ## The same and the long tests: whole training runs
 	@ctest --test-dir build/release --output-on-failure -L long
 
 lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
-	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh lesson "$(N)" $(GUESS)
 
 exercise: ## Check your own code of a lesson: make exercise N=08
-	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh exercise "$(N)"
 
 next: ## The first exercise that does not pass yet, with its hint
-	@$(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
+	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh next
 
 lessons: ## Run all lessons and compare every output, quote, number and picture
