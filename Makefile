@@ -25,7 +25,7 @@ endif
 configure = CXX='$(if $(filter default,$(origin CXX)),,$(CXX))' sh src/cmake/configure.sh
 options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 # Once is enough for a lesson; `make build` follows a change of compiler or options.
-configure_lessons = [ -f build/release/lessons/list.txt ] || \
+configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
 
