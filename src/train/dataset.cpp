@@ -19,7 +19,6 @@
 namespace nanofsdp::train {
 namespace {
 
-
 /// The file with line ends as \n, as Python reads a text.
 std::string read_text(const std::string& path, const std::string& hint) {
   const auto fail = [&](const std::string& got) {
