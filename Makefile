@@ -28,6 +28,8 @@ options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
+need_python = command -v python3 >/dev/null || \
+  { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 
 help: ## This menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | \
@@ -78,8 +80,7 @@ tsan: ## The tests under the thread sanitizer (without Gloo, which is not built 
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
 mutants: ## Break the code on purpose, a hundred ways: which test notices?
-	@command -v python3 >/dev/null || \
-	  { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
+	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
 	  -DNANOFSDP_TESTS=ON -DCMAKE_BUILD_TYPE=Mutants \
@@ -91,7 +92,7 @@ shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
 parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fetches a PyTorch)
-	@command -v python3 >/dev/null || { echo "make parity: needs python3 (apt-get install python3)"; exit 1; }
+	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
 	@build/release/tests/print_tales > build/tales.txt

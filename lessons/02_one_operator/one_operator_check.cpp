@@ -1,5 +1,3 @@
-#include <cmath>
-#include <string>
 #include <vector>
 
 #include "base/context.h"
@@ -12,14 +10,7 @@ namespace {
 
 using namespace nanofsdp;
 
-// Equal within what the order of a float32 sum may change.
-struct Slope {
-  float value;
-};
-bool operator==(const Slope& a, const Slope& b) {
-  return std::abs(a.value - b.value) <= 1e-4f * (1 + std::abs(b.value));
-}
-std::string to_string(const Slope& slope) { return fmt::format("{:.4f}", slope.value); }
+constexpr double kTolerance = 1e-4;  // what the order of a float32 sum may change
 
 std::vector<float> random(std::int64_t n) {
   static constexpr std::uint64_t kSeed = 2;
@@ -49,8 +40,8 @@ void check(lesson::Exercise& exercise, std::int64_t R, std::int64_t C) {
                                                            .dweight = tensor(spec, {C})});
   add_weight_gradient({.dy = dy, .x = x, .mean = mean, .rstd = rstd}, yours);
   for (std::size_t c = 0; c < spec.size(); ++c) {
-    exercise.expect(Slope{yours[c]}, Slope{spec[c]}, "{} rows of {}, dweight 5 before, element {}",
-                    R, C, c);
+    exercise.expect(lesson::Near{yours[c], kTolerance}, lesson::Near{spec[c], kTolerance},
+                    "{} rows of {}, dweight 5 before, element {}", R, C, c);
   }
 }
 

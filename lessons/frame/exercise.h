@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdio>
 #include <string>
 
@@ -15,6 +16,18 @@ namespace lesson {
 ///       for (...) exercise.expect(yours, spec, "n = {}, W = {}", n, W);
 ///       return exercise.end();
 ///     }
+
+/// A number that may differ a little: by `tolerance` times (1 + |what is expected|).
+/// For sums whose order the reader may choose.
+struct Near {
+  double value;
+  double tolerance;
+
+  friend bool operator==(const Near& yours, const Near& spec) {
+    return std::abs(yours.value - spec.value) <= spec.tolerance * (1 + std::abs(spec.value));
+  }
+  friend std::string to_string(const Near& near) { return fmt::format("{:.4f}", near.value); }
+};
 
 class Exercise {
  public:

@@ -123,7 +123,7 @@ def learning_rate(step):
     return LAST_LR + 0.5 * (1 + cosine) * (PEAK_LR - LAST_LR)
 
 
-def averages_wrongly(rank, ranks):
+def averages_wrongly(ranks):
     """pytorch#162338: some releases sum where FSDP2 over Gloo asks for the average."""
     out = torch.zeros(1)
     dist.reduce_scatter_tensor(out, torch.ones(ranks), op=dist.ReduceOp.AVG)
@@ -147,7 +147,7 @@ def train(args, rank=0, ranks=1):
         mesh = init_device_mesh("cpu", (ranks,))
         for module in (*model.h, model):
             fully_shard(module, mesh=mesh)
-        if averages_wrongly(rank, ranks):
+        if averages_wrongly(ranks):
             divisor = ranks
             if rank == 0:
                 print("note: this PyTorch sums FSDP2's gradients over Gloo (pytorch#162338); divided here")
