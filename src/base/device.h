@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -37,6 +38,8 @@ class Event {
 
   struct State;
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+
+  std::size_t span = 0;  ///< the number of the traced work that ends here (base/tracer.h)
 
  private:
   std::shared_ptr<State> state_;

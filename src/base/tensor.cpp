@@ -34,6 +34,11 @@ Tensor Tensor::view(Shape shape) const {
   return Tensor(data_, shape, dtype_, device_);
 }
 
+Tensor Tensor::rows() const {
+  const std::int64_t n = dim(shape_.rank() - 1);
+  return view({numel() / n, n});
+}
+
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {
   NANOFSDP_CHECK_SHAPE(begin >= 0 && count >= 0 && begin + count <= numel(),
                        .what = "slice of a tensor " + shape_.str(),

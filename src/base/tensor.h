@@ -69,6 +69,9 @@ class Tensor {
   /// The same elements under another shape of equal numel.
   Tensor view(Shape shape) const;
 
+  /// [..., n] as rows [numel / n, n].
+  Tensor rows() const;
+
   /// Elements [begin, begin + count) as one dimension.
   Tensor slice(std::int64_t begin, std::int64_t count) const;
 

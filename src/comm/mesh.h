@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "comm/communicator.h"
 #include "comm/counting.h"
@@ -10,7 +9,11 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The communicators that training takes: one a stream, so each has an order of its own.
+/// @brief The ranks as a grid, shard group x replicate group, and a communicator for each stream.
+///
+/// Ranks next to each other share a model: of 4 ranks in groups of 2, {0, 1} and {2, 3} are shard
+/// groups, which gather and reduce-scatter; {0, 2} and {1, 3} hold the same shard and are replicate
+/// groups, which all-reduce it. One group of all is the usual case; then nothing is replicated.
 ///
 /// All-gathers of parameters and reductions of gradients are issued on two streams and may overtake
 /// each other, on one rank sooner than on another; within one communicator that would pair the
@@ -18,32 +21,38 @@ namespace nanofsdp::comm {
 
 class Mesh {
  public:
-  /// Splits `world` twice. Collective over its ranks.
-  explicit Mesh(std::unique_ptr<Communicator> world)
-      : world_(std::move(world)), gather_(world_.split(0)), reduce_(world_.split(0)) {}
+  /// Splits `world`. Collective over its ranks.
+  /// @param shard_size ranks of a shard group; 0: all
+  /// @throws UsageError if shard_size does not divide the number of ranks
+  explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0);
 
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
+  int shard_rank() const { return gather_.rank(); }
+  int shard_size() const { return gather_.size(); }
+  int replicas() const { return size() / shard_size(); }
+
   Communicator& world() { return world_; }    ///< for the compute stream: norms, losses, control
-  Communicator& gather() { return gather_; }  ///< for the stream of the all-gathers
-  Communicator& reduce() { return reduce_; }  ///< for the stream of the reductions
+  Communicator& gather() { return gather_; }  ///< shard group, for the stream of the all-gathers
+  Communicator& reduce() { return reduce_; }  ///< shard group, for the stream of the reductions
+  Communicator& replicate() { return replicate_; }  ///< the same shard, for that stream too
 
-  /// Of the three together, since the last reset.
-  Traffic traffic() const { return world_.traffic() + gather_.traffic() + reduce_.traffic(); }
-
-  void reset_traffic() {
-    for (CountingCommunicator* comm : {&world_, &gather_, &reduce_}) comm->reset();
+  /// Of all together, since the last reset.
+  Traffic traffic() const {
+    return world_.traffic() + gather_.traffic() + reduce_.traffic() + replicate_.traffic();
   }
+  /// Of the replicate group: what leaves the shard group.
+  Traffic traffic_across() const { return replicate_.traffic(); }
+  void reset_traffic();
 
-  /// Aborts all three: call it when one fails, so that no stream waits for the others' timeout.
-  void abort(const std::string& reason) noexcept {
-    for (CountingCommunicator* comm : {&world_, &gather_, &reduce_}) comm->abort(reason);
-  }
+  /// Aborts all of them: call it when one fails, so that no stream waits for the others' timeout.
+  void abort(const std::string& reason) noexcept;
 
  private:
   CountingCommunicator world_;
   CountingCommunicator gather_;
   CountingCommunicator reduce_;
+  CountingCommunicator replicate_;
 };
 
 }  // namespace nanofsdp::comm

@@ -36,6 +36,9 @@ FlatParameter::FlatParameter(Context& context, std::vector<nn::Parameter*> param
       optimizer_range_(strategy.shard_optimizer ? layout_.shard_of(rank) : layout_.whole()),
       parameters_memory_(memory_for(context, MemoryClass::parameter_shards, parameter_range_)),
       gradients_memory_(memory_for(context, MemoryClass::gradient_shards, gradient_range_)) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
+  }
   show_stored_parameters();
   show_stored_gradients();
 }
@@ -64,6 +67,7 @@ void FlatParameter::show_parameters(Tensor full) {
 
 void FlatParameter::show_gradients(Tensor full) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->requires_grad) continue;
     const Range at = layout_.in_flat(i);
     parameters_[i]->grad = full.slice(at.begin, at.size()).view(parameters_[i]->shape);
   }
@@ -80,6 +84,7 @@ void FlatParameter::show_stored_parameters() {
 void FlatParameter::show_stored_gradients() {
   if (gradient_range_ == layout_.whole()) return show_gradients(gradient_storage());
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (!parameters_[i]->requires_grad) continue;
     const Range at = layout_.piece(i, gradient_range_).in_shard;
     parameters_[i]->grad = gradient_storage().slice(at.begin, at.size());
   }
@@ -91,6 +96,7 @@ void FlatParameter::store(std::size_t i, std::span<const float> whole) {
   std::ranges::copy(whole.subspan(static_cast<std::size_t>(piece.in_parameter.begin),
                                   static_cast<std::size_t>(piece.in_parameter.size())),
                     stored);
+  written();
 }
 
 }  // namespace nanofsdp::fsdp

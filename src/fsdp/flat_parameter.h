@@ -24,6 +24,11 @@ namespace nanofsdp::fsdp {
 /// The same holds for the gradients. `show` points the views of all parameters at a row: at the
 /// whole of it for the model to compute with, or at this rank's shard, where each parameter sees
 /// the piece that lies in it (FSDP paper, arXiv 2304.11277, section 3.2.1).
+///
+/// The shard is the truth, and it carries a version: every write counts it up, so that whoever
+/// holds a whole copy can tell whether it is stale. Values that a parameter has when its flat
+/// parameter is built are kept. A frozen parameter lies in the row as any other and is gathered
+/// with it, but shows no gradient.
 class FlatParameter {
  public:
   /// @param parameters of one unit, in the model's order, all float32; they outlive this object
@@ -58,6 +63,10 @@ class FlatParameter {
   /// Keeps what belongs to this rank of parameter `i`, given whole. Runs at once, on host memory.
   void store(std::size_t i, std::span<const float> whole);
 
+  /// Says that the stored parameters have been written.
+  void written() { ++version_; }
+  std::int64_t version() const { return version_; }  ///< 0: never written
+
  private:
   Tensor shard_of(const Tensor& storage) const;
 
@@ -69,6 +78,7 @@ class FlatParameter {
   Range optimizer_range_;
   Buffer parameters_memory_;
   Buffer gradients_memory_;
+  std::int64_t version_ = 0;
 };
 
 }  // namespace nanofsdp::fsdp

@@ -32,26 +32,27 @@ GradNorm::GradNorm(Context& context, comm::Mesh& mesh)
 
 void GradNorm::compute(std::span<Unit> units, double max_norm) {
   Stream& stream = *context_.compute;
-  const int world = mesh_.size(), rank = mesh_.rank();
-  const Tensor squares = squares_.tensor({world}, DType::float64);
+  const int world = mesh_.shard_size(), rank = mesh_.shard_rank();
+  // One row of s_0 ... s_W-1 for each shard group: replicas hold the same, each counts its own.
+  const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
+  const Tensor squares = all.slice(mesh_.rank() - rank, world);
   bool sharded = false;
   ops::fill(stream, {.x = squares, .value = 0});
   for (Unit& unit : units) {
     const FlatParameter& flat = unit.flat();
-    const std::int64_t s = flat.layout().shard_numel();
-    if (flat.gradient_storage().numel() == s) {
-      sharded = world > 1;
-      add_squares(stream, flat, flat.layout().shard_of(rank), flat.gradient_shard(),
-                  squares.slice(rank, 1));
-      continue;
-    }
-    for (int r = 0; r < world; ++r) {
-      add_squares(stream, flat, flat.layout().shard_of(r), flat.gradient_storage().slice(r * s, s),
+    const FlatLayout& layout = flat.layout();
+    const Range reduced = flat.optimizer_range();
+    const bool whole = reduced == layout.whole();
+    sharded |= !whole;
+    for (int r = whole ? 0 : rank; r < (whole ? world : rank + 1); ++r) {
+      const Range shard = layout.shard_of(r);
+      add_squares(stream, flat, shard,
+                  flat.optimizer_gradients().slice(shard.begin - reduced.begin, shard.size()),
                   squares.slice(r, 1));
     }
   }
   if (sharded) {
-    stream.wait(mesh_.world().all_gather(stream, squares.slice(rank, 1), squares,
+    stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,
                                          {.unit = "gradient norm", .control = true}));
   }
   ops::clip_coefficient(

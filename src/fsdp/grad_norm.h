@@ -15,8 +15,8 @@ namespace nanofsdp::fsdp {
 ///     norm = sqrt(sum over ranks r of s_r)        s_r = sum of squares over all shards r, in
 ///     double coefficient = min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_)
 ///
-/// Padding does not count. Where gradients are not sharded, each rank adds up the same s_0 ...
-/// s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
+/// Padding does not count. Where the reduced gradient is whole, each rank adds up the same s_0
+/// ... s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
 class GradNorm {
  public:
   explicit GradNorm(Context& context, comm::Mesh& mesh);

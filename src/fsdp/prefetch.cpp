@@ -10,9 +10,15 @@ namespace nanofsdp::fsdp {
 BackwardPrefetch parse_backward_prefetch(std::string_view name) {
   if (name == "none") return BackwardPrefetch::none;
   if (name == "pre") return BackwardPrefetch::pre;
+  if (name == "post") return BackwardPrefetch::post;
   throw UsageError({.what = "--backward_prefetch",
-                    .expected = "none or pre",
+                    .expected = "none, pre or post",
                     .got = "'" + std::string(name) + "'"});
+}
+
+Unit* ForwardOrder::next_in_forward(const Unit& unit, std::size_t distance) const {
+  const auto found = std::ranges::find(before_, &unit);
+  return static_cast<std::size_t>(before_.end() - found) > distance ? *(found + distance) : nullptr;
 }
 
 Unit* ForwardOrder::next_in_backward(const Unit& unit) const {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "base/buffer.h"
 #include "base/context.h"
 #include "comm/mesh.h"
 #include "fsdp/prefetch.h"
@@ -20,26 +21,37 @@ namespace nanofsdp::fsdp {
 ///
 /// All there is to it are four hooks on each unit's module and one on each parameter:
 ///
-///     pre_forward            unshard, wait
+///     pre_forward            unshard, prefetch what comes next, wait
 ///     post_forward           reshard (the root stays, and is resharded after evaluation)
-///     pre_backward           unshard, wait, take zeroed gradients, prefetch the next unit
+///     pre_backward           unshard, prefetch what comes next, wait, take zeroed gradients
 ///     post_accumulate_grad   of the unit's last parameter: reshard, reduce
 ///     end of backward        settle what is left, order computation after all reductions
+///
+/// A module that recomputes its activations calls the forward hooks inside its backward, where they
+/// do nothing: the unit is unsharded, and stays so.
 
 struct Options {
   ShardingStrategy strategy = kFullShard;
+  MixedPrecision precision{};
+  int forward_prefetch = 1;  ///< gathers issued ahead of the unit that computes
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
+  bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
   comm::ReduceOp reduction = comm::ReduceOp::average;
   std::int64_t alignment = 4;  ///< of parameters in the flat parameter, in elements: 16 bytes
   bool poison = false;         ///< NaN into discarded parameters
-  WrapPolicy wrap_policy;      ///< which modules become units
+  bool pool = true;            ///< false: every unit has slots of its own
+  /// A model that has its values: rank 0's count for all. Collective.
+  bool sync_module_states = false;
+  WrapPolicy wrap_policy;  ///< which modules become units
 };
 
 class ShardedModel {
  public:
-  /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy.
+  /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
+  /// whose parameters have values keeps them; one without is initialised afterwards
+  /// (deferred_init).
   /// @param context, model, mesh outlive this object
-  /// @throws Error if a module's hooks are taken
+  /// @throws Error if a module's hooks are taken, or the mesh has groups and the strategy has none
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
   ~ShardedModel();
   ShardedModel(const ShardedModel&) = delete;
@@ -52,29 +64,34 @@ class ShardedModel {
   Tensor forward(nn::Tape& tape, Tensor x);
 
   /// Backward of the whole model; afterwards the reduced gradients can be read.
-  /// @param last_micro_step of the optimizer step: gradients that are not sharded are reduced now
+  /// @param last_micro_step of the optimizer step: gradients that were kept whole are reduced now
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
   /// Forgets all gradients. Call it before the first micro-step.
-  void zero_grad();
+  void zero_grad(bool set_to_none = true);
 
   /// Calls `visit` on every parameter while its unit is unsharded, one unit at a time, the same on
-  /// every rank (FSDP's summon_full_params). Read only: writes are lost.
+  /// every rank, in float32 (FSDP's summon_full_params). Read only: writes are lost.
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
  private:
-  // How far a unit's backward is.
+  // Where a unit is in training: Megatron-FSDP's training states.
+  enum class TrainingState { idle, forward, pre_backward, post_backward };
   struct Progress {
-    bool active = false;
-    std::size_t missing = 0;  // parameters that have not got their gradient
+    TrainingState state = TrainingState::idle;
+    std::size_t learning = 0;  // parameters that get a gradient
+    std::size_t missing = 0;   // those that have not got it yet
   };
 
+  std::vector<Unit> make_units(const UnitOptions& unit_options);
+  UnitMemory make_memory(const UnitOptions& unit_options, int parameter_slots, int gradient_slots,
+                         std::int64_t numel);
   void attach(Unit& unit);
-  UnitPools make_pools(int slots, std::int64_t numel);
   bool is_root(const Unit& unit) const { return &unit == &units_.back(); }
   Progress& progress(const Unit& unit) {
     return progress_[static_cast<std::size_t>(&unit - units_.data())];
   }
+  void go(Unit& unit, TrainingState from, TrainingState to);
 
   void pre_forward(Unit& unit);
   void post_forward(Unit& unit);
@@ -82,12 +99,15 @@ class ShardedModel {
   void gradient_ready(Unit& unit);
   void post_backward(Unit& unit);
   void end_of_backward();
+  void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
 
   Context& context_;
   nn::Module& model_;
   comm::Mesh& mesh_;
   Options options_;
   std::vector<std::unique_ptr<BufferPool>> pools_;
+  Buffer gather_wire_;
+  Buffer reduce_wire_;
   std::vector<Unit> units_;
   std::vector<Progress> progress_;  // of each unit
   ForwardOrder order_;

@@ -19,7 +19,7 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
                     .v = Buffer(context.ledger, MemoryClass::optimizer, bytes, context.device)};
     for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
       const Range range = flat.layout().piece(i, owned).in_shard;
-      if (range.empty()) continue;
+      if (range.empty() || !flat.parameters()[i]->requires_grad) continue;
       const bool decays = options_.decays(*flat.parameters()[i]);
       auto& segments = state.segments;
       if (!segments.empty() && segments.back().decays == decays &&
@@ -53,6 +53,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
                   .step = steps_,
                   .grad_scale = grad_scale});
     }
+    state.unit->flat().written();
   }
 }
 

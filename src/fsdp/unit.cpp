@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "fsdp/collectives.h"
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
@@ -18,16 +19,28 @@ std::string name_of(Unit::State state) {
   return std::string(kStateNames[static_cast<std::size_t>(state)]);
 }
 
+// The part of the wire that a unit needs; empty if there is none.
+Tensor wire_for(const Tensor& wire, const FlatLayout& layout) {
+  return wire.empty() ? wire : wire.slice(0, layout.padded_numel());
+}
+
 }  // namespace
 
+bool borrows_parameters(const UnitOptions& options) {
+  return options.strategy.shard_parameters || options.precision.param_dtype != DType::float32;
+}
+
 Unit::Unit(Context& context, comm::Mesh& mesh, const UnitOptions& options, WrappedModule wrapped,
-           FlatParameter flat, UnitPools pools)
+           FlatParameter flat, UnitMemory memory)
     : context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
       flat_(std::move(flat)),
-      pools_(pools) {}
+      memory_(memory) {
+  memory_.gather_wire = wire_for(memory.gather_wire, flat_.layout());
+  memory_.reduce_wire = wire_for(memory.reduce_wire, flat_.layout());
+}
 
 void Unit::go(State from, State to, const char* verb) {
   NANOFSDP_CHECK(state_ == from, .what = "unit " + name() + ": " + verb, .expected = name_of(from),
@@ -35,90 +48,133 @@ void Unit::go(State from, State to, const char* verb) {
   state_ = to;
 }
 
-void Unit::unshard(bool control) {
+Tensor Unit::whole_parameters() const {
+  if (parameters_ == nullptr) return flat_.parameter_storage();
+  return parameters_->memory.slice(0, flat_.layout().padded_numel());
+}
+
+bool Unit::is_fresh(const Purpose& purpose) const {
+  const bool stored = !borrows_parameters(options_) && !options_.strategy.shard_optimizer;
+  const bool rounded = !purpose.full_precision || memory_.gather_wire.empty();
+  return stored || (shown_version_ == flat_.version() && rounded_ == rounded);
+}
+
+std::int64_t Unit::bytes_received(const Tensor& wire) const {
+  const std::size_t size = size_of(wire.empty() ? DType::float32 : wire.dtype());
+  return (mesh_.shard_size() - 1) * flat_.layout().shard_numel() * static_cast<std::int64_t>(size);
+}
+
+void Unit::unshard(const Purpose& purpose) {
   if (state_ == State::gathering || state_ == State::unsharded) return trace("u.");
   go(State::sharded, State::gathering, "unshard");
-  if (!options_.strategy.shard_parameters) return trace("u.");
+  NANOFSDP_CHECK(flat_.version() > 0, .what = "parameters of unit " + name(),
+                 .expected = "initialised", .got = "never written",
+                 .hint = "call deferred_init, or shard a model that has its values");
+  if (is_fresh(purpose)) return trace("u.");
   trace("U.");
   Stream& stream = *context_.gather;
-  parameters_ = &pools_.parameters->acquire();
-  stream.wait(parameters_->free);
-  const Tensor full = parameters_->memory.slice(0, flat_.layout().padded_numel());
-  gathered_ = mesh_.gather().all_gather(stream, flat_.parameter_shard(), full,
-                                        {.unit = name(), .control = control});
+  if (borrows_parameters(options_) && parameters_ == nullptr) {
+    parameters_ = &memory_.parameters->acquire();
+    stream.wait(parameters_->free);
+  }
+  const Tensor full = whole_parameters();
+  const Tensor wire = purpose.full_precision ? Tensor() : memory_.gather_wire;
+  const std::size_t span =
+      context_.tracer.begin(stream, Lane::all_gather, name(), bytes_received(wire));
+  if (options_.strategy.shard_optimizer) {
+    all_gather(stream, mesh_.gather(), flat_.parameter_shard(), full, wire,
+               {.unit = name(), .control = purpose.control});
+  } else if (wire.empty()) {
+    ops::copy(stream, {.in = flat_.parameter_storage(), .out = full});
+  } else {
+    round_to_wire(stream, flat_.parameter_storage(), full, wire);
+  }
+  gathered_ = context_.tracer.end(stream, span);
+  shown_version_ = flat_.version();
+  rounded_ = !purpose.full_precision || memory_.gather_wire.empty();
 }
 
 void Unit::wait_for_unshard() {
   if (state_ == State::unsharded) return;
   go(State::gathering, State::unsharded, "use of parameters");
-  if (!options_.strategy.shard_parameters) return;
-  context_.compute->wait(gathered_);
-  flat_.show_parameters(parameters_->memory);
+  context_.tracer.wait(*context_.compute, gathered_);
+  flat_.show_parameters(whole_parameters());
 }
 
-void Unit::reshard() {
+void Unit::reshard(bool keep) {
   go(State::unsharded, State::sharded, "reshard");
-  if (!options_.strategy.shard_parameters) return trace("r.");
+  if (keep || !options_.strategy.shard_parameters) return trace("r.");
   trace("R.");
   flat_.show_stored_parameters();
+  shown_version_ = 0;
   if (options_.poison) {
     ops::fill(*context_.compute,
               {.x = parameters_->memory, .value = std::numeric_limits<float>::quiet_NaN()});
   }
-  pools_.parameters->release(*std::exchange(parameters_, nullptr), context_.compute->record());
+  memory_.parameters->release(*std::exchange(parameters_, nullptr), context_.compute->record());
 }
 
 void Unit::prepare_gradients() {
   if (!options_.strategy.shard_gradients) return;
-  gradients_ = &pools_.gradients->acquire();
-  context_.compute->wait(gradients_->free);
-  ops::fill(*context_.compute, {.x = gradients_->memory, .value = 0});
+  if (gradients_ == nullptr) {
+    gradients_ = &memory_.gradients->acquire();
+    context_.tracer.wait(*context_.compute, gradients_->free);
+    ops::fill(*context_.compute, {.x = gradients_->memory, .value = 0});
+  }
   flat_.show_gradients(gradients_->memory);
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
   go(State::sharded, State::reducing, "reduction of gradients");
-  Stream& stream = *context_.reduce;
-  if (!options_.strategy.shard_gradients) {
-    if (!last_micro_step || mesh_.size() == 1) return;
-    trace("AR.");
-    stream.wait(context_.compute->record());
-    reduced_ = mesh_.reduce().all_reduce(stream, flat_.gradient_storage(), options_.reduction,
-                                         {.unit = name()});
-    return;
-  }
-  trace("RS.");
+  const auto [shard_parameters, shard_gradients, shard_optimizer, reshard, replicate] =
+      options_.strategy;
+  if (!last_micro_step && (!shard_gradients || options_.no_sync)) return;
+  if (mesh_.size() == 1) return;
+  trace(shard_optimizer ? "RS." : "AR.");
   flat_.show_stored_gradients();
-  // In place: the sum lands in this rank's chunk of the borrowed memory, and is added from there.
-  // What was added up before is never scaled again.
-  const FlatLayout& layout = flat_.layout();
-  const Tensor full = gradients_->memory.slice(0, layout.padded_numel());
-  const Tensor landing = full.slice(mesh_.rank() * layout.shard_numel(), layout.shard_numel());
+  Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
-  mesh_.reduce().reduce_scatter(stream, full, landing, options_.reduction, {.unit = name()});
-  if (std::exchange(accumulates_, true)) {
-    ops::accumulate(stream, {.in = landing, .out = flat_.gradient_shard()});
+  const Tensor wire = memory_.reduce_wire;
+  const Tensor full = shard_gradients ? gradients_->memory.slice(0, flat_.layout().padded_numel())
+                                      : flat_.gradient_storage();
+  const comm::Call call{.unit = name()};
+  const std::size_t span = context_.tracer.begin(stream, Lane::reduce, name(),
+                                                 (shard_optimizer ? 1 : 2) * bytes_received(wire));
+  if (shard_optimizer) {
+    reduce_scatter(stream, mesh_.reduce(), full, wire, options_.reduction, call);
   } else {
-    ops::copy(stream, {.in = landing, .out = flat_.gradient_shard()});
+    all_reduce(stream, mesh_.reduce(), full, wire, options_.reduction, call);
   }
-  reduced_ = stream.record();
-  pools_.gradients->release(*std::exchange(gradients_, nullptr), reduced_);
+  if (shard_gradients) {
+    // From its own chunk, where the sum has landed. What was added up before is not scaled again.
+    const Tensor landed = own_chunk(mesh_.reduce(), full), shard = flat_.gradient_shard();
+    if (std::exchange(accumulates_, true)) {
+      ops::accumulate(stream, {.in = landed, .out = shard});
+    } else {
+      ops::copy(stream, {.in = landed, .out = shard});
+    }
+    // Once a step, and in float32: it is the sum of all micro-steps that travels.
+    if (replicate && last_micro_step) {
+      mesh_.replicate().all_reduce(stream, shard, options_.reduction, call);
+    }
+  }
+  reduced_ = context_.tracer.end(stream, span);
+  if (shard_gradients) memory_.gradients->release(*std::exchange(gradients_, nullptr), reduced_);
 }
 
 void Unit::wait_for_reduction() {
   if (state_ != State::reducing) return;
   go(State::reducing, State::sharded, "end of reduction");
-  context_.compute->wait(std::exchange(reduced_, Event()));
+  context_.tracer.wait(*context_.compute, std::exchange(reduced_, Event()));
 }
 
-void Unit::zero_grad() {
+void Unit::zero_grad(bool set_to_none) {
   require_at_rest("zero_grad");
-  accumulates_ = false;
-  // Sharded gradients are overwritten by the first reduction; whole ones are added to from the
-  // start.
-  if (!options_.strategy.shard_gradients) {
-    ops::fill(*context_.compute, {.x = flat_.gradient_storage(), .value = 0});
-  }
+  // Sharded gradients are overwritten by the first reduction, unless they are to be read before;
+  // whole ones are added to from the start.
+  accumulates_ = !set_to_none;
+  if (set_to_none && options_.strategy.shard_gradients) return;
+  ops::fill(*context_.compute, {.x = flat_.gradient_storage(), .value = 0});
 }
 
 void Unit::require_at_rest(const char* why) const {

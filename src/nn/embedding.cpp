@@ -25,6 +25,7 @@ Tensor Embedding::do_forward(Tape& tape, Tensor index) {
 
 Tensor Embedding::do_backward(Tape& tape, Tensor dy) {
   const auto [index] = tape.restore<1>();
+  if (weight_->grad.empty()) return {};
   ops::embedding(tape.stream(),
                  ops::EmbeddingBackward{.index = index,
                                         .dy = dy.view({index.numel(), weight_->shape[1]}),

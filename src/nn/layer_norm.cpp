@@ -3,11 +3,6 @@
 #include "ops/layer_norm.h"
 
 namespace nanofsdp::nn {
-namespace {
-
-Tensor rows(const Tensor& x, std::int64_t n) { return x.view({x.numel() / n, n}); }
-
-}  // namespace
 
 LayerNorm::LayerNorm(std::int64_t n, bool bias)
     : weight_(std::make_shared<Parameter>(Shape{n}, Init::ones())) {
@@ -22,10 +17,10 @@ Tensor LayerNorm::do_forward(Tape& tape, Tensor x) {
   const Tensor y = tape.allocate(x.shape());
   const Tensor mean = tape.allocate({x.numel() / n});
   const Tensor rstd = tape.allocate({x.numel() / n});
-  ops::layer_norm(tape.stream(), ops::LayerNormForward{.x = rows(x, n),
+  ops::layer_norm(tape.stream(), ops::LayerNormForward{.x = x.rows(),
                                                        .weight = weight_->data,
                                                        .bias = bias_ ? bias_->data : Tensor(),
-                                                       .y = rows(y, n),
+                                                       .y = y.rows(),
                                                        .mean = mean,
                                                        .rstd = rstd});
   tape.save({x, mean, rstd});
@@ -35,15 +30,14 @@ Tensor LayerNorm::do_forward(Tape& tape, Tensor x) {
 }
 
 Tensor LayerNorm::do_backward(Tape& tape, Tensor dy) {
-  const std::int64_t n = weight_->shape[0];
   const auto [x, mean, rstd] = tape.restore<3>();
   const Tensor dx = tape.allocate(x.shape());
-  ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = rows(dy, n),
-                                                        .x = rows(x, n),
+  ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = dy.rows(),
+                                                        .x = x.rows(),
                                                         .weight = weight_->data,
                                                         .mean = mean,
                                                         .rstd = rstd,
-                                                        .dx = rows(dx, n),
+                                                        .dx = dx.rows(),
                                                         .dweight = weight_->grad,
                                                         .dbias = bias_ ? bias_->grad : Tensor()});
   tape.accumulated(*weight_);

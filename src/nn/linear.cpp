@@ -5,9 +5,6 @@
 namespace nanofsdp::nn {
 namespace {
 
-// [..., n] as rows of n.
-Tensor rows(const Tensor& x, std::int64_t n) { return x.view({x.numel() / n, n}); }
-
 // The shape of x with another last dimension.
 Shape with_last(const Tensor& x, std::int64_t n) {
   std::vector<std::int64_t> dims(x.shape().dims().begin(), x.shape().dims().end());
@@ -30,12 +27,11 @@ Linear::Linear(std::shared_ptr<Parameter> tied_weight) : weight_(std::move(tied_
 }
 
 Tensor Linear::do_forward(Tape& tape, Tensor x) {
-  const std::int64_t out = weight_->shape[0], in = weight_->shape[1];
-  const Tensor y = tape.allocate(with_last(x, out));
-  ops::matmul(tape.stream(), ops::MatmulForward{.x = rows(x, in),
+  const Tensor y = tape.allocate(with_last(x, weight_->shape[0]));
+  ops::matmul(tape.stream(), ops::MatmulForward{.x = x.rows(),
                                                 .weight = weight_->data,
                                                 .bias = bias_ ? bias_->data : Tensor(),
-                                                .y = rows(y, out)});
+                                                .y = y.rows()});
   tape.save({x});
   tape.use(*weight_);
   if (bias_) tape.use(*bias_);
@@ -43,13 +39,12 @@ Tensor Linear::do_forward(Tape& tape, Tensor x) {
 }
 
 Tensor Linear::do_backward(Tape& tape, Tensor dy) {
-  const std::int64_t out = weight_->shape[0], in = weight_->shape[1];
   const auto [x] = tape.restore<1>();
   const Tensor dx = tape.allocate(x.shape());
-  ops::matmul(tape.stream(), ops::MatmulBackward{.dy = rows(dy, out),
-                                                 .x = rows(x, in),
+  ops::matmul(tape.stream(), ops::MatmulBackward{.dy = dy.rows(),
+                                                 .x = x.rows(),
                                                  .weight = weight_->data,
-                                                 .dx = rows(dx, in),
+                                                 .dx = dx.rows(),
                                                  .dweight = weight_->grad,
                                                  .dbias = bias_ ? bias_->grad : Tensor()});
   tape.accumulated(*weight_);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/elementwise.h"
+
 namespace nanofsdp::nn {
 namespace {
 
@@ -22,16 +24,39 @@ void collect(Module& module, const std::string& path, std::vector<Parameter*>& f
 
 Tensor Module::forward(Tape& tape, Tensor x) {
   call(hooks.pre_forward);
-  const Tensor y = do_forward(tape, x);
+  const bool unsaved = recompute && !recomputing_ && tape.saving();
+  const Tensor y = unsaved ? forward_unsaved(tape, x) : do_forward(tape, x);
   call(hooks.post_forward);
   return y;
 }
 
 Tensor Module::backward(Tape& tape, Tensor dy) {
   call(hooks.pre_backward);
-  const Tensor dx = do_backward(tape, dy);
+  const Tensor dx = recompute ? backward_again(tape, dy) : do_backward(tape, dy);
   call(hooks.post_backward);
   return dx;
+}
+
+Tensor Module::forward_unsaved(Tape& tape, Tensor x) {
+  const Tensor y = tape.allocate(x.shape());
+  {
+    const Tape::Scope temporaries(tape);
+    const Tape::Pause pause(tape);
+    ops::copy(tape.stream(), {.in = do_forward(tape, x), .out = y});
+  }
+  tape.save({x});
+  return y;
+}
+
+Tensor Module::backward_again(Tape& tape, Tensor dy) {
+  const Tape::Scope temporaries(tape);
+  const auto [x] = tape.restore<1>();
+  recomputing_ = true;
+  forward(tape, x);
+  recomputing_ = false;
+  const Tensor dx = do_backward(tape, dy);
+  if (dx.raw() != dy.raw()) ops::copy(tape.stream(), {.in = dx, .out = dy});
+  return dy;
 }
 
 std::vector<Parameter*> Module::named_parameters() {

@@ -34,6 +34,11 @@ class Module {
   };
   Hooks hooks;
 
+  /// Keep only the input of forward; backward runs forward again first, hooks included (activation
+  /// recompute, or checkpointing: Chen et al. 2016, arXiv 1604.06174). For a module whose output
+  /// has its input's shape; the gradient of the input takes the place of the output's.
+  bool recompute = false;
+
   /// The module's output. The tensor lives on the tape.
   Tensor forward(Tape& tape, Tensor x);
 
@@ -61,7 +66,10 @@ class Module {
  private:
   virtual Tensor do_forward(Tape& tape, Tensor x) = 0;
   virtual Tensor do_backward(Tape& tape, Tensor dy) = 0;
+  Tensor forward_unsaved(Tape& tape, Tensor x);
+  Tensor backward_again(Tape& tape, Tensor dy);
 
+  bool recomputing_ = false;
   std::vector<Child> children_;
   std::vector<OwnParameter> parameters_;
 };

@@ -21,11 +21,12 @@ struct Parameter {
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  std::string name;  ///< path in the module tree, "transformer.h.0.attn.c_attn.weight"
-  Shape shape;       ///< of the whole parameter
-  Init init;         ///< how it is initialised
-  Tensor data;       ///< float32
-  Tensor grad;       ///< float32, same shape as data; empty where no gradient is wanted
+  std::string name;           ///< path in the module tree, "transformer.h.0.attn.c_attn.weight"
+  Shape shape;                ///< of the whole parameter
+  Init init;                  ///< how it is initialised
+  bool requires_grad = true;  ///< false: frozen, it gets no gradient and no update
+  Tensor data;                ///< float32
+  Tensor grad;                ///< float32, same shape as data; empty where no gradient is wanted
 
   /// Called once a backward, when the gradient has received its last contribution and nothing
   /// reads `data` any more.

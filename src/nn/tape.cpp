@@ -10,7 +10,7 @@ void Tape::begin(bool training, const DropoutKey& key) {
   NANOFSDP_CHECK(saved_.empty(), .what = "forward pass",
                  .expected = "the pass before it to have ended",
                  .got = fmt::format("{} saved activations", saved_.size()));
-  training_ = training;
+  training_ = saving_ = training;
   key_ = key;
 }
 
@@ -21,7 +21,7 @@ DropoutKey Tape::dropout_key(int site) const {
 }
 
 void Tape::save(std::initializer_list<Tensor> tensors) {
-  if (training_) saved_.insert(saved_.end(), tensors);
+  if (saving_) saved_.insert(saved_.end(), tensors);
 }
 
 Tensor Tape::pop() {
@@ -33,11 +33,12 @@ Tensor Tape::pop() {
 }
 
 void Tape::use(Parameter& parameter) {
-  if (!training_) return;
+  if (!saving_ || !parameter.requires_grad) return;
   if (parameter.pending_uses++ == 0) used_.push_back(&parameter);
 }
 
 void Tape::accumulated(Parameter& parameter) {
+  if (!parameter.requires_grad) return;
   NANOFSDP_CHECK(parameter.pending_uses > 0, .what = "gradient of " + parameter.name,
                  .expected = "one part for each use in forward", .got = "one more");
   if (--parameter.pending_uses == 0 && parameter.post_accumulate_grad) {

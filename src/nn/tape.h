@@ -51,15 +51,28 @@ class Tape {
     Arena::Position position_;
   };
 
+  /// While it lives, forward saves nothing: what it computes will be computed again.
+  class Pause {
+   public:
+    explicit Pause(Tape& tape) : tape_(tape) { tape_.saving_ = false; }
+    ~Pause() { tape_.saving_ = tape_.training_; }
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+
   /// Starts a forward pass. `training`: activations are saved and dropout is on.
   /// @param key which rows of which micro-step: the part of a dropout key that sites share
   void begin(bool training, const DropoutKey& key = {});
   bool training() const { return training_; }
+  bool saving() const { return saving_; }  ///< training, and no Pause
 
   /// The dropout key of one place in the model.
   DropoutKey dropout_key(int site) const;
 
-  /// Keeps tensors for backward. Does nothing outside training.
+  /// Keeps tensors for backward. Does nothing unless saving().
   void save(std::initializer_list<Tensor> tensors);
 
   /// The tensors of the last save() not yet restored.
@@ -70,7 +83,7 @@ class Tape {
     return tensors;
   }
 
-  /// Forward used the parameter. Does nothing outside training.
+  /// Forward used the parameter. Does nothing unless saving(), or if the parameter is frozen.
   void use(Parameter& parameter);
 
   /// Backward has added the parameter's gradient for one use and no longer reads its data.
@@ -92,6 +105,7 @@ class Tape {
   Context& context_;
   Arena arena_;
   bool training_ = false;
+  bool saving_ = false;
   DropoutKey key_;
   std::vector<Tensor> saved_;
   std::vector<Parameter*> used_;

@@ -70,7 +70,7 @@ void weight_columns(const LayerNormBackward& a, std::int64_t row, std::int64_t r
       dweight += dy * ((x - mean[r]) * rstd[r]);
       dbias += dy;
     }
-    Row(a.dweight.f32() + column, n) += dweight;
+    if (!a.dweight.empty()) Row(a.dweight.f32() + column, n) += dweight;
     if (!a.dbias.empty()) Row(a.dbias.f32() + column, n) += dbias;
   }
 }
@@ -105,7 +105,7 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   require("layer_norm: mean", a.mean, {R});
   require("layer_norm: rstd", a.rstd, {R});
   require("layer_norm: dx", a.dx, {R, C});
-  require("layer_norm: dweight", a.dweight, {C});
+  if (!a.dweight.empty()) require("layer_norm: dweight", a.dweight, {C});
   if (!a.dbias.empty()) require("layer_norm: dbias", a.dbias, {C});
   if (a.x.empty()) return;
   stream.enqueue([&stream, a, R, C] {

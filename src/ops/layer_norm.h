@@ -44,7 +44,7 @@ struct LayerNormBackward {
   Tensor mean{};     ///< in   [R], from the forward pass
   Tensor rstd{};     ///< in   [R], from the forward pass
   Tensor dx{};       ///< out  [R, C], written; may alias dy
-  Tensor dweight{};  ///< in, out  [C], added to
+  Tensor dweight{};  ///< in, out  [C], added to; empty: not wanted
   Tensor dbias{};    ///< in, out  [C] or empty, added to
 };
 

@@ -99,6 +99,29 @@ void settle_text(TrainOptions& o, CommandLine& line) {
   }
 }
 
+/// Which sharding: --strategy and --zero name it in two ways. hybrid_shard in one group, or in
+/// groups of one, has a plainer name.
+void settle_strategy(TrainOptions& o, CommandLine& line) {
+  if (line.given("strategy") && line.given("zero")) {
+    throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
+  }
+  const bool hybrid = o.strategy == fsdp::kHybridShard;
+  require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
+          o.shard_size);
+  if (!hybrid) return;
+  require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
+          fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
+  if (o.shard_size > 1 && o.shard_size < o.ranks) return;
+  o.strategy = o.shard_size == 1 ? fsdp::kNoShard : fsdp::kFullShard;
+  o.shard_size = 0;
+}
+
+void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
+  line.add(name, help, "float32", [name, &target](const std::string& value) {
+    target = fsdp::parse_dtype(std::string("--") + name, value);
+  });
+}
+
 CommandLine train_command_line(TrainOptions& o) {
   CommandLine line(kTrainUsage);
   line.group("Data and batches");
@@ -135,11 +158,24 @@ CommandLine train_command_line(TrainOptions& o) {
            o.always_save_checkpoint);
   line.group("Ranks (ours)");
   line.add("ranks", "how many share the work", o.ranks, kSize);
-  line.add("strategy", "full_shard (FSDP) or no_shard (DDP)", name_of(o.strategy),
+  line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
+           name_of(o.strategy),
            [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
+  line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
+           [&o](const std::string& stage) { o.strategy = fsdp::zero_stage(stage); });
+  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
+           {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
+           {0, kSize.end, "0 or more"});
   line.add(
-      "backward_prefetch", "gather the next unit early: none or pre", "pre",
+      "backward_prefetch", "gather the next unit early: none, pre or post", "pre",
       [&o](const std::string& name) { o.backward_prefetch = fsdp::parse_backward_prefetch(name); });
+  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
+  line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
+  add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
+            o.precision.param_dtype);
+  add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
+            o.precision.reduce_dtype);
   line.choose("backend", "gloo (processes) or local (threads)", {"gloo", "local"},
               "this build has no NCCL", [&o](const std::string& name) {
                 o.backend = name == "gloo" ? Backend::gloo : Backend::local;
@@ -150,6 +186,8 @@ CommandLine train_command_line(TrainOptions& o) {
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;
               });
   line.add("metrics", "a file for one JSON object a step", o.metrics);
+  line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
+  line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
   line.choose("init_from", "scratch", {"scratch"}, kLater);
@@ -171,6 +209,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   line.parse(args);
   check_together(o);
   settle_text(o, line);
+  settle_strategy(o, line);
   return o;
 }
 

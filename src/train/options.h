@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "fsdp/mixed_precision.h"
 #include "fsdp/prefetch.h"
 #include "fsdp/sharding_strategy.h"
 
@@ -59,12 +60,19 @@ struct TrainOptions {
   bool always_save_checkpoint = false;
   std::string out_dir;  ///< empty: nothing is saved
   std::string metrics;  ///< a JSON lines file; empty: none
+  std::string trace;    ///< a Chrome trace of a few steps; empty: none
+  bool explain = false;
 
   // Ranks.
   int ranks = 1;
   int threads = 0;  ///< of one rank; 0: see threads_per_rank()
   fsdp::ShardingStrategy strategy = fsdp::kFullShard;
+  int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
+  fsdp::MixedPrecision precision;
+  int forward_prefetch = 1;
   fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
+  bool no_sync = false;    ///< reduce gradients in the last micro-step only
+  bool recompute = false;  ///< keep only the inputs of blocks, compute the rest again
   Backend backend = Backend::gloo;
   Device device = Device::cpu;
   InitOrder init_order = InitOrder::nanogpt;

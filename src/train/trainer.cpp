@@ -26,7 +26,10 @@ gpt::GPTConfig config_of(const TrainOptions& options, const Dataset& dataset) {
 // Gradients are summed: each rank's are already divided by the tokens of all.
 fsdp::Options fsdp_options(const TrainOptions& options) {
   return {.strategy = options.strategy,
+          .precision = options.precision,
+          .forward_prefetch = options.forward_prefetch,
           .backward_prefetch = options.backward_prefetch,
+          .no_sync = options.no_sync,
           .reduction = comm::ReduceOp::sum,
           .wrap_policy = [](const nn::Module& module) {
             return dynamic_cast<const gpt::Block*>(&module) != nullptr;
@@ -48,7 +51,7 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
       options_(options),
       dataset_(dataset),
       report_(report),
-      mesh_(std::move(world)),
+      mesh_(std::move(world), options.shard_size),
       generator_(static_cast<std::uint64_t>(options.seed)),
       model_(config_of(options, dataset)),
       sharded_(context, model_, mesh_, fsdp_options(options)),
@@ -64,6 +67,7 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
                  size_of(DType::int32),
              context.device),
       losses_(context, mesh_, 2) {
+  for (const auto& block : model_.blocks()) block->recompute = options.recompute;
   fsdp::deferred_init(context_, sharded_.units(),
                       options.init_order == InitOrder::nanogpt
                           ? model_.nanogpt_draws()

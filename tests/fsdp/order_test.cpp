@@ -26,22 +26,29 @@ std::string order(Tracer& tracer) {
   return line;
 }
 
-std::string order_of_a_step(const TinyOptions& options) {
+std::string order_of_a_step(const TinyOptions& options, bool first_micro_step = false) {
   std::string line;
   testing::run_ranks(Backend::local, 2,
                      [&](Context& context, std::unique_ptr<comm::Communicator> group) {
                        TinyTraining training(context, std::move(group), options);
                        training.step(0);
                        if (context.rank == 0) context.tracer.start();
-                       training.step(1);
+                       if (first_micro_step) {
+                         training.sharded.zero_grad();
+                         training.micro_step(1, 0);
+                       } else {
+                         training.step(1);
+                       }
                        if (context.rank == 0) line = order(context.tracer);
                      });
   return line;
 }
 
+std::string first_micro_step(const TinyOptions& options) { return order_of_a_step(options, true); }
+
 const std::string kForward = "U.root U.b0 F.b0 R.b0 U.b1 F.b1 R.b1 U.b2 F.b2 R.b2 r.root u.root ";
 
-// The orders of PyTorch's FSDP (FULL_SHARD, BACKWARD_PRE or none), from its own trace.
+// The orders of PyTorch's FSDP, from traces of its own (1.13). First FULL_SHARD.
 TEST(Order, WithoutPrefetchGathersEachUnitInItsTurn) {
   EXPECT_EQ(order_of_a_step({.prefetch = BackwardPrefetch::none}),
             kForward + "U.b2 R.b2 RS.b2 U.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root");
@@ -51,6 +58,62 @@ TEST(Order, WithPrefetchGathersTheNextUnitBeforeReducingThisOne) {
   EXPECT_EQ(
       order_of_a_step({.prefetch = BackwardPrefetch::pre}),
       kForward + "U.b2 u.b2 U.b1 R.b2 RS.b2 u.b1 U.b0 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
+}
+
+TEST(Order, WithPostPrefetchGathersTheNextUnitAfterFreeingThisOne) {
+  EXPECT_EQ(order_of_a_step({.prefetch = BackwardPrefetch::post}),
+            kForward + "U.b2 R.b2 U.b1 RS.b2 u.b1 R.b1 U.b0 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
+}
+
+const std::string kForwardKept = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2 r.b2 r.root ";
+
+// SHARD_GRAD_OP: nothing is gathered in backward.
+TEST(Order, OfShardGradOpKeepsUnitsFromForwardToBackward) {
+  EXPECT_EQ(order_of_a_step({.strategy = kShardGradOp, .prefetch = BackwardPrefetch::none}),
+            kForwardKept + "u.root u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
+}
+
+// Under no_sync nothing is reduced before the last micro-step.
+TEST(Order, UnderNoSyncReducesNothing) {
+  EXPECT_EQ(first_micro_step({.micro_steps = 2, .no_sync = true}),
+            kForward + "U.b2 u.b2 U.b1 R.b2 u.b1 U.b0 R.b1 u.b0 R.b0 R.root");
+}
+
+// And SHARD_GRAD_OP frees nothing either: the next forward gathers nothing.
+TEST(Order, OfShardGradOpUnderNoSyncFreesNothing) {
+  const TinyOptions options{.strategy = kShardGradOp,
+                            .prefetch = BackwardPrefetch::none,
+                            .micro_steps = 2,
+                            .no_sync = true};
+  EXPECT_EQ(first_micro_step(options),
+            kForwardKept + "u.root u.b2 r.b2 u.b1 r.b1 u.b0 r.b0 r.root");
+  EXPECT_EQ(order_of_a_step(options).substr(first_micro_step(options).size() + 1),
+            "u.root u.b0 F.b0 r.b0 u.b1 F.b1 r.b1 u.b2 F.b2 r.b2 r.root "
+            "u.root u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
+}
+
+// Ours: with forward prefetch a gather is on its way before the unit before it computes.
+TEST(Order, WithForwardPrefetchGathersAhead) {
+  const std::string one = order_of_a_step({.forward_prefetch = 1});
+  EXPECT_EQ(one.substr(0, one.find(" r.root")),
+            "U.root U.b0 u.b0 U.b1 F.b0 R.b0 u.b1 U.b2 F.b1 R.b1 u.b2 F.b2 R.b2");
+  const std::string two = order_of_a_step({.forward_prefetch = 2});
+  EXPECT_EQ(two.substr(0, two.find(" r.root")),
+            "U.root U.b0 U.b1 u.b0 u.b1 U.b2 F.b0 R.b0 u.b1 u.b2 F.b1 R.b1 u.b2 F.b2 R.b2");
+}
+
+// Recompute runs forward again while the unit is unsharded: no gather, no reshard in between.
+TEST(Order, OfRecomputeIsTheOrderWithout) {
+  EXPECT_EQ(order_of_a_step({.recompute = true}), order_of_a_step({}));
+}
+
+// Where parameters are stored whole, they are gathered when the optimizer has changed them.
+TEST(Order, OfWholeParametersGathersOnceAStep) {
+  const std::string forward = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2 r.b2 r.root ";
+  const std::string backward = "u.root u.b2 r.b2 RS.b2 u.b1 r.b1 RS.b1 u.b0 r.b0 RS.b0 r.root";
+  for (const ShardingStrategy& strategy : {kShardOptimizer, kShardGradients}) {
+    EXPECT_EQ(order_of_a_step({.strategy = strategy}), forward + backward + " RS.root");
+  }
 }
 
 // Unlike PyTorch's, which keeps the root and would compute with stale weights next time.

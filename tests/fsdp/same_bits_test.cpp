@@ -1,24 +1,23 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
-#include "ops/adamw.h"
-#include "ops/norm.h"
 #include "support/ranks.h"
+#include "support/reference.h"
 #include "support/tiny_training.h"
-#include "support/whole_model.h"
 
 namespace nanofsdp::fsdp {
 namespace {
 
 using testing::Backend;
-using testing::kTiny;
-using testing::Owned;
+using testing::Reference;
 using testing::TinyOptions;
 using testing::TinyTraining;
-using testing::WholeModel;
 
 std::vector<std::vector<float>> train(Backend backend, int world, const TinyOptions& options) {
   return testing::run_ranks(backend, world,
@@ -27,127 +26,87 @@ std::vector<std::vector<float>> train(Backend backend, int world, const TinyOpti
                             });
 }
 
-// Data parallel training written out on one process: the gradient of each rank's rows by itself,
-// summed in rank order; squares summed shard by shard; AdamW on each whole parameter.
-class Reference {
- public:
-  explicit Reference(int world) : world_(world), memory_(model_), tape_(context_) {
-    memory_.initialise(model_.nanogpt_draws(), 1337);
-    for (const auto& unit : wrap(model_, [](const nn::Module& m) {
-           return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-         })) {
-      std::vector<ParameterSpec> specs;
-      for (nn::Parameter* p : unit.parameters) {
-        specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});
-        order_.push_back(p);
-      }
-      layouts_.emplace_back(std::move(specs), world, 4);
-    }
-    for (nn::Parameter* p : order_) {
-      sums_.emplace_back(p->shape);
-      m_.emplace_back(p->shape);
-      v_.emplace_back(p->shape);
-    }
-  }
+std::string words(const TinyOptions& o) {
+  return fmt::format("{}, {} micro-steps{}, forward prefetch {}, backward {}{}{}{}",
+                     name_of(o.strategy), o.micro_steps, o.no_sync ? " (no_sync)" : "",
+                     o.forward_prefetch, static_cast<int>(o.prefetch), o.pool ? "" : ", no pool",
+                     o.recompute ? ", recompute" : "", o.poison ? ", poison" : "");
+}
 
-  // What TinyTraining::run of rank `rank` records.
-  std::vector<std::vector<float>> run() {
-    std::vector<std::vector<float>> records(static_cast<std::size_t>(world_));
-    for (std::int64_t step = 0; step < testing::kTinySteps; ++step) {
-      for (int rank = 0; rank < world_; ++rank) {
-        records[rank].push_back(add_gradients(step, rank));
-      }
-      const float norm = update(step);
-      for (auto& record : records) record.push_back(norm);
-    }
-    for (nn::Parameter* p : order_) {
-      const auto values = p->data.span<float>();
-      for (auto& record : records) record.insert(record.end(), values.begin(), values.end());
-    }
-    return records;
+class SameBits : public ::testing::TestWithParam<std::tuple<Backend, int>> {
+ protected:
+  void expect(const TinyOptions& options, const std::vector<std::vector<float>>& expected) {
+    const auto [backend, world] = GetParam();
+    EXPECT_EQ(train(backend, world, options), expected) << words(options);
   }
-
- private:
-  float add_gradients(std::int64_t step, int rank) {
-    const std::int64_t count = testing::kRows / world_, first = rank * count;
-    Owned<std::int32_t> x = testing::tiny_tokens(step, 0, first, count, 0);
-    Owned<std::int32_t> y = testing::tiny_tokens(step, 0, first, count, 1);
-    Owned<double> total({1});
-    memory_.zero_grad();
-    tape_.begin(true, {.seed = 1, .iteration = step, .micro_step = 0, .first_row = first});
-    gpt::cross_entropy(tape_, model_.forward(tape_, x), y, total);
-    const auto tokens = static_cast<float>(testing::kRows * kTiny.block_size);
-    model_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens));
-    tape_.end_backward();
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      for (std::size_t e = 0; e < sums_[i].values.size(); ++e) {
-        const float g = order_[i]->grad.f32()[e];
-        sums_[i].values[e] = rank == 0 ? g : sums_[i].values[e] + g;
-      }
-    }
-    return static_cast<float>(total.values[0]);
-  }
-
-  float update(std::int64_t step) {
-    Owned<double> squares({world_});
-    for (int rank = 0; rank < world_; ++rank) {
-      std::size_t at = 0;
-      for (const FlatLayout& layout : layouts_) {
-        for (std::size_t i = 0; i < layout.parameters().size(); ++i, ++at) {
-          const Range piece = layout.piece(i, rank).in_parameter;
-          if (piece.empty()) continue;
-          ops::squared_norm(*context_.compute,
-                            {.x = sums_[at].view().slice(piece.begin, piece.size()),
-                             .out = squares.view().slice(rank, 1)});
-        }
-      }
-    }
-    Owned<float> norm({1}), coefficient({1});
-    ops::clip_coefficient(*context_.compute, {.squares = squares,
-                                              .max_norm = testing::kTinyClip,
-                                              .norm = norm,
-                                              .coefficient = coefficient});
-    for (std::size_t i = 0; i < order_.size(); ++i) {
-      ops::adamw(*context_.compute, {.param = order_[i]->data,
-                                     .grad = sums_[i],
-                                     .m = m_[i],
-                                     .v = v_[i],
-                                     .lr = testing::kTinyLearningRate,
-                                     .beta1 = 0.9,
-                                     .beta2 = 0.95,
-                                     .weight_decay = order_[i]->shape.rank() >= 2 ? 0.1 : 0,
-                                     .step = step + 1,
-                                     .grad_scale = coefficient});
-    }
-    return norm.values[0];
-  }
-
-  int world_;
-  Context context_;
-  gpt::GPT model_{kTiny};
-  WholeModel memory_;
-  nn::Tape tape_;
-  std::vector<FlatLayout> layouts_;
-  std::vector<nn::Parameter*> order_;  // unit by unit
-  std::vector<Owned<float>> sums_, m_, v_;
 };
 
-class SameBits : public ::testing::TestWithParam<std::tuple<Backend, int>> {};
+constexpr ShardingStrategy kAll[] = {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp,
+                                     kFullShard};
 
-// Promise 1: at a fixed world size, every way to shard and to schedule gives the same bits: losses,
-// gradient norms and final weights, those of a reference that adds the ranks up in order.
-TEST_P(SameBits, WhateverTheStrategyAndTheSchedule) {
+// Promise 1: at a fixed world size, every way to shard gives the same bits: losses, gradient norms
+// and final weights, those of a reference that adds the ranks up in order.
+TEST_P(SameBits, WhateverTheStrategy) {
+  const auto expected = Reference(std::get<1>(GetParam()), {}).run();
+  for (const ShardingStrategy& strategy : kAll) {
+    for (const bool no_sync : {false, true})
+      expect({.strategy = strategy, .no_sync = no_sync}, expected);
+  }
+}
+
+// And every way to schedule.
+TEST_P(SameBits, WhateverTheSchedule) {
   const auto [backend, world] = GetParam();
-  const auto expected = Reference(world).run();
-  for (const ShardingStrategy& strategy : {kFullShard, kNoShard}) {
-    for (const BackwardPrefetch prefetch : {BackwardPrefetch::none, BackwardPrefetch::pre}) {
-      for (const bool poison : {false, true}) {
-        EXPECT_EQ(
-            train(backend, world, {.strategy = strategy, .prefetch = prefetch, .poison = poison}),
-            expected)
-            << name_of(strategy) << (prefetch == BackwardPrefetch::pre ? " pre" : " none")
-            << (poison ? " poisoned" : "");
+  const auto expected = Reference(world, {}).run();
+  for (const BackwardPrefetch prefetch :
+       {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
+    for (const int forward_prefetch : {0, 1, 2, 9}) {
+      if (backend == Backend::gloo && forward_prefetch != 1) continue;  // slow to start
+      TinyOptions o{.prefetch = prefetch, .forward_prefetch = forward_prefetch};
+      expect(o, expected);
+      o.poison = false;
+      expect(o, expected);
+      o.recompute = true;
+      expect(o, expected);
+      o.pool = false;
+      expect(o, expected);
+    }
+  }
+}
+
+// Micro-steps add up in one of two orders: each is reduced and added to the shard, or a rank adds
+// up its own first.
+TEST_P(SameBits, WhateverTheStrategyInEitherAccumulationMode) {
+  const int world = std::get<1>(GetParam());
+  for (const bool no_sync : {false, true}) {
+    const auto reduced_each =
+        Reference(world, {.strategy = kFullShard, .micro_steps = 3, .no_sync = no_sync}).run();
+    const auto reduced_once = Reference(world, {.strategy = kNoShard, .micro_steps = 3}).run();
+    EXPECT_EQ(reduced_each == reduced_once, no_sync);
+    for (const ShardingStrategy& strategy : kAll) {
+      for (const bool recompute : {false, true}) {
+        expect({.strategy = strategy,
+                .forward_prefetch = 1,
+                .micro_steps = 3,
+                .no_sync = no_sync,
+                .recompute = recompute},
+               strategy.shard_gradients ? reduced_each : reduced_once);
       }
+    }
+  }
+}
+
+// bfloat16 rounds the same numbers in every strategy: the weights on the way to the layers, each
+// rank's gradient, and the sum. The master weights stay float32.
+TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
+  const int world = std::get<1>(GetParam());
+  for (const auto& [param, reduce] :
+       {std::pair(DType::bfloat16, DType::float32), std::pair(DType::float32, DType::bfloat16),
+        std::pair(DType::bfloat16, DType::bfloat16)}) {
+    const MixedPrecision precision{param, reduce};
+    const auto expected = Reference(world, {.precision = precision}).run();
+    for (const ShardingStrategy& strategy : kAll) {
+      expect({.strategy = strategy, .forward_prefetch = 1, .precision = precision}, expected);
     }
   }
 }
@@ -159,6 +118,39 @@ INSTANTIATE_TEST_SUITE_P(Ranks, SameBits,
                            return testing::name_of(std::get<0>(info.param)) + "_" +
                                   std::to_string(std::get<1>(info.param));
                          });
+
+// Groups of two sum their own ranks first, then each other. Groups of all are full_shard.
+TEST(HybridShard, GivesTheBitsOfSumsByGroup) {
+  for (const Backend backend : testing::backends()) {
+    for (const std::int64_t micro_steps : {1, 3}) {
+      const TinyOptions hybrid{.strategy = kHybridShard,
+                               .forward_prefetch = 1,
+                               .micro_steps = micro_steps,
+                               .shard_size = 2};
+      const auto expected = Reference(4, hybrid).run();  // ends its threads before ranks are forked
+      EXPECT_EQ(train(backend, 4, hybrid), expected);
+      const TinyOptions all{.strategy = kHybridShard, .micro_steps = micro_steps, .shard_size = 3};
+      EXPECT_EQ(train(backend, 3, all),
+                train(backend, 3, {.strategy = kFullShard, .micro_steps = micro_steps}));
+    }
+  }
+}
+
+TEST(HybridShard, IsFullShardUpToRounding) {
+  const auto hybrid = train(Backend::local, 4, {.strategy = kHybridShard, .shard_size = 2});
+  const auto full = train(Backend::local, 4, {});
+  EXPECT_NE(hybrid, full);
+  for (std::size_t i = 0; i < 2 * testing::kTinySteps; ++i) {  // losses and norms
+    EXPECT_NEAR(hybrid[0][i] / full[0][i], 1, 1e-6);
+  }
+}
+
+TEST(HybridShard, WantsItsStrategyAndGroupsThatDivide) {
+  EXPECT_THROW(train(Backend::local, 4, {.strategy = kFullShard, .shard_size = 2}),
+               testing::RankError);
+  EXPECT_THROW(train(Backend::local, 4, {.strategy = kHybridShard, .shard_size = 3}),
+               testing::RankError);
+}
 
 // Another number of ranks adds in another order, and nothing else.
 TEST(WorldSize, ChangesNoMoreThanRounding) {

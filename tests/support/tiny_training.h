@@ -50,8 +50,14 @@ inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_ste
 struct TinyOptions {
   fsdp::ShardingStrategy strategy = fsdp::kFullShard;
   fsdp::BackwardPrefetch prefetch = fsdp::BackwardPrefetch::pre;
+  int forward_prefetch = 0;
   bool poison = true;
   std::int64_t micro_steps = 1;
+  bool no_sync = false;
+  bool pool = true;
+  bool recompute = false;
+  fsdp::MixedPrecision precision{};
+  int shard_size = 0;
   std::int64_t steps = kTinySteps;
 };
 
@@ -62,13 +68,17 @@ class TinyTraining {
                const TinyOptions& options)
       : options(options),
         context(context),
-        mesh(std::move(world)),
+        mesh(std::move(world), options.shard_size),
         model(kTiny),
         sharded(context, model, mesh,
                 {.strategy = options.strategy,
+                 .precision = options.precision,
+                 .forward_prefetch = options.forward_prefetch,
                  .backward_prefetch = options.prefetch,
+                 .no_sync = options.no_sync,
                  .reduction = comm::ReduceOp::sum,
                  .poison = options.poison,
+                 .pool = options.pool,
                  .wrap_policy =
                      [](const nn::Module& m) {
                        return dynamic_cast<const gpt::Block*>(&m) != nullptr;
@@ -76,6 +86,7 @@ class TinyTraining {
         tape(context),
         norm(context, mesh),
         optimizer(context, sharded.units(), {}) {
+    for (const auto& block : model.blocks()) block->recompute = options.recompute;
     Generator generator(1337);
     fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
   }

@@ -118,6 +118,34 @@ TEST(Options, Ours) {
   EXPECT_GE(threads_per_rank(parse({"--ranks=12"})), 1);
 }
 
+TEST(Options, NameStrategiesByStageAndByGroups) {
+  const fsdp::ShardingStrategy stages[] = {fsdp::kNoShard, fsdp::kShardOptimizer,
+                                           fsdp::kShardGradients, fsdp::kFullShard};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(parse({"--zero=" + std::to_string(stage)}).strategy, stages[stage]);
+  }
+  const auto hybrid = [](const std::string& size) {
+    return parse({"--ranks=4", "--strategy=hybrid_shard", "--shard_size=" + size});
+  };
+  EXPECT_EQ(hybrid("2").strategy, fsdp::kHybridShard);
+  EXPECT_EQ(hybrid("2").shard_size, 2);
+  EXPECT_EQ(hybrid("1").strategy, fsdp::kNoShard);  // nothing is shared out
+  EXPECT_EQ(hybrid("4").strategy, fsdp::kFullShard);
+  EXPECT_EQ(hybrid("4").shard_size, 0);
+}
+
+TEST(Options, TakePrecisionAndSchedule) {
+  const TrainOptions o = parse({"--param_dtype=bfloat16", "--reduce_dtype=bfloat16",
+                                "--no_sync=True", "--recompute=True", "--forward_prefetch=2",
+                                "--backward_prefetch=post", "--trace=t.json", "--explain=True"});
+  EXPECT_EQ(o.precision.param_dtype, DType::bfloat16);
+  EXPECT_EQ(o.precision.reduce_dtype, DType::bfloat16);
+  EXPECT_TRUE(o.no_sync && o.recompute && o.explain);
+  EXPECT_EQ(o.forward_prefetch, 2);
+  EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::post);
+  EXPECT_EQ(o.trace, "t.json");
+}
+
 TEST(Options, NoteWhatTheyDoNotDo) {
   EXPECT_TRUE(parse({"--compile=False", "--wandb_log=False", "--dtype=float32"}).notes.empty());
   const auto notes = parse({"--compile=True", "--wandb_log=True", "--dtype=bfloat16"}).notes;

@@ -185,14 +185,17 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
           Report report(o, /*rank=*/1);
           Trainer trainer(context, std::move(world), o, dataset, report);
-          context.tracer.start();
           trainer.step(0);
+          context.tracer.start();
+          trainer.step(1);
           const std::vector<std::string> order = context.tracer.take_order();
           return std::vector<std::int64_t>{std::ranges::count_if(
               order, [&](const std::string& e) { return e.starts_with(event); })};
         })[0][0];
   };
-  TrainOptions o = small();  // two blocks and the root, three micro-steps
+  TrainOptions o = small();                    // two blocks and the root, three micro-steps
+  EXPECT_EQ(count(o, "u.transformer.h"), 12);  // asked for again when its turn comes
+  o.forward_prefetch = 0;
   EXPECT_EQ(count(o, "RS."), 9);
   EXPECT_EQ(count(o, "u.transformer.h"), 6);  // asked for again when its turn comes
   o.backward_prefetch = fsdp::BackwardPrefetch::none;

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <array>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief Which numbers are short: what units compute with, and what travels.
+///
+/// The shard is the master copy and stays float32, as do the moments and the gradient shard. Only
+/// what is whole for a moment is rounded: the shard is cast before it is gathered, so half the
+/// bytes travel, and gradients are cast before they are reduced. Sums run in float32 and are
+/// rounded once. Where the device has no bfloat16 arithmetic, as on the CPU, units compute in
+/// float32 on the rounded weights.
+
+/// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
+struct MixedPrecision {
+  DType param_dtype = DType::float32;   ///< of gathered parameters
+  DType reduce_dtype = DType::float32;  ///< of gradients while they are reduced
+
+  friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
+};
+
+/// "float32" or "bfloat16". @throws UsageError naming the option and the choices
+DType parse_dtype(std::string_view option, std::string_view name);
+
+/// A way to keep a model's state while it trains with Adam, and what it costs without sharding.
+struct Recipe {
+  std::string_view name;
+  int master;     ///< bytes of the weight that the optimizer updates, 0: `parameter` is it
+  int parameter;  ///< bytes of the weight that layers compute with, 0: `master` is it
+  int gradient;   ///< bytes
+  int moment;     ///< bytes of each of Adam's two
+
+  constexpr int bytes_a_parameter() const { return master + parameter + gradient + 2 * moment; }
+};
+
+/// What the papers count (ZeRO section 3.1; Apex's O1, O2, O3).
+inline constexpr std::array<Recipe, 4> kRecipes = {{
+    {.name = "float32", .master = 4, .parameter = 0, .gradient = 4, .moment = 4},
+    {.name = "autocast (O1)", .master = 4, .parameter = 2, .gradient = 4, .moment = 4},
+    {.name = "master weights (O2)", .master = 4, .parameter = 2, .gradient = 2, .moment = 4},
+    {.name = "all bfloat16 (O3)", .master = 0, .parameter = 2, .gradient = 2, .moment = 2},
+}};
+
+}  // namespace nanofsdp::fsdp
