@@ -4,8 +4,8 @@
 
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 #include <fstream>
-#include <stdexcept>
 #include <string_view>
 
 namespace lesson {
@@ -20,7 +20,9 @@ Lesson::Lesson(int argc, char** argv) {
     std::int64_t guess = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), guess);
     if (error != std::errc() || end != word.data() + word.size()) {
-      throw std::invalid_argument(fmt::format("a guess is an integer, and '{}' is none", word));
+      fmt::print(stderr, "A guess is an integer such as 3000000, without commas; got '{}'.\n",
+                 word);
+      std::exit(2);
     }
     guesses_.push_back(guess);
   }

@@ -14,16 +14,16 @@ namespace lesson {
 ///
 ///     int main(int argc, char** argv) {
 ///       lesson::Lesson lesson(argc, argv);
-///       lesson.print("toy: 25 elements");            // stdout: the README quotes it, byte for
-///       byte lesson.answer(13);                           // of the README's first question
+///       lesson.print("toy: 25 elements");  // stdout, which the README quotes to the byte
+///       lesson.answer(13);                 // to the README's first question
 ///       lesson.claim(a == b, "a equals b");
-///       return lesson.end("a equals b, for every W");  // ok: a equals b, for every W
+///       return lesson.end("a equals b");   // prints "ok: a equals b"
 ///     }
 
 class Lesson {
  public:
-  /// Arguments are the reader's guesses, integers; or --svg=FILE, where the picture goes.
-  /// @throws std::invalid_argument if an argument is neither
+  /// Arguments are the reader's guesses, integers; or --svg=FILE, where the picture goes. At any
+  /// other the program ends with a word about it.
   Lesson(int argc, char** argv);
 
   void print(const std::string& line) const;
