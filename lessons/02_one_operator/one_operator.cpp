@@ -6,9 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "base/context.h"
-#include "base/rng.h"
 #include "frame/lesson.h"
+#include "frame/memory.h"
 #include "ops/layer_norm.h"
 
 // Lesson 02: layer norm forward and backward, whether the backward is right, and what it must keep.
@@ -61,61 +60,64 @@ double slope(In dy, std::vector<double> x, In weight, std::size_t c) {
 }
 //! [slope]
 
-// Random rows; in doubles too, row by row, which the library takes in floats.
-struct Rows {
-  Rows(std::int64_t R, std::int64_t C) : R(R), C(C), x(R * C), dy(R * C), weight(C) {
-    Generator generator(2);
-    for (auto* values : {&x, &dy, &weight}) generator.normal(*values, 1, 2);
-  }
-  std::vector<double> row(const std::vector<float>& of, std::int64_t r) const {
-    return {of.begin() + r * C, of.begin() + (r + 1) * C};
-  }
-  std::int64_t R, C;
-  std::vector<float> x, dy, weight;
+// Random operands, of R rows and C columns.
+struct Operands {
+  Operands(lesson::Memory& memory, std::int64_t R, std::int64_t C)
+      : dy(memory.random({R, C}, 1)), x(memory.random({R, C}, 2)), weight(memory.random({C}, 3)) {}
+  Tensor dy, x, weight;
 };
 
-// A row's y and its gradient: by hand, as if mean and rstd did not depend on x, and measured.
+std::vector<double> doubles(Tensor floats) { return {floats.f32(), floats.f32() + floats.numel()}; }
+
+// Of all rows: y and its gradient by hand, the gradient as if mean and rstd did not depend on x,
+// and the slope.
 struct Results {
-  Results(const Rows& rows, std::int64_t r) : y(rows.C), dx(rows.C) {
-    const auto x = rows.row(rows.x, r), dy = rows.row(rows.dy, r), w = rows.row(rows.weight, 0);
-    const Kept kept = forward(x, w, y);
-    backward(dy, x, w, kept, dx);
-    for (std::size_t c = 0; c < x.size(); ++c) careless.push_back(kept.rstd * dy[c] * w[c]);
-    for (std::size_t c = 0; c < x.size(); ++c) measured.push_back(slope(dy, x, w, c));
+  explicit Results(const Operands& a) : y(doubles(a.x).size()), dx(y.size()) {
+    const std::vector<double> dys = doubles(a.dy), xs = doubles(a.x), weight = doubles(a.weight);
+    const std::size_t C = weight.size();
+    for (std::size_t at = 0; at < xs.size(); at += C) {
+      const In dy = In(dys).subspan(at, C), x = In(xs).subspan(at, C);
+      const Kept kept = forward(x, weight, std::span(y).subspan(at, C));
+      backward(dy, x, weight, kept, std::span(dx).subspan(at, C));
+      zero_sums += std::abs(std::accumulate(&dx[at], &dx[at] + C, 0.0)) < 1e-12;
+      for (std::size_t c = 0; c < C; ++c) {
+        careless.push_back(kept.rstd * dy[c] * weight[c]);
+        measured.push_back(slope(dy, {x.begin(), x.end()}, weight, c));
+      }
+    }
   }
   std::vector<double> y, dx, careless, measured;
+  std::int64_t zero_sums = 0;  // rows whose dx adds up to 0
 };
 
-template <class T>
-std::int64_t agreeing(In a, const T* b) {
-  std::int64_t n = 0;
-  for (std::size_t c = 0; c < a.size(); ++c) n += std::abs(a[c] - b[c]) < 1e-5;
+std::size_t agreeing(In a, In b) {
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) n += std::abs(a[i] - b[i]) < 1e-5;
   return n;
 }
 
-// The library on the same rows: its y and dx take the place of x and dy. Returns the bytes kept.
-std::size_t run_library(Rows& rows) {
-  Context context;
-  std::vector<float> kept(2 * rows.R), dweight(rows.C), y(rows.x.size());
-  const Tensor x(rows.x.data(), {rows.R, rows.C}), dy(rows.dy.data(), x.shape());
-  const Tensor mean(kept.data(), {rows.R}), rstd(kept.data() + rows.R, {rows.R});
-  const Tensor w(rows.weight.data(), {rows.C}), dw(dweight.data(), {rows.C}),
-      out(y.data(), x.shape());
-  ops::layer_norm(*context.compute, ops::LayerNormForward{x, w, {}, out, mean, rstd});
-  ops::layer_norm(*context.compute, ops::LayerNormBackward{dy, x, w, mean, rstd, dy, dw, {}});
-  rows.x = y;
-  return mean.bytes() + rstd.bytes();
+// Claims that the library computes the same, and returns how many bytes it keeps for backward.
+std::int64_t compare(lesson::Lesson& lesson, lesson::Memory& memory, const Operands& a) {
+  const Tensor y = memory.zeros(a.x.shape()), dx = memory.zeros(a.x.shape());
+  const Tensor mean = memory.zeros({a.x.dim(0)}), rstd = memory.zeros({a.x.dim(0)});
+  const Tensor dweight = memory.zeros(a.weight.shape());
+  ops::layer_norm(memory.stream(), ops::LayerNormForward{a.x, a.weight, {}, y, mean, rstd});
+  ops::layer_norm(memory.stream(),
+                  ops::LayerNormBackward{a.dy, a.x, a.weight, mean, rstd, dx, dweight, {}});
+  const Results mine(a);
+  const std::size_t equal = agreeing(mine.y, doubles(y)) + agreeing(mine.dx, doubles(dx));
+  lesson.claim(equal == 2 * mine.y.size(), "y and dx are the library's");
+  return static_cast<std::int64_t>(mean.bytes() + rstd.bytes());
 }
 
-lesson::Svg drawing(const Results& row, std::int64_t kept, std::int64_t n) {
+lesson::Svg drawing(const Results& results, std::int64_t kept, std::int64_t n) {
   using namespace lesson::colour;
   lesson::Svg svg(700, 310);
   svg.text(20, 20, "dx of one row: by hand (blue), measured (orange), careless (grey)");
-  const std::string_view fills[] = {blue, orange, grey};
   for (int i = 0; i < 24; ++i) {
-    const double dx = std::array{row.dx, row.measured, row.careless}[i % 3][i / 3];
-    const int x = 48 + 82 * (i / 3) + 18 * (i % 3), height = static_cast<int>(std::abs(dx) * 14);
-    svg.rect(x, dx > 0 ? 110 - height : 110, 18, height, fills[i % 3]);
+    const double dx = std::array{results.dx, results.measured, results.careless}[i % 3][i / 3];
+    const int x = 48 + 82 * (i / 3) + 18 * (i % 3), height = static_cast<int>(std::abs(dx) * 30);
+    svg.rect(x, dx > 0 ? 110 - height : 110, 18, height, std::array{blue, orange, grey}[i % 3]);
   }
   svg.line(20, 110, 680, 110);
   svg.text(20, 215, fmt::format("kept for 768 rows, to scale: mean and rstd, {} bytes", kept));
@@ -129,35 +131,19 @@ lesson::Svg drawing(const Results& row, std::int64_t kept, std::int64_t n) {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  const Rows toy(6, 8);
-  std::int64_t right = 0, careless = 0, zero = 0;
-  for (std::int64_t r = 0; r < toy.R; ++r) {
-    const Results row(toy, r);
-    right += agreeing(row.measured, row.dx.data());
-    careless += agreeing(row.measured, row.careless.data());
-    zero += std::abs(std::accumulate(row.dx.begin(), row.dx.end(), 0.0)) < 1e-12;
-  }
-  lesson.print("6 rows of 8, the slope measured at each of 48 elements");
-  lesson.print(fmt::format("dx by hand: {} agree", right));
-  lesson.print(fmt::format("mean and rstd taken for constants: {} agree", careless));
-  lesson.print(fmt::format("dx of a row adds up to 0: {} rows of 6", zero));
-  lesson.claim(right == 48 && zero == 6, "dx is the slope");
+  lesson::Memory memory;
+  const Results toy(Operands(memory, 6, 8));
+  const std::size_t right = agreeing(toy.measured, toy.dx);
+  lesson.claim(right == 48 && toy.zero_sums == 6, "dx is the slope");
+  const std::size_t careless = agreeing(toy.measured, toy.careless);
+  lesson.print(fmt::format("6 rows of 8: dx by hand is the slope at {} of 48 elements", right));
+  lesson.print(fmt::format("mean and rstd taken for constants: at {} of 48", careless));
+  lesson.print(fmt::format("dx of a row adds up to 0: {} rows of 6", toy.zero_sums));
 
-  const Rows mine(768, 128);
-  Rows theirs = mine;
-  const auto kept = static_cast<std::int64_t>(run_library(theirs));
-  const auto n = static_cast<std::int64_t>(mine.x.size() * sizeof(float));
-  std::int64_t equal = 0;
-  for (std::int64_t r = 0; r < mine.R; ++r) {
-    const Results row(mine, r);
-    equal += agreeing(row.y, &theirs.x[128 * r]) + agreeing(row.dx, &theirs.dy[128 * r]);
-  }
-  lesson.claim(equal == 2 * 768 * 128, "y and dx are the library's");
+  const std::int64_t kept = compare(lesson, memory, Operands(memory, 768, 128));
+  const std::int64_t n = 768 * 128 * sizeof(float);
   lesson.print(fmt::format("kept for 768 rows of 128: mean and rstd {} bytes, or n {}", kept, n));
-  lesson.print(fmt::format("in nine layer norms: {} bytes, or {}", 9 * kept, 9 * n));
-  lesson.answer(kept);
-  lesson.answer(n);
-  lesson.answer(zero);
-  lesson.picture(drawing(Results(toy, 0), kept, n));
+  for (const std::int64_t measured : {kept, n, toy.zero_sums}) lesson.answer(measured);
+  lesson.picture(drawing(toy, kept, n));
   return lesson.end("dx by hand is the slope, and y and dx are the library's within 1e-5");
 }

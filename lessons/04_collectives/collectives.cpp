@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <cstdint>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "base/rng.h"
 #include "comm/counting.h"
@@ -27,6 +25,7 @@ struct Ring {
   Rows rows;                             // one for each rank
   std::vector<std::int64_t> bytes_sent;  // by each rank
 
+  bool operator==(const Ring&) const = default;
   int size() const { return static_cast<int>(rows.size()); }
   int wrap(int i) const { return (i + 2 * size()) % size(); }  // rank W is rank 0 again
   std::span<float> chunk(int rank, int c) {                    // one W-th of a row
@@ -77,10 +76,6 @@ std::vector<float> sum_in_rank_order(const Rows& rows) {
 }
 //! [rank_order]
 
-bool operator==(const Ring& a, const Ring& b) {
-  return a.rows == b.rows && a.bytes_sent == b.bytes_sent;
-}
-
 // W rows of normal random numbers; whole: of integers, whose sums are exact in any order.
 Rows random_rows(int W, bool whole) {
   Rows rows(W, std::vector<float>(kN));
@@ -92,71 +87,35 @@ Rows random_rows(int W, bool whole) {
   return rows;
 }
 
-// A collective of src/comm, in place as ours is, on W ranks that are threads.
-template <class Collective>
-Ring by_library(Ring ring, const Collective& collective) {
-  comm::launch_threads(ring.size(), 1, [&](Context& context, auto world) {
-    comm::CountingCommunicator counting(std::move(world));
+// The two collectives of src/comm, in place as ours are, on W ranks that are threads.
+Ring by_library(Ring ring) {
+  comm::launch_threads(ring.size(), 1, [&](Context& context, auto group) {
+    comm::CountingCommunicator world(std::move(group));
     const Tensor row(ring.rows[context.rank].data(), {kN});
     const Tensor own = row.slice(context.rank * kN / ring.size(), kN / ring.size());
-    collective(counting, *context.compute, row, own);
-    ring.bytes_sent[context.rank] = counting.traffic().bytes_sent;
+    world.reduce_scatter(*context.compute, row, own, comm::ReduceOp::sum);
+    world.all_gather(*context.compute, own, row);
+    ring.bytes_sent[context.rank] = world.traffic().bytes_sent;
   });
   return ring;
 }
 
-// After a reduce-scatter: how many sums of chunk c, which rank c owns, are not those of `row`.
-std::int64_t differing(Ring ring, int c, const std::vector<float>& row) {
-  const std::span<const float> sums = ring.chunk(c, c);
-  std::int64_t count = 0;
-  for (std::size_t i = 0; i < sums.size(); ++i) count += sums[i] != row[c * sums.size() + i];
-  return count;
-}
-
-// Everything at one W, by hand and by the library.
-std::string compare(lesson::Lesson& lesson, int W, bool whole) {
-  const Rows rows = random_rows(W, whole);
-  const std::vector<float> in_order = sum_in_rank_order(rows);
-  const Ring gathered = after(Ring(rows), all_gather_step);
-  const Ring reduced = after(Ring(rows), reduce_scatter_step);
-  const Ring both = after(reduced, all_gather_step);
-  const Ring gathered_there = by_library(
-      Ring(rows), [](auto& world, auto& s, auto row, auto own) { world.all_gather(s, own, row); });
-  const Ring reduced_there = by_library(Ring(rows), [](auto& world, auto& s, auto row, auto own) {
-    world.reduce_scatter(s, row, own, comm::ReduceOp::sum);
-  });
-  const Ring both_there = by_library(Ring(rows), [](auto& world, auto& s, auto row, auto) {
-    world.all_reduce(s, row, comm::ReduceOp::sum);
-  });
-  for (int c = 0; c < W; ++c) lesson.claim(differing(reduced_there, c, in_order) == 0, "in order");
-  lesson.claim(both_there.rows == Rows(W, in_order), "every rank gets the sum in rank order");
-  lesson.claim(gathered == gathered_there, "the all-gathers agree, in rows and bytes");
-  lesson.claim(!(whole || W == 2) || both == both_there, "so do the all-reduces, of integers");
-  lesson.claim(reduced.bytes_sent == reduced_there.bytes_sent, "bytes of the reduce-scatters");
-  lesson.claim(both.bytes_sent == std::vector(W, 8 * kN * (W - 1) / W), "bytes of the formula");
-  return fmt::format("W = {}: reduce-scatter {}, all-gather {}, all-reduce {}", W,
-                     reduced.bytes_sent[0], gathered.bytes_sent[0], both.bytes_sent[0]);
-}
-
 // How many ranks' numbers are in each sum, at the start and after each step.
 lesson::Svg drawing() {
-  const std::string_view fills[] = {lesson::colour::grey, lesson::colour::blue,
-                                    lesson::colour::orange, lesson::colour::green};
+  using namespace lesson::colour;
   lesson::Svg svg(700, 145);
-  svg.text(151, 22, "reduce-scatter: sums grow");
-  svg.text(424, 22, "all-gather: finished sums travel");
+  svg.text(151, 22, "reduce-scatter: sums grow"), svg.text(424, 22, "all-gather: they travel");
   Ring ring(Rows(4, std::vector<float>(4, 1)));
   for (int step = 0; step <= 6; ++step) {
     if (step > 0) (step <= 3 ? reduce_scatter_step : all_gather_step)(ring, (step - 1) % 3);
     svg.text(75 + 91 * step, 135, step == 0 ? "start" : fmt::format("step {}", step));
     for (int i = 0; i < 16; ++i) {
-      const int rank = i / 4, x = 60 + 91 * step + 20 * (i % 4), y = 35 + 20 * rank;
-      const int summed = static_cast<int>(ring.rows[rank][i % 4]);
-      if (step == 0 && i % 4 == 0) svg.text(8, y + 15, fmt::format("rank {}", rank));
-      svg.rect(x, y, 20, 20, fills[summed - 1]);
-      svg.text(x + 6, y + 15, std::to_string(summed));
+      const int rank = i / 4, summed = static_cast<int>(ring.rows[rank][i % 4]);
+      svg.box(60 + 91 * step + 20 * (i % 4), 35 + 20 * rank, 20, 20,
+              std::array{grey, blue, orange, green}[summed - 1], std::to_string(summed));
     }
   }
+  for (int rank = 0; rank < 4; ++rank) svg.text(8, 50 + 20 * rank, fmt::format("rank {}", rank));
   return svg;
 }
 
@@ -165,22 +124,28 @@ lesson::Svg drawing() {
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   lesson.print(fmt::format("bytes that each rank sends, n = {} floats", kN));
-  for (const int W : {2, 4, 8}) lesson.print(compare(lesson, W, false));
-  for (const int W : {2, 4, 8}) compare(lesson, W, true);
-
+  for (const int W : {2, 4, 8}) {
+    const Ring start(random_rows(W, /*whole=*/true)), gathered = after(start, all_gather_step);
+    const Ring reduced = after(start, reduce_scatter_step), both = after(reduced, all_gather_step);
+    lesson.claim(both == by_library(start) && both.bytes_sent[0] == 8 * kN * (W - 1) / W, "ring");
+    lesson.print(fmt::format("W = {}: reduce-scatter {}, all-gather {}, all-reduce {}", W,
+                             reduced.bytes_sent[0], gathered.bytes_sent[0], both.bytes_sent[0]));
+  }
   lesson.print("the ring's sums beside those in rank order, W = 4");
-  const Ring ring = after(Ring(random_rows(4, false)), reduce_scatter_step);
-  const std::vector<float> in_order = sum_in_rank_order(random_rows(4, false));
-  int same = 0;
+  const Rows rows = random_rows(4, /*whole=*/false);
+  const std::vector<float> in_order = sum_in_rank_order(rows);
+  lesson.claim(by_library(Ring(rows)).rows == Rows(4, in_order), "the library adds in rank order");
+  Ring ring = after(Ring(rows), reduce_scatter_step);
+  std::int64_t same = 0;
   for (int c = 0; c < 4; ++c) {
-    const std::int64_t differ = differing(ring, c, in_order);
+    std::int64_t differ = 0;  // of the sums that rank c owns
+    for (int i = 0; i < kN / 4; ++i) differ += ring.chunk(c, c)[i] != in_order[c * kN / 4 + i];
+    same += differ == 0;
     lesson.print(fmt::format("chunk {}, added {} {} {} {}: {} of {} elements differ", c,
                              (c + 1) % 4, (c + 2) % 4, (c + 3) % 4, c, differ, kN / 4));
-    same += differ == 0;
   }
-  lesson.answer(ring.bytes_sent[0]);
-  lesson.answer(after(ring, all_gather_step).bytes_sent[0]);
-  lesson.answer(same);
+  const Ring both = after(ring, all_gather_step);
+  for (const std::int64_t n : {ring.bytes_sent[0], both.bytes_sent[0], same}) lesson.answer(n);
   lesson.picture(drawing());
   return lesson.end("ring and src/comm send the same bytes; integers get the same sums");
 }

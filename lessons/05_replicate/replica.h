@@ -20,6 +20,16 @@ namespace lesson {
 
 using namespace nanofsdp;
 
+/// Lesson 01's recipe, with a smaller model and one learning rate.
+inline train::TrainOptions recipe() {
+  train::TrainOptions o;
+  o.block_size = 32, o.n_layer = 2, o.n_embd = 64;
+  o.decay_lr = false;
+  o.log_interval = 1;
+  o.strategy = fsdp::kNoShard;
+  return o;
+}
+
 inline gpt::GPTConfig config_of(const train::TrainOptions& o, const train::Dataset& text) {
   const std::int64_t V = text.tokenizer().vocab_size();
   return {o.block_size, V, o.n_layer, o.n_head, o.n_embd, 0, o.bias};
@@ -46,29 +56,65 @@ inline std::vector<Owned> replicate(gpt::GPT& model, Generator& generator) {
 }
 //! [owned]
 
-//! [backward]
-inline double forward_backward(gpt::GPT& model, nn::Tape& tape, Tensor x, Tensor y) {
-  double loss = 0;  // summed over this rank's tokens
-  tape.begin(/*training=*/true);
-  gpt::cross_entropy(tape, model.forward(tape, x), y, Tensor(&loss, {1}, DType::float64));
-  model.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / static_cast<float>(x.numel())));
-  tape.end_backward();
-  return loss;
-}
-//! [backward]
+struct Replica {
+  Replica(Context& context, const train::TrainOptions& o, const train::Dataset& text)
+      : generator(o.seed),
+        model(config_of(o, text)),
+        all(replicate(model, generator)),
+        tape(context),
+        batch_size(o.batch_size),
+        rows{context.rank * o.batch_size / context.world_size, o.batch_size / context.world_size},
+        x(rows.count * o.block_size),
+        y(x.size()) {}
 
-inline double norm_of(const std::vector<Owned>& all) {
-  double squares = 0;
-  for (const Owned& own : all) {
-    for (const double g : own.parameter->grad.span<float>()) squares += g * g;
+  /// Draws all rows of the next batch, as every rank does, and keeps its own.
+  void draw(const train::Dataset& text) {
+    text.draw(train::Split::train, generator, batch_size, rows, {x, y});
   }
-  return std::sqrt(squares);
-}
+
+  //! [backward]
+  double forward_backward() {
+    const Tensor inputs = tokens(x), targets = tokens(y);  // of this rank's rows
+    double loss = 0;                                       // summed over their tokens
+    tape.begin(/*training=*/true);
+    const Tensor logits = model.forward(tape, inputs);
+    gpt::cross_entropy(tape, logits, targets, Tensor(&loss, {1}, DType::float64));
+    const float mean = 1.0f / static_cast<float>(inputs.numel());
+    model.backward(tape, gpt::cross_entropy_backward(tape, mean));
+    tape.end_backward();
+    return loss;
+  }
+  //! [backward]
+
+  /// Of the whole gradient.
+  double norm() const {
+    double squares = 0;
+    for (const Owned& own : all) {
+      for (const double g : own.parameter->grad.span<float>()) squares += g * g;
+    }
+    return std::sqrt(squares);
+  }
+
+  Tensor tokens(std::vector<std::int32_t>& of) const {
+    const auto n = static_cast<std::int64_t>(of.size());
+    return {of.data(), {rows.count, n / rows.count}, DType::int32};
+  }
+
+  Generator generator;
+  gpt::GPT model;
+  std::vector<Owned> all;
+  nn::Tape tape;
+  std::int64_t batch_size;
+  train::BatchRows rows;
+  std::vector<std::int32_t> x, y;
+};
 
 /// One step of AdamW; forgets the gradient.
 /// @param clip what the gradient is multiplied by
-inline void update(Stream& stream, Owned& own, const train::TrainOptions& o, int step, float clip) {
+inline void update(Stream& stream, Owned& own, const train::TrainOptions& o, int step,
+                   double clip) {
   nn::Parameter& p = *own.parameter;
+  auto scale = static_cast<float>(clip);
   ops::adamw(stream, {.param = p.data,
                       .grad = p.grad,
                       .m = own.part(2),
@@ -78,7 +124,7 @@ inline void update(Stream& stream, Owned& own, const train::TrainOptions& o, int
                       .beta2 = o.beta2,
                       .weight_decay = p.shape.rank() >= 2 ? o.weight_decay : 0,
                       .step = step + 1,
-                      .grad_scale = Tensor(&clip, {1})});
+                      .grad_scale = Tensor(&scale, {1})});
   std::ranges::fill(p.grad.span<float>(), 0.0f);
 }
 

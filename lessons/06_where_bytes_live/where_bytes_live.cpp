@@ -9,9 +9,9 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/lesson.h"
+#include "frame/nanogpt.h"
 #include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
-#include "gpt/gpt.h"
 #include "gpt/loss.h"
 
 // Lesson 06: what a rank keeps between two steps, by formula; and what the ledger says it keeps.
@@ -41,24 +41,22 @@ std::int64_t at_rest(Recipe bytes, std::int64_t n, std::int64_t W, int stage) {
 }
 //! [at_rest]
 
-constexpr gpt::GPTConfig kGpt{64, 65, 4, 4, 128, 0, false};  // on tiny Shakespeare
-constexpr std::int64_t kNumel = 804096, kRows = 12;
+constexpr std::int64_t kNumel = 804096, kRows = 12;  // a GPT and a batch on tiny Shakespeare
 
 // Rank 0's ledger after forward and backward of 12 rows over W ranks: bytes, class by class.
 std::vector<std::int64_t> ledger(int W, const fsdp::ShardingStrategy& strategy) {
   std::vector<std::int64_t> bytes;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     comm::Mesh mesh(std::move(world));
-    gpt::GPT model(kGpt);
+    const gpt::GPTConfig config = lesson::nanogpt(65);
+    gpt::GPT model(config);
     fsdp::Options options{.strategy = strategy, .alignment = 1};
-    options.wrap_policy = [](const nn::Module& m) {
-      return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-    };
+    options.wrap_policy = lesson::is_block;
     fsdp::ShardedModel sharded(context, model, mesh, options);
     const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
     nn::Tape tape(context);
-    std::vector<std::int32_t> tokens(static_cast<std::size_t>(kRows / W * kGpt.block_size));
-    const Tensor rows(tokens.data(), {kRows / W, kGpt.block_size}, DType::int32);
+    std::vector<std::int32_t> tokens(static_cast<std::size_t>(kRows / W * config.block_size));
+    const Tensor rows(tokens.data(), {kRows / W, config.block_size}, DType::int32);
     double total = 0;
     tape.begin(/*training=*/true);
     gpt::cross_entropy(tape, sharded.forward(tape, rows), rows, {&total, {1}, DType::float64});

@@ -1,28 +1,25 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
+#include <array>
 #include <initializer_list>
-#include <memory>
 #include <numeric>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "comm/counting.h"
 #include "comm/local.h"
 #include "frame/lesson.h"
+#include "frame/nanogpt.h"
 #include "fsdp/flat_parameter.h"
 #include "fsdp/wrap.h"
-#include "gpt/gpt.h"
 
 // Lesson 07: lay parameters end to end in one row, and look at each through a view of it.
 
 namespace {
 
 using namespace nanofsdp;
-using fsdp::ParameterSpec;
 
 //! [offsets]
 // Where each parameter begins in the row; the last entry is where the row ends.
@@ -44,17 +41,12 @@ struct Row {
 };
 //! [row]
 
-const std::vector<ParameterSpec> kToy = {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}};
+const std::vector<fsdp::ParameterSpec> kToy = {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}};
 
 // The toy: every parameter counts its elements 0, 1, 2, ...
 Row toy() {
-  std::vector<std::int64_t> numels;
-  for (const ParameterSpec& parameter : kToy) numels.push_back(parameter.numel());
-  Row row{offsets(numels), {}};
-  row.flat.resize(static_cast<std::size_t>(row.at.back()));
-  for (std::size_t i = 0; i < kToy.size(); ++i) {
-    std::iota(row.view(i).begin(), row.view(i).end(), 0.0f);
-  }
+  Row row{offsets(std::vector<std::int64_t>{2 * 3, 1 * 5, 7 * 2}), std::vector<float>(25)};
+  for (int i = 0; i < 3; ++i) std::iota(row.view(i).begin(), row.view(i).end(), 0.0f);
   return row;
 }
 
@@ -62,7 +54,7 @@ Tensor tensor(std::span<float> x) { return {x.data(), {static_cast<std::int64_t>
 
 // Rank 0's values go to rank 1, first view by view, then as one row.
 void send_toy(lesson::Lesson& lesson) {
-  comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> local) {
+  comm::launch_threads(2, 1, [&](Context& context, auto local) {
     comm::CountingCommunicator group(std::move(local));
     Row row = toy();
     const auto sent = [&](std::initializer_list<std::span<float>> parts) {
@@ -75,8 +67,8 @@ void send_toy(lesson::Lesson& lesson) {
       //! [send]
       context.compute->synchronize();
       lesson.claim(std::ranges::count(row.flat, 1.0f) == 25, "all of the row has arrived");
-      return fmt::format("{}, {} bytes in all", group.traffic().broadcasts,
-                         group.traffic().bytes_sent);
+      const comm::Traffic& traffic = group.traffic();
+      return fmt::format("{}, {} bytes in all", traffic.broadcasts, traffic.bytes_sent);
     };
     const std::string apart = sent({row.view(0), row.view(1), row.view(2)});
     const std::string together = sent({row.flat});
@@ -87,10 +79,8 @@ void send_toy(lesson::Lesson& lesson) {
 // nanoGPT's parameters in the library's rows: one for each block, one for the rest.
 void flatten_gpt(lesson::Lesson& lesson) {
   Context context;
-  gpt::GPT model(gpt::GPTConfig{64, 65, 4, 4, 128, 0, false});  // on tiny Shakespeare
-  const auto units = fsdp::wrap(model, [](const nn::Module& module) {
-    return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-  });
+  gpt::GPT model(lesson::nanogpt(65));
+  const auto units = fsdp::wrap(model, lesson::is_block);
   lesson.print(fmt::format("nanoGPT: {} parameters in {} rows; where each begins, and the end",
                            model.named_parameters().size(), units.size()));
   for (const fsdp::WrappedModule& unit : units) {
@@ -109,8 +99,7 @@ void flatten_gpt(lesson::Lesson& lesson) {
 }
 
 lesson::Svg drawing() {
-  const std::string_view fills[] = {lesson::colour::blue, lesson::colour::orange,
-                                    lesson::colour::green};
+  using namespace lesson::colour;
   const int lefts[] = {20, 160, 340}, cell = 26, below = 250;
   const Row row = toy();
   lesson::Svg svg(690, 310);
@@ -118,17 +107,14 @@ lesson::Svg drawing() {
     const int columns = static_cast<int>(kToy[i].shape[1]), begin = static_cast<int>(row.at[i]);
     svg.text(lefts[i], 22, fmt::format("{}({},{})", kToy[i].name, kToy[i].shape[0], columns));
     for (int e = 0; e < kToy[i].numel(); ++e) {
-      const std::string_view fill = begin + e == 18 ? lesson::colour::red : fills[i];
-      const int x = lefts[i] + cell * (e % columns), y = 32 + cell * (e / columns);
-      svg.rect(x, y, cell, cell, fill);
-      svg.text(x + 13, y + 18, fmt::format("{}", e), lesson::Svg::At::middle);
-      svg.rect(20 + cell * (begin + e), below, cell, cell, fill);
-      svg.text(33 + cell * (begin + e), below + 18, fmt::format("{}", e), lesson::Svg::At::middle);
+      const auto fill = begin + e == 18 ? red : std::array{blue, orange, green}[i];
+      const std::string words = std::to_string(e);
+      svg.box(lefts[i] + cell * (e % columns), 32 + cell * (e / columns), cell, cell, fill, words);
+      svg.box(20 + cell * (begin + e), below, cell, cell, fill, words);
     }
-    svg.text(20 + cell * begin, below + 44, fmt::format("{}", begin));
+    svg.text(20 + cell * begin, below + 44, std::to_string(begin));
   }
-  svg.text(20 + cell * 18 + 13, below + 44, "18", lesson::Svg::At::middle);
-  svg.text(20 + cell * 25, below + 44, "25", lesson::Svg::At::end);
+  svg.text(20 + cell * 18, below + 44, "18"), svg.text(6 + cell * 25, below + 44, "25");
   svg.text(20, below - 12, "the same elements as one row, and where each parameter begins");
   return svg;
 }
@@ -159,9 +145,7 @@ int main(int argc, char** argv) {
   flatten_gpt(lesson);
 
   const fsdp::FlatLayout layout(kToy, 1);
-  for (std::size_t i = 0; i < kToy.size(); ++i) {
-    lesson.claim(layout.in_flat(i) == fsdp::Range{row.at[i], row.at[i + 1]}, "offset in the toy");
-  }
+  for (int i = 0; i < 3; ++i) lesson.claim(layout.in_flat(i).begin == row.at[i], "toy's offset");
   lesson.picture(drawing());
   return lesson.end("offsets equal FlatLayout's, and every view is FlatParameter's: same pointer");
 }

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 namespace lesson {
 namespace {
 
@@ -38,6 +41,42 @@ void Svg::text(int x, int y, std::string_view words, At at) {
   body_ += fmt::format(R"(<text x="{}" y="{}" text-anchor="{}">{}</text>)", x, y, anchor,
                        escaped(words)) +
            "\n";
+}
+
+void Svg::box(int x, int y, int width, int height, std::string_view fill, std::string_view words) {
+  rect(x, y, width, height, fill);
+  text(x + width / 2, y + height / 2 + 5, words, At::middle);
+}
+
+void Svg::nested(int x, int y, std::string_view brackets) {
+  std::vector<std::pair<std::string, int>> open;  // names, and where their boxes begin
+  std::string name;
+  int stars = 0;
+  for (const char c : brackets) {
+    const int top = y + 30 * static_cast<int>(open.size());
+    if (c == '*') {
+      rect(x - 27 + 9 * stars++, top, 8, 8, colour::green);
+    } else if (c == '(') {
+      open.emplace_back(std::exchange(name, ""), std::exchange(x, x + 29));
+    } else if (c == ')') {
+      const auto [closed, begin] = open.back();
+      x += 29;
+      rect(begin, top - 30, x - begin, 26, open.size() < 3 ? colour::grey : colour::blue);
+      text(begin + 3, top - 13, closed);
+      open.pop_back();
+      stars = 0;
+    } else if (c != ' ') {
+      name += c;
+    }
+  }
+}
+
+void Svg::curve(int x, int y, int step, double scale, std::span<const double> values,
+                std::string_view stroke) {
+  const auto at = [&](std::size_t i) { return static_cast<int>(y - values[i] * scale); };
+  for (std::size_t i = 1; i < values.size(); ++i, x += step) {
+    line(x, at(i - 1), x + step, at(i), stroke);
+  }
 }
 
 std::string Svg::text() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -30,6 +31,18 @@ class Svg {
   /// `x` is the start, the middle or the end of the text.
   enum class At { start, middle, end };
   void text(int x, int y, std::string_view words, At at = At::start);
+
+  /// A rectangle with words in its middle.
+  void box(int x, int y, int width, int height, std::string_view fill, std::string_view words);
+
+  /// Boxes within boxes, from brackets: "gpt( wte() h.0(**))". A name's box goes from its opening
+  /// bracket to its closing one; what is in nothing else's is at the top. A star, where nothing
+  /// else is inside, is a small square below its box.
+  void nested(int x, int y, std::string_view brackets);
+
+  /// Straight lines from value to value: value i is at x + i * step and y - value * scale.
+  void curve(int x, int y, int step, double scale, std::span<const double> values,
+             std::string_view stroke);
 
   std::string text() const;
 

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "house/source_tree.h"
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
 #include "support/sha256.h"
@@ -127,6 +128,11 @@ TEST_P(Lesson, ComparesGuesses) {
   EXPECT_EQ(ran.code, 0);
   EXPECT_NE(ran.out.find("yours"), ran.out.npos) << ran.out;
   EXPECT_NE(run(program("lesson", folder()) + " many").code, 0);
+}
+
+// The program shows one idea and no more; helpers of several lessons lie in lessons/frame.
+TEST_P(Lesson, IsAProgramOfAtMost120Lines) {
+  EXPECT_LE(house::lines_of_code(folder() / (name_of(folder()) + ".cpp")), 120);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lessons, Lesson, ::testing::ValuesIn(lesson_folders()),

@@ -1,0 +1,35 @@
+#pragma once
+
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/module.h"
+
+namespace lesson {
+
+/// @file
+/// @brief The model of lesson 03 as a module of the library: a table of 10 rows that is looked up,
+/// then multiplied by.
+
+using namespace nanofsdp;
+
+//! [module]
+class Tied final : public nn::Module {
+ public:
+  Tied() : wte_(10, 8, nn::Init::normal(1)), lm_head_(wte_.weight()) {
+    add("wte", wte_);
+    add("lm_head", lm_head_);
+  }
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    return lm_head_.forward(tape, wte_.forward(tape, x));
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    return wte_.backward(tape, lm_head_.backward(tape, dy));
+  }
+  nn::Embedding wte_;
+  nn::Linear lm_head_;
+};
+//! [module]
+
+}  // namespace lesson
