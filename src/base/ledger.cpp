@@ -24,6 +24,7 @@ std::string_view name_of(MemoryClass memory_class) {
   return "communication";
 }
 
+//! [reserve]
 void Ledger::reserve(MemoryClass memory_class, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);
   MemoryCount& count = counts_[static_cast<std::size_t>(memory_class)];
@@ -33,6 +34,7 @@ void Ledger::reserve(MemoryClass memory_class, std::int64_t bytes) {
   total_peak_ = std::max(total_peak_, total_);
   if (bytes > 0) ++allocations_;
 }
+//! [reserve]
 
 void Ledger::use(MemoryClass memory_class, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);

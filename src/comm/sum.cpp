@@ -20,6 +20,7 @@ void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp
   const float scale = 1.0f / static_cast<float>(x.size());
   for (std::int64_t begin = 0; begin < count; begin += kBlock) {
     const std::int64_t n = std::min(kBlock, count - begin);
+    //! [rank_order]
     const T* first = static_cast<const T*>(x[0]) + begin;
     for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
     for (const void* const other : x.subspan(1)) {
@@ -29,6 +30,7 @@ void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp
     if (op == ReduceOp::average) {
       for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
     }
+    //! [rank_order]
     for (std::int64_t i = 0; i < n; ++i) store(out[begin + i], sum[i]);
   }
 }

@@ -45,6 +45,7 @@ Range FlatLayout::shard_of(int rank) const {
   return {rank * shard_numel_, (rank + 1) * shard_numel_};
 }
 
+//! [piece]
 Piece FlatLayout::piece(std::size_t i, Range owned) const {
   const Range whole = in_flat(i);
   const std::int64_t begin = std::max(whole.begin, owned.begin);
@@ -54,5 +55,6 @@ Piece FlatLayout::piece(std::size_t i, Range owned) const {
   return {.in_shard = {begin - owned.begin, end - owned.begin},
           .in_parameter = {begin - whole.begin, end - whole.begin}};
 }
+//! [piece]
 
 }  // namespace nanofsdp::fsdp

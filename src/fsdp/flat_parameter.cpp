@@ -58,12 +58,14 @@ Tensor FlatParameter::optimizer_gradients() const {
                                   optimizer_range_.size());
 }
 
+//! [show_parameters]
 void FlatParameter::show_parameters(Tensor full) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Range at = layout_.in_flat(i);
     parameters_[i]->data = full.slice(at.begin, at.size()).view(parameters_[i]->shape);
   }
 }
+//! [show_parameters]
 
 void FlatParameter::show_gradients(Tensor full) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -32,6 +32,7 @@ Tensor Tape::pop() {
   return tensor;
 }
 
+//! [uses]
 void Tape::use(Parameter& parameter) {
   if (!saving_ || !parameter.requires_grad) return;
   if (parameter.pending_uses++ == 0) used_.push_back(&parameter);
@@ -45,6 +46,7 @@ void Tape::accumulated(Parameter& parameter) {
     parameter.post_accumulate_grad();
   }
 }
+//! [uses]
 
 void Tape::end_backward() {
   NANOFSDP_CHECK(saved_.empty(), .what = "end of backward",

@@ -41,6 +41,7 @@ void forward_row(const LayerNormForward& a, std::int64_t r) {
   a.rstd.f32()[r] = rstd;
 }
 
+//! [backward_row]
 void backward_row(const LayerNormBackward& a, std::int64_t r) {
   const std::int64_t C = a.x.dim(1);
   const ConstRow x(a.x.f32() + r * C, C);
@@ -52,6 +53,7 @@ void backward_row(const LayerNormBackward& a, std::int64_t r) {
   const float mean_gn = (dy * weight * (x - mean)).sum() * rstd / static_cast<float>(C);
   Row(a.dx.f32() + r * C, C) = (dy * weight - mean_g - (x - mean) * (rstd * mean_gn)) * rstd;
 }
+//! [backward_row]
 
 // Adds dweight and dbias of n <= kColumns columns from `column` on, over `rows` rows from `row` on.
 void weight_columns(const LayerNormBackward& a, std::int64_t row, std::int64_t rows,

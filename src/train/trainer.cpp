@@ -120,10 +120,12 @@ void Trainer::forward_backward(std::int64_t iteration, const MicroStep& micro_st
                                   .iteration = iteration,
                                   .micro_step = index,
                                   .first_row = rows.first});
+  //! [backward]
   const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
   gpt::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0));
   const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
   sharded_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens), last);
+  //! [backward]
 }
 
 EvalResult Trainer::evaluate() {
