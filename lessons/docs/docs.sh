@@ -3,7 +3,15 @@
 set -eu
 deps=$PWD/build/deps
 export PATH="$PATH:$deps/usr/bin"
-export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}:$(echo "$deps"/usr/lib/*-linux-gnu)"
+
+# Where the libraries and dot's plugins lie that install_dependencies.sh has unpacked, if it has.
+find_unpacked() {
+  for libraries in "$deps"/usr/lib/*-linux-gnu; do
+    [ -d "$libraries" ] || continue
+    export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$libraries"
+    [ ! -d "$libraries/graphviz" ] || export GVBINDIR="$libraries/graphviz"
+  done
+}
 
 mathjax() {
   for place in /usr/share/javascript/mathjax "$deps/usr/share/javascript/mathjax"; do
@@ -11,11 +19,13 @@ mathjax() {
   done | head -1
 }
 
+find_unpacked
 if ! command -v doxygen >/dev/null || ! command -v dot >/dev/null || [ -z "$(mathjax)" ]; then
   sh src/cmake/install_dependencies.sh "$deps" doxygen graphviz libjs-mathjax || {
     echo "make docs: needs doxygen, graphviz and libjs-mathjax" >&2
     exit 1
   }
+  find_unpacked
 fi
 mkdir -p build/docs
 { cat lessons/docs/Doxyfile; echo "MATHJAX_RELPATH = $(mathjax)"; } | doxygen -

@@ -45,8 +45,18 @@ unpack() {  # unpack [APT OPTIONS]
   for archive in "$directory"/apt/archives/*.deb; do
     dpkg-deb --extract "$archive" "$directory" && rm "$archive" || return 1
   done
-  # Debian's Gloo names its library by an absolute path.
-  sed -i "s|\"/usr/lib/|\"$directory/usr/lib/|" "$directory"/usr/share/cmake/Gloo/*.cmake
+  at_home
+}
+
+# What an installation would have done to packages that mind where they lie: only those there are.
+at_home() {
+  for file in "$directory"/usr/share/cmake/Gloo/*.cmake; do  # names its library by absolute path
+    [ ! -f "$file" ] || sed -i "s|\"/usr/lib/|\"$directory/usr/lib/|" "$file" || return 1
+  done
+  for plugins in "$directory"/usr/lib/*/graphviz; do  # dot wants a list of its plugins
+    [ ! -d "$plugins" ] || LD_LIBRARY_PATH="$(dirname "$plugins")" GVBINDIR=$plugins \
+      "$directory/usr/bin/dot" -c || return 1
+  done
 }
 
 if [ "$(id -u)" = 0 ]; then
