@@ -29,8 +29,8 @@ class Hub {
     int color = 0;             // of a split
   };
 
-  Hub(int size, std::chrono::milliseconds timeout)
-      : timeout_(timeout), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
+  Hub(int size, const LocalOptions& options)
+      : options_(options), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
 
   // Waits until all ranks have come with an equal operation. The result is valid until part().
   const std::vector<Operands>& meet(int rank, const Operands& mine) {
@@ -43,13 +43,15 @@ class Hub {
     if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
     open_[rank] = mine;
     come(rank);
-    const bool in_time = changed_.wait_for(lock, timeout_, [&] {
+    if (late(rank).empty()) met_at_ = std::chrono::steady_clock::now();
+    const bool in_time = changed_.wait_for(lock, options_.timeout, [&] {
       return late(rank).empty() || !broken_.empty() || !late(rank, true).empty();
     });
     if (!late(rank).empty()) {
       if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
       if (in_time) fail(Kind::peer_lost, "lost " + late(rank, true));
-      fail(Kind::timeout, fmt::format("waited {} ms in vain for {}", timeout_.count(), late(rank)));
+      fail(Kind::timeout,
+           fmt::format("waited {} ms in vain for {}", options_.timeout.count(), late(rank)));
     }
     for (std::size_t peer = 0; peer < open_.size(); ++peer) {
       const Operation& theirs = open_[peer].operation;
@@ -61,19 +63,24 @@ class Hub {
   }
 
   // Ends the meeting: waits until nobody reads operands any more. An abort does not shorten this,
-  // or an operand might be freed while a peer copies it.
-  void part(int rank) {
+  // or an operand might be freed while a peer copies it. Then waits for the link to have brought
+  // what this rank has `received`; an abort ends the pretence.
+  void part(int rank, std::size_t received = 0) {
     std::unique_lock lock(mutex_);
+    const auto arrival = met_at_ + options_.link.time_for(received);
     come(rank);
     changed_.wait(lock, [&] { return late(rank).empty() || !late(rank, true).empty(); });
     splitting_.clear();
+    if (ranks_.size() > 1 && arrival > met_at_) {
+      changed_.wait_until(lock, arrival, [&] { return !broken_.empty(); });
+    }
   }
 
   // In the meeting of a split: the hub of the ranks with this color.
   std::shared_ptr<Hub> child(int color, int size) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Hub>& hub = splitting_[color];
-    if (hub == nullptr) hub = std::make_shared<Hub>(size, timeout_);
+    if (hub == nullptr) hub = std::make_shared<Hub>(size, options_);
     return hub;
   }
 
@@ -111,12 +118,13 @@ class Hub {
     return names;
   }
 
-  const std::chrono::milliseconds timeout_;
+  const LocalOptions options_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Rank> ranks_;
   std::vector<Operands> open_;
-  std::string broken_;  // why nothing works any more; empty while it does
+  std::chrono::steady_clock::time_point met_at_;  // when the last rank came to the last meeting
+  std::string broken_;                            // why nothing works any more; empty while it does
   std::map<int, std::shared_ptr<Hub>> splitting_;
 };
 
@@ -134,7 +142,7 @@ class LocalGroup final : public Group {
     for (int peer = 0; peer < size_; ++peer) {
       copy(all[peer].in, out.slice(peer * operation.count, operation.count));
     }
-    hub_->part(rank_);
+    hub_->part(rank_, out.bytes() - in.bytes());
   }
 
   void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override {
@@ -144,12 +152,12 @@ class LocalGroup final : public Group {
       chunks.push_back(static_cast<const std::byte*>(theirs.in) + rank_ * out.bytes());
     }
     sum_in_rank_order(chunks, out.raw(), operation.count, operation.dtype, operation.reduce);
-    hub_->part(rank_);
+    hub_->part(rank_, in.bytes() - out.bytes());
   }
 
   void broadcast(const Operation& operation, Tensor x) override {
     copy(hub_->meet(rank_, {operation, x.raw()})[operation.root].in, x);
-    hub_->part(rank_);
+    hub_->part(rank_, rank_ == operation.root ? 0 : x.bytes());
   }
 
   void barrier(const Operation& operation) override {
@@ -186,10 +194,10 @@ class LocalGroup final : public Group {
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
-                                                            std::chrono::milliseconds timeout) {
+                                                            const LocalOptions& options) {
   NANOFSDP_CHECK(world_size >= 1, .what = "local group", .expected = "at least 1 rank",
                  .got = std::to_string(world_size));
-  const auto hub = std::make_shared<Hub>(world_size, timeout);
+  const auto hub = std::make_shared<Hub>(world_size, options);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.push_back(on_streams(std::make_shared<LocalGroup>(hub, rank, world_size)));
@@ -199,8 +207,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
 
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
-                    std::chrono::milliseconds timeout) {
-  auto group = make_local_group(world_size, timeout);
+                    const LocalOptions& options) {
+  auto group = make_local_group(world_size, options);
   std::mutex mutex;
   std::exception_ptr cause, consequence;  // the first of each
   const auto keep = [&](std::exception_ptr& first) {

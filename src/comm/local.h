@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -19,10 +20,33 @@ namespace nanofsdp::comm {
 /// still reads. Ranks that lay open different calls all get CommError::mismatch; a rank whose
 /// communicator is destroyed while others wait for it is peer_lost; one that does not come in time
 /// is a timeout.
+///
+/// Memory is too fast to show what overlap hides, and so is TCP on one machine. A group may pretend
+/// that a slower link lies between its ranks. The data is the same and the wait is no work: the
+/// stream of the collective sleeps, and the cores are the computation's.
+
+/// What a group pretends to be connected by. A group that is split from another has a link of its
+/// own that is like it; a group of one needs none.
+struct Link {
+  double bytes_per_second = 0;               ///< into each rank; 0: as fast as memory
+  std::chrono::duration<double> latency{0};  ///< of each collective
+
+  /// How long a collective takes at least, from the moment when all its ranks have come.
+  /// @param bytes the payload that this rank receives (counting.h)
+  std::chrono::duration<double> time_for(std::size_t bytes) const {
+    const auto n = static_cast<double>(bytes);
+    return latency + std::chrono::duration<double>(bytes_per_second > 0 ? n / bytes_per_second : 0);
+  }
+};
+
+struct LocalOptions {
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
+  Link link{};
+};
 
 /// The communicators of ranks 0 .. world_size - 1. Each is for one thread (and its streams).
-std::vector<std::unique_ptr<Communicator>> make_local_group(
-    int world_size, std::chrono::milliseconds timeout = std::chrono::seconds(60));
+std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
+                                                            const LocalOptions& options = {});
 
 /// Runs `body` once a rank, each on a thread of its own with its own Context, and joins them. A
 /// rank that throws loses its communicators, so the others end with peer_lost; then the first error
@@ -30,6 +54,6 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(
 /// @param threads of the compute stream of each rank
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
-                    std::chrono::milliseconds timeout = std::chrono::seconds(60));
+                    const LocalOptions& options = {});
 
 }  // namespace nanofsdp::comm

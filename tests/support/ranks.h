@@ -179,7 +179,7 @@ std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
       Context context(0, 1, options.threads);
       rank_body(context, comm::make_self());
     } else {
-      comm::launch_threads(world_size, options.threads, rank_body, options.timeout);
+      comm::launch_threads(world_size, options.threads, rank_body, {.timeout = options.timeout});
     }
   } catch (const std::exception& e) {
     throw RankError(e.what());

@@ -1,0 +1,143 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/local.h"
+#include "comm/rank_data.h"
+
+// The pretended link of local groups: lower bounds only, for a machine may always be slower.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::Link;
+using comm::ReduceOp;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::int64_t n = 10000;
+
+// How long `collective` takes on `stream`, until its event.
+template <class Collective>
+Seconds time_of(const Collective& collective) {
+  const auto start = Clock::now();
+  collective().synchronize();
+  return Clock::now() - start;
+}
+
+void run_linked(int world_size, const Link& link,
+                const std::function<void(Context&, std::unique_ptr<Communicator>)>& body) {
+  comm::launch_threads(world_size, 1, body, {.link = link});
+}
+
+TEST(Link, PredictsLatencyPlusBytesOverBandwidth) {
+  const Link link{.bytes_per_second = 1000, .latency = 2ms};
+  EXPECT_DOUBLE_EQ(link.time_for(0).count(), 0.002);
+  EXPECT_DOUBLE_EQ(link.time_for(500).count(), 0.502);
+  EXPECT_EQ(Link{}.time_for(1 << 30).count(), 0);
+}
+
+class Linked : public ::testing::TestWithParam<int> {};
+
+TEST_P(Linked, CollectivesTakeAsLongAsWhatTheyReceiveAndGiveTheSame) {
+  const Link link{.bytes_per_second = 2e6, .latency = 5ms};
+  run_linked(GetParam(), link, [&](Context& context, std::unique_ptr<Communicator> world) {
+    const int size = world->size(), rank = world->rank();
+    const std::size_t chunk = n * sizeof(float);
+    std::vector<float> in = numbers<float>(rank, n), all(static_cast<std::size_t>(size * n));
+    EXPECT_GE(time_of([&] { return world->all_gather(*context.gather, view(in), view(all)); }),
+              link.time_for((size - 1) * chunk));
+    for (int peer = 0; peer < size; ++peer) {
+      EXPECT_EQ(first_difference(slice(all, peer * n, n), numbers<float>(peer, n)), -1);
+    }
+
+    std::vector<float> x = numbers<float>(rank, size * n), part(in.size());
+    const auto reduce = [&] {
+      return world->reduce_scatter(*context.gather, view(x), view(part), ReduceOp::sum);
+    };
+    EXPECT_GE(time_of(reduce), link.time_for((size - 1) * chunk));
+    const auto sum = summed<float>(size, size * n, ReduceOp::sum);
+    EXPECT_EQ(first_difference(part, slice(sum, rank * n, n)), -1);
+
+    std::vector<float> y = numbers<float>(rank, n);
+    EXPECT_GE(time_of([&] { return world->broadcast(*context.gather, view(y), 1); }),
+              link.time_for(rank == 1 ? 0 : chunk));
+    EXPECT_EQ(first_difference(y, numbers<float>(1, n)), -1);
+
+    EXPECT_GE(time_of([&] { return world->barrier(*context.gather); }), link.latency);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Linked, ::testing::Values(2, 3));
+
+// The thread that issued the collective goes on, and no core works while the stream waits.
+TEST(Link, HoldsTheStreamAndNotItsCallerNorACore) {
+  const std::clock_t before = std::clock();
+  run_linked(2, {.latency = 300ms}, [](Context& context, std::unique_ptr<Communicator> world) {
+    const Event passed = world->barrier(*context.gather);
+    EXPECT_FALSE(passed.ready()) << "the caller was held";
+    passed.synchronize();
+  });
+  EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "the wait took time of a core";
+}
+
+// The clock of the link starts when the last rank comes: it has the same time ahead as the others.
+TEST(Link, StartsWhenAllRanksHaveCome) {
+  std::mutex mutex;
+  Clock::time_point came, first_done = Clock::time_point::max();
+  run_linked(3, {.latency = 80ms}, [&](Context& context, std::unique_ptr<Communicator> world) {
+    if (context.rank == 2) {
+      std::this_thread::sleep_for(100ms);
+      came = Clock::now();
+    }
+    world->barrier(*context.gather).synchronize();
+    const std::lock_guard lock(mutex);
+    first_done = std::min(first_done, Clock::now());
+  });
+  EXPECT_GE(first_done - came, 80ms);
+}
+
+TEST(Link, IsInheritedByGroupsThatAreSplitOff) {
+  const Link link{.bytes_per_second = 1e6, .latency = 1ms};
+  run_linked(2, link, [&](Context& context, std::unique_ptr<Communicator> world) {
+    const auto twin = world->split(0)->split(0);
+    std::vector<float> in(n), all(2 * n);
+    EXPECT_GE(time_of([&] { return twin->all_gather(*context.gather, view(in), view(all)); }),
+              link.time_for(n * sizeof(float)));
+  });
+}
+
+// Were the abort to wait for the link, or a group of one to have one, this would take hours.
+TEST(Link, EndsWithAnAbort) {
+  const auto start = Clock::now();
+  comm::launch_threads(
+      2, 1,
+      [](Context& context, std::unique_ptr<Communicator> world) {
+        std::vector<float> in(n), all(2 * n);
+        const Event slow = world->all_gather(*context.gather, view(in), view(all));
+        std::this_thread::sleep_for(30ms);
+        world->abort("the test says so");
+        try {
+          slow.synchronize();
+        } catch (const comm::CommError& e) {  // a rank that had not met the others yet
+          EXPECT_EQ(e.kind(), comm::CommError::Kind::aborted);
+        }
+      },
+      {.link = {.bytes_per_second = 1}});
+  run_linked(1, {.latency = 1h}, [](Context& context, std::unique_ptr<Communicator> alone) {
+    alone->barrier(*context.compute);
+  });
+  EXPECT_LT(Clock::now() - start, 20s);
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
