@@ -37,10 +37,9 @@ void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& 
 
 void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out) {
   check_chunks(comm, out, in, "reduce_scatter: out and in");
-  const DType dtype = in.dtype();
-  NANOFSDP_CHECK_SHAPE(dtype == DType::float32 || dtype == DType::bfloat16,
+  NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
                        .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
-                       .got = std::string(name_of(dtype)));
+                       .got = std::string(name_of(in.dtype())));
 }
 
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {

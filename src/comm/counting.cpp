@@ -57,8 +57,4 @@ Event CountingCommunicator::barrier(Stream& stream, const Call& call) {
   return inner_->barrier(stream, call);
 }
 
-std::unique_ptr<Communicator> CountingCommunicator::split(int color) {
-  return std::make_unique<CountingCommunicator>(inner_->split(color));
-}
-
 }  // namespace nanofsdp::comm

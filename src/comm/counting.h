@@ -49,7 +49,9 @@ class CountingCommunicator final : public Communicator {
   Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {}) override;
 
   /// The new group counts for itself.
-  std::unique_ptr<Communicator> split(int color) override;
+  std::unique_ptr<Communicator> split(int color) override {
+    return std::make_unique<CountingCommunicator>(inner_->split(color));
+  }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:

@@ -46,16 +46,12 @@ class GlooGroup final : public Group {
  public:
   GlooGroup(Ledger& ledger, std::shared_ptr<GlooFabric> fabric, std::string name, int rank,
             int size)
-      : ledger_(ledger),
+      : Group(rank, size),
+        ledger_(ledger),
         fabric_(std::move(fabric)),
         name_(std::move(name)),
-        rank_(rank),
-        size_(size),
         wire_(fabric_, name_, rank, size),
         calls_(static_cast<std::size_t>(size)) {}
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     exchange(operation, in.raw(), out.raw(), in.bytes());
@@ -146,8 +142,6 @@ class GlooGroup final : public Group {
   Ledger& ledger_;
   const std::shared_ptr<GlooFabric> fabric_;
   const std::string name_;
-  const int rank_;
-  const int size_;
   GlooWire wire_;
   std::vector<Operation> calls_;  // what each peer said that it calls
   Buffer scratch_;                // what peers sent for the sum

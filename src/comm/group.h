@@ -16,9 +16,10 @@ namespace nanofsdp::comm {
 /// throws CommError. One call at a time; operands have been checked; chunks may be empty.
 class Group {
  public:
+  Group(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Group() = default;
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  int rank() const { return rank_; }
+  int size() const { return size_; }
 
   virtual void all_gather(const Operation& operation, Tensor in, Tensor out) = 0;
   virtual void reduce_scatter(const Operation& operation, Tensor in, Tensor out) = 0;
@@ -28,6 +29,10 @@ class Group {
 
   /// Wakes the call in progress. From any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
+
+ protected:
+  const int rank_;
+  const int size_;
 };
 
 /// A Communicator that checks operands, numbers the calls and runs them on their streams.

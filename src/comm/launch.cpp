@@ -179,10 +179,7 @@ class Family {
     bool running = true;
   };
 
-  bool any_running() const {
-    return std::any_of(children_.begin(), children_.end(),
-                       [](const Child& c) { return c.running; });
-  }
+  bool any_running() const { return std::ranges::any_of(children_, &Child::running); }
 
   void signal_all(int number) {
     for (const Child& child : children_) {

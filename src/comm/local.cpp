@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstring>
 #include <exception>
@@ -42,7 +43,8 @@ class Hub {
     };
     if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
     open_[rank] = mine;
-    come(rank);
+    ++ranks_[rank].came;
+    changed_.notify_all();
     if (late(rank).empty()) met_at_ = std::chrono::steady_clock::now();
     const bool in_time = changed_.wait_for(lock, options_.timeout, [&] {
       return late(rank).empty() || !broken_.empty() || !late(rank, true).empty();
@@ -68,7 +70,8 @@ class Hub {
   void part(int rank, std::size_t received = 0) {
     std::unique_lock lock(mutex_);
     const auto arrival = met_at_ + options_.link.time_for(received);
-    come(rank);
+    ++ranks_[rank].came;
+    changed_.notify_all();
     changed_.wait(lock, [&] { return late(rank).empty() || !late(rank, true).empty(); });
     splitting_.clear();
     if (ranks_.size() > 1 && arrival > met_at_) {
@@ -103,11 +106,6 @@ class Hub {
     bool left = false;
   };
 
-  void come(int rank) {
-    ++ranks_[rank].came;
-    changed_.notify_all();
-  }
-
   // Who has not come as often as `rank`, or of these who has left: "rank 1, rank 2", or nothing.
   std::string late(int rank, bool only_if_left = false) const {
     std::string names;
@@ -131,11 +129,8 @@ class Hub {
 class LocalGroup final : public Group {
  public:
   LocalGroup(std::shared_ptr<Hub> hub, int rank, int size)
-      : hub_(std::move(hub)), rank_(rank), size_(size) {}
+      : Group(rank, size), hub_(std::move(hub)) {}
   ~LocalGroup() override { hub_->leave(rank_); }
-
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     const auto& all = hub_->meet(rank_, {operation, in.raw()});
@@ -167,13 +162,9 @@ class LocalGroup final : public Group {
 
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
     const auto& all = hub_->meet(rank_, {.operation = operation, .color = color});
-    int rank = 0;
-    int size = 0;
-    for (int peer = 0; peer < size_; ++peer) {
-      if (all[peer].color != color) continue;
-      if (peer < rank_) ++rank;
-      ++size;
-    }
+    const auto same = [&](const Hub::Operands& theirs) { return theirs.color == color; };
+    const auto rank = static_cast<int>(std::count_if(all.begin(), all.begin() + rank_, same));
+    const auto size = static_cast<int>(std::count_if(all.begin(), all.end(), same));
     auto hub = hub_->child(color, size);
     hub_->part(rank_);
     return std::make_shared<LocalGroup>(std::move(hub), rank, size);
@@ -187,8 +178,6 @@ class LocalGroup final : public Group {
   }
 
   std::shared_ptr<Hub> hub_;
-  const int rank_;
-  const int size_;
 };
 
 }  // namespace
@@ -230,8 +219,7 @@ void launch_threads(int world_size, int threads,
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  if (cause) std::rethrow_exception(cause);
-  if (consequence) std::rethrow_exception(consequence);
+  if (cause || consequence) std::rethrow_exception(cause ? cause : consequence);
 }
 
 }  // namespace nanofsdp::comm

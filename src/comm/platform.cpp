@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <cstring>
-#include <exception>
 #include <filesystem>
+#include <future>
 #include <iterator>
-#include <thread>
 
 #include <unistd.h>
 
@@ -32,19 +31,13 @@ void die_with_parent(pid_t parent) {
 }
 
 void run_with_background_threads(const std::function<void()>& work) {
-  std::exception_ptr error;
-  std::thread([&] {
+  std::async(std::launch::async, [&] {
     // Threads inherit the class of the thread that starts them. Needs no privilege; if it is
     // refused all the same, communication is slower and right.
     const sched_param parameters{};
     sched_setscheduler(0, SCHED_BATCH, &parameters);
-    try {
-      work();
-    } catch (...) {
-      error = std::current_exception();
-    }
-  }).join();
-  if (error) std::rethrow_exception(error);
+    work();
+  }).get();
 }
 
 std::string name_signal(int number) {

@@ -39,11 +39,8 @@ void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp
 
 void sum_in_rank_order(std::span<const void* const> x, void* out, std::int64_t count, DType dtype,
                        ReduceOp op) {
-  if (dtype == DType::bfloat16) {
-    sum_as(x, static_cast<bfloat16*>(out), count, op);
-  } else {
-    sum_as(x, static_cast<float*>(out), count, op);
-  }
+  if (dtype == DType::bfloat16) return sum_as(x, static_cast<bfloat16*>(out), count, op);
+  sum_as(x, static_cast<float*>(out), count, op);
 }
 
 }  // namespace nanofsdp::comm
