@@ -51,7 +51,7 @@ class GlooGroup final : public Group {
         fabric_(std::move(fabric)),
         name_(std::move(name)),
         wire_(fabric_, name_, rank, size),
-        calls_(static_cast<std::size_t>(size)) {}
+        histories_(static_cast<std::size_t>(size)) {}
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     exchange(operation, in.raw(), out.raw(), in.bytes());
@@ -95,20 +95,21 @@ class GlooGroup final : public Group {
   // messages of the payload, so this costs no round trip. All agree: `rest` does the rest.
   template <class Post, class Rest>
   void run(const Operation& operation, const Post& post, const Rest& rest) {
+    append(histories_[rank_], operation);
     try {
       Messages calls;
       for (int i = 1; i < size_; ++i) {
-        calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &calls_[peer(i)],
-                           sizeof(Operation));
-        calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &operation,
-                           sizeof(Operation));
+        calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories_[peer(i)],
+                           sizeof(History));
+        calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &histories_[rank_],
+                           sizeof(History));
       }
       post();
       wait_for(calls);
       for (int i = 1; i < size_; ++i) check_agreement(operation, peer(i));
       rest();
     } catch (const WireError& e) {
-      throw operation_error(e.kind, rank_, operation, e.what);
+      throw operation_error(e.kind, rank_, histories_[rank_], e.what);
     }
   }
   static void wait_for(Messages& messages) {
@@ -116,11 +117,11 @@ class GlooGroup final : public Group {
   }
 
   void check_agreement(const Operation& operation, int peer) {
-    const Operation& theirs = calls_[peer];
+    const Operation& theirs = histories_[peer].back();
     if (theirs == operation) return;
     // Other peers may agree and be sending: let go of the memory.
     wire_.abort("its ranks disagreed");
-    throw mismatch_error(rank_, operation, peer, theirs);
+    throw mismatch_error(rank_, histories_[rank_], peer, histories_[peer]);
   }
 
   // Every rank's `bytes` at `in` to chunk `rank` of every rank's `out`.
@@ -143,8 +144,8 @@ class GlooGroup final : public Group {
   const std::shared_ptr<GlooFabric> fabric_;
   const std::string name_;
   GlooWire wire_;
-  std::vector<Operation> calls_;  // what each peer said that it calls
-  Buffer scratch_;                // what peers sent for the sum
+  std::vector<History> histories_;  // each rank's calls, as it says
+  Buffer scratch_;                  // what peers sent for the sum
 };
 
 void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out) {

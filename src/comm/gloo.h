@@ -17,8 +17,8 @@ namespace nanofsdp::comm {
 /// ones: every rank sends each peer its chunk at once. Gloo has no reduce-scatter, and the direct
 /// form leaves the input intact and fixes the order of the sum.
 ///
-/// With every payload ranks exchange 64 bytes that describe the call, so that ranks which disagree
-/// get an error that names both calls (gloo_agreement.h).
+/// With every payload ranks exchange 320 bytes that describe the call and the four before, so that
+/// ranks which disagree get an error that shows how they came apart (operation.h).
 
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive

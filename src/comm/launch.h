@@ -19,8 +19,10 @@ struct Rendezvous {
 
 /// How a run of ranks ended.
 struct Outcome {
-  int exit_code = 0;    ///< 0, 1, 2 for a UsageError, 128 + n for signal n, as shells count
-  std::string message;  ///< the first cause, one line; empty if there is none or Ctrl-C was it
+  int exit_code = 0;  ///< 0, 1, 2 for a UsageError, 128 + n for signal n, as shells count
+  /// The first cause; empty if there is none or Ctrl-C was it. One line; where ranks disagree or
+  /// one does not come, indented lines follow with what they called before.
+  std::string message;
 };
 
 /// Runs `body` in `world_size` forked processes and waits for all of them.

@@ -25,21 +25,24 @@ class Hub {
  public:
   // What a rank lays open in a meeting.
   struct Operands {
-    Operation operation{};
-    const void* in = nullptr;  // what the others may read until part()
-    int color = 0;             // of a split
+    const void* in;  // what the others may read until part()
+    int color;       // of a split
+    History calls;   // up to this one
   };
 
   Hub(int size, const LocalOptions& options)
       : options_(options), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
 
   // Waits until all ranks have come with an equal operation. The result is valid until part().
-  const std::vector<Operands>& meet(int rank, const Operands& mine) {
+  const std::vector<Operands>& meet(int rank, const Operation& operation, const void* in = nullptr,
+                                    int color = 0) {
     std::unique_lock lock(mutex_);
+    Operands mine{in, color, open_[rank].calls};
+    append(mine.calls, operation);
     const auto fail = [&](Kind kind, const std::string& what) {
       if (broken_.empty()) broken_ = fmt::format("rank {} {}", rank, what);
       changed_.notify_all();
-      throw operation_error(kind, rank, mine.operation, what);
+      throw operation_error(kind, rank, mine.calls, what);
     };
     if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
     open_[rank] = mine;
@@ -56,10 +59,10 @@ class Hub {
            fmt::format("waited {} ms in vain for {}", options_.timeout.count(), late(rank)));
     }
     for (std::size_t peer = 0; peer < open_.size(); ++peer) {
-      const Operation& theirs = open_[peer].operation;
-      if (theirs == mine.operation) continue;
+      const History& theirs = open_[peer].calls;
+      if (theirs.back() == operation) continue;
       broken_ = "its ranks disagreed";
-      throw mismatch_error(rank, mine.operation, static_cast<int>(peer), theirs);
+      throw mismatch_error(rank, mine.calls, static_cast<int>(peer), theirs);
     }
     return open_;
   }
@@ -133,7 +136,7 @@ class LocalGroup final : public Group {
   ~LocalGroup() override { hub_->leave(rank_); }
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
-    const auto& all = hub_->meet(rank_, {operation, in.raw()});
+    const auto& all = hub_->meet(rank_, operation, in.raw());
     for (int peer = 0; peer < size_; ++peer) {
       copy(all[peer].in, out.slice(peer * operation.count, operation.count));
     }
@@ -143,7 +146,7 @@ class LocalGroup final : public Group {
   void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override {
     // In place, a rank writes its own chunk of `in`, which nobody else reads.
     std::vector<const void*> chunks;
-    for (const auto& theirs : hub_->meet(rank_, {operation, in.raw()})) {
+    for (const auto& theirs : hub_->meet(rank_, operation, in.raw())) {
       chunks.push_back(static_cast<const std::byte*>(theirs.in) + rank_ * out.bytes());
     }
     sum_in_rank_order(chunks, out.raw(), operation.count, operation.dtype, operation.reduce);
@@ -151,17 +154,17 @@ class LocalGroup final : public Group {
   }
 
   void broadcast(const Operation& operation, Tensor x) override {
-    copy(hub_->meet(rank_, {operation, x.raw()})[operation.root].in, x);
+    copy(hub_->meet(rank_, operation, x.raw())[operation.root].in, x);
     hub_->part(rank_, rank_ == operation.root ? 0 : x.bytes());
   }
 
   void barrier(const Operation& operation) override {
-    hub_->meet(rank_, {operation});
+    hub_->meet(rank_, operation);
     hub_->part(rank_);
   }
 
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
-    const auto& all = hub_->meet(rank_, {.operation = operation, .color = color});
+    const auto& all = hub_->meet(rank_, operation, nullptr, color);
     const auto same = [&](const Hub::Operands& theirs) { return theirs.color == color; };
     const auto rank = static_cast<int>(std::count_if(all.begin(), all.begin() + rank_, same));
     const auto size = static_cast<int>(std::count_if(all.begin(), all.end(), same));

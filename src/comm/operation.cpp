@@ -2,9 +2,28 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace nanofsdp::comm {
+namespace {
+
+std::string line_of(int rank, const History& history) {
+  std::string text = fmt::format("\n  rank {}:", rank);
+  const char* link = history[0].sequence > 1 ? " ... > " : " ";
+  for (const Operation& operation : history) {
+    if (operation.sequence > 0) text += std::exchange(link, " > ") + describe(operation);
+  }
+  return text;
+}
+
+}  // namespace
+
+void append(History& history, const Operation& operation) {
+  std::shift_left(history.begin(), history.end(), 1);
+  history.back() = operation;
+}
 
 std::uint32_t fingerprint(const Operation& operation) {
   std::uint32_t hash = 0x811c9dc5;
@@ -27,16 +46,20 @@ std::string describe(const Operation& operation) {
   return text;
 }
 
-CommError mismatch_error(int rank, const Operation& mine, int peer, const Operation& theirs) {
-  return CommError(CommError::Kind::mismatch,
-                   fmt::format("ranks disagree: rank {} called {}, rank {} called {}; every rank "
-                               "must make the same calls in the same order",
-                               rank, describe(mine), peer, describe(theirs)));
+CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs) {
+  return CommError(
+      CommError::Kind::mismatch,
+      fmt::format("ranks disagree: rank {} called {}, rank {} called {}; every rank must make the "
+                  "same calls in the same order{}{}",
+                  rank, describe(mine.back()), peer, describe(theirs.back()), line_of(rank, mine),
+                  line_of(peer, theirs)));
 }
 
-CommError operation_error(CommError::Kind kind, int rank, const Operation& operation,
+CommError operation_error(CommError::Kind kind, int rank, const History& history,
                           const std::string& what) {
-  return CommError(kind, fmt::format("rank {} {} in {}", rank, what, describe(operation)));
+  return CommError(kind,
+                   fmt::format("rank {} {} in {}{}", rank, what, describe(history.back()),
+                               kind == CommError::Kind::timeout ? line_of(rank, history) : ""));
 }
 
 }  // namespace nanofsdp::comm

@@ -11,10 +11,9 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief What a rank is about to do, in 64 bytes that its peers can compare with their own.
+/// @brief What a rank is about to do, in bytes that its peers can compare with their own.
 
 /// One call of a collective. All ranks of a group must make equal calls in the same order.
-/// Gloo ranks send it to each other as it lies in memory.
 struct Operation {
   enum class Kind : std::int32_t { all_gather, reduce_scatter, broadcast, barrier, split };
 
@@ -30,17 +29,27 @@ struct Operation {
 };
 static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_v<Operation>);
 
+/// A rank's last five calls in one group, the latest last; sequence 0 where there were fewer. Gloo
+/// ranks send it to each other as it lies in memory, with every call: when they disagree it is too
+/// late to ask.
+using History = std::array<Operation, 5>;
+
+/// Forgets the oldest call for the next one.
+void append(History& history, const Operation& operation);
+
 /// Equal for equal operations, and hardly ever for others (FNV-1a, 32 bits).
 std::uint32_t fingerprint(const Operation& operation);
 
 /// "all_gather 17 of 4097 float32 a rank for unit h.0"
 std::string describe(const Operation& operation);
 
-/// The error of a rank whose peer makes another call. Names both ranks and both calls.
-CommError mismatch_error(int rank, const Operation& mine, int peer, const Operation& theirs);
+/// The error of a rank whose peer makes another call. Names both ranks and both calls, and has a
+/// line for the last five calls of each, "... > all_gather 16 of ... > all_gather 17 of ...".
+CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs);
 
-/// The error of a rank that fails in `operation`: `what` says how, in words that follow its rank.
-CommError operation_error(CommError::Kind kind, int rank, const Operation& operation,
+/// The error of a rank that fails in its latest call: `what` says how, in words that follow its
+/// rank. A timeout has a line for the rank's last five calls: it may be the one that went astray.
+CommError operation_error(CommError::Kind kind, int rank, const History& history,
                           const std::string& what);
 
 }  // namespace nanofsdp::comm

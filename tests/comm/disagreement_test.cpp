@@ -2,9 +2,11 @@
 
 #include <chrono>
 #include <functional>
+#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "comm/rank_data.h"
@@ -115,6 +117,74 @@ TEST_P(Disagreement, OnTheUnitIsNamed) {
                  world.all_gather(*context.compute, view(part), view(whole),
                                   {.unit = odd ? "h.2" : "h.3"});
                });
+}
+
+// Six calls in common, and then `odd` makes another one than the others. The lines of the error.
+std::vector<std::string> lines_of_disagreement(Backend backend, int world_size, int odd) {
+  const std::string text =
+      error_of(backend, world_size, [&](Context& context, Communicator& world) {
+        std::vector<float> part(4), whole(static_cast<std::size_t>(4 * world_size));
+        for (const char* unit : {"root", "h.0", "h.1"}) {
+          world.all_gather(*context.gather, view(part), view(whole), {.unit = unit}).synchronize();
+        }
+        world
+            .reduce_scatter(*context.gather, view(whole), view(part), ReduceOp::sum,
+                            {.unit = "h.1"})
+            .synchronize();
+        world.broadcast(*context.gather, view(part), 1).synchronize();
+        world.barrier(*context.gather).synchronize();
+        if (context.rank == odd) {
+          world.barrier(*context.gather, {.unit = "the end"}).synchronize();
+        } else {
+          world.all_gather(*context.gather, view(part), view(whole), {.unit = "h.2"}).synchronize();
+        }
+      });
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+TEST_P(Disagreement, ShowsTheLastFiveCallsOfBothRanks) {
+  const std::string common =
+      ": ... > all_gather 3 of 4 float32 a rank for unit h.1 > "
+      "reduce_scatter 4 (sum) of 4 float32 a rank for unit h.1 > "
+      "broadcast 5 from rank 1 of 4 float32 a rank > barrier 6 > ";
+  for (const auto& [world_size, odd] : {std::pair(2, 1), {3, 0}, {3, 1}, {3, 2}}) {
+    std::vector<std::string> lines = lines_of_disagreement(GetParam(), world_size, odd);
+    ASSERT_EQ(lines.size(), 3u) << ::testing::PrintToString(lines);
+    // The error is that of any of the ranks, which tells of itself first.
+    const std::string odd_line =
+        "  rank " + std::to_string(odd) + common + "barrier 7 for unit the end";
+    if (lines[1] != odd_line) std::swap(lines[1], lines[2]);
+    EXPECT_EQ(lines[1], odd_line);
+    EXPECT_EQ(lines[2].substr(8), common + "all_gather 7 of 4 float32 a rank for unit h.2");
+    EXPECT_NE(lines[2][7], odd_line[7]) << "not two ranks";
+  }
+}
+
+TEST_P(Disagreement, ShowsTheFewCallsThatThereWere) {
+  const std::string text = error_of(GetParam(), 2, [](Context& context, Communicator& world) {
+    world.barrier(*context.compute);
+    world.barrier(*context.compute, {.unit = context.rank == 0 ? "a" : "b"});
+  });
+  expect_contains(text, {"\n  rank 0: barrier 1 > barrier 2 for unit a",
+                         "\n  rank 1: barrier 1 > barrier 2 for unit b"});
+}
+
+TEST_P(Disagreement, ARankThatDoesNotComeShowsTheCallsOfTheOneThatWaits) {
+  const std::string late = error_of(GetParam(), 2,
+                                    [](Context& context, Communicator& world) {
+                                      for (const char* unit : {"a", "b", "c", "d", "e"}) {
+                                        world.barrier(*context.compute, {.unit = unit});
+                                      }
+                                      if (context.rank == 1) std::this_thread::sleep_for(600ms);
+                                      world.barrier(*context.compute, {.unit = "f"});
+                                    },
+                                    {.timeout = 200ms});
+  expect_contains(late, {"rank 0 waited 200 ms in vain for rank 1 in barrier 6 for unit f\n"
+                         "  rank 0: ... > barrier 2 for unit b > barrier 3 for unit c > barrier 4 "
+                         "for unit d > barrier 5 for unit e > barrier 6 for unit f"});
 }
 
 TEST_P(Disagreement, OnTheNumberOfCallsIsATimeoutOrALostRank) {
