@@ -6,10 +6,12 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/buffer.h"
+#include "comm/agreement.h"
 #include "comm/gloo_wire.h"
 #include "comm/group.h"
 #include "comm/self.h"
@@ -35,7 +37,9 @@ constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
 // inside Gloo, or shorter, which would pass in silence.
 std::uint64_t payload_slot(const Operation& operation) {
   const std::uint64_t sequence = operation.sequence & 0x7fffff;
-  return kOperationSlot | std::uint64_t{1} << 55 | sequence << 32 | fingerprint(operation);
+  const std::uint64_t hash = fingerprint(std::as_bytes(std::span(&operation, 1)));
+  return kOperationSlot | std::uint64_t{1} << 55 | sequence << 32 |
+         ((hash ^ hash >> 32) & 0xffffffff);
 }
 
 std::byte* at(const Tensor& x, std::int64_t bytes) {
@@ -106,7 +110,7 @@ class GlooGroup final : public Group {
       }
       post();
       wait_for(calls);
-      for (int i = 1; i < size_; ++i) check_agreement(operation, peer(i));
+      for (int i = 1; i < size_; ++i) check_agreement(peer(i));
       rest();
     } catch (const WireError& e) {
       throw operation_error(e.kind, rank_, histories_[rank_], e.what);
@@ -116,9 +120,8 @@ class GlooGroup final : public Group {
     for (Message& message : messages) message.wait();
   }
 
-  void check_agreement(const Operation& operation, int peer) {
-    const Operation& theirs = histories_[peer].back();
-    if (theirs == operation) return;
+  void check_agreement(int peer) {
+    if (histories_[peer].back() == histories_[rank_].back()) return;
     // Other peers may agree and be sending: let go of the memory.
     wire_.abort("its ranks disagreed");
     throw mismatch_error(rank_, histories_[rank_], peer, histories_[peer]);

@@ -62,8 +62,6 @@ class GlooWire {
     Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
             std::size_t bytes);
     ~Message();
-    Message(const Message&) = delete;
-    Message& operator=(const Message&) = delete;
 
     /// Blocks until the memory may be used. Once. @throws WireError
     void wait();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstring>
 #include <memory>
 #include <string>
 
@@ -31,6 +32,10 @@ class Group {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
+  static void copy(const void* from, const Tensor& to) {
+    if (to.bytes() > 0 && to.raw() != from) std::memcpy(to.raw(), from, to.bytes());
+  }
+
   const int rank_;
   const int size_;
 };

@@ -34,20 +34,18 @@ constexpr auto kGrace = 2s;   // between SIGTERM and SIGKILL
 class TemporaryDirectory {
  public:
   TemporaryDirectory() {
-    path_ = (std::filesystem::temp_directory_path() / "nanofsdp-XXXXXX").string();
-    NANOFSDP_CHECK(mkdtemp(path_.data()) != nullptr, .what = "rendezvous directory " + path_,
+    path = (std::filesystem::temp_directory_path() / "nanofsdp-XXXXXX").string();
+    NANOFSDP_CHECK(mkdtemp(path.data()) != nullptr, .what = "rendezvous directory " + path,
                    .got = std::strerror(errno), .hint = "set TMPDIR to a writable directory");
   }
   ~TemporaryDirectory() {
     std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
+    std::filesystem::remove_all(path, ignored);
   }
   TemporaryDirectory(const TemporaryDirectory&) = delete;
   TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  const std::string& path() const { return path_; }
 
- private:
-  std::string path_;
+  std::string path;
 };
 
 // Holds back the signals that end a process, for the parent to take one by one.
@@ -253,7 +251,7 @@ Outcome run_processes(int world_size, const Body& body) {
   const HeldSignals signals;
   const TemporaryDirectory directory;
   Family family(signals, world_size);
-  for (int rank = 0; rank < world_size; ++rank) family.start(body, {directory.path()});
+  for (int rank = 0; rank < world_size; ++rank) family.start(body, {directory.path});
   return family.wait();
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <condition_variable>
-#include <cstring>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -72,7 +71,7 @@ class Hub {
   // what this rank has `received`; an abort ends the pretence.
   void part(int rank, std::size_t received = 0) {
     std::unique_lock lock(mutex_);
-    const auto arrival = met_at_ + options_.link.time_for(received);
+    const auto arrival = met_at_ + options_.link.time_for(static_cast<double>(received));
     ++ranks_[rank].came;
     changed_.notify_all();
     changed_.wait(lock, [&] { return late(rank).empty() || !late(rank, true).empty(); });
@@ -176,10 +175,6 @@ class LocalGroup final : public Group {
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
  private:
-  static void copy(const void* from, const Tensor& to) {
-    if (to.bytes() > 0 && to.raw() != from) std::memcpy(to.raw(), from, to.bytes());
-  }
-
   std::shared_ptr<Hub> hub_;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -33,9 +32,9 @@ struct Link {
 
   /// How long a collective takes at least, from the moment when all its ranks have come.
   /// @param bytes the payload that this rank receives (counting.h)
-  std::chrono::duration<double> time_for(std::size_t bytes) const {
-    const auto n = static_cast<double>(bytes);
-    return latency + std::chrono::duration<double>(bytes_per_second > 0 ? n / bytes_per_second : 0);
+  std::chrono::duration<double> time_for(double bytes) const {
+    const double seconds = bytes_per_second > 0 ? bytes / bytes_per_second : 0;
+    return latency + std::chrono::duration<double>(seconds);
   }
 };
 

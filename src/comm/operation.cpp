@@ -3,11 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 namespace nanofsdp::comm {
 namespace {
+
+// "all_gather 17 of 4097 float32 a rank for unit h.0"
+std::string describe(const Operation& operation) {
+  using Kind = Operation::Kind;
+  static constexpr const char* kNames[] = {"all_gather", "reduce_scatter", "broadcast", "barrier",
+                                           "split"};
+  const auto [sequence, count, kind, reduce, dtype, root, unit] = operation;
+  std::string text = fmt::format("{} {}", kNames[static_cast<int>(kind)], sequence);
+  if (kind == Kind::reduce_scatter) text += reduce == ReduceOp::sum ? " (sum)" : " (average)";
+  if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
+  if (kind < Kind::barrier) text += fmt::format(" of {} {} a rank", count, name_of(dtype));
+  if (unit[0] != '\0') text += fmt::format(" for unit {}", unit.data());
+  return text;
+}
 
 std::string line_of(int rank, const History& history) {
   std::string text = fmt::format("\n  rank {}:", rank);
@@ -23,27 +36,6 @@ std::string line_of(int rank, const History& history) {
 void append(History& history, const Operation& operation) {
   std::shift_left(history.begin(), history.end(), 1);
   history.back() = operation;
-}
-
-std::uint32_t fingerprint(const Operation& operation) {
-  std::uint32_t hash = 0x811c9dc5;
-  for (const auto byte : std::bit_cast<std::array<unsigned char, sizeof(Operation)>>(operation)) {
-    hash = (hash ^ byte) * 0x01000193;
-  }
-  return hash;
-}
-
-std::string describe(const Operation& operation) {
-  using Kind = Operation::Kind;
-  static constexpr const char* kNames[] = {"all_gather", "reduce_scatter", "broadcast", "barrier",
-                                           "split"};
-  const auto [sequence, count, kind, reduce, dtype, root, unit] = operation;
-  std::string text = fmt::format("{} {}", kNames[static_cast<int>(kind)], sequence);
-  if (kind == Kind::reduce_scatter) text += reduce == ReduceOp::sum ? " (sum)" : " (average)";
-  if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
-  if (kind < Kind::barrier) text += fmt::format(" of {} {} a rank", count, name_of(dtype));
-  if (unit[0] != '\0') text += fmt::format(" for unit {}", unit.data());
-  return text;
 }
 
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs) {

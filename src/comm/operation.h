@@ -37,14 +37,8 @@ using History = std::array<Operation, 5>;
 /// Forgets the oldest call for the next one.
 void append(History& history, const Operation& operation);
 
-/// Equal for equal operations, and hardly ever for others (FNV-1a, 32 bits).
-std::uint32_t fingerprint(const Operation& operation);
-
-/// "all_gather 17 of 4097 float32 a rank for unit h.0"
-std::string describe(const Operation& operation);
-
 /// The error of a rank whose peer makes another call. Names both ranks and both calls, and has a
-/// line for the last five calls of each, "... > all_gather 16 of ... > all_gather 17 of ...".
+/// line for the last five calls of each, "... > all_gather 17 of 4097 float32 a rank for unit h.0".
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs);
 
 /// The error of a rank that fails in its latest call: `what` says how, in words that follow its

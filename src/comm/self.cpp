@@ -1,7 +1,5 @@
 #include "comm/self.h"
 
-#include <cstring>
-
 namespace nanofsdp::comm {
 namespace {
 
@@ -9,17 +7,12 @@ namespace {
 class SelfGroup final : public Group {
  public:
   SelfGroup() : Group(0, 1) {}
-  void all_gather(const Operation&, Tensor in, Tensor out) override { copy(in, out); }
-  void reduce_scatter(const Operation&, Tensor in, Tensor out) override { copy(in, out); }
+  void all_gather(const Operation&, Tensor in, Tensor out) override { copy(in.raw(), out); }
+  void reduce_scatter(const Operation&, Tensor in, Tensor out) override { copy(in.raw(), out); }
   void broadcast(const Operation&, Tensor) override {}
   void barrier(const Operation&) override {}
   std::shared_ptr<Group> split(const Operation&, int) override { return make_self_group(); }
   void abort(const std::string&) noexcept override {}  // nothing ever waits
-
- private:
-  static void copy(const Tensor& in, const Tensor& out) {
-    if (in.bytes() > 0 && in.raw() != out.raw()) std::memcpy(out.raw(), in.raw(), in.bytes());
-  }
 };
 
 }  // namespace
