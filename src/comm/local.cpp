@@ -47,7 +47,7 @@ class Hub {
     open_[rank] = mine;
     ++ranks_[rank].came;
     changed_.notify_all();
-    if (late(rank).empty()) met_at_ = std::chrono::steady_clock::now();
+    met_at_ = std::chrono::steady_clock::now();  // the last one to come has the last word
     const bool in_time = changed_.wait_for(lock, options_.timeout, [&] {
       return late(rank).empty() || !broken_.empty() || !late(rank, true).empty();
     });
