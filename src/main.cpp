@@ -18,6 +18,7 @@ constexpr const char* kHelp =
     "\n"
     "  nanofsdp train [CONFIG] [--name=value ...]   train and print a sample\n"
     "  nanofsdp sample --out_dir=DIR [--name=value ...]   let a saved model write\n"
+    "  nanofsdp compare [--name=value ...]          the same training under ZeRO-0 to 3\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
     "\n"
     "`nanofsdp train --help` and `nanofsdp sample --help` list the options.\n";
@@ -30,9 +31,11 @@ int run(const std::vector<std::string>& args) {
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "train") return nanofsdp::train::train_command(rest);
   if (args[0] == "sample") return nanofsdp::train::sample_command(rest);
+  if (args[0] == "compare") return nanofsdp::train::compare_command(rest);
   if (args[0] == "bench") return nanofsdp::train::bench_command(rest);
-  throw nanofsdp::UsageError(
-      {.what = "command", .expected = "train, sample or bench", .got = "'" + args[0] + "'"});
+  throw nanofsdp::UsageError({.what = "command",
+                              .expected = "train, sample, compare or bench",
+                              .got = "'" + args[0] + "'"});
 }
 
 }  // namespace

@@ -15,6 +15,16 @@ Traffic Traffic::operator+(const Traffic& other) const {
           .control = control + other.control};
 }
 
+Traffic Traffic::operator-(const Traffic& other) const {
+  return {.all_gathers = all_gathers - other.all_gathers,
+          .reduce_scatters = reduce_scatters - other.reduce_scatters,
+          .all_reduces = all_reduces - other.all_reduces,
+          .broadcasts = broadcasts - other.broadcasts,
+          .bytes_sent = bytes_sent - other.bytes_sent,
+          .bytes_received = bytes_received - other.bytes_received,
+          .control = control - other.control};
+}
+
 void CountingCommunicator::count(const Call& call, std::int64_t Traffic::*operations,
                                  std::int64_t sent, std::int64_t received) {
   if (call.control) {

@@ -28,6 +28,7 @@ struct Traffic {
   std::int64_t control = 0;  ///< operations
 
   Traffic operator+(const Traffic& other) const;
+  Traffic operator-(const Traffic& other) const;
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 

@@ -15,7 +15,7 @@
 
 #include <sys/socket.h>
 
-#include "comm/platform.h"
+#include "base/platform.h"
 
 namespace nanofsdp::comm {
 namespace {

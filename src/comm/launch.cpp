@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/platform.h"
 #include "comm/communicator.h"
-#include "comm/platform.h"
 
 namespace nanofsdp::comm {
 namespace {

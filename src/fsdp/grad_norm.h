@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "base/buffer.h"
@@ -24,6 +25,11 @@ class GradNorm {
   /// Enqueues the computation over the units' reduced gradients.
   /// @param max_norm 0 or less: no clipping, coefficient 1
   void compute(std::span<Unit> units, double max_norm);
+
+  /// What it holds.
+  std::int64_t bytes() const {
+    return static_cast<std::int64_t>(squares_.bytes() + norm_.bytes() + coefficient_.bytes());
+  }
 
   Tensor norm() const { return norm_.tensor({1}); }                ///< float32, before clipping
   Tensor coefficient() const { return coefficient_.tensor({1}); }  ///< float32

@@ -39,7 +39,9 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
   std::vector<WrappedModule> wrapped = wrap(model_, options_.wrap_policy);
   // What is stored whole is what units compute with: in other numbers, a shard is enough.
   ShardingStrategy stored = options_.strategy;
-  if (borrows_parameters(unit_options)) stored.shard_parameters = stored.shard_optimizer;
+  if (borrows_parameters(stored, options_.precision)) {
+    stored.shard_parameters = stored.shard_optimizer;
+  }
   // Shards are all-reduced across groups, in equal chunks too.
   const std::int64_t alignment = std::lcm(options_.alignment, mesh_.replicas());
   std::vector<FlatParameter> flats;
@@ -64,17 +66,9 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
   gather_wire_ = wire(options_.precision.param_dtype);
   reduce_wire_ = wire(options_.precision.reduce_dtype);
 
-  // Two slots: a unit computes out of one while the next is gathered into, or the one before is
-  // reduced out of, the other. Where units stay whole, each needs its own.
-  const int blocks = static_cast<int>(wrapped.size()) - 1;
-  const ShardingStrategy& strategy = options_.strategy;
-  const bool discards = strategy.shard_parameters && strategy.reshard_after_forward;
-  const int parameter_slots =
-      discards && options_.pool ? std::max(2, 1 + options_.forward_prefetch) : blocks;
-  const int gradient_slots = options_.no_sync || !options_.pool ? blocks : 2;
-  const UnitMemory memory = make_memory(unit_options, parameter_slots, gradient_slots, largest);
-  // The root keeps its slots from its forward to its backward, so it has its own.
-  const UnitMemory root_memory = make_memory(unit_options, 1, 1, root);
+  const UnitMemory memory =
+      make_memory(pool_slots(options_, static_cast<int>(wrapped.size()) - 1), largest);
+  const UnitMemory root_memory = make_memory({1, 1}, root);
 
   std::vector<Unit> units;
   units.reserve(wrapped.size());
@@ -85,10 +79,17 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
   return units;
 }
 
-UnitMemory ShardedModel::make_memory(const UnitOptions& unit_options, int parameter_slots,
-                                     int gradient_slots, std::int64_t numel) {
-  const auto pool = [&](MemoryClass memory_class, int slots) {
-    pools_.push_back(std::make_unique<BufferPool>(context_, memory_class, slots, numel));
+PoolSlots pool_slots(const Options& options, int blocks) {
+  const ShardingStrategy& strategy = options.strategy;
+  const bool discards = strategy.shard_parameters && strategy.reshard_after_forward;
+  return {
+      .parameters = discards && options.pool ? std::max(2, 1 + options.forward_prefetch) : blocks,
+      .gradients = options.no_sync || !options.pool ? blocks : 2};
+}
+
+UnitMemory ShardedModel::make_memory(const PoolSlots& slots, std::int64_t numel) {
+  const auto pool = [&](MemoryClass memory_class, int count) {
+    pools_.push_back(std::make_unique<BufferPool>(context_, memory_class, count, numel));
     return pools_.back().get();
   };
   const auto all = [](const Buffer& wire) {
@@ -96,11 +97,11 @@ UnitMemory ShardedModel::make_memory(const UnitOptions& unit_options, int parame
     return numel == 0 ? Tensor() : wire.tensor({numel}, DType::bfloat16);
   };
   UnitMemory memory{.gather_wire = all(gather_wire_), .reduce_wire = all(reduce_wire_)};
-  if (borrows_parameters(unit_options)) {
-    memory.parameters = pool(MemoryClass::unsharded_parameters, parameter_slots);
+  if (borrows_parameters(options_.strategy, options_.precision)) {
+    memory.parameters = pool(MemoryClass::unsharded_parameters, slots.parameters);
   }
   if (options_.strategy.shard_gradients) {
-    memory.gradients = pool(MemoryClass::unsharded_gradients, gradient_slots);
+    memory.gradients = pool(MemoryClass::unsharded_gradients, slots.gradients);
   }
   return memory;
 }
@@ -177,10 +178,12 @@ void ShardedModel::pre_forward(Unit& unit) {
     }
   }
   unit.wait_for_unshard();
+  begin_span(unit, "forward ");
 }
 
 void ShardedModel::post_forward(Unit& unit) {
   if (progress(unit).state == TrainingState::pre_backward) return;  // recompute
+  end_span(unit);
   go(unit, TrainingState::forward, TrainingState::idle);
   if (!is_root(unit)) context_.tracer.issue("F." + unit.name());
   // Backward starts with the root, so it stays; after an evaluation nothing is needed again.
@@ -200,6 +203,7 @@ void ShardedModel::pre_backward(Unit& unit) {
   prefetch_in_backward(unit, BackwardPrefetch::pre);
   unit.wait_for_unshard();
   if (progress(unit).learning > 0) unit.prepare_gradients();
+  begin_span(unit, "backward ");
 }
 
 void ShardedModel::gradient_ready(Unit& unit) {
@@ -208,6 +212,7 @@ void ShardedModel::gradient_ready(Unit& unit) {
 
 void ShardedModel::post_backward(Unit& unit) {
   go(unit, TrainingState::pre_backward, TrainingState::post_backward);
+  end_span(unit);
   // FSDP's shard_grad_op under no_sync: the next forward finds the unit as it is.
   const bool stays = options_.no_sync && !last_micro_step_;
   unit.reshard(/*keep=*/stays && !options_.strategy.reshard_after_forward);
@@ -225,6 +230,14 @@ void ShardedModel::end_of_backward() {
     unit.wait_for_reduction();
     progress(unit).state = TrainingState::idle;
   }
+}
+
+void ShardedModel::begin_span(Unit& unit, const char* pass) {
+  progress(unit).span = context_.tracer.begin(*context_.compute, Lane::compute, pass + unit.name());
+}
+
+void ShardedModel::end_span(Unit& unit) {
+  context_.tracer.end(*context_.compute, progress(unit).span);
 }
 
 void ShardedModel::zero_grad(bool set_to_none) {

@@ -45,6 +45,17 @@ struct Options {
   WrapPolicy wrap_policy;  ///< which modules become units
 };
 
+/// How many units may be whole at a time, besides the root, which has slots of its own.
+struct PoolSlots {
+  int parameters = 0;
+  int gradients = 0;
+};
+
+/// Two: a unit computes out of one slot while the next is gathered into, or the one before is
+/// reduced out of, the other. More to gather further ahead; one a unit where units stay whole.
+/// @param blocks units without the root
+PoolSlots pool_slots(const Options& options, int blocks);
+
 class ShardedModel {
  public:
   /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
@@ -59,6 +70,7 @@ class ShardedModel {
 
   /// The units, in the order of the model, the root last.
   std::span<Unit> units() { return units_; }
+  std::span<const Unit> units() const { return units_; }
   const ShardingStrategy& strategy() const { return options_.strategy; }
 
   Tensor forward(nn::Tape& tape, Tensor x);
@@ -81,11 +93,11 @@ class ShardedModel {
     TrainingState state = TrainingState::idle;
     std::size_t learning = 0;  // parameters that get a gradient
     std::size_t missing = 0;   // those that have not got it yet
+    std::size_t span = 0;      // of its computation, in the trace
   };
 
   std::vector<Unit> make_units(const UnitOptions& unit_options);
-  UnitMemory make_memory(const UnitOptions& unit_options, int parameter_slots, int gradient_slots,
-                         std::int64_t numel);
+  UnitMemory make_memory(const PoolSlots& slots, std::int64_t numel);
   void attach(Unit& unit);
   bool is_root(const Unit& unit) const { return &unit == &units_.back(); }
   Progress& progress(const Unit& unit) {
@@ -100,6 +112,8 @@ class ShardedModel {
   void post_backward(Unit& unit);
   void end_of_backward();
   void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
+  void begin_span(Unit& unit, const char* pass);
+  void end_span(Unit& unit);
 
   Context& context_;
   nn::Module& model_;

@@ -26,8 +26,8 @@ Tensor wire_for(const Tensor& wire, const FlatLayout& layout) {
 
 }  // namespace
 
-bool borrows_parameters(const UnitOptions& options) {
-  return options.strategy.shard_parameters || options.precision.param_dtype != DType::float32;
+bool borrows_parameters(const ShardingStrategy& strategy, const MixedPrecision& precision) {
+  return strategy.shard_parameters || precision.param_dtype != DType::float32;
 }
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const UnitOptions& options, WrappedModule wrapped,
@@ -54,7 +54,7 @@ Tensor Unit::whole_parameters() const {
 }
 
 bool Unit::is_fresh(const Purpose& purpose) const {
-  const bool stored = !borrows_parameters(options_) && !options_.strategy.shard_optimizer;
+  const bool stored = !borrows() && !options_.strategy.shard_optimizer;
   const bool rounded = !purpose.full_precision || memory_.gather_wire.empty();
   return stored || (shown_version_ == flat_.version() && rounded_ == rounded);
 }
@@ -73,7 +73,7 @@ void Unit::unshard(const Purpose& purpose) {
   if (is_fresh(purpose)) return trace("u.");
   trace("U.");
   Stream& stream = *context_.gather;
-  if (borrows_parameters(options_) && parameters_ == nullptr) {
+  if (borrows() && parameters_ == nullptr) {
     parameters_ = &memory_.parameters->acquire();
     stream.wait(parameters_->free);
   }

@@ -41,9 +41,9 @@ struct UnitOptions {
   bool poison = false;   ///< fill discarded parameters with NaN: a stale pointer shows at once
 };
 
-/// Whether a unit of such options borrows memory for its whole parameters: they are not stored
-/// whole, or not in the numbers to compute with.
-bool borrows_parameters(const UnitOptions& options);
+/// Whether units borrow memory for their whole parameters: they are not stored whole, or not in the
+/// numbers to compute with.
+bool borrows_parameters(const ShardingStrategy& strategy, const MixedPrecision& precision);
 
 /// Why parameters are gathered.
 struct Purpose {
@@ -103,6 +103,7 @@ class Unit {
  private:
   void go(State from, State to, const char* verb);
   void trace(const char* event) { context_.tracer.issue(event + name()); }
+  bool borrows() const { return borrows_parameters(options_.strategy, options_.precision); }
   Tensor whole_parameters() const;
   bool is_fresh(const Purpose& purpose) const;
   std::int64_t bytes_received(const Tensor& wire) const;

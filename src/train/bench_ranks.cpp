@@ -11,30 +11,11 @@
 #include "comm/launch.h"
 #include "comm/self.h"
 #include "train/bench.h"
+#include "train/on_ranks.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::train {
 namespace {
-
-// Runs `body` on forked ranks; what rank 0's returns comes back.
-double on_ranks(int ranks, int threads,
-                const std::function<double(Context&, std::unique_ptr<comm::Communicator>)>& body) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
-  NANOFSDP_CHECK(file != nullptr, .what = "bench", .expected = "a temporary file", .got = "none");
-  const comm::Outcome outcome =
-      comm::run_processes(ranks, [&](const comm::Rendezvous& rendezvous, int rank) {
-        Context context(rank, ranks, threads);
-        auto world = ranks == 1 ? comm::make_self() : comm::make_gloo(context, rendezvous);
-        const double seconds = body(context, std::move(world));
-        if (rank == 0) std::fwrite(&seconds, sizeof seconds, 1, file.get());
-      });
-  double seconds = 0;
-  std::rewind(file.get());
-  if (outcome.exit_code != 0 || std::fread(&seconds, sizeof seconds, 1, file.get()) != 1) {
-    throw std::runtime_error("bench: " + outcome.message);
-  }
-  return seconds;
-}
 
 // A collective over `all`, of which `mine` is this rank's chunk.
 struct Collective {
@@ -53,20 +34,23 @@ constexpr Collective kCollectives[] = {
      }}};
 
 double time_collective(int ranks, const Collective& collective, std::int64_t bytes) {
-  return on_ranks(ranks, 1, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
-    const std::int64_t W = world->size(), chunk = bytes / 4 / W;
-    const Buffer memory(context.ledger, MemoryClass::communication,
-                        static_cast<std::size_t>(4 * chunk * W));
-    const Tensor all = memory.tensor({chunk * W}), mine = all.slice(world->rank() * chunk, chunk);
-    Stream& stream = *context.compute;
-    const auto call = [&] { stream.wait(collective.call(*world, stream, mine, all)); };
-    // The same number of calls on every rank, whatever their clocks say.
-    const int calls = bytes > (1 << 20) ? 20 : 200;
-    for (int i = 0; i < calls / 10; ++i) call();
-    const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls; ++i) call();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / calls;
-  });
+  return on_ranks<double>(
+      ranks, 1, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
+        const std::int64_t W = world->size(), chunk = bytes / 4 / W;
+        const Buffer memory(context.ledger, MemoryClass::communication,
+                            static_cast<std::size_t>(4 * chunk * W));
+        const Tensor all = memory.tensor({chunk * W}),
+                     mine = all.slice(world->rank() * chunk, chunk);
+        Stream& stream = *context.compute;
+        const auto call = [&] { stream.wait(collective.call(*world, stream, mine, all)); };
+        // The same number of calls on every rank, whatever their clocks say.
+        const int calls = bytes > (1 << 20) ? 20 : 200;
+        for (int i = 0; i < calls / 10; ++i) call();
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < calls; ++i) call();
+        return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() /
+               calls;
+      });
 }
 
 struct Recipe {
@@ -78,21 +62,22 @@ struct Recipe {
 // Mean seconds of a step, without the first few.
 double time_steps(const Recipe& recipe, const Dataset& dataset, int ranks, int threads,
                   fsdp::ShardingStrategy strategy) {
-  return on_ranks(ranks, threads, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    TrainOptions options = recipe.options;
-    options.ranks = ranks;
-    options.strategy = strategy;
-    options.log_interval = 1 << 30;
-    Report silent(options, /*rank=*/1);
-    Trainer trainer(context, std::move(world), options, dataset, silent);
-    const int warm_up = 2;
-    double seconds = 0;
-    for (int i = 0; i < warm_up + recipe.steps; ++i) {
-      const double step = trainer.step(i).seconds;
-      if (i >= warm_up) seconds += step;
-    }
-    return seconds / recipe.steps;
-  });
+  return on_ranks<double>(ranks, threads,
+                          [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                            TrainOptions options = recipe.options;
+                            options.ranks = ranks;
+                            options.strategy = strategy;
+                            options.log_interval = 1 << 30;
+                            Report silent(options, /*rank=*/1);
+                            Trainer trainer(context, std::move(world), options, dataset, silent);
+                            const int warm_up = 2;
+                            double seconds = 0;
+                            for (int i = 0; i < warm_up + recipe.steps; ++i) {
+                              const double step = trainer.step(i).seconds;
+                              if (i >= warm_up) seconds += step;
+                            }
+                            return seconds / recipe.steps;
+                          });
 }
 
 }  // namespace

@@ -90,6 +90,15 @@ void CommandLine::choose(const std::string& name, const std::string& help,
   });
 }
 
+std::string CommandLine::settings(const std::vector<std::string>& leave_out) const {
+  std::string text;
+  for (const Option& option : options_) {
+    if (std::ranges::find(leave_out, option.name) != leave_out.end()) continue;
+    text += option.name + "=" + option.value + "\n";
+  }
+  return text;
+}
+
 std::string CommandLine::help() const {
   std::string text = usage_;
   std::string_view group;

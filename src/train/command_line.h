@@ -57,6 +57,10 @@ class CommandLine {
 
   std::string help() const;
 
+  /// "name=value" lines of all options but `leave_out`, in order, as they were typed or are by
+  /// default.
+  std::string settings(const std::vector<std::string>& leave_out) const;
+
  private:
   struct Option {
     std::string group;

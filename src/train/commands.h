@@ -14,4 +14,8 @@ int train_command(const std::vector<std::string>& args);
 /// `nanofsdp sample`: prints what a saved model writes. @returns the exit code
 int sample_command(const std::vector<std::string>& args);
 
+/// `nanofsdp compare`: the same training under ZeRO-0 to 3, with what each holds and moves.
+/// @returns the exit code: 0 if losses and weights are equal to the bit in all
+int compare_command(const std::vector<std::string>& args);
+
 }  // namespace nanofsdp::train

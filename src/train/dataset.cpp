@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "comm/agreement.h"
 #include "train/embedded.h"
 #include "train/tales.h"
 
@@ -64,6 +65,10 @@ Dataset::Dataset(std::string_view text, std::string name, std::int64_t block_siz
        .got = tokens_.empty() ? "an empty text" : fmt::format("{} in the shorter", shortest),
        .hint = some ? fmt::format("take a longer text, or --block_size={}", shortest - 1)
                     : "take a longer text"});
+}
+
+std::uint64_t Dataset::fingerprint() const {
+  return comm::fingerprint(std::as_bytes(std::span(tokens_)));
 }
 
 std::span<const std::int32_t> Dataset::tokens(Split split) const {

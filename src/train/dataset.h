@@ -36,6 +36,7 @@ class Dataset {
   const CharTokenizer& tokenizer() const { return tokenizer_; }
   std::int64_t block_size() const { return block_size_; }
   std::int64_t size(Split split) const;  ///< tokens
+  std::uint64_t fingerprint() const;     ///< of its tokens, to compare with other ranks'
 
   /// nanoGPT's get_batch, for the rank that owns `rows` of the micro-batch: draws where each of its
   /// batch_size rows starts, randint(size - T) a row, and copies those that are `rows`. All ranks

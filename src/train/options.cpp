@@ -210,6 +210,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace"});
   return o;
 }
 

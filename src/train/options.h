@@ -78,6 +78,9 @@ struct TrainOptions {
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;
 
+  /// What all ranks must have alike, "name=value" a line: every option but where files lie.
+  std::string settings{};
+
   /// One line for each option that asks for what this program does not do, to be shown at start-up.
   std::vector<std::string> notes{};
 };

@@ -11,33 +11,13 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "train/explain.h"
+#include "train/numbers.h"
 
 namespace nanofsdp::train {
 namespace {
 
 using nlohmann::ordered_json;
-
-// 1234567 as "1,234,567".
-std::string grouped(std::int64_t n) {
-  std::string digits = std::to_string(n);
-  for (auto at = static_cast<std::ptrdiff_t>(digits.size()) - 3; at > 0; at -= 3) {
-    digits.insert(static_cast<std::size_t>(at), ",");
-  }
-  return digits;
-}
-
-std::string megabytes(std::int64_t bytes) {
-  return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
-}
-
-std::string minutes(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
-std::string plural(std::int64_t n, const char* noun) {
-  return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
-}
 
 void write_line(std::ofstream& file, const ordered_json& json) {
   file << json.dump() << '\n' << std::flush;
@@ -75,7 +55,8 @@ void Report::line(const std::string& text, bool stays) {
   std::fflush(stdout);
 }
 
-void Report::start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model) {
+void Report::start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
+                   const fsdp::Plan& plan) {
   if (!speaks_) return;
   for (const std::string& note : options_.notes) line("note: " + note);
   std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
@@ -109,6 +90,10 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
     memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c), megabytes(bytes));
   }
   line("a rank     " + memory);
+  if (!options_.explain) return;
+  numel_ = parameters;
+  line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
+       explain_plan(plan, numel_, nullptr, nullptr));
 }
 
 bool Report::wants_loss(std::int64_t iteration) const {
@@ -137,6 +122,7 @@ void Report::step(std::int64_t iteration, const StepResult& result, const comm::
                           {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
                           {"peak_bytes", peak}});
   }
+  last_step_ = traffic - traffic_;
   traffic_ = traffic;
   if (iteration % options_.log_interval != 0) return;
   const double mean = step_seconds_ / static_cast<double>(steps_);
@@ -165,7 +151,8 @@ void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
 
 void Report::saved(const std::string& path) { line("saved " + path); }
 
-void Report::finish(const comm::Traffic& t, const Ledger& ledger) {
+void Report::finish(const comm::Traffic& t, const Ledger& ledger, const fsdp::Plan& plan,
+                    const fsdp::Overlap& overlap) {
   if (!speaks_) return;
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   line("");
@@ -181,10 +168,20 @@ void Report::finish(const comm::Traffic& t, const Ledger& ledger) {
                     megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
                     grouped(t.reduce_scatters), grouped(t.all_reduces)));
   }
+  if (overlap.communication > 0) {
+    line(fmt::format(
+        "overlap    of {:.1f} ms of communication in {}, {:.1f} ms were exposed: {:.0f} "
+        "% hidden, of {:.0f} % that the schedule allows",
+        1e3 * overlap.communication, plural(kTracedSteps, "step"), 1e3 * overlap.exposed,
+        1e2 * overlap.hidden_share(), 1e2 * overlap.hidden_share_bound()));
+  }
   line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
   for (const MemoryClass c : kMemoryClasses) {
     const std::int64_t peak = ledger.count(c).reserved_peak;
     if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
+  }
+  if (options_.explain && steps_ > 0) {
+    line("\n" + explain_plan(plan, numel_, &ledger, &last_step_));
   }
 }
 

@@ -7,6 +7,8 @@
 
 #include "base/context.h"
 #include "comm/counting.h"
+#include "fsdp/overlap.h"
+#include "fsdp/plan.h"
 #include "fsdp/sharded_model.h"
 #include "train/dataset.h"
 #include "train/options.h"
@@ -16,6 +18,9 @@ namespace nanofsdp::train {
 /// @file
 /// @brief What a person sees of a run: summary, progress, evaluations, final table; and the metrics
 /// file for programs.
+
+/// So many steps of a run are traced, from the eleventh on, or the last of a shorter run.
+inline constexpr std::int64_t kTracedSteps = 3;
 
 /// One optimizer step.
 struct StepResult {
@@ -37,12 +42,14 @@ class Report {
   Report(const TrainOptions& options, int rank);
 
   /// Says what is about to be trained, on what, and how it is shared.
-  void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model);
+  void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
+             const fsdp::Plan& plan);
   void step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
             const Ledger& ledger);
   void evaluation(std::int64_t iteration, const EvalResult& result);
   void saved(const std::string& path);
-  void finish(const comm::Traffic& traffic, const Ledger& ledger);
+  void finish(const comm::Traffic& traffic, const Ledger& ledger, const fsdp::Plan& plan,
+              const fsdp::Overlap& overlap);
   void sample(const std::string& text);
 
   /// Whether the loss of this step is wanted: it costs a collective.
@@ -57,7 +64,9 @@ class Report {
   bool wipe_ = false;  // the line before
   std::ofstream metrics_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  comm::Traffic traffic_;  // at the end of the step before
+  comm::Traffic traffic_;    // at the end of the step before
+  comm::Traffic last_step_;  // of that step
+  std::int64_t numel_ = 0;   // of the model
   double step_seconds_ = 0;
   std::int64_t steps_ = 0;
   EvalResult last_evaluation_;

@@ -1,13 +1,21 @@
 #include "train/trainer.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <chrono>
 #include <utility>
 
+#include "comm/agreement.h"
+#include "comm/gloo.h"
 #include "fsdp/deferred_init.h"
+#include "fsdp/overlap.h"
 #include "gpt/loss.h"
+#include "train/explain.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
+#include "train/trace_file.h"
 #include "train/weights.h"
 
 namespace nanofsdp::train {
@@ -41,6 +49,17 @@ fsdp::Options fsdp_options(const TrainOptions& options) {
 BatchRows share(std::int64_t rows, int rank, int ranks) {
   const std::int64_t first = rank * rows / ranks;
   return {first, (rank + 1) * rows / ranks - first};
+}
+
+// What Gloo sums in: of the largest shard in its group, and of the part of it that is summed
+// across.
+std::int64_t gloo_bytes(const std::vector<fsdp::FlatLayout>& layouts, const comm::Mesh& mesh,
+                        const fsdp::MixedPrecision& precision) {
+  std::int64_t shard = 0;
+  for (const fsdp::FlatLayout& layout : layouts) shard = std::max(shard, layout.shard_numel());
+  const auto bytes = [&](DType dtype) { return shard * static_cast<std::int64_t>(size_of(dtype)); };
+  return comm::gloo_scratch_bytes(mesh.shard_size(), bytes(precision.reduce_dtype)) +
+         comm::gloo_scratch_bytes(mesh.replicas(), bytes(DType::float32) / mesh.replicas());
 }
 
 }  // namespace
@@ -101,8 +120,10 @@ StepResult Trainer::step(std::int64_t iteration) {
     ++mine;
   }
   const double lr = learning_rate_at(options_, iteration);
+  const std::size_t span = context_.tracer.begin(*context_.compute, Lane::compute, "optimizer");
   norm_.compute(sharded_.units(), options_.grad_clip);
   optimizer_.step(lr, norm_.coefficient());
+  context_.tracer.end(*context_.compute, span);
 
   StepResult result{.lr = lr};
   if (report_.wants_loss(iteration)) {
@@ -164,8 +185,47 @@ std::string Trainer::sample(std::int64_t characters) {
   return dataset_.tokenizer().decode(std::span(tokens).subspan(prompt.size()));
 }
 
+fsdp::Plan Trainer::plan() const {
+  const std::vector<fsdp::FlatLayout> layouts = layouts_of(sharded_.units());
+  fsdp::Plan plan = fsdp::plan(layouts, fsdp_options(options_),
+                               {.shard_size = mesh_.shard_size(),
+                                .replicas = mesh_.replicas(),
+                                .micro_steps = static_cast<std::int64_t>(plan_.size())});
+  // What is outside the sharded model: norm and losses, and what Gloo receives sums in.
+  plan.of(MemoryClass::communication) += norm_.bytes() + losses_.bytes();
+  if (options_.backend == Backend::gloo) {
+    plan.of(MemoryClass::communication) += gloo_bytes(layouts, mesh_, options_.precision);
+  }
+  return plan;
+}
+
+// Before anything is trained: what ranks that were started apart may have got differently.
+void Trainer::require_agreement() {
+  std::string model;
+  for (const fsdp::FlatLayout& layout : layouts_of(sharded_.units())) {
+    for (const fsdp::ParameterSpec& p : layout.parameters()) {
+      model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
+    }
+  }
+  const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
+    comm::require_agreement(mesh_.world(), *context_.compute, what, fingerprint, hint);
+  };
+  require("options", comm::fingerprint(options_.settings), "start all with the same command");
+  require("model", comm::fingerprint(model), "start all from the same program");
+  require("data", dataset_.fingerprint(), "give all the same text");
+}
+
+// Traces a few steps, when the first ones are over.
+void Trainer::trace(std::int64_t iteration) {
+  const std::int64_t first = std::clamp<std::int64_t>(options_.max_iters - kTracedSteps, 0, 10);
+  if (iteration == first) context_.tracer.start();
+  if (iteration == first + kTracedSteps) context_.tracer.stop();
+}
+
 void Trainer::run() {
-  report_.start(context_, dataset_, sharded_);
+  const fsdp::Plan plan = this->plan();
+  require_agreement();
+  report_.start(context_, dataset_, sharded_, plan);
   for (std::int64_t iteration = 0; iteration <= options_.max_iters; ++iteration) {
     const bool last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || last) {
@@ -182,11 +242,13 @@ void Trainer::run() {
         report_.saved(weights_path(options_.out_dir).string());
       }
     }
+    trace(iteration);
     if (last) break;
     const StepResult result = step(iteration);
     report_.step(iteration, result, mesh_.traffic(), context_.ledger);
   }
-  report_.finish(mesh_.traffic(), context_.ledger);
+  report_.finish(mesh_.traffic(), context_.ledger, plan, fsdp::overlap(context_.tracer.spans()));
+  if (!options_.trace.empty()) write_trace(context_, mesh_, options_.trace);
 }
 
 }  // namespace nanofsdp::train

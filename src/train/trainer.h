@@ -8,6 +8,7 @@
 #include "base/rng.h"
 #include "comm/mesh.h"
 #include "fsdp/grad_norm.h"
+#include "fsdp/plan.h"
 #include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/gpt.h"
@@ -46,7 +47,15 @@ class Trainer {
   /// A text that the model writes.
   std::string sample(std::int64_t characters);
 
+  /// What this rank will hold and move.
+  fsdp::Plan plan() const;
+
+  comm::Mesh& mesh() { return mesh_; }
+  fsdp::ShardedModel& model() { return sharded_; }
+
  private:
+  void require_agreement();
+  void trace(std::int64_t iteration);
   void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
   void evaluate_batch(Split split, Generator& generator, Tensor total);
   Batch batch_of(std::int64_t rows);

@@ -1,4 +1,4 @@
-#include "comm/platform.h"
+#include "base/platform.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@
 #include <csignal>
 #endif
 
-namespace nanofsdp::comm {
+namespace nanofsdp {
 
 #if defined(__linux__)
 
@@ -56,4 +56,4 @@ std::string name_signal(int number) {
 
 #endif
 
-}  // namespace nanofsdp::comm
+}  // namespace nanofsdp

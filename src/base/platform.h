@@ -5,7 +5,7 @@
 
 #include <sys/types.h>
 
-namespace nanofsdp::comm {
+namespace nanofsdp {
 
 /// @file
 /// @brief The few things that one operating system does in its own way. POSIX is used directly.
@@ -25,4 +25,4 @@ void run_with_background_threads(const std::function<void()>& work);
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);
 
-}  // namespace nanofsdp::comm
+}  // namespace nanofsdp

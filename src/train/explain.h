@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ledger.h"
+#include "comm/counting.h"
+#include "fsdp/plan.h"
+#include "fsdp/sharded_model.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief --explain: what a run will hold and move, in words; and, after it, what it did.
+
+/// The layouts of the model's units, the root's last.
+std::vector<fsdp::FlatLayout> layouts_of(std::span<const fsdp::Unit> units);
+
+/// Units and how each lies over the ranks of its group; equal ones are told once.
+std::string explain_layouts(std::span<const fsdp::Unit> units);
+
+/// Memory by class and traffic of a step: planned, and beside it what was measured, if anything.
+/// @param ledger, step of one rank; null before the run
+std::string explain_plan(const fsdp::Plan& plan, std::int64_t numel, const Ledger* ledger,
+                         const comm::Traffic* step);
+
+}  // namespace nanofsdp::train
