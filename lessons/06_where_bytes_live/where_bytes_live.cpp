@@ -10,6 +10,7 @@
 #include "comm/mesh.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
+#include "fsdp/deferred_init.h"
 #include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
@@ -53,6 +54,8 @@ std::vector<std::int64_t> ledger(int W, const fsdp::ShardingStrategy& strategy) 
     fsdp::Options options{.strategy = strategy, .alignment = 1};
     options.wrap_policy = lesson::is_block;
     fsdp::ShardedModel sharded(context, model, mesh, options);
+    Generator generator(1);
+    fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
     const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
     nn::Tape tape(context);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(kRows / W * config.block_size));
