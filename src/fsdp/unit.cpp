@@ -54,6 +54,7 @@ Tensor Unit::whole_parameters() const {
 }
 
 bool Unit::is_fresh(const Purpose& purpose) const {
+  if (flat_.parameters().empty()) return true;
   const bool stored = !borrows() && !options_.strategy.shard_optimizer;
   const bool rounded = !purpose.full_precision || memory_.gather_wire.empty();
   return stored || (shown_version_ == flat_.version() && rounded_ == rounded);
@@ -67,8 +68,9 @@ std::int64_t Unit::bytes_received(const Tensor& wire) const {
 void Unit::unshard(const Purpose& purpose) {
   if (state_ == State::gathering || state_ == State::unsharded) return trace("u.");
   go(State::sharded, State::gathering, "unshard");
-  NANOFSDP_CHECK(flat_.version() > 0, .what = "parameters of unit " + name(),
-                 .expected = "initialised", .got = "never written",
+  NANOFSDP_CHECK(flat_.version() > 0 || flat_.parameters().empty(),
+                 .what = "parameters of unit " + name(), .expected = "initialised",
+                 .got = "never written",
                  .hint = "call deferred_init, or shard a model that has its values");
   if (is_fresh(purpose)) return trace("u.");
   trace("U.");
@@ -103,7 +105,7 @@ void Unit::wait_for_unshard() {
 
 void Unit::reshard(bool keep) {
   go(State::unsharded, State::sharded, "reshard");
-  if (keep || !options_.strategy.shard_parameters) return trace("r.");
+  if (keep || !options_.strategy.shard_parameters || parameters_ == nullptr) return trace("r.");
   trace("R.");
   flat_.show_stored_parameters();
   shown_version_ = 0;

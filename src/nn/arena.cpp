@@ -14,7 +14,7 @@ std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 Tensor Arena::allocate(Shape shape, DType dtype) {
   const std::size_t bytes = aligned(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
   while (top_.block < blocks_.size() && top_.offset + bytes > blocks_[top_.block].bytes()) {
-    top_ = {top_.block + 1, 0};
+    top_ = {top_.block + 1, 0, top_.held};
   }
   if (top_.block == blocks_.size()) {
     blocks_.emplace_back(context_.ledger, MemoryClass::activations, std::max(bytes, kBlockBytes),
@@ -22,21 +22,16 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
   }
   const Tensor tensor = blocks_[top_.block].tensor(shape, dtype, top_.offset);
   top_.offset += bytes;
+  top_.held += bytes;
+  most_ = std::max(most_, top_.held);
   return tensor;
 }
 
 void Arena::reset() {
   top_ = {};
-  if (blocks_.size() < 2) return;
-  const std::size_t bytes = size();
+  if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
   blocks_.clear();  // first, so that old and new never count together
-  blocks_.emplace_back(context_.ledger, MemoryClass::activations, bytes, context_.device);
-}
-
-std::size_t Arena::size() const {
-  std::size_t bytes = 0;
-  for (const Buffer& block : blocks_) bytes += block.bytes();
-  return bytes;
+  blocks_.emplace_back(context_.ledger, MemoryClass::activations, most_, context_.device);
 }
 
 }  // namespace nanofsdp::nn

@@ -12,7 +12,7 @@ namespace nanofsdp::nn {
 /// @brief Memory for activations: allocation moves a pointer, and everything is freed at once.
 ///
 /// The first step does not know how much it needs, so the arena grows by blocks; reset() then makes
-/// one block of the largest size seen, and no later step of that size allocates.
+/// one block of the most that was ever held, and no later step of that size allocates.
 class Arena {
  public:
   explicit Arena(Context& context) : context_(context) {}
@@ -24,6 +24,7 @@ class Arena {
   struct Position {
     std::size_t block = 0;
     std::size_t offset = 0;
+    std::size_t held = 0;  ///< bytes allocated before it
   };
   Position position() const { return top_; }
   void rewind(Position position) { top_ = position; }
@@ -32,11 +33,10 @@ class Arena {
   void reset();
 
  private:
-  std::size_t size() const;
-
   Context& context_;
   std::vector<Buffer> blocks_;
   Position top_;
+  std::size_t most_ = 0;
 };
 
 }  // namespace nanofsdp::nn

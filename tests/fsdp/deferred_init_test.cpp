@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/check.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 #include "support/whole_model.h"
@@ -98,6 +99,48 @@ TEST(DeferredInit, NamesAParameterThatThePlanForgets) {
         } catch (const Error& error) {
           EXPECT_NE(std::string(error.what()).find("transformer.wpe.weight"), std::string::npos);
         }
+      });
+}
+
+// A model that has its values is sharded as it is; on request they are rank 0's on every rank.
+TEST(Materialised, ModelKeepsItsValues) {
+  for (const ShardingStrategy& strategy : {kNoShard, kShardOptimizer, kFullShard}) {
+    for (const bool sync : {false, true}) {
+      testing::run_ranks(
+          Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+            gpt::GPT model(kTiny);
+            WholeModel memory(model);
+            const auto seed = static_cast<std::uint64_t>(sync ? context.rank : 0);
+            memory.initialise(model.nanogpt_draws(), 7 + seed);
+            gpt::GPT twin(kTiny);
+            WholeModel twin_memory(twin);
+            twin_memory.initialise(twin.nanogpt_draws(), 7);  // rank 0's
+            comm::Mesh mesh(std::move(world));
+            ShardedModel sharded(context, model, mesh,
+                                 {.strategy = strategy,
+                                  .sync_module_states = sync,
+                                  .wrap_policy = [](const nn::Module& m) {
+                                    return dynamic_cast<const gpt::Block*>(&m) != nullptr;
+                                  }});
+            std::vector<float> whole;
+            sharded.summon_full_parameters([&](const nn::Parameter& p) {
+              const auto values = p.data.span<float>();
+              whole.insert(whole.end(), values.begin(), values.end());
+            });
+            EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
+          });
+    }
+  }
+}
+
+TEST(Unit, RefusesToGatherWhatWasNeverInitialised) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {
+        gpt::GPT model(kTiny);
+        comm::Mesh mesh(std::move(world));
+        ShardedModel sharded(context, model, mesh,
+                             {.wrap_policy = [](const nn::Module&) { return false; }});
+        testing::expect_error<Error>([&] { sharded.units()[0].unshard(); }, "never written");
       });
 }
 

@@ -66,10 +66,16 @@ class TinyTraining {
  public:
   TinyTraining(Context& context, std::unique_ptr<comm::Communicator> world,
                const TinyOptions& options)
+      : TinyTraining(context, std::move(world), options, std::make_unique<gpt::GPT>(kTiny)) {}
+
+  /// Of a model that the caller has prepared.
+  TinyTraining(Context& context, std::unique_ptr<comm::Communicator> world,
+               const TinyOptions& options, std::unique_ptr<gpt::GPT> prepared)
       : options(options),
         context(context),
         mesh(std::move(world), options.shard_size),
-        model(kTiny),
+        own_model(std::move(prepared)),
+        model(*own_model),
         sharded(context, model, mesh,
                 {.strategy = options.strategy,
                  .precision = options.precision,
@@ -137,7 +143,8 @@ class TinyTraining {
   TinyOptions options;
   Context& context;
   comm::Mesh mesh;
-  gpt::GPT model;
+  std::unique_ptr<gpt::GPT> own_model;
+  gpt::GPT& model;
   fsdp::ShardedModel sharded;
   nn::Tape tape;
   fsdp::GradNorm norm;

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/ranks.h"
+#include "support/tiny_training.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::TinyOptions;
+using testing::TinyTraining;
+
+// Which parameters are frozen, by a part of their name.
+using Frozen = std::vector<std::string>;
+
+bool is_frozen(const Frozen& frozen, const std::string& name) {
+  return std::ranges::any_of(
+      frozen, [&](const std::string& part) { return name.find(part) != std::string::npos; });
+}
+
+// A GPT, some of whose parameters are frozen before it is sharded.
+std::unique_ptr<gpt::GPT> model_with(const Frozen& frozen) {
+  auto model = std::make_unique<gpt::GPT>(testing::kTiny);
+  for (nn::Parameter* p : model->named_parameters()) p->requires_grad = !is_frozen(frozen, p->name);
+  return model;
+}
+
+std::vector<float> weights_after(int world, const TinyOptions& options, const Frozen& frozen) {
+  return testing::run_ranks(
+      world == 1 ? Backend::self : Backend::local, world,
+      [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        return TinyTraining(context, std::move(group), options, model_with(frozen)).run();
+      })[0];
+}
+
+// A frozen parameter is gathered as any other, keeps its value, and the rest trains as if it were
+// a constant, under every strategy.
+TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
+  const Frozen frozen = {"attn.c_attn", "ln_2", "wpe"};
+  const std::vector<float> whole = weights_after(2, {.strategy = kNoShard}, frozen);
+  EXPECT_NE(whole, weights_after(2, {.strategy = kNoShard}, {}));
+  for (const ShardingStrategy& strategy :
+       {kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+    EXPECT_EQ(weights_after(2, {.strategy = strategy, .forward_prefetch = 1}, frozen), whole)
+        << name_of(strategy);
+  }
+  testing::run_ranks(
+      Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining t(context, std::move(group), {}, model_with(frozen));
+        const std::vector<float> before = t.weights();
+        t.step(0);
+        const std::vector<float> after = t.weights();
+        std::size_t at = 0;
+        for (const Unit& unit : t.sharded.units()) {
+          for (const nn::Parameter* p : unit.flat().parameters()) {
+            const auto n = static_cast<std::size_t>(p->shape.numel());
+            const bool same =
+                std::equal(before.begin() + at, before.begin() + at + n, after.begin() + at);
+            EXPECT_EQ(same, is_frozen(frozen, p->name)) << p->name;
+            EXPECT_EQ(p->grad.empty(), !p->requires_grad || p->grad.numel() == 0);
+            at += n;
+          }
+        }
+      });
+}
+
+// A unit in which nothing learns is gathered and freed as ever, and never reduced.
+TEST(Frozen, UnitIsNeverReduced) {
+  const Frozen frozen = {"transformer.h.1."};
+  const std::vector<float> whole = weights_after(2, {.strategy = kNoShard}, frozen);
+  EXPECT_EQ(weights_after(2, {}, frozen), whole);
+  testing::run_ranks(
+      Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining t(context, std::move(group), {.micro_steps = 2}, model_with(frozen));
+        t.step(0);
+        const comm::Traffic before = t.mesh.traffic();
+        t.step(1);
+        const comm::Traffic step = t.mesh.traffic() - before;
+        EXPECT_EQ(step.all_gathers, 2 * 7);
+        EXPECT_EQ(step.reduce_scatters, 2 * 3);
+      });
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,206 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "fsdp/grad_norm.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "nn/linear.h"
+#include "support/ranks.h"
+#include "support/tensors.h"
+#include "support/tiny_training.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::Owned;
+using testing::TinyTraining;
+
+bool never(const nn::Module&) { return false; }
+
+// y = w x, one weight on three ranks of more: some own nothing but padding.
+struct Scalar {
+  Scalar(Context& context, std::unique_ptr<comm::Communicator> world, const Options& options)
+      : context(context),
+        mesh(std::move(world)),
+        sharded(context, model, mesh, options),
+        tape(context) {
+    sharded.units()[0].flat().store(0, std::vector<float>{2});
+  }
+
+  // One micro-step with gradient `g`: x = 1, dy = g.
+  void micro_step(float g, bool last = true) {
+    Owned<float> x({1, 1}), dy({1, 1});
+    x.values[0] = 1;
+    dy.values[0] = g;
+    tape.begin(true);
+    sharded.forward(tape, x);
+    sharded.backward(tape, dy, last);
+  }
+
+  // The reduced gradient of the weight; 0 where this rank has none of it.
+  float gradient() {
+    const FlatParameter& flat = sharded.units()[0].flat();
+    const Range mine = flat.layout().piece(0, flat.optimizer_range()).in_shard;
+    return mine.empty() ? 0 : flat.optimizer_gradients().f32()[mine.begin];
+  }
+
+  Context& context;
+  nn::Linear model{{.in = 1, .out = 1, .bias = false}};
+  comm::Mesh mesh;
+  ShardedModel sharded;
+  nn::Tape tape;
+};
+
+// Four micro-steps of ones on four ranks average to 4: the sum over micro-steps of the mean over
+// ranks. Scaling what was added up before would give 5.3125 (1 + 1/4 + ... of the accumulator).
+TEST(Average, ScalesWhatArrivesAndNeverWhatWasAddedUp) {
+  for (const ShardingStrategy& strategy :
+       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+    for (const bool no_sync : {false, true}) {
+      testing::run_ranks(
+          Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+            Scalar scalar(
+                context, std::move(world),
+                {.strategy = strategy, .no_sync = no_sync, .alignment = 1, .wrap_policy = never});
+            scalar.sharded.zero_grad();
+            for (int m = 0; m < 4; ++m) scalar.micro_step(1, m == 3);
+            const bool owner = context.rank == 0 || strategy == kNoShard;
+            EXPECT_EQ(scalar.gradient(), owner ? 4 : 0) << name_of(strategy) << no_sync;
+          });
+    }
+  }
+}
+
+// Across groups too: the mean over all ranks, not the sum of the groups' means.
+TEST(Average, IsOverAllRanksOfAHybridMesh) {
+  testing::run_ranks(
+      Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        nn::Linear model({.in = 1, .out = 1, .bias = false});
+        comm::Mesh mesh(std::move(world), 2);
+        ShardedModel sharded(context, model, mesh,
+                             {.strategy = kHybridShard, .alignment = 1, .wrap_policy = never});
+        Unit& unit = sharded.units()[0];
+        unit.flat().store(0, std::vector<float>{2});
+        nn::Tape tape(context);
+        Owned<float> x({1, 1}), dy({1, 1});
+        x.values[0] = 1;
+        dy.values[0] = static_cast<float>(1 << context.rank);  // 1, 2, 4, 8
+        sharded.zero_grad();
+        tape.begin(true);
+        sharded.forward(tape, x);
+        sharded.backward(tape, dy);
+        if (mesh.shard_rank() == 0) {
+          EXPECT_EQ(unit.flat().gradient_shard().f32()[0], 15.0f / 4);
+        }
+        // Replicas hold the same gradient: the norm counts it once.
+        GradNorm norm(context, mesh);
+        norm.compute(sharded.units(), 0);
+        EXPECT_EQ(*norm.norm().f32(), 15.0f / 4);
+      });
+}
+
+// Ranks with different numbers of tokens. Each divides by the tokens of all and the sum is the mean
+// over tokens; the mean of the ranks' means is something else.
+TEST(Average, OverTokensIsNotTheMeanOfMeans) {
+  const auto run = [](comm::ReduceOp reduction, bool by_all) {
+    return testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          Scalar scalar(context, std::move(world),
+                        {.reduction = reduction, .alignment = 1, .wrap_policy = never});
+          scalar.sharded.zero_grad();
+          // Rank 0 has one token with slope 1, rank 1 has three with slope 5.
+          const float sum = context.rank == 0 ? 1 : 15, tokens = context.rank == 0 ? 1 : 3;
+          scalar.micro_step(sum / (by_all ? 4 : tokens));
+          return std::vector<float>{scalar.gradient()};
+        })[0][0];
+  };
+  EXPECT_EQ(run(comm::ReduceOp::sum, true), 4);       // 16 / 4
+  EXPECT_EQ(run(comm::ReduceOp::average, false), 3);  // (1 + 5) / 2
+}
+
+// A rank that owns nothing but padding takes part in everything: norm, clip, step.
+TEST(PaddingOnly, RankTrainsAlong) {
+  for (const Backend backend : testing::backends()) {
+    testing::run_ranks(backend, 3, [](Context& context, std::unique_ptr<comm::Communicator> world) {
+      Scalar scalar(context, std::move(world), {.alignment = 1, .wrap_policy = never});
+      GradNorm norm(context, scalar.mesh);
+      ShardedOptimizer optimizer(context, scalar.sharded.units(), {.weight_decay = 0});
+      scalar.sharded.zero_grad();
+      scalar.micro_step(static_cast<float>(3 * context.rank));
+      norm.compute(scalar.sharded.units(), 1.5);
+      EXPECT_EQ(*norm.norm().f32(), 3);
+      EXPECT_NEAR(*norm.coefficient().f32(), 0.5, 1e-6);
+      optimizer.step(0.1, norm.coefficient());
+      EXPECT_EQ(optimizer.undecayed_numel() + optimizer.decayed_numel(), context.rank == 0 ? 1 : 0);
+      scalar.sharded.summon_full_parameters([](const nn::Parameter& p) {
+        EXPECT_NEAR(*p.data.f32(), 1.9, 1e-6);  // Adam's first step is the learning rate
+      });
+    });
+  }
+}
+
+// To none or to zero: the same gradients; to zero they can be read before anything is reduced.
+TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
+  for (const ShardingStrategy& strategy :
+       {kNoShard, kShardOptimizer, kShardGradients, kFullShard}) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          Scalar scalar(context, std::move(world),
+                        {.strategy = strategy, .alignment = 1, .wrap_policy = never});
+          std::vector<float> gradients;
+          for (const bool to_none : {true, false}) {
+            scalar.sharded.zero_grad(to_none);
+            if (!to_none) {
+              EXPECT_EQ(scalar.gradient(), 0);
+            }
+            for (int m = 0; m < 3; ++m) {
+              scalar.micro_step(static_cast<float>(m + 2 * context.rank), m == 2);
+            }
+            gradients.push_back(scalar.gradient());
+          }
+          EXPECT_EQ(gradients[0], gradients[1]);
+          if (context.rank == 0) {
+            EXPECT_EQ(gradients[0], 6) << name_of(strategy);
+          }
+        });
+  }
+}
+
+// M micro-batches are one batch of M times the rows, in both modes: the gradient norm of a model
+// without dropout, whose masks follow the micro-step.
+TEST(Accumulation, OfMicroBatchesIsOneBatch) {
+  const auto norm = [](std::int64_t micro_steps, bool no_sync) {
+    return testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          gpt::GPTConfig config = testing::kTiny;
+          config.dropout = 0;
+          TinyTraining t(context, std::move(world), {.no_sync = no_sync},
+                         std::make_unique<gpt::GPT>(config));
+          const std::int64_t all = testing::kRows / 2, rows = all / micro_steps;
+          t.sharded.zero_grad();
+          for (std::int64_t m = 0; m < micro_steps; ++m) {
+            const std::int64_t first = context.rank * all + m * rows;
+            auto x = testing::tiny_tokens(0, 0, first, rows, 0);
+            auto y = testing::tiny_tokens(0, 0, first, rows, 1);
+            t.tape.begin(true);
+            gpt::cross_entropy(t.tape, t.sharded.forward(t.tape, x), y, t.total);
+            t.sharded.backward(t.tape, gpt::cross_entropy_backward(t.tape, 1e-2f),
+                               m + 1 == micro_steps);
+          }
+          t.norm.compute(t.sharded.units(), 0);
+          return std::vector<float>{*t.norm.norm().f32()};
+        })[0][0];
+  };
+  const float one = norm(1, false);
+  for (const std::int64_t micro_steps : {2, 3, 6}) {
+    for (const bool no_sync : {false, true}) {
+      EXPECT_NEAR(norm(micro_steps, no_sync) / one, 1, 1e-6) << micro_steps << no_sync;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp
