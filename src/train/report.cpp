@@ -40,13 +40,15 @@ std::string unit_sizes(std::span<const fsdp::Unit> units) {
 
 Report::Report(const TrainOptions& options, int rank)
     : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {
-  if (!speaks_ || options.metrics.empty()) return;
-  metrics_.open(options.metrics);
-  if (!metrics_) {
-    throw UsageError({.what = "--metrics",
-                      .expected = "a file that can be written",
-                      .got = "'" + options.metrics + "'"});
-  }
+  if (!speaks_) return;
+  const auto open = [](const char* option, const std::string& path) {
+    std::ofstream file(path);
+    if (path.empty() || file) return file;
+    throw UsageError(
+        {.what = option, .expected = "a file that can be written", .got = "'" + path + "'"});
+  };
+  metrics_ = open("--metrics", options.metrics);
+  open("--trace", options.trace);  // it will be written at the end: better said now
 }
 
 void Report::line(const std::string& text, bool stays) {

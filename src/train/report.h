@@ -38,7 +38,7 @@ struct EvalResult {
 /// Tells rank 0's story; on other ranks every function does nothing.
 class Report {
  public:
-  /// @throws UsageError if the metrics file cannot be written
+  /// @throws UsageError if the metrics or the trace file cannot be written
   Report(const TrainOptions& options, int rank);
 
   /// Says what is about to be trained, on what, and how it is shared.

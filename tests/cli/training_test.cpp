@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/process.h"
@@ -132,6 +136,100 @@ TEST(Training, RunsTheCommandOfNanoGPTsReadme) {
                            "iter 4: loss 4.0248,", "iter 9: loss 3.7778,"}) {
     EXPECT_NE(process.out().find(line), std::string::npos) << line << "\n" << process.out();
   }
+}
+
+// Runs the product in a small model and returns what it prints.
+std::string printed(const TemporaryDirectory& directory, std::vector<std::string> words) {
+  words.insert(words.end(), {"--n_layer=2", "--n_embd=32", "--n_head=2", "--block_size=16",
+                             "--eval_iters=2", "--eval_interval=20"});
+  Process process(directory.file(""), words);
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  return process.out();
+}
+
+// Three steps of every rank, in four lanes, each collective with its unit and bytes.
+TEST(Trace, ShowsThreeStepsOfAllRanks) {
+  for (const char* backend : {"--backend=gloo", "--backend=local"}) {
+    const TemporaryDirectory directory;
+    const std::string out =
+        printed(directory, {"train", "--ranks=2", backend, "--max_iters=20", "--trace=trace.json"});
+    EXPECT_NE(out.find("% that the schedule allows"), std::string::npos) << out;
+    const json trace = json::parse(read_file(directory.file("trace.json")));
+    std::map<std::pair<int, int>, int> spans;  // of a rank's lane
+    double start = 1e9;
+    for (const json& event : trace["traceEvents"]) {
+      if (event["ph"] != "X") continue;
+      ++spans[{event["pid"], event["tid"]}];
+      start = std::min(start, event["ts"].get<double>());
+      EXPECT_GE(event["dur"], 0);
+      EXPECT_LT(event["dur"], 60e6);
+      const bool moves = event["tid"] == 1 || event["tid"] == 2;
+      EXPECT_EQ(event.contains("args"), moves) << event;
+    }
+    EXPECT_EQ(start, 0);
+    for (int rank = 0; rank < 2; ++rank) {
+      EXPECT_EQ((spans[{rank, 0}]), 3 * (2 * 3 + 1));  // forward and backward of 3 units, optimizer
+      EXPECT_EQ((spans[{rank, 1}]), 3 * (2 * 3 - 1));  // all-gathers
+      EXPECT_EQ((spans[{rank, 2}]), 3 * 3);            // reduce-scatters
+      EXPECT_GT((spans[{rank, 3}]), 0);                // waits
+    }
+  }
+}
+
+TEST(Trace, ThatCannotBeWrittenIsToldBeforeTraining) {
+  const TemporaryDirectory directory;
+  Process process(directory.file(""), {"train", "--ranks=2", "--trace=nowhere/trace.json"});
+  EXPECT_EQ(process.wait(60s), 2);
+  EXPECT_NE(process.err().find("--trace: expected a file that can be written"), std::string::npos);
+  EXPECT_EQ(process.out().find("iter 0"), std::string::npos);
+}
+
+// Promise 3 and 4, as a user sees them: what was planned was measured.
+TEST(Explain, PlansWhatIsMeasured) {
+  for (const char* strategy : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op",
+                               "full_shard", "hybrid_shard"}) {
+    const TemporaryDirectory directory;
+    std::vector<std::string> words = {"train",
+                                      "--ranks=4",
+                                      "--max_iters=3",
+                                      "--explain=True",
+                                      "--param_dtype=bfloat16",
+                                      "--batch_size=4",
+                                      "--gradient_accumulation_steps=8",
+                                      std::string("--strategy=") + strategy};
+    if (words.back().ends_with("hybrid_shard")) words.push_back("--shard_size=2");
+    const std::string out = printed(directory, words);
+    EXPECT_NE(out.find("    rank 1: "), std::string::npos) << out;
+    std::istringstream text(out.substr(out.rfind("memory of a rank")));
+    int rows = 0;
+    for (std::string line; std::getline(text, line) && !line.empty();) {
+      if (line.find("between steps") != std::string::npos || line[0] != ' ') continue;
+      std::istringstream words_of(line.substr(24));
+      std::string planned, measured;
+      words_of >> planned >> measured;
+      EXPECT_EQ(planned, measured) << strategy << ": " << line;
+      ++rows;
+    }
+    EXPECT_GE(rows, 9) << out;
+  }
+}
+
+TEST(Compare, ShowsFourStagesWithTheSameBits) {
+  const TemporaryDirectory directory;
+  const std::string out = printed(directory, {"compare", "--max_iters=3"});
+  std::vector<std::string> bytes, bits;
+  std::istringstream text(out);
+  for (std::string line; std::getline(text, line);) {
+    if (!line.starts_with("zero ")) continue;
+    std::istringstream row(line);
+    const std::vector<std::string> words{std::istream_iterator<std::string>(row), {}};
+    bytes.push_back(words[3]);
+    bits.push_back(words.back());
+  }
+  EXPECT_EQ(bytes, (std::vector<std::string>{"16.00", "10.00", "7.00", "4.00"})) << out;
+  ASSERT_EQ(bits.size(), 4u);
+  EXPECT_EQ(std::count(bits.begin(), bits.end(), bits[0]), 4);
+  EXPECT_NE(out.find("The same bits in every row."), std::string::npos);
 }
 
 }  // namespace

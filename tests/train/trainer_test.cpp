@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -48,9 +49,9 @@ TrainOptions small() {
 }
 
 /// Digits, and in the last tenth, which validates, nothing but a's and b's.
-Dataset text(const TrainOptions& o) {
+Dataset text(const TrainOptions& o, int first = 0) {
   std::string all;
-  for (int i = 0; all.size() < 450; ++i) all += std::to_string(i) + " ";
+  for (int i = first; all.size() < 450; ++i) all += std::to_string(i) + " ";
   all.resize(450);
   for (int i = 0; i < 25; ++i) all += "ab";
   return Dataset(all, "text", o.block_size);
@@ -203,6 +204,35 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
   o.strategy = fsdp::kNoShard;
   EXPECT_EQ(count(o, "RS."), 0);
   EXPECT_EQ(count(o, "AR."), 3);
+}
+
+// What ranks that were started apart may have got differently is told before the first step.
+TEST(Trainer, RefusesRanksThatDisagree) {
+  const auto error_of = [](const std::function<void(TrainOptions&)>& change, bool other_text) {
+    try {
+      nanofsdp::testing::run_ranks(
+          Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+            TrainOptions o = small();
+            o.settings = "learning_rate=0.01\n";
+            o.max_iters = 1;
+            if (context.rank == 1) change(o);
+            const Dataset dataset = text(o, other_text ? context.rank : 0);
+            Report report(o, /*rank=*/1);
+            Trainer(context, std::move(world), o, dataset, report).run();
+          });
+    } catch (const nanofsdp::testing::RankError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto nothing = [](TrainOptions&) {};
+  EXPECT_EQ(error_of(nothing, false), "");
+  EXPECT_NE(error_of([](TrainOptions& o) { o.settings = "learning_rate=0.02\n"; }, false)
+                .find("ranks disagree on options: rank 0"),
+            std::string::npos);
+  EXPECT_NE(error_of([](TrainOptions& o) { o.n_embd = 4; }, false).find("on model"),
+            std::string::npos);
+  EXPECT_NE(error_of(nothing, true).find("on data"), std::string::npos);
 }
 
 }  // namespace
