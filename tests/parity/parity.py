@@ -23,10 +23,12 @@ QUIET = {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 
 
 def nanofsdp_runs(binary):
+    runs = [("full_shard", ranks) for ranks in (1, 2, 3, 4)] + [("no_shard", ranks) for ranks in (2, 3, 4)]
+    runs += [("shard_optimizer", 2), ("shard_gradients", 3), ("shard_grad_op", 4), ("hybrid_shard", 4)]
     return [(f"nanofsdp, {strategy}, {ranks} rank{'s' * (ranks > 1)}",
              [binary, "train", "--eval_iters=1", "--eval_interval=100000", "--threads=1",
-              f"--strategy={strategy}", f"--ranks={ranks}"])
-            for strategy in ("full_shard", "no_shard") for ranks in (1, 2, 3, 4)]
+              f"--strategy={strategy}", f"--ranks={ranks}"] + ["--shard_size=2"] * (strategy == "hybrid_shard"))
+            for strategy, ranks in runs]
 
 
 def curve(label, command, options, out):
