@@ -16,6 +16,7 @@ Overlap overlap(const std::deque<Span>& spans) {
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Span& span = spans[i];
     if (span.lane == Lane::compute) continue;
+    //! [replay]
     now += span.issued - seen;  // computation
     seen = span.issued;
     if (span.lane == Lane::wait) {
@@ -28,6 +29,7 @@ Overlap overlap(const std::deque<Span>& spans) {
       result.communication += duration;
       done[i + 1] = free[span.lane] = std::max(now, free[span.lane]) + duration;
     }
+    //! [replay]
   }
   return result;
 }
