@@ -30,10 +30,12 @@ FlatParameter::FlatParameter(Context& context, std::vector<nn::Parameter*> param
                              std::int64_t alignment)
     : parameters_(std::move(parameters)),
       layout_(layout_of(parameters_, world_size, alignment)),
+      //! [ranges]
       rank_(rank),
       parameter_range_(strategy.shard_parameters ? layout_.shard_of(rank) : layout_.whole()),
       gradient_range_(strategy.shard_gradients ? layout_.shard_of(rank) : layout_.whole()),
       optimizer_range_(strategy.shard_optimizer ? layout_.shard_of(rank) : layout_.whole()),
+      //! [ranges]
       parameters_memory_(memory_for(context, MemoryClass::parameter_shards, parameter_range_)),
       gradients_memory_(memory_for(context, MemoryClass::gradient_shards, gradient_range_)) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

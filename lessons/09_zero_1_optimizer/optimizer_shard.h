@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <vector>
+
+#include "base/buffer.h"
+#include "comm/communicator.h"
+#include "fsdp/flat_parameter.h"
+#include "ops/adamw.h"
+#include "ops/elementwise.h"
+#include "train/options.h"
+
+/// @file
+/// @brief AdamW and the gradient norm on one rank's shards: lesson 09's idea, which the lessons
+/// after it use too.
+
+namespace lesson {
+
+using namespace nanofsdp;
+
+//! [owned]
+// One unit: its row of parameters, its row of gradients, and the moments of this rank's shard.
+struct Row {
+  Row(Context& context, const std::vector<nn::Parameter*>& parameters,
+      const fsdp::ShardingStrategy& stored)
+      : flat(context, parameters, context.rank, context.world_size, stored, /*alignment=*/1),
+        mine(flat.layout().shard_of(context.rank)),
+        m(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)),
+        v(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)) {}
+
+  fsdp::FlatParameter flat;  // lessons 07 and 08
+  fsdp::Range mine;
+  Buffer m, v;  // a W-th of lesson 05's
+};
+//! [owned]
+
+/// The norm of the whole model's gradient.
+//! [norm]
+inline double norm(Stream& stream, comm::Communicator& world, const std::deque<Row>& rows) {
+  double squares = 0;  // of this rank's shards
+  for (const Row& row : rows) {
+    for (const double g : row.flat.gradient_shard().span<float>()) squares += g * g;
+  }
+  std::vector<double> all(world.size());
+  world.all_gather(stream, {&squares, {1}, DType::float64},
+                   {all.data(), {world.size()}, DType::float64}, {.control = true});
+  double sum = 0;
+  for (const double of_rank : all) sum += of_rank;
+  return std::sqrt(sum);
+}
+//! [norm]
+
+/// One step of AdamW.
+/// @param clip what the gradient is multiplied by
+//! [update]
+inline void update(Stream& stream, Row& row, const train::TrainOptions& o, int step, double clip) {
+  auto scale = static_cast<float>(clip);
+  for (std::size_t i = 0; i < row.flat.parameters().size(); ++i) {
+    const fsdp::Range at = row.flat.layout().piece(i, row.mine).in_shard;  // lesson 08
+    if (at.empty()) continue;                                              // somebody else's
+    ops::adamw(stream,
+               {.param = row.flat.parameter_shard().slice(at.begin, at.size()),
+                .grad = row.flat.gradient_shard().slice(at.begin, at.size()),
+                .m = row.m.tensor({row.mine.size()}).slice(at.begin, at.size()),
+                .v = row.v.tensor({row.mine.size()}).slice(at.begin, at.size()),
+                .lr = o.learning_rate,
+                .beta1 = o.beta1,
+                .beta2 = o.beta2,
+                .weight_decay = row.flat.parameters()[i]->shape.rank() >= 2 ? o.weight_decay : 0,
+                .step = step + 1,
+                .grad_scale = Tensor(&scale, {1})});
+  }
+}
+//! [update]
+
+}  // namespace lesson

@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <vector>
+
+#include "comm/counting.h"
+#include "frame/learner.h"
+#include "frame/lesson.h"
+#include "fsdp/wrap.h"
+#include "optimizer_shard.h"
+
+// Lesson 09: every rank has the whole model and all of its gradient, and updates a W-th of it.
+
+namespace {
+
+using namespace nanofsdp;
+using lesson::kRanks;
+constexpr int kSteps = 8;
+
+// Four ranks by hand.
+lesson::Trained by_hand(const train::TrainOptions& o, const train::Dataset& text, bool gather) {
+  lesson::Trained result(kSteps);
+  std::vector<std::vector<double>> losses(kRanks, std::vector<double>(kSteps));
+  comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
+    comm::CountingCommunicator world(std::move(group));
+    lesson::Learner learner(context, o, text, 1);
+    std::deque<lesson::Row> rows;
+    for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
+      rows.emplace_back(context, unit.parameters, fsdp::kNoShard);  // stored: both rows whole
+    }
+    Stream& stream = *context.compute;
+    for (int step = 0; step < kSteps; ++step) {
+      world.reset();
+      //! [step]
+      losses[context.rank][step] = learner.forward_backward(learner.model);
+      for (lesson::Row& row : rows) {
+        world.reduce_scatter(stream, row.flat.gradient_storage(), row.flat.gradient_shard(),
+                             comm::ReduceOp::average);
+      }
+      const double norm = lesson::norm(stream, world, rows);
+      const double clip = std::min(o.grad_clip / (norm + 1e-6), 1.0);
+      for (lesson::Row& row : rows) {
+        lesson::update(stream, row, o, step, clip);
+        if (gather) {
+          world.all_gather(stream, row.flat.parameter_shard(), row.flat.parameter_storage());
+        }
+        ops::fill(stream, {.x = row.flat.gradient_storage(), .value = 0});
+      }
+      //! [step]
+      if (context.rank == 0) result.norms[step] = static_cast<float>(norm);
+    }
+    if (context.rank != 0) return;
+    result.traffic = world.traffic(), result.weigh(context);
+    for (const lesson::Row& row : rows) {
+      result.add_weights(row.flat.parameter_storage().span<float>());
+    }
+  });
+  result.mean(losses, o.batch_size * o.block_size);
+  return result;
+}
+
+// Whose moments belong to which parameters of the first block.
+lesson::Svg drawing() {
+  Context context;
+  gpt::GPT model(lesson::nanogpt(65));
+  const auto block = fsdp::wrap(model, lesson::is_block).front();
+  const fsdp::FlatParameter flat(context, block.parameters, 0, kRanks, fsdp::kNoShard, 1);
+  using namespace lesson::colour;
+  const auto x = [&](std::int64_t element) {
+    return 110 + static_cast<int>(560 * element / flat.layout().padded_numel());
+  };
+  lesson::Svg svg(690, 250);
+  svg.text(20, 20, "one block, its six parameters in a row: what each of four ranks keeps");
+  for (int rank = 0; rank < kRanks; ++rank) {
+    const int y = 36 + 48 * rank;
+    svg.text(20, y + 24, fmt::format("rank {}", rank));
+    for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+      const auto [begin, end] = flat.layout().in_flat(i);
+      svg.rect(x(begin), y, x(end) - x(begin), 9, blue);
+      svg.rect(x(begin), y + 10, x(end) - x(begin), 9, orange);
+      const fsdp::Range piece = flat.layout().piece(i, rank).in_parameter;
+      if (piece.empty()) continue;
+      const int left = x(begin + piece.begin), right = x(begin + piece.end);
+      svg.rect(left, y + 20, right - left, 18, green);
+    }
+  }
+  svg.text(20, 240, "blue: parameters, orange: gradients, green: Adam's two moments");
+  return svg;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  train::TrainOptions o;
+  const train::Dataset text = train::load_dataset(o);
+  const lesson::Trained replicas = lesson::library(kSteps, {fsdp::kNoShard}, o, text);
+  const lesson::Trained zero_1 = lesson::library(kSteps, {fsdp::kShardOptimizer}, o, text);
+  const lesson::Trained ours = by_hand(o, text, true), forgot = by_hand(o, text, false);
+
+  const auto n = static_cast<std::int64_t>(ours.weights.size());
+  lesson.print(
+      fmt::format("{} parameters, {} ranks: bytes on rank 0 after {} steps", n, kRanks, kSteps));
+  lesson.print("            parameters   gradients     moments         all  a parameter");
+  const auto both = {std::pair{"no_shard", &replicas}, {"by hand", &ours}};
+  for (const auto& [name, run] : both) {
+    const auto& bytes = run->bytes;
+    lesson.print(fmt::format("{:<10}{:>12}{:>12}{:>12}{:>12}{:>13}", name, bytes[0], bytes[1],
+                             bytes[2], run->kept(), run->kept() / n));
+  }
+  lesson.print("a step      all-reduces  reduce-scatters  all-gathers  bytes sent");
+  for (const auto& [name, run] : both) {
+    const auto& t = run->traffic;
+    lesson.print(fmt::format("{:<10}{:>13}{:>17}{:>13}{:>12}", name, t.all_reduces,
+                             t.reduce_scatters, t.all_gathers, t.bytes_sent));
+  }
+  lesson.print("loss and norm      no_shard        by hand  not gathered");
+  for (const int step : {1, 2, 4, 8}) {
+    lesson.print(fmt::format("step {}       {}{}{}", step, replicas.at(step), ours.at(step),
+                             forgot.at(step)));
+  }
+  lesson.print(fmt::format("losses that are no_shard's to the bit: {} of {}",
+                           ours.equal_losses(replicas), kSteps));
+
+  lesson.claim(ours.kept() == zero_1.kept(), "bytes kept");
+  lesson.claim(ours == replicas && ours == zero_1, "weights, losses and norms, to the bit");
+  lesson.claim(ours.traffic.bytes_sent == zero_1.traffic.bytes_sent, "bytes sent");
+  lesson.answer(ours.kept() / n);
+  lesson.answer(ours.traffic.bytes_sent);
+  lesson.answer(ours.equal_losses(replicas));
+  lesson.picture(drawing());
+  return lesson.end("by hand is shard_optimizer and no_shard to the bit, at 10 bytes of 16");
+}

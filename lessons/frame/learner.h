@@ -1,0 +1,177 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "comm/local.h"
+#include "comm/mesh.h"
+#include "frame/nanogpt.h"
+#include "frame/train.h"
+#include "fsdp/grad_norm.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "gpt/loss.h"
+#include "nn/tape.h"
+#include "train/dataset.h"
+#include "train/options.h"
+
+namespace lesson {
+
+/// @file
+/// @brief Training without its sharding: what a rank does by itself, and the library's way to do
+/// the rest, to compare with.
+
+using namespace nanofsdp;
+
+inline constexpr int kRanks = 4;
+
+inline void run_backward(gpt::GPT& model, nn::Tape& tape, Tensor dy, bool) {
+  model.backward(tape, dy);
+  tape.end_backward();
+}
+inline void run_backward(fsdp::ShardedModel& model, nn::Tape& tape, Tensor dy, bool last) {
+  model.backward(tape, dy, last);
+}
+
+/// Lesson 06's GPT on one rank with its first weights, and its share of the 12 rows of a step. The
+/// text is the tales: 52 of the model's 65 characters.
+struct Learner {
+  /// @param micro_steps the 12 rows come in so many micro-batches
+  Learner(Context& context, const train::TrainOptions& o, const train::Dataset& text,
+          std::int64_t micro_steps)
+      : text(text),
+        micro_steps(micro_steps),
+        batch_size(o.batch_size / micro_steps),
+        rows{context.rank * batch_size / context.world_size, batch_size / context.world_size},
+        generator(o.seed),
+        model(nanogpt(65)),
+        tape(context),
+        x(rows.count * o.block_size),
+        y(x.size()) {
+    for (nn::Parameter* p : model.named_parameters()) {
+      first.emplace_back(p->shape.numel());
+      p->data = Tensor(first.back().data(), p->shape);
+    }
+    for (const auto& [p, init] : model.nanogpt_draws()) {
+      nn::draw(generator, init, p->data.span<float>());
+    }
+  }
+
+  /// Forward and backward of this rank's rows of the next micro-batch: gradients of the mean over
+  /// its tokens of the step are added to.
+  /// @param model the learner's, or the ShardedModel around it
+  /// @return the loss, summed over tokens
+  template <class Model>
+  double forward_backward(Model& model, bool last = true) {
+    text.draw(train::Split::train, generator, batch_size, rows, {x, y});
+    double loss = 0;
+    tape.begin(/*training=*/true);
+    const Tensor logits = model.forward(tape, tokens(x));
+    gpt::cross_entropy(tape, logits, tokens(y), Tensor(&loss, {1}, DType::float64));
+    const auto own = static_cast<float>(micro_steps * tokens(x).numel());
+    run_backward(model, tape, gpt::cross_entropy_backward(tape, 1 / own), last);
+    return loss;
+  }
+
+  Tensor tokens(std::vector<std::int32_t>& of) const {
+    const auto n = static_cast<std::int64_t>(of.size());
+    return {of.data(), {rows.count, n / rows.count}, DType::int32};
+  }
+
+  const train::Dataset& text;
+  std::int64_t micro_steps;
+  std::int64_t batch_size;  // of a micro-batch, over all ranks
+  train::BatchRows rows;
+  Generator generator;
+  gpt::GPT model;
+  nn::Tape tape;
+  std::vector<std::int32_t> x, y;
+  std::deque<std::vector<float>> first;  // the weights, until somebody else stores them
+};
+
+/// What a run leaves behind.
+struct Trained : Curve {
+  using Curve::Curve;
+  comm::Traffic traffic;            // of rank 0 in the last step
+  std::vector<std::int64_t> bytes;  // rank 0's ledger after it, class by class, reserved
+  std::vector<float> weights;       // of rank 0, unit by unit
+
+  bool operator==(const Trained& other) const {  // the numbers, to the bit
+    return losses == other.losses && norms == other.norms && weights == other.weights;
+  }
+  /// Loss and norm of a step, counted from 1.
+  std::string at(int step) const {
+    return fmt::format("  {:.4f} {:.4f}", losses[step - 1], norms[step - 1]);
+  }
+
+  int equal_losses(const Trained& other) const {
+    int equal = 0;
+    for (std::size_t step = 0; step < losses.size(); ++step) {
+      equal += losses[step] == other.losses[step];
+    }
+    return equal;
+  }
+
+  /// Bytes of parameters, gradients and moments.
+  std::int64_t kept() const { return bytes[0] + bytes[1] + bytes[2]; }
+
+  void add_weights(std::span<const float> of_parameters) {
+    weights.insert(weights.end(), of_parameters.begin(), of_parameters.end());
+  }
+
+  void weigh(const Context& context) {
+    for (const MemoryClass kind : kMemoryClasses) {
+      bytes.push_back(context.ledger.count(kind).reserved);
+    }
+  }
+
+  /// @param of_ranks their losses of each step, summed over tokens
+  void mean(const std::vector<std::vector<double>>& of_ranks, std::int64_t tokens) {
+    for (std::size_t step = 0; step < losses.size(); ++step) {
+      for (const auto& of_rank : of_ranks) losses[step] += of_rank[step];
+      losses[step] /= static_cast<double>(tokens);
+    }
+  }
+};
+
+/// The library's run on ranks that are threads.
+inline Trained library(int steps, const fsdp::Options& options, const train::TrainOptions& o,
+                       const train::Dataset& text, std::int64_t micro_steps = 1) {
+  Trained result(steps);
+  std::vector<std::vector<double>> losses(kRanks, std::vector<double>(steps));
+  comm::launch_threads(kRanks, 1, [&](Context& context, auto world) {
+    comm::Mesh mesh(std::move(world));
+    Learner learner(context, o, text, micro_steps);
+    fsdp::Options wrapped = options;
+    wrapped.wrap_policy = is_block, wrapped.alignment = 1;
+    fsdp::ShardedModel sharded(context, learner.model, mesh, wrapped);
+    fsdp::ShardedOptimizer optimizer(
+        context, sharded.units(),
+        {.beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay});
+    fsdp::GradNorm norm(context, mesh);
+    for (int step = 0; step < steps; ++step) {
+      mesh.reset_traffic();
+      sharded.zero_grad();
+      for (std::int64_t m = 1; m <= micro_steps; ++m) {
+        losses[context.rank][step] += learner.forward_backward(sharded, m == micro_steps);
+      }
+      norm.compute(sharded.units(), o.grad_clip);
+      optimizer.step(o.learning_rate, norm.coefficient());
+      if (context.rank == 0) result.norms[step] = *norm.norm().f32();
+    }
+    if (context.rank == 0) result.traffic = mesh.traffic(), result.weigh(context);
+    sharded.summon_full_parameters([&](const nn::Parameter& p) {
+      if (context.rank == 0) result.add_weights(p.data.span<float>());
+    });
+  });
+  result.mean(losses, o.batch_size * o.block_size);
+  return result;
+}
+
+}  // namespace lesson
