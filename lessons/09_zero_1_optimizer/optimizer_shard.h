@@ -1,12 +1,14 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <deque>
 #include <vector>
 
 #include "base/buffer.h"
-#include "comm/communicator.h"
+#include "comm/counting.h"
+#include "frame/learner.h"
 #include "fsdp/flat_parameter.h"
 #include "ops/adamw.h"
 #include "ops/elementwise.h"
@@ -74,5 +76,34 @@ inline void update(Stream& stream, Row& row, const train::TrainOptions& o, int s
   }
 }
 //! [update]
+
+/// The optimizer's part of a step, once every rank's gradient shards are reduced.
+/// @return the norm before clipping
+inline double update_all(Stream& stream, comm::Communicator& world, std::deque<Row>& rows,
+                         const train::TrainOptions& o, int step) {
+  const double before = norm(stream, world, rows);
+  const double clip = std::min(o.grad_clip / (before + 1e-6), 1.0);
+  for (Row& row : rows) update(stream, row, o, step, clip);
+  return before;
+}
+
+/// Lesson 09's all-gathers, one a unit.
+inline void gather_all(Stream& stream, comm::Communicator& world, std::deque<Row>& rows) {
+  for (Row& row : rows) {
+    world.all_gather(stream, row.flat.parameter_shard(), row.flat.parameter_storage());
+  }
+}
+
+/// Keeps of a run what is to be compared with the library's. Collective.
+inline void record(Trained& run, Context& context, comm::CountingCommunicator& world,
+                   const std::deque<Row>& rows) {
+  if (context.rank == 0) run.traffic = world.traffic(), run.weigh(context);
+  for (const Row& row : rows) {
+    std::vector<float> whole(row.flat.layout().padded_numel());  // on four ranks nothing is padded
+    world.all_gather(*context.compute, row.flat.parameter_shard(),
+                     {whole.data(), {std::ssize(whole)}}, {.control = true});
+    if (context.rank == 0) run.add_weights(whole);
+  }
+}
 
 }  // namespace lesson

@@ -4,7 +4,6 @@
 #include <deque>
 #include <vector>
 
-#include "comm/counting.h"
 #include "frame/learner.h"
 #include "frame/lesson.h"
 #include "fsdp/wrap.h"
@@ -20,11 +19,7 @@ constexpr int kSteps = 8;
 
 // Four ranks by hand.
 lesson::Trained by_hand(const train::TrainOptions& o, const train::Dataset& text, bool gather) {
-  lesson::Trained result(kSteps);
-  std::vector<std::vector<double>> losses(kRanks, std::vector<double>(kSteps));
-  comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
-    lesson::Learner learner(context, o, text, 1);
+  const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, auto& run) {
     std::deque<lesson::Row> rows;
     for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
       rows.emplace_back(context, unit.parameters, fsdp::kNoShard);  // stored: both rows whole
@@ -33,7 +28,7 @@ lesson::Trained by_hand(const train::TrainOptions& o, const train::Dataset& text
     for (int step = 0; step < kSteps; ++step) {
       world.reset();
       //! [step]
-      losses[context.rank][step] = learner.forward_backward(learner.model);
+      losses[step] = learner.forward_backward(learner.model);
       for (lesson::Row& row : rows) {
         world.reduce_scatter(stream, row.flat.gradient_storage(), row.flat.gradient_shard(),
                              comm::ReduceOp::average);
@@ -48,16 +43,11 @@ lesson::Trained by_hand(const train::TrainOptions& o, const train::Dataset& text
         ops::fill(stream, {.x = row.flat.gradient_storage(), .value = 0});
       }
       //! [step]
-      if (context.rank == 0) result.norms[step] = static_cast<float>(norm);
+      if (context.rank == 0) run.norms[step] = static_cast<float>(norm);
     }
-    if (context.rank != 0) return;
-    result.traffic = world.traffic(), result.weigh(context);
-    for (const lesson::Row& row : rows) {
-      result.add_weights(row.flat.parameter_storage().span<float>());
-    }
-  });
-  result.mean(losses, o.batch_size * o.block_size);
-  return result;
+    lesson::record(run, context, world, rows);
+  };
+  return lesson::on_ranks<lesson::Trained>(kSteps, o, text, 1, rank);
 }
 
 // Whose moments belong to which parameters of the first block.

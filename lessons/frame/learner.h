@@ -7,8 +7,10 @@
 #include <deque>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/counting.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
@@ -95,6 +97,12 @@ struct Learner {
   std::deque<std::vector<float>> first;  // the weights, until somebody else stores them
 };
 
+/// "h.3" of a unit that is called "transformer.h.3".
+inline std::string short_name(const std::string& unit) {
+  const std::size_t at = unit.find("h.");
+  return at == unit.npos ? unit : unit.substr(at);
+}
+
 /// What a run leaves behind.
 struct Trained : Curve {
   using Curve::Curve;
@@ -139,6 +147,22 @@ struct Trained : Curve {
     }
   }
 };
+
+/// A run on ranks that are threads.
+/// @param body what one of them does: (context, world, learner, losses of its tokens, run)
+template <class Run, class Body>
+Run on_ranks(int steps, const train::TrainOptions& o, const train::Dataset& text,
+             std::int64_t micro_steps, const Body& body) {
+  Run run(steps);
+  std::vector<std::vector<double>> losses(kRanks, std::vector<double>(steps));
+  comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
+    comm::CountingCommunicator world(std::move(group));
+    Learner learner(context, o, text, micro_steps);
+    body(context, world, learner, losses[context.rank], run);
+  });
+  run.mean(losses, o.batch_size * o.block_size);
+  return run;
+}
 
 /// The library's run on ranks that are threads.
 inline Trained library(int steps, const fsdp::Options& options, const train::TrainOptions& o,

@@ -148,6 +148,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     all_reduce(stream, mesh_.reduce(), full, wire, options_.reduction, call);
   }
   if (shard_gradients) {
+    //! [landed]
     // From its own chunk, where the sum has landed. What was added up before is not scaled again.
     const Tensor landed = own_chunk(mesh_.reduce(), full), shard = flat_.gradient_shard();
     if (std::exchange(accumulates_, true)) {
@@ -155,6 +156,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     } else {
       ops::copy(stream, {.in = landed, .out = shard});
     }
+    //! [landed]
     // Once a step, and in float32: it is the sum of all micro-steps that travels.
     if (replicate && last_micro_step) {
       mesh_.replicate().all_reduce(stream, shard, options_.reduction, call);
