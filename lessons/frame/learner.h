@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <deque>
 #include <span>
@@ -115,7 +116,14 @@ struct Trained : Curve {
   }
   /// Loss and norm of a step, counted from 1.
   std::string at(int step) const {
-    return fmt::format("  {:.4f} {:.4f}", losses[step - 1], norms[step - 1]);
+    const auto i = static_cast<std::size_t>(step - 1);  // abs: a NaN may have a sign
+    return fmt::format("  {:>6.4f} {:>6.4f}", std::abs(losses[i]), std::abs(norms[i]));
+  }
+
+  /// Bytes kept, and a step's reduce-scatters, all-gathers and bytes sent, as columns.
+  std::string costs() const {
+    return fmt::format("{:>12}{:>17}{:>13}{:>12}", kept(), traffic.reduce_scatters,
+                       traffic.all_gathers, traffic.bytes_sent);
   }
 
   int equal_losses(const Trained& other) const {

@@ -128,6 +128,7 @@ void ShardedModel::attach(Unit& unit) {
   nn::Module::Hooks& hooks = unit.module().hooks;
   NANOFSDP_CHECK(!hooks.pre_forward, .what = "hooks of unit " + unit.name(), .expected = "free",
                  .got = "taken", .hint = "a model can be sharded once");
+  //! [attach]
   hooks.pre_forward = [this, &unit] { pre_forward(unit); };
   hooks.post_forward = [this, &unit] { post_forward(unit); };
   hooks.pre_backward = [this, &unit] { pre_backward(unit); };
@@ -136,6 +137,7 @@ void ShardedModel::attach(Unit& unit) {
     ++progress(unit).learning;
     parameter->post_accumulate_grad = [this, &unit] { gradient_ready(unit); };
   }
+  //! [attach]
   // Without a gradient to wait for, the unit is done when its module is.
   if (progress(unit).learning == 0) hooks.post_backward = [this, &unit] { post_backward(unit); };
 }

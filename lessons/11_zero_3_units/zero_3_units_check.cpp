@@ -1,0 +1,71 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/local.h"
+#include "comm/mesh.h"
+#include "frame/exercise.h"
+#include "frame/nanogpt.h"
+#include "fsdp/deferred_init.h"
+#include "fsdp/sharded_model.h"
+#include "gpt/loss.h"
+#include "zero_3_units_exercise.h"
+
+namespace {
+
+using namespace nanofsdp;
+
+// What the library's tracer saw: its own words are longer, and it tells more.
+std::string in_short(const std::vector<std::string>& order) {
+  std::string text;
+  for (std::string event : order) {
+    if (event.starts_with("F.") || event.starts_with("u.") || event.starts_with("r.")) continue;
+    const std::string path = "transformer.";
+    if (const auto at = event.find(path); at != event.npos) event.erase(at, path.size());
+    text += (text.empty() ? "" : " ") + event;
+  }
+  return text;
+}
+
+// The events of a small GPT on two ranks.
+std::string traced(int blocks, bool training) {
+  std::string events;
+  comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    comm::Mesh mesh(std::move(world));
+    gpt::GPT model({.block_size = 4, .vocab_size = 5, .n_layer = blocks, .n_head = 1, .n_embd = 4});
+    fsdp::ShardedModel sharded(context, model, mesh,
+                               {.forward_prefetch = 0,
+                                .backward_prefetch = fsdp::BackwardPrefetch::none,
+                                .wrap_policy = lesson::is_block});
+    Generator generator(1);
+    fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
+    nn::Tape tape(context);
+    std::vector<std::int32_t> tokens(4);
+    const Tensor row(tokens.data(), {1, 4}, DType::int32);
+    double loss = 0;
+    context.tracer.start();
+    tape.begin(training);
+    gpt::cross_entropy(tape, sharded.forward(tape, row), row, {&loss, {1}, DType::float64});
+    if (training) {
+      sharded.backward(tape, gpt::cross_entropy_backward(tape, 1));
+    } else {
+      tape.end();
+    }
+    if (context.rank == 0) events = in_short(context.tracer.take_order());
+  });
+  return events;
+}
+
+}  // namespace
+
+// Models of 1 to 5 blocks, which are sharded and run.
+int main() {
+  lesson::Exercise exercise("events_of");
+  for (const bool training : {true, false}) {
+    for (int blocks = 1; blocks <= 5; ++blocks) {
+      exercise.expect(events_of(blocks, training), traced(blocks, training), "{} blocks, {}",
+                      blocks, training ? "a training step" : "an evaluation");
+    }
+  }
+  return exercise.end();
+}
