@@ -183,6 +183,7 @@ void ShardedModel::pre_forward(Unit& unit) {
   begin_span(unit, "forward ");
 }
 
+//! [post_forward]
 void ShardedModel::post_forward(Unit& unit) {
   if (progress(unit).state == TrainingState::pre_backward) return;  // recompute
   end_span(unit);
@@ -192,6 +193,7 @@ void ShardedModel::post_forward(Unit& unit) {
   const bool stays = is_root(unit) || !options_.strategy.reshard_after_forward;
   unit.reshard(/*keep=*/training_ && stays);
 }
+//! [post_forward]
 
 void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch moment) {
   if (options_.backward_prefetch != moment || !options_.strategy.shard_parameters) return;

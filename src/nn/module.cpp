@@ -48,6 +48,7 @@ Tensor Module::forward_unsaved(Tape& tape, Tensor x) {
   return y;
 }
 
+//! [backward_again]
 Tensor Module::backward_again(Tape& tape, Tensor dy) {
   const Tape::Scope temporaries(tape);
   const auto [x] = tape.restore<1>();
@@ -58,6 +59,7 @@ Tensor Module::backward_again(Tape& tape, Tensor dy) {
   if (dx.raw() != dy.raw()) ops::copy(tape.stream(), {.in = dx, .out = dy});
   return dy;
 }
+//! [backward_again]
 
 std::vector<Parameter*> Module::named_parameters() {
   std::vector<Parameter*> found;

@@ -1,0 +1,140 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "frame/lesson.h"
+#include "ops/elementwise.h"
+#include "seen.h"
+#include "stack.h"
+
+// Lesson 17: keep only what goes into a block, run its forward again inside its backward, and keep
+// the hooks from taking that for a forward pass.
+
+namespace {
+
+using namespace nanofsdp;
+
+//! [again]
+class Again final : public nn::Module {
+ public:
+  explicit Again(nn::Module& block) : block_(block) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    {
+      const nn::Tape::Scope scope(tape);  // its end frees what is allocated from here on
+      const nn::Tape::Pause pause(tape);  // until its end nothing is saved
+      ops::copy(tape.stream(), {.in = block_.forward(tape, x), .out = y});
+    }
+    tape.save({x});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const nn::Tape::Scope scope(tape);
+    const auto [x] = tape.restore<1>();
+    block_.forward(tape, x);           // again, and now it saves
+    return block_.backward(tape, dy);  // which overwrites dy, below the scope
+  }
+  nn::Module& block_;
+};
+//! [again]
+
+enum class State { idle, forward, pre_backward };
+
+//! [hooks]
+// @param naive the unit does not look at its state
+void attach(nn::Module& block, lesson::Weights& weights, State& state, bool naive) {
+  const auto again = [&state, naive] { return state == State::pre_backward && !naive; };
+  block.hooks.pre_forward = [&, again] {
+    if (again()) return;
+    state = State::forward, weights.gather();
+  };
+  block.hooks.post_forward = [&, again] {
+    if (again()) return;
+    state = State::idle, weights.discard();
+  };
+  block.hooks.pre_backward = [&] { state = State::pre_backward, weights.gather(); };
+  block.hooks.post_backward = [&] { state = State::idle, weights.discard(); };
+}
+//! [hooks]
+
+struct Hooked {
+  lesson::Order order{};
+  std::vector<float> gradients{};
+};
+
+Hooked with_hooks(bool recompute, bool naive) {
+  Hooked run;
+  lesson::Stack stack(4);
+  std::deque<lesson::Weights> weights;
+  std::array<State, 4> states{};
+  for (std::size_t i = 0; i < 4; ++i) {
+    weights.emplace_back(fmt::format("h.{}", i), stack.blocks[i], run.order);
+    attach(stack.blocks[i], weights[i], states[i], naive);
+    stack.blocks[i].recompute = recompute;
+  }
+  stack.forward_backward();
+  run.gradients = stack.gradients();
+  return run;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  lesson.print("activations, bytes   everything kept   inputs only");
+  std::vector<lesson::Bytes> bytes;
+  for (const int n : {1, 2, 4, 8}) {
+    lesson::Stack whole(n), library(n);
+    lesson::Stack by_hand(n, [](gpt::Block& block) { return std::make_unique<Again>(block); });
+    for (gpt::Block& block : library.blocks) block.recompute = true;
+    bytes.push_back({whole.forward_backward(), by_hand.forward_backward()});
+    lesson.print(fmt::format("{} block{:<13}{:>16}{:>14}", n, n == 1 ? "" : "s", bytes.back()[0],
+                             bytes.back()[1]));
+    lesson.claim(library.forward_backward() == bytes.back()[1], "as many bytes as the library");
+    lesson.claim(whole.gradients() == by_hand.gradients(), "gradients of everything kept");
+    lesson.claim(library.gradients() == by_hand.gradients(), "the library's gradients");
+  }
+  lesson.answer(bytes[3][0] >> 20);
+
+  const Hooked kept = with_hooks(false, false), minding = with_hooks(true, false);
+  const Hooked naive = with_hooks(true, true);
+  lesson.print("hooks of 4 blocks    gathers   gradients that are NaN");
+  const auto print = [&](std::string_view name, const Hooked& run) {
+    const auto gathers = std::ranges::count(run.order, 'U', [](auto& event) { return event[0]; });
+    const auto nans = std::ranges::count_if(run.gradients, [](float g) { return std::isnan(g); });
+    lesson.print(
+        fmt::format("{:<21}{:>7}{:>12} of {}", name, gathers, nans, kept.gradients.size()));
+    return gathers;
+  };
+  print("kept", kept);
+  lesson.answer(print("recomputed, naive", naive) / 4);
+  print("recomputed, states", minding);
+  lesson.claim(minding.order == kept.order, "hooks: the order without recompute");
+  lesson.claim(minding.gradients == kept.gradients, "hooks: the gradients without recompute");
+
+  using fsdp::BackwardPrefetch;
+  const lesson::Seen plain = lesson::train(true, BackwardPrefetch::none);
+  lesson.claim(lesson::of_blocks(plain.order) == minding.order, "the library's order");
+  const lesson::Seen without = lesson::train(false, BackwardPrefetch::pre);
+  const lesson::Seen with = lesson::train(true, BackwardPrefetch::pre);
+  lesson.print("full_shard, 2 ranks     activations   all-gathers");
+  lesson.print(fmt::format("kept{:>31}{:>14}", without.activations, without.all_gathers));
+  lesson.print(fmt::format("recomputed{:>25}{:>14}", with.activations, with.all_gathers));
+  lesson.print("order of backward with recompute, as it is without:");
+  lesson.print("  " + lesson::backward_of(with.order));
+  lesson.answer(with.all_gathers);
+  lesson.claim(without.order == with.order, "the same events in the same order");
+  lesson.claim(without.all_gathers == with.all_gathers, "as many all-gathers");
+  lesson.claim(without.weights == with.weights, "the same weights");
+  lesson.picture(lesson::drawing(bytes));
+  return lesson.end("the same bits and the same events; by hand is the library's");
+}
