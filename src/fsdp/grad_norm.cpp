@@ -11,6 +11,7 @@ Buffer scalars(Context& context, int count, DType dtype) {
                 static_cast<std::size_t>(count) * size_of(dtype), context.device);
 }
 
+//! [add_squares]
 // Adds the squares of what `shard` of the row holds, parameter by parameter.
 void add_squares(Stream& stream, const FlatParameter& flat, Range shard, Tensor gradients,
                  Tensor sum) {
@@ -20,6 +21,7 @@ void add_squares(Stream& stream, const FlatParameter& flat, Range shard, Tensor 
     ops::squared_norm(stream, {.x = gradients.slice(piece.begin, piece.size()), .out = sum});
   }
 }
+//! [add_squares]
 
 }  // namespace
 

@@ -149,6 +149,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
   }
   if (shard_gradients) {
     //! [landed]
+    //! [accumulate]
     // From its own chunk, where the sum has landed. What was added up before is not scaled again.
     const Tensor landed = own_chunk(mesh_.reduce(), full), shard = flat_.gradient_shard();
     if (std::exchange(accumulates_, true)) {
@@ -157,6 +158,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
       ops::copy(stream, {.in = landed, .out = shard});
     }
     //! [landed]
+    //! [accumulate]
     // Once a step, and in float32: it is the sum of all micro-steps that travels.
     if (replicate && last_micro_step) {
       mesh_.replicate().all_reduce(stream, shard, options_.reduction, call);

@@ -1,0 +1,39 @@
+#include <cmath>
+#include <vector>
+
+#include "accumulate_and_clip_exercise.h"
+#include "frame/exercise.h"
+
+using nanofsdp::fsdp::FlatLayout;
+
+// Three parameters, the flat row of which is filled with small whole numbers but for one of 4096:
+// its square is so large that a float sum loses what is added to it. Padding holds NaN, between
+// parameters too, where they are aligned.
+int main() {
+  lesson::Exercise exercise("squares");
+  for (int W = 1; W <= 6; ++W) {
+    for (int alignment = 1; alignment <= 4; ++alignment) {
+      for (std::int64_t n = 0; n <= 25; ++n) {
+        const FlatLayout layout({{"a", {n}}, {"b", {3}}, {"c", {n / 3, 2}}}, W, alignment);
+        std::vector<float> row(static_cast<std::size_t>(layout.padded_numel()), NAN);
+        std::vector<double> right(static_cast<std::size_t>(W));
+        for (std::size_t i = 0; i < 3; ++i) {
+          const auto [begin, end] = layout.in_flat(i);
+          for (std::int64_t e = begin; e < end; ++e) {
+            const double value = i == 1 && e == begin ? 4096 : static_cast<double>(1 + e % 7);
+            row[static_cast<std::size_t>(e)] = static_cast<float>(value);
+            right[static_cast<std::size_t>(e / layout.shard_numel())] += value * value;
+          }
+        }
+        const auto s = static_cast<std::size_t>(layout.shard_numel());
+        for (std::size_t rank = 0; rank < right.size(); ++rank) {
+          const std::span<const float> shard = std::span<const float>(row).subspan(rank * s, s);
+          exercise.expect(squares(layout, static_cast<int>(rank), shard), right[rank],
+                          "sizes {}, 3, {}, alignment {}, rank {} of {}", n, n / 3 * 2, alignment,
+                          rank, W);
+        }
+      }
+    }
+  }
+  return exercise.end();
+}

@@ -1,0 +1,142 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "comm/local.h"
+#include "frame/lesson.h"
+#include "frame/sharded_rank.h"
+
+/// @file
+/// @brief Rows of lesson 16, and what the library makes of them.
+
+namespace lesson {
+
+using namespace nanofsdp;
+
+inline constexpr int kRanks = 3, kMicroSteps = 4, kRowsOfARank = 2;  // in a micro-batch
+
+/// @param unequal the rows of rank 1 count half of their tokens, those of rank 2 a quarter
+inline Rows rows_of(std::int64_t first, std::int64_t count, bool unequal = false) {
+  Rows rows(nanogpt(65), first, count);
+  for (std::int64_t i = 0; i < count * rows.T; ++i) {
+    const std::int64_t rank = (first + i / rows.T) / kRowsOfARank % kRanks;
+    if (unequal && i % rows.T >= rows.T >> rank) rows.targets[i] = -1;
+  }
+  return rows;
+}
+
+/// Tokens that count.
+inline std::int64_t counted(const Rows& rows) {
+  return std::ranges::count_if(rows.targets, [](std::int32_t target) { return target >= 0; });
+}
+
+/// How to compute one gradient.
+struct Setup {
+  int W = kRanks, micro_steps = kMicroSteps, rows = kRanks * kRowsOfARank;  // of a micro-step
+  bool no_sync = false, unequal = false;
+  comm::ReduceOp reduction = comm::ReduceOp::average;
+};
+
+using Shards = std::vector<std::vector<float>>;  // of one rank, a unit each
+
+/// What came of it: all ranks' shards, and how rank 0 got there.
+struct Gradient {
+  std::vector<Shards> of_rank{};
+  float norm = 0, coefficient = 0;
+  comm::Traffic traffic{};
+  std::int64_t whole_bytes = 0;  // of gradients that are not sharded yet
+};
+
+/// By the library. With average, each rank divides by its own tokens; with sum, by those of all.
+inline Gradient library(const Setup& setup) {
+  const int W = setup.W, M = setup.micro_steps, count = setup.rows / W;
+  Gradient result{.of_rank = std::vector<Shards>(static_cast<std::size_t>(W))};
+  comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    fsdp::Options options{.no_sync = setup.no_sync, .reduction = setup.reduction, .alignment = 1};
+    ShardedRank rank(context, std::move(world), nanogpt(65), options);
+    rank.sharded.zero_grad();
+    for (int m = 0; m < M; ++m) {
+      const Rows mine = rows_of((m * W + context.rank) * count, count, setup.unequal);
+      const bool sum = setup.reduction == comm::ReduceOp::sum;
+      const std::int64_t tokens = counted(sum ? rows_of(0, setup.rows, setup.unequal) : mine);
+      rank.forward_backward(mine, 1.0f / static_cast<float>(M * tokens), m + 1 == M);
+    }
+    rank.norm.compute(rank.sharded.units(), /*max_norm=*/1);
+    for (const fsdp::Unit& unit : rank.sharded.units()) {
+      const std::span<float> shard = unit.flat().gradient_shard().span<float>();
+      result.of_rank[context.rank].emplace_back(shard.begin(), shard.end());
+    }
+    if (context.rank != 0) return;
+    result.norm = *rank.norm.norm().f32(), result.coefficient = *rank.norm.coefficient().f32();
+    result.traffic = rank.mesh.traffic();
+    result.whole_bytes = context.ledger.count(MemoryClass::unsharded_gradients).reserved;
+  });
+  return result;
+}
+
+/// A rank that keeps everything whole, in units: lesson 05's replica in lesson 07's rows.
+struct WholeRank {
+  explicit WholeRank(Context& context) : model(nanogpt(65)), tape(context) {
+    for (const fsdp::WrappedModule& unit : fsdp::wrap(model, is_block)) {
+      units.emplace_back(context, unit.parameters, context.rank, context.world_size, fsdp::kNoShard,
+                         /*alignment=*/1);
+      units.back().show_parameters(units.back().parameter_storage());
+      units.back().show_gradients(units.back().gradient_storage());
+    }
+    Generator generator(1337);
+    for (const auto& [p, init] : model.nanogpt_draws()) {
+      nn::draw(generator, init, p->data.span<float>());
+    }
+  }
+  /// Adds the gradient of the mean over the rows' tokens, a share of that over all micro-steps.
+  void backward(const Rows& rows) {
+    pass(
+        tape, rows, 1.0f / static_cast<float>(kMicroSteps * counted(rows)),
+        [&](Tensor x) { return model.forward(tape, x); },
+        [&](Tensor d) { model.backward(tape, d), tape.end_backward(); });
+  }
+
+  gpt::GPT model;
+  nn::Tape tape;
+  std::deque<fsdp::FlatParameter> units;
+};
+
+/// Of the elements of two gradients of rank 0.
+inline float largest_difference(const Gradient& a, const Gradient& b) {
+  float largest = 0;
+  for (std::size_t u = 0; u < a.of_rank[0].size(); ++u) {
+    const std::vector<float>&x = a.of_rank[0][u], &y = b.of_rank[0][u];
+    for (std::size_t e = 0; e < x.size(); ++e) largest = std::max(largest, std::abs(x[e] - y[e]));
+  }
+  return largest;
+}
+
+/// What a shard of ones holds after each micro-step: right, and scaled in the wrong place.
+inline Svg drawing(const std::vector<float>& right, const std::vector<float>& wrong) {
+  Svg svg(700, 240);
+  svg.text(20, 22, "the shard after each micro-step: right (green), accumulator scaled (red)");
+  for (std::size_t m = 0; m < right.size(); ++m) {
+    const int x = 50 + 160 * static_cast<int>(m);
+    const auto bar = [&](int left, float value, std::string_view fill) {
+      const int height = static_cast<int>(30 * value);
+      svg.rect(left, 210 - height, 50, height, fill);
+      svg.text(left + 25, 204 - height, fmt::format("{:.6g}", value), Svg::At::middle);
+    };
+    bar(x, right[m], colour::green);
+    bar(x + 54, wrong[m], colour::red);
+    svg.text(x + 52, 230, fmt::format("{}", m + 1), Svg::At::middle);
+  }
+  return svg;
+}
+
+}  // namespace lesson
