@@ -28,11 +28,13 @@ BufferPool::Slot& BufferPool::acquire() {
   NANOFSDP_CHECK(has_free_slot(), .what = fmt::format("pool of {}", name_of(class_)),
                  .expected = fmt::format("at most {} units at a time", slots_.size()),
                  .got = "one more");
+  //! [in_turn]
   // In turn: the slot given back longest ago is the likeliest to be free without a wait.
   while (slots_[next_].held) next_ = (next_ + 1) % slots_.size();
   Slot& slot = slots_[next_];
   next_ = (next_ + 1) % slots_.size();
   slot.held = true;
+  //! [in_turn]
   context_.ledger.use(class_, static_cast<std::int64_t>(slot.memory.bytes()));
   return slot;
 }

@@ -116,6 +116,7 @@ void Unit::reshard(bool keep) {
   memory_.parameters->release(*std::exchange(parameters_, nullptr), context_.compute->record());
 }
 
+//! [prepare_gradients]
 void Unit::prepare_gradients() {
   if (!options_.strategy.shard_gradients) return;
   if (gradients_ == nullptr) {
@@ -125,6 +126,7 @@ void Unit::prepare_gradients() {
   }
   flat_.show_gradients(gradients_->memory);
 }
+//! [prepare_gradients]
 
 void Unit::reduce_gradients(bool last_micro_step) {
   go(State::sharded, State::reducing, "reduction of gradients");
