@@ -42,9 +42,8 @@ inline std::string words(const std::vector<float>& values) {
   return line;
 }
 
-//! [fresh]
-// Without slots: memory is asked for each time, and freed when its event has passed. Nobody says
-// when that is, so we look at the next occasion.
+/// Without slots: memory is asked for each time, and freed when its event has passed. Nobody says
+/// when that is, so we look at the next occasion.
 class Fresh {
  public:
   using Slot = fsdp::BufferPool::Slot;
@@ -65,7 +64,6 @@ class Fresh {
   Context& context_;
   std::list<Use> used_;
 };
-//! [fresh]
 
 /// Of rank 0.
 struct Trained {

@@ -38,6 +38,7 @@ inline Seen train(bool recompute, fsdp::BackwardPrefetch prefetch) {
     for (int step = 0; step < 2; ++step) {
       rank.mesh.reset_traffic();
       if (step == 1) context.tracer.start();
+      rank.sharded.zero_grad();
       rank.forward_backward({config, 12 * step + 6 * context.rank, 6}, 1.0f / (12 * 64));
       rank.update();
     }
