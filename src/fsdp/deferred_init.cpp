@@ -65,6 +65,7 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
 
   const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
                        static_cast<std::size_t>(largest) * size_of(DType::float32));
+  //! [draw_and_store]
   for (std::size_t d = 0; d < plan.size(); ++d) {
     const std::int64_t numel = plan[d].parameter->shape.numel();
     const Home& home = homes.at(plan[d].parameter);
@@ -76,6 +77,7 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
     nn::draw(generator, plan[d].init, whole);
     home.flat->store(home.index, whole);
   }
+  //! [draw_and_store]
 }
 
 }  // namespace nanofsdp::fsdp

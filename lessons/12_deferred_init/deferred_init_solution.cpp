@@ -1,0 +1,13 @@
+#include "deferred_init_exercise.h"
+
+using nanofsdp::fsdp::Range;
+
+Range kept(std::span<const PlannedDraw> plan, int parameter, Range piece) {
+  std::int64_t at = 0;      // in the stream, where the draw begins
+  std::int64_t begins = 0;  // the last draw of the parameter so far
+  for (const PlannedDraw& draw : plan) {
+    if (draw.parameter == parameter) begins = at;
+    at += draw.numel;
+  }
+  return {begins + piece.begin, begins + piece.end};
+}
