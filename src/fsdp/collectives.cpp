@@ -9,6 +9,7 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& whole) {
   return whole.slice(group.rank() * n, n);
 }
 
+//! [all_gather]
 void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor full, Tensor wire,
                 const comm::Call& call) {
   if (wire.empty()) {
@@ -20,6 +21,7 @@ void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor 
   group.all_gather(stream, mine, wire, call);
   ops::cast(stream, {.in = wire, .out = full});
 }
+//! [all_gather]
 
 void reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, Tensor wire,
                     comm::ReduceOp op, const comm::Call& call) {

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "05_replicate/replica.h"
+#include "comm/local.h"
+#include "frame/lesson.h"
+#include "frame/train.h"
+#include "fsdp/collectives.h"
+
+/// @file
+/// @brief What lesson 15 needs besides its idea: lesson 05's rank with its weights kept aside, and
+/// the library's word on rounding, sums and training.
+
+namespace lesson {
+
+inline Tensor tensor(std::vector<float>& x) { return {x.data(), {std::ssize(x)}}; }
+inline Tensor tensor(std::vector<bfloat16>& x) {
+  return {x.data(), {std::ssize(x)}, DType::bfloat16};
+}
+
+/// Whether a million random floats, every other one half way between two bfloat16, round alike.
+inline bool rounds_as_library(bfloat16 (*rounded)(float)) {
+  Generator generator(15);
+  bool equal = true;
+  for (int i = 0; i < 1000000; ++i) {
+    const std::uint32_t word = generator.random();
+    const auto x = std::bit_cast<float>(i % 2 == 0 ? word : (word & 0xffff0000u) | 0x8000u);
+    equal = equal && (std::isnan(x) || rounded(x).bits == to_bfloat16(x).bits);
+  }
+  return equal;
+}
+
+/// The library's sum of one number a rank, in bfloat16.
+inline float library_sum(std::span<const float> of_rank) {
+  float sum = 0;
+  const int W = static_cast<int>(of_rank.size());
+  comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    std::vector<float> row(of_rank.size(), of_rank[static_cast<std::size_t>(context.rank)]);
+    std::vector<bfloat16> wire(row.size());
+    fsdp::all_reduce(*context.compute, *world, tensor(row), tensor(wire), comm::ReduceOp::sum, {});
+    if (context.rank == 0) sum = row[0];
+  });
+  return sum;
+}
+
+inline constexpr int kSteps = 100;
+
+inline train::TrainOptions options(DType dtype) {
+  train::TrainOptions o = recipe();
+  o.strategy = fsdp::kFullShard;
+  o.precision = {dtype, dtype};
+  return o;
+}
+
+/// Lesson 05's rank. `masters` are the weights that the optimizer sees; what the model computes
+/// with is somebody else's to fill in.
+struct Trainee : Replica {
+  Trainee(Context& context, const train::TrainOptions& o, const train::Dataset& text)
+      : Replica(context, o, text), o(o), stream(*context.compute) {
+    for (Owned& own : all) {
+      const std::span<float> values = own.part(0).span<float>();
+      masters.emplace_back(values.begin(), values.end());
+    }
+  }
+
+  std::span<float> weight(std::size_t i) { return all[i].part(0).span<float>(); }
+  std::span<float> gradient(std::size_t i) { return all[i].part(1).span<float>(); }
+
+  /// Norm, clipping and AdamW.
+  void update() {
+    last_norm = norm();
+    const double clip = std::min(o.grad_clip / (last_norm + 1e-6), 1.0);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      std::ranges::copy(masters[i], weight(i).begin());
+      lesson::update(stream, all[i], o, steps, clip);
+      std::ranges::copy(weight(i), masters[i].begin());
+    }
+    ++steps;
+  }
+
+  /// Layer norm weights that are not 1 any more.
+  int moved() const {
+    int n = 0;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].parameter->init.kind != nn::Init::Kind::ones) continue;
+      for (const float weight : masters[i]) n += weight != 1;
+    }
+    return n;
+  }
+
+  std::vector<std::vector<float>> masters;
+  train::TrainOptions o;
+  Stream& stream;
+  int steps = 0;
+  double last_loss = 0, last_norm = 0;
+};
+
+struct Run : Curve {
+  Run() : Curve(kSteps) {}
+  int moved = 0;
+};
+
+/// Two ranks, and `step` on each of them in every step.
+inline Run run(const std::function<void(comm::Communicator&, Trainee&)>& step) {
+  Run run;
+  const train::TrainOptions o = options(DType::bfloat16);
+  const train::Dataset text = train::load_dataset(o);
+  std::vector<double> sums(2 * kSteps);
+  comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    Trainee trainee(context, o, text);
+    for (int s = 0; s < kSteps; ++s) {
+      trainee.draw(text);
+      step(*world, trainee);
+      sums[static_cast<std::size_t>(2 * s + context.rank)] = trainee.last_loss;
+      if (context.rank == 0) run.norms[s] = static_cast<float>(trainee.last_norm);
+    }
+    if (context.rank == 0) run.moved = trainee.moved();
+  });
+  for (std::size_t s = 0; s < kSteps; ++s) {
+    run.losses[s] =
+        (sums[2 * s] + sums[2 * s + 1]) / static_cast<double>(o.batch_size * o.block_size);
+  }
+  return run;
+}
+
+inline Curve library(DType dtype) {
+  const train::TrainOptions o = options(dtype);
+  return train(2, kSteps, o, train::load_dataset(o));
+}
+
+/// Losses of some steps, and the first step in which one is off by 1 in 100 (0: none).
+inline std::string row(const Curve& run, const Curve& right) {
+  std::string text;
+  for (const int step : {1, 10, 50, 100}) {
+    text += fmt::format("{:>9.4f}", run.losses[static_cast<std::size_t>(step - 1)]);
+  }
+  std::size_t off = 0;
+  for (std::size_t s = 0; s < kSteps && off == 0; ++s) {
+    if (std::abs(run.losses[s] - right.losses[s]) > 0.01 * right.losses[s]) off = s + 1;
+  }
+  return text + fmt::format("{:>10}", off);
+}
+
+/// Weights that start at 1, after each of 200 updates.
+/// @param four of 0.001 in bfloat16 and float32, of 0.004 in float32 and bfloat16
+inline Svg drawing(const std::vector<std::vector<double>>& four) {
+  Svg svg(560, 300);
+  const std::array<std::string_view, 4> inks = {colour::blue, colour::blue, colour::orange,
+                                                colour::orange};
+  svg.text(20, 25, "a weight of 1, and 200 updates of 0.001 (blue) or 0.004 (orange)");
+  for (std::size_t i = 0; i < 4; ++i) {
+    svg.curve(20, 500, 2, 220, four[i], inks[i]);
+    svg.text(430, static_cast<int>(505 - 220 * four[i].back()),
+             fmt::format("{:.1f} {}", four[i].back(), i % 3 == 0 ? "in bfloat16" : "in float32"));
+  }
+  return svg;
+}
+
+}  // namespace lesson

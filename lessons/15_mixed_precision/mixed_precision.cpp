@@ -1,0 +1,144 @@
+#include "fsdp/mixed_precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <vector>
+
+#include "comm/counting.h"
+#include "fsdp/collectives.h"
+#include "long_and_short.h"
+
+// Lesson 15: short numbers on the wire, long ones where they are added up.
+
+namespace {
+
+using namespace nanofsdp;
+using lesson::tensor;
+
+//! [rounded]
+bfloat16 rounded(float x) {  // to the nearest; of two equally near, the one that ends in 0
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  const std::uint32_t last = (bits >> 16) & 1;
+  return {static_cast<std::uint16_t>((bits + 0x7fff + last) >> 16)};
+}
+float widened(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
+//! [rounded]
+
+// A weight of 1 that gets the same update in every step.
+std::vector<double> updated(float update, int steps, bool is_short) {
+  std::vector<double> values = {1};
+  float weight = 1;
+  for (int i = 0; i < steps; ++i) {
+    weight += update;
+    if (is_short) weight = widened(rounded(weight));
+    values.push_back(weight);
+  }
+  return values;
+}
+
+//! [gather]
+std::vector<float> gather(Stream& stream, comm::Communicator& group, std::span<const float> shard) {
+  std::vector<bfloat16> mine, wire(shard.size() * group.size());
+  for (const float x : shard) mine.push_back(rounded(x));
+  group.all_gather(stream, tensor(mine), tensor(wire));
+  std::vector<float> full;
+  for (const bfloat16 x : wire) full.push_back(widened(x));
+  return full;
+}
+//! [gather]
+
+// Bytes that a rank receives of a block, on 2 ranks: in float32, in bfloat16, and by hand.
+std::vector<std::int64_t> bytes_received(lesson::Lesson& lesson) {
+  std::vector<std::int64_t> bytes;
+  comm::launch_threads(2, 1, [&](Context& context, auto world) {
+    comm::CountingCommunicator group(std::move(world));
+    const auto count = [&] {
+      if (context.rank == 0) bytes.push_back(group.traffic().bytes_received);
+      group.reset();
+    };
+    const std::int64_t block = 196864;
+    std::vector<float> shard(block / 2), full(block);
+    std::vector<bfloat16> wire(block);
+    Generator(1337 + context.rank).normal(shard, 0, 0.02);
+    for (const Tensor& travels : {Tensor(), tensor(wire)}) {
+      fsdp::all_gather(*context.compute, group, tensor(shard), tensor(full), travels, {});
+      count();
+    }
+    lesson.claim(gather(*context.compute, group, shard) == full, "gathered as by the library");
+    count();
+  });
+  return bytes;
+}
+
+//! [train]
+// The weights that AdamW updates are kept aside: computation sees them rounded.
+void step(comm::Communicator& world, lesson::Trainee& t, bool short_master) {
+  for (std::size_t i = 0; i < t.masters.size(); ++i) {
+    for (std::size_t e = 0; e < t.masters[i].size(); ++e) {
+      t.weight(i)[e] = widened(rounded(t.masters[i][e]));
+    }
+  }
+  t.last_loss = t.forward_backward();  // arithmetic in float32, on rounded weights
+  for (std::size_t i = 0; i < t.masters.size(); ++i) {
+    std::vector<bfloat16> wire;
+    for (const float g : t.gradient(i)) wire.push_back(rounded(g));
+    world.all_reduce(t.stream, tensor(wire), comm::ReduceOp::sum);
+    for (std::size_t e = 0; e < wire.size(); ++e) t.gradient(i)[e] = widened(wire[e]) / 2;
+  }
+  t.update();  // AdamW, on the masters
+  if (!short_master) return;
+  for (std::vector<float>& master : t.masters) {
+    for (float& weight : master) weight = widened(rounded(weight));
+  }
+}
+//! [train]
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  lesson.claim(lesson::rounds_as_library(rounded), "rounds as the library");
+  for (const float update : {0.001f, 0.004f}) {
+    const double in_long = updated(update, 1000, false).back();
+    const double in_short = updated(update, 1000, true).back();
+    lesson.print(fmt::format("1 + 1000 x {}: {:.3f} in float32, {:.3f} in bfloat16", update,
+                             in_long, in_short));
+    if (update == 0.001f) lesson.answer(std::lround(1000 * in_short));
+  }
+  const std::vector<std::int64_t> bytes = bytes_received(lesson);
+  lesson.print(fmt::format("all-gather of a block on 2 ranks: {} bytes in float32, {} in bfloat16",
+                           bytes[0], bytes[1]));
+  lesson.claim(bytes[1] == bytes[2], "bytes by hand");
+  lesson.answer(bytes[1]);
+  const float of_rank[] = {256, 1, 1};
+  float each = 0, once = 0;
+  for (const float g : of_rank) each = widened(rounded(each + g)), once += g;
+  once = widened(rounded(once));
+  lesson.print(fmt::format("256 + 1 + 1: {} rounded each time, {} rounded once", each, once));
+  lesson.claim(lesson::library_sum(of_rank) == once, "the library rounds once");
+
+  const auto mixed = lesson::run([](auto& world, auto& t) { step(world, t, false); });
+  const auto brief = lesson::run([](auto& world, auto& t) { step(world, t, true); });
+  const lesson::Curve library = lesson::library(DType::bfloat16);
+  lesson.claim(mixed.losses == library.losses, "losses by hand are the library's");
+  lesson.claim(mixed.norms == library.norms, "norms by hand are the library's");
+  const lesson::Curve in_float32 = lesson::library(DType::float32);
+  lesson.print("loss of step             1       10       50      100  off from  moved");
+  lesson.print("float32          " + lesson::row(in_float32, in_float32));
+  lesson.print(
+      fmt::format("mixed            {}{:>7}", lesson::row(mixed, in_float32), mixed.moved));
+  lesson.print(
+      fmt::format("bfloat16 master  {}{:>7}", lesson::row(brief, in_float32), brief.moved));
+  lesson.answer(brief.moved);
+  for (const fsdp::Recipe& r : fsdp::kRecipes) {
+    lesson.print(
+        fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",
+                    r.name, r.master, r.parameter, r.gradient, r.moment, r.bytes_a_parameter()));
+  }
+  lesson.picture(lesson::drawing({updated(0.001f, 200, true), updated(0.001f, 200, false),
+                                  updated(0.004f, 200, false), updated(0.004f, 200, true)}));
+  return lesson.end("100 steps in bfloat16 by hand are full_shard's, to the bit");
+}

@@ -1,0 +1,39 @@
+#include <vector>
+
+#include "base/rng.h"
+#include "comm/sum.h"
+#include "frame/exercise.h"
+#include "mixed_precision_exercise.h"
+
+using nanofsdp::bfloat16;
+
+// Rows of zero to five numbers of very different sizes, on one to six ranks.
+int main() {
+  lesson::Exercise exercise("average");
+  nanofsdp::Generator generator(15);
+  for (int W = 1; W <= 6; ++W) {
+    for (int n = 0; n < 300; ++n) {
+      std::vector<std::vector<bfloat16>> ranks(W);
+      std::vector<const void*> rows;
+      std::string words;
+      for (std::vector<bfloat16>& row : ranks) {
+        for (int i = 0; i < n % 6; ++i) {
+          const float size = static_cast<float>(1 << generator.randint(10));
+          row.push_back(nanofsdp::to_bfloat16(size * generator.uniform()));
+        }
+        rows.push_back(row.data());
+      }
+      std::vector<bfloat16> yours(n % 6), spec(n % 6);
+      average(ranks, yours);
+      nanofsdp::comm::sum_in_rank_order(rows, spec.data(), n % 6, nanofsdp::DType::bfloat16,
+                                        nanofsdp::comm::ReduceOp::average);
+      for (int i = 0; i < n % 6; ++i) {
+        words.clear();
+        for (const auto& row : ranks) words += fmt::format(" {}", to_float32(row[i]));
+        exercise.expect(to_float32(yours[i]), to_float32(spec[i]), "ranks with{}, number {}", words,
+                        i);
+      }
+    }
+  }
+  return exercise.end();
+}
