@@ -141,15 +141,15 @@ inline Curve library(DType dtype) {
   return train(2, kSteps, o, train::load_dataset(o));
 }
 
-/// Losses of some steps, and the first step in which one is off by 1 in 100 (0: none).
+/// Losses of some steps, and the first step in which one is off by 1 in 1000 (0: none).
 inline std::string row(const Curve& run, const Curve& right) {
   std::string text;
   for (const int step : {1, 10, 50, 100}) {
-    text += fmt::format("{:>9.4f}", run.losses[static_cast<std::size_t>(step - 1)]);
+    text += fmt::format("{:>9.2f}", run.losses[static_cast<std::size_t>(step - 1)]);
   }
   std::size_t off = 0;
   for (std::size_t s = 0; s < kSteps && off == 0; ++s) {
-    if (std::abs(run.losses[s] - right.losses[s]) > 0.01 * right.losses[s]) off = s + 1;
+    if (std::abs(run.losses[s] - right.losses[s]) > 0.001 * right.losses[s]) off = s + 1;
   }
   return text + fmt::format("{:>10}", off);
 }
