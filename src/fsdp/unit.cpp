@@ -165,6 +165,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     if (replicate && last_micro_step) {
       mesh_.replicate().all_reduce(stream, shard, options_.reduction, call);
     }
+    //! [landed]
   }
   reduced_ = context_.tracer.end(stream, span);
   if (shard_gradients) memory_.gradients->release(*std::exchange(gradients_, nullptr), reduced_);
