@@ -149,27 +149,28 @@ void Unit::reduce_gradients(bool last_micro_step) {
   } else {
     all_reduce(stream, mesh_.reduce(), full, wire, options_.reduction, call);
   }
-  if (shard_gradients) {
-    //! [landed]
-    //! [accumulate]
-    // From its own chunk, where the sum has landed. What was added up before is not scaled again.
-    const Tensor landed = own_chunk(mesh_.reduce(), full), shard = flat_.gradient_shard();
-    if (std::exchange(accumulates_, true)) {
-      ops::accumulate(stream, {.in = landed, .out = shard});
-    } else {
-      ops::copy(stream, {.in = landed, .out = shard});
-    }
-    //! [landed]
-    //! [accumulate]
-    // Once a step, and in float32: it is the sum of all micro-steps that travels.
-    if (replicate && last_micro_step) {
-      mesh_.replicate().all_reduce(stream, shard, options_.reduction, call);
-    }
-    //! [landed]
+  //! [landed]
+  if (shard_gradients) add_to_shard(stream, full);
+  // Once a step, and in float32: it is the sum of all micro-steps that travels.
+  if (replicate && last_micro_step) {
+    mesh_.replicate().all_reduce(stream, flat_.gradient_shard(), options_.reduction, call);
   }
+  //! [landed]
   reduced_ = context_.tracer.end(stream, span);
   if (shard_gradients) memory_.gradients->release(*std::exchange(gradients_, nullptr), reduced_);
 }
+
+//! [accumulate]
+// From its own chunk, where the sum has landed. What was added up before is not scaled again.
+void Unit::add_to_shard(Stream& stream, Tensor full) {
+  const Tensor landed = own_chunk(mesh_.reduce(), full), shard = flat_.gradient_shard();
+  if (std::exchange(accumulates_, true)) {
+    ops::accumulate(stream, {.in = landed, .out = shard});
+  } else {
+    ops::copy(stream, {.in = landed, .out = shard});
+  }
+}
+//! [accumulate]
 
 void Unit::wait_for_reduction() {
   if (state_ != State::reducing) return;

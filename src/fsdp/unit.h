@@ -107,6 +107,7 @@ class Unit {
   Tensor whole_parameters() const;
   bool is_fresh(const Purpose& purpose) const;
   std::int64_t bytes_received(const Tensor& wire) const;
+  void add_to_shard(Stream& stream, Tensor full);
 
   Context& context_;
   comm::Mesh& mesh_;
