@@ -79,7 +79,8 @@ class ShardedModel {
   /// @param last_micro_step of the optimizer step: gradients that were kept whole are reduced now
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
-  /// Forgets all gradients. Call it before the first micro-step.
+  /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
+  /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
   void zero_grad(bool set_to_none = true);
 
   /// Calls `visit` on every parameter while its unit is unsharded, one unit at a time, the same on

@@ -118,6 +118,10 @@ void Unit::reshard(bool keep) {
 
 //! [prepare_gradients]
 void Unit::prepare_gradients() {
+  NANOFSDP_CHECK(!complete_, .what = "unit " + name() + ": backward",
+                 .expected = "zero_grad after the last micro-step",
+                 .got = "gradients that are sums over ranks already",
+                 .hint = "they would be summed once more");
   if (!options_.strategy.shard_gradients) return;
   if (gradients_ == nullptr) {
     gradients_ = &memory_.gradients->acquire();
@@ -156,6 +160,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
     mesh_.replicate().all_reduce(stream, flat_.gradient_shard(), options_.reduction, call);
   }
   //! [landed]
+  complete_ = last_micro_step && (!shard_gradients || replicate);
   reduced_ = context_.tracer.end(stream, span);
   if (shard_gradients) memory_.gradients->release(*std::exchange(gradients_, nullptr), reduced_);
 }
@@ -182,6 +187,7 @@ void Unit::zero_grad(bool set_to_none) {
   require_at_rest("zero_grad");
   // Sharded gradients are overwritten by the first reduction, unless they are to be read before;
   // whole ones are added to from the start.
+  complete_ = false;
   accumulates_ = !set_to_none;
   if (set_to_none && options_.strategy.shard_gradients) return;
   ops::fill(*context_.compute, {.x = flat_.gradient_storage(), .value = 0});

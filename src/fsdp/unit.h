@@ -83,6 +83,7 @@ class Unit {
   void reshard(bool keep = false);
 
   /// Shows whole gradients to the model: borrowed and zeroed, or those that are still adding up.
+  /// @throws Error where those of the step before are whole or replicated and were not forgotten
   void prepare_gradients();
 
   /// Issues the reduction of the gradients, after reshard(): its result is added to the shard. What
@@ -124,6 +125,7 @@ class Unit {
   Event reduced_;
   bool rounded_ = true;       // the whole copy is in the precision of computation
   bool accumulates_ = false;  // the stored gradients already hold a part of this step's
+  bool complete_ = false;  // what is stored has been summed over all ranks, and must not be again
 };
 
 }  // namespace nanofsdp::fsdp

@@ -7,6 +7,7 @@
 #include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "nn/linear.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
 #include "support/tiny_training.h"
@@ -165,6 +166,27 @@ TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
           if (context.rank == 0) {
             EXPECT_EQ(gradients[0], 6) << name_of(strategy);
           }
+        });
+  }
+}
+
+// Forgotten, the gradients of the step before stay in the sum; where they have been summed over all
+// ranks already, so that they would be once more, it is an error.
+TEST(ZeroGrad, IsMissed) {
+  for (const ShardingStrategy& strategy :
+       {kNoShard, kShardOptimizer, kShardGradients, kFullShard}) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          Scalar scalar(context, std::move(world),
+                        {.strategy = strategy, .alignment = 1, .wrap_policy = never});
+          scalar.sharded.zero_grad();
+          scalar.micro_step(1);
+          if (!strategy.shard_gradients) {
+            testing::expect_error<Error>([&] { scalar.micro_step(2); }, "zero_grad");
+            return;
+          }
+          scalar.micro_step(2);
+          EXPECT_EQ(scalar.gradient(), context.rank == 0 ? 3 : 0);
         });
   }
 }
