@@ -53,9 +53,25 @@ Row train_row(const TrainOptions& options, const Dataset& dataset, Context& cont
   return row;
 }
 
+// Options of training that have no meaning where four runs are compared.
+void refuse_others(const std::vector<std::string>& args) {
+  for (const char* name : {"strategy", "zero", "shard_size", "backend", "eval_only", "out_dir",
+                           "metrics", "trace", "explain"}) {
+    const std::string option = std::string("--") + name;
+    for (const std::string& arg : args) {
+      if (arg != option && !arg.starts_with(option + "=")) continue;
+      throw UsageError({.what = option,
+                        .expected = "an option of `nanofsdp compare`",
+                        .got = "one of `nanofsdp train` alone",
+                        .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing"});
+    }
+  }
+}
+
 }  // namespace
 
 int compare_command(const std::vector<std::string>& args) {
+  refuse_others(args);
   std::vector<std::string> all = {"--ranks=4", "--max_iters=100", "--log_interval=1"};
   all.insert(all.end(), args.begin(), args.end());
   TrainOptions options = parse_train_options(all);

@@ -232,5 +232,15 @@ TEST(Compare, ShowsFourStagesWithTheSameBits) {
   EXPECT_NE(out.find("The same bits in every row."), std::string::npos);
 }
 
+TEST(Compare, RefusesWhatItSetsItself) {
+  const TemporaryDirectory directory;
+  for (const char* option : {"--zero=2", "--strategy=no_shard", "--backend=local"}) {
+    Process process(directory.file(""), {"compare", option});
+    EXPECT_EQ(process.wait(60s), 2);
+    EXPECT_NE(process.err().find(std::string(option).substr(0, 6)), std::string::npos);
+    EXPECT_EQ(process.out(), "");
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp
