@@ -128,6 +128,7 @@ TEST(Materialised, ModelKeepsItsValues) {
               whole.insert(whole.end(), values.begin(), values.end());
             });
             EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
+            EXPECT_EQ(mesh.traffic().bytes_sent, 0) << "no part of training";
           });
     }
   }

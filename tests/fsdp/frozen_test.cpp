@@ -86,5 +86,20 @@ TEST(Frozen, UnitIsNeverReduced) {
       });
 }
 
+// Nor does it wait for the end of backward: it is freed before the next one has its gradients.
+TEST(Frozen, UnitIsFreedAfterItsBackward) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining t(context, std::move(group), {}, model_with({"transformer.h.1."}));
+        context.tracer.start();
+        t.step(0);
+        const std::vector<std::string> order = context.tracer.take_order();
+        const auto freed = std::ranges::find(order.rbegin(), order.rend(), "R.transformer.h.1");
+        const auto next = std::ranges::find(order.rbegin(), order.rend(), "RS.transformer.h.0");
+        ASSERT_NE(freed, order.rend());
+        EXPECT_GT(freed, next) << "counted from the end";
+      });
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp

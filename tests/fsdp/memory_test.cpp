@@ -22,7 +22,7 @@ std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n,
                                            std::int64_t b, std::int64_t r) {
   const std::int64_t two = 4 * (2 * b + r), each = 4 * (3 * b + r);  // of three blocks
   const std::int64_t borrowed = o.no_sync ? each : two;
-  if (o.strategy == kNoShard) return {4 * n, 4 * n, 8 * n, 0, 0};
+  if (o.strategy == kNoShard || s == n) return {4 * n, 4 * n, 8 * n, 0, 0};  // or one rank
   if (o.strategy == kShardOptimizer) return {4 * n, 4 * n, 8 * s, 0, 0};
   if (o.strategy == kShardGradients) return {4 * n, 4 * s, 8 * s, 0, borrowed};
   if (o.strategy == kShardGradOp) return {4 * s, 4 * s, 8 * s, each, borrowed};
@@ -39,7 +39,7 @@ TEST(Memory, IsTheClosedFormula) {
   for (const ShardingStrategy& strategy :
        {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard, kHybridShard}) {
     for (const bool no_sync : {false, true}) {
-      for (const int world : {2, 3, 4}) {
+      for (const int world : {1, 2, 3, 4}) {
         if (strategy == kHybridShard && world != 4) continue;
         const TinyOptions o{.strategy = strategy,
                             .forward_prefetch = 1,
@@ -125,6 +125,37 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
                     wires + training.norm.bytes());
         });
+  }
+}
+
+// A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
+TEST(Memory, OfALargeRootIsItsOwn) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    testing::run_ranks(Backend::local, 2,
+                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                         gpt::GPTConfig config = testing::kTiny;
+                         config.vocab_size = 300;
+                         const MixedPrecision precision{dtype, dtype};
+                         TinyTraining t(context, std::move(group), {.precision = precision},
+                                        std::make_unique<gpt::GPT>(config));
+                         t.step(0);
+                         std::vector<FlatLayout> layouts;
+                         for (const Unit& unit : t.sharded.units())
+                           layouts.push_back(unit.flat().layout());
+                         const std::int64_t block = layouts[0].padded_numel(),
+                                            root = layouts.back().padded_numel();
+                         ASSERT_GT(root, block);
+                         const Plan p = plan(layouts, {.precision = precision}, {.shard_size = 2});
+                         const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
+                         for (const auto& [c, bytes] :
+                              {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
+                               std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
+                               std::pair(MemoryClass::communication, wires + t.norm.bytes())}) {
+                           const bool is_wire = c == MemoryClass::communication;
+                           EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
+                           EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
+                         }
+                       });
   }
 }
 

@@ -152,6 +152,24 @@ TEST(Traffic, OfAnEvaluationCountsApart) {
                      });
 }
 
+// But where parameters are stored whole, the evaluation after a step gathers for the next step too.
+TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
+  for (const ShardingStrategy& strategy : {kShardOptimizer, kShardGradients}) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group), {.strategy = strategy});
+          training.step(0);
+          const comm::Traffic before = training.mesh.traffic();
+          auto tokens = testing::tiny_tokens(0, 0, 0, 1, 0);
+          training.tape.begin(false);
+          training.sharded.forward(training.tape, tokens);
+          training.tape.end();
+          training.step(1);
+          EXPECT_EQ((training.mesh.traffic() - before).all_gathers, 4) << name_of(strategy);
+        });
+  }
+}
+
 TEST(Traffic, OfOneRankIsNone) {
   testing::run_ranks(Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> g) {
     TinyTraining training(context, std::move(g), {});

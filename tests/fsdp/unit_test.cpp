@@ -85,6 +85,46 @@ TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
                      });
 }
 
+// A copy that units keep goes stale with every write of the shard, not only with the optimizer's.
+TEST(Unit, GathersAnewWhatWasStoredSince) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group),
+                              {.strategy = kShardGradients, .precision = {DType::bfloat16}});
+        training.weights();
+        FlatParameter& flat = training.sharded.units()[0].flat();
+        const auto n = static_cast<std::size_t>(flat.parameters()[0]->shape.numel());
+        flat.store(0, std::vector<float>(n, 3));
+        const std::vector<float> now = training.weights();
+        EXPECT_EQ(std::vector<float>(now.begin(), now.begin() + n), std::vector<float>(n, 3));
+      });
+}
+
+// Who looks at the parameters sees the master weights, and units compute in bfloat16 all the same,
+// whoever came first.
+TEST(Unit, KeepsRoundedAndFullCopiesApart) {
+  const auto run = [](const ShardingStrategy& strategy, bool look) {
+    return testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group),
+                                {.strategy = strategy, .precision = {DType::bfloat16}});
+          if (look) {
+            const std::vector<float> before = training.weights();
+            auto tokens = testing::tiny_tokens(0, 0, 0, 1, 0);
+            training.tape.begin(false);
+            training.sharded.forward(training.tape, tokens);
+            training.tape.end();
+            EXPECT_EQ(training.weights(), before) << name_of(strategy);
+          }
+          training.step(0);
+          return training.weights();
+        });
+  };
+  for (const ShardingStrategy& strategy : {kNoShard, kShardGradients, kFullShard}) {
+    EXPECT_EQ(run(strategy, true), run(strategy, false)) << name_of(strategy);
+  }
+}
+
 TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
   testing::run_ranks(
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {

@@ -54,6 +54,22 @@ TEST(Tape, CallsTheHookAfterTheLastUse) {
   expect_error<Error>([&] { tape.accumulated(weight); }, "one more");
 }
 
+// A forward that was given up leaves no use that the next pass would wait for.
+TEST(Tape, ForgetsTheUsesOfAPassThatHadNoBackward) {
+  Context context;
+  Tape tape(context);
+  Parameter weight({2, 2}, Init::zeros());
+  int calls = 0;
+  weight.post_accumulate_grad = [&] { ++calls; };
+  tape.begin(true);
+  tape.use(weight);
+  tape.end();
+  tape.begin(true);
+  tape.use(weight);
+  tape.accumulated(weight);
+  EXPECT_EQ(calls, 1);
+}
+
 TEST(Tape, KeepsNothingInAnEvaluation) {
   Context context;
   Tape tape(context);
