@@ -73,6 +73,36 @@ TEST(Mesh, AddsUpTheTrafficOfItsGroups) {
   });
 }
 
+// Of six ranks in groups of three: {0, 1, 2} and {3, 4, 5} share a model, {0, 3}, {1, 4}, {2, 5}
+// hold the same shard.
+TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
+  run_ranks(Backend::local, 6, [](Context& context, std::unique_ptr<Communicator> world) {
+    comm::Mesh mesh(std::move(world), 3);
+    EXPECT_EQ(mesh.shard_size(), 3);
+    EXPECT_EQ(mesh.replicas(), 2);
+    EXPECT_EQ(mesh.shard_rank(), context.rank % 3);
+    EXPECT_EQ(mesh.replicate().rank(), context.rank / 3);
+    const auto gathered = [&](Communicator& group) {
+      std::vector<std::int32_t> mine = {context.rank}, all(static_cast<std::size_t>(group.size()));
+      group.all_gather(*context.compute, view(mine), view(all), {.control = true});
+      return all;
+    };
+    const int first = context.rank / 3 * 3, shard = context.rank % 3;
+    const std::vector<std::int32_t> shards = {first, first + 1, first + 2};
+    EXPECT_EQ(gathered(mesh.gather()), shards);
+    EXPECT_EQ(gathered(mesh.reduce()), shards);
+    EXPECT_EQ(gathered(mesh.replicate()), (std::vector<std::int32_t>{shard, shard + 3}));
+    // What crosses the groups is the replicate groups' alone.
+    std::vector<float> part(2), whole(6);
+    mesh.gather().all_gather(*context.compute, view(part), view(whole));
+    EXPECT_EQ(mesh.traffic_across().bytes_sent, 0);
+    mesh.replicate().all_reduce(*context.compute, view(part), ReduceOp::sum);
+    EXPECT_EQ(mesh.traffic_across().bytes_sent, 8);
+    mesh.reset_traffic();
+    EXPECT_EQ(mesh.traffic(), Traffic{});
+  });
+}
+
 TEST(Mesh, SplitGroupsCountForThemselves) {
   const auto self = comm::make_self();
   Context context;

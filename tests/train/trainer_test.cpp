@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/self.h"
@@ -201,9 +202,47 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
   EXPECT_EQ(count(o, "u.transformer.h"), 6);  // asked for again when its turn comes
   o.backward_prefetch = fsdp::BackwardPrefetch::none;
   EXPECT_EQ(count(o, "u.transformer.h"), 0);
+  o.no_sync = true;
+  EXPECT_EQ(count(o, "RS."), 3);
   o.strategy = fsdp::kNoShard;
   EXPECT_EQ(count(o, "RS."), 0);
   EXPECT_EQ(count(o, "AR."), 3);
+}
+
+// Every rank divides by the tokens of all, so the sum over ranks is the mean: the norm of one rank.
+TEST(Trainer, HasTheGradientOfTheWholeBatchOnAnyNumberOfRanks) {
+  const TrainOptions o = small();
+  const Dataset dataset = text(o);
+  const auto one = with_trainer(o, [](Trainer& trainer) { return trainer.step(0).grad_norm; });
+  for (const int world : {2, 3}) {
+    nanofsdp::testing::run_ranks(
+        Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          Report report(o, /*rank=*/1);
+          Trainer trainer(context, std::move(group), o, dataset, report);
+          EXPECT_NEAR(trainer.step(0).grad_norm / one, 1, 1e-6) << world << " ranks";
+        });
+  }
+}
+
+// Rounded weights give another loss; activations that are computed again give the same, in less
+// memory.
+TEST(Trainer, RoundsAndRecomputesAsAskedFor) {
+  const auto run = [](const TrainOptions& o) {
+    const Dataset dataset = text(o);
+    Context context;
+    Report report(o, /*rank=*/1);
+    Trainer trainer(context, comm::make_self(), o, dataset, report);
+    for (std::int64_t it = 0; it < 2; ++it) trainer.step(it);
+    return std::pair(trainer.step(2).loss, context.ledger.count(MemoryClass::activations).reserved);
+  };
+  TrainOptions o = small();
+  const auto [loss, bytes] = run(o);
+  o.recompute = true;
+  const auto [same_loss, fewer_bytes] = run(o);
+  EXPECT_EQ(same_loss, loss);
+  EXPECT_LT(fewer_bytes, bytes);
+  o.precision.param_dtype = DType::bfloat16;
+  EXPECT_NE(run(o).first, loss);
 }
 
 // What ranks that were started apart may have got differently is told before the first step.

@@ -1,0 +1,53 @@
+#include "base/tracer.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace nanofsdp {
+namespace {
+
+// What a rank waits for is a span of its trace, whatever was begun in between.
+TEST(Tracer, WaitsKnowTheSpanTheyWaitFor) {
+  const auto compute = make_compute_stream(Device::cpu, 1);
+  const auto gather = make_communication_stream(Device::cpu);
+  Tracer tracer;
+  tracer.start();
+  const std::size_t first = tracer.begin(*gather, Lane::all_gather, "first", 100);
+  const Event first_done = tracer.end(*gather, first);
+  const std::size_t second = tracer.begin(*gather, Lane::all_gather, "second", 200);
+  const Event second_done = tracer.end(*gather, second);
+  tracer.wait(*compute, second_done);
+  tracer.wait(*compute, first_done);
+  tracer.wait(*compute, Event());
+  ASSERT_EQ(tracer.spans().size(), 5u);
+  EXPECT_EQ(tracer.spans()[1].name, "second");
+  EXPECT_EQ(tracer.spans()[1].bytes, 200);
+  EXPECT_EQ(tracer.spans()[2].lane, Lane::wait);
+  EXPECT_EQ(tracer.spans()[2].waits_for, second);
+  EXPECT_EQ(tracer.spans()[3].waits_for, first);
+  EXPECT_EQ(tracer.spans()[4].waits_for, 0u) << "nothing";
+  for (const Span& span : tracer.spans()) {
+    EXPECT_LE(span.issued, span.begin);
+    EXPECT_LE(span.begin, span.end);
+  }
+}
+
+TEST(Tracer, RecordsNothingWhileItIsOff) {
+  const auto compute = make_compute_stream(Device::cpu, 1);
+  Tracer tracer;
+  tracer.issue("U.h0");
+  EXPECT_EQ(tracer.begin(*compute, Lane::compute, "forward"), 0u);
+  tracer.wait(*compute, tracer.end(*compute, 0));
+  EXPECT_TRUE(tracer.spans().empty());
+  EXPECT_TRUE(tracer.take_order().empty());
+  tracer.start();
+  tracer.issue("U.h0");
+  EXPECT_EQ(tracer.take_order(), std::vector<std::string>{"U.h0"});
+  EXPECT_TRUE(tracer.take_order().empty());
+}
+
+}  // namespace
+}  // namespace nanofsdp
