@@ -170,6 +170,25 @@ TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
   }
 }
 
+// The bytes in a trace are those of the counters.
+TEST(Traffic, IsWhatTheTraceShows) {
+  for (const ShardingStrategy& strategy :
+       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+    testing::run_ranks(
+        Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group),
+                                {.strategy = strategy,
+                                 .micro_steps = 2,
+                                 .precision = {.reduce_dtype = DType::bfloat16}});
+          context.tracer.start();
+          training.step(0);
+          std::int64_t bytes = 0;
+          for (const Span& span : context.tracer.spans()) bytes += span.bytes;
+          EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(strategy);
+        });
+  }
+}
+
 TEST(Traffic, OfOneRankIsNone) {
   testing::run_ranks(Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> g) {
     TinyTraining training(context, std::move(g), {});

@@ -152,6 +152,59 @@ TEST(Module, CallsItsHooksAroundForwardAndBackward) {
   EXPECT_EQ(calls, "fFbgB");
 }
 
+// Two layers whose input and output have the same shape, as recompute wants it.
+class Square final : public Module {
+ public:
+  Square() {
+    add("first", first_);
+    add("second", second_);
+  }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    return second_.forward(tape, first_.forward(tape, x));
+  }
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    return first_.backward(tape, second_.backward(tape, dy));
+  }
+  Linear first_{{.in = 40, .out = 40, .bias = false}};
+  Linear second_{{.in = 40, .out = 40, .bias = false}};
+};
+
+// Recompute keeps the input alone, gives the same gradients, and each parameter is ready once.
+TEST(Module, RecomputeChangesNothingButMemory) {
+  const auto run = [](bool recompute) {
+    Context context;
+    Tape tape(context);
+    Square module;
+    module.recompute = recompute;
+    testing::WholeModel memory(module);
+    int ready = 0;
+    for (Parameter* p : memory.parameters) {
+      std::ranges::copy(testing::random_tensor(p->shape, 5).values, p->data.f32());
+      p->post_accumulate_grad = [&] { ++ready; };
+    }
+    auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, 40}, 2);
+    tape.begin(true);
+    const Tensor before = tape.allocate({1});
+    module.forward(tape, x);
+    const auto held = static_cast<const std::byte*>(tape.allocate({1}).raw()) -
+                      static_cast<const std::byte*>(before.raw());
+    EXPECT_EQ(held, 64 + (recompute ? 1 : 2) * 64 * 40 * 4) << "the output, and what is between";
+    std::vector<float> result;
+    const std::span<float> dx = module.backward(tape, dy).span<float>();
+    result.assign(dx.begin(), dx.end());
+    EXPECT_EQ(ready, 2);
+    tape.end_backward();
+    for (const Parameter* p : memory.parameters) {
+      const std::span<float> grad = p->grad.span<float>();
+      result.insert(result.end(), grad.begin(), grad.end());
+    }
+    return result;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 // The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2
 // of the output, whose gradient is the output itself.
 TEST(Module, AddsBothUsesOfATiedWeight) {
