@@ -79,7 +79,7 @@ tsan: ## The tests under the thread sanitizer (without Gloo, which is not built 
 	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -LE long -E '[Gg]loo'
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
-mutants: ## Break the code on purpose, a hundred ways: which test notices?
+mutants: ## Break the code on purpose, in two hundred ways: which test notices?
 	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
