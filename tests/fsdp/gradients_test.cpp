@@ -189,6 +189,12 @@ TEST(ZeroGrad, IsMissed) {
           EXPECT_EQ(scalar.gradient(), context.rank == 0 ? 3 : 0);
         });
   }
+  testing::run_ranks(
+      Backend::local, 4, [](Context& context, std::unique_ptr<comm::Communicator> world) {
+        TinyTraining t(context, std::move(world), {.strategy = kHybridShard, .shard_size = 2});
+        t.step(0);
+        testing::expect_error<Error>([&] { t.micro_step(1, 0); }, "zero_grad");
+      });
 }
 
 // M micro-batches are one batch of M times the rows, in both modes: the gradient norm of a model
