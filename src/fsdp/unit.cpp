@@ -188,6 +188,9 @@ void Unit::zero_grad(bool set_to_none) {
   // Sharded gradients are overwritten by the first reduction, unless they are to be read before;
   // whole ones are added to from the start.
   complete_ = false;
+  if (gradients_ != nullptr) {  // still whole, of a step that was given up
+    ops::fill(*context_.compute, {.x = gradients_->memory, .value = 0});
+  }
   accumulates_ = !set_to_none;
   if (set_to_none && options_.strategy.shard_gradients) return;
   ops::fill(*context_.compute, {.x = flat_.gradient_storage(), .value = 0});

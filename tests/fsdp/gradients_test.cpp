@@ -197,6 +197,29 @@ TEST(ZeroGrad, IsMissed) {
       });
 }
 
+// A step that was given up after some of its micro-steps leaves nothing, also if its gradients are
+// still whole.
+TEST(ZeroGrad, ForgetsAStepThatWasGivenUp) {
+  for (const ShardingStrategy& strategy :
+       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+    for (const bool no_sync : {false, true}) {
+      testing::run_ranks(
+          Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+            Scalar scalar(
+                context, std::move(world),
+                {.strategy = strategy, .no_sync = no_sync, .alignment = 1, .wrap_policy = never});
+            scalar.sharded.zero_grad();
+            scalar.micro_step(8, /*last=*/false);
+            scalar.sharded.zero_grad();
+            scalar.micro_step(1, /*last=*/false);
+            scalar.micro_step(2);
+            const bool owner = context.rank == 0 || strategy == kNoShard;
+            EXPECT_EQ(scalar.gradient(), owner ? 3 : 0) << name_of(strategy) << no_sync;
+          });
+    }
+  }
+}
+
 // M micro-batches are one batch of M times the rows, in both modes: the gradient norm of a model
 // without dropout, whose masks follow the micro-step.
 TEST(Accumulation, OfMicroBatchesIsOneBatch) {
