@@ -1,6 +1,7 @@
 #include "fsdp/collectives.h"
 
 #include "ops/cast.h"
+#include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
 
@@ -46,6 +47,7 @@ void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, Tensor w
 }
 
 void round_to_wire(Stream& stream, Tensor in, Tensor out, Tensor wire) {
+  if (wire.empty()) return ops::copy(stream, {.in = in, .out = out});
   ops::cast(stream, {.in = in, .out = wire});
   ops::cast(stream, {.in = wire, .out = out});
 }

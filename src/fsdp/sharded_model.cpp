@@ -167,7 +167,7 @@ void ShardedModel::backward(nn::Tape& tape, Tensor dy, bool last_micro_step) {
 void ShardedModel::pre_forward(Unit& unit) {
   if (progress(unit).state == TrainingState::pre_backward) return;  // recompute
   go(unit, TrainingState::idle, TrainingState::forward);
-  const Purpose purpose{.control = !training_ && options_.strategy.shard_parameters};
+  const Purpose purpose{.control = !training_};
   if (is_root(unit)) {
     order_.begin();
     context_.gather->wait(context_.compute->record());  // the optimizer has written the shards

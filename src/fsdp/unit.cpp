@@ -65,6 +65,11 @@ std::int64_t Unit::bytes_received(const Tensor& wire) const {
   return (mesh_.shard_size() - 1) * flat_.layout().shard_numel() * static_cast<std::int64_t>(size);
 }
 
+std::int64_t Unit::bytes_received_across() const {
+  const std::int64_t chunk = flat_.gradient_shard().numel() / mesh_.replicas();
+  return 2 * (mesh_.replicas() - 1) * chunk * static_cast<std::int64_t>(size_of(DType::float32));
+}
+
 void Unit::unshard(const Purpose& purpose) {
   if (state_ == State::gathering || state_ == State::unsharded) return trace("u.");
   go(State::sharded, State::gathering, "unshard");
@@ -73,7 +78,6 @@ void Unit::unshard(const Purpose& purpose) {
                  .got = "never written",
                  .hint = "call deferred_init, or shard a model that has its values");
   if (is_fresh(purpose)) return trace("u.");
-  trace("U.");
   Stream& stream = *context_.gather;
   if (borrows() && parameters_ == nullptr) {
     parameters_ = &memory_.parameters->acquire();
@@ -81,19 +85,22 @@ void Unit::unshard(const Purpose& purpose) {
   }
   const Tensor full = whole_parameters();
   const Tensor wire = purpose.full_precision ? Tensor() : memory_.gather_wire;
-  const std::size_t span =
-      context_.tracer.begin(stream, Lane::all_gather, name(), bytes_received(wire));
-  if (options_.strategy.shard_optimizer) {
-    all_gather(stream, mesh_.gather(), flat_.parameter_shard(), full, wire,
-               {.unit = name(), .control = purpose.control});
-  } else if (wire.empty()) {
-    ops::copy(stream, {.in = flat_.parameter_storage(), .out = full});
-  } else {
-    round_to_wire(stream, flat_.parameter_storage(), full, wire);
-  }
-  gathered_ = context_.tracer.end(stream, span);
-  shown_version_ = flat_.version();
   rounded_ = !purpose.full_precision || memory_.gather_wire.empty();
+  if (options_.strategy.shard_optimizer) {
+    trace("U.");
+    // A copy that is kept serves the next step too: it is training's, whoever asks first.
+    const bool kept = !options_.strategy.shard_parameters && rounded_;
+    const std::size_t span =
+        context_.tracer.begin(stream, Lane::all_gather, name(), bytes_received(wire));
+    all_gather(stream, mesh_.gather(), flat_.parameter_shard(), full, wire,
+               {.unit = name(), .control = purpose.control && !kept});
+    gathered_ = context_.tracer.end(stream, span);
+  } else {  // nothing moves, but units compute with rounded numbers
+    trace("u.");
+    round_to_wire(stream, flat_.parameter_storage(), full, wire);
+    gathered_ = stream.record();
+  }
+  shown_version_ = flat_.version();
 }
 
 void Unit::wait_for_unshard() {
@@ -146,8 +153,9 @@ void Unit::reduce_gradients(bool last_micro_step) {
   const Tensor full = shard_gradients ? gradients_->memory.slice(0, flat_.layout().padded_numel())
                                       : flat_.gradient_storage();
   const comm::Call call{.unit = name()};
-  const std::size_t span = context_.tracer.begin(stream, Lane::reduce, name(),
-                                                 (shard_optimizer ? 1 : 2) * bytes_received(wire));
+  std::int64_t bytes = (shard_optimizer ? 1 : 2) * bytes_received(wire);
+  if (replicate && last_micro_step) bytes += bytes_received_across();
+  const std::size_t span = context_.tracer.begin(stream, Lane::reduce, name(), bytes);
   if (shard_optimizer) {
     reduce_scatter(stream, mesh_.reduce(), full, wire, options_.reduction, call);
   } else {

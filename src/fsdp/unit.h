@@ -47,7 +47,8 @@ bool borrows_parameters(const ShardingStrategy& strategy, const MixedPrecision& 
 
 /// Why parameters are gathered.
 struct Purpose {
-  bool control = false;         ///< not training, but an evaluation, a checkpoint: counted apart
+  bool control = false;  ///< not training, but an evaluation, a checkpoint: counted apart, unless
+                         ///< the copy is kept, for then the next step needs no other
   bool full_precision = false;  ///< as the shard has them, whatever units compute with
 };
 
@@ -108,6 +109,7 @@ class Unit {
   Tensor whole_parameters() const;
   bool is_fresh(const Purpose& purpose) const;
   std::int64_t bytes_received(const Tensor& wire) const;
+  std::int64_t bytes_received_across() const;
   void add_to_shard(Stream& stream, Tensor full);
 
   Context& context_;

@@ -128,7 +128,8 @@ TEST(Materialised, ModelKeepsItsValues) {
               whole.insert(whole.end(), values.begin(), values.end());
             });
             EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
-            EXPECT_EQ(mesh.traffic().bytes_sent, 0) << "no part of training";
+            // No part of training, but where the copy is kept for the first step.
+            EXPECT_EQ(mesh.traffic().bytes_sent > 0, strategy == kShardOptimizer);
           });
     }
   }

@@ -172,19 +172,39 @@ TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
 
 // The bytes in a trace are those of the counters.
 TEST(Traffic, IsWhatTheTraceShows) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+  for (const ShardingStrategy& strategy : kAll) {
+    for (const DType param : {DType::float32, DType::bfloat16}) {
+      testing::run_ranks(
+          Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+            TinyTraining training(context, std::move(group),
+                                  {.strategy = strategy,
+                                   .micro_steps = 2,
+                                   .precision = {param, DType::bfloat16},
+                                   .shard_size = strategy == kHybridShard ? 2 : 0});
+            context.tracer.start();
+            training.step(0);
+            std::int64_t bytes = 0;
+            for (const Span& span : context.tracer.spans()) bytes += span.bytes;
+            EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(strategy);
+          });
+    }
+  }
+}
+
+// To look at whole parameters between two steps takes no gather from the second, and adds none.
+TEST(Traffic, OfAStepIsTheSameAfterALookAtTheWeights) {
+  for (const ShardingStrategy& strategy : kAll) {
     testing::run_ranks(
-        Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-          TinyTraining training(context, std::move(group),
-                                {.strategy = strategy,
-                                 .micro_steps = 2,
-                                 .precision = {.reduce_dtype = DType::bfloat16}});
-          context.tracer.start();
+        Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(
+              context, std::move(group),
+              {.strategy = strategy, .shard_size = strategy == kHybridShard ? 2 : 0});
           training.step(0);
-          std::int64_t bytes = 0;
-          for (const Span& span : context.tracer.spans()) bytes += span.bytes;
-          EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(strategy);
+          const comm::Traffic one = training.mesh.traffic();
+          training.weights();
+          training.step(1);
+          EXPECT_EQ((training.mesh.traffic() - one).all_gathers, one.all_gathers)
+              << name_of(strategy);
         });
   }
 }
