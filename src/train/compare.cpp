@@ -78,10 +78,10 @@ int compare_command(const std::vector<std::string>& args) {
   const Dataset dataset = load_dataset(options);
   fmt::print(
       "{} of {}; {} of nanoGPT's recipe under each stage of ZeRO\n\n"
-      "{:<24}{:>10}{:>14}{:>14}{:>10}{:>10}  {}\n",
+      "{:>34}{:>14}{:>14}\n",
       plural(options.ranks, "rank"), plural(threads_per_rank(options), "thread"),
-      plural(options.max_iters, "step"), "", "bytes a", "sent by a", "peak of a", "", "", "");
-  fmt::print("{:<24}{:>10}{:>14}{:>14}{:>10}{:>10}  {}\n", "", "parameter", "rank a step", "rank",
+      plural(options.max_iters, "step"), "bytes a", "sent by a", "peak of a");
+  fmt::print("{:>34}{:>14}{:>14}{:>11}{:>10}  {}\n", "parameter", "rank a step", "rank",
              "ms a step", "loss", "losses and weights");
   bool same = true;
   std::uint64_t first = 0;
@@ -91,7 +91,7 @@ int compare_command(const std::vector<std::string>& args) {
                                   [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                                     return train_row(options, dataset, context, std::move(world));
                                   });
-    fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>10.1f}{:>10.4f}  {:016x}\n", stage,
+    fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>11.1f}{:>10.4f}  {:016x}\n", stage,
                name_of(options.strategy),
                static_cast<double>(row.at_rest) / static_cast<double>(row.numel),
                megabytes(row.sent), megabytes(row.peak), 1e3 * row.seconds, row.loss,
