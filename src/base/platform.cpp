@@ -4,10 +4,14 @@
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <future>
 #include <iterator>
+#include <sstream>
 
 #include <unistd.h>
+
+#include "base/fingerprint.h"
 
 #if defined(__linux__)
 #include <sched.h>
@@ -40,6 +44,13 @@ void run_with_background_threads(const std::function<void()>& work) {
   }).get();
 }
 
+std::uint64_t program_fingerprint() {
+  std::ifstream file("/proc/self/exe", std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return fingerprint(bytes.view());
+}
+
 std::string name_signal(int number) {
   const char* const name = sigabbrev_np(number);
   return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
@@ -50,6 +61,7 @@ std::string name_signal(int number) {
 int count_threads() { return 1; }
 void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
+std::uint64_t program_fingerprint() { return 0; }
 std::string name_signal(int number) {
   return fmt::format("signal {} ({})", number, strsignal(number));
 }

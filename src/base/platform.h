@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -21,6 +22,9 @@ void die_with_parent(pid_t parent);
 /// polls in such a thread; if it were scheduled like the others it would preempt the very thread
 /// whose lock it waits for and spin until the next clock tick, 4 ms later. Linux only.
 void run_with_background_threads(const std::function<void()>& work);
+
+/// Of this process's executable: equal only for the same program. 0 where the system does not tell.
+std::uint64_t program_fingerprint();
 
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);

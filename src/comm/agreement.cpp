@@ -6,17 +6,6 @@
 
 namespace nanofsdp::comm {
 
-std::uint64_t fingerprint(std::span<const std::byte> bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
-  for (const std::byte byte : bytes)
-    hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
-  return hash;
-}
-
-std::uint64_t fingerprint(std::string_view text) {
-  return fingerprint(std::as_bytes(std::span(text)));
-}
-
 void require_agreement(Communicator& world, Stream& stream, const std::string& what,
                        std::uint64_t fingerprint, const std::string& hint) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));

@@ -1,11 +1,9 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
-#include <string_view>
 
+#include "base/fingerprint.h"
 #include "comm/communicator.h"
 
 namespace nanofsdp::comm {
@@ -15,10 +13,6 @@ namespace nanofsdp::comm {
 ///
 /// Ranks that were started apart may differ in what no collective shows: the same shapes, another
 /// learning rate. They compare fingerprints once, before the first step.
-
-/// Equal for equal bytes, and hardly ever for others (FNV-1a, 64 bits); the same on every machine.
-std::uint64_t fingerprint(std::span<const std::byte> bytes);
-std::uint64_t fingerprint(std::string_view text);
 
 /// Returns if every rank of `world` has the same fingerprint. Collective, control traffic; blocks
 /// the host.

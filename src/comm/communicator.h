@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <memory>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 
 #include "base/device.h"
 #include "base/tensor.h"
+#include "launch/rank_error.h"
 
 namespace nanofsdp::comm {
 
@@ -36,7 +36,7 @@ struct Call {
 };
 
 /// A collective that failed. The communicator is unusable afterwards.
-class CommError : public std::runtime_error {
+class CommError : public launch::RankError {
  public:
   enum class Kind {
     peer_lost,  ///< another rank went away: the cause lies there
@@ -45,17 +45,13 @@ class CommError : public std::runtime_error {
     setup,      ///< the group could not be formed
     aborted     ///< this rank gave up after an error elsewhere
   };
-  CommError(Kind kind, const std::string& message) : std::runtime_error(message), kind_(kind) {}
+  CommError(Kind kind, const std::string& message)
+      : RankError(message, kind == Kind::peer_lost || kind == Kind::aborted), kind_(kind) {}
   Kind kind() const { return kind_; }
 
  private:
   Kind kind_;
 };
-
-/// Whether such an error only says that another rank failed first.
-constexpr bool is_consequence(CommError::Kind kind) {
-  return kind == CommError::Kind::peer_lost || kind == CommError::Kind::aborted;
-}
 
 class Communicator {
  public:

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "comm/agreement.h"
+#include "base/fingerprint.h"
 #include "comm/gloo_wire.h"
 #include "comm/group.h"
 #include "comm/self.h"
@@ -206,11 +206,10 @@ std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
   return (world_size - 1) * std::min(chunk_bytes, kWindow * kSegmentBytes);
 }
 
-std::unique_ptr<Communicator> make_gloo(Context& context, const Rendezvous& rendezvous,
+std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
-  return on_streams(std::make_shared<GlooGroup>(context.ledger,
-                                                open_fabric(context.rank, rendezvous, options),
+  return on_streams(std::make_shared<GlooGroup>(context.ledger, open_fabric(store, options),
                                                 "world", context.rank, context.world_size));
 }
 

@@ -6,7 +6,7 @@
 
 #include "base/context.h"
 #include "comm/communicator.h"
-#include "comm/launch.h"
+#include "launch/store.h"
 
 namespace nanofsdp::comm {
 
@@ -25,11 +25,12 @@ struct GlooOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< for ranks to come
 };
 
-/// Joins the group of `context.world_size` ranks that meet at `rendezvous`, over the loopback
-/// interface. Blocks until all have come. The context must outlive the communicator and every one
-/// split from it. From then on, this process ignores SIGPIPE.
+/// The group of all ranks of the run, over the interface that leads to rank 0 (the loopback one if
+/// that is this machine). Blocks until all have come. The context and the store must outlive the
+/// communicator and every one split from it. When a rank is lost, all operations are aborted. From
+/// then on, this process ignores SIGPIPE.
 /// @throws CommError setup
-std::unique_ptr<Communicator> make_gloo(Context& context, const Rendezvous& rendezvous,
+std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options = {});
 
 /// Memory that a communicator takes in its first reduce_scatter of `chunk_bytes` a rank, from the

@@ -3,8 +3,7 @@
 #include <fmt/format.h>
 #include <gloo/common/error.h>
 #include <gloo/rendezvous/context.h>
-#include <gloo/rendezvous/file_store.h>
-#include <gloo/rendezvous/prefix_store.h>
+#include <gloo/rendezvous/store.h>
 #include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
 
@@ -39,82 +38,127 @@ std::string complaint_of(const F& f) {
   return end == std::string::npos ? text : text.substr(end + 2);
 }
 
-void check_setup(int rank, const std::string& complaint) {
+void check_setup(launch::Store& store, const std::string& complaint) {
   if (complaint.empty()) return;
+  const std::string cause = store.loss(1s);  // if another rank is the reason
   throw CommError(CommError::Kind::setup,
-                  fmt::format("rank {} could not join its group: {}", rank, complaint));
+                  fmt::format("rank {} could not join its group: {}", store.rank(),
+                              cause.empty() ? complaint : cause));
 }
 
-// Waits until every rank has come to this point.
-void meet(gloo::rendezvous::Store& store, const std::string& point, int rank, int size,
-          milliseconds timeout) {
-  store.set(fmt::format("{}.{}", point, rank), {'1'});
-  for (int peer = 0; peer < size; ++peer) {
-    const auto start = steady_clock::now();
-    try {
-      store.wait({fmt::format("{}.{}", point, peer)}, timeout);
-    } catch (const gloo::Exception&) {
-      if (steady_clock::now() - start < timeout) throw;
-      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout.count()));
+using launch::Store;
+
+// Gloo's view of the store: the corner that belongs to one group.
+class Corner final : public gloo::rendezvous::Store {
+ public:
+  Corner(launch::Store& store, std::string name, milliseconds timeout)
+      : store_(store), name_(std::move(name)), timeout_(timeout) {}
+
+  void set(const std::string& key, const std::vector<char>& value) override {
+    store_.set(key_of(key), {value.begin(), value.end()});
+  }
+  std::vector<char> get(const std::string& key) override {
+    const std::string value = value_of(key, timeout_);
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override { wait(keys, timeout_); }
+  void wait(const std::vector<std::string>& keys, const milliseconds& timeout) override {
+    for (const std::string& key : keys) value_of(key, timeout);
+  }
+
+  // Waits until every rank of the group has come to this point.
+  void meet(const std::string& point, int rank, int size) {
+    store_.set(key_of(fmt::format("{}.{}", point, rank)), "");
+    for (int peer = 0; peer < size; ++peer) {
+      if (store_.get(key_of(fmt::format("{}.{}", point, peer)), timeout_)) continue;
+      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout_.count()));
     }
   }
-}
+
+ private:
+  std::string key_of(const std::string& key) const { return name_ + "/" + key; }
+  std::string value_of(const std::string& key, milliseconds timeout) {
+    auto value = store_.get(key_of(key), timeout);
+    if (!value) throw gloo::Exception(fmt::format("no {} in {} ms", key, timeout.count()));
+    return std::move(*value);
+  }
+
+  launch::Store& store_;
+  const std::string name_;
+  const milliseconds timeout_;
+};
 
 }  // namespace
 
 struct GlooFabric {
-  std::shared_ptr<gloo::transport::Device> device;
-  std::shared_ptr<gloo::rendezvous::Store> store;
+  Store& store;
   GlooOptions options;
+  std::shared_ptr<gloo::transport::Device> device;
+  std::mutex mutex;  // of:
+  std::vector<GlooWire*> wires;
+
+  GlooFabric(Store& the_store, const GlooOptions& the_options)
+      : store(the_store), options(the_options) {}
+  ~GlooFabric() { store.on_loss({}); }
+
+  void abort_all(const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    for (GlooWire* wire : wires) wire->abort(reason);
+  }
 };
 
-std::shared_ptr<GlooFabric> open_fabric(int rank, const Rendezvous& rendezvous,
-                                        const GlooOptions& options) {
+std::shared_ptr<GlooFabric> open_fabric(Store& store, const GlooOptions& options) {
   // Gloo writes to sockets whose other end may have died; that is an error, not an end.
   std::signal(SIGPIPE, SIG_IGN);
-  auto fabric = std::make_shared<GlooFabric>();
-  fabric->options = options;
+  auto fabric = std::make_shared<GlooFabric>(store, options);
   // To Gloo, 0 and very large values mean: at once.
   fabric->options.timeout = std::clamp<milliseconds>(options.timeout, 1ms, 24h);
-  check_setup(rank, complaint_of([&] {
+  check_setup(store, complaint_of([&] {
                 // By default Gloo binds to the address of the host's name, which may be anything;
                 // and an interface may have several addresses.
                 gloo::transport::tcp::attr attributes;
-                attributes.iface = "lo";
+                attributes.iface = store.interface();
+                attributes.hostname = store.interface().empty() ? store.address() : "";
                 attributes.ai_family = AF_INET;
                 run_with_background_threads(
                     [&] { fabric->device = gloo::transport::tcp::CreateDevice(attributes); });
-                fabric->store = std::make_shared<gloo::rendezvous::FileStore>(rendezvous.directory);
               }));
+  store.on_loss([&fabric = *fabric](const std::string& what) { fabric.abort_all(what); });
   return fabric;
 }
 
 GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank, int size)
     : fabric_(std::move(fabric)) {
-  check_setup(rank, complaint_of([&] {
+  check_setup(fabric_->store, complaint_of([&] {
                 auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
                 context_ = context;
                 // Before connecting: it holds for that too, five times.
                 context->setTimeout(fabric_->options.timeout);
-#ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
-                const auto store =
-                    std::make_shared<gloo::rendezvous::PrefixStore>(name, fabric_->store);
-                auto& where = store;
-#else
-                const auto store =
-                    std::make_shared<gloo::rendezvous::PrefixStore>(name, *fabric_->store);
-                auto& where = *store;
-#endif
+                auto corner = std::make_shared<Corner>(fabric_->store, name,
+                                                       fabric_->options.connect_timeout);
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
                 // and a rank that is soon done must not leave while another is still connecting.
-                const milliseconds timeout = fabric_->options.connect_timeout;
-                meet(*store, "here", rank, size, timeout);
-                context->connectFullMesh(where, fabric_->device);
-                meet(*store, "connected", rank, size, timeout);
+                corner->meet("here", rank, size);
+#ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
+                context->connectFullMesh(corner, fabric_->device);
+#else
+                context->connectFullMesh(*corner, fabric_->device);
+#endif
+                corner->meet("connected", rank, size);
               }));
+  {
+    const std::lock_guard lock(fabric_->mutex);
+    fabric_->wires.push_back(this);
+  }
+  const std::string lost = fabric_->store.loss(0ms);  // meanwhile
+  if (!lost.empty()) abort(lost);
 }
 
-GlooWire::~GlooWire() = default;  // not closeConnections(), which drops what is on its way
+// No closeConnections(), which drops what is on its way.
+GlooWire::~GlooWire() {
+  const std::lock_guard lock(fabric_->mutex);
+  std::erase(fabric_->wires, this);
+}
 
 void GlooWire::abort(const std::string& reason) noexcept {
   {
@@ -141,6 +185,9 @@ void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
   abort(fmt::format("the connection to rank {} failed", peer));
   if (!timed_out) {
+    // The store knows who was lost first and why, or soon will; the peer may be a victim too.
+    const std::string cause = fabric_->store.loss(1s);
+    if (!cause.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + cause};
     throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", peer, gloo_says)};
   }
   throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",

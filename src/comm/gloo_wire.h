@@ -32,10 +32,9 @@ struct WireError {
 /// What the groups of one process share: one IO thread, one place to meet.
 struct GlooFabric;
 
-/// Binds to the loopback interface. From then on, this process ignores SIGPIPE.
+/// Binds to the address that leads to rank 0. From then on, this process ignores SIGPIPE.
 /// @throws CommError setup
-std::shared_ptr<GlooFabric> open_fabric(int rank, const Rendezvous& rendezvous,
-                                        const GlooOptions& options);
+std::shared_ptr<GlooFabric> open_fabric(launch::Store& store, const GlooOptions& options);
 
 /// The connections of a rank to the others of one group.
 class GlooWire {

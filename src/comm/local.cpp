@@ -210,7 +210,7 @@ void launch_threads(int world_size, int threads,
         Context context(rank, world_size, threads);
         body(context, std::move(comm));
       } catch (const CommError& e) {
-        keep(is_consequence(e.kind()) ? consequence : cause);
+        keep(e.consequence() ? consequence : cause);
       } catch (...) {
         keep(cause);
       }

@@ -8,7 +8,6 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "comm/gloo.h"
-#include "comm/launch.h"
 #include "comm/self.h"
 #include "train/bench.h"
 #include "train/on_ranks.h"

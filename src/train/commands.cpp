@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <utility>
 
+#include "base/check.h"
 #include "base/context.h"
 #include "comm/gloo.h"
-#include "comm/launch.h"
 #include "comm/local.h"
 #include "comm/self.h"
+#include "launch/launch.h"
 #include "train/options.h"
 #include "train/sampler.h"
 #include "train/trainer.h"
@@ -29,13 +32,46 @@ void train_rank(Context& context, std::unique_ptr<comm::Communicator> world,
   if (!options.eval_only) report.sample(trainer.sample(kSampleCharacters));
 }
 
+// One rank that is a process, among others like it.
+void train_process(launch::Store& store, int threads, const TrainOptions& options,
+                   const Dataset& dataset) {
+  Context context(store.rank(), store.size(), threads, options.device);
+  const comm::GlooOptions gloo{.timeout = std::chrono::seconds(options.timeout)};
+  train_rank(context, comm::make_gloo(context, store, gloo), options, dataset);
+}
+
+Dataset prepare(const TrainOptions& options) {
+  Dataset dataset = load_dataset(options);
+  if (!options.out_dir.empty()) prepare_out_dir(options.out_dir);
+  return dataset;
+}
+
+// Others have started the ranks: how many there are is not for the options to say. Joins first, so
+// that the other ranks hear of what is wrong with this one's options.
+int join_training(std::vector<std::string> args, const launch::Rendezvous& rendezvous) {
+  args.insert(args.begin(), fmt::format("--ranks={}", rendezvous.size));
+  return launch::join(rendezvous, [&](launch::Store& store) {
+    const TrainOptions options = parse_train_options(args);
+    if (options.ranks != store.size() || options.backend != Backend::gloo) {
+      throw UsageError(
+          {.what = "--ranks, --backend",
+           .expected = fmt::format("{} ranks over gloo, as the environment has it", store.size()),
+           .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
+           .hint = "leave them out, or unset the launcher's variables"});
+    }
+    train_process(store, threads_per_rank(options, rendezvous.local_size), options,
+                  prepare(options));
+  });
+}
+
 }  // namespace
 
 int train_command(const std::vector<std::string>& args) {
+  const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
+  if (rendezvous) return join_training(args, *rendezvous);
   const TrainOptions options = parse_train_options(args);
-  const Dataset dataset = load_dataset(options);
-  if (!options.out_dir.empty()) prepare_out_dir(options.out_dir);
-  const int ranks = options.ranks, threads = threads_per_rank(options);
+  const Dataset dataset = prepare(options);
+  const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
   if (ranks == 1) {
     Context context(0, 1, threads, options.device);
     train_rank(context, comm::make_self(), options, dataset);
@@ -48,10 +84,8 @@ int train_command(const std::vector<std::string>& args) {
                          });
     return 0;
   }
-  return comm::launch_processes(ranks, [&](const comm::Rendezvous& rendezvous, int rank) {
-    Context context(rank, ranks, threads, options.device);
-    train_rank(context, comm::make_gloo(context, rendezvous), options, dataset);
-  });
+  return launch::launch_processes(
+      ranks, [&](launch::Store& store) { train_process(store, threads, options, dataset); });
 }
 
 int sample_command(const std::vector<std::string>& args) {

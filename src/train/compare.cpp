@@ -49,7 +49,7 @@ Row train_row(const TrainOptions& options, const Dataset& dataset, Context& cont
     bits.append(static_cast<const char*>(parameter.data.raw()), parameter.data.bytes());
     row.numel += parameter.data.numel();
   });
-  row.fingerprint = comm::fingerprint(bits);
+  row.fingerprint = nanofsdp::fingerprint(bits);
   return row;
 }
 
@@ -79,7 +79,7 @@ int compare_command(const std::vector<std::string>& args) {
   fmt::print(
       "{} of {}; {} of nanoGPT's recipe under each stage of ZeRO\n\n"
       "{:>34}{:>14}{:>14}\n",
-      plural(options.ranks, "rank"), plural(threads_per_rank(options), "thread"),
+      plural(options.ranks, "rank"), plural(threads_per_rank(options, options.ranks), "thread"),
       plural(options.max_iters, "step"), "bytes a", "sent by a", "peak of a");
   fmt::print("{:>34}{:>14}{:>14}{:>11}{:>10}  {}\n", "parameter", "rank a step", "rank",
              "ms a step", "loss", "losses and weights");
@@ -87,7 +87,7 @@ int compare_command(const std::vector<std::string>& args) {
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
     options.strategy = fsdp::zero_stage(std::to_string(stage));
-    const Row row = on_ranks<Row>(options.ranks, threads_per_rank(options),
+    const Row row = on_ranks<Row>(options.ranks, threads_per_rank(options, options.ranks),
                                   [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                                     return train_row(options, dataset, context, std::move(world));
                                   });

@@ -68,7 +68,7 @@ Dataset::Dataset(std::string_view text, std::string name, std::int64_t block_siz
 }
 
 std::uint64_t Dataset::fingerprint() const {
-  return comm::fingerprint(std::as_bytes(std::span(tokens_)));
+  return nanofsdp::fingerprint(std::as_bytes(std::span(tokens_)));
 }
 
 std::span<const std::int32_t> Dataset::tokens(Split split) const {

@@ -10,8 +10,7 @@
 #include "base/check.h"
 #include "base/context.h"
 #include "comm/gloo.h"
-#include "comm/launch.h"
-#include "comm/self.h"
+#include "launch/launch.h"
 
 namespace nanofsdp::train {
 
@@ -24,13 +23,11 @@ Result on_ranks(int ranks, int threads,
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
                  .got = "none");
-  const comm::Outcome outcome =
-      comm::run_processes(ranks, [&](const comm::Rendezvous& rendezvous, int rank) {
-        Context context(rank, ranks, threads);
-        auto world = ranks == 1 ? comm::make_self() : comm::make_gloo(context, rendezvous);
-        const Result result = body(context, std::move(world));
-        if (rank == 0) std::fwrite(&result, sizeof result, 1, file.get());
-      });
+  const launch::Outcome outcome = launch::run_processes(ranks, [&](launch::Store& store) {
+    Context context(store.rank(), ranks, threads);
+    const Result result = body(context, comm::make_gloo(context, store));
+    if (store.rank() == 0) std::fwrite(&result, sizeof result, 1, file.get());
+  });
   Result result{};
   std::rewind(file.get());
   if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {

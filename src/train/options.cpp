@@ -181,6 +181,7 @@ CommandLine train_command_line(TrainOptions& o) {
                 o.backend = name == "gloo" ? Backend::gloo : Backend::local;
               });
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
+  line.add("timeout", "seconds that a rank waits for another", o.timeout, {1, 86401, "1 to 86400"});
   line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
               [&o](const std::string& name) {
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;
@@ -239,10 +240,10 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   return o;
 }
 
-int threads_per_rank(const TrainOptions& options) {
+int threads_per_rank(const TrainOptions& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
-  return std::max(1, cores / options.ranks);
+  return std::max(1, cores / (local_ranks > 0 ? local_ranks : options.ranks));
 }
 
 }  // namespace nanofsdp::train

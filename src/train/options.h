@@ -65,7 +65,8 @@ struct TrainOptions {
 
   // Ranks.
   int ranks = 1;
-  int threads = 0;  ///< of one rank; 0: see threads_per_rank()
+  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
+  int timeout = 60;  ///< seconds that a rank waits for a message of another
   fsdp::ShardingStrategy strategy = fsdp::kFullShard;
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
   fsdp::MixedPrecision precision;
@@ -112,7 +113,8 @@ TrainOptions parse_train_options(const std::vector<std::string>& args);
 /// @throws UsageError, HelpRequested
 SampleOptions parse_sample_options(const std::vector<std::string>& args);
 
-/// `threads` if it was given, else this machine's cores / ranks, at least 1.
-int threads_per_rank(const TrainOptions& options);
+/// `threads` if it was given, else this machine's cores / the ranks on it, at least 1.
+/// @param local_ranks 0: unknown, perhaps all
+int threads_per_rank(const TrainOptions& options, int local_ranks);
 
 }  // namespace nanofsdp::train

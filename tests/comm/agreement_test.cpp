@@ -21,16 +21,16 @@ using comm::Communicator;
 
 // What its author gives as examples: http://www.isthe.com/chongo/tech/comp/fnv/
 TEST(Fingerprint, IsFnv1aOf64Bits) {
-  EXPECT_EQ(comm::fingerprint(""), 0xcbf29ce484222325u);
-  EXPECT_EQ(comm::fingerprint("a"), 0xaf63dc4c8601ec8cu);
-  EXPECT_EQ(comm::fingerprint("foobar"), 0x85944171f73967e8u);
+  EXPECT_EQ(nanofsdp::fingerprint(""), 0xcbf29ce484222325u);
+  EXPECT_EQ(nanofsdp::fingerprint("a"), 0xaf63dc4c8601ec8cu);
+  EXPECT_EQ(nanofsdp::fingerprint("foobar"), 0x85944171f73967e8u);
 }
 
 TEST(Fingerprint, IsOfBytesAndSeesEachOfThem) {
   const std::array<std::byte, 3> bytes{std::byte{0xff}, std::byte{0}, std::byte{'a'}};
-  EXPECT_EQ(comm::fingerprint(bytes), comm::fingerprint(std::string_view("\xff\0a", 3)));
-  EXPECT_NE(comm::fingerprint(std::string_view("\xff\0b", 3)), comm::fingerprint(bytes));
-  EXPECT_NE(comm::fingerprint(std::string_view("\xff", 2)), comm::fingerprint("\xff"));
+  EXPECT_EQ(nanofsdp::fingerprint(bytes), nanofsdp::fingerprint(std::string_view("\xff\0a", 3)));
+  EXPECT_NE(nanofsdp::fingerprint(std::string_view("\xff\0b", 3)), nanofsdp::fingerprint(bytes));
+  EXPECT_NE(nanofsdp::fingerprint(std::string_view("\xff", 2)), nanofsdp::fingerprint("\xff"));
 }
 
 class Agreements : public ::testing::TestWithParam<std::tuple<Backend, int>> {
@@ -57,7 +57,7 @@ TEST_P(Agreements, PassesWhenAllRanksHaveTheSame) {
   run([](Context& context, Communicator& world) {
     EXPECT_EQ(verdict(context, world, 0), "agreed");
     EXPECT_EQ(verdict(context, world, ~std::uint64_t{0}), "agreed");
-    EXPECT_EQ(verdict(context, world, comm::fingerprint("batch_size = 12")), "agreed");
+    EXPECT_EQ(verdict(context, world, nanofsdp::fingerprint("batch_size = 12")), "agreed");
   });
 }
 

@@ -56,24 +56,22 @@ TEST_F(Gloo, RunsItsThreadInTheBackground) {
 }
 #endif
 
-TEST_F(Gloo, RefusesADirectoryThatWasUsedBefore) {
-  const comm::Outcome outcome =
-      comm::run_processes(2, [](const comm::Rendezvous& rendezvous, int rank) {
-        Context context(rank, 2);
-        { const auto world = comm::make_gloo(context, rendezvous); }
-        const auto again = comm::make_gloo(context, rendezvous);
-      });
+TEST_F(Gloo, MeetsOnceUnderAName) {
+  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
+    Context context(store.rank(), 2);
+    { const auto world = comm::make_gloo(context, store); }
+    const auto again = comm::make_gloo(context, store);
+  });
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.message.find("could not join its group"), std::string::npos) << outcome.message;
+  EXPECT_NE(outcome.message.find("was set before"), std::string::npos) << outcome.message;
 }
 
 TEST_F(Gloo, SaysWhichRankNeverCame) {
-  const comm::Outcome outcome =
-      comm::run_processes(2, [](const comm::Rendezvous& rendezvous, int rank) {
-        if (rank == 1) std::this_thread::sleep_for(3s);
-        Context context(rank, 2);
-        const auto world = comm::make_gloo(context, rendezvous, {.connect_timeout = 1s});
-      });
+  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
+    if (store.rank() == 1) std::this_thread::sleep_for(3s);
+    Context context(store.rank(), 2);
+    const auto world = comm::make_gloo(context, store, {.connect_timeout = 1s});
+  });
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.message.find("rank 0 could not join its group: rank 1 did not come in 1000 ms"),
             std::string::npos)

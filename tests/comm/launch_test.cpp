@@ -18,8 +18,8 @@
 
 #include "base/check.h"
 #include "comm/gloo.h"
-#include "comm/launch.h"
 #include "comm/rank_data.h"
+#include "launch/launch.h"
 #include "support/ranks.h"
 
 // Whatever ends a rank: one message, a code other than 0, soon; no process and no file is left.
@@ -28,9 +28,9 @@ namespace nanofsdp::testing {
 namespace {
 
 using comm::Communicator;
-using comm::Outcome;
 using comm::ReduceOp;
-using comm::Rendezvous;
+using launch::Outcome;
+using launch::Store;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
@@ -49,7 +49,7 @@ class Launch : public ::testing::Test {
     if (directory_.empty()) return;
     EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
     EXPECT_EQ(errno, ECHILD);
-    EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "a rendezvous directory is left";
+    EXPECT_TRUE(std::filesystem::is_empty(directory_)) << "a file is left";
     std::filesystem::remove_all(directory_);
     unsetenv("TMPDIR");
   }
@@ -58,17 +58,16 @@ class Launch : public ::testing::Test {
   static Outcome run_disturbed(int world_size, const std::function<void(int rank)>& disturb,
                                std::chrono::milliseconds timeout = 60s) {
     const auto start = Clock::now();
-    const Outcome outcome =
-        comm::run_processes(world_size, [&](const Rendezvous& rendezvous, int rank) {
-          Context context(rank, world_size);
-          std::vector<float> x(static_cast<std::size_t>(world_size) << 18);  // outlives `world`
-          const auto world = comm::make_gloo(context, rendezvous, {.timeout = timeout});
-          for (int i = 0;; ++i) {
-            const Event done = world->all_reduce(*context.reduce, view(x), ReduceOp::sum);
-            if (i == 3) disturb(rank);
-            done.synchronize();
-          }
-        });
+    const Outcome outcome = launch::run_processes(world_size, [&](Store& store) {
+      Context context(store.rank(), world_size);
+      std::vector<float> x(static_cast<std::size_t>(world_size) << 18);  // outlives `world`
+      const auto world = comm::make_gloo(context, store, {.timeout = timeout});
+      for (int i = 0;; ++i) {
+        const Event done = world->all_reduce(*context.reduce, view(x), ReduceOp::sum);
+        if (i == 3) disturb(store.rank());
+        done.synchronize();
+      }
+    });
     EXPECT_LT(Clock::now() - start, 10s);
     return outcome;
   }
@@ -77,11 +76,9 @@ class Launch : public ::testing::Test {
 };
 
 TEST_F(Launch, EndsWell) {
-  const Outcome outcome = comm::run_processes(3, [](const Rendezvous& rendezvous, int rank) {
-    if (!std::filesystem::is_directory(rendezvous.directory)) throw std::runtime_error("nowhere");
-    const auto mode = std::filesystem::status(rendezvous.directory).permissions();
-    if (mode != std::filesystem::perms::owner_all) throw std::runtime_error("not private");
-    if (rank < 0 || rank > 2) throw std::runtime_error("no such rank");
+  const Outcome outcome = launch::run_processes(3, [](Store& store) {
+    if (store.rank() < 0 || store.rank() > 2) throw std::runtime_error("no such rank");
+    if (store.size() != 3) throw std::runtime_error("no such run");
   });
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.message, "");
@@ -126,17 +123,16 @@ TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
 TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
   const auto start = Clock::now();
   const std::string asked = directory_ + "/asked";
-  const Outcome outcome = comm::run_processes(2, [&](const Rendezvous& rendezvous, int rank) {
-    const std::string ready = rendezvous.directory + "/ready";
-    if (rank == 1) {
-      while (!std::filesystem::exists(ready)) std::this_thread::sleep_for(1ms);
+  const Outcome outcome = launch::run_processes(2, [&](Store& store) {
+    if (store.rank() == 1) {
+      store.get("ready", 10s);
       throw std::runtime_error("enough");
     }
     sigset_t set;
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigprocmask(SIG_BLOCK, &set, nullptr);
-    std::ofstream(ready) << "ready";
+    store.set("ready", "");
     int signal = 0;
     sigwait(&set, &signal);
     std::ofstream(asked) << signal;
@@ -149,9 +145,9 @@ TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
 
 TEST_F(Launch, CountsExitCodesAsShellsDo) {
   const auto code_of = [](const std::function<void()>& end) {
-    return comm::run_processes(2, [&](const Rendezvous&, int rank) {
-      if (rank == 1) end();
-      std::this_thread::sleep_for(rank == 0 ? 100ms : 0ms);
+    return launch::run_processes(2, [&](Store& store) {
+      if (store.rank() == 1) end();
+      std::this_thread::sleep_for(store.rank() == 0 ? 100ms : 0ms);
     });
   };
   const Outcome usage = code_of([] { throw UsageError({.what = "--ranks", .got = "fish"}); });
@@ -167,10 +163,10 @@ TEST_F(Launch, CountsExitCodesAsShellsDo) {
 
 TEST_F(Launch, WritesOneLineToStderr) {
   ::testing::internal::CaptureStderr();
-  const int code = comm::launch_processes(3, [](const Rendezvous& rendezvous, int rank) {
-    Context context(rank, 3);
-    const auto world = comm::make_gloo(context, rendezvous);
-    if (rank == 2) throw std::runtime_error("no more paper");
+  const int code = launch::launch_processes(3, [](Store& store) {
+    Context context(store.rank(), 3);
+    const auto world = comm::make_gloo(context, store);
+    if (store.rank() == 2) throw std::runtime_error("no more paper");
     world->barrier(*context.compute);
   });
   EXPECT_EQ(code, 1);
@@ -182,7 +178,7 @@ TEST_F(Launch, RefusesAProcessWithThreads) {
   std::thread other([&] {
     while (!stop) std::this_thread::sleep_for(1ms);
   });
-  EXPECT_THROW(comm::run_processes(1, [](const Rendezvous&, int) {}), Error);
+  EXPECT_THROW(launch::run_processes(1, [](Store&) {}), Error);
   stop = true;
   other.join();
 }
@@ -195,9 +191,10 @@ class Interrupted : public Launch {
   void start() {
     launcher_ = fork();
     if (launcher_ != 0) return;
-    _exit(comm::launch_processes(kRanks, [&](const Rendezvous& rendezvous, int rank) {
+    _exit(launch::launch_processes(kRanks, [&](Store& store) {
+      const int rank = store.rank();
       Context context(rank, kRanks);
-      const auto world = comm::make_gloo(context, rendezvous);
+      const auto world = comm::make_gloo(context, store);
       std::ofstream(pid_file(rank) + ".new") << getpid();
       std::filesystem::rename(pid_file(rank) + ".new", pid_file(rank));
       while (true) pause();
@@ -255,9 +252,6 @@ TEST_F(Interrupted, KilledLauncherTakesItsRanksAlong) {
   start();
   end_launcher(SIGKILL);
   expect_no_rank_left();
-  for (const auto& left : std::filesystem::directory_iterator(directory_)) {
-    std::filesystem::remove_all(left);  // the one thing that nobody was left to remove
-  }
 }
 
 }  // namespace

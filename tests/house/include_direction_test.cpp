@@ -15,12 +15,13 @@ using Names = std::set<std::string>;
 
 const std::map<std::string, Names> kArrows{
     {"base", {}},
-    {"comm", {"base"}},
+    {"launch", {"base"}},
+    {"comm", {"launch", "base"}},
     {"ops", {"base"}},
     {"nn", {"ops", "base"}},
     {"gpt", {"nn", "ops", "base"}},
     {"fsdp", {"nn", "comm", "ops", "base"}},
-    {"train", {"fsdp", "gpt", "comm", "nn", "base"}},
+    {"train", {"fsdp", "gpt", "comm", "launch", "nn", "base"}},
 };
 
 /// Of the operators, sharding may use only those that work on flat memory.

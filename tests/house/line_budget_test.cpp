@@ -28,9 +28,10 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   };
   EXPECT_LE(room("fsdp"), 1800);
   EXPECT_LE(room("comm"), 1400);
+  EXPECT_LE(room("launch"), 1000);
   EXPECT_LE(room("ops"), 1200);
   EXPECT_LE(room("nn") + room("gpt"), 900);
-  EXPECT_LE(lines_of(files("src", kCode)), 9000) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)), 10000) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {

@@ -18,9 +18,9 @@
 #include "base/context.h"
 #include "comm/communicator.h"
 #include "comm/gloo.h"
-#include "comm/launch.h"
 #include "comm/local.h"
 #include "comm/self.h"
+#include "launch/launch.h"
 
 namespace nanofsdp::testing {
 
@@ -124,15 +124,15 @@ class Mailbox {
 };
 
 template <class Body>
-void run_forked_rank(const Body& body, const comm::Rendezvous& rendezvous, int rank, int world_size,
-                     const RankOptions& options, Mailbox& mailbox) {
+void run_forked_rank(const Body& body, launch::Store& store, const RankOptions& options,
+                     Mailbox& mailbox) {
   ::testing::TestPartResultArray failures;
   Bytes result;
   {
     using Reporter = ::testing::ScopedFakeTestPartResultReporter;
     Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &failures);
-    Context context(rank, world_size, options.threads);
-    auto world = comm::make_gloo(context, rendezvous, {.timeout = options.timeout});
+    Context context(store.rank(), store.size(), options.threads);
+    auto world = comm::make_gloo(context, store, {.timeout = options.timeout});
     result = run_body(body, context, std::move(world));
   }
   std::string text;
@@ -152,10 +152,9 @@ std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
   std::vector<Bytes> results(static_cast<std::size_t>(world_size));
   if (backend == Backend::gloo) {
     std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
-    const comm::Outcome outcome =
-        comm::run_processes(world_size, [&](const comm::Rendezvous& rendezvous, int rank) {
-          run_forked_rank(body, rendezvous, rank, world_size, options, mailboxes[rank]);
-        });
+    const launch::Outcome outcome = launch::run_processes(world_size, [&](launch::Store& store) {
+      run_forked_rank(body, store, options, mailboxes[store.rank()]);
+    });
     for (int rank = 0; rank < world_size; ++rank) {
       mailboxes[rank].rewind();
       const Bytes text = mailboxes[rank].get();

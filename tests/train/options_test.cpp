@@ -114,8 +114,8 @@ TEST(Options, Ours) {
   EXPECT_EQ(o.init_order, InitOrder::fsdp);
   EXPECT_EQ(o.metrics, "m.jsonl");
   EXPECT_EQ(o.text, "t.txt");
-  EXPECT_EQ(threads_per_rank(o), 3);
-  EXPECT_GE(threads_per_rank(parse({"--ranks=12"})), 1);
+  EXPECT_EQ(threads_per_rank(o, 4), 3);
+  EXPECT_GE(threads_per_rank(parse({"--ranks=12"}), 12), 1);
 }
 
 TEST(Options, NameStrategiesByStageAndByGroups) {

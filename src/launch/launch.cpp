@@ -1,4 +1,4 @@
-#include "comm/launch.h"
+#include "launch/launch.h"
 
 #include <fmt/format.h>
 
@@ -8,9 +8,8 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
-#include <filesystem>
+#include <random>
 #include <thread>
 #include <vector>
 
@@ -19,9 +18,9 @@
 
 #include "base/check.h"
 #include "base/platform.h"
-#include "comm/communicator.h"
+#include "launch/socket.h"
 
-namespace nanofsdp::comm {
+namespace nanofsdp::launch {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,24 +28,6 @@ using namespace std::chrono_literals;
 
 constexpr auto kSettle = 1s;  // how long a consequence waits for its cause to show
 constexpr auto kGrace = 2s;   // between SIGTERM and SIGKILL
-
-// A directory for this process's user alone, removed with all that is in it.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    path = (std::filesystem::temp_directory_path() / "nanofsdp-XXXXXX").string();
-    NANOFSDP_CHECK(mkdtemp(path.data()) != nullptr, .what = "rendezvous directory " + path,
-                   .got = std::strerror(errno), .hint = "set TMPDIR to a writable directory");
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-
-  std::string path;
-};
 
 // Holds back the signals that end a process, for the parent to take one by one.
 class HeldSignals {
@@ -88,9 +69,19 @@ struct Report {
   std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
 
-using Body = std::function<void(const Rendezvous&, int rank)>;
+// Runs the body; if it fails, the other ranks hear why.
+void run_rank(const Body& body, const Rendezvous& rendezvous) {
+  Store store(rendezvous);
+  try {
+    body(store);
+    store.leave();
+  } catch (const std::exception& e) {
+    store.fail(e.what());
+    throw;
+  }
+}
 
-Report report_of(const Body& body, const Rendezvous& rendezvous, int rank) {
+Report report_of(const Body& body, const Rendezvous& rendezvous) {
   Report report;
   const auto fail = [&](int exit_code, const char* what, bool consequence = false) {
     report.exit_code = exit_code;
@@ -98,15 +89,22 @@ Report report_of(const Body& body, const Rendezvous& rendezvous, int rank) {
     std::snprintf(report.text.data(), report.text.size(), "%s", what);
   };
   try {
-    body(rendezvous, rank);
+    run_rank(body, rendezvous);
   } catch (const UsageError& e) {
     fail(2, e.what());
-  } catch (const CommError& e) {
-    fail(1, e.what(), is_consequence(e.kind()));
+  } catch (const RankError& e) {
+    fail(1, e.what(), e.consequence());
   } catch (const std::exception& e) {
     fail(1, e.what());
   }
   return report;
+}
+
+// A wrong option is nobody's in particular, and some messages say the rank themselves.
+std::string name_rank(int rank, const Report& report) {
+  const std::string text = report.text.data();
+  if (report.exit_code == 2 || text.starts_with("rank")) return text;
+  return fmt::format("rank {}: {}", rank, text);
 }
 
 const char* hint_for(int signal) {
@@ -118,8 +116,8 @@ const char* hint_for(int signal) {
 // The running ranks. Whoever is left when it is destroyed is killed and reaped.
 class Family {
  public:
-  Family(const HeldSignals& signals, int world_size) : signals_(signals) {
-    children_.reserve(static_cast<std::size_t>(world_size));
+  Family(const HeldSignals& signals, int size) : signals_(signals) {
+    children_.reserve(static_cast<std::size_t>(size));
   }
   ~Family() {
     signal_all(SIGKILL);
@@ -142,7 +140,7 @@ class Family {
       signals_.release();
       close(ends[0]);
       for (const Child& sibling : children_) close(sibling.reports);
-      const Report report = report_of(body, rendezvous, static_cast<int>(children_.size()));
+      const Report report = report_of(body, rendezvous);
       std::fflush(nullptr);
       const bool told = write(ends[1], &report, sizeof report) == sizeof report;
       _exit(told ? report.exit_code : 1);
@@ -202,12 +200,7 @@ class Family {
       failed(1, fmt::format("rank {} ended with exit code {} in the middle of its work", rank,
                             WEXITSTATUS(status)));
     } else if (report.exit_code != 0) {
-      std::string text = report.text.data();
-      // A wrong option is nobody's in particular, and some messages say the rank themselves.
-      if (report.exit_code != 2 && text.rfind("rank", 0) != 0) {
-        text = fmt::format("rank {}: {}", rank, text);
-      }
-      failed(report.exit_code, text, report.consequence);
+      failed(report.exit_code, name_rank(rank, report), report.consequence);
     }
   }
 
@@ -233,6 +226,11 @@ class Family {
   Clock::time_point kill_at_;
 };
 
+std::string random_token() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
+}
+
 void require_single_thread() {
   // A thread that has just been joined may still be on its way out.
   for (int i = 0; i < 100 && count_threads() > 1; ++i) std::this_thread::sleep_for(1ms);
@@ -244,21 +242,35 @@ void require_single_thread() {
 
 }  // namespace
 
-Outcome run_processes(int world_size, const Body& body) {
-  NANOFSDP_CHECK(world_size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
-                 .got = fmt::format("{}", world_size));
+Outcome run_processes(int size, const Body& body) {
+  NANOFSDP_CHECK(size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
+                 .got = fmt::format("{}", size));
   require_single_thread();
   const HeldSignals signals;
-  const TemporaryDirectory directory;
-  Family family(signals, world_size);
-  for (int rank = 0; rank < world_size; ++rank) family.start(body, {directory.path});
+  Rendezvous rendezvous{.token = random_token(), .size = size, .local_size = size};
+  Family family(signals, size);
+  {
+    // Listening before there are ranks: none comes too early, and no port can be lost to others.
+    const Socket listener = listen_on(rendezvous.host, 0);
+    rendezvous.port = listener.local_port();
+    rendezvous.listener = listener.descriptor();
+    for (; rendezvous.rank < size; ++rendezvous.rank) family.start(body, rendezvous);
+  }
   return family.wait();
 }
 
-int launch_processes(int world_size, const Body& body) {
-  const Outcome outcome = run_processes(world_size, body);
+int launch_processes(int size, const Body& body) {
+  const Outcome outcome = run_processes(size, body);
   if (!outcome.message.empty()) std::fprintf(stderr, "nanofsdp: %s\n", outcome.message.c_str());
   return outcome.exit_code;
 }
 
-}  // namespace nanofsdp::comm
+int join(const Rendezvous& rendezvous, const Body& body) {
+  const Report report = report_of(body, rendezvous);
+  if (report.exit_code != 0) {
+    std::fprintf(stderr, "nanofsdp: %s\n", name_rank(rendezvous.rank, report).c_str());
+  }
+  return report.exit_code;
+}
+
+}  // namespace nanofsdp::launch

@@ -3,19 +3,20 @@
 #include <functional>
 #include <string>
 
-namespace nanofsdp::comm {
+#include "launch/rendezvous.h"
+#include "launch/store.h"
+
+namespace nanofsdp::launch {
 
 /// @file
-/// @brief Local ranks as processes: started together, ended together.
+/// @brief Ranks as processes: started together here, or by others on several machines.
 ///
 /// The launcher forks a child a rank before any thread exists (Gloo and thread pools do not survive
 /// a fork), waits, and when one fails ends the others: SIGTERM, two seconds later SIGKILL. Of all
 /// the errors that one failure sets off, the first cause is told, the consequences are not.
 
-/// Where ranks find each other.
-struct Rendezvous {
-  std::string directory;  ///< private to this run
-};
+/// What a rank does, with its place in the run.
+using Body = std::function<void(Store& store)>;
 
 /// How a run of ranks ended.
 struct Outcome {
@@ -25,16 +26,20 @@ struct Outcome {
   std::string message;
 };
 
-/// Runs `body` in `world_size` forked processes and waits for all of them.
+/// Runs `body` in `size` forked processes and waits for all of them.
 ///
 /// A child ends where its body ends: it flushes stdio and leaves through _exit(), the one place
 /// below main() that ends a process, because the stack it was forked with belongs to the parent.
 /// SIGINT, SIGTERM and SIGHUP to the parent end all ranks; if the parent is killed, the kernel
-/// kills the ranks (on Linux), but then the rendezvous directory in $TMPDIR stays.
+/// kills the ranks (on Linux).
 /// @throws Error if this process has more than one thread, or cannot fork
-Outcome run_processes(int world_size, const std::function<void(const Rendezvous&, int rank)>& body);
+Outcome run_processes(int size, const Body& body);
 
 /// run_processes for main(): prints the message to stderr and returns the exit code.
-int launch_processes(int world_size, const std::function<void(const Rendezvous&, int rank)>& body);
+int launch_processes(int size, const Body& body);
 
-}  // namespace nanofsdp::comm
+/// For main(), when others have started the ranks: this process is one, runs `body` and tells its
+/// own error on stderr, which names the rank that failed first. @returns the exit code
+int join(const Rendezvous& rendezvous, const Body& body);
+
+}  // namespace nanofsdp::launch

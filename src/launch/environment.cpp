@@ -1,0 +1,105 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/platform.h"
+#include "launch/rendezvous.h"
+
+namespace nanofsdp::launch {
+namespace {
+
+using Getenv = std::function<const char*(const char*)>;
+
+// How a launcher tells a process who it is.
+struct Family {
+  const char* rank;
+  const char* size;
+  const char* local_size;
+  const char* run;               // its name for the run, which others do not know by chance
+  const char* if_set = nullptr;  // believed only then
+};
+constexpr std::array kFamilies = {
+    Family{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    Family{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
+           "PMIX_NAMESPACE"},
+    Family{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
+    // A batch script has the first two as well; a step is what srun starts.
+    Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
+           "SLURM_STEP_ID"}};
+
+constexpr int kPort = 29500;  // PyTorch's
+
+std::string text_of(const Getenv& getenv, const char* name) {
+  const char* const value = getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+int number(const Getenv& getenv, const char* name, int least, int most) {
+  const std::string text = text_of(getenv, name);
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
+    return value;
+  }
+  throw UsageError({.what = fmt::format("environment variable {}", name),
+                    .expected = fmt::format("a number from {} to {}", least, most),
+                    .got = getenv(name) == nullptr ? "nothing" : "'" + text + "'",
+                    .hint = "a launcher sets it; without one: unset it, and use --ranks=N"});
+}
+
+int number_or(const Getenv& getenv, const char* name, int least, int most, int otherwise) {
+  return getenv(name) == nullptr ? otherwise : number(getenv, name, least, most);
+}
+
+std::string required(const Getenv& getenv, const char* name, const std::string& otherwise,
+                     const char* expected) {
+  const std::string text = text_of(getenv, name);
+  if (!text.empty() || !otherwise.empty()) return text.empty() ? otherwise : text;
+  throw UsageError({.what = fmt::format("environment variable {}", name),
+                    .expected = expected,
+                    .got = "nothing",
+                    .hint = "export the same one on every machine"});
+}
+
+// torchrun's agent has the port for itself, and says so.
+int port_of(const Getenv& getenv) {
+  const int port = number_or(getenv, "MASTER_PORT", 1, 65534, kPort);
+  return text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port;
+}
+
+Rendezvous read(const Family& family, const Getenv& getenv) {
+  constexpr int kMost = 1'000'000;
+  Rendezvous r;
+  r.size = number(getenv, family.size, 1, kMost);
+  if (r.size == 1) return r;
+  r.rank = number(getenv, family.rank, 0, r.size - 1);
+  r.local_size = number_or(getenv, family.local_size, 1, r.size, 0);
+  r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
+                    "the name or address of rank 0's machine");
+  r.port = static_cast<std::uint16_t>(port_of(getenv));
+  const std::string run = text_of(getenv, family.run);
+  r.token = required(getenv, "NANOFSDP_TOKEN", run == "none" ? "" : run,
+                     "a word that only this run's ranks know");
+  const std::string gloo = text_of(getenv, "GLOO_SOCKET_IFNAME");  // PyTorch's name for it
+  r.interface = getenv("NANOFSDP_IFACE") == nullptr ? gloo : text_of(getenv, "NANOFSDP_IFACE");
+  r.program = program_fingerprint();
+  return r;
+}
+
+}  // namespace
+
+std::optional<Rendezvous> rendezvous_from(const Getenv& getenv) {
+  for (const Family& family : kFamilies) {
+    if (getenv(family.rank) == nullptr && getenv(family.size) == nullptr) continue;
+    if (family.if_set != nullptr && getenv(family.if_set) == nullptr) continue;
+    const Rendezvous r = read(family, getenv);
+    if (r.size > 1) return r;
+    return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace nanofsdp::launch

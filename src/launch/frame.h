@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace nanofsdp::launch {
+
+/// @file
+/// @brief What a rank and the store say to each other.
+///
+///     rank                          store
+///     hello  token, Member    →
+///                             ←     welcome, or refused  why
+///     set    key, value       →
+///     get    key              →
+///                             ←     value  key, value (as soon as there is one)
+///     failed why              →
+///                             ←     lost   who, when and how, to every rank, once
+///     leave                   →
+///                             ←     left, to every rank, when all want to leave
+
+struct Frame {
+  enum class Kind : std::uint32_t {
+    hello,
+    welcome,
+    refused,
+    set,
+    get,
+    value,
+    failed,
+    lost,
+    leave,
+    left
+  };
+  Kind kind = Kind::hello;
+  std::string key{};    ///< of set, get and value; hello: the run's token
+  std::string value{};  ///< or why
+};
+
+/// Whom a rank claims to be, in the bytes of its hello.
+struct Member {
+  std::uint64_t program = 0;  ///< a fingerprint of its executable
+  std::int32_t rank = 0;
+  std::int32_t size = 0;  ///< ranks that it expects
+};
+
+std::string encode(const Frame& frame);
+
+/// Takes the first frame off `buffer`; none if it has not come as a whole.
+/// @throws Error for bytes that cannot become one: the other end is no rank of ours
+std::optional<Frame> take_frame(std::string& buffer);
+
+}  // namespace nanofsdp::launch

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <stdexcept>
+#include <string>
+
+namespace nanofsdp::launch {
+
+/// What goes wrong between ranks. Of all the errors that one failure sets off, one is the cause.
+class RankError : public std::runtime_error {
+ public:
+  RankError(const std::string& message, bool consequence)
+      : std::runtime_error(message), consequence_(consequence) {}
+
+  /// Whether it only says that another rank failed first.
+  bool consequence() const { return consequence_; }
+
+ private:
+  bool consequence_;
+};
+
+}  // namespace nanofsdp::launch

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace nanofsdp::launch {
+
+/// @file
+/// @brief Where the ranks of a run find each other, and who this one is.
+
+struct Rendezvous {
+  std::string host = "127.0.0.1";  ///< rank 0's machine, as the others know it
+  std::uint16_t port = 0;          ///< where rank 0 serves the store
+  std::string token{};             ///< who does not know it is no rank of this run
+  std::uint64_t program = 0;       ///< a fingerprint of the executable, the same on every rank
+  int rank = 0;
+  int size = 1;
+  int local_size = 0;        ///< ranks on this machine; 0: unknown
+  int listener = -1;         ///< a descriptor that listens there already, for the store to own
+  std::string interface {};  ///< the network interface to use; empty: the one that leads to rank 0
+};
+
+/// What a launcher of others has said in the environment: torchrun (or a person who sets its
+/// variables by hand), Open MPI, MPICH or Slurm; none if nobody has, or for a run of one rank.
+///
+/// RANK, WORLD_SIZE, LOCAL_WORLD_SIZE; OMPI_COMM_WORLD_RANK, ...; PMI_RANK, ...; SLURM_PROCID, ...;
+/// for all of them MASTER_ADDR, MASTER_PORT, NANOFSDP_TOKEN, NANOFSDP_IFACE (lessons/
+/// several_machines.md). The token defaults to the launcher's name for the run.
+/// @param getenv the environment: the variable's value or nullptr
+/// @throws UsageError for what is missing, contradictory or no number
+std::optional<Rendezvous> rendezvous_from(const std::function<const char*(const char*)>& getenv);
+
+}  // namespace nanofsdp::launch

@@ -1,0 +1,160 @@
+#include "launch/store.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/check.h"
+#include "launch/store_server.h"
+
+namespace nanofsdp::launch {
+namespace {
+
+using Kind = Frame::Kind;
+using std::chrono::milliseconds;
+using namespace std::chrono_literals;
+
+constexpr milliseconds kJoin = 5min;  // machines do not all start at once
+
+bool is_loopback(const std::string& address) { return address.starts_with("127."); }
+
+// The others would look for rank 0 on their own machines.
+void check_reachable(const Rendezvous& r, const std::string& address) {
+  if (!is_loopback(address) || r.local_size == 0 || r.local_size >= r.size) return;
+  throw UsageError({.what = "MASTER_ADDR",
+                    .expected = "an address that other machines reach",
+                    .got = fmt::format("{}, which is {} here", r.host, address),
+                    .hint = "give the address of rank 0's network interface"});
+}
+
+}  // namespace
+
+Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
+  Socket listener(rendezvous.listener);  // a forked rank has a copy, needed or not
+  if (size() > 1) join(std::move(listener));
+}
+
+void Store::join(Socket listener) {
+  Rendezvous where = rendezvous_;
+  if (rank() == 0) {
+    if (!listener.is_open()) listener = listen_on(where.host, where.port);
+    where.port = listener.local_port();
+    server_ = std::make_unique<StoreServer>(std::move(listener), rendezvous_);
+  }
+  const std::string place = fmt::format("{}:{}", where.host, where.port);
+  socket_ = connect_to(where.host, where.port, kJoin);
+  if (!socket_.is_open()) {
+    throw RankError(fmt::format("rank {} found nobody at {} in {} s: does rank 0 run there?",
+                                rank(), place, kJoin / 1s),
+                    false);
+  }
+  address_ = socket_.local_address();
+  check_reachable(rendezvous_, address_);
+  const Member member{.program = rendezvous_.program, .rank = rank(), .size = size()};
+  socket_.send(encode({.kind = Kind::hello,
+                       .key = rendezvous_.token,
+                       .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
+  thread_ = std::thread([this] { listen(); });
+  const bool answered = wait(kJoin, [&] { return welcome_ || !refused_.empty(); });
+  if (answered && refused_.empty()) return;
+  socket_.shut_down();
+  thread_.join();
+  throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
+                              answered ? refused_ : "no answer"),
+                  false);
+}
+
+Store::~Store() {
+  if (!thread_.joinable()) return;
+  socket_.shut_down();
+  thread_.join();
+}
+
+void Store::listen() {
+  std::string buffer;
+  try {
+    while (socket_.receive(buffer)) {
+      while (const auto frame = take_frame(buffer)) handle(*frame);
+    }
+    lost("rank 0 was lost: its connection closed");
+  } catch (const std::exception& e) {
+    lost(fmt::format("rank 0 was lost: {}", e.what()));
+  }
+}
+
+void Store::handle(const Frame& frame) {
+  if (frame.kind == Kind::lost) return lost(frame.value);
+  const std::lock_guard lock(mutex_);
+  if (frame.kind == Kind::welcome) welcome_ = true;
+  if (frame.kind == Kind::refused) refused_ = frame.value;
+  if (frame.kind == Kind::value) values_[frame.key] = frame.value;
+  if (frame.kind == Kind::left) left_ = true;
+  news_.notify_all();
+}
+
+void Store::lost(const std::string& what) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (left_ || !loss_.empty()) return;
+    loss_ = what;
+    news_.notify_all();
+  }
+  const std::lock_guard lock(telling_);
+  if (told_) std::exchange(told_, nullptr)(what);
+}
+
+template <class Condition>
+bool Store::wait(milliseconds timeout, const Condition& condition) {
+  std::unique_lock lock(mutex_);
+  return news_.wait_for(lock, timeout, [&] { return condition() || !loss_.empty(); }) &&
+         condition();
+}
+
+void Store::set(const std::string& key, const std::string& value) {
+  socket_.send(encode({Kind::set, key, value}));  // where it fails, lost() says so
+}
+
+std::optional<std::string> Store::get(const std::string& key, milliseconds timeout) {
+  socket_.send(encode({Kind::get, key}));
+  if (wait(timeout, [&] { return values_.contains(key); })) {
+    const std::lock_guard lock(mutex_);
+    return values_[key];
+  }
+  const std::string what = loss(0ms);
+  if (!what.empty()) throw RankError(what, true);
+  return std::nullopt;
+}
+
+void Store::on_loss(std::function<void(const std::string&)> told) {
+  const std::lock_guard lock(telling_);
+  const std::string what = loss(0ms);
+  if (told && !what.empty()) return told(what);
+  told_ = std::move(told);
+}
+
+std::string Store::loss(milliseconds timeout) {
+  wait(timeout, [] { return false; });
+  const std::lock_guard lock(mutex_);
+  return loss_;
+}
+
+void Store::fail(const std::string& why) noexcept {
+  if (size() == 1) return;
+  try {
+    socket_.send(encode({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))}));
+    loss(2s);                        // our own: then the others have it too
+  } catch (const std::exception&) {  // they hear of it when the connection closes
+  }
+}
+
+void Store::leave(milliseconds timeout) {
+  if (size() == 1) return;
+  socket_.send(encode({.kind = Kind::leave}));
+  if (wait(timeout, [&] { return left_; })) return;
+  const std::string what = loss(0ms);
+  if (!what.empty()) throw RankError(what, true);
+  throw RankError(fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s),
+                  false);
+}
+
+}  // namespace nanofsdp::launch

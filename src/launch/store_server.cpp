@@ -1,0 +1,149 @@
+#include "launch/store_server.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include <poll.h>
+
+namespace nanofsdp::launch {
+
+using Kind = Frame::Kind;
+
+StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
+    : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
+
+StoreServer::~StoreServer() {
+  stopping_ = true;
+  listener_.shut_down();  // wakes poll(), on Linux at least
+  thread_.join();
+}
+
+void StoreServer::serve() {
+  while (!stopping_) {
+    std::vector<pollfd> watched{{.fd = listener_.descriptor(), .events = POLLIN}};
+    for (const Connection& c : connections_)
+      watched.push_back({.fd = c.socket.descriptor(), .events = POLLIN});
+    poll(watched.data(), watched.size(), /*milliseconds=*/100);
+    for (std::size_t i = 1; i < watched.size(); ++i) {
+      if (watched[i].revents != 0) receive(connections_[i - 1]);
+    }
+    std::erase_if(connections_, [](const Connection& c) { return !c.open; });
+    if (watched[0].revents == POLLIN) accept();
+  }
+}
+
+void StoreServer::accept() {
+  Socket socket = accept_on(listener_);
+  if (socket.is_open()) connections_.push_back({.socket = std::move(socket)});
+}
+
+void StoreServer::receive(Connection& connection) {
+  if (!connection.socket.receive(connection.buffer)) {
+    connection.open = false;
+    if (connection.rank >= 0 && left_ < rendezvous_.size) {
+      lose(connection.rank, "was lost: its connection closed");
+    }
+    return;
+  }
+  try {
+    while (connection.open) {
+      const auto frame = take_frame(connection.buffer);
+      if (!frame) return;
+      handle(connection, *frame);
+    }
+  } catch (const std::exception& e) {
+    refuse(connection, e.what());
+  }
+}
+
+void StoreServer::handle(Connection& connection, const Frame& frame) {
+  if (connection.rank < 0) return greet(connection, frame);
+  switch (frame.kind) {
+    case Kind::set:
+      return set(connection, frame);
+    case Kind::get: {
+      const auto found = values_.find(frame.key);
+      if (found == values_.end()) return connection.asked.push_back(frame.key);
+      connection.socket.send(encode({Kind::value, frame.key, found->second}));
+      return;
+    }
+    case Kind::failed:
+      return lose(connection.rank, "failed: " + frame.value);
+    case Kind::leave:
+      if (++left_ == rendezvous_.size) tell_all({.kind = Kind::left});
+      return;
+    default:
+      return refuse(connection, "not a rank's to say");
+  }
+}
+
+void StoreServer::greet(Connection& connection, const Frame& hello) {
+  const std::string objection = objection_to(hello);
+  if (!objection.empty()) return refuse(connection, objection);
+  Member member;
+  std::memcpy(&member, hello.value.data(), sizeof member);
+  connection.rank = member.rank;
+  connection.socket.send(encode({.kind = Kind::welcome}));
+  if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
+}
+
+std::string StoreServer::objection_to(const Frame& hello) const {
+  Member member;
+  if (hello.kind != Kind::hello || hello.value.size() != sizeof member) return "not a rank's hello";
+  if (hello.key != rendezvous_.token) return "not this run's token (NANOFSDP_TOKEN)";
+  std::memcpy(&member, hello.value.data(), sizeof member);
+  if (member.size != rendezvous_.size) {
+    return fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size);
+  }
+  if (member.rank < 0 || member.rank >= member.size) {
+    return fmt::format("there is no rank {} of {}", member.rank, member.size);
+  }
+  for (const Connection& c : connections_) {
+    if (c.rank == member.rank) {
+      return fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer());
+    }
+  }
+  if (member.program != rendezvous_.program) {
+    return fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
+                       member.rank, member.program, rendezvous_.program);
+  }
+  return "";
+}
+
+void StoreServer::refuse(Connection& connection, const std::string& why) {
+  std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), why.c_str());
+  connection.socket.send(encode({.kind = Kind::refused, .value = why}));
+  connection.open = false;
+  if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
+}
+
+void StoreServer::set(Connection& connection, const Frame& frame) {
+  if (!values_.emplace(frame.key, frame.value).second) {
+    return lose(connection.rank, fmt::format("failed: '{}' was set before", frame.key));
+  }
+  for (Connection& c : connections_) {
+    if (std::erase(c.asked, frame.key) > 0) {
+      c.socket.send(encode({Kind::value, frame.key, frame.value}));
+    }
+  }
+}
+
+void StoreServer::lose(int rank, const std::string& how) {
+  if (loss_.kind == Kind::lost) return;  // what follows is a consequence
+  const std::chrono::duration<double> after = std::chrono::steady_clock::now() - start_;
+  loss_ = {.kind = Kind::lost,
+           .value = fmt::format("rank {} {} ({:.1f} s after the start)", rank, how, after.count())};
+  tell_all(loss_);
+}
+
+void StoreServer::tell_all(const Frame& frame) {
+  for (const Connection& c : connections_) {
+    if (c.open && c.rank >= 0) c.socket.send(encode(frame));
+  }
+}
+
+}  // namespace nanofsdp::launch

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "launch/frame.h"
+#include "launch/rendezvous.h"
+#include "launch/socket.h"
+
+namespace nanofsdp::launch {
+
+/// @file
+/// @brief Rank 0's side of the store: one thread that all ranks are connected to.
+///
+/// The connections are also how a rank's death is noticed, wherever it ran: a connection that
+/// closes before its rank has left is a rank that was lost. The first loss is told to everybody.
+
+class StoreServer {
+ public:
+  StoreServer(Socket listener, const Rendezvous& rendezvous);
+  ~StoreServer();
+
+ private:
+  struct Connection {
+    Socket socket;
+    std::string buffer{};  // what has come of the next frame
+    int rank = -1;         // before its hello
+    bool open = true;
+    std::vector<std::string> asked{};  // keys that nobody has set yet
+  };
+
+  void serve();
+  void accept();
+  void receive(Connection& connection);
+  void handle(Connection& connection, const Frame& frame);
+  void greet(Connection& connection, const Frame& hello);
+  std::string objection_to(const Frame& hello) const;
+  void refuse(Connection& connection, const std::string& why);
+  void set(Connection& connection, const Frame& frame);
+  void lose(int rank, const std::string& how);
+  void tell_all(const Frame& frame);
+
+  const Socket listener_;
+  const Rendezvous rendezvous_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<Connection> connections_;
+  std::map<std::string, std::string> values_;
+  Frame loss_;    // once there is one
+  int left_ = 0;  // ranks that want to leave
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace nanofsdp::launch
