@@ -1,0 +1,131 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "base/check.h"
+#include "base/platform.h"
+#include "launch/rendezvous.h"
+#include "support/usage_error.h"
+
+// Who started this rank, read off the environment; a half-told story is an error.
+
+namespace nanofsdp::testing {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+std::optional<launch::Rendezvous> read(const Variables& variables) {
+  return launch::rendezvous_from([&](const char* name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+Variables operator+(Variables a, const Variables& b) {
+  for (const auto& [name, value] : b) a[name] = value;
+  return a;
+}
+
+const Variables kMaster{{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1234"}};
+const Variables kByHand = kMaster + Variables{{"RANK", "2"},
+                                              {"WORLD_SIZE", "4"},
+                                              {"LOCAL_WORLD_SIZE", "2"},
+                                              {"NANOFSDP_TOKEN", "x"}};
+
+TEST(Environment, SaysNothingWhereNobodyStartedRanks) {
+  EXPECT_FALSE(read({}));
+  EXPECT_FALSE(read(kMaster));
+  EXPECT_FALSE(read({{"RANK", "0"}, {"WORLD_SIZE", "1"}}));
+}
+
+TEST(Environment, IsReadInEveryLaunchersWords) {
+  const Variables families[] = {kByHand,
+                                kMaster + Variables{{"OMPI_COMM_WORLD_RANK", "2"},
+                                                    {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                    {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                                                    {"PMIX_NAMESPACE", "x"}},
+                                kMaster + Variables{{"PMI_RANK", "2"},
+                                                    {"PMI_SIZE", "4"},
+                                                    {"MPI_LOCALNRANKS", "2"},
+                                                    {"PMI_KVSNAME", "x"}},
+                                kMaster + Variables{{"SLURM_PROCID", "2"},
+                                                    {"SLURM_NTASKS", "4"},
+                                                    {"SLURM_NTASKS_PER_NODE", "2"},
+                                                    {"SLURM_STEP_ID", "0"},
+                                                    {"SLURM_JOB_ID", "x"}}};
+  for (const Variables& variables : families) {
+    const auto r = read(variables);
+    ASSERT_TRUE(r);
+    EXPECT_EQ(r->rank, 2);
+    EXPECT_EQ(r->size, 4);
+    EXPECT_EQ(r->local_size, 2);
+    EXPECT_EQ(r->host, "node7");
+    EXPECT_EQ(r->port, 1234);
+    EXPECT_EQ(r->token, "x");
+    EXPECT_EQ(r->program, program_fingerprint());
+    EXPECT_EQ(r->interface, "");
+    EXPECT_EQ(r->listener, -1);
+  }
+}
+
+TEST(Environment, BelievesSlurmOnlyInsideAStep) {
+  EXPECT_FALSE(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
+}
+
+TEST(Environment, KnowsWhatMayBeLeftOut) {
+  Variables variables = kByHand;
+  variables.erase("MASTER_PORT");
+  EXPECT_EQ(read(variables)->port, 29500);
+  variables.erase("LOCAL_WORLD_SIZE");
+  EXPECT_EQ(read(variables)->local_size, 0);
+  // All ranks on one machine need no address.
+  variables.erase("MASTER_ADDR");
+  EXPECT_EQ(read(variables + Variables{{"LOCAL_WORLD_SIZE", "4"}})->host, "127.0.0.1");
+}
+
+TEST(Environment, LeavesTorchrunsAgentItsPort) {
+  EXPECT_EQ(read(kByHand + Variables{{"TORCHELASTIC_USE_AGENT_STORE", "True"}})->port, 1235);
+  EXPECT_EQ(read(kByHand + Variables{{"TORCHELASTIC_USE_AGENT_STORE", "False"}})->port, 1234);
+}
+
+TEST(Environment, PrefersATokenToTheNameOfTheRun) {
+  const Variables run = kByHand + Variables{{"TORCHELASTIC_RUN_ID", "run 7"}};
+  EXPECT_EQ(read(run)->token, "x");
+  Variables variables = run;
+  variables.erase("NANOFSDP_TOKEN");
+  EXPECT_EQ(read(variables)->token, "run 7");
+  variables["TORCHELASTIC_RUN_ID"] = "none";  // what torchrun calls a run without a name
+  EXPECT_TRUE(one_line_with(usage_error([&] { read(variables); }), {"NANOFSDP_TOKEN", "nothing"}));
+}
+
+TEST(Environment, TakesPyTorchsNameForTheInterfaceAfterItsOwn) {
+  const Variables gloo{{"GLOO_SOCKET_IFNAME", "eth0"}}, own{{"NANOFSDP_IFACE", "eth1"}};
+  EXPECT_EQ(read(kByHand + gloo)->interface, "eth0");
+  EXPECT_EQ(read(kByHand + gloo + own)->interface, "eth1");
+}
+
+TEST(Environment, NamesTheVariableThatIsWrong) {
+  const auto expect_refused = [](const char* name, const char* value) {
+    const std::string text = usage_error([&] { read(kByHand + Variables{{name, value}}); });
+    EXPECT_TRUE(one_line_with(text, {name, value})) << name << "=" << value;
+  };
+  for (const char* value : {"", "-1", "4", "two", "1.0", " 1", "1 ", "0x1", "99999999999999"}) {
+    expect_refused("RANK", value);
+  }
+  for (const char* value : {"", "-1", "0", "four", "1000001"}) expect_refused("WORLD_SIZE", value);
+  for (const char* value : {"", "0", "5", "all"}) expect_refused("LOCAL_WORLD_SIZE", value);
+  for (const char* value : {"", "0", "65535", "http"}) expect_refused("MASTER_PORT", value);
+}
+
+TEST(Environment, NamesTheVariableThatIsMissing) {
+  for (const char* name : {"RANK", "WORLD_SIZE", "MASTER_ADDR", "NANOFSDP_TOKEN"}) {
+    Variables variables = kByHand;
+    variables.erase(name);
+    const std::string text = usage_error([&] { read(variables); });
+    EXPECT_TRUE(one_line_with(text, {name, "got nothing"}));
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
