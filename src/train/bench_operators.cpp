@@ -1,31 +1,36 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cstring>
 
 #include "base/buffer.h"
 #include "base/context.h"
 #include "base/rng.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
+#include "ops/cast.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/matmul.h"
+#include "ops/norm.h"
 #include "train/bench.h"
+#include "train/numbers.h"
 
 namespace nanofsdp::train {
 namespace {
 
-constexpr double kBudget = 0.05;  // seconds a measurement
-
-// Tensors of random numbers, for as long as the benchmark runs.
+// Tensors of random numbers, or of zeros where they are no float32, for as long as the benchmark
+// runs.
 class Operands {
  public:
   explicit Operands(Context& context) : context_(context) {}
-  Tensor operator()(Shape shape) {
+  Tensor operator()(Shape shape, DType dtype = DType::float32) {
     buffers_.emplace_back(context_.ledger, MemoryClass::activations,
-                          static_cast<std::size_t>(shape.numel()) * size_of(DType::float32));
-    const Tensor tensor = buffers_.back().tensor(shape);
-    generator_.uniform(tensor.span<float>(), -1, 1);
+                          static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+    const Tensor tensor = buffers_.back().tensor(shape, dtype);
+    if (dtype == DType::float32) generator_.uniform(tensor.span<float>(), -1, 1);
     return tensor;
   }
 
@@ -35,113 +40,183 @@ class Operands {
   std::vector<Buffer> buffers_;
 };
 
-Candidate row(std::string name, double work, std::function<void()> call) {
-  return {std::move(name), [call = std::move(call)] { return time_calls(call, kBudget); }, work};
+using Rows = std::vector<Candidate>;
+constexpr const char* kPeak = "peak";
+
+// A vector register, and so many of them that two units of four cycles never wait.
+#ifdef __AVX512F__
+constexpr int kRegisterBytes = 64;
+#else
+constexpr int kRegisterBytes = 32;
+#endif
+using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
+using Packs = std::array<Pack, 10>;
+constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);
+
+// Makes the compiler believe that somebody looks at what was computed.
+void look_at(Packs packs) { asm volatile("" : : "m"(packs) : "memory"); }
+
+// What arithmetic can reach: multiplies and adds in registers.
+Candidate peak(Stream& stream) {
+  constexpr std::int64_t kRounds = 1 << 20;
+  const double gigaflop = 2e-9 * kRounds * kLanes * stream.threads();
+  return calls(kPeak, gigaflop, "GF/s", "", [&stream] {
+    stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
+      const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
+      Packs packs{};
+      for (std::int64_t round = 0; round < kRounds; ++round) {
+        for (Pack& pack : packs) pack = pack * factor + addend;
+      }
+      look_at(packs);
+    });
+  });
 }
 
-// `rate` says how many of what a row's work in its seconds is.
-void print(const std::vector<Candidate>& rows, int rounds, const char* unit,
-           double (*rate)(double work, double seconds)) {
-  const std::vector<Timing> timings = race(rows, rounds);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    fmt::print("  {:<34} {:>9.3f} ms  {:>8.2f} {}\n", rows[i].name, timings[i].median * 1e3,
-               rate(rows[i].work, timings[i].median), unit);
-  }
+// What memory can reach, in three mixes of reads and writes.
+void read(Stream& stream, const Tensor& x) {
+  stream.parallel_for(x.numel() / kLanes, 1024, [&](std::int64_t begin, std::int64_t end) {
+    Packs sums{};
+    const float *at = x.f32() + begin * kLanes, *last = x.f32() + end * kLanes;
+    while (at < last) {
+      for (Pack& sum : sums) {
+        Pack pack;
+        std::memcpy(&pack, at, sizeof pack);
+        at += sizeof pack / sizeof *at;
+        sum += pack;
+      }
+    }
+    look_at(sums);
+  });
 }
 
-struct MatmulCase {
+void triad(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& out) {
+  stream.parallel_for(
+      out.numel(), 1024,
+      [a = a.f32(), b = b.f32(), out = out.f32()](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + 2 * b[i];
+      });
+}
+
+void update(Stream& stream, const Tensor& a, const Tensor& x) {
+  stream.parallel_for(x.numel(), 1024,
+                      [a = a.f32(), x = x.f32()](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t i = begin; i < end; ++i) x[i] = a[i] - x[i];
+                      });
+}
+
+// What meets the products and the attention of a model. The last is as long as GPT-2's contexts.
+struct Model {
   const char* name;
-  std::int64_t N, M, K;
-};
-constexpr std::array kMatmuls = {
-    MatmulCase{"4 x 128, c_attn", 768, 384, 128}, MatmulCase{"4 x 128, c_fc", 768, 512, 128},
-    MatmulCase{"6 x 384, c_fc", 3072, 1536, 384}, MatmulCase{"6 x 384, c_proj", 3072, 384, 1536},
-    MatmulCase{"124M, c_fc", 256, 3072, 768},     MatmulCase{"124M, lm_head", 256, 50304, 768}};
-
-std::vector<Candidate> matmuls(Stream& stream, Operands& operands) {
-  std::vector<Candidate> rows;
-  for (const auto& [name, N, M, K] : kMatmuls) {
-    const Tensor x = operands({N, K}), w = operands({M, K}), y = operands({N, M});
-    const Tensor dx = operands({N, K}), dw = operands({M, K});
-    const double flops = 2.0 * static_cast<double>(N * M) * static_cast<double>(K);
-    rows.push_back(row(fmt::format("matmul {}, forward", name), flops, [=, &stream] {
-      ops::matmul(stream, ops::MatmulForward{x, w, {}, y});
-    }));
-    rows.push_back(row(fmt::format("matmul {}, backward", name), 2 * flops, [=, &stream] {
-      ops::matmul(stream, ops::MatmulBackward{y, x, w, dx, dw, {}});
-    }));
-  }
-  return rows;
-}
-
-struct AttentionCase {
-  std::int64_t B, T, C;
+  std::int64_t B, T, C, V;
   int heads;
 };
-constexpr std::array kAttentions = {AttentionCase{12, 64, 128, 4}, AttentionCase{12, 256, 384, 6},
-                                    AttentionCase{2, 1024, 768, 12}};
+constexpr std::array kModels = {
+    Model{"4 x 128", 12, 64, 128, 65, 4}, Model{"6 x 384", 12, 256, 384, 65, 6},
+    Model{"124M", 4, 64, 768, 50304, 12}, Model{"124M, T = 1024", 1, 1024, 768, 50304, 12}};
 
-std::vector<Candidate> attentions(Stream& stream, Operands& operands) {
-  std::vector<Candidate> rows;
-  for (const auto& [B, T, C, heads] : kAttentions) {
-    const Tensor y = operands({B, T, C}), dy = operands({B, T, C});
-    const ops::AttentionForward forward{
-        .qkv = operands({B, T, 3 * C}),
-        .y = y,
-        .lse = operands({B, heads, T}),
-        .scratch = operands({ops::attention_scratch_numel(T, stream.threads())}),
-        .heads = heads};
-    const ops::AttentionBackward backward{.dy = dy,
-                                          .qkv = forward.qkv,
-                                          .y = y,
-                                          .lse = forward.lse,
-                                          .dqkv = operands({B, T, 3 * C}),
-                                          .scratch = forward.scratch,
-                                          .heads = heads};
-    const double flops = 2.0 * static_cast<double>(B * T * T) * static_cast<double>(C);  // causal
-    const std::string name = fmt::format("attention B={} T={} C={}", B, T, C);
-    rows.push_back(
-        row(name + ", forward", flops, [=, &stream] { ops::attention(stream, forward); }));
-    rows.push_back(
-        row(name + ", backward", 2.5 * flops, [=, &stream] { ops::attention(stream, backward); }));
-  }
+void matmul(Stream& stream, Operands& operands, const std::string& name, std::int64_t N,
+            std::int64_t M, std::int64_t K, Rows& rows) {
+  const Tensor x = operands({N, K}), w = operands({M, K}), y = operands({N, M});
+  const Tensor dx = operands({N, K}), dw = operands({M, K});
+  const double gigaflop = 2e-9 * static_cast<double>(N * M * K);
+  rows.push_back(calls(name + ", forward", gigaflop, "GF/s", kPeak, [=, &stream] {
+    ops::matmul(stream, ops::MatmulForward{x, w, {}, y});
+  }));
+  rows.push_back(calls(name + ", backward", 2 * gigaflop, "GF/s", kPeak, [=, &stream] {
+    ops::matmul(stream, ops::MatmulBackward{y, x, w, dx, dw, {}});
+  }));
+}
+
+void attention(Stream& stream, Operands& operands, const Model& model, Rows& rows) {
+  const auto [_, B, T, C, V, heads] = model;
+  const Tensor qkv = operands({B, T, 3 * C}), dqkv = operands({B, T, 3 * C});
+  const Tensor y = operands({B, T, C}), dy = operands({B, T, C}), lse = operands({B, heads, T});
+  const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
+  const ops::AttentionForward forward{
+      .qkv = qkv, .y = y, .lse = lse, .scratch = scratch, .heads = heads};
+  const ops::AttentionBackward backward{
+      .dy = dy, .qkv = qkv, .y = y, .lse = lse, .dqkv = dqkv, .scratch = scratch, .heads = heads};
+  const double gigaflop = 2e-9 * static_cast<double>(B * T * T * C);  // causal: half of it
+  rows.push_back(calls("attention, forward", gigaflop, "GF/s", kPeak,
+                       [=, &stream] { ops::attention(stream, forward); }));
+  rows.push_back(calls("attention, backward", 2.5 * gigaflop, "GF/s", kPeak,
+                       [=, &stream] { ops::attention(stream, backward); }));
+}
+
+Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
+  Rows rows = {peak(stream)};
+  const std::int64_t N = model.B * model.T, C = model.C;
+  matmul(stream, operands, "c_attn", N, 3 * C, C, rows);
+  matmul(stream, operands, "attn.c_proj", N, C, C, rows);
+  matmul(stream, operands, "c_fc", N, 4 * C, C, rows);
+  matmul(stream, operands, "mlp.c_proj", N, C, 4 * C, rows);
+  matmul(stream, operands, "lm_head", N, model.V, C, rows);
+  attention(stream, operands, model, rows);
   return rows;
 }
 
-std::vector<Candidate> elementwise(Stream& stream, Operands& operands) {
-  std::vector<Candidate> rows;
-  for (const std::int64_t n : {std::int64_t{1} << 16, std::int64_t{1} << 24}) {
-    const Tensor x = operands({n}), y = operands({n}), m = operands({n}), v = operands({n});
-    const Tensor matrix = x.view({n / 512, 512}), out = y.view({n / 512, 512});
-    const Tensor weight = operands({512}), mean = operands({n / 512}), rstd = operands({n / 512});
-    const auto add = [&](const char* name, std::function<void()> call) {
-      rows.push_back(row(fmt::format("{}, in {}", name, n > (1 << 20) ? "memory" : "cache"),
-                         static_cast<double>(n), std::move(call)));
-    };
-    add("gelu forward", [=, &stream] { ops::gelu(stream, ops::GeluForward{x, y}); });
-    add("gelu backward", [=, &stream] { ops::gelu(stream, ops::GeluBackward{m, x, y}); });
-    add("layer_norm forward", [=, &stream] {
-      ops::layer_norm(stream, ops::LayerNormForward{matrix, weight, {}, out, mean, rstd});
-    });
-    add("adamw", [=, &stream] {
-      ops::adamw(stream, {.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
-    });
-  }
+// Bytes an element: what is read, what is written, and what is fetched only to be written over.
+Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
+  Rows rows;
+  const auto add = [&](const char* name, double bytes, const char* limit,
+                       std::function<void()> call) {
+    const double gigabytes = 1e-9 * bytes * static_cast<double>(n);
+    rows.push_back(calls(name, gigabytes, "GB/s", limit, std::move(call)));
+  };
+  const Tensor x = operands({n}), y = operands({n}), m = operands({n}), v = operands({n});
+  ops::fill(stream, {v, 1});
+  const std::int64_t C = 512, R = n / C;
+  const Tensor matrix = x.view({R, C}), dy = m.view({R, C}), out = y.view({R, C});
+  const Tensor logits = operands({R, C});
+  const Tensor weight = operands({C}), mean = operands({R}), rstd = operands({R});
+  const Tensor dweight = operands({C}), target = operands({R}, DType::int32);
+  const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
+  add("read", 4, "", [=, &stream] { read(stream, x); });
+  add("triad", 16, "", [=, &stream] { triad(stream, x, m, y); });
+  add("update", 12, "", [=, &stream] { update(stream, x, y); });
+  add("squared_norm", 4, "read", [=, &stream] { ops::squared_norm(stream, {x, sum}); });
+  add("cross_entropy forward", 4, "read", [=, &stream] {
+    ops::cross_entropy(stream, ops::CrossEntropyForward{matrix, target, mean, rstd, {}});
+  });
+  add("cross_entropy backward", 8, "update", [=, &stream] {
+    ops::cross_entropy(stream, ops::CrossEntropyBackward{logits, target, rstd, 1});
+  });
+  add("gelu forward", 12, "triad", [=, &stream] { ops::gelu(stream, ops::GeluForward{x, y}); });
+  add("gelu backward", 16, "triad", [=, &stream] {
+    ops::gelu(stream, ops::GeluBackward{m, x, y});
+  });
+  add("layer_norm forward", 12, "triad", [=, &stream] {
+    ops::layer_norm(stream, ops::LayerNormForward{matrix, weight, {}, out, mean, rstd});
+  });
+  add("layer_norm backward", 16, "triad", [=, &stream] {
+    ops::layer_norm(stream, ops::LayerNormBackward{dy, matrix, weight, mean, rstd, out, dweight});
+  });
+  add("add", 16, "triad", [=, &stream] { ops::add(stream, {x, m, y}); });
+  add("cast to bfloat16", 8, "triad", [=, &stream] { ops::cast(stream, {x, half}); });
+  add("cast to float32", 10, "triad", [=, &stream] { ops::cast(stream, {half, y}); });
+  add("accumulate", 12, "update", [=, &stream] { ops::accumulate(stream, {x, y}); });
+  add("scale", 8, "update", [=, &stream] { ops::scale(stream, {y, -1}); });
+  add("adamw", 28, "update", [=, &stream] {
+    ops::adamw(stream, {.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
+  });
   return rows;
 }
 
 }  // namespace
 
-void bench_operators(int threads, int rounds) {
+void bench_operators(const BenchOptions& options, int threads) {
   Context context(0, 1, threads);
-  Operands operands(context);
-  Stream& stream = *context.compute;
-  const auto gigaflops = [](double work, double seconds) { return work / seconds / 1e9; };
-  const auto nanoseconds = [](double work, double seconds) { return seconds * 1e9 / work; };
-  fmt::print("\noperators, {} thread{}\n", threads, threads == 1 ? "" : "s");
-  print(matmuls(stream, operands), rounds, "GF/s", gigaflops);
-  print(attentions(stream, operands), rounds, "GF/s", gigaflops);
-  print(elementwise(stream, operands), rounds, "ns/element", nanoseconds);
+  const std::string width = plural(threads, "thread");
+  for (const Model& model : kModels) {
+    Operands operands(context);
+    print_race(options, fmt::format("arithmetic, {}, {}", width, model.name),
+               arithmetic(*context.compute, operands, model));
+  }
+  for (const auto& [where, n] : {std::pair{"cache", 1 << 16}, std::pair{"memory", 1 << 24}}) {
+    Operands operands(context);
+    print_race(options, fmt::format("elementwise, {}, in {}", width, where),
+               elementwise(*context.compute, operands, n));
+  }
 }
 
 }  // namespace nanofsdp::train

@@ -1,0 +1,59 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+namespace nanofsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::TemporaryDirectory;
+
+std::string bench(std::vector<std::string> options) {
+  const TemporaryDirectory directory;
+  options.insert(options.begin(), {"bench", "--rounds=1"});
+  Process process(directory.file(""), options);
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  return process.out();
+}
+
+int count(const std::string& text, const std::string& words) {
+  int found = 0;
+  for (std::size_t at = 0; (at = text.find(words, at)) != text.npos; ++at) ++found;
+  return found;
+}
+
+TEST(Bench, CountsWhatEachRankSends) {
+  const std::string out = bench({"--only=collectives", "--ranks=4", "--rows= 4 KB"});
+  EXPECT_EQ(count(out, "4 ranks on this host, congestion control "), 1) << out;
+  EXPECT_EQ(count(out, "all_gather 4 KB, 3072 bytes sent"), 1) << out;
+  EXPECT_EQ(count(out, "reduce_scatter 4 KB, 3072 bytes sent"), 1) << out;
+  EXPECT_EQ(count(out, "all_reduce 4 KB, 6144 bytes sent"), 1) << out;
+  EXPECT_EQ(count(out, " ms "), 3) << out;
+}
+
+// Ranks that do not communicate hold the same, but for what Gloo sums in.
+TEST(Bench, MeasuresStepsWithAndWithoutCommunication) {
+  const std::string out = bench({"--only=steps", "--rows=4 x 128, 2 ranks"});
+  EXPECT_EQ(count(out, "2 ranks, apart"), 1) << out;
+  EXPECT_EQ(count(out, "2 ranks, no_shard"), 1) << out;
+  EXPECT_EQ(count(out, "2 ranks, full_shard"), 1) << out;
+  EXPECT_EQ(count(out, " MB a rank"), 3) << out;
+}
+
+TEST(Bench, ComparesOperatorsWithWhatTheMachineCanDo) {
+  const std::string out = bench({"--only=operators", "--threads=2", "--rows=cache"});
+  EXPECT_EQ(count(out, "elementwise, 1 thread, in cache\n"), 1) << out;
+  EXPECT_EQ(count(out, "elementwise, 2 threads, in cache\n"), 1) << out;
+  EXPECT_EQ(count(out, " % of read\n"), 2 * 2) << out;
+  EXPECT_EQ(count(out, " % of update\n"), 2 * 4) << out;
+  EXPECT_EQ(count(out, " % of triad\n"), 2 * 7) << out;
+}
+
+}  // namespace
+}  // namespace nanofsdp
