@@ -16,6 +16,7 @@
 #if defined(__linux__)
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/uio.h>
 
 #include <csignal>
 #endif
@@ -51,6 +52,28 @@ std::uint64_t program_fingerprint() {
   return fingerprint(bytes.view());
 }
 
+std::string process_space() {
+  std::string boot;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+  std::error_code error;
+  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
+  return error ? "" : boot + " " + space.string();
+}
+
+void allow_siblings_to_read() { prctl(PR_SET_PTRACER, getppid()); }
+
+bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t bytes) {
+  auto* next = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const iovec mine{next, bytes}, theirs{reinterpret_cast<void*>(from), bytes};
+    const ssize_t copied = process_vm_readv(process, &mine, 1, &theirs, 1, 0);
+    if (copied <= 0) return false;
+    next += copied, from += static_cast<std::uint64_t>(copied);
+    bytes -= static_cast<std::size_t>(copied);
+  }
+  return true;
+}
+
 std::string name_signal(int number) {
   const char* const name = sigabbrev_np(number);
   return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
@@ -62,6 +85,9 @@ int count_threads() { return 1; }
 void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
 std::uint64_t program_fingerprint() { return 0; }
+std::string process_space() { return ""; }
+void allow_siblings_to_read() {}
+bool read_memory_of(pid_t, std::uint64_t, void*, std::size_t) { return false; }
 std::string name_signal(int number) {
   return fmt::format("signal {} ({})", number, strsignal(number));
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -25,6 +26,15 @@ void run_with_background_threads(const std::function<void()>& work);
 
 /// Of this process's executable: equal only for the same program. 0 where the system does not tell.
 std::uint64_t program_fingerprint();
+
+/// Equal for processes that can call each other by their process ids; empty where nobody can tell.
+std::string process_space();
+
+/// Lets processes with the same parent, and the same user, read this one's memory.
+void allow_siblings_to_read();
+
+/// Copies memory of another process into this one's, without its help. False if that fails.
+bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t bytes);
 
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);

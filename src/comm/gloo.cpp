@@ -14,6 +14,7 @@
 #include "base/fingerprint.h"
 #include "comm/gloo_wire.h"
 #include "comm/group.h"
+#include "comm/neighbours.h"
 #include "comm/self.h"
 #include "comm/sum.h"
 
@@ -28,6 +29,9 @@ using Way = Message::Way;
 // another. Smaller ones cost more in hand-overs between threads than they hide.
 constexpr std::int64_t kSegmentBytes = 1 << 20;
 constexpr std::int64_t kWindow = 2;
+
+// What is read from a neighbour at once, to be summed.
+constexpr std::int64_t kPieceBytes = 1 << 18;
 
 // Slots have 64 bits. Gloo's own collectives use 1 .. 8 in the top byte, we 0x40.
 constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
@@ -48,14 +52,17 @@ std::byte* at(const Tensor& x, std::int64_t bytes) {
 
 class GlooGroup final : public Group {
  public:
-  GlooGroup(Ledger& ledger, std::shared_ptr<GlooFabric> fabric, std::string name, int rank,
-            int size)
+  GlooGroup(Ledger& ledger, launch::Store& store, const GlooOptions& options,
+            std::shared_ptr<GlooFabric> fabric, std::string name, int rank, int size)
       : Group(rank, size),
         ledger_(ledger),
+        store_(store),
+        options_(options),
         fabric_(std::move(fabric)),
         name_(std::move(name)),
         wire_(fabric_, name_, rank, size),
-        histories_(static_cast<std::size_t>(size)) {}
+        neighbours_(store, name_, rank, size, options.connect_timeout),
+        letters_(static_cast<std::size_t>(size)) {}
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     exchange(operation, in.raw(), out.raw(), in.bytes());
@@ -70,12 +77,12 @@ class GlooGroup final : public Group {
       if (rank_ != operation.root) return post(Way::receive, operation.root);
       for (int i = 1; i < size_; ++i) post(Way::send, peer(i));
     };
-    run(operation, post_all, [&] { wait_for(messages); });
+    run(operation, nullptr, post_all, [&] { wait_for(messages); });
   }
 
   void barrier(const Operation& operation) override {
     run(
-        operation, [] {}, [] {});  // to agree with all is a barrier
+        operation, nullptr, [] {}, [] {});  // to agree with all is a barrier
   }
 
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
@@ -84,36 +91,44 @@ class GlooGroup final : public Group {
     const auto size = static_cast<int>(std::count(colors.begin(), colors.end(), color));
     if (size == 1) return make_self_group();
     const auto rank = static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, color));
-    return std::make_shared<GlooGroup>(
-        ledger_, fabric_, fmt::format("{}.{}.{}", name_, operation.sequence, color), rank, size);
+    return std::make_shared<GlooGroup>(ledger_, store_, options_, fabric_,
+                                       fmt::format("{}.{}.{}", name_, operation.sequence, color),
+                                       rank, size);
   }
 
   void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override;
   void abort(const std::string& reason) noexcept override { wire_.abort(reason); }
 
  private:
+  // What ranks tell each other in every call.
+  struct Letter {
+    History history;
+    std::uint64_t memory = 0;  // where its `in` lies, for neighbours to read
+  };
+
   // The i-th peer, i = 1 .. size - 1: every rank begins with another one.
   int peer(int i) const { return (rank_ + i) % size_; }
 
   // Tells the peers what this rank calls and hears it from them; meanwhile `post` posts the first
   // messages of the payload, so this costs no round trip. All agree: `rest` does the rest.
   template <class Post, class Rest>
-  void run(const Operation& operation, const Post& post, const Rest& rest) {
-    append(histories_[rank_], operation);
+  void run(const Operation& operation, const void* in, const Post& post, const Rest& rest) {
+    append(letters_[rank_].history, operation);
+    letters_[rank_].memory = reinterpret_cast<std::uintptr_t>(in);
     try {
       Messages calls;
       for (int i = 1; i < size_; ++i) {
-        calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories_[peer(i)],
-                           sizeof(History));
-        calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &histories_[rank_],
-                           sizeof(History));
+        calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &letters_[peer(i)],
+                           sizeof(Letter));
+        calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &letters_[rank_],
+                           sizeof(Letter));
       }
       post();
       wait_for(calls);
       for (int i = 1; i < size_; ++i) check_agreement(peer(i));
       rest();
     } catch (const WireError& e) {
-      throw operation_error(e.kind, rank_, histories_[rank_], e.what);
+      throw operation_error(e.kind, rank_, letters_[rank_].history, e.what);
     }
   }
   static void wait_for(Messages& messages) {
@@ -121,10 +136,11 @@ class GlooGroup final : public Group {
   }
 
   void check_agreement(int peer) {
-    if (histories_[peer].back() == histories_[rank_].back()) return;
+    const History &mine = letters_[rank_].history, &theirs = letters_[peer].history;
+    if (mine.back() == theirs.back()) return;
     // Other peers may agree and be sending: let go of the memory.
     wire_.abort("its ranks disagreed");
-    throw mismatch_error(rank_, histories_[rank_], peer, histories_[peer]);
+    throw mismatch_error(rank_, mine, peer, theirs);
   }
 
   // Every rank's `bytes` at `in` to chunk `rank` of every rank's `out`.
@@ -133,22 +149,55 @@ class GlooGroup final : public Group {
     auto* const chunks = static_cast<std::byte*>(out);
     Messages messages;
     const auto post = [&] {
-      for (int i = 1; i < size_; ++i) {
+      for (int i = 1; i < size_ && !reads(bytes); ++i) {
         messages.emplace_back(wire_, Way::receive, peer(i), slot, chunks + peer(i) * bytes, bytes);
         messages.emplace_back(wire_, Way::send, peer(i), slot, in, bytes);
       }
       std::byte* const own = chunks + rank_ * bytes;
       if (bytes > 0 && own != in) std::memcpy(own, in, bytes);
     };
-    run(operation, post, [&] { wait_for(messages); });
+    run(operation, in, post, [&] {
+      wait_for(messages);
+      if (!reads(bytes)) return;
+      for (int i = 1; i < size_; ++i) read(peer(i), 0, chunks + peer(i) * bytes, bytes);
+      part(operation);
+    });
   }
 
+  // Whether chunks of this size are read from the neighbours' memory, not sent: for small ones, to
+  // part once more costs more than the way through a connection.
+  bool reads(std::size_t bytes) const {
+    return neighbours_.all() && bytes >= static_cast<std::size_t>(options_.read_from_bytes);
+  }
+
+  // `bytes` of the rank's `in`, from `offset` on.
+  void read(int rank, std::int64_t offset, void* to, std::size_t bytes) {
+    const std::uint64_t from = letters_[rank].memory + static_cast<std::uint64_t>(offset);
+    if (!neighbours_.read(rank, from, to, bytes)) wire_.lose(rank, "its memory is gone");
+  }
+
+  // Waits until all have read from all: until then nobody may touch what the others read.
+  void part(const Operation& operation) {
+    Messages messages;
+    for (int i = 1; i < size_; ++i) {
+      for (const Way way : {Way::receive, Way::send}) {
+        messages.emplace_back(wire_, way, peer(i), payload_slot(operation), nullptr, 0);
+      }
+    }
+    wait_for(messages);
+  }
+
+  void sum_by_reading(const Operation& operation, Tensor in, Tensor out);
+
   Ledger& ledger_;
+  launch::Store& store_;
+  const GlooOptions options_;
   const std::shared_ptr<GlooFabric> fabric_;
   const std::string name_;
   GlooWire wire_;
-  std::vector<History> histories_;  // each rank's calls, as it says
-  Buffer scratch_;                  // what peers sent for the sum
+  const Neighbours neighbours_;
+  std::vector<Letter> letters_;  // each rank's, as it says
+  Buffer scratch_;               // what peers sent for the sum
 };
 
 void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out) {
@@ -158,6 +207,7 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
     scratch_ = Buffer();  // first give back, then take
     scratch_ = Buffer(ledger_, MemoryClass::communication, static_cast<std::size_t>(needed));
   }
+  if (reads(out.bytes())) return sum_by_reading(operation, in, out);
   const std::int64_t segments = (chunk + kSegmentBytes - 1) / kSegmentBytes;
   const auto bytes_of = [&](std::int64_t k) {
     return std::min(kSegmentBytes, chunk - k * kSegmentBytes);
@@ -189,7 +239,7 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
   const auto post_first = [&] {
     for (std::int64_t k = 0; k < std::min(kWindow, segments); ++k) post(k);
   };
-  run(operation, post_first, [&] {
+  run(operation, nullptr, post_first, [&] {
     for (std::int64_t k = 0; k < segments; ++k) {
       wait_for(received[k % kWindow]);
       received[k % kWindow].clear();
@@ -198,6 +248,32 @@ void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out
     }
     wait_for(sent);
   });
+}
+
+// In pieces that stay in the cache between the copy and the sum.
+void GlooGroup::sum_by_reading(const Operation& operation, Tensor in, Tensor out) {
+  const auto chunk = static_cast<std::int64_t>(out.bytes());
+  const Tensor scratch =
+      scratch_.tensor({static_cast<std::int64_t>(scratch_.bytes()) / 2}, DType::bfloat16);
+  const auto landing = [&](int i) { return at(scratch, (i - 1) * kPieceBytes); };
+  std::vector<const void*> addends(static_cast<std::size_t>(size_));
+  for (int i = 1; i < size_; ++i) addends[peer(i)] = landing(i);
+  run(
+      operation, in.raw(), [] {},
+      [&] {
+        for (std::int64_t from = 0; from < chunk; from += kPieceBytes) {
+          const std::int64_t offset = rank_ * chunk + from,
+                             bytes = std::min(kPieceBytes, chunk - from);
+          for (int i = 1; i < size_; ++i) {
+            read(peer(i), offset, landing(i), static_cast<std::size_t>(bytes));
+          }
+          addends[rank_] = at(in, offset);
+          sum_in_rank_order(addends, at(out, from),
+                            bytes / static_cast<std::int64_t>(size_of(out.dtype())), out.dtype(),
+                            operation.reduce);
+        }
+        part(operation);
+      });
 }
 
 }  // namespace
@@ -209,8 +285,9 @@ std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
-  return on_streams(std::make_shared<GlooGroup>(context.ledger, open_fabric(store, options),
-                                                "world", context.rank, context.world_size));
+  return on_streams(std::make_shared<GlooGroup>(context.ledger, store, options,
+                                                open_fabric(store, options), "world", context.rank,
+                                                context.world_size));
 }
 
 }  // namespace nanofsdp::comm

@@ -17,12 +17,17 @@ namespace nanofsdp::comm {
 /// ones: every rank sends each peer its chunk at once. Gloo has no reduce-scatter, and the direct
 /// form leaves the input intact and fixes the order of the sum.
 ///
-/// With every payload ranks exchange 320 bytes that describe the call and the four before, so that
+/// With every payload ranks exchange 328 bytes that describe the call and the four before, so that
 /// ranks which disagree get an error that shows how they came apart (operation.h).
+///
+/// Ranks of one machine send no large payload at all: each reads the others' memory, and then they
+/// part (neighbours.h). Sums are taken in the same order, so the bits are the same.
 
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< for ranks to come
+  /// Chunks from this size on are read from the memory of neighbours, if all ranks are that.
+  std::int64_t read_from_bytes = 1 << 16;
 };
 
 /// The group of all ranks of the run, over the interface that leads to rank 0 (the loopback one if

@@ -50,6 +50,10 @@ class GlooWire {
   /// Cuts the connections and wakes who waits, with WireError aborted. From any thread.
   void abort(const std::string& reason) noexcept;
 
+  /// For a peer that is found to be gone in another way: fails as a message to it would.
+  /// @throws WireError
+  [[noreturn]] void lose(int peer, const std::string& why) { fail(peer, false, why); }
+
   /// One message on its way. Its memory stays as it is until wait() returns or the wire is aborted.
   /// Messages between two ranks match by slot; those of one slot arrive in order.
   class Message {
