@@ -100,10 +100,25 @@ parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fe
 	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
 	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
 
+bench-torch: ## One training step beside PyTorch's, in turns: time and memory (ARGS="--rounds=1")
+	@$(need_python)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
+	@build/release/tests/print_tales > build/tales.txt
+	@python3 tests/parity/bench_torch.py --binary=build/release/nanofsdp --out=build/bench_torch \
+	  --tales=build/tales.txt --python="$(PYTHON)" $(ARGS)
+
+bench-tcp: ## The collectives beside raw TCP of the same bytes, in turns (RANKS=4 for more ranks)
+	@$(need_python)
+	@$(configure) build/release $(options)
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp
+	@python3 tests/parity/bench_tcp.py --binary=build/release/nanofsdp --out=build/bench_tcp.md \
+	  --ranks=$(RANKS) $(ARGS)
+
 docs: ## The site of lessons and API: build/docs/html/index.html
 	@sh lessons/docs/docs.sh
 
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity mutants docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity bench-torch bench-tcp mutants docs clean

@@ -164,22 +164,24 @@ def train(args, rank=0, ranks=1):
         loss = wrapped(*next_batch)
         next_batch = batch(data, rank, ranks)
         loss.backward()
-        for parameter in model.parameters():
-            parameter.grad /= divisor
+        if divisor > 1:
+            for parameter in model.parameters():
+                parameter.grad /= divisor
         norm = nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         norm = norm.full_tensor() if hasattr(norm, "full_tensor") else norm
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        seconds = time.perf_counter() - start
         mean = loss.detach().clone()
         if ranks > 1:
             dist.all_reduce(mean)
             mean /= ranks
         yield {"iter": step, "loss": mean.item(), "grad_norm": norm.item(), "lr": learning_rate(step),
-               "ms": 1e3 * (time.perf_counter() - start)}
+               "ms": 1e3 * seconds}
 
 
 def run_rank(rank, args):
-    torch.set_num_threads(1)
+    torch.set_num_threads(args.threads)
     if args.how != "single":
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(args.port), RANK=str(rank),
                           WORLD_SIZE=str(args.ranks), GLOO_SOCKET_IFNAME="lo")
@@ -197,6 +199,7 @@ def parse(words=None):
     parser.add_argument("--metrics", default="metrics.jsonl")
     parser.add_argument("--how", choices=("single", "ddp", "fsdp2"), default="single")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--port", type=int, default=29517)
     parser.add_argument("--max_iters", type=int, default=250)
     parser.add_argument("--seed", type=int, default=1337)
