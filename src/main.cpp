@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/platform.h"
 #include "train/bench.h"
 #include "train/commands.h"
 #include "train/options.h"
@@ -41,6 +42,7 @@ int run(const std::vector<std::string>& args) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  nanofsdp::keep_freed_memory();
   try {
     return run({argv + 1, argv + argc});
   } catch (const nanofsdp::train::HelpRequested& help) {

@@ -14,6 +14,7 @@
 #include "base/fingerprint.h"
 
 #if defined(__linux__)
+#include <malloc.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/uio.h>
@@ -52,6 +53,13 @@ std::uint64_t program_fingerprint() {
   return fingerprint(bytes.view());
 }
 
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
 std::string process_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -85,6 +93,7 @@ int count_threads() { return 1; }
 void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
 std::uint64_t program_fingerprint() { return 0; }
+void keep_freed_memory() {}
 std::string process_space() { return ""; }
 void allow_siblings_to_read() {}
 bool read_memory_of(pid_t, std::uint64_t, void*, std::size_t) { return false; }

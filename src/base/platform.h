@@ -27,6 +27,10 @@ void run_with_background_threads(const std::function<void()>& work);
 /// Of this process's executable: equal only for the same program. 0 where the system does not tell.
 std::uint64_t program_fingerprint();
 
+/// Keeps freed memory for the next allocation. By default the C library gives large blocks back to
+/// the system, which clears every page anew; Eigen takes such blocks in every product.
+void keep_freed_memory();
+
 /// Equal for processes that can call each other by their process ids; empty where nobody can tell.
 std::string process_space();
 

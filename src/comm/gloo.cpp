@@ -255,15 +255,15 @@ void GlooGroup::sum_by_reading(const Operation& operation, Tensor in, Tensor out
   const auto chunk = static_cast<std::int64_t>(out.bytes());
   const Tensor scratch =
       scratch_.tensor({static_cast<std::int64_t>(scratch_.bytes()) / 2}, DType::bfloat16);
-  const auto landing = [&](int i) { return at(scratch, (i - 1) * kPieceBytes); };
+  const std::int64_t piece = std::min(kPieceBytes, chunk);
+  const auto landing = [&](int i) { return at(scratch, (i - 1) * piece); };
   std::vector<const void*> addends(static_cast<std::size_t>(size_));
   for (int i = 1; i < size_; ++i) addends[peer(i)] = landing(i);
   run(
       operation, in.raw(), [] {},
       [&] {
-        for (std::int64_t from = 0; from < chunk; from += kPieceBytes) {
-          const std::int64_t offset = rank_ * chunk + from,
-                             bytes = std::min(kPieceBytes, chunk - from);
+        for (std::int64_t from = 0; from < chunk; from += piece) {
+          const std::int64_t offset = rank_ * chunk + from, bytes = std::min(piece, chunk - from);
           for (int i = 1; i < size_; ++i) {
             read(peer(i), offset, landing(i), static_cast<std::size_t>(bytes));
           }

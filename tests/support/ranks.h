@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -32,10 +33,12 @@ namespace nanofsdp::testing {
 ///       return std::vector<float>{...};
 ///     });                            // sums[rank], to compare over ranks and backends
 
-enum class Backend { self, local, gloo };
+/// `reading` is gloo whose ranks read all payload from each other's memory; `gloo` sends it.
+enum class Backend { self, local, gloo, reading };
 
 inline std::string name_of(Backend backend) {
-  return backend == Backend::self ? "self" : backend == Backend::local ? "local" : "gloo";
+  static constexpr const char* kNames[] = {"self", "local", "gloo", "reading"};
+  return kNames[static_cast<int>(backend)];
 }
 
 #if defined(__SANITIZE_THREAD__)
@@ -52,7 +55,7 @@ inline std::vector<Backend> backends() {
 #ifdef NANOFSDP_TSAN
   return {Backend::local};
 #else
-  return {Backend::local, Backend::gloo};
+  return {Backend::local, Backend::gloo, Backend::reading};
 #endif
 }
 
@@ -125,14 +128,15 @@ class Mailbox {
 
 template <class Body>
 void run_forked_rank(const Body& body, launch::Store& store, const RankOptions& options,
-                     Mailbox& mailbox) {
+                     std::int64_t read_from_bytes, Mailbox& mailbox) {
   ::testing::TestPartResultArray failures;
   Bytes result;
   {
     using Reporter = ::testing::ScopedFakeTestPartResultReporter;
     Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &failures);
     Context context(store.rank(), store.size(), options.threads);
-    auto world = comm::make_gloo(context, store, {.timeout = options.timeout});
+    auto world = comm::make_gloo(context, store,
+                                 {.timeout = options.timeout, .read_from_bytes = read_from_bytes});
     result = run_body(body, context, std::move(world));
   }
   std::string text;
@@ -150,10 +154,12 @@ template <class Body>
 std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
                        const RankOptions& options) {
   std::vector<Bytes> results(static_cast<std::size_t>(world_size));
-  if (backend == Backend::gloo) {
+  if (backend == Backend::gloo || backend == Backend::reading) {
+    const auto most = std::numeric_limits<std::int64_t>::max();
+    const std::int64_t read_from_bytes = backend == Backend::reading ? 0 : most;
     std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
     const launch::Outcome outcome = launch::run_processes(world_size, [&](launch::Store& store) {
-      run_forked_rank(body, store, options, mailboxes[store.rank()]);
+      run_forked_rank(body, store, options, read_from_bytes, mailboxes[store.rank()]);
     });
     for (int rank = 0; rank < world_size; ++rank) {
       mailboxes[rank].rewind();
