@@ -1,15 +1,20 @@
 /// @file
 /// @brief nanofsdp: train and sample a GPT with fully sharded data parallelism.
 
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include "base/check.h"
 #include "base/platform.h"
 #include "train/bench.h"
 #include "train/commands.h"
+#include "train/files.h"
 #include "train/options.h"
 
 namespace {
@@ -24,7 +29,17 @@ constexpr const char* kHelp =
     "\n"
     "`nanofsdp train --help` and `nanofsdp sample --help` list the options.\n";
 
-int run(const std::vector<std::string>& args) {
+// A file must not become stdin, stdout or stderr because that was closed when we were started. In
+// its place stands one to which nothing can be written, and flush_stdout() will say so. What is
+// too large for a limit of the shell shall be an error of write(), as a full disk is.
+void prepare_for_output() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  int file = STDIN_FILENO;
+  while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY);
+  close(file);
+}
+
+int run(const std::vector<std::string>& args) try {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::fputs(kHelp, stdout);
     return args.empty() ? 2 : 0;
@@ -37,6 +52,9 @@ int run(const std::vector<std::string>& args) {
   throw nanofsdp::UsageError({.what = "command",
                               .expected = "train, sample, compare or bench",
                               .got = "'" + args[0] + "'"});
+} catch (const nanofsdp::train::HelpRequested& help) {
+  std::fputs(help.text.c_str(), stdout);
+  return 0;
 }
 
 }  // namespace
@@ -44,10 +62,10 @@ int run(const std::vector<std::string>& args) {
 int main(int argc, char** argv) {
   nanofsdp::keep_freed_memory();
   try {
-    return run({argv + 1, argv + argc});
-  } catch (const nanofsdp::train::HelpRequested& help) {
-    std::fputs(help.text.c_str(), stdout);
-    return 0;
+    prepare_for_output();
+    const int exit_code = run({argv + 1, argv + argc});
+    nanofsdp::train::flush_stdout();
+    return exit_code;
   } catch (const nanofsdp::UsageError& error) {
     std::fprintf(stderr, "nanofsdp: %s\n", error.what());
     return 2;

@@ -4,7 +4,23 @@
 
 namespace nanofsdp {
 
-UsageError::UsageError(const Fault& fault) : std::runtime_error(describe(fault)) {}
+namespace {
+
+// A user's text as one short line: what would move the cursor is shown as its code.
+std::string shown(const std::string& text) {
+  constexpr std::size_t kLongest = 1000;
+  std::string line;
+  for (const char c : text) {
+    if (line.size() >= kLongest) return line + "...";
+    const bool control = (c >= 0 && c < ' ') || c == 0x7f;
+    line += c == '\n' ? "\\n" : control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
+  }
+  return line;
+}
+
+}  // namespace
+
+UsageError::UsageError(const Fault& fault) : std::runtime_error(shown(describe(fault))) {}
 
 std::string describe(const Fault& fault) {
   std::string text = fault.what;

@@ -30,7 +30,8 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads) {
+// Delegates, so that the destructor ends those that were started if one cannot be.
+ThreadPool::ThreadPool(int threads) : ThreadPool() {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }
 

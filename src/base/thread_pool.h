@@ -28,6 +28,7 @@ class ThreadPool {
   void run(std::int64_t n, std::int64_t grain, const RangeBody& body);
 
  private:
+  ThreadPool() = default;
   void work(int worker);
   void run_range(int index) const;
 

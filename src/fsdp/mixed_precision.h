@@ -24,9 +24,6 @@ struct MixedPrecision {
   friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
 };
 
-/// "float32" or "bfloat16". @throws UsageError naming the option and the choices
-DType parse_dtype(std::string_view option, std::string_view name);
-
 /// A way to keep a model's state while it trains with Adam, and what it costs without sharding.
 struct Recipe {
   std::string_view name;

@@ -1,20 +1,8 @@
 #include "fsdp/prefetch.h"
 
 #include <algorithm>
-#include <string>
-
-#include "base/check.h"
 
 namespace nanofsdp::fsdp {
-
-BackwardPrefetch parse_backward_prefetch(std::string_view name) {
-  if (name == "none") return BackwardPrefetch::none;
-  if (name == "pre") return BackwardPrefetch::pre;
-  if (name == "post") return BackwardPrefetch::post;
-  throw UsageError({.what = "--backward_prefetch",
-                    .expected = "none, pre or post",
-                    .got = "'" + std::string(name) + "'"});
-}
 
 Unit* ForwardOrder::next_in_forward(const Unit& unit, std::size_t distance) const {
   const auto found = std::ranges::find(before_, &unit);

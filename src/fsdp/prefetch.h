@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstddef>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -19,9 +18,6 @@ enum class BackwardPrefetch {
   pre,   ///< when the unit before it in backward starts, so that the gather hides behind it
   post   ///< when the unit before it has been resharded: less memory, little to hide behind
 };
-
-/// "none", "pre" or "post". @throws UsageError naming the choices
-BackwardPrefetch parse_backward_prefetch(std::string_view name);
 
 /// The order in which forward used the units, recorded anew in each forward pass.
 class ForwardOrder {

@@ -124,11 +124,11 @@ void CommandLine::parse(const std::vector<std::string>& args) {
   for (const std::string& argument : args) {
     if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
   }
-  std::string config;
+  std::optional<std::string> config;
   std::vector<std::pair<Option*, std::string>> typed;
   for (auto argument = args.begin(); argument != args.end(); ++argument) {
     if (!argument->starts_with("--")) {
-      if (argument->empty() || argument->starts_with('-') || !config.empty()) {
+      if (argument->empty() || argument->starts_with('-') || config) {
         throw UsageError({.what = "argument '" + *argument + "'",
                           .expected = "--name=value",
                           .hint = "--help lists the names"});
@@ -138,7 +138,8 @@ void CommandLine::parse(const std::vector<std::string>& args) {
     }
     const std::size_t equals = argument->find('=');
     const std::string name = argument->substr(2, equals - 2);
-    std::string& value = name == "config" ? config : typed.emplace_back(&find(name), "").second;
+    std::string& value =
+        name == "config" ? config.emplace() : typed.emplace_back(&find(name), "").second;
     if (equals != std::string::npos) {
       value = argument->substr(equals + 1);
     } else if (argument + 1 != args.end() && !argument[1].starts_with("--")) {
@@ -148,9 +149,9 @@ void CommandLine::parse(const std::vector<std::string>& args) {
     }
   }
 
-  if (!config.empty()) {
-    for (const Setting& setting : read_config(config)) {
-      const std::string place = fmt::format("{}:{}: ", config, setting.line);
+  if (config) {
+    for (const Setting& setting : read_config(*config)) {
+      const std::string place = fmt::format("{}:{}: ", *config, setting.line);
       if (setting.name == "config") {
         throw UsageError({.what = place + "a config file cannot name another"});
       }

@@ -14,6 +14,7 @@
 #include "comm/local.h"
 #include "comm/self.h"
 #include "launch/launch.h"
+#include "train/files.h"
 #include "train/options.h"
 #include "train/sampler.h"
 #include "train/trainer.h"
@@ -40,9 +41,10 @@ void train_process(launch::Store& store, int threads, const TrainOptions& option
   train_rank(context, comm::make_gloo(context, store, gloo), options, dataset);
 }
 
-Dataset prepare(const TrainOptions& options) {
+// Reads what the rank needs; rank 0 is the one that will write.
+Dataset prepare(const TrainOptions& options, int rank) {
   Dataset dataset = load_dataset(options);
-  if (!options.out_dir.empty()) prepare_out_dir(options.out_dir);
+  if (rank == 0) require_outputs(options);
   return dataset;
 }
 
@@ -60,7 +62,7 @@ int join_training(std::vector<std::string> args, const launch::Rendezvous& rende
            .hint = "leave them out, or unset the launcher's variables"});
     }
     train_process(store, threads_per_rank(options, rendezvous.local_size), options,
-                  prepare(options));
+                  prepare(options, store.rank()));
   });
 }
 
@@ -70,7 +72,7 @@ int train_command(const std::vector<std::string>& args) {
   const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
   if (rendezvous) return join_training(args, *rendezvous);
   const TrainOptions options = parse_train_options(args);
-  const Dataset dataset = prepare(options);
+  const Dataset dataset = prepare(options, 0);
   const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
   if (ranks == 1) {
     Context context(0, 1, threads, options.device);
@@ -111,7 +113,7 @@ int sample_command(const std::vector<std::string>& args) {
                                   .top_k = options.top_k},
                                  generator);
     fmt::print("{}\n---------------\n", tokenizer.decode(tokens));
-    std::fflush(stdout);
+    flush_stdout();
   }
   return 0;
 }

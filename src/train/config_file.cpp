@@ -3,14 +3,13 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <sstream>
 #include <system_error>
 
 #include "base/check.h"
 #include "train/embedded.h"
+#include "train/files.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -21,6 +20,7 @@ constexpr char kBuiltIn[] = "train_shakespeare_char";
 const std::regex kAssignment(R"re(\s*(\w+)\s*=\s*)re"
                              R"re((?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|)re"
                              R"re((True|False|[-+.eE\d]*\d[-+.eE\d]*))\s*(?:#[^\n]*)?)re");
+constexpr std::uint64_t kMostBytes = 1 << 20;
 constexpr std::size_t kLongest = 1000;  // a line; the depth of the regex's recursion is limited
 
 /// What a quoted string means: \n and \t are escapes, other characters behind a \ are themselves.
@@ -45,7 +45,8 @@ std::vector<Setting> parse_config(std::string_view text, const std::string& path
     const std::size_t first = line.find_first_not_of(" \t\r");
     if (first == std::string::npos || line[first] == '#') continue;
     std::smatch match;
-    if (line.size() > kLongest || !std::regex_match(line, match, kAssignment)) {
+    const bool odd = line.size() > kLongest || line.find('\0') != std::string::npos;
+    if (odd || !std::regex_match(line, match, kAssignment)) {
       throw UsageError(
           {.what = fmt::format("{}:{}", path, number),
            .expected = "name = a number, True, False or a quoted string",
@@ -59,18 +60,16 @@ std::vector<Setting> parse_config(std::string_view text, const std::string& path
 }
 
 std::vector<Setting> read_config(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_regular_file(path, ignored)) {
-    if (std::ifstream file(path, std::ios::binary); file) {
-      return parse_config(std::string(std::istreambuf_iterator<char>(file), {}), path);
-    }
-  }
-  if (std::filesystem::path(path).stem() == kBuiltIn) {
+  const std::filesystem::path file(path);
+  if (std::error_code ignored; file.stem() == kBuiltIn && !std::filesystem::exists(file, ignored)) {
     return parse_config(kTrainShakespeareChar, path);
   }
-  throw UsageError(
-      {.what = "config file '" + path + "'",
-       .expected = fmt::format("a file that can be read, or the built-in {}", kBuiltIn)});
+  return parse_config(
+      read_file(path,
+                {.what = "config file '" + path + "'",
+                 .expected = fmt::format("a text file, or the built-in {}", kBuiltIn)},
+                kMostBytes),
+      path);
 }
 
 }  // namespace nanofsdp::train

@@ -3,35 +3,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "comm/agreement.h"
 #include "train/embedded.h"
+#include "train/files.h"
 #include "train/tales.h"
 
 namespace nanofsdp::train {
 namespace {
 
+constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 32;  // five times that as tokens
+
 /// The file with line ends as \n, as Python reads a text.
 std::string read_text(const std::string& path, const std::string& hint) {
-  const auto fail = [&](const std::string& got) {
-    throw UsageError(
-        {.what = "text '" + path + "'", .expected = "a text file", .got = got, .hint = hint});
-  };
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) fail("a directory");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(errno == ENOENT ? "no such file" : std::strerror(errno));
-  std::string text(std::istreambuf_iterator<char>(file), {});
-
+  std::string text = read_file(
+      path, {.what = "text '" + path + "'", .expected = "a text file", .hint = hint}, kMostBytes);
   std::size_t kept = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
     if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;

@@ -1,6 +1,7 @@
 #include "train/options.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <thread>
@@ -30,9 +31,12 @@ constexpr double kAny = std::numeric_limits<double>::infinity();
 
 // Such that a product of three sizes does not overflow.
 constexpr Range kSize{1, 1'000'001, "at least 1 and at most 1000000"};
-constexpr Range kCount{1, kAny, "at least 1"};
+constexpr Range kLayers{1, 1001, "at least 1 and at most 1000"};
+constexpr Range kProcesses{1, 1025, "at least 1 and at most 1024"};
+constexpr Range kCount{1, 1e12, "at least 1 and less than 1e12"};
 constexpr Range kNoneOrMore{0, kAny, "0 or more"};
-constexpr Range kFraction{0, 1, "a number in [0, 1)"};
+constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32, too
+constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
 constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
 constexpr char kNoCuda[] = "this build has no CUDA; use --device=cpu";
 constexpr char kLater[] = "resuming and pretrained weights are not in this version";
@@ -69,10 +73,26 @@ void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
   }
 }
 
+/// Refuses at once what no rank can hold: its part of parameters, gradients and moments, one block
+/// whole, and the input of every block.
+void check_memory(const TrainOptions& o) {
+  const double width = o.n_embd, block = 12 * width * width;
+  const double inputs = width * o.batch_size * o.block_size;
+  const double bytes = (16 * block + 4 * inputs) * o.n_layer / o.ranks + 4 * block;
+  const double memory = 1.0 * sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  require(bytes <= memory, "n_embd", fmt::format("a model for {:.1f} GB of memory", memory / 1e9),
+          fmt::format("one of {:.1f} GB a rank, or more", bytes / 1e9),
+          "a smaller model or batch, or more ranks");
+}
+
 /// What no option can be told alone.
 void check_together(const TrainOptions& o) {
   require(o.n_embd % o.n_head == 0, "n_embd", fmt::format("a multiple of --n_head={}", o.n_head),
           o.n_embd);
+  check_memory(o);
+  const int most_threads = 10'000 / o.ranks;
+  require(o.threads <= most_threads, "threads", fmt::format("at most {}", most_threads), o.threads,
+          "fewer --ranks allow more");
   check_step({o.batch_size, o.gradient_accumulation_steps, o.ranks});
   if (!o.decay_lr) return;
   const char* hint = "set both, or --decay_lr=False";
@@ -117,8 +137,8 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
 }
 
 void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
-  line.add(name, help, "float32", [name, &target](const std::string& value) {
-    target = fsdp::parse_dtype(std::string("--") + name, value);
+  line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
+    target = value == "float32" ? DType::float32 : DType::bfloat16;
   });
 }
 
@@ -132,7 +152,7 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
            o.gradient_accumulation_steps, kSize);
   line.group("Model");
-  line.add("n_layer", "blocks", o.n_layer, kSize);
+  line.add("n_layer", "blocks", o.n_layer, kLayers);
   line.add("n_head", "attention heads of a block", o.n_head, kSize);
   line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
   line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
@@ -157,7 +177,7 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("always_save_checkpoint", "save also when the validation loss did not fall",
            o.always_save_checkpoint);
   line.group("Ranks (ours)");
-  line.add("ranks", "how many share the work", o.ranks, kSize);
+  line.add("ranks", "how many share the work", o.ranks, kProcesses);
   line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
            name_of(o.strategy),
            [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
@@ -167,9 +187,11 @@ CommandLine train_command_line(TrainOptions& o) {
            {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
            {0, kSize.end, "0 or more"});
-  line.add(
-      "backward_prefetch", "gather the next unit early: none, pre or post", "pre",
-      [&o](const std::string& name) { o.backward_prefetch = fsdp::parse_backward_prefetch(name); });
+  line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
+              {"pre", "post", "none"}, "", [&o](const std::string& name) {
+                using enum fsdp::BackwardPrefetch;
+                o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
+              });
   line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
   line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
   add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
@@ -211,6 +233,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);
+  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   o.settings = line.settings({"text", "out_dir", "metrics", "trace"});
   return o;
 }
@@ -224,7 +247,7 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   line.add("num_samples", "how many texts", o.num_samples, kSize);
   line.add("max_new_tokens", "length of each", o.max_new_tokens, kSize);
   line.add("temperature", "below 1: likelier tokens, above 1: wilder ones", o.temperature,
-           kPositive);
+           kTemperature);
   line.add("top_k", "choose among so many likeliest tokens", o.top_k, kCount);
   line.add("seed", "of the choices", o.seed, kNoneOrMore);
   line.add("threads", "of the program (ours)", o.threads, {1, 1025, "1 to 1024"});

@@ -4,7 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <utility>
@@ -12,6 +14,7 @@
 #include "base/build_info.h"
 #include "base/check.h"
 #include "train/explain.h"
+#include "train/files.h"
 #include "train/numbers.h"
 
 namespace nanofsdp::train {
@@ -20,7 +23,8 @@ namespace {
 using nlohmann::ordered_json;
 
 void write_line(std::ofstream& file, const ordered_json& json) {
-  file << json.dump() << '\n' << std::flush;
+  if (file << json.dump() << '\n' << std::flush) return;
+  throw UsageError({.what = "cannot write --metrics", .got = std::strerror(errno)});
 }
 
 // "4 x 196,864 + root 16,640": equal units are told once.
@@ -39,22 +43,12 @@ std::string unit_sizes(std::span<const fsdp::Unit> units) {
 }  // namespace
 
 Report::Report(const TrainOptions& options, int rank)
-    : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {
-  if (!speaks_) return;
-  const auto open = [](const char* option, const std::string& path) {
-    std::ofstream file(path);
-    if (path.empty() || file) return file;
-    throw UsageError(
-        {.what = option, .expected = "a file that can be written", .got = "'" + path + "'"});
-  };
-  metrics_ = open("--metrics", options.metrics);
-  open("--trace", options.trace);  // it will be written at the end: better said now
-}
+    : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {}
 
 void Report::line(const std::string& text, bool stays) {
   if (!speaks_) return;
   fmt::print("{}{}{}", std::exchange(wipe_, !stays) ? "\r\x1b[K" : "", text, stays ? "\n" : "");
-  std::fflush(stdout);
+  flush_stdout();
 }
 
 void Report::start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
@@ -92,6 +86,9 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
     memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c), megabytes(bytes));
   }
   line("a rank     " + memory);
+  // Nothing is written before now, when all is right that can be known before training.
+  if (!options_.out_dir.empty()) std::filesystem::create_directories(options_.out_dir);
+  if (!options_.metrics.empty()) metrics_.open(options_.metrics);
   if (!options_.explain) return;
   numel_ = parameters;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
@@ -109,7 +106,7 @@ void Report::step(std::int64_t iteration, const StepResult& result, const comm::
   if (!speaks_) return;
   const auto tokens = static_cast<double>(options_.batch_size * options_.block_size *
                                           options_.gradient_accumulation_steps);
-  if (metrics_.is_open()) {
+  if (!options_.metrics.empty()) {
     ordered_json peak;
     for (const MemoryClass c : kMemoryClasses) {
       peak[std::string(name_of(c))] = ledger.count(c).reserved_peak;
@@ -144,7 +141,7 @@ void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
   last_evaluation_ = result;
   line(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iteration, result.train_loss,
                    result.val_loss));
-  if (metrics_.is_open()) {
+  if (speaks_ && !options_.metrics.empty()) {
     write_line(
         metrics_,
         {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});

@@ -38,10 +38,11 @@ struct EvalResult {
 /// Tells rank 0's story; on other ranks every function does nothing.
 class Report {
  public:
-  /// @throws UsageError if the metrics or the trace file cannot be written
   Report(const TrainOptions& options, int rank);
 
-  /// Says what is about to be trained, on what, and how it is shared.
+  /// Says what is about to be trained, on what, and how it is shared. Makes the directory of
+  /// weights and the file of metrics: from here on, what cannot be printed or written is an error.
+  /// @throws UsageError, as all that follow, if standard output or that file is full
   void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
              const fsdp::Plan& plan);
   void step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,

@@ -21,8 +21,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-constexpr std::uint64_t kPrefix = 8;                   // bytes of the header's length
-constexpr std::uint64_t kLargestHeader = 100'000'000;  // the format's own limit
+constexpr std::uint64_t kPrefix = 8;                 // bytes of the header's length
+constexpr std::uint64_t kLargestHeader = 8'000'000;  // more than any model's of ours
 
 [[noreturn]] void cannot_write(const std::string& path) {
   throw UsageError({.what = "cannot write '" + path + "'", .got = std::strerror(errno)});

@@ -68,9 +68,10 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
         append_utf8(name, code);
         name += "'";
       }
-      throw UsageError({.what = name,
-                        .expected = fmt::format("one of the {} that the model was trained on",
-                                                alphabet_.size())});
+      throw UsageError(
+          {.what = name,
+           .expected = fmt::format("one of the {} that the model was trained on", alphabet_.size()),
+           .hint = "leave it out of --start"});
     }
     tokens.push_back(static_cast<std::int32_t>(place - alphabet_.begin()));
   }

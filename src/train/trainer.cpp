@@ -157,8 +157,8 @@ EvalResult Trainer::evaluate() {
     evaluate_batch(val ? Split::val : Split::train, generator, losses_.sum(val));
   }
   const std::vector<double> sums = losses_.over_ranks();
-  const auto tokens =
-      static_cast<double>(options_.eval_iters * options_.batch_size * options_.block_size);
+  const auto tokens = static_cast<double>(options_.eval_iters) *
+                      static_cast<double>(options_.batch_size * options_.block_size);
   return {.train_loss = sums[0] / tokens, .val_loss = sums[1] / tokens};
 }
 

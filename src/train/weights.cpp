@@ -2,9 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -42,26 +43,27 @@ WeightsInfo from_text(const std::string& text) {
   return {.config = j,
           .chars = j.at("chars"),
           .iteration = j.at("iter_num"),
-          .val_loss = j.at("val_loss")};
+          .val_loss = j.at("val_loss").is_null() ? std::nan("") : j.at("val_loss").get<double>()};
+}
+
+// Whether the description is of these tensors: it could say anything, and is believed if it is.
+bool describes(const WeightsInfo& info, const std::vector<TensorInfo>& tensors) {
+  constexpr std::int64_t kMost = 1'000'000;  // as for options: products of three do not overflow
+  const gpt::GPTConfig& c = info.config;
+  const auto sizes = {c.block_size, c.vocab_size, c.n_layer, c.n_head, c.n_embd};
+  if (std::max(sizes) > kMost || std::ssize(tensors) < c.n_layer ||
+      CharTokenizer(info.chars).vocab_size() != c.vocab_size) {
+    return false;
+  }
+  return std::ranges::all_of(gpt::GPT(c).named_parameters(), [&](const nn::Parameter* parameter) {
+    return std::ranges::count(tensors, TensorInfo{parameter->name, dims_of(*parameter)}) == 1;
+  });
 }
 
 }  // namespace
 
 std::filesystem::path weights_path(const std::string& out_dir) {
   return std::filesystem::path(out_dir) / "model.safetensors";
-}
-
-void prepare_out_dir(const std::string& out_dir) {
-  std::error_code error;
-  std::filesystem::create_directories(out_dir, error);
-  const auto probe = std::filesystem::path(out_dir) / ".writable";
-  if (error || !std::ofstream(probe)) {
-    throw UsageError({.what = "--out_dir",
-                      .expected = "a directory that can be written to",
-                      .got = "'" + out_dir + "'" + (error ? " (" + error.message() + ")" : ""),
-                      .hint = "name another one"});
-  }
-  std::filesystem::remove(probe, error);
 }
 
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const WeightsInfo& info,
@@ -87,13 +89,19 @@ WeightsInfo read_weights_info(const std::string& out_dir) {
   const std::string path = weights_path(out_dir).string();
   const SafetensorsFile file(path);
   const auto found = file.metadata().find(kKey);
+  std::string got = "no description of the model in its metadata";
   try {
-    if (found != file.metadata().end()) return from_text(found->second);
-  } catch (const json::exception&) {  // said below
+    if (found != file.metadata().end()) {
+      const WeightsInfo info = from_text(found->second);
+      if (describes(info, file.tensors())) return info;
+      got = "other tensors than of its description " + json(info.config).dump();
+    }
+  } catch (const std::exception& error) {
+    got = error.what();
   }
-  throw UsageError({.what = path,
+  throw UsageError({.what = "weights '" + path + "'",
                     .expected = "a model saved by `nanofsdp train --out_dir=...`",
-                    .got = "no description of the model in its metadata"});
+                    .got = got});
 }
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {

@@ -26,17 +26,13 @@ struct WeightsInfo {
 
 std::filesystem::path weights_path(const std::string& out_dir);
 
-/// Makes sure that `out_dir` exists and can be written to.
-/// @throws UsageError saying why not
-void prepare_out_dir(const std::string& out_dir);
-
 /// Gathers the model unit by unit; rank 0 writes it. Collective.
 /// @throws UsageError if the file cannot be written; the one before it is then still there
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const WeightsInfo& info,
                   int rank);
 
 /// What a file says about its model.
-/// @throws UsageError if there is none, or it is not ours
+/// @throws UsageError if there is none, it is not ours, or its tensors are not that model's
 WeightsInfo read_weights_info(const std::string& out_dir);
 
 /// Fills a model of that configuration; every rank reads, and keeps what belongs to it.

@@ -50,7 +50,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--shard_size=2"}, {"--shard_size", "--strategy=hybrid_shard"}},
       {{"--ranks=4", "--strategy=hybrid_shard"}, {"--shard_size", "divisor of --ranks=4"}},
       {{"--ranks=4", "--strategy=hybrid_shard", "--shard_size=3"}, {"--shard_size", "3"}},
-      {{"--backward_prefetch=next"}, {"--backward_prefetch", "none, pre or post"}},
+      {{"--backward_prefetch=next"}, {"--backward_prefetch", "pre or post or none"}},
       {{"--forward_prefetch=-1"}, {"--forward_prefetch", "0 or more"}},
       {{"--param_dtype=float16"}, {"--param_dtype", "float32 or bfloat16", "float16"}},
       {{"--reduce_dtype=bf16"}, {"--reduce_dtype", "float32 or bfloat16"}},
@@ -127,7 +127,7 @@ TEST(OptionsRefuse, WhatSampleCannotDo) {
   EXPECT_TRUE(one_line_with(error({"--starts=x"}), {"did you mean --start?"}));
   EXPECT_TRUE(one_line_with(error({"--start="}), {"--start", "at least one character"}));
   EXPECT_TRUE(one_line_with(error({"--start=FILE:p.txt"}), {"--start", "not in this version"}));
-  EXPECT_TRUE(one_line_with(error({"--temperature=0"}), {"--temperature", "more than 0"}));
+  EXPECT_TRUE(one_line_with(error({"--temperature=0"}), {"--temperature", "at least 1e-6"}));
   EXPECT_TRUE(one_line_with(error({"--top_k=0"}), {"--top_k", "at least 1"}));
   EXPECT_TRUE(one_line_with(error({"--num_samples=0"}), {"--num_samples", "at least 1"}));
   EXPECT_TRUE(one_line_with(error({"--init_from=gpt2"}), {"--init_from", "resume"}));

@@ -1,0 +1,92 @@
+#include "train/files.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+#include "train/weights.h"
+
+namespace nanofsdp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether two names lead to one file, through links and dots, whether or not it exists.
+bool same(const std::string& a, const std::string& b) {
+  const auto place = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(path), ignored);
+  };
+  return !a.empty() && !b.empty() && place(a) == place(b);
+}
+
+// Why a file cannot be written, in directories that can be made, or must not be; or nothing.
+std::string obstacle(const fs::path& path, bool json) {
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(path);
+  fs::path there = whole;
+  for (; !fs::exists(there, ignored); there = there.parent_path()) {
+    if (there.filename().native().size() > NAME_MAX) return std::strerror(ENAMETOOLONG);
+  }
+  if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
+  const int wanted = there == whole ? W_OK : W_OK | X_OK;
+  if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
+  const int first = json && fs::is_regular_file(there) ? std::ifstream(there).peek() : EOF;
+  return first == EOF || first == '{' ? "" : "a file of something else, which would be lost";
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, Fault fault, std::uint64_t most) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const std::uint64_t size = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
+  if (fs::is_regular_file(status) && size <= most) {
+    std::string text(size, '\0');
+    if (std::ifstream(path, std::ios::binary).read(text.data(), std::ssize(text))) return text;
+  }
+  fault.got = status.type() == fs::file_type::not_found ? "no such file"
+              : error                                   ? error.message()
+              : fs::is_directory(status)                ? "a directory"
+              : !fs::is_regular_file(status)            ? "a device or a pipe"
+              : size > most ? fmt::format("{} bytes, more than {}", size, most)
+                            : std::strerror(errno);
+  throw UsageError(fault);
+}
+
+void require_outputs(const TrainOptions& o) {
+  const std::string weights = o.out_dir.empty() ? "" : weights_path(o.out_dir).string();
+  const std::pair<std::string, std::string> files[] = {
+      {"--text", o.text}, {"--out_dir", weights}, {"--metrics", o.metrics}, {"--trace", o.trace}};
+  for (const auto& [option, path] : std::span(files).subspan(1)) {
+    if (path.empty()) continue;
+    const bool json = option != "--out_dir";
+    std::string got = obstacle(path, json), parent = fs::absolute(path).parent_path().string();
+    if (json && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
+      got = "no such directory";
+    for (const auto& [other, file] : files) {
+      if (other == option) break;
+      if (same(path, file)) got = "that of " + other;
+    }
+    if (got.empty()) continue;
+    got = fmt::format("'{}' ({})", path, got);
+    throw UsageError({.what = option, .expected = "a file that can be written", .got = got});
+  }
+}
+
+void flush_stdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw UsageError({.what = "cannot write to standard output", .got = std::strerror(errno)});
+}
+
+}  // namespace nanofsdp::train

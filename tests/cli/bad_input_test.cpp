@@ -1,0 +1,160 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+// Every option of every command, as the program itself lists them, with every value that it must
+// refuse: exit code 2, one line on stderr that names the option, nothing written. An option added
+// later is tested without a change here, or the test asks for its kind.
+
+namespace nanofsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+struct Option {
+  std::string name;
+  std::string shown;  // its default
+};
+
+std::vector<Option> options_of(const std::string& command) {
+  const TemporaryDirectory directory;
+  Process process(directory.file(""), {command, "--help"});
+  EXPECT_EQ(process.wait(10s), 0);
+  std::vector<Option> options;
+  std::istringstream help(process.out());
+  const std::regex option(R"(  --(\w+)=(\S*) .*)");
+  std::smatch match;
+  for (std::string line; std::getline(help, line);) {
+    if (std::regex_match(line, match, option)) options.push_back({match[1], match[2]});
+  }
+  return options;
+}
+
+// Options whose value may be any text, and the texts that are wrong all the same.
+const std::map<std::string, Words> kTexts = {
+    {"text", {"", "nowhere.txt", ".", "/dev/zero", "/dev/null", "a\nb", std::string(300, 'x')}},
+    {"out_dir", {"/dev/null", "/dev/null/below", "below/" + std::string(300, 'x')}},
+    {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
+    {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
+    {"start", {"", "FILE:prompt.txt"}},
+    {"wandb_project", {}},
+    {"wandb_run_name", {}}};
+
+// What an option of its kind must refuse. Numbers are never negative, words are one of a few.
+Words wrong_values(const Option& option) {
+  if (const auto text = kTexts.find(option.name); text != kTexts.end()) return text->second;
+  if (option.shown == "True" || option.shown == "False") {
+    return {"", "maybe", "2", "-1", "TRUE", "None", "0.0", "True ", "Truefalse"};
+  }
+  if (!option.shown.empty() && std::isdigit(option.shown[0]) != 0) {
+    return {"",
+            " ",
+            "four",
+            "-1",
+            "1x",
+            "1 ",
+            "nan",
+            "inf",
+            "1e999",
+            "0x1p",
+            "\n1",
+            "1\n",
+            std::string(100000, '9')};
+  }
+  return {"", "nonsense", option.shown + "x", " " + option.shown, option.shown + "\n", "0x"};
+}
+
+// Refused, and nothing but what the process printed is in its directory.
+void expect_refusal(const Words& args, const std::string& named) {
+  const TemporaryDirectory directory;
+  Process process(directory.file(""), args);
+  std::string shown;
+  for (const std::string& arg : args) shown += arg.substr(0, 80) + " ";
+  ASSERT_EQ(process.wait(20s), 2) << shown;
+  const std::string err = process.err();
+  EXPECT_EQ(std::ranges::count(err, '\n'), 1) << shown << err;
+  EXPECT_TRUE(err.starts_with("nanofsdp: ")) << shown << err;
+  EXPECT_NE(err.find(named), std::string::npos) << shown << err;
+  EXPECT_LT(err.size(), 1500u) << shown;
+  EXPECT_EQ(process.out(), "") << shown;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(directory.file(""))) {
+    const std::string name = entry.path().filename().string();
+    EXPECT_TRUE(name == "stdout" || name == "stderr") << shown << "left " << name;
+  }
+}
+
+class BadInput : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(BadInput, IsRefusedByEveryOption) {
+  const std::string command = GetParam();
+  const std::vector<Option> options = options_of(command);
+  ASSERT_GE(options.size(), 4u);
+  for (const Option& option : options) {
+    const std::string name = "--" + option.name;
+    Words values = wrong_values(option);
+    if (command == "compare") values.resize(std::min<std::size_t>(values.size(), 2));  // as train
+    for (const std::string& value : values) {
+      // `--text=` names the option; a text that cannot be used is named itself.
+      std::string named = name;
+      if (option.name == "text" && !value.empty() && command == "train") named = "text '";
+      if (option.name == "out_dir" && command == "sample") named = "weights '";
+      expect_refusal({command, name + "=" + value}, named);
+    }
+    expect_refusal({command, name}, name);
+    expect_refusal({command, name + "_=1"}, name + "_");
+  }
+}
+
+TEST_P(BadInput, IsRefusedWhateverItLooksLike) {
+  for (const char* argument :
+       {"", "-", "--", "--=", "--=1", "-h=", "---help", "no such file", "=", "\n", "\x1b[2J",
+        "--config=", "--config=nowhere", "--config=.", "--config=/dev/zero", "/dev/zero", "."}) {
+    expect_refusal({GetParam(), argument}, "");
+  }
+  expect_refusal({GetParam(), "--" + std::string(100'000, 'x')}, "unknown option --xxx");
+  expect_refusal({GetParam(), "--config=train_shakespeare_char", "another.py"}, "'another.py'");
+}
+
+INSTANTIATE_TEST_SUITE_P(Of, BadInput, ::testing::Values("train", "sample", "compare", "bench"));
+
+TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
+  const struct {
+    Words options;
+    const char* named;
+  } combinations[] = {
+      {{"--n_embd=1000000"}, "GB of memory"},
+      {{"--n_layer=1000", "--n_embd=20000"}, "GB of memory"},
+      {{"--batch_size=1000000", "--n_embd=100000"}, "GB of memory"},
+      {{"--ranks=1025", "--batch_size=1025"}, "--ranks"},
+      {{"--ranks=1000", "--batch_size=1000", "--threads=1000"}, "--threads"},
+      {{"--dropout=0.9999999999"}, "--dropout"},  // 1 in float32
+      {{"--metrics=m", "--trace=m"}, "that of --metrics"},
+      {{"--metrics=m", "--trace=./x/../m"}, "that of --metrics"},
+      {{"--out_dir=o", "--metrics=o/model.safetensors"}, "that of --out_dir"},
+      {{"--out_dir=o", "--metrics=none/m"}, "no such directory"},
+      {{"--metrics=m", "--trace=none/t"}, "no such directory"},
+      {{"--zero=1", "--strategy=full_shard"}, "--zero"},
+      {{"--shard_size=2"}, "--shard_size"},
+      {{"--n_head=3"}, "--n_embd"},
+  };
+  for (const auto& combination : combinations) {
+    Words args = {"train"};
+    args.insert(args.end(), combination.options.begin(), combination.options.end());
+    expect_refusal(args, combination.named);
+  }
+  expect_refusal({"sample", "--temperature=1e-300"}, "--temperature");
+}
+
+}  // namespace
+}  // namespace nanofsdp
