@@ -48,6 +48,7 @@ const std::map<std::string, Words> kTexts = {
     {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"start", {"", "FILE:prompt.txt"}},
+    {"rows", {}},
     {"wandb_project", {}},
     {"wandb_run_name", {}}};
 
