@@ -60,7 +60,7 @@ void expect_sense(const TrainOptions& o) {
   ASSERT_LT(static_cast<float>(o.dropout), 1.0f);
   ASSERT_EQ(o.n_embd % o.n_head, 0);
   ASSERT_GE(o.max_iters, 0);
-  ASSERT_LE(std::int64_t{o.ranks} * threads_per_rank(o), 10'000);
+  ASSERT_LE(std::int64_t{o.ranks} * threads_per_rank(o, o.ranks), 10'000);
   ASSERT_LE(static_cast<double>(o.n_layer) * static_cast<double>(o.n_embd), 1e9);
 }
 
