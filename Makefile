@@ -88,6 +88,11 @@ mutants: ## Break the code on purpose, in two hundred ways: which test notices?
 	@$(compile) build/mutants/binary --parallel $(JOBS)
 	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)
 
+# The same ones again: make faults ARGS="--seed=7"; it prints the seed. Fewer: ARGS="--faults=50".
+faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each (about 10 minutes)
+	@$(need_python)
+	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)
+
 shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
@@ -121,4 +126,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity bench-torch bench-tcp mutants docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity bench-torch bench-tcp mutants faults docs clean
