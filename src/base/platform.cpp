@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,7 @@
 #include <iterator>
 #include <sstream>
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include "base/fingerprint.h"
@@ -82,6 +84,15 @@ bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t byt
   return true;
 }
 
+int open_nameless(const std::string& directory) {
+  return open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+bool name_file(int descriptor, const std::string& path) {
+  const std::string file = fmt::format("/proc/self/fd/{}", descriptor);
+  return linkat(AT_FDCWD, file.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
+}
+
 std::string name_signal(int number) {
   const char* const name = sigabbrev_np(number);
   return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
@@ -97,6 +108,11 @@ void keep_freed_memory() {}
 std::string process_space() { return ""; }
 void allow_siblings_to_read() {}
 bool read_memory_of(pid_t, std::uint64_t, void*, std::size_t) { return false; }
+int open_nameless(const std::string&) {
+  errno = ENOTSUP;
+  return -1;
+}
+bool name_file(int, const std::string&) { return false; }
 std::string name_signal(int number) {
   return fmt::format("signal {} ({})", number, strsignal(number));
 }

@@ -40,6 +40,13 @@ void allow_siblings_to_read();
 /// Copies memory of another process into this one's, without its help. False if that fails.
 bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t bytes);
 
+/// A new file in `directory` without a name, which is gone with the process: nobody ever finds half
+/// of it. Its descriptor; -1 with errno where the system or the file system has no such files.
+int open_nameless(const std::string& directory);
+
+/// Gives such a file its name, which no other may have. Whether it worked; if not, see errno.
+bool name_file(int descriptor, const std::string& path);
+
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);
 

@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/platform.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -28,6 +29,11 @@ constexpr std::uint64_t kLargestHeader = 8'000'000;  // more than any model's of
   throw UsageError({.what = "cannot write '" + path + "'", .got = std::strerror(errno)});
 }
 
+std::string directory_of(const std::string& path) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return directory.empty() ? "." : directory;
+}
+
 [[noreturn]] void malformed(const std::string& path, const std::string& expected,
                             const std::string& got) {
   throw UsageError({.what = "weights '" + path + "'", .expected = expected, .got = got});
@@ -39,12 +45,15 @@ constexpr std::uint64_t kLargestHeader = 8'000'000;  // more than any model's of
 
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors,
                                      const Metadata& metadata)
-    : path_(std::move(path)) {
+    : path_(std::move(path)), temporary_(path_ + ".tmp") {
   for (const TensorInfo& tensor : tensors) missing_ += tensor.numel();
   const std::string text = write_header({metadata, std::move(tensors)});
-  const std::string temporary = path_ + ".tmp";
-  file_ = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (file_ < 0) cannot_write(temporary);
+  file_ = open_nameless(directory_of(path_));
+  nameless_ = file_ >= 0;
+  if (!nameless_) {
+    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
+  if (file_ < 0) cannot_write(temporary_);
   const std::uint64_t size = text.size();
   try {
     write(&size, sizeof size);
@@ -60,7 +69,7 @@ SafetensorsWriter::~SafetensorsWriter() { abandon(); }
 void SafetensorsWriter::abandon() {
   if (file_ < 0) return;
   ::close(std::exchange(file_, -1));
-  ::unlink((path_ + ".tmp").c_str());
+  if (!nameless_) ::unlink(temporary_.c_str());
 }
 
 void SafetensorsWriter::write(const void* data, std::size_t bytes) {
@@ -86,14 +95,16 @@ void SafetensorsWriter::append(std::span<const float> values) {
 void SafetensorsWriter::finish() {
   NANOFSDP_CHECK(file_ >= 0 && missing_ == 0, .what = "safetensors: finish",
                  .expected = "every element appended", .got = fmt::format("{} missing", missing_));
-  const std::string temporary = path_ + ".tmp";
-  if (::fsync(file_) != 0 || std::rename(temporary.c_str(), path_.c_str()) != 0) {
-    cannot_write(path_);
+  if (::fsync(file_) != 0) cannot_write(path_);
+  if (nameless_) {
+    ::unlink(temporary_.c_str());  // what a killed process may have left in the line below
+    if (!name_file(file_, temporary_)) cannot_write(path_);
+    nameless_ = false;
   }
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   ::close(std::exchange(file_, -1));
   // The new name, too, is on the disk only when its directory is. Not every file system can.
-  const std::string directory = std::filesystem::path(path_).parent_path().string();
-  const int fd = ::open(directory.empty() ? "." : directory.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(directory_of(path_).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
   (void)::fsync(fd);
   ::close(fd);

@@ -20,9 +20,10 @@ namespace nanofsdp::train {
 /// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
 /// checked against the file's size before it is used.
 
-/// Writes one file front to back, so that nobody needs all tensors at once. The bytes go to
-/// `path.tmp`, which takes the place of `path` in finish(): a reader sees the old file or the new
-/// one, never half of one. Destroyed before that, it leaves nothing behind.
+/// Writes one file front to back, so that nobody needs all tensors at once. The bytes go to a file
+/// without a name, which takes the place of `path` in finish(): a reader sees the old file or the
+/// new one, never half of one. Destroyed before that, or killed, it leaves nothing behind. (Where
+/// every file has a name, it is `path.tmp`, and stays if the process is killed.)
 class SafetensorsWriter {
  public:
   /// @param tensors in the order in which their elements will come
@@ -45,7 +46,9 @@ class SafetensorsWriter {
   void abandon();
 
   std::string path_;
+  std::string temporary_;
   int file_ = -1;
+  bool nameless_ = false;
   std::int64_t missing_ = 0;  // elements
 };
 
