@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -17,7 +18,8 @@ struct Rendezvous {
   std::uint64_t program = 0;       ///< a fingerprint of the executable, the same on every rank
   int rank = 0;
   int size = 1;
-  int local_size = 0;        ///< ranks on this machine; 0: unknown
+  int local_size = 0;                  ///< ranks on this machine; 0: unknown
+  std::chrono::seconds patience{300};  ///< machines do not all start at once
   int listener = -1;         ///< a descriptor that listens there already, for the store to own
   std::string interface {};  ///< the network interface to use; empty: the one that leads to rank 0
 };

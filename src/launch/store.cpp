@@ -14,8 +14,6 @@ using Kind = Frame::Kind;
 using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
-constexpr milliseconds kJoin = 5min;  // machines do not all start at once
-
 bool is_loopback(const std::string& address) { return address.starts_with("127."); }
 
 // The others would look for rank 0 on their own machines.
@@ -42,10 +40,10 @@ void Store::join(Socket listener) {
     server_ = std::make_unique<StoreServer>(std::move(listener), rendezvous_);
   }
   const std::string place = fmt::format("{}:{}", where.host, where.port);
-  socket_ = connect_to(where.host, where.port, kJoin);
+  socket_ = connect_to(where.host, where.port, where.patience);
   if (!socket_.is_open()) {
     throw RankError(fmt::format("rank {} found nobody at {} in {} s: does rank 0 run there?",
-                                rank(), place, kJoin / 1s),
+                                rank(), place, where.patience / 1s),
                     false);
   }
   address_ = socket_.local_address();
@@ -55,12 +53,13 @@ void Store::join(Socket listener) {
                        .key = rendezvous_.token,
                        .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
   thread_ = std::thread([this] { listen(); });
-  const bool answered = wait(kJoin, [&] { return welcome_ || !refused_.empty(); });
+  const bool answered = wait(where.patience, [&] { return welcome_ || !refused_.empty(); });
   if (answered && refused_.empty()) return;
   socket_.shut_down();
   thread_.join();
+  const std::string why = answered ? refused_ : loss(0ms);
   throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
-                              answered ? refused_ : "no answer"),
+                              why.empty() ? "no answer" : why),
                   false);
 }
 

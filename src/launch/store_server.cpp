@@ -82,11 +82,13 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
 }
 
 void StoreServer::greet(Connection& connection, const Frame& hello) {
-  const std::string objection = objection_to(hello);
+  std::string objection = objection_to(hello);
   if (!objection.empty()) return refuse(connection, objection);
   Member member;
   std::memcpy(&member, hello.value.data(), sizeof member);
-  connection.rank = member.rank;
+  connection.rank = member.rank;  // the one we wait for: if it does not fit, the run is over
+  objection = misfit_of(member);
+  if (!objection.empty()) return refuse(connection, objection);
   connection.socket.send(encode({.kind = Kind::welcome}));
   if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
@@ -96,16 +98,20 @@ std::string StoreServer::objection_to(const Frame& hello) const {
   if (hello.kind != Kind::hello || hello.value.size() != sizeof member) return "not a rank's hello";
   if (hello.key != rendezvous_.token) return "not this run's token (NANOFSDP_TOKEN)";
   std::memcpy(&member, hello.value.data(), sizeof member);
-  if (member.size != rendezvous_.size) {
-    return fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size);
-  }
-  if (member.rank < 0 || member.rank >= member.size) {
-    return fmt::format("there is no rank {} of {}", member.rank, member.size);
+  if (member.rank < 0 || member.rank >= rendezvous_.size) {
+    return fmt::format("there is no rank {} of {}", member.rank, rendezvous_.size);
   }
   for (const Connection& c : connections_) {
     if (c.rank == member.rank) {
       return fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer());
     }
+  }
+  return "";
+}
+
+std::string StoreServer::misfit_of(const Member& member) const {
+  if (member.size != rendezvous_.size) {
+    return fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size);
   }
   if (member.program != rendezvous_.program) {
     return fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",

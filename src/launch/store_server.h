@@ -38,7 +38,8 @@ class StoreServer {
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);
-  std::string objection_to(const Frame& hello) const;
+  std::string objection_to(const Frame& hello) const;  // of a stranger: the run goes on
+  std::string misfit_of(const Member& member) const;
   void refuse(Connection& connection, const std::string& why);
   void set(Connection& connection, const Frame& frame);
   void lose(int rank, const std::string& how);

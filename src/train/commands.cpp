@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -33,11 +34,17 @@ void train_rank(Context& context, std::unique_ptr<comm::Communicator> world,
   if (!options.eval_only) report.sample(trainer.sample(kSampleCharacters));
 }
 
+// For ranks to come: longer than for a message, because somebody has to start them.
+std::chrono::seconds patience(const TrainOptions& options) {
+  return std::chrono::seconds(5 * options.timeout);
+}
+
 // One rank that is a process, among others like it.
 void train_process(launch::Store& store, int threads, const TrainOptions& options,
                    const Dataset& dataset) {
   Context context(store.rank(), store.size(), threads, options.device);
-  const comm::GlooOptions gloo{.timeout = std::chrono::seconds(options.timeout)};
+  const comm::GlooOptions gloo{.timeout = std::chrono::seconds(options.timeout),
+                               .connect_timeout = patience(options)};
   train_rank(context, comm::make_gloo(context, store, gloo), options, dataset);
 }
 
@@ -48,12 +55,20 @@ Dataset prepare(const TrainOptions& options, int rank) {
   return dataset;
 }
 
-// Others have started the ranks: how many there are is not for the options to say. Joins first, so
-// that the other ranks hear of what is wrong with this one's options.
-int join_training(std::vector<std::string> args, const launch::Rendezvous& rendezvous) {
+// Others have started the ranks: how many there are is not for the options to say. Joins also with
+// wrong options, so that the other ranks hear of what is wrong with them.
+int join_training(std::vector<std::string> args, launch::Rendezvous rendezvous) {
   args.insert(args.begin(), fmt::format("--ranks={}", rendezvous.size));
+  TrainOptions options;
+  std::exception_ptr wrong;
+  try {
+    options = parse_train_options(args);
+    rendezvous.patience = patience(options);
+  } catch (const UsageError&) {
+    wrong = std::current_exception();
+  }
   return launch::join(rendezvous, [&](launch::Store& store) {
-    const TrainOptions options = parse_train_options(args);
+    if (wrong) std::rethrow_exception(wrong);
     if (options.ranks != store.size() || options.backend != Backend::gloo) {
       throw UsageError(
           {.what = "--ranks, --backend",

@@ -203,7 +203,9 @@ CommandLine train_command_line(TrainOptions& o) {
                 o.backend = name == "gloo" ? Backend::gloo : Backend::local;
               });
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
-  line.add("timeout", "seconds that a rank waits for another", o.timeout, {1, 86401, "1 to 86400"});
+  line.add("timeout",
+           "seconds that a rank waits for a message; five times that for all ranks to come",
+           o.timeout, {1, 86401, "1 to 86400"});
   line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
               [&o](const std::string& name) {
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;

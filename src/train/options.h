@@ -66,7 +66,7 @@ struct TrainOptions {
   // Ranks.
   int ranks = 1;
   int threads = 0;   ///< of one rank; 0: see threads_per_rank()
-  int timeout = 60;  ///< seconds that a rank waits for a message of another
+  int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
   fsdp::ShardingStrategy strategy = fsdp::kFullShard;
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
   fsdp::MixedPrecision precision;

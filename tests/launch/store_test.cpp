@@ -246,6 +246,38 @@ TEST_F(Stranger, RunsAnotherProgram) {
   EXPECT_NE(what.find("rank 1 runs another program than rank 0"), std::string::npos) << what;
 }
 
+// With the token it is one that was waited for: the others need not wait any longer.
+TEST_F(Stranger, IsARankThatDoesNotFitAndEndsTheRun) {
+  for (const bool program : {true, false}) {
+    ::testing::internal::CaptureStderr();
+    Party run(3);
+    Store zero(run.of(0));
+    Rendezvous r = run.of(1);
+    if (program) r.program = 8;
+    if (!program) r.size = r.local_size = 8;
+    message_of<RankError>([&] { const Store one(r); });
+    ::testing::internal::GetCapturedStderr();
+    const std::string what = zero.loss(10s);
+    EXPECT_TRUE(what.starts_with("rank 1 was refused: ")) << what;
+    Store two(run.of(2));  // which comes later
+    EXPECT_EQ(two.loss(10s), what);
+  }
+}
+
+TEST_F(Stranger, DoesNotEndTheRunByAWrongTokenOrATakenRank) {
+  ::testing::internal::CaptureStderr();
+  Party run(2);
+  Store zero(run.of(0)), one(run.of(1));
+  for (const bool token : {true, false}) {
+    Rendezvous r = run.of(1);
+    r.program = 8;
+    if (token) r.token = "open barley";
+    message_of<RankError>([&] { const Store stranger(r); });
+  }
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(zero.loss(100ms) + one.loss(0ms), "");
+}
+
 TEST_F(Stranger, SpeaksAnotherLanguage) {
   for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "", "2sfn\xff\xff\xff\xff________________"}) {
     ::testing::internal::CaptureStderr();
