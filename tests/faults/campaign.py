@@ -22,8 +22,12 @@ from random import Random
 
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import world
-from faults import KINDS, Kind
+import faults
+import strangers
+from kind import Kind
 from trial import SHORT, STRATEGIES, Miss, Setting, Trial
+
+KINDS = faults.KINDS + strangers.KINDS
 
 
 class Campaign:
@@ -53,7 +57,9 @@ class Campaign:
             name = f"healthy.{len(self.healthy_runs)}"
             trial = self.trial(name, setting, False, Random(0))
             trial.start(SHORT)
-            trial.completes()
+            trial.until(lambda: trial.trained(SHORT), "no training", within=120)
+            trial.until(lambda: trial.saved(SHORT), "no model", within=120)
+            trial.clean_up()  # nobody waits for its sample
             self.healthy_runs[setting] = trial
         return self.healthy_runs[setting]
 

@@ -3,15 +3,18 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 import files
 import world
-from trial import ENDS, PATIENCE, SHORT, Miss, Trial
+from kind import Kind
+from trial import ALL_COME, ENDS, SAVES, SHORT, Miss, Trial
 
 LIMIT_ON_SENDING = 90  # seconds that a slow run may take
+
+
+# A rank that comes when rank 0 has gone already cannot hear why.
+TOO_LATE = r"found nobody|not let in by rank 0 at [^ ]*: rank 0 was lost"
 
 
 def killed_rank(t: Trial) -> None:
@@ -20,47 +23,79 @@ def killed_rank(t: Trial) -> None:
     t.rank_pids()
     t.wait_a_moment()
     t.send(victim, signal.SIGKILL)
-    t.ends(rf"lost rank {victim}\b" if t.by_hand else
-           rf"rank {victim} was killed by signal 9 \(SIGKILL\)", but=[victim])
+    if t.by_hand:
+        t.ends(rf"rank {victim} (was lost|did not come)|{TOO_LATE}", but=[victim])
+    else:
+        t.ends(rf"rank {victim} was killed by signal 9 \(SIGKILL\)")
 
 
 def stopped_rank(t: Trial) -> None:
-    t.start(options=[f"--timeout={PATIENCE}"])
+    t.start()
     victim = t.any_rank()
     t.rank_pids()
     t.wait_a_moment()
     t.send(victim, signal.SIGSTOP)
     if t.by_hand:  # nobody ends it but who stopped it; awake, it must see that it is alone
         stopped = t.started[victim]
-        t.wait(PATIENCE + ENDS, aside=[stopped])
+        t.wait(ALL_COME, aside=[stopped])
         os.kill(stopped.pid, signal.SIGCONT)
-    t.ends(rf"rank {victim}\b", but=[victim], within=PATIENCE + ENDS)
+    t.ends(rf"rank {victim}\b", but=[victim], within=ALL_COME)
 
 
-def connections_of(t: Trial, victim: int) -> list:
-    pid = t.rank_pids()[victim]
+def connections_of(t: Trial, pid: int) -> list:
+    t.until(lambda: world.connections(pid), "a rank without connections")
+    return world.connections(pid)
+
+
+def at_other_end(pids: list[int], connection) -> int:
+    """Whose it is; the one that has it already, if the other has not."""
+    _, local, remote = connection
+    for rank, pid in enumerate(pids):
+        if any((there, here) == (local, remote) for _, here, there in world.connections(pid)):
+            return rank
+    return -1
+
+
+def trains_on(t: Trial) -> bool:
+    """Whether the run goes on as if nothing had happened, over two more checkpoints."""
+    enough = t.iterations() + 2 * SAVES + 2
     until = time.monotonic() + ENDS
-    while time.monotonic() < until:
-        if found := world.connections(pid):
-            return [(pid, descriptor) for descriptor, _, _ in found]
-        time.sleep(0.001)
-    raise Miss("a rank without connections" + t.said())
+    while len(t.running()) == len(t.started) and time.monotonic() < until:
+        if t.iterations() > enough:
+            return True
+        time.sleep(0.005)
+    return False
 
 
-def closed_connections(t: Trial) -> None:
-    """One of them, or all."""
+def closed_connection(t: Trial) -> None:
+    """One after the other, until it is one that is in use. Both who had it know: either may be
+    named."""
     t.start()
-    victim = t.any_rank()
-    t.rank_pids()
+    victim, pids = t.any_rank(), t.rank_pids()
     t.wait_a_moment()
-    found = connections_of(t, victim)
+    named = {victim}
+    found = connections_of(t, pids[victim])
+    t.rng.shuffle(found)
+    for connection in found:
+        named.add(at_other_end(pids, connection))
+        t.strikes()
+        world.shut_down(pids[victim], connection[0])
+        if not trains_on(t):
+            break
+    t.ends(rf"rank ({'|'.join(map(str, named))})\b|{TOO_LATE}")
+
+
+def isolated_rank(t: Trial) -> None:
+    """All its connections are closed, at once."""
+    t.start()
+    victim, pids = t.any_rank(), t.rank_pids()
+    t.wait_a_moment()
+    found = connections_of(t, pids[victim])
     t.strikes()
-    for pid, descriptor in found if t.rng.random() < 0.5 else [t.rng.choice(found)]:
-        try:
-            world.shut_down(pid, descriptor)
-        except OSError:  # another end has closed it by now
-            pass
-    t.ends(rf"rank {victim}\b")
+    with stands_still(pids[victim]):
+        for descriptor, _, _ in found:
+            world.shut_down(pids[victim], descriptor)
+    t.ends(rf"rank {victim}\b|{TOO_LATE}")
 
 
 # ---- slow is not broken
@@ -155,35 +190,12 @@ def file_too_large(t: Trial) -> None:
     t.ends(full_disk_says("model.safetensors"), within=60)
 
 
-def full_temporary_directory(t: Trial) -> None:
-    """The launcher's own."""
-    with world.SmallDisk(t.folder / "tmp", 16384) as disk:
-        disk.fill()
-        t.start()
-        t.ends(r"rendezvous.*TMPDIR|TMPDIR")
-        if left := [p.name for p in disk.path.iterdir() if p.name != "filler"]:
-            raise Miss(f"files left: {left}")
-
-
-@dataclass(frozen=True)
-class Kind:
-    name: str
-    run: Callable[[Trial], None]
-    share: int = 1        # of the faults
-    launcher: bool = True
-    by_hand: bool = True
-    isolated: bool = False  # needs a network and mounts of its own
-    shapes: tuple = ("small", "medium", "large")
-
-    def modes(self) -> list[bool]:
-        return [False] * self.launcher + [True] * self.by_hand
-
-
 QUICK = ("small", "medium")
 KINDS = [
     Kind("SIGKILL", killed_rank, 6),
     Kind("SIGSTOP", stopped_rank, 3),
-    Kind("closed connections", closed_connections, 6),
+    Kind("closed connection", closed_connection, 4),
+    Kind("isolated rank", isolated_rank, 3),
     Kind("slow link", slow_link, isolated=True, shapes=QUICK),
     Kind("halting ranks", halting_ranks, shapes=QUICK),
     Kind("full disk: metrics", full_metrics),
@@ -191,5 +203,4 @@ KINDS = [
     Kind("full disk: stdout", full_stdout),
     Kind("full disk: out_dir", full_out_dir, 2, isolated=True),
     Kind("full disk: limit", file_too_large),
-    Kind("full disk: TMPDIR", full_temporary_directory, by_hand=False, isolated=True),
 ]

@@ -26,7 +26,8 @@ FOREVER = 1_000_000  # iterations: a run that only its fault ends
 SHORT = 12           # iterations of a run that must come to its end
 SAVES = 4            # iterations between two checkpoints
 ENDS = 10.0          # seconds in which every rank must have ended, once its fault is known
-PATIENCE = 2         # seconds that a rank waits for a message
+PATIENCE = 2         # seconds that a rank waits for a message; five times that at the start
+ALL_COME = 5 * PATIENCE + ENDS
 
 
 class Miss(Exception):
@@ -63,27 +64,30 @@ class Trial:
 
     # ---- starting
 
-    def start(self, iterations: int = FOREVER, options=(), on_rank=None, **how) -> None:
-        """`on_rank`: rank -> a dict of `options`, `environment`, `binary` that only it has."""
-        ours = [*self.setting.options(iterations), *options]
-        if not any(o.startswith("--out_dir") for o in options):
-            ours.append(f"--out_dir={self.out_dir}")
-        if not any(o.startswith("--metrics") for o in options):
-            ours.append(f"--metrics={self.metrics}")
-        if not self.by_hand:
-            self.launch("all", [f"--ranks={self.setting.ranks}", *ours], **how)
-            return
-        self.port = self.port or free_port(self.rng)
-        for rank in range(self.setting.ranks):
-            own = (on_rank or {}).get(rank, {})
-            self.launch(rank, [*ours, *own.get("options", [])], binary=own.get("binary"),
-                        environment=self.rendezvous(rank) | own.get("environment", {}), **how)
+    def start(self, iterations: int = FOREVER, options=(), **how) -> None:
+        if self.by_hand:
+            for rank in range(self.setting.ranks):
+                self.start_rank(rank, iterations, options, **how)
+        else:
+            self.launch("all", [f"--ranks={self.setting.ranks}",
+                                *self.options(iterations, options)], **how)
 
-    def rendezvous(self, rank: int) -> dict[str, str]:
+    def start_rank(self, rank: int, iterations: int = FOREVER, options=(), name=None,
+                   environment=None, **how):
+        """Starts one by hand."""
+        self.port = self.port or free_port(self.rng)
         ranks = str(self.setting.ranks)
-        return {"RANK": str(rank), "WORLD_SIZE": ranks, "LOCAL_RANK": str(rank),
-                "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(self.port), "NANOFSDP_TOKEN": self.folder.name}
+        place = {"RANK": str(rank), "WORLD_SIZE": ranks, "LOCAL_RANK": str(rank),
+                 "LOCAL_WORLD_SIZE": ranks, "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(self.port), "NANOFSDP_TOKEN": self.folder.name}
+        return self.launch(rank if name is None else name, self.options(iterations, options),
+                           environment=place | (environment or {}), **how)
+
+    def options(self, iterations: int, others) -> list[str]:
+        """The later one of a name counts."""
+        patience = [f"--timeout={PATIENCE}"] if iterations == FOREVER else []
+        return [*self.setting.options(iterations), f"--out_dir={self.out_dir}",
+                f"--metrics={self.metrics}", *patience, *others]
 
     def launch(self, name, options, environment=None, binary=None, stdout=None, file_size=None):
         """Starts one process: the launcher, or a rank."""
@@ -100,6 +104,7 @@ class Trial:
                 | (environment or {}))
         process.name = name
         self.started.append(process)
+        self.struck = time.monotonic()
         return process
 
     # ---- striking
@@ -117,6 +122,21 @@ class Trial:
                 break
             time.sleep(0.001)
         raise Miss("the ranks were not started" + self.said())
+
+    def wait_for_port(self) -> None:
+        """Until rank 0 listens."""
+        self.until(lambda: self.port in world.listening_ports(), "rank 0 does not listen")
+
+    def wait_until_joined(self) -> None:
+        """Until every rank is past its hello: it has met the others."""
+        self.until(self.metrics.exists, "no training")
+
+    def until(self, happened, otherwise: str, within: float = ENDS) -> None:
+        limit = time.monotonic() + within
+        while not happened():
+            if time.monotonic() > limit or not self.running():
+                raise Miss(otherwise + self.said())
+            time.sleep(0.001)
 
     def any_rank(self) -> int:
         return self.rng.randrange(self.setting.ranks)
@@ -137,10 +157,19 @@ class Trial:
         if any(p.poll() is not None for p in self.started):
             raise Miss("ended before its fault" + self.said())
 
+    def iterations(self) -> int:
+        return self.metrics.read_text().count('"loss"') if self.metrics.exists() else 0
+
     def trained(self, iteration: int) -> bool:
         """Whether the evaluation of that iteration is written."""
         return (self.metrics.exists() and
                 f'{{"iter":{iteration},"train_loss"' in self.metrics.read_text())
+
+    def saved(self, iteration: int) -> bool:
+        """Whether rank 0 has told that it has saved the model of that iteration."""
+        name = 0 if self.by_hand else "all"
+        told = (self.folder / f"stdout.{name}").read_text().partition(f"step {iteration}:")[2]
+        return "saved" in told
 
     # ---- what must follow
 
@@ -156,30 +185,40 @@ class Trial:
             time.sleep(0.002)
         self.seconds = time.monotonic() - self.struck
 
-    def ends(self, says: str, but=(), within: float = ENDS) -> None:
+    def ends(self, says: str, but=(), within: float | None = None) -> None:
         """Every process ends with an error that `says` (a regular expression); those of the ranks
-        in `but`, which were killed, need not say anything."""
-        self.wait(within)
+        in `but`, which were killed, need not say anything. A rank that was started by hand and has
+        not met the others yet waits for them longer."""
+        self.wait(within or (ALL_COME if self.by_hand else ENDS))
         for process in self.started:
-            if process.returncode == 0:
-                raise Miss(f"{process.name} ended with exit code 0{self.said()}")
-            if process.returncode < 0 and process.name not in but:
-                raise Miss(f"{process.name} died of signal {-process.returncode}{self.said()}")
             if process.name not in but:
-                self.check_message(process, says)
+                self.failed(process, says)
+            elif process.returncode == 0:
+                raise Miss(f"{process.name} ended with exit code 0{self.said()}")
         self.check_leftovers()
 
     def completes(self, within: float = 120) -> None:
         """Every process ends well."""
         self.wait(within)
-        if any(p.returncode != 0 for p in self.started):
-            raise Miss("failed" + self.said())
+        for process in self.started:
+            self.succeeded(process)
         self.check_leftovers()
+
+    def failed(self, process, says: str) -> None:
+        if process.returncode == 0:
+            raise Miss(f"{process.name} ended with exit code 0{self.said()}")
+        if process.returncode < 0:
+            raise Miss(f"{process.name} died of signal {-process.returncode}{self.said()}")
+        self.check_message(process, says)
+
+    def succeeded(self, process) -> None:
+        if process.returncode != 0:
+            raise Miss(f"{process.name} failed{self.said()}")
 
     def check_message(self, process, says: str) -> None:
         """One message, and of what led to it only lines that are indented."""
         lines = self.stderr(process).splitlines()
-        first = [line for line in lines if not line.startswith("  ")]
+        first = [line for line in lines if not line.startswith(("  ", "nanofsdp: refused "))]
         if len(first) != 1 or not first[0].startswith("nanofsdp: "):
             raise Miss(f"{process.name}: not one message{self.said()}")
         if not re.search(says, first[0]):
