@@ -67,11 +67,11 @@ class Corner final : public gloo::rendezvous::Store {
   }
 
   // Waits until every rank of the group has come to this point.
-  void meet(const std::string& point, int rank, int size) {
+  void meet(const std::string& point, int rank, int size, milliseconds timeout) {
     store_.set(key_of(fmt::format("{}.{}", point, rank)), "");
     for (int peer = 0; peer < size; ++peer) {
-      if (store_.get(key_of(fmt::format("{}.{}", point, peer)), timeout_)) continue;
-      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout_.count()));
+      if (store_.get(key_of(fmt::format("{}.{}", point, peer)), timeout)) continue;
+      throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout.count()));
     }
   }
 
@@ -79,7 +79,10 @@ class Corner final : public gloo::rendezvous::Store {
   std::string key_of(const std::string& key) const { return name_ + "/" + key; }
   std::string value_of(const std::string& key, milliseconds timeout) {
     auto value = store_.get(key_of(key), timeout);
-    if (!value) throw gloo::Exception(fmt::format("no {} in {} ms", key, timeout.count()));
+    if (!value) {  // Gloo's keys end with the rank
+      const std::string peer = key.substr(std::min(key.find_first_of("0123456789"), key.size()));
+      throw gloo::Exception(fmt::format("no address of rank {} in {} ms", peer, timeout.count()));
+    }
     return std::move(*value);
   }
 
@@ -134,17 +137,18 @@ GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, 
                 context_ = context;
                 // Before connecting: it holds for that too, five times.
                 context->setTimeout(fabric_->options.timeout);
-                auto corner = std::make_shared<Corner>(fabric_->store, name,
-                                                       fabric_->options.connect_timeout);
+                const milliseconds patience = fabric_->options.connect_timeout;
+                auto corner = std::make_shared<Corner>(fabric_->store, name, patience);
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
                 // and a rank that is soon done must not leave while another is still connecting.
-                corner->meet("here", rank, size);
+                corner->meet("here", rank, size, patience);
 #ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
                 context->connectFullMesh(corner, fabric_->device);
 #else
                 context->connectFullMesh(*corner, fabric_->device);
 #endif
-                corner->meet("connected", rank, size);
+                // Longer than a rank may take to connect: it knows better who it was that did not.
+                corner->meet("connected", rank, size, 2 * patience);
               }));
   {
     const std::lock_guard lock(fabric_->mutex);
@@ -190,8 +194,16 @@ void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
     if (!cause.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + cause};
     throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", peer, gloo_says)};
   }
-  throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",
-                                                        fabric_->options.timeout.count(), peer)};
+  const std::string what =
+      fmt::format("waited {} ms in vain for rank {}", fabric_->options.timeout.count(), peer);
+  // The peer may itself wait for the one that stands still: the first to say so is right.
+  Store& store = fabric_->store;
+  store.fail(fmt::format("rank {} {}", store.rank(), what));
+  const std::string cause = store.loss(0ms);
+  if (!cause.empty() && !cause.starts_with(fmt::format("rank {} ", store.rank()))) {
+    throw WireError{CommError::Kind::aborted, "gave up: " + cause};
+  }
+  throw WireError{CommError::Kind::timeout, what};
 }
 
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,
