@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "base/build_info.h"
@@ -87,7 +88,13 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
   }
   line("a rank     " + memory);
   // Nothing is written before now, when all is right that can be known before training.
-  if (!options_.out_dir.empty()) std::filesystem::create_directories(options_.out_dir);
+  std::error_code error;
+  if (!options_.out_dir.empty()) std::filesystem::create_directories(options_.out_dir, error);
+  if (error) {
+    throw UsageError({.what = "--out_dir",
+                      .expected = "a directory that can be made",
+                      .got = fmt::format("'{}' ({})", options_.out_dir, error.message())});
+  }
   if (!options_.metrics.empty()) metrics_.open(options_.metrics);
   if (!options_.explain) return;
   numel_ = parameters;

@@ -31,13 +31,13 @@ KINDS = faults.KINDS + strangers.KINDS
 
 
 class Campaign:
-    def __init__(self, binary: Path, scratch: Path, seed: int, by_hand: bool):
-        self.binary, self.scratch, self.seed, self.by_hand = binary, scratch, seed, by_hand
+    def __init__(self, binary: Path, scratch: Path, seed: int):
+        self.binary, self.scratch, self.seed = binary, scratch, seed
         self.healthy_runs: dict[Setting, Trial] = {}
 
     def schedule(self, kinds: list[Kind]) -> list[tuple[Kind, bool]]:
         """One round: every kind as often as its share says, in every way to start ranks."""
-        return [(kind, mode) for kind in kinds for mode in kind.modes() if mode <= self.by_hand
+        return [(kind, mode) for kind in kinds for mode in kind.modes()
                 for _ in range(kind.share)]
 
     def setting(self, number: int, kind: Kind, rng: Random) -> Setting:
@@ -56,10 +56,12 @@ class Campaign:
         if setting not in self.healthy_runs:
             name = f"healthy.{len(self.healthy_runs)}"
             trial = self.trial(name, setting, False, Random(0))
-            trial.start(SHORT)
-            trial.until(lambda: trial.trained(SHORT), "no training", within=120)
-            trial.until(lambda: trial.saved(SHORT), "no model", within=120)
-            trial.clean_up()  # nobody waits for its sample
+            try:
+                trial.start(SHORT)
+                trial.until(lambda: trial.trained(SHORT), "no training", within=120)
+                trial.until(lambda: trial.saved(SHORT), "no model", within=120)
+            finally:
+                trial.clean_up()  # nobody waits for its sample
             self.healthy_runs[setting] = trial
         return self.healthy_runs[setting]
 
@@ -116,17 +118,33 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     isolated = Trial.isolated = world.isolate()
     slow = isolated and world.can_slow_loopback()
-    help_text = subprocess.run([binary, "train", "--help"], capture_output=True, text=True).stdout
-    patient = "--timeout=" in help_text
-    possible = [k for k in KINDS if (isolated or not k.isolated) and (slow or k.name != "slow link")
-                and (patient or k.name != "SIGSTOP")]
+    possible = [k for k in KINDS if (isolated or not k.isolated) and (slow or k.name != "slow link")]
     print(f"seed {seed}; {'a network and mounts' if isolated else 'no network'} of its own; "
           f"not possible here: {', '.join(k.name for k in KINDS if k not in possible) or 'nothing'}",
           flush=True)
     kinds = [k for k in possible if options.kind in k.name]
 
     scratch = Path(tempfile.mkdtemp(prefix="nanofsdp-faults-"))
-    campaign = Campaign(binary, scratch, seed, by_hand=patient)
+    try:
+        results = run_all(Campaign(binary, scratch, seed), kinds, options)
+    except BaseException:  # interrupted
+        shutil.rmtree(scratch)
+        raise
+    report = table(results)
+    (options.out / "report.json").write_text(
+        json.dumps({"seed": seed, "isolated": isolated, "results": results}, indent=1) + "\n")
+    (options.out / "report.md").write_text(report)
+    print(report, end="")
+    missed = sum(r["miss"] is not None for r in results)
+    if missed:
+        print(f"{missed} of {len(results)} missed; their files: {scratch}")
+    else:
+        shutil.rmtree(scratch)
+    return 1 if missed else 0
+
+
+def run_all(campaign: Campaign, kinds: list[Kind], options) -> list[dict]:
+    seed = campaign.seed
     plan = campaign.schedule(kinds)
     Random(seed).shuffle(plan)
     results = []
@@ -140,17 +158,7 @@ def main() -> int:
             how = "by hand" if by_hand else "launcher"
             print(f"[{number}] {kind.name}, {how}, {result['ranks']} ranks, {result['strategy']}, "
                   f"{result['shape']}: {result['miss']}", flush=True)
-    report = table(results)
-    (options.out / "report.json").write_text(
-        json.dumps({"seed": seed, "isolated": isolated, "results": results}, indent=1) + "\n")
-    (options.out / "report.md").write_text(report)
-    print(report, end="")
-    missed = sum(r["miss"] is not None for r in results)
-    if missed:
-        print(f"{missed} of {len(results)} missed; their files: {scratch}")
-    else:
-        shutil.rmtree(scratch)
-    return 1 if missed else 0
+    return results
 
 
 if __name__ == "__main__":

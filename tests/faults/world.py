@@ -6,6 +6,7 @@ and a disk can be small. Elsewhere it does without, and says so.
 """
 
 import ctypes
+import errno
 import os
 import shutil
 import socket
@@ -115,6 +116,9 @@ def shut_down(pid: int, descriptor: int) -> None:
         copy = check(LIBC.syscall(PIDFD_GETFD, pidfd, descriptor, 0))
         with socket.socket(fileno=copy) as s:
             s.shutdown(socket.SHUT_RDWR)
+    except OSError as error:
+        if error.errno not in (errno.EBADF, errno.ENOTCONN):  # closed already
+            raise
     finally:
         os.close(pidfd)
 
