@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <csignal>
 #include <filesystem>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "comm/gloo.h"
+#include "comm/neighbours.h"
 #include "comm/rank_data.h"
 #include "support/ranks.h"
 
@@ -98,6 +100,45 @@ TEST_F(Gloo, LeavingRightAfterTheLastCollectiveCutsNobodyOff) {
       EXPECT_EQ(all[(3 << 20) - 1], 3.0f);
     });
   }
+}
+
+// Nor does a rank that goes on overwrite what its neighbours still read.
+TEST_F(Gloo, GoesOnWhenAllHaveReadAndNotBefore) {
+  run_ranks(Backend::reading, 3, [](Context& context, Communicator& world) {
+    constexpr std::int64_t n = 1 << 18;
+    std::vector<float> in(3 * n), all(3 * n), sum(n);
+    for (int round = 0; round < 20; ++round) {
+      std::ranges::fill(in, 1.0f + static_cast<float>(context.rank));
+      world.all_gather(*context.gather, view(in).slice(0, n), view(all)).synchronize();
+      std::ranges::fill(in, 10.0f);
+      world.reduce_scatter(*context.gather, view(in), view(sum), ReduceOp::sum).synchronize();
+      std::ranges::fill(in, -1.0f);
+      ASSERT_EQ(std::ranges::count(all, 1.0f), n);
+      ASSERT_EQ(std::ranges::count(all, 2.0f), n);
+      ASSERT_EQ(std::ranges::count(all, 3.0f), n);
+      ASSERT_EQ(std::ranges::count(sum, 30.0f), n);
+    }
+  });
+}
+
+// The same choice on every rank, though some could read.
+TEST_F(Gloo, ReadsOnlyWhereAllAreNeighbours) {
+  const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
+    const comm::Neighbours three(store, "three", store.rank(), 3, 10s);
+    if (!three.all()) throw std::runtime_error("not neighbours");
+    float mine = 1.0f + static_cast<float>(store.rank()), theirs = 0;
+    store.set("of " + std::to_string(store.rank()),
+              std::to_string(reinterpret_cast<std::uintptr_t>(&mine)));
+    for (int peer = 0; peer < 3; ++peer) {
+      const std::uint64_t address = std::stoull(*store.get("of " + std::to_string(peer), 10s));
+      if (!three.read(peer, address, &theirs, sizeof theirs) ||
+          theirs != 1.0f + static_cast<float>(peer)) {
+        throw std::runtime_error("read something else");
+      }
+      if (three.read(peer, 8, &theirs, sizeof theirs)) throw std::runtime_error("read nothing");
+    }
+  });
+  EXPECT_EQ(outcome.message, "");
 }
 
 TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
