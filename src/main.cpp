@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   try {
     prepare_for_output();
     const int exit_code = run({argv + 1, argv + argc});
-    nanofsdp::train::flush_stdout();
+    if (exit_code == 0) nanofsdp::train::flush_stdout();  // else more has been said already
     return exit_code;
   } catch (const nanofsdp::UsageError& error) {
     std::fprintf(stderr, "nanofsdp: %s\n", error.what());

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "launch/party.h"
+
+// Who is not let in, and what becomes of the run.
+
+namespace nanofsdp::testing {
+namespace {
+
+class Stranger : public ::testing::Test {
+ protected:
+  // What somebody hears who comes to a run of 2 as `r`, changed by `change`.
+  std::string heard(const std::function<void(Rendezvous& r)>& change) {
+    ::testing::internal::CaptureStderr();
+    Party run(2);
+    const Store zero(run.of(0));
+    Rendezvous r = run.of(1);
+    change(r);
+    const std::string what = message_of<RankError>([&] { const Store one(r); });
+    log_ = ::testing::internal::GetCapturedStderr();
+    // And the run goes on without it.
+    const Store one(run.of(1));
+    return what;
+  }
+  std::string log_;
+};
+
+TEST_F(Stranger, HasNotTheToken) {
+  const std::string what = heard([](Rendezvous& r) { r.token = "open barley"; });
+  EXPECT_NE(what.find("not this run's token (NANOFSDP_TOKEN)"), std::string::npos) << what;
+  EXPECT_TRUE(log_.starts_with("nanofsdp: refused 127.0.0.1:")) << log_;
+  EXPECT_NE(log_.find("token"), std::string::npos);
+  EXPECT_EQ(log_.find("sesame"), std::string::npos);
+}
+
+TEST_F(Stranger, ExpectsAnotherNumberOfRanks) {
+  const std::string what = heard([](Rendezvous& r) { r.size = r.local_size = 3; });
+  EXPECT_NE(what.find("it expects 3 ranks, rank 0 expects 2"), std::string::npos) << what;
+}
+
+TEST_F(Stranger, ClaimsARankThatIsTaken) {
+  ::testing::internal::CaptureStderr();
+  Party run(2);
+  const Store zero(run.of(0)), one(run.of(1));
+  const std::string what = message_of<RankError>([&] { const Store twin(run.of(1)); });
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(what.find("rank 1 is taken, by 127.0.0.1:"), std::string::npos) << what;
+}
+
+TEST_F(Stranger, RunsAnotherProgram) {
+  const std::string what = heard([](Rendezvous& r) { r.program = 8; });
+  EXPECT_NE(what.find("rank 1 runs another program than rank 0"), std::string::npos) << what;
+}
+
+// With the token it is one that was waited for: the others need not wait any longer.
+TEST_F(Stranger, IsARankThatDoesNotFitAndEndsTheRun) {
+  for (const bool program : {true, false}) {
+    ::testing::internal::CaptureStderr();
+    Party run(3);
+    Store zero(run.of(0));
+    Rendezvous r = run.of(1);
+    if (program) r.program = 8;
+    if (!program) r.size = r.local_size = 8;
+    message_of<RankError>([&] { const Store one(r); });
+    ::testing::internal::GetCapturedStderr();
+    const std::string what = zero.loss(10s);
+    EXPECT_TRUE(what.starts_with("rank 1 was refused: ")) << what;
+    Store two(run.of(2));  // which comes later
+    EXPECT_EQ(two.loss(10s), what);
+  }
+}
+
+TEST_F(Stranger, DoesNotEndTheRunByAWrongTokenOrATakenRank) {
+  ::testing::internal::CaptureStderr();
+  Party run(2);
+  Store zero(run.of(0)), one(run.of(1));
+  for (const bool token : {true, false}) {
+    Rendezvous r = run.of(1);
+    r.program = 8;
+    if (token) r.token = "open barley";
+    message_of<RankError>([&] { const Store stranger(r); });
+  }
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(zero.loss(100ms) + one.loss(0ms), "");
+}
+
+TEST_F(Stranger, SpeaksAnotherLanguage) {
+  for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "", "2sfn\xff\xff\xff\xff________________"}) {
+    ::testing::internal::CaptureStderr();
+    Party run(2);
+    const Store zero(run.of(0));
+    {
+      const Socket socket = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
+      socket.send(text);
+      std::string answer;
+      while (*text != '\0' && socket.receive(answer)) {
+      }
+    }
+    const Store one(run.of(1));
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(log.empty(), *text == '\0') << log;
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
