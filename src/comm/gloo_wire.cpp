@@ -188,20 +188,14 @@ void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
   }
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
   abort(fmt::format("the connection to rank {} failed", peer));
-  const std::string what = timed_out ? fmt::format("waited {} ms in vain for rank {}",
-                                                   fabric_->options.timeout.count(), peer)
-                                     : fmt::format("lost rank {} ({})", peer, gloo_says);
-  // The store knows who was lost first and why, or soon will; the peer may be a victim too. If
-  // nobody was, the first to complain is right: others lose, or wait for, one that complains.
-  Store& store = fabric_->store;
-  if (timed_out || store.loss(1s).empty()) {
-    store.fail(fmt::format("rank {} {}", store.rank(), what));
+  if (!timed_out) {
+    // The store knows who was lost first and why, or soon will; the peer may be a victim too.
+    const std::string cause = fabric_->store.loss(1s);
+    if (!cause.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + cause};
+    throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", peer, gloo_says)};
   }
-  const std::string cause = store.loss(0ms);
-  if (!cause.empty() && !cause.starts_with(fmt::format("rank {} failed", store.rank()))) {
-    throw WireError{CommError::Kind::aborted, "gave up: " + cause};
-  }
-  throw WireError{timed_out ? CommError::Kind::timeout : CommError::Kind::peer_lost, what};
+  throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",
+                                                        fabric_->options.timeout.count(), peer)};
 }
 
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,

@@ -69,12 +69,26 @@ struct Report {
   std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
 
+// Tells the others why this rank fails, and is told who failed first: whoever lost, or waited for,
+// another rank in vain may have lost, or waited for, a mere victim.
+std::string fail(Store& store, std::string why) {
+  store.fail(why);
+  const std::string first = store.loss(0ms);
+  const bool ours = first.starts_with(fmt::format("rank {} failed", store.rank()));
+  if (!first.empty() && !ours && why.find(first) == std::string::npos) {
+    why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
+  }
+  return why;
+}
+
 // Runs the body; if it fails, the other ranks hear why.
 void run_rank(const Body& body, const Rendezvous& rendezvous) {
   Store store(rendezvous);
   try {
     body(store);
     store.leave();
+  } catch (const RankError& e) {
+    throw RankError(fail(store, e.what()), e.consequence());
   } catch (const std::exception& e) {
     store.fail(e.what());
     throw;

@@ -77,7 +77,7 @@ def other_world_size(t: Trial) -> None:
     victim = t.any_rank()
     start_with_one_other(t, victim, environment={
         "WORLD_SIZE": str(t.setting.ranks + 1), "LOCAL_WORLD_SIZE": str(t.setting.ranks + 1)})
-    t.ends(rf"rank {victim}\b|{TOO_LATE}")
+    t.ends(rf"rank {victim}\b|--shard_size|{TOO_LATE}")  # which must divide it
 
 
 def other_binary(t: Trial) -> None:
