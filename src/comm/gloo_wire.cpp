@@ -135,8 +135,9 @@ GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, 
   check_setup(fabric_->store, complaint_of([&] {
                 auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
                 context_ = context;
-                // Before connecting: it holds for that too, five times.
-                context->setTimeout(fabric_->options.timeout);
+                // Gloo waits five times this for a peer to connect, whoever is lost meanwhile; and
+                // all are there. Messages have a time of their own.
+                context->setTimeout(std::min<milliseconds>(fabric_->options.timeout, 4s));
                 const milliseconds patience = fabric_->options.connect_timeout;
                 auto corner = std::make_shared<Corner>(fabric_->store, name, patience);
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;

@@ -110,6 +110,11 @@ bool Store::wait(milliseconds timeout, const Condition& condition) {
 }
 
 void Store::set(const std::string& key, const std::string& value) {
+  {
+    const std::lock_guard lock(mutex_);
+    NANOFSDP_CHECK(!values_.contains(key), .what = "store: " + key, .expected = "a new key",
+                   .got = "one that has been set");
+  }
   socket_.send(encode({Kind::set, key, value}));  // where it fails, lost() says so
 }
 
