@@ -27,7 +27,7 @@ SHORT = 12           # iterations of a run that must come to its end
 SAVES = 4            # iterations between two checkpoints
 ENDS = 10.0          # seconds in which every rank must have ended, once its fault is known
 PATIENCE = 2         # seconds that a rank waits for a message; five times that at the start
-ALL_COME = 5 * PATIENCE + ENDS
+ALL_COME = 10 * PATIENCE + ENDS  # and as long again until all are connected
 
 
 class Miss(Exception):
