@@ -6,6 +6,7 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <vector>
@@ -30,11 +31,9 @@ using Way = Message::Way;
 constexpr std::int64_t kSegmentBytes = 1 << 20;
 constexpr std::int64_t kWindow = 2;
 
-// What is read from a neighbour at once, to be summed.
-constexpr std::int64_t kPieceBytes = 1 << 18;
+constexpr std::int64_t kPieceBytes = 1 << 18;  // what is read from a neighbour and summed at once
 
-// Slots have 64 bits. Gloo's own collectives use 1 .. 8 in the top byte, we 0x40.
-constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
+constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;  // Gloo's own begin with 1 .. 8
 
 // Payload travels in a slot that is a hash of the operation. What belongs to different calls never
 // meets, so no message is longer than its receiver expects, which would end the receiver's process
@@ -53,16 +52,18 @@ std::byte* at(const Tensor& x, std::int64_t bytes) {
 class GlooGroup final : public Group {
  public:
   GlooGroup(Ledger& ledger, launch::Store& store, const GlooOptions& options,
-            std::shared_ptr<GlooFabric> fabric, std::string name, int rank, int size)
-      : Group(rank, size),
+            std::shared_ptr<GlooFabric> fabric, std::string name, int rank,
+            std::vector<int> members)
+      : Group(rank, static_cast<int>(members.size())),
         ledger_(ledger),
         store_(store),
         options_(options),
         fabric_(std::move(fabric)),
         name_(std::move(name)),
-        wire_(fabric_, name_, rank, size),
-        neighbours_(store, name_, rank, size, options.connect_timeout),
-        letters_(static_cast<std::size_t>(size)) {}
+        members_(std::move(members)),
+        wire_(fabric_, name_, rank, members_),
+        neighbours_(store, name_, rank, size_, options.connect_timeout),
+        letters_(members_.size()) {}
 
   void all_gather(const Operation& operation, Tensor in, Tensor out) override {
     exchange(operation, in.raw(), out.raw(), in.bytes());
@@ -88,12 +89,15 @@ class GlooGroup final : public Group {
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
     std::vector<int> colors(static_cast<std::size_t>(size_));
     exchange(operation, &color, colors.data(), sizeof color);
-    const auto size = static_cast<int>(std::count(colors.begin(), colors.end(), color));
-    if (size == 1) return make_self_group();
+    std::vector<int> members;
+    for (int i = 0; i < size_; ++i) {
+      if (colors[i] == color) members.push_back(members_[i]);
+    }
+    if (members.size() == 1) return make_self_group();
     const auto rank = static_cast<int>(std::count(colors.begin(), colors.begin() + rank_, color));
     return std::make_shared<GlooGroup>(ledger_, store_, options_, fabric_,
                                        fmt::format("{}.{}.{}", name_, operation.sequence, color),
-                                       rank, size);
+                                       rank, std::move(members));
   }
 
   void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override;
@@ -128,7 +132,7 @@ class GlooGroup final : public Group {
       for (int i = 1; i < size_; ++i) check_agreement(peer(i));
       rest();
     } catch (const WireError& e) {
-      throw operation_error(e.kind, rank_, letters_[rank_].history, e.what);
+      throw operation_error(e.kind, members_[rank_], letters_[rank_].history, e.what);
     }
   }
   static void wait_for(Messages& messages) {
@@ -140,7 +144,7 @@ class GlooGroup final : public Group {
     if (mine.back() == theirs.back()) return;
     // Other peers may agree and be sending: let go of the memory.
     wire_.abort("its ranks disagreed");
-    throw mismatch_error(rank_, mine, peer, theirs);
+    throw mismatch_error(members_[rank_], mine, members_[peer], theirs);
   }
 
   // Every rank's `bytes` at `in` to chunk `rank` of every rank's `out`.
@@ -194,6 +198,7 @@ class GlooGroup final : public Group {
   const GlooOptions options_;
   const std::shared_ptr<GlooFabric> fabric_;
   const std::string name_;
+  const std::vector<int> members_;  // ranks in the run, by which errors name them
   GlooWire wire_;
   const Neighbours neighbours_;
   std::vector<Letter> letters_;  // each rank's, as it says
@@ -285,9 +290,11 @@ std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
+  std::vector<int> all(static_cast<std::size_t>(context.world_size));
+  std::iota(all.begin(), all.end(), 0);
   return on_streams(std::make_shared<GlooGroup>(context.ledger, store, options,
                                                 open_fabric(store, options), "world", context.rank,
-                                                context.world_size));
+                                                std::move(all)));
 }
 
 }  // namespace nanofsdp::comm

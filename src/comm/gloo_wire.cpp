@@ -40,7 +40,7 @@ std::string complaint_of(const F& f) {
 
 void check_setup(launch::Store& store, const std::string& complaint) {
   if (complaint.empty()) return;
-  const std::string cause = store.loss(1s);  // if another rank is the reason
+  const std::string cause = store.roll_call();  // if another rank is the reason
   throw CommError(CommError::Kind::setup,
                   fmt::format("rank {} could not join its group: {}", store.rank(),
                               cause.empty() ? complaint : cause));
@@ -67,9 +67,9 @@ class Corner final : public gloo::rendezvous::Store {
   }
 
   // Waits until every rank of the group has come to this point.
-  void meet(const std::string& point, int rank, int size, milliseconds timeout) {
-    store_.set(key_of(fmt::format("{}.{}", point, rank)), "");
-    for (int peer = 0; peer < size; ++peer) {
+  void meet(const std::string& point, const std::vector<int>& members, milliseconds timeout) {
+    store_.set(key_of(fmt::format("{}.{}", point, store_.rank())), "");
+    for (const int peer : members) {
       if (store_.get(key_of(fmt::format("{}.{}", point, peer)), timeout)) continue;
       throw gloo::Exception(fmt::format("rank {} did not come in {} ms", peer, timeout.count()));
     }
@@ -130,8 +130,10 @@ std::shared_ptr<GlooFabric> open_fabric(Store& store, const GlooOptions& options
   return fabric;
 }
 
-GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank, int size)
-    : fabric_(std::move(fabric)) {
+GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank,
+                   std::vector<int> members)
+    : fabric_(std::move(fabric)), members_(std::move(members)) {
+  const auto size = static_cast<int>(members_.size());
   check_setup(fabric_->store, complaint_of([&] {
                 auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
                 context_ = context;
@@ -142,14 +144,14 @@ GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, 
                 auto corner = std::make_shared<Corner>(fabric_->store, name, patience);
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
                 // and a rank that is soon done must not leave while another is still connecting.
-                corner->meet("here", rank, size, patience);
+                corner->meet("here", members_, patience);
 #ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
                 context->connectFullMesh(corner, fabric_->device);
 #else
                 context->connectFullMesh(*corner, fabric_->device);
 #endif
                 // Longer than a rank may take to connect: it knows better who it was that did not.
-                corner->meet("connected", rank, size, 2 * patience);
+                corner->meet("connected", members_, 2 * patience);
               }));
   {
     const std::lock_guard lock(fabric_->mutex);
@@ -187,16 +189,19 @@ void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
     const std::lock_guard lock(mutex_);
     check_not_aborted();
   }
+  // The peer may itself wait for a third, and as long as nobody lets go, that one stands out.
+  if (timed_out) fabric_->store.roll_call();
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
-  abort(fmt::format("the connection to rank {} failed", peer));
+  const int rank = members_[static_cast<std::size_t>(peer)];
+  abort(fmt::format("the connection to rank {} failed", rank));
   if (!timed_out) {
     // The store knows who was lost first and why, or soon will; the peer may be a victim too.
-    const std::string cause = fabric_->store.loss(1s);
+    const std::string cause = fabric_->store.loss(2s);
     if (!cause.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + cause};
-    throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", peer, gloo_says)};
+    throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", rank, gloo_says)};
   }
   throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",
-                                                        fabric_->options.timeout.count(), peer)};
+                                                        fabric_->options.timeout.count(), rank)};
 }
 
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,

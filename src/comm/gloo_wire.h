@@ -40,8 +40,10 @@ std::shared_ptr<GlooFabric> open_fabric(launch::Store& store, const GlooOptions&
 class GlooWire {
  public:
   /// Connects the ranks that meet under `name`, which no other group may have used.
+  /// @param rank in the group  @param members their ranks in the run, by which errors name them
   /// @throws CommError setup
-  GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank, int size);
+  GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank,
+           std::vector<int> members);
 
   /// Closes the connections. What has been sent still arrives: a rank may leave while its peers
   /// are reading.
@@ -83,6 +85,7 @@ class GlooWire {
   [[noreturn]] void fail(int peer, bool timed_out, const std::string& gloo_says);
 
   const std::shared_ptr<GlooFabric> fabric_;
+  const std::vector<int> members_;
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
   std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what abort() must wake

@@ -17,6 +17,10 @@ namespace nanofsdp::launch {
 ///                             ←     value  key, value (as soon as there is one)
 ///     failed why              →
 ///                             ←     lost   who, when and how, to every rank, once
+///     roll_call               →           (somebody does not move: who?)
+///                             ←     ping, to every rank
+///     pong                    →           (or be lost)
+///                             ←     pong, to every rank: all have answered
 ///     leave                   →
 ///                             ←     left, to every rank, when all want to leave
 
@@ -30,6 +34,9 @@ struct Frame {
     value,
     failed,
     lost,
+    roll_call,
+    ping,
+    pong,
     leave,
     left
   };

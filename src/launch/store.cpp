@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
@@ -49,9 +50,9 @@ void Store::join(Socket listener) {
   address_ = socket_.local_address();
   check_reachable(rendezvous_, address_);
   const Member member{.program = rendezvous_.program, .rank = rank(), .size = size()};
-  socket_.send(encode({.kind = Kind::hello,
-                       .key = rendezvous_.token,
-                       .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
+  say({.kind = Kind::hello,
+       .key = rendezvous_.token,
+       .value = {reinterpret_cast<const char*>(&member), sizeof member}});
   thread_ = std::thread([this] { listen(); });
   const bool answered = wait(where.patience, [&] { return welcome_ || !refused_.empty(); });
   if (answered && refused_.empty()) return;
@@ -81,13 +82,20 @@ void Store::listen() {
   }
 }
 
+void Store::say(const Frame& frame) {
+  const std::lock_guard lock(saying_);
+  socket_.send(encode(frame));  // where it fails, the thread hears the end of the connection
+}
+
 void Store::handle(const Frame& frame) {
+  if (frame.kind == Kind::ping) return say({.kind = Kind::pong});
   if (frame.kind == Kind::lost) return lost(frame.value);
   const std::lock_guard lock(mutex_);
   if (frame.kind == Kind::welcome) welcome_ = true;
   if (frame.kind == Kind::refused) refused_ = frame.value;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
   if (frame.kind == Kind::left) left_ = true;
+  if (frame.kind == Kind::pong) all_well_ = true;
   news_.notify_all();
 }
 
@@ -115,11 +123,11 @@ void Store::set(const std::string& key, const std::string& value) {
     NANOFSDP_CHECK(!values_.contains(key), .what = "store: " + key, .expected = "a new key",
                    .got = "one that has been set");
   }
-  socket_.send(encode({Kind::set, key, value}));  // where it fails, lost() says so
+  say({Kind::set, key, value});
 }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds timeout) {
-  socket_.send(encode({Kind::get, key}));
+  say({Kind::get, key});
   if (wait(timeout, [&] { return values_.contains(key); })) {
     const std::lock_guard lock(mutex_);
     return values_[key];
@@ -142,10 +150,21 @@ std::string Store::loss(milliseconds timeout) {
   return loss_;
 }
 
+std::string Store::roll_call() {
+  if (size() == 1) return "";
+  {
+    const std::lock_guard lock(mutex_);
+    all_well_ = false;
+  }
+  say({.kind = Kind::roll_call});
+  wait(10s, [&] { return all_well_; });
+  return loss(0ms);
+}
+
 void Store::fail(const std::string& why) noexcept {
   if (size() == 1) return;
   try {
-    socket_.send(encode({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))}));
+    say({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))});
     loss(2s);                        // our own: then the others have it too
   } catch (const std::exception&) {  // they hear of it when the connection closes
   }
@@ -153,12 +172,15 @@ void Store::fail(const std::string& why) noexcept {
 
 void Store::leave(milliseconds timeout) {
   if (size() == 1) return;
-  socket_.send(encode({.kind = Kind::leave}));
-  if (wait(timeout, [&] { return left_; })) return;
-  const std::string what = loss(0ms);
-  if (!what.empty()) throw RankError(what, true);
-  throw RankError(fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s),
-                  false);
+  say({.kind = Kind::leave});
+  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  while (!wait(std::min<milliseconds>(timeout, 5s), [&] { return left_; })) {
+    const std::string what = roll_call();
+    if (!what.empty()) throw RankError(what, true);
+    if (std::chrono::steady_clock::now() < deadline) continue;
+    throw RankError(fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s),
+                    false);
+  }
 }
 
 }  // namespace nanofsdp::launch

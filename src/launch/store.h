@@ -56,6 +56,10 @@ class Store {
   /// empty if there is none in time.
   std::string loss(std::chrono::milliseconds timeout);
 
+  /// Asks whether all ranks still move, for this one waits in vain. Who does not answer is lost.
+  /// @returns what became of the first that was lost, or nothing; takes a second
+  std::string roll_call();
+
   /// Tells the others that this rank fails, and why.
   void fail(const std::string& why) noexcept;
 
@@ -66,6 +70,7 @@ class Store {
  private:
   void join(Socket listener);
   void listen();
+  void say(const Frame& frame);
   void handle(const Frame& frame);
   void lost(const std::string& what);
   template <class Condition>
@@ -74,11 +79,13 @@ class Store {
   const Rendezvous rendezvous_;
   std::unique_ptr<StoreServer> server_;  // rank 0's
   Socket socket_;
+  std::mutex saying_;  // whole frames
   std::string address_;
   std::mutex mutex_;  // of what the thread writes:
   std::condition_variable news_;
   bool welcome_ = false;
   bool left_ = false;
+  bool all_well_ = false;  // as the last roll call found
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;

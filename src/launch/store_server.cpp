@@ -12,6 +12,9 @@
 namespace nanofsdp::launch {
 
 using Kind = Frame::Kind;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kAnswer = std::chrono::seconds(1);  // for a process that runs, however busy it is
 
 StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
     : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
@@ -33,6 +36,7 @@ void StoreServer::serve() {
     }
     std::erase_if(connections_, [](const Connection& c) { return !c.open; });
     if (watched[0].revents == POLLIN) accept();
+    end_roll_call();
   }
 }
 
@@ -73,6 +77,11 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
     }
     case Kind::failed:
       return lose(connection.rank, "failed: " + frame.value);
+    case Kind::roll_call:
+      return begin_roll_call();
+    case Kind::pong:
+      connection.answered = true;
+      return;
     case Kind::leave:
       if (++left_ == rendezvous_.size) tell_all({.kind = Kind::left});
       return;
@@ -138,9 +147,25 @@ void StoreServer::set(Connection& connection, const Frame& frame) {
   }
 }
 
+void StoreServer::begin_roll_call() {
+  if (roll_call_) return;
+  roll_call_ = Clock::now();
+  for (Connection& c : connections_) c.answered = c.rank < 0;
+  tell_all({.kind = Kind::ping});
+}
+
+void StoreServer::end_roll_call() {
+  if (!roll_call_ || Clock::now() < *roll_call_ + kAnswer) return;
+  roll_call_.reset();
+  for (const Connection& c : connections_) {
+    if (!c.answered) return lose(c.rank, "was lost: it does not answer");
+  }
+  tell_all({.kind = Kind::pong});
+}
+
 void StoreServer::lose(int rank, const std::string& how) {
   if (loss_.kind == Kind::lost) return;  // what follows is a consequence
-  const std::chrono::duration<double> after = std::chrono::steady_clock::now() - start_;
+  const std::chrono::duration<double> after = Clock::now() - start_;
   loss_ = {.kind = Kind::lost,
            .value = fmt::format("rank {} {} ({:.1f} s after the start)", rank, how, after.count())};
   tell_all(loss_);

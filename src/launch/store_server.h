@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -30,6 +31,7 @@ class StoreServer {
     std::string buffer{};  // what has come of the next frame
     int rank = -1;         // before its hello
     bool open = true;
+    bool answered = true;              // the roll call
     std::vector<std::string> asked{};  // keys that nobody has set yet
   };
 
@@ -42,12 +44,15 @@ class StoreServer {
   std::string misfit_of(const Member& member) const;
   void refuse(Connection& connection, const std::string& why);
   void set(Connection& connection, const Frame& frame);
+  void begin_roll_call();
+  void end_roll_call();
   void lose(int rank, const std::string& how);
   void tell_all(const Frame& frame);
 
   const Socket listener_;
   const Rendezvous rendezvous_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::optional<std::chrono::steady_clock::time_point> roll_call_;  // when the last began
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
   Frame loss_;    // once there is one

@@ -131,6 +131,40 @@ TEST(Store, CallsWhoeverWantsToHearOfALoss) {
   });
 }
 
+// A process that stands still keeps its connections; here it is one that never reads them.
+TEST(Store, FindsOutWhoDoesNotAnswer) {
+  Party run(3);
+  std::barrier all_here(3);
+  std::thread still([&] {
+    const Rendezvous r = run.of(2);
+    const Socket socket = launch::connect_to(r.host, r.port, 10s);
+    const launch::Member member{.program = r.program, .rank = 2, .size = 3};
+    socket.send(launch::encode(
+        {.key = r.token, .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
+    all_here.arrive_and_wait();
+    all_here.arrive_and_wait();
+  });
+  const auto moves = [&](int rank) {
+    Store store(run.of(rank));
+    all_here.arrive_and_wait();
+    const std::string what = rank == 0 ? store.roll_call() : store.loss(10s);
+    EXPECT_TRUE(what.starts_with("rank 2 was lost: it does not answer (")) << what;
+    all_here.arrive_and_wait();
+  };
+  std::thread one([&] { moves(1); });
+  moves(0);
+  one.join();
+  still.join();
+}
+
+TEST(Store, LosesNobodyWhereAllAnswer) {
+  Party run(3);
+  run.everybody([](Store& store) {
+    EXPECT_EQ(store.roll_call(), "");
+    store.leave();
+  });
+}
+
 TEST(Store, SetsAKeyOnce) {
   Party run(2);
   run.everybody([](Store& store) {
