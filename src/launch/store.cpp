@@ -157,7 +157,7 @@ std::string Store::roll_call() {
     all_well_ = false;
   }
   say({.kind = Kind::roll_call});
-  wait(10s, [&] { return all_well_; });
+  if (!wait(3s, [&] { return all_well_; })) lost("rank 0 was lost: it does not answer");
   return loss(0ms);
 }
 

@@ -57,7 +57,8 @@ class Store {
   std::string loss(std::chrono::milliseconds timeout);
 
   /// Asks whether all ranks still move, for this one waits in vain. Who does not answer is lost.
-  /// @returns what became of the first that was lost, or nothing; takes a second
+  /// @returns what became of the first that was lost, or nothing; takes a second, or
+  /// three for rank 0, which calls the roll
   std::string roll_call();
 
   /// Tells the others that this rank fails, and why.

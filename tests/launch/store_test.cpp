@@ -157,6 +157,23 @@ TEST(Store, FindsOutWhoDoesNotAnswer) {
   still.join();
 }
 
+// The store lives in rank 0: when that stands still, nobody calls.
+TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  std::thread still([&] {
+    const Socket one = launch::accept_on(listener);
+    one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
+    std::string ignored;
+    while (one.receive(ignored)) {
+    }
+  });
+  {
+    Store store({.port = listener.local_port(), .rank = 1, .size = 2});
+    EXPECT_EQ(store.roll_call(), "rank 0 was lost: it does not answer");
+  }
+  still.join();
+}
+
 TEST(Store, LosesNobodyWhereAllAnswer) {
   Party run(3);
   run.everybody([](Store& store) {
