@@ -17,7 +17,7 @@ s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/PICTURE[\1]@(\3)/g
 # The path is the parent of the lessons: the tree has them in its order.
 s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_\3_README "\1 · \2"/
 
-s/\[([a-z ]+)\]\((glossary|pytorch_map)\.md\)/@subpage md_lessons_\2 "\1"/
+s/\[([a-z ]+)\]\((glossary|pytorch_map|several_machines)\.md\)/@subpage md_lessons_\2 "\1"/
 
 # Links: to a header, a reference; to a page, as they are; to anything else, only the words.
 s/\[`?([^]`[]*)`?\]\(([^)]*src\/[^)]*\/)([a-z_0-9]+\.h)\)/[\1](@ref \3)/g
