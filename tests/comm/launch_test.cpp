@@ -79,6 +79,8 @@ TEST_F(Launch, EndsWell) {
   const Outcome outcome = launch::run_processes(3, [](Store& store) {
     if (store.rank() < 0 || store.rank() > 2) throw std::runtime_error("no such rank");
     if (store.size() != 3) throw std::runtime_error("no such run");
+    // The last one still has all that it needs of the others.
+    if (store.rank() == 2 && !store.loss(50ms).empty()) throw std::runtime_error(store.loss(0ms));
   });
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.message, "");
@@ -117,6 +119,30 @@ TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
     EXPECT_EQ(outcome.exit_code, 1);
     EXPECT_EQ(outcome.message, "rank " + std::to_string(round % 4) + ": the disk is full");
   }
+}
+
+// The lost rank's connections may live on, as on a machine that has stopped.
+TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
+  const std::string heard = directory_ + "/heard";
+  const Outcome outcome = launch::run_processes(2, [&](Store& store) {
+    Context context(store.rank(), 2);
+    const auto world = comm::make_gloo(context, store);
+    if (store.rank() == 1) {
+      store.fail("enough");
+      for (int i = 0; i < 1000 && !std::filesystem::exists(heard); ++i) {
+        std::this_thread::sleep_for(10ms);
+      }
+      if (!std::filesystem::exists(heard)) throw std::runtime_error("nobody was interrupted");
+      return;
+    }
+    try {
+      world->barrier(*context.compute).synchronize();
+    } catch (const comm::CommError& e) {
+      std::ofstream(heard) << e.what();
+    }
+  });
+  std::filesystem::remove(heard);
+  EXPECT_TRUE(outcome.message.starts_with("rank 1 failed: enough (")) << outcome.message;
 }
 
 // A rank may be stuck in something that no signal but SIGKILL ends; it is asked first.

@@ -20,7 +20,7 @@ sys.dont_write_bytecode = True  # no __pycache__ among the sources
 from mutate import HERE, CatalogueError, Mutant, read_catalogue
 
 # What needs what: every room comes after those it is built on. Other test folders follow.
-ORDER = ["base", "comm", "ops", "nn", "gpt", "fsdp", "train", "parity", "cli"]
+ORDER = ["base", "launch", "comm", "ops", "nn", "gpt", "fsdp", "train", "parity", "cli"]
 # Not the whole curves: they take long, and every bug is to be seen by a test that points at it.
 FILTER = "--gtest_filter=-*.Long*:*For250Steps*"
 TABLE = HERE / "TABLE.md"

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "support/temporary_directory.h"
@@ -21,10 +22,14 @@ namespace nanofsdp::testing {
 /// @file
 /// @brief The product as a user has it: a process with arguments, output and an exit code.
 
+/// Names and values.
+using Variables = std::vector<std::pair<std::string, std::string>>;
+
 /// A running `nanofsdp`, in a directory of its own that is also its TMPDIR.
 class Process {
  public:
-  Process(const std::filesystem::path& directory, const std::vector<std::string>& args)
+  Process(const std::filesystem::path& directory, const std::vector<std::string>& args,
+          const Variables& environment = {})
       : out_(directory / "stdout"), err_(directory / "stderr") {
     pid_ = fork();
     if (pid_ != 0) return;
@@ -34,6 +39,7 @@ class Process {
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
     setenv("TMPDIR", directory.c_str(), 1);
+    for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     const bool ready = std::freopen(out_.c_str(), "w", stdout) != nullptr &&
                        std::freopen(err_.c_str(), "w", stderr) != nullptr &&
                        chdir(directory.c_str()) == 0;

@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "launch/party.h"
+
+// Where ranks meet: at the address and port that they were told, which rank 0 serves.
+
+namespace nanofsdp::testing {
+namespace {
+
+TEST(Store, IsFoundByRanksThatStartBeforeIt) {
+  Party run(2);
+  Rendezvous zero = run.of(0), one = run.of(1);
+  { const Socket nobody(zero.listener); }
+  zero.listener = -1;
+  one.port = zero.port = launch::listen_on("127.0.0.1", 0).local_port();
+  std::thread early([&] { Store(one).leave(); });
+  std::this_thread::sleep_for(80ms);
+  Store(zero).leave();
+  early.join();
+}
+
+TEST(Store, IsServedAtTheAddressAskedForAlone) {
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  EXPECT_TRUE(launch::connect_to("127.0.0.1", listener.local_port(), 0ms).is_open());
+  EXPECT_FALSE(launch::connect_to("127.0.0.2", listener.local_port(), 0ms).is_open());
+}
+
+// A forked rank inherits the descriptor on which rank 0 listens. If it kept it, strangers could
+// still knock where nobody answers.
+TEST(Store, IsServedByRankZeroAlone) {
+  Party run(2);
+  const Store zero(run.of(0));
+  Rendezvous r = run.of(1);
+  Socket other = launch::listen_on("127.0.0.1", 0);
+  const std::uint16_t port = other.local_port();
+  r.listener = dup(other.descriptor());
+  other = Socket();
+  const Store one(r);
+  EXPECT_FALSE(launch::connect_to("127.0.0.1", port, 0ms).is_open());
+}
+
+TEST(Store, SaysThatThePortIsTaken) {
+  const Socket taken = launch::listen_on("127.0.0.1", 0);
+  const Rendezvous r{.port = taken.local_port(), .size = 2};
+  const std::string what = message_of<UsageError>([&] { const Store store(r); });
+  EXPECT_NE(what.find("Address already in use"), std::string::npos) << what;
+  EXPECT_NE(what.find("MASTER_PORT " + number(r.port)), std::string::npos) << what;
+}
+
+TEST(Store, RefusesALoopbackAddressForSeveralMachines) {
+  const Rendezvous r{.host = "localhost", .port = 0, .size = 4, .local_size = 2};
+  const std::string what = message_of<UsageError>([&] { const Store store(r); });
+  EXPECT_NE(what.find("localhost, which is 127.0.0.1 here"), std::string::npos) << what;
+}
+
+TEST(Store, SaysThatAHostIsUnknown) {
+  const Rendezvous r{.host = "no.such.host.invalid", .port = 1, .rank = 1, .size = 2};
+  const std::string what = message_of<UsageError>([&] { const Store store(r); });
+  EXPECT_NE(what.find("MASTER_ADDR"), std::string::npos) << what;
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
