@@ -35,8 +35,8 @@ class ShapeError : public Error {
 };
 
 /// A wrong option, file or environment variable: the user's to mend, exit code 2, no file and line.
-/// One line whatever the user typed: long parts are cut, what moves the cursor is shown as \n,
-/// \x1b.
+/// One line whatever the user typed: long parts are cut, what moves the cursor is shown as `\n`,
+/// `\x1b`.
 class UsageError : public std::runtime_error {
  public:
   explicit UsageError(const Fault& fault);
