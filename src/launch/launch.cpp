@@ -75,7 +75,9 @@ std::string fail(Store& store, std::string why) {
   store.fail(why);
   const std::string first = store.loss(0ms);
   const bool ours = first.starts_with(fmt::format("rank {} failed", store.rank()));
-  if (!first.empty() && !ours && why.find(first) == std::string::npos) {
+  const bool said = why.find(first) != std::string::npos ||
+                    first.find(why.substr(0, why.find('\n'))) != std::string::npos;
+  if (!ours && !said) {
     why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
   }
   return why;

@@ -137,6 +137,9 @@ TEST_F(Gloo, ReadsOnlyWhereAllAreNeighbours) {
       }
       if (three.read(peer, 8, &theirs, sizeof theirs)) throw std::runtime_error("read nothing");
     }
+    // `mine` stays until all have read it.
+    store.set("done " + std::to_string(store.rank()), "");
+    for (int peer = 0; peer < 3; ++peer) store.get("done " + std::to_string(peer), 10s);
   });
   EXPECT_EQ(outcome.message, "");
 }
