@@ -62,6 +62,12 @@ void keep_freed_memory() {
 #endif
 }
 
+void give_back_freed_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
+
 std::string process_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -105,6 +111,7 @@ void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
 std::uint64_t program_fingerprint() { return 0; }
 void keep_freed_memory() {}
+void give_back_freed_memory() {}
 std::string process_space() { return ""; }
 void allow_siblings_to_read() {}
 bool read_memory_of(pid_t, std::uint64_t, void*, std::size_t) { return false; }

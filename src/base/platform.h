@@ -31,6 +31,9 @@ std::uint64_t program_fingerprint();
 /// the system, which clears every page anew; Eigen takes such blocks in every product.
 void keep_freed_memory();
 
+/// Gives it back after all, once: before a large block that what was freed cannot serve.
+void give_back_freed_memory();
+
 /// Equal for processes that can call each other by their process ids; empty where nobody can tell.
 std::string process_space();
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/platform.h"
+
 namespace nanofsdp::nn {
 namespace {
 
@@ -30,7 +32,8 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
 void Arena::reset() {
   top_ = {};
   if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
-  blocks_.clear();  // first, so that old and new never count together
+  blocks_.clear();  // first, so that old and new never count together, here or in the system's eyes
+  give_back_freed_memory();
   blocks_.emplace_back(context_.ledger, MemoryClass::activations, most_, context_.device);
 }
 
