@@ -53,6 +53,7 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
         const float max = ConstMap(x, V).maxCoeff();
         double sum = 0;
         for (std::int64_t v = 0; v < V; v += kChunk) {
+          prefetch(x + V + v, kChunk);  // of the next row
           sum += exponentials(x + v, std::min(kChunk, V - v), max).sum();
         }
         const double lse = max + std::log(sum);

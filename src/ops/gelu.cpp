@@ -60,6 +60,8 @@ void gelu(Stream& stream, const GeluBackward& a) {
       Chunk x = Chunk::Zero();
       for (std::int64_t i = begin; i < end; i += kChunk) {
         const std::int64_t n = std::min(kChunk, end - i);
+        prefetch(in + i + kChunk, kChunk);
+        prefetch(dy + i + kChunk, kChunk);
         x.head(n) = ConstMap(in + i, n);
         const Chunk slope =
             0.5f * (1 + (x * kSqrtHalf).erf()) + x * kInverseSqrtTwoPi * (-0.5f * x.square()).exp();

@@ -92,7 +92,10 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   if (a.x.empty()) return;
   stream.enqueue([&stream, a, R, C] {
     stream.parallel_for(R, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) forward_row(a, r);
+      for (std::int64_t r = begin; r < end; ++r) {
+        prefetch(a.x.f32() + (r + 1) * C, C);  // of the next row
+        forward_row(a, r);
+      }
     });
   });
 }

@@ -52,4 +52,11 @@ inline std::int64_t grain_of(std::int64_t elements = 1) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements));
 }
 
+/// Fetches n elements into the cache while others are computed with: loops that alternate between
+/// memory and arithmetic would otherwise wait for the one, then for the other. Past the end: no
+/// harm.
+inline void prefetch(const float* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i);
+}
+
 }  // namespace nanofsdp::ops
