@@ -236,7 +236,9 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   settle_text(o, line);
   settle_strategy(o, line);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace"});
+  // Where files lie is each rank's own affair; whether all save and trace together is not.
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace"}) +
+               fmt::format("saves={}\ntraces={}\n", !o.out_dir.empty(), !o.trace.empty());
   return o;
 }
 

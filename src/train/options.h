@@ -79,7 +79,8 @@ struct TrainOptions {
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;
 
-  /// What all ranks must have alike, "name=value" a line: every option but where files lie.
+  /// What all ranks must have alike, "name=value" a line: every option but where files lie, and
+  /// whether there are any.
   std::string settings{};
 
   /// One line for each option that asks for what this program does not do, to be shown at start-up.

@@ -163,6 +163,16 @@ TEST(Options, ATextOutdoesTheDatasetOfAConfig) {
   EXPECT_EQ(parse({config, "--dataset=tales"}).text, "");  // typed last
 }
 
+TEST(Options, RanksMustShareAllButWhereFilesLie) {
+  const auto settings = [](const Args& args) { return parse(args).settings; };
+  const std::string alike = settings({"--out_dir=a", "--trace=a.json", "--metrics=a", "--text=a"});
+  EXPECT_EQ(alike, settings({"--out_dir=b", "--trace=b.json", "--metrics=b", "--text=b"}));
+  EXPECT_EQ(alike, settings({"--out_dir=a", "--trace=a.json", "--text=a"}));
+  EXPECT_NE(alike, settings({"--trace=a.json", "--metrics=a", "--text=a"}));
+  EXPECT_NE(alike, settings({"--out_dir=a", "--metrics=a", "--text=a"}));
+  EXPECT_NE(settings({}), settings({"--beta1=0.8"}));
+}
+
 TEST(Options, SampleHasNanoGPTs) {
   const SampleOptions o = parse_sample_options({});
   EXPECT_EQ(o.start, "\n");
