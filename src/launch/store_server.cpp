@@ -13,20 +13,29 @@ namespace nanofsdp::launch {
 
 using Kind = Frame::Kind;
 using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
 
-constexpr auto kAnswer = std::chrono::seconds(1);  // for a process that runs, however busy it is
+constexpr auto kLinger = 2s;
+constexpr auto kAnswer = 1s;  // for a process that runs, however busy it is
 
 StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
     : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
 
 StoreServer::~StoreServer() {
+  stop_at_ = Clock::now() + (all_came_ ? 0s : kLinger);
   stopping_ = true;
-  listener_.shut_down();  // wakes poll(), on Linux at least
+  if (all_came_) listener_.shut_down();  // wakes poll(), on Linux at least
   thread_.join();
 }
 
+// After a loss ranks may still be on their way, started when rank 0 was: they hear of it, too.
+bool StoreServer::serves() const {
+  if (!stopping_) return true;
+  return loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_;
+}
+
 void StoreServer::serve() {
-  while (!stopping_) {
+  while (serves()) {
     std::vector<pollfd> watched{{.fd = listener_.descriptor(), .events = POLLIN}};
     for (const Connection& c : connections_)
       watched.push_back({.fd = c.socket.descriptor(), .events = POLLIN});
@@ -96,6 +105,7 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   Member member;
   std::memcpy(&member, hello.value.data(), sizeof member);
   connection.rank = member.rank;  // the one we wait for: if it does not fit, the run is over
+  all_came_ = ++came_ == rendezvous_.size;
   objection = misfit_of(member);
   if (!objection.empty()) return refuse(connection, objection);
   connection.socket.send(encode({.kind = Kind::welcome}));

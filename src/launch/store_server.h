@@ -36,6 +36,7 @@ class StoreServer {
   };
 
   void serve();
+  bool serves() const;
   void accept();
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
@@ -57,6 +58,9 @@ class StoreServer {
   std::map<std::string, std::string> values_;
   Frame loss_;    // once there is one
   int left_ = 0;  // ranks that want to leave
+  int came_ = 0;  // ranks that have been greeted
+  std::atomic<bool> all_came_{false};
+  std::chrono::steady_clock::time_point stop_at_;  // read once stopping_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };

@@ -117,6 +117,13 @@ TEST_F(Joined, HearsWhatIsWrongWithTheOptionsOfOneRank) {
   EXPECT_NE(ranks_[0]->err().find("--n_layers"), std::string::npos) << ranks_[0]->err();
 }
 
+TEST_F(Joined, HearsWhatIsWrongWithTheOptionsOfRankZero) {
+  start(0, 2, kEndless + Words{"--n_layers=3"});
+  start(1, 2, kEndless);
+  expect_end(0, 2, "unknown option --n_layers");
+  expect_end(1, 1, "rank 0 failed: ");
+}
+
 TEST_F(Joined, LeavesTheNumberOfRanksToTheLauncher) {
   start(0, 2, kEndless);
   start(1, 2, kEndless + Words{"--ranks=3"});

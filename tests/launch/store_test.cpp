@@ -120,6 +120,16 @@ TEST(Store, TellsTheFirstLossToARankThatComesLater) {
   EXPECT_TRUE(what.starts_with("rank 1 failed: the first")) << what;
 }
 
+TEST(Store, TellsARankOnItsWayWhyRankZeroIsGone) {
+  Party run(2);
+  std::thread rank_zero([&] { Store(run.of(0)).fail("unknown option"); });
+  std::this_thread::sleep_for(300ms);
+  Store one(run.of(1));
+  const std::string what = one.loss(10s);
+  EXPECT_TRUE(what.starts_with("rank 0 failed: unknown option")) << what;
+  rank_zero.join();
+}
+
 TEST(Store, KeepsToTheFirstLossWhenRankZeroGoesToo) {
   Party run(3);
   auto zero = std::make_unique<Store>(run.of(0));
