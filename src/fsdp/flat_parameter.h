@@ -38,6 +38,9 @@ class FlatParameter {
   const FlatLayout& layout() const { return layout_; }
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
 
+  /// The elements of the row that are this rank's shard, kept alone or not.
+  Range shard_range() const { return layout_.shard_of(rank_); }
+
   /// This rank's shard: [shard_numel].
   Tensor parameter_shard() const { return shard_of(parameter_storage()); }
   Tensor gradient_shard() const { return shard_of(gradient_storage()); }

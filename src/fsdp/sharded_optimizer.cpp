@@ -57,6 +57,11 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
   }
 }
 
+ShardedOptimizer::Moments ShardedOptimizer::moments(std::size_t i) const {
+  const std::int64_t owned = states_[i].unit->flat().optimizer_range().size();
+  return {states_[i].m.tensor({owned}), states_[i].v.tensor({owned})};
+}
+
 std::int64_t ShardedOptimizer::numel(bool decays) const {
   std::int64_t n = 0;
   for (const UnitState& state : states_) {

@@ -37,6 +37,15 @@ class ShardedOptimizer {
   void step(double lr, Tensor grad_scale);
 
   std::int64_t steps() const { return steps_; }
+  /// Goes on as after so many steps, with the moments of then.
+  void set_steps(std::int64_t steps) { steps_ = steps; }
+
+  /// Adam's m and v of unit `i`, each [size of its optimizer range]; padding is zero.
+  struct Moments {
+    Tensor m;
+    Tensor v;
+  };
+  Moments moments(std::size_t i) const;
 
   /// Elements of this rank that decay, and that do not; padding counts in neither.
   std::int64_t decayed_numel() const { return numel(true); }

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "fsdp/flat_layout.h"
+#include "fsdp/sharded_optimizer.h"
+#include "fsdp/unit.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief What a rank saves and loads of parameters and Adam's moments: any world size to any
+/// other.
+///
+/// A rank saves its shard of every unit, parameter by parameter, and leaves the padding out. Where
+/// a piece begins and ends is counted from the start of its parameter:
+///
+///     rank 0 of 2 saves   wte [0, 6,000)        h.0.attn.c_attn.weight [0, 24,000)      ...
+///     rank 1 of 2 saves   wte [6,000, 8,320)    h.0.attn.c_attn.weight [24,000, 49,152) ...
+///
+/// Such names and ranges know nothing of the number of ranks, of units, of the strategy. So a rank
+/// of any other run asks for the ranges that it needs, and copies from each saved range what
+/// overlaps: to load is to intersect intervals. (PyTorch's distributed checkpoint is the same plan
+/// for DTensors.) No rank ever sees a whole parameter, and nothing is sent.
+///
+/// Over the ranks of a shard group every element is saved exactly once, whatever the strategy:
+/// where a rank has more than its shard (no_shard), it saves the shard only. Replicas
+/// (hybrid_shard) hold the same, so the first shard group saves for all.
+///
+/// This file knows no file format; the train room has one.
+
+/// Neighbouring elements of one parameter, with their moments, as they lie in a rank's memory.
+struct StateSlice {
+  ParameterSpec parameter;
+  Range range;    ///< of the parameter's elements, row-major; not empty
+  Tensor values;  ///< float32 [range.size()], a view, as the next two
+  Tensor m;       ///< Adam's moments; of a frozen parameter zero
+  Tensor v;
+};
+
+/// What this rank saves.
+/// @param units whose state `optimizer` keeps
+std::vector<StateSlice> slices_to_save(std::span<Unit> units, const ShardedOptimizer& optimizer);
+
+/// What this rank needs, to be overwritten in place: what its optimizer updates, a shard or all.
+/// @throws Error if a unit is not at rest
+std::vector<StateSlice> slices_to_load(std::span<Unit> units, const ShardedOptimizer& optimizer);
+
+/// Says that those have been overwritten: whole copies of the old parameters are stale.
+/// @param steps that the optimizer has made
+void finish_loading(std::span<Unit> units, ShardedOptimizer& optimizer, std::int64_t steps);
+
+/// One copy from a saved range to a wanted one.
+struct ReadItem {
+  std::size_t saved = 0;  ///< which range
+  Range in_saved;         ///< from its start
+  Range in_wanted;        ///< from the start of the wanted one, same size
+
+  friend bool operator==(const ReadItem&, const ReadItem&) = default;
+};
+
+/// The copies that fill `wanted`, in the order of its elements.
+/// @param saved ranges of the same parameter, in any order
+/// @returns nothing if they leave a gap in it, or have an element of it twice
+std::optional<std::vector<ReadItem>> plan_reads(Range wanted, std::span<const Range> saved);
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,243 @@
+#include "fsdp/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/errors.h"
+#include "support/ranks.h"
+#include "support/saved_state.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::saved_state;
+using testing::TinyOptions;
+using testing::TinyTraining;
+using testing::whole_state;
+using Items = std::vector<ReadItem>;
+
+// ---- the plan
+
+TEST(PlanReads, IntersectsIntervals) {
+  const std::vector<Range> saved = {{0, 4}, {4, 8}, {8, 11}};
+  EXPECT_EQ(plan_reads({0, 11}, saved),
+            (Items{{0, {0, 4}, {0, 4}}, {1, {0, 4}, {4, 8}}, {2, {0, 3}, {8, 11}}}));
+  EXPECT_EQ(plan_reads({3, 9}, saved),
+            (Items{{0, {3, 4}, {0, 1}}, {1, {0, 4}, {1, 5}}, {2, {0, 1}, {5, 6}}}));
+  EXPECT_EQ(plan_reads({5, 7}, saved), (Items{{1, {1, 3}, {0, 2}}}));
+  EXPECT_EQ(plan_reads({4, 8}, saved), (Items{{1, {0, 4}, {0, 4}}}));  // no neighbour of it
+}
+
+TEST(PlanReads, TakesRangesInAnyOrderAndOverlooksEmptyOnes) {
+  const std::vector<Range> saved = {{5, 9}, {2, 2}, {0, 5}};
+  EXPECT_EQ(plan_reads({1, 9}, saved), (Items{{2, {1, 5}, {0, 4}}, {0, {0, 4}, {4, 8}}}));
+}
+
+TEST(PlanReads, RefusesGapsAndOverlaps) {
+  EXPECT_EQ(plan_reads({0, 4}, {}), std::nullopt);
+  EXPECT_EQ(plan_reads({0, 9}, std::vector<Range>{{0, 4}, {5, 9}}), std::nullopt);
+  EXPECT_EQ(plan_reads({0, 9}, std::vector<Range>{{1, 9}}), std::nullopt);
+  EXPECT_EQ(plan_reads({0, 9}, std::vector<Range>{{0, 8}}), std::nullopt);
+  EXPECT_EQ(plan_reads({0, 9}, std::vector<Range>{{0, 5}, {4, 9}}), std::nullopt);
+  EXPECT_EQ(plan_reads({0, 9}, std::vector<Range>{{0, 9}, {0, 9}}), std::nullopt);
+  EXPECT_TRUE(plan_reads({0, 4}, std::vector<Range>{{0, 4}, {5, 9}}));  // a gap elsewhere
+}
+
+// From any number of ranks to any other, every element comes from where it was put.
+TEST(PlanReads, GoesFromAnyWorldSizeToAnyOther) {
+  constexpr std::int64_t kNumel = 23;
+  const auto pieces = [](int world) {
+    const FlatLayout layout({{"a", {3}}, {"b", {kNumel}}, {"c", {2}}}, world, 4);
+    std::vector<Range> ranges;
+    for (int rank = 0; rank < world; ++rank) ranges.push_back(layout.piece(1, rank).in_parameter);
+    return ranges;
+  };
+  for (int from = 1; from <= 9; ++from) {
+    for (int to = 1; to <= 9; ++to) {
+      const std::vector<Range> saved = pieces(from);
+      std::int64_t next = 0;
+      for (const Range& wanted : pieces(to)) {
+        const auto items = plan_reads(wanted, saved);
+        ASSERT_TRUE(items) << from << " to " << to;
+        for (const ReadItem& item : *items) {
+          EXPECT_EQ(item.in_saved.size(), item.in_wanted.size());
+          EXPECT_EQ(saved[item.saved].begin + item.in_saved.begin, next);
+          EXPECT_EQ(wanted.begin + item.in_wanted.begin, next);
+          next += item.in_saved.size();
+        }
+      }
+      EXPECT_EQ(next, kNumel);
+    }
+  }
+}
+
+// ---- what ranks save and load
+
+using State = std::vector<float>;
+
+std::unique_ptr<gpt::GPT> model_with_frozen(bool frozen) {
+  auto model = std::make_unique<gpt::GPT>(testing::kTiny);
+  for (nn::Parameter* p : model->named_parameters()) {
+    p->requires_grad = !frozen || p->name.find("ln_2") == std::string::npos;
+  }
+  return model;
+}
+
+constexpr ShardingStrategy kAll[] = {kNoShard,     kShardOptimizer, kShardGradients,
+                                     kShardGradOp, kFullShard,      kHybridShard};
+
+TinyOptions options_of(const ShardingStrategy& strategy) {
+  TinyOptions options{.strategy = strategy};
+  if (strategy == kHybridShard) options.shard_size = 2;
+  return options;
+}
+
+// The state after two steps, and what use made of it.
+template <class Use>
+State state_after(int world, const TinyOptions& options, bool frozen, const Use& use) {
+  return whole_state(testing::run_ranks(
+      world == 1 ? Backend::self : Backend::local, world,
+      [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining t(context, std::move(group), options, model_with_frozen(frozen));
+        use(t);
+        return saved_state(t);
+      }));
+}
+
+void train(TinyTraining& t, std::int64_t first, std::int64_t end) {
+  for (std::int64_t step = first; step < end; ++step) t.step(step);
+}
+
+// Fills a training with a state, through slices, and with another before that.
+void load(TinyTraining& t, const State& state, std::int64_t steps) {
+  train(t, 7, 8);
+  const State poison(state.size(), 1e6f);
+  for (const State* from : {&poison, &state}) {
+    std::size_t start = 0;
+    std::map<std::string, std::size_t> starts;
+    for (const Unit& unit : t.sharded.units()) {
+      for (const nn::Parameter* p : unit.flat().parameters()) {
+        starts[p->name] = start;
+        start += 3 * static_cast<std::size_t>(p->shape.numel());
+      }
+    }
+    for (const StateSlice& slice : slices_to_load(t.sharded.units(), t.optimizer)) {
+      auto at = from->begin() + static_cast<std::ptrdiff_t>(starts[slice.parameter.name]);
+      for (const Tensor& tensor : {slice.values, slice.m, slice.v}) {
+        std::copy(at + slice.range.begin, at + slice.range.end, tensor.f32());
+        at += slice.parameter.numel();
+      }
+    }
+  }
+  finish_loading(t.sharded.units(), t.optimizer, steps);
+}
+
+// The law: every element of parameter, m and v is saved by one rank, whatever the strategy; at one
+// world size the same bits. (whole_state() looks for elements that are saved twice, or not.)
+TEST(Checkpoint, HasEveryElementOnceWhateverTheStrategy) {
+  for (const bool frozen : {false, true}) {
+    const auto two_steps = [](TinyTraining& t) { train(t, 0, 2); };
+    const State expected = state_after(4, options_of(kNoShard), frozen, two_steps);
+    for (const ShardingStrategy& strategy : kAll) {
+      const State state = state_after(4, options_of(strategy), frozen, two_steps);
+      if (strategy == kHybridShard) {  // sums in another order
+        EXPECT_EQ(state.size(), expected.size());
+      } else {
+        EXPECT_EQ(state, expected) << name_of(strategy);
+      }
+    }
+  }
+}
+
+// Each rank saves no more than its shard, without the padding.
+TEST(Checkpoint, SharesTheWorkEqually) {
+  for (const ShardingStrategy& strategy : kAll) {
+    testing::run_ranks(
+        Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining t(context, std::move(group), options_of(strategy));
+          std::int64_t numel = 0, shards = 0;
+          for (const StateSlice& slice : slices_to_save(t.sharded.units(), t.optimizer)) {
+            EXPECT_GT(slice.range.size(), 0);
+            numel += slice.range.size();
+          }
+          for (const Unit& unit : t.sharded.units()) shards += unit.flat().layout().shard_numel();
+          EXPECT_LE(numel, shards);
+          EXPECT_GE(numel, shards - 200);  // padding
+        });
+  }
+}
+
+// Loaded at any world size, under any strategy, saved again: the same bits.
+TEST(Checkpoint, LoadsAtAnyWorldSizeUnderAnyStrategy) {
+  const State saved =
+      state_after(4, options_of(kFullShard), false, [](TinyTraining& t) { train(t, 0, 2); });
+  for (const int world : {1, 2, 3, 4, 8}) {
+    for (const ShardingStrategy& strategy : kAll) {
+      if (strategy == kHybridShard && world % 2 != 0) continue;
+      EXPECT_EQ(state_after(world, options_of(strategy), false,
+                            [&](TinyTraining& t) { load(t, saved, 2); }),
+                saved)
+          << world << " ranks, " << name_of(strategy);
+    }
+  }
+}
+
+// And training goes on as if it had never stopped; whole copies of old values are not used.
+TEST(Checkpoint, TrainingGoesOnBitForBit) {
+  const auto run = [](const ShardingStrategy& strategy, std::int64_t steps, bool frozen) {
+    return state_after(4, options_of(strategy), frozen,
+                       [&](TinyTraining& t) { train(t, 0, steps); });
+  };
+  for (const bool frozen : {false, true}) {
+    const State saved = run(kFullShard, 2, frozen), expected = run(kFullShard, 5, frozen);
+    const State hybrid = run(kHybridShard, 2, frozen), hybrid_end = run(kHybridShard, 5, frozen);
+    for (const ShardingStrategy& strategy : kAll) {
+      const bool is_hybrid = strategy == kHybridShard;
+      EXPECT_EQ(state_after(4, options_of(strategy), frozen,
+                            [&](TinyTraining& t) {
+                              load(t, is_hybrid ? hybrid : saved, 2);
+                              train(t, 2, 5);
+                            }),
+                is_hybrid ? hybrid_end : expected)
+          << name_of(strategy);
+    }
+  }
+}
+
+// Units may compute in bfloat16: what is saved are the master weights.
+TEST(Checkpoint, KeepsMasterWeights) {
+  for (const ShardingStrategy& strategy : {kNoShard, kShardGradients, kFullShard}) {
+    TinyOptions options = options_of(strategy);
+    options.precision.param_dtype = DType::bfloat16;
+    const auto train_to = [](std::int64_t end) {
+      return [=](TinyTraining& t) { train(t, 0, end); };
+    };
+    const State saved = state_after(2, options, false, train_to(2));
+    EXPECT_EQ(state_after(2, options, false,
+                          [&](TinyTraining& t) {
+                            load(t, saved, 2);
+                            train(t, 2, 4);
+                          }),
+              state_after(2, options, false, train_to(4)))
+        << name_of(strategy);
+  }
+}
+
+TEST(Checkpoint, IsNotLoadedIntoAUnitAtWork) {
+  testing::run_ranks(
+      Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining t(context, std::move(group), {});
+        t.sharded.units()[0].unshard();
+        testing::expect_error<Error>([&] { slices_to_load(t.sharded.units(), t.optimizer); },
+                                     "loading of a checkpoint");
+      });
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "fsdp/checkpoint.h"
+#include "support/tiny_training.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief Parameters and moments of a whole model, to compare over world sizes and strategies.
+
+/// What this rank saves, at its place in the whole: parameter by parameter in the model's order,
+/// values, m, v. NaN where it saves nothing.
+inline std::vector<float> saved_state(TinyTraining& t) {
+  std::map<std::string, std::size_t> starts;
+  std::size_t total = 0;
+  for (const fsdp::Unit& unit : t.sharded.units()) {
+    for (const nn::Parameter* parameter : unit.flat().parameters()) {
+      starts[parameter->name] = total;
+      total += 3 * static_cast<std::size_t>(parameter->shape.numel());
+    }
+  }
+  std::vector<float> all(total, std::numeric_limits<float>::quiet_NaN());
+  if (t.mesh.rank() >= t.mesh.shard_size()) return all;  // a replica
+  for (const fsdp::StateSlice& slice : fsdp::slices_to_save(t.sharded.units(), t.optimizer)) {
+    auto to = all.begin() + static_cast<std::ptrdiff_t>(starts.at(slice.parameter.name)) +
+              slice.range.begin;
+    for (const Tensor& tensor : {slice.values, slice.m, slice.v}) {
+      EXPECT_EQ(tensor.numel(), slice.range.size());
+      std::ranges::copy(tensor.span<float>(), to);
+      to += slice.parameter.numel();
+    }
+  }
+  return all;
+}
+
+/// The whole, of which every element must come from one rank, and one only.
+inline std::vector<float> whole_state(const std::vector<std::vector<float>>& of_ranks) {
+  std::vector<float> whole = of_ranks[0];
+  for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < whole.size(); ++i) {
+      if (std::isnan(of_ranks[rank][i])) continue;
+      if (!std::isnan(whole[i])) throw std::runtime_error("saved twice");
+      whole[i] = of_ranks[rank][i];
+    }
+  }
+  for (const float x : whole) {
+    if (std::isnan(x)) throw std::runtime_error("not saved");
+  }
+  return whole;
+}
+
+}  // namespace nanofsdp::testing
