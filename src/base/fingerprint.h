@@ -8,8 +8,10 @@
 namespace nanofsdp {
 
 /// Equal for equal bytes, and hardly ever for others (FNV-1a, 64 bits); the same on every machine.
-inline std::uint64_t fingerprint(std::span<const std::byte> bytes) {
-  std::uint64_t hash = 0xcbf29ce484222325;
+/// Of texts of one length that differ in one byte only, never.
+/// @param hash that of the bytes before, to go on from
+inline std::uint64_t fingerprint(std::span<const std::byte> bytes,
+                                 std::uint64_t hash = 0xcbf29ce484222325) {
   for (const std::byte byte : bytes)
     hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
   return hash;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "train/files.h"
 #include "train/safetensors_header.h"
 
 namespace nanofsdp::train {
@@ -20,35 +21,25 @@ namespace nanofsdp::train {
 /// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
 /// checked against the file's size before it is used.
 
-/// Writes one file front to back, so that nobody needs all tensors at once. The bytes go to a file
-/// without a name, which takes the place of `path` in finish(): a reader sees the old file or the
-/// new one, never half of one. Destroyed before that, or killed, it leaves nothing behind. (Where
-/// every file has a name, it is `path.tmp`, and stays if the process is killed.)
+/// Writes one file front to back, so that nobody needs all tensors at once. Under its name it is
+/// there as a whole or not at all (NewFile).
 class SafetensorsWriter {
  public:
   /// @param tensors in the order in which their elements will come
   /// @throws UsageError if the file cannot be made; Error if two names are equal
   SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
 
   /// The next elements, any number of them: tensors follow each other without a seam.
   /// @throws UsageError if the disk is full; Error if there are more elements than were declared
   void append(std::span<const float> values);
 
   /// Waits until the bytes are on the disk, then gives the file its name.
+  /// @returns what was written
   /// @throws UsageError if they do not get there; Error if elements are missing
-  void finish();
+  const NewFile& finish();
 
  private:
-  void write(const void* data, std::size_t bytes);
-  void abandon();
-
-  std::string path_;
-  std::string temporary_;
-  int file_ = -1;
-  bool nameless_ = false;
+  NewFile file_;
   std::int64_t missing_ = 0;  // elements
 };
 
@@ -64,6 +55,9 @@ class SafetensorsFile {
 
   /// @throws UsageError if the file has no such tensor or it has another shape
   std::vector<float> read(const TensorInfo& tensor);
+
+  /// The same for a part of it: elements [first, first + to.size()), counted row-major.
+  void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to);
 
  private:
   void read_bytes(void* to, std::uint64_t bytes);
