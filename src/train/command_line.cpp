@@ -120,6 +120,19 @@ CommandLine::Option& CommandLine::find(const std::string& name, const std::strin
        .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them"});
 }
 
+void CommandLine::apply(const Option& option) try {
+  option.setter(option.value);
+} catch (const UsageError& error) {
+  throw UsageError({.what = *option.place + error.what()});
+}
+
+void CommandLine::set(const std::string& name, const std::string& value, const std::string& place) {
+  Option& option = find(name, place);
+  option.value = value;
+  option.place = place;
+  apply(option);
+}
+
 void CommandLine::parse(const std::vector<std::string>& args) {
   for (const std::string& argument : args) {
     if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
@@ -165,12 +178,7 @@ void CommandLine::parse(const std::vector<std::string>& args) {
     option->place = "";
   }
   for (const Option& option : options_) {
-    if (!option.place) continue;
-    try {
-      option.setter(option.value);
-    } catch (const UsageError& error) {
-      throw UsageError({.what = *option.place + error.what()});
-    }
+    if (option.place) apply(option);
   }
 }
 

@@ -55,6 +55,12 @@ class CommandLine {
   /// Whether parse() saw the option among its arguments (not only in the config file).
   bool given(const std::string& name) { return find(name).place == ""; }
 
+  /// What an option was given, or is by default.
+  const std::string& value(const std::string& name) { return find(name).value; }
+
+  /// After parse(): sets an option, as if `place` had given it ("file.json: "), which errors name.
+  void set(const std::string& name, const std::string& value, const std::string& place);
+
   std::string help() const;
 
   /// "name=value" lines of all options but `leave_out`, in order, as they were typed or are by
@@ -72,6 +78,7 @@ class CommandLine {
   };
 
   Option& find(const std::string& name, const std::string& place = "");
+  static void apply(const Option& option);
 
   std::string usage_;
   std::string group_;

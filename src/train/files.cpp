@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/platform.h"
+#include "train/checkpoint.h"
 #include "train/weights.h"
 
 namespace nanofsdp::train {
@@ -151,6 +152,9 @@ void require_outputs(const TrainOptions& o) {
     got = fmt::format("'{}' ({})", path, got);
     throw UsageError({.what = option, .expected = "a file that can be written", .got = got});
   }
+  const std::string got = o.out_dir.empty() ? "" : obstacle_to_checkpoints(o.out_dir);
+  if (got.empty()) return;
+  throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
 }
 
 void flush_stdout() {

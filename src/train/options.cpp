@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "train/batch_plan.h"
+#include "train/checkpoint.h"
 #include "train/command_line.h"
 
 namespace nanofsdp::train {
@@ -39,7 +40,7 @@ constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32,
 constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
 constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
 constexpr char kNoCuda[] = "this build has no CUDA; use --device=cpu";
-constexpr char kLater[] = "resuming and pretrained weights are not in this version";
+constexpr char kLater[] = "pretrained weights are not in this version";
 
 /// Throws unless `holds`. Numbers print as they would be typed.
 template <class T>
@@ -136,6 +137,24 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
   o.shard_size = 0;
 }
 
+/// A model that is resumed has the sizes that it was saved with, as in nanoGPT. Every other option
+/// is what this command says.
+void settle_model(TrainOptions& o, CommandLine& line) {
+  if (!o.resume) return;
+  require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
+  const RunState saved = read_manifest(o.out_dir).state;
+  const std::string place = "checkpoint '" + checkpoint_path(o.out_dir).string() + "': ";
+  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
+    const auto found = saved.options.find(name);
+    if (found == saved.options.end()) throw UsageError({.what = place + "says no --" + name});
+    if (line.given(name) && line.value(name) != found->second) {
+      o.notes.push_back(fmt::format("--{}={} does nothing here: the checkpoint has {}", name,
+                                    line.value(name), found->second));
+    }
+    line.set(name, found->second, place);
+  }
+}
+
 void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
   line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
     target = value == "float32" ? DType::float32 : DType::bfloat16;
@@ -173,7 +192,7 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("eval_iters", "batches of an evaluation, for each split", o.eval_iters, kCount);
   line.add("eval_only", "evaluate once, do not train", o.eval_only);
   line.add("log_interval", "steps between lines of the log", o.log_interval, kCount);
-  line.add("out_dir", "where to save the weights; empty: nowhere", o.out_dir);
+  line.add("out_dir", "where to save checkpoints and weights; empty: nowhere", o.out_dir);
   line.add("always_save_checkpoint", "save also when the validation loss did not fall",
            o.always_save_checkpoint);
   line.group("Ranks (ours)");
@@ -215,7 +234,9 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
-  line.choose("init_from", "scratch", {"scratch"}, kLater);
+  line.choose("init_from", "scratch, or resume: go on from the last checkpoint in out_dir",
+              {"scratch", "resume"}, kLater,
+              [&o](const std::string& word) { o.resume = word == "resume"; });
   line.choose("device", "cpu", {"cpu"}, kNoCuda);
   add_ignored(line, o.notes);
   for (const char* name : {"wandb_project", "wandb_run_name"}) {
@@ -232,6 +253,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   TrainOptions o;
   CommandLine line = train_command_line(o);
   line.parse(args);
+  settle_model(o, line);
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);

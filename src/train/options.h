@@ -16,8 +16,9 @@ namespace nanofsdp::train {
 ///
 /// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
 /// work as they stand, the positional config file included. Settings count in this order, the later
-/// one wins: defaults, config file, command line. Whatever is wrong throws one UsageError that
-/// names the option, what was expected and what to write instead.
+/// one wins: defaults, config file, command line; and the sizes of a model that is resumed are its
+/// checkpoint's. Whatever is wrong throws one UsageError that names the option, what was expected
+/// and what to write instead.
 
 enum class Backend { gloo, local };      ///< ranks are processes, or threads of one process
 enum class InitOrder { nanogpt, fsdp };  ///< whose order of random draws makes the weights
@@ -57,10 +58,11 @@ struct TrainOptions {
   std::int64_t eval_iters = 20;
   std::int64_t log_interval = 10;
   bool eval_only = false;
-  bool always_save_checkpoint = false;
-  std::string out_dir;  ///< empty: nothing is saved
-  std::string metrics;  ///< a JSON lines file; empty: none
-  std::string trace;    ///< a Chrome trace of a few steps; empty: none
+  bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
+  std::string out_dir;                 ///< empty: nothing is saved
+  bool resume = false;                 ///< from the last checkpoint in out_dir
+  std::string metrics;                 ///< a JSON lines file; empty: none
+  std::string trace;                   ///< a Chrome trace of a few steps; empty: none
   bool explain = false;
 
   // Ranks.

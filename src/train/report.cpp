@@ -95,7 +95,9 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
                       .expected = "a directory that can be made",
                       .got = fmt::format("'{}' ({})", options_.out_dir, error.message())});
   }
-  if (!options_.metrics.empty()) metrics_.open(options_.metrics);
+  if (!options_.metrics.empty()) {
+    metrics_.open(options_.metrics, options_.resume ? std::ios::app : std::ios::out);
+  }
   if (!options_.explain) return;
   numel_ = parameters;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
@@ -153,6 +155,10 @@ void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
         metrics_,
         {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
   }
+}
+
+void Report::resumed(const std::string& checkpoint, std::int64_t iteration) {
+  line(fmt::format("resumed    {} at iteration {}", checkpoint, grouped(iteration)));
 }
 
 void Report::saved(const std::string& path) { line("saved " + path); }

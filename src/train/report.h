@@ -41,13 +41,15 @@ class Report {
   Report(const TrainOptions& options, int rank);
 
   /// Says what is about to be trained, on what, and how it is shared. Makes the directory of
-  /// weights and the file of metrics: from here on, what cannot be printed or written is an error.
+  /// weights and the file of metrics, to which a resumed run adds: from here on, what cannot be
+  /// printed or written is an error.
   /// @throws UsageError, as all that follow, if standard output or that file is full
   void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
              const fsdp::Plan& plan);
   void step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
             const Ledger& ledger);
   void evaluation(std::int64_t iteration, const EvalResult& result);
+  void resumed(const std::string& checkpoint, std::int64_t iteration);
   void saved(const std::string& path);
   void finish(const comm::Traffic& traffic, const Ledger& ledger, const fsdp::Plan& plan,
               const fsdp::Overlap& overlap);

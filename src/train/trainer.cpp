@@ -12,6 +12,7 @@
 #include "fsdp/deferred_init.h"
 #include "fsdp/overlap.h"
 #include "gpt/loss.h"
+#include "train/checkpoint.h"
 #include "train/explain.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
@@ -217,7 +218,8 @@ void Trainer::require_agreement() {
 
 // Traces a few steps, when the first ones are over.
 void Trainer::trace(std::int64_t iteration) {
-  const std::int64_t first = std::clamp<std::int64_t>(options_.max_iters - kTracedSteps, 0, 10);
+  const std::int64_t first =
+      first_ + std::clamp<std::int64_t>(options_.max_iters - first_ - kTracedSteps, 0, 10);
   if (iteration == first) context_.tracer.start();
   if (iteration == first + kTracedSteps) context_.tracer.stop();
 }
@@ -225,22 +227,19 @@ void Trainer::trace(std::int64_t iteration) {
 void Trainer::run() {
   const fsdp::Plan plan = this->plan();
   require_agreement();
+  if (options_.resume) resume();
   report_.start(context_, dataset_, sharded_, plan);
-  for (std::int64_t iteration = 0; iteration <= options_.max_iters; ++iteration) {
-    const bool last = iteration == options_.max_iters;
-    if (iteration % options_.eval_interval == 0 || last) {
+  if (options_.resume) report_.resumed(checkpoint_path(options_.out_dir).string(), first_);
+  for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
+    const bool first = iteration == first_, last = iteration == options_.max_iters;
+    if (iteration % options_.eval_interval == 0 || first || last) {
       const EvalResult result = evaluate();
       report_.evaluation(iteration, result);
       if (options_.eval_only) return;
-      if (!options_.out_dir.empty() && iteration > 0) {
-        save_weights(options_.out_dir, sharded_,
-                     {.config = model_.config(),
-                      .chars = dataset_.tokenizer().chars(),
-                      .iteration = iteration,
-                      .val_loss = result.val_loss},
-                     context_.rank);
-        report_.saved(weights_path(options_.out_dir).string());
-      }
+      const bool best = result.val_loss < best_val_loss_;
+      if (best) best_val_loss_ = result.val_loss;
+      const bool wanted = best || options_.always_save_checkpoint;
+      if (wanted && !first && !options_.out_dir.empty()) save(iteration, result.val_loss);
     }
     trace(iteration);
     if (last) break;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "base/buffer.h"
@@ -25,7 +26,9 @@ namespace nanofsdp::train {
 /// @brief nanoGPT's training loop on one rank of a sharded model.
 ///
 /// Seeded as nanoGPT: one generator draws the weights, then each step's batches. Evaluations have a
-/// generator of their own, seeded anew each time, so their number changes nothing.
+/// generator of their own, seeded anew each time, so their number changes nothing. A run that is
+/// resumed has the losses of one that was never interrupted: to the bit at the same number of ranks
+/// and threads, to rounding at another.
 class Trainer {
  public:
   /// Builds and initialises the model. Collective.
@@ -34,8 +37,11 @@ class Trainer {
   Trainer(Context& context, std::unique_ptr<comm::Communicator> world, const TrainOptions& options,
           const Dataset& dataset, Report& report);
 
-  /// max_iters steps, with an evaluation before the first, every eval_interval steps, and after the
-  /// last; each evaluation saves the weights where --out_dir asks for it.
+  /// Up to max_iters steps, with an evaluation before the first, every eval_interval steps, and
+  /// after the last. Where --out_dir asks for it, evaluations save a checkpoint, for runs that go
+  /// on
+  /// (--init_from=resume), and the weights as a whole, for others to use: if the validation loss
+  /// has fallen, or always (--always_save_checkpoint).
   void run();
 
   /// One optimizer step.
@@ -55,6 +61,8 @@ class Trainer {
 
  private:
   void require_agreement();
+  void resume();
+  void save(std::int64_t iteration, double val_loss);
   void trace(std::int64_t iteration);
   void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
   void evaluate_batch(Split split, Generator& generator, Tensor total);
@@ -76,6 +84,8 @@ class Trainer {
   std::vector<MicroStep> plan_;  // this rank's share of a step
   Buffer batch_;                 // int32, x and y
   LossMeter losses_;
+  std::int64_t first_ = 0;  // iteration of this run
+  double best_val_loss_ = std::numeric_limits<double>::infinity();
 };
 
 }  // namespace nanofsdp::train

@@ -61,7 +61,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--device=cuda:0"}, {"no CUDA"}},
       {{"--device=mps"}, {"--device", "cpu", "'mps'"}},
       {{"--dtype=int8"}, {"--dtype", "float32", "int8"}},
-      {{"--init_from=resume"}, {"--init_from", "scratch", "not in this version"}},
+      {{"--init_from=resume"}, {"--init_from", "--out_dir=DIR", "none"}},
       {{"--init_from=gpt2-xl"}, {"--init_from", "not in this version"}},
       {{"--dataset=openwebtext"}, {"--dataset", "tales or shakespeare_char", "--text=FILE"}},
       {{"--dataset=tales", "--text=t.txt"}, {"--text", "--dataset", "one of them"}},

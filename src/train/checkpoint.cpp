@@ -1,0 +1,194 @@
+#include "train/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "comm/agreement.h"
+#include "fsdp/checkpoint.h"
+#include "train/files.h"
+#include "train/rank_file.h"
+
+namespace nanofsdp::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kManifest[] = "manifest.json";
+constexpr std::uint64_t kLargestManifest = 8'000'000;  // bytes
+
+fs::path current(const fs::path& out_dir) { return out_dir / "checkpoint"; }
+fs::path previous(const fs::path& out_dir) { return out_dir / "checkpoint.previous"; }
+fs::path unfinished(const fs::path& out_dir) { return out_dir / "checkpoint.new"; }
+
+bool is_whole(const fs::path& checkpoint) {
+  std::error_code ignored;
+  return fs::exists(checkpoint / kManifest, ignored);
+}
+
+// ---- directories
+
+bool is_ours(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with(kManifest) ||
+         (name.starts_with("rank_") && name.find(".safetensors") != name.npos);
+}
+
+// Only files that we write: whatever else lies there keeps the directory alive. The manifest goes
+// first, for without it nobody takes the rest for a checkpoint.
+void remove_checkpoint(const fs::path& checkpoint) {
+  fs::remove(checkpoint / kManifest);
+  if (!fs::exists(checkpoint)) return;
+  for (const fs::path& file : fs::directory_iterator(checkpoint)) {
+    if (is_ours(file)) fs::remove(file);
+  }
+  fs::remove(checkpoint);
+}
+
+// The new checkpoint takes the place of the current one, and that of the previous one.
+void rotate(const fs::path& out_dir) {
+  if (fs::exists(current(out_dir))) {
+    remove_checkpoint(previous(out_dir));
+    fs::rename(current(out_dir), previous(out_dir));
+  }
+  fs::rename(unfinished(out_dir), current(out_dir));
+  sync_directory(out_dir.string());
+}
+
+void make_room(const fs::path& out_dir) {
+  if (is_whole(unfinished(out_dir))) rotate(out_dir);  // killed before that
+  remove_checkpoint(unfinished(out_dir));
+  fs::create_directories(unfinished(out_dir));
+}
+
+// ---- saving
+
+// What every rank has written, on every rank. In this call all have.
+std::vector<FileRecord> gather_records(Context& context, comm::Mesh& mesh, FileRecord mine) {
+  static_assert(sizeof(FileRecord) == 16);
+  std::vector<FileRecord> all(static_cast<std::size_t>(mesh.size()));
+  // Sixteen bytes, which no collective interprets.
+  const Tensor in(&mine, {2}, DType::float64), out(all.data(), {2 * mesh.size()}, DType::float64);
+  mesh.world()
+      .all_gather(*context.compute, in, out, {.unit = "checkpoint", .control = true})
+      .synchronize();
+  all.resize(static_cast<std::size_t>(mesh.shard_size()));  // replicas have written nothing
+  return all;
+}
+
+void write_manifest_file(const fs::path& path, const Manifest& manifest) {
+  const std::string text = write_manifest(manifest);
+  NewFile file(path.string());
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+void barrier(Context& context, comm::Mesh& mesh) {
+  mesh.world().barrier(*context.compute, {.unit = "checkpoint", .control = true}).synchronize();
+}
+
+// ---- loading
+
+// Whether a file is there and has its size; which is also all that rank 0 can tell of the others'.
+void require_size(const fs::path& path, std::uint64_t bytes, const std::string& hint) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  if (!error && size == bytes) return;
+  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
+                    .expected = fmt::format("{} bytes", bytes),
+                    .got = error ? error.message() : fmt::to_string(size),
+                    .hint = hint});
+}
+
+void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
+  require_size(path, record.bytes, hint);
+  if (fingerprint_of(path.string()) == record.fingerprint) return;
+  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
+                    .expected = "the bytes that were saved",
+                    .got = "others: it is damaged, or of another checkpoint",
+                    .hint = hint});
+}
+
+// What to do about a checkpoint that is of no use.
+std::string remedy(const fs::path& out_dir) {
+  if (!is_whole(previous(out_dir))) return "";
+  return "to go back to the one before, put '" + previous(out_dir).string() + "' in its place";
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const std::string& out_dir) {
+  return is_whole(unfinished(out_dir)) ? unfinished(out_dir) : current(out_dir);
+}
+
+Manifest read_manifest(const std::string& out_dir) {
+  const std::string path = (checkpoint_path(out_dir) / kManifest).string();
+  const std::string text =
+      read_file(path,
+                {.what = "checkpoint '" + path + "'",
+                 .expected = "one saved by `nanofsdp train --out_dir=" + out_dir + "`",
+                 .hint = remedy(out_dir)},
+                kLargestManifest);
+  return parse_manifest(text, path, remedy(out_dir));
+}
+
+void save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
+                     fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
+                     const RunState& state) try {
+  const auto rank = static_cast<std::size_t>(mesh.rank());
+  const auto files = static_cast<std::size_t>(mesh.shard_size());
+  const fs::path directory = unfinished(out_dir);
+  context.compute->synchronize();
+  if (rank == 0) make_room(out_dir);
+  barrier(context, mesh);
+  FileRecord mine;
+  if (rank < files) {
+    mine = write_rank_file(directory / rank_file_name(rank, files),
+                           fsdp::slices_to_save(model.units(), optimizer));
+  }
+  const std::vector<FileRecord> records = gather_records(context, mesh, mine);
+  if (rank != 0) return;
+  for (std::size_t r = 0; r < files; ++r) {
+    require_size(directory / rank_file_name(r, files), records[r].bytes,
+                 "all ranks must see the same --out_dir");
+  }
+  write_manifest_file(directory / kManifest, {.state = state, .files = records});
+  rotate(out_dir);
+} catch (const fs::filesystem_error& error) {
+  throw UsageError(
+      {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()});
+}
+
+void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Context& context,
+                     comm::Mesh& mesh, fsdp::ShardedModel& model,
+                     fsdp::ShardedOptimizer& optimizer) {
+  const fs::path directory = checkpoint_path(out_dir);
+  comm::require_agreement(mesh.world(), *context.compute, "checkpoint", manifest.fingerprint,
+                          "all ranks must see the same --out_dir");
+  const std::size_t files = manifest.files.size();
+  for (auto f = static_cast<std::size_t>(mesh.rank()); f < files;
+       f += static_cast<std::size_t>(mesh.size())) {
+    verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
+  }
+  barrier(context, mesh);  // every file is good, and that is known before any is used
+  read_rank_files(directory, files, fsdp::slices_to_load(model.units(), optimizer));
+  barrier(context, mesh);  // nobody trains on before all have loaded
+  fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);
+}
+
+std::string obstacle_to_checkpoints(const std::string& out_dir) {
+  for (const fs::path& place : {current(out_dir), previous(out_dir), unfinished(out_dir)}) {
+    std::error_code error;
+    if (!fs::exists(place, error)) continue;
+    if (!fs::is_directory(place, error)) return fmt::format("'{}' (a file)", place.string());
+    for (const fs::path& file : fs::directory_iterator(place, error)) {
+      if (!is_ours(file)) return fmt::format("'{}' (no file of a checkpoint)", file.string());
+    }
+    if (error) return fmt::format("'{}' ({})", place.string(), error.message());
+  }
+  return "";
+}
+
+}  // namespace nanofsdp::train

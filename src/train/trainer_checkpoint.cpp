@@ -1,0 +1,65 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <sstream>
+
+#include "base/check.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+#include "train/weights.h"
+
+namespace nanofsdp::train {
+namespace {
+
+// The lines "name=value" by name.
+std::map<std::string, std::string> options_map(const std::string& settings) {
+  std::map<std::string, std::string> options;
+  std::istringstream lines(settings);
+  for (std::string name, value; std::getline(lines, name, '=') && std::getline(lines, value);) {
+    options.emplace(name, value);
+  }
+  return options;
+}
+
+}  // namespace
+
+void Trainer::resume() {
+  const Manifest manifest = read_manifest(options_.out_dir);
+  const RunState& state = manifest.state;
+  const std::string what = "checkpoint '" + checkpoint_path(options_.out_dir).string() + "'";
+  if (state.alphabet != dataset_.tokenizer().chars()) {
+    throw UsageError({.what = what,
+                      .expected = "a model of the characters of text '" + dataset_.name() + "'",
+                      .got = "one of others",
+                      .hint = "resume with the text that it was trained on"});
+  }
+  if (state.iteration > options_.max_iters) {
+    throw UsageError({.what = what,
+                      .expected = fmt::format("at most --max_iters={}", options_.max_iters),
+                      .got = fmt::format("iteration {}", state.iteration)});
+  }
+  load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
+  generator_.set_state(state.generator);
+  best_val_loss_ = state.best_val_loss;
+  first_ = state.iteration;
+}
+
+void Trainer::save(std::int64_t iteration, double val_loss) {
+  save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
+                  {.iteration = iteration,
+                   .optimizer_steps = optimizer_.steps(),
+                   .best_val_loss = best_val_loss_,
+                   .generator = generator_.state(),
+                   .alphabet = dataset_.tokenizer().chars(),
+                   .options = options_map(options_.settings)});
+  report_.saved(checkpoint_path(options_.out_dir).string());
+  save_weights(options_.out_dir, sharded_,
+               {.config = model_.config(),
+                .chars = dataset_.tokenizer().chars(),
+                .iteration = iteration,
+                .val_loss = val_loss},
+               context_.rank);
+  report_.saved(weights_path(options_.out_dir).string());
+}
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,96 @@
+#pragma once
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/ranks.h"
+#include "support/saved_state.h"
+#include "support/temporary_directory.h"
+#include "support/usage_error.h"
+#include "train/checkpoint.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief Checkpoints of a small training, saved and loaded by ranks that are threads.
+
+namespace fs = std::filesystem;
+using train::RunState;
+using State = std::vector<float>;
+
+/// A state that differs from any other by its iteration.
+inline RunState run_state(std::int64_t iteration) {
+  Generator generator(static_cast<std::uint64_t>(iteration));
+  std::vector<float> some(3);
+  generator.normal(some, 0, 1);  // leaves a cached one
+  return {.iteration = iteration,
+          .optimizer_steps = iteration,
+          .best_val_loss = 1.0 / 3,
+          .generator = generator.state(),
+          .alphabet = "\n\"\\\u00e9",
+          .options = {{"n_layer", "3"}, {"wandb_run_name", "a=b\n\xff"}}};
+}
+
+template <class Body>
+std::vector<State> on_ranks(int world, const TinyOptions& options, const Body& body,
+                            Backend backend = Backend::local) {
+  return run_ranks(world == 1 ? Backend::self : backend, world,
+                   [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                     TinyTraining t(context, std::move(group), options);
+                     body(t);
+                     return saved_state(t);
+                   });
+}
+
+inline void save(TinyTraining& t, const std::string& out_dir, std::int64_t iteration) {
+  train::save_checkpoint(out_dir, t.context, t.mesh, t.sharded, t.optimizer, run_state(iteration));
+}
+
+inline void load(TinyTraining& t, const std::string& out_dir) {
+  train::load_checkpoint(out_dir, train::read_manifest(out_dir), t.context, t.mesh, t.sharded,
+                         t.optimizer);
+}
+
+/// Trains up to an iteration and saves.
+inline State save_after(std::int64_t steps, const std::string& out_dir, int world = 4,
+                        const TinyOptions& options = {}) {
+  return whole_state(on_ranks(world, options, [&](TinyTraining& t) {
+    for (std::int64_t s = 0; s < steps; ++s) t.step(s);
+    save(t, out_dir, steps);
+  }));
+}
+
+inline State load_at(int world, const std::string& out_dir, const TinyOptions& options = {}) {
+  return whole_state(on_ranks(world, options, [&](TinyTraining& t) { load(t, out_dir); }));
+}
+
+/// The error of loading on one rank.
+inline std::string load_error(const std::string& out_dir) {
+  return usage_error([&] {
+    Context context;
+    TinyTraining t(context, comm::make_self(), {});
+    load(t, out_dir);
+  });
+}
+
+/// All that lies in a directory.
+inline std::map<std::string, std::string> tree(const std::string& directory) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::recursive_directory_iterator(directory)) {
+    files[entry.path().string()] = entry.is_regular_file() ? read_file(entry.path().string()) : "";
+  }
+  return files;
+}
+
+inline void flip_bit(const std::string& path, std::uintmax_t byte, int bit) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(byte));
+  const char old = static_cast<char>(file.get());
+  file.seekp(static_cast<std::streamoff>(byte));
+  file.put(static_cast<char>(old ^ (1 << bit)));
+}
+
+}  // namespace nanofsdp::testing
