@@ -23,11 +23,12 @@ from random import Random
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import world
 import faults
+import resumed
 import strangers
 from kind import Kind
 from trial import SHORT, STRATEGIES, Miss, Setting, Trial
 
-KINDS = faults.KINDS + strangers.KINDS
+KINDS = faults.KINDS + resumed.KINDS + strangers.KINDS
 
 
 class Campaign:

@@ -2,11 +2,14 @@
 
 import json
 import math
+import re
 import struct
 from array import array
 from pathlib import Path
 
 DUE = {"out/model.safetensors", "metrics.jsonl", "trace.json"}
+CHECKPOINT = re.compile(
+    r"out/checkpoint(\.new|\.previous)?(/manifest\.json|/rank_\d_of_\d\.safetensors)?")
 
 
 def not_due(folder: Path) -> list[str]:
@@ -15,13 +18,35 @@ def not_due(folder: Path) -> list[str]:
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
         ours = name in ("tmp", "out", "out/filler") or name.startswith(("stdout.", "stderr.", "given."))
-        if not ours and name not in DUE:
+        if not ours and name not in DUE and not CHECKPOINT.fullmatch(name):
             left.append(name)
     return left
 
 
-def checkpoint_fault(path: Path) -> str | None:
-    """What is wrong with a checkpoint, or None: there is none, or it is whole."""
+def last_checkpoint(out_dir: Path) -> int:
+    """The iteration of the last whole checkpoint."""
+    for name in ("checkpoint.new", "checkpoint"):
+        if (manifest := out_dir / name / "manifest.json").exists():
+            return json.loads(manifest.read_text())["iteration"]
+    raise ValueError("no whole checkpoint")
+
+
+def checkpoint_fault(out_dir: Path) -> str | None:
+    """What is wrong with the checkpoints, or None: those with a manifest are whole, and once there
+    has been one there is one."""
+    manifests = list(out_dir.glob("checkpoint*/manifest.json"))
+    for manifest in manifests:
+        for name, record in json.loads(manifest.read_text())["files"].items():
+            path = manifest.parent / name
+            if not path.exists() or path.stat().st_size != record["bytes"]:
+                return f"{path} is not as {manifest} says"
+    if (out_dir / "checkpoint.previous").exists() and not manifests:
+        return "no whole checkpoint"
+    return None
+
+
+def model_fault(path: Path) -> str | None:
+    """What is wrong with a model, or None: there is none, or it is whole."""
     if not path.exists():
         return None
     data = path.read_bytes()

@@ -57,6 +57,7 @@ class Trial:
         self.by_hand, self.rng = by_hand, rng
         self.mark = f"NANOFSDP_FAULT={folder.name}.{os.getpid()}"
         self.out_dir, self.metrics = folder / "out", folder / "metrics.jsonl"
+        self.second_metrics = folder / "given.metrics.jsonl"
         self.port, self.started = None, []
         self.struck = time.monotonic()
         self.seconds = 0.0
@@ -106,6 +107,10 @@ class Trial:
         self.started.append(process)
         self.struck = time.monotonic()
         return process
+
+    def again(self) -> None:
+        """Forgets the processes that have ended: others are started in their place."""
+        self.started, self.port = [], None
 
     # ---- striking
 
@@ -169,7 +174,7 @@ class Trial:
         """Whether rank 0 has told that it has saved the model of that iteration."""
         name = 0 if self.by_hand else "all"
         told = (self.folder / f"stdout.{name}").read_text().partition(f"step {iteration}:")[2]
-        return "saved" in told
+        return "model.safetensors" in told
 
     # ---- what must follow
 
@@ -231,8 +236,10 @@ class Trial:
             raise Miss(f"ports left: {sorted(ports)}")
         if left := files.not_due(self.folder):
             raise Miss(f"files left: {', '.join(left)}")
-        if wrong := files.checkpoint_fault(self.out_dir / "model.safetensors"):
+        if wrong := files.model_fault(self.out_dir / "model.safetensors"):
             raise Miss(f"model.safetensors: {wrong}")
+        if wrong := files.checkpoint_fault(self.out_dir):
+            raise Miss(wrong)
 
     def ports_of_interest(self) -> set[int]:
         return set(range(65536)) if Trial.isolated else {self.port}
