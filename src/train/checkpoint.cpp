@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <system_error>
 #include <utility>
 
@@ -65,17 +66,31 @@ void make_room(const fs::path& out_dir) {
 
 // ---- saving
 
-// What every rank has written, on every rank. In this call all have.
-std::vector<FileRecord> gather_records(Context& context, comm::Mesh& mesh, FileRecord mine) {
-  static_assert(sizeof(FileRecord) == 16);
-  std::vector<FileRecord> all(static_cast<std::size_t>(mesh.size()));
-  // Sixteen bytes, which no collective interprets.
-  const Tensor in(&mine, {2}, DType::float64), out(all.data(), {2 * mesh.size()}, DType::float64);
+void barrier(Context& context, comm::Mesh& mesh) {
+  mesh.world().barrier(*context.compute, {.unit = "checkpoint", .control = true}).synchronize();
+}
+
+// Everybody's `mine`, on every rank. When it returns, all ranks have come here.
+template <class T>
+std::vector<T> gather(Context& context, comm::Mesh& mesh, T mine) {
+  constexpr std::int64_t kWords = sizeof(T) / 8;  // which no collective interprets
+  std::vector<T> all(static_cast<std::size_t>(mesh.size()));
+  const Tensor in(&mine, {kWords}, DType::float64),
+      out(all.data(), {kWords * mesh.size()}, DType::float64);
   mesh.world()
       .all_gather(*context.compute, in, out, {.unit = "checkpoint", .control = true})
       .synchronize();
-  all.resize(static_cast<std::size_t>(mesh.shard_size()));  // replicas have written nothing
   return all;
+}
+
+// Whether the directory that rank 0 has just made is the one that all ranks see: machines may have
+// directories of their own.
+bool all_see(const fs::path& directory, Context& context, comm::Mesh& mesh) {
+  barrier(context, mesh);
+  std::error_code unseen;
+  const std::int64_t made = fs::last_write_time(directory, unseen).time_since_epoch().count();
+  const std::vector<std::int64_t> seen = gather(context, mesh, unseen ? -1 : made);
+  return std::ranges::count(seen, seen[0]) == std::ssize(seen);
 }
 
 void write_manifest_file(const fs::path& path, const Manifest& manifest) {
@@ -85,29 +100,21 @@ void write_manifest_file(const fs::path& path, const Manifest& manifest) {
   file.finish();
 }
 
-void barrier(Context& context, comm::Mesh& mesh) {
-  mesh.world().barrier(*context.compute, {.unit = "checkpoint", .control = true}).synchronize();
-}
-
 // ---- loading
 
-// Whether a file is there and has its size; which is also all that rank 0 can tell of the others'.
-void require_size(const fs::path& path, std::uint64_t bytes, const std::string& hint) {
+void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  if (!error && size == bytes) return;
+  std::string expected = fmt::format("{} bytes", record.bytes), got = fmt::to_string(size);
+  if (error) {
+    got = error.message();
+  } else if (size == record.bytes) {
+    if (fingerprint_of(path.string()) == record.fingerprint) return;
+    expected = "the bytes that were saved", got = "others: it is damaged, or of another checkpoint";
+  }
   throw UsageError({.what = "checkpoint file '" + path.string() + "'",
-                    .expected = fmt::format("{} bytes", bytes),
-                    .got = error ? error.message() : fmt::to_string(size),
-                    .hint = hint});
-}
-
-void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
-  require_size(path, record.bytes, hint);
-  if (fingerprint_of(path.string()) == record.fingerprint) return;
-  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
-                    .expected = "the bytes that were saved",
-                    .got = "others: it is damaged, or of another checkpoint",
+                    .expected = expected,
+                    .got = got,
                     .hint = hint});
 }
 
@@ -134,7 +141,7 @@ Manifest read_manifest(const std::string& out_dir) {
   return parse_manifest(text, path, remedy(out_dir));
 }
 
-void save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
+bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
                      fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
                      const RunState& state) try {
   const auto rank = static_cast<std::size_t>(mesh.rank());
@@ -142,20 +149,22 @@ void save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
   const fs::path directory = unfinished(out_dir);
   context.compute->synchronize();
   if (rank == 0) make_room(out_dir);
-  barrier(context, mesh);
+  if (!all_see(directory, context, mesh)) {
+    if (rank == 0) remove_checkpoint(directory);
+    return false;
+  }
   FileRecord mine;
   if (rank < files) {
     mine = write_rank_file(directory / rank_file_name(rank, files),
                            fsdp::slices_to_save(model.units(), optimizer));
   }
-  const std::vector<FileRecord> records = gather_records(context, mesh, mine);
-  if (rank != 0) return;
-  for (std::size_t r = 0; r < files; ++r) {
-    require_size(directory / rank_file_name(r, files), records[r].bytes,
-                 "all ranks must see the same --out_dir");
+  std::vector<FileRecord> records = gather(context, mesh, mine);
+  records.resize(files);  // replicas have written nothing
+  if (rank == 0) {
+    write_manifest_file(directory / kManifest, {.state = state, .files = records});
+    rotate(out_dir);
   }
-  write_manifest_file(directory / kManifest, {.state = state, .files = records});
-  rotate(out_dir);
+  return true;
 } catch (const fs::filesystem_error& error) {
   throw UsageError(
       {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()});

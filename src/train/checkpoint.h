@@ -25,7 +25,7 @@ namespace nanofsdp::train {
 /// Then the directories are renamed. Killed between these, the next run finds the new one where it
 /// was written.
 ///
-/// Ranks on several machines need one DIR that all of them see.
+/// Ranks on several machines need one DIR that all of them see; without, there are no checkpoints.
 
 /// The directory of the last whole checkpoint in `out_dir`; DIR/checkpoint if there is none.
 std::filesystem::path checkpoint_path(const std::string& out_dir);
@@ -35,8 +35,9 @@ std::filesystem::path checkpoint_path(const std::string& out_dir);
 Manifest read_manifest(const std::string& out_dir);
 
 /// Saves a checkpoint. Collective; when it returns on rank 0 the checkpoint is on the disk.
+/// @returns false on every rank, and nothing is saved, if the ranks do not all see one `out_dir`
 /// @throws UsageError if a file cannot be written; the checkpoint before is then still there
-void save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
+bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
                      fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
                      const RunState& state);
 

@@ -17,7 +17,6 @@
 #include "train/sampler.h"
 #include "train/schedule.h"
 #include "train/trace_file.h"
-#include "train/weights.h"
 
 namespace nanofsdp::train {
 namespace {

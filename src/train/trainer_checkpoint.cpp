@@ -45,14 +45,15 @@ void Trainer::resume() {
 }
 
 void Trainer::save(std::int64_t iteration, double val_loss) {
-  save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
-                  {.iteration = iteration,
-                   .optimizer_steps = optimizer_.steps(),
-                   .best_val_loss = best_val_loss_,
-                   .generator = generator_.state(),
-                   .alphabet = dataset_.tokenizer().chars(),
-                   .options = options_map(options_.settings)});
-  report_.saved(checkpoint_path(options_.out_dir).string());
+  const bool saved = save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
+                                     {.iteration = iteration,
+                                      .optimizer_steps = optimizer_.steps(),
+                                      .best_val_loss = best_val_loss_,
+                                      .generator = generator_.state(),
+                                      .alphabet = dataset_.tokenizer().chars(),
+                                      .options = options_map(options_.settings)});
+  const std::string path = checkpoint_path(options_.out_dir).string();
+  report_.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   save_weights(options_.out_dir, sharded_,
                {.config = model_.config(),
                 .chars = dataset_.tokenizer().chars(),

@@ -86,6 +86,10 @@ TEST_F(Joined, TrainsWhatRanksStartedHereTrain) {
   const std::string weights = read_file(directory.file("out/model.safetensors"));
   EXPECT_FALSE(weights.empty());
   EXPECT_TRUE(file(0, "out/model.safetensors") == weights);
+  // Each at home, so there is no directory for the shards of both.
+  EXPECT_NE(ranks_[0]->out().find("saved no out/checkpoint, for the ranks do not all see"),
+            std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(homes_[0]->file("out/checkpoint.new")));
   EXPECT_EQ(ranks_[1]->out(), "");
 }
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -63,7 +64,7 @@ TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
   const std::string path = o + "/checkpoint/manifest.json", whole = read_file(path);
   const Manifest expected = read_manifest(o);
   int taken = 0;
-  for (std::size_t bit = 0; bit < 8 * whole.size(); bit += 5) {
+  for (std::size_t bit = 0; bit < 8 * whole.size(); bit += 17) {
     std::string text = whole;
     text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
     try {
@@ -75,7 +76,7 @@ TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
     } catch (const UsageError&) {
     }
   }
-  EXPECT_LT(taken, 20);  // blanks
+  EXPECT_LT(taken, 10);  // blanks
 }
 
 TEST(CheckpointDamage, OfAModelIsNotAnotherModel) {
@@ -104,17 +105,14 @@ TEST(CheckpointDamage, RanksMustSeeTheSame) {
   } catch (const RankError& error) {
     EXPECT_TRUE(one_line_with(error.what(), {"ranks disagree on checkpoint", "--out_dir"}));
   }
-  try {
-    on_ranks(2, {}, [&](TinyTraining& t) {
-      fs::create_directories(directory.file("d/checkpoint.new"));
-      save(t, directory.file(t.mesh.rank() == 0 ? "c" : "d"), 1);
-    });
-    ADD_FAILURE() << "no error";
-  } catch (const RankError& error) {
-    EXPECT_NE(std::string(error.what()).find("all ranks must see the same --out_dir"),
-              std::string::npos)
-        << error.what();
-  }
+  const fs::path left_over = directory.file("d/checkpoint.new");
+  fs::create_directories(left_over);
+  fs::last_write_time(left_over, fs::last_write_time(left_over) - std::chrono::hours(1));
+  on_ranks(2, {}, [&](TinyTraining& t) {
+    const std::string out_dir = directory.file(t.mesh.rank() == 0 ? "c" : "d");
+    EXPECT_FALSE(train::save_checkpoint(out_dir, t.context, t.mesh, t.sharded, t.optimizer, {}));
+  });
+  EXPECT_TRUE(tree(directory.file("c")).empty());
 }
 
 }  // namespace
