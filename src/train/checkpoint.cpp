@@ -42,7 +42,8 @@ bool is_ours(const fs::path& file) {
 void remove_checkpoint(const fs::path& checkpoint) {
   fs::remove(checkpoint / kManifest);
   if (!fs::exists(checkpoint)) return;
-  for (const fs::path& file : fs::directory_iterator(checkpoint)) {
+  const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});
+  for (const fs::path& file : all) {
     if (is_ours(file)) fs::remove(file);
   }
   fs::remove(checkpoint);
@@ -120,8 +121,9 @@ void verify(const fs::path& path, const FileRecord& record, const std::string& h
 
 // What to do about a checkpoint that is of no use.
 std::string remedy(const fs::path& out_dir) {
-  if (!is_whole(previous(out_dir))) return "";
-  return "to go back to the one before, put '" + previous(out_dir).string() + "' in its place";
+  const fs::path before = is_whole(unfinished(out_dir)) ? current(out_dir) : previous(out_dir);
+  if (!is_whole(before)) return "";
+  return "to go back to the one before, put '" + before.string() + "' in its place";
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ void Trainer::resume() {
   if (state.iteration > options_.max_iters) {
     throw UsageError({.what = what,
                       .expected = fmt::format("at most --max_iters={}", options_.max_iters),
-                      .got = fmt::format("iteration {}", state.iteration)});
+                      .got = fmt::format("iteration {}", state.iteration),
+                      .hint = "give a larger --max_iters to train on"});
   }
   load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
   generator_.set_state(state.generator);
