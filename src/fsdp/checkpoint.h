@@ -16,15 +16,22 @@ namespace nanofsdp::fsdp {
 /// other.
 ///
 /// A rank saves its shard of every unit, parameter by parameter, and leaves the padding out. Where
-/// a piece begins and ends is counted from the start of its parameter:
+/// a piece begins and ends is counted from the start of its parameter. The root of our GPT, 16,640
+/// elements, saved by 4 ranks and loaded by 3:
 ///
-///     rank 0 of 2 saves   wte [0, 6,000)        h.0.attn.c_attn.weight [0, 24,000)      ...
-///     rank 1 of 2 saves   wte [6,000, 8,320)    h.0.attn.c_attn.weight [24,000, 49,152) ...
+///     rank 0 of 4 saves   wte [0, 4160)
+///     rank 1 of 4 saves   wte [4160, 8320)
+///     rank 2 of 4 saves   wpe [0, 4160)
+///     rank 3 of 4 saves   wpe [4160, 8192), ln_f [0, 128)
 ///
-/// Such names and ranges know nothing of the number of ranks, of units, of the strategy. So a rank
-/// of any other run asks for the ranges that it needs, and copies from each saved range what
-/// overlaps: to load is to intersect intervals. (PyTorch's distributed checkpoint is the same plan
-/// for DTensors.) No rank ever sees a whole parameter, and nothing is sent.
+///     rank 0 of 3 loads   wte [0, 5548)                      from rank 0 and rank 1
+///     rank 1 of 3 loads   wte [5548, 8320), wpe [0, 2776)    from rank 1 and rank 2
+///     rank 2 of 3 loads   wpe [2776, 8192), ln_f [0, 128)    from rank 2 and rank 3
+///
+/// Names and ranges know nothing of the number of ranks, of units, of the strategy. So a rank of
+/// any other run asks for the ranges that it needs, and copies from each saved one what overlaps:
+/// to load is to intersect intervals. (PyTorch's distributed checkpoint makes the same plan for
+/// DTensors.) No rank ever sees a whole parameter, and nothing is sent.
 ///
 /// Over the ranks of a shard group every element is saved exactly once, whatever the strategy:
 /// where a rank has more than its shard (no_shard), it saves the shard only. Replicas
