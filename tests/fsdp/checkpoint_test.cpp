@@ -117,6 +117,7 @@ void train(TinyTraining& t, std::int64_t first, std::int64_t end) {
 // Fills a training with a state, through slices, and with another before that.
 void load(TinyTraining& t, const State& state, std::int64_t steps) {
   train(t, 7, 8);
+  t.weights();  // where whole copies are kept, they show this
   const State poison(state.size(), 1e6f);
   for (const State* from : {&poison, &state}) {
     std::size_t start = 0;

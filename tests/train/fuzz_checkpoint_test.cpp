@@ -10,6 +10,7 @@
 #include "support/temporary_directory.h"
 #include "support/tensors.h"
 #include "train/rank_file.h"
+#include "train/safetensors.h"
 
 // Damaged checkpoints, below the fingerprints that would refuse them all: as if somebody had made
 // them so. The law is that of every fuzz test: a result, or one UsageError of one line.
@@ -98,6 +99,23 @@ struct Saved {
     return {slice("a", a, of_a), slice("b", b, of_b)};
   }
 };
+
+TEST(FuzzCheckpoint, RangesThatAreNone) {
+  const TemporaryDirectory directory;
+  for (const char* range : {"[-1, 11]", "[12, 0]", "[-9223372036854775808, 9223372036854775807]",
+                            "[0, 18446744073709551615]", "[0]", "{}", "\"0\"", "[null, 12]"}) {
+    SafetensorsWriter writer(directory.file(rank_file_name(0, 1)), {},
+                             {{"a", std::string(R"({"shape": [3, 4], "range": )") + range + "}"}});
+    writer.finish();
+    Saved other;
+    try {
+      read_rank_files(directory.file(""), 1, other.slices({2, 12}, {1, 5}));
+      ADD_FAILURE() << range;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("metadata"), std::string::npos) << error.what();
+    }
+  }
+}
 
 TEST(FuzzCheckpoint, RankFiles) {
   const TemporaryDirectory directory;
