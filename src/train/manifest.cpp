@@ -42,22 +42,25 @@ std::uint64_t fingerprint_of(json j) {
   return fingerprint(text_of(j));
 }
 
+// One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
+// what was built before it.
 Manifest from_json(const json& j) {
+  Manifest manifest;
+  manifest.fingerprint = j.at(kFingerprint);
+  RunState& state = manifest.state;
+  state.iteration = j.at("iteration");
+  state.optimizer_steps = j.at("optimizer_steps");
   const json& loss = j.at("best_val_loss");
-  Manifest manifest{.state = {.iteration = j.at("iteration"),
-                              .optimizer_steps = j.at("optimizer_steps"),
-                              .generator = j.at("generator"),
-                              .alphabet = j.at("alphabet"),
-                              .options = j.at("options")},
-                    .files = {},
-                    .fingerprint = j.at(kFingerprint)};
-  if (!loss.is_null()) manifest.state.best_val_loss = loss;  // JSON has no infinity
+  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
+  state.generator = j.at("generator");
+  state.alphabet = j.at("alphabet");
+  state.options = j.at("options").get<std::map<std::string, std::string>>();
   const json& files = j.at("files");
   for (std::size_t rank = 0; rank < files.size(); ++rank) {
     manifest.files.push_back(files.at(rank_file_name(rank, files.size())));
   }
-  Generator(0).set_state(manifest.state.generator);  // throws if it is none
-  const bool counts = manifest.state.iteration >= 0 && manifest.state.optimizer_steps >= 0;
+  Generator(0).set_state(state.generator);  // throws if it is none
+  const bool counts = state.iteration >= 0 && state.optimizer_steps >= 0;
   if (!counts || manifest.files.empty())
     throw std::invalid_argument("negative counts, or no files");
   return manifest;
