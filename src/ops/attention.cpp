@@ -30,15 +30,15 @@ using Row = Eigen::Map<const Eigen::ArrayXf>;
 
 // The numbers of one call; its heads are counted through all sequences.
 struct Layout {
-  std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0;
+  std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0, first = 0;
   float scale = 1;  // 1 / sqrt(D)
   std::uint32_t threshold = 0;
   float survivor = 1;  // 1 / (1 - dropout)
 
-  // One head's [T, D] in a tensor [B, T, parts * C].
+  // One head's [rows, D] in a tensor [B, rows, parts * C].
   Matrix of(const Tensor& x, std::int64_t head, int part = 0) const {
-    const std::int64_t width = x.dim(2);
-    return {x.f32() + head / H * T * width + part * C + head % H * D, T, D, width};
+    const std::int64_t rows = x.dim(1), width = x.dim(2);
+    return {x.f32() + head / H * rows * width + part * C + head % H * D, rows, D, width};
   }
 
   // Dropout of row i of P, or of its derivative; `key` is the sequence's.
@@ -64,11 +64,11 @@ Lines exp_row(float* row, std::int64_t i, std::int64_t cols, float scale, float 
 void forward(const AttentionForward& a, const Layout& l, std::int64_t head, float* scratch) {
   const Matrix q = l.of(a.qkv, head, 0), k = l.of(a.qkv, head, 1);
   const Matrix v = l.of(a.qkv, head, 2), y = l.of(a.y, head);
-  float* lse = a.lse.f32() + head * l.T;
+  float* lse = a.lse.f32() + head * y.rows;
   const std::uint64_t key = row_key(a.key, head / l.H);
   const std::int64_t block = query_block(l.T);
 
-  for (std::int64_t begin = 0; begin < l.T; begin += block) {
+  for (std::int64_t begin = l.first; begin < l.T; begin += block) {
     const std::int64_t end = std::min(l.T, begin + block);
     const Matrix p{scratch, end - begin, end, whole_lines(l.T)};
     gemm(Form::nt, q.row_range(begin, end), k.row_range(0, end), p, Write::assign);
@@ -77,11 +77,12 @@ void forward(const AttentionForward& a, const Layout& l, std::int64_t head, floa
       const float shift = l.scale * Row(row, i + 1).maxCoeff();
       Lines weights = exp_row(row, i, p.cols, l.scale, shift);
       const float sum = weights.sum();
-      lse[i] = shift + std::log(sum);
+      lse[i - l.first] = shift + std::log(sum);
       weights *= 1 / sum;
       l.drop(key, head, i, row);
     }
-    gemm(Form::nn, p, v.row_range(0, end), y.row_range(begin, end), Write::assign);
+    const Matrix y_block = y.row_range(begin - l.first, end - l.first);
+    gemm(Form::nn, p, v.row_range(0, end), y_block, Write::assign);
   }
 }
 
@@ -127,13 +128,17 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   NANOFSDP_CHECK_SHAPE(l.H > 0 && a.qkv.dim(2) % (3 * l.H) == 0, .what = "attention: heads",
                        .expected = fmt::format("a divisor of C = {} / 3", a.qkv.dim(2)),
                        .got = fmt::format("{}", l.H));
+  if constexpr (requires { a.first; }) l.first = a.first;
+  NANOFSDP_CHECK_SHAPE(l.first >= 0 && l.first <= l.T, .what = "attention: first",
+                       .expected = fmt::format("a position in [0, {}]", l.T),
+                       .got = fmt::to_string(l.first));
   l.D = l.C / l.H;
   l.scale = 1 / std::sqrt(static_cast<float>(l.D));
   l.threshold = drop_threshold(a.dropout);
   l.survivor = 1 / (1 - a.dropout);
   require("attention: qkv", a.qkv, {l.B, l.T, 3 * l.C});
-  require("attention: y", a.y, {l.B, l.T, l.C});
-  require("attention: lse", a.lse, {l.B, l.H, l.T});
+  require("attention: y", a.y, {l.B, l.T - l.first, l.C});
+  require("attention: lse", a.lse, {l.B, l.H, l.T - l.first});
   const std::int64_t scratch = attention_scratch_numel(l.T, stream.threads());
   require("attention: scratch", a.scratch, a.scratch.shape());  // of any shape, if large enough
   NANOFSDP_CHECK_SHAPE(a.scratch.numel() >= scratch, .what = "attention: scratch",

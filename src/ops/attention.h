@@ -35,15 +35,16 @@ namespace nanofsdp::ops {
 /// Both directions have operands of the same names: a call says which it means,
 /// `attention(stream, AttentionForward{.qkv = ...})`.
 
-/// Shapes: B sequences of T positions, C = H * D features.
+/// Shapes: B sequences of T positions, C = H * D features; n = T - first, which is T in training.
 struct AttentionForward {
   Tensor qkv{};      ///< in   [B, T, 3C]: query, key, value side by side, heads side by side inside
-  Tensor y{};        ///< out  [B, T, C], written
-  Tensor lse{};      ///< out  [B, H, T], written
+  Tensor y{};        ///< out  [B, n, C], written
+  Tensor lse{};      ///< out  [B, H, n], written
   Tensor scratch{};  ///< [attention_scratch_numel(...)], contents meaningless before and after
   int heads = 1;
   float dropout = 0;  ///< probability of dropping an element of P
   DropoutKey key{};
+  std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
 };
 
 struct AttentionBackward {

@@ -178,6 +178,34 @@ TEST(Attention, DropoutIsTheSameHoweverTheBatchIsSplit) {
   }
 }
 
+// Decoding: only the last positions ask, and get what they get when all do.
+TEST(Attention, LaterPositionsMayAskAlone) {
+  for (const Sizes& s : kSizes) {
+    for (const std::int64_t first : {std::int64_t{0}, s.T / 3, s.T - 1, s.T}) {
+      SCOPED_TRACE(name(s, 0) + " first=" + std::to_string(first));
+      Operands o(s);
+      const Oracle want(s, o.qkv.doubles(), 0, {});
+      const std::int64_t n = s.T - first, D = s.C / s.H;
+      Owned<float> y({s.B, n, s.C}, kPoison), lse({s.B, s.H, n}, kPoison);
+      AttentionForward forward = o.forward();
+      forward.y = y;
+      forward.lse = lse;
+      forward.first = first;
+      attention(*o.stream, forward);
+      const auto tail = [&](const Doubles& all, std::int64_t parts, std::int64_t width) {
+        Doubles last;
+        for (std::int64_t part = 0; part < parts; ++part) {
+          const auto begin = all.begin() + (part * s.T + first) * width;
+          last.insert(last.end(), begin, begin + n * width);
+        }
+        return last;
+      };
+      EXPECT_LE(relative_l2(y.values, tail(want.y, s.B, s.H * D)), kTolerance);
+      EXPECT_LE(relative_l2(lse.values, tail(want.lse, s.B * s.H, 1)), kTolerance);
+    }
+  }
+}
+
 TEST(Attention, NoSequencesAreNoWork) {
   Operands({0, 8, 4, 2}, 2).run();
   Operands({2, 0, 4, 2}, 2).run();
@@ -208,6 +236,9 @@ TEST(Attention, AnErrorNamesTheOperand) {
   expect(with(o.forward(), &AttentionForward::heads, 3), "attention: heads");
   expect(with(o.forward(), &AttentionForward::heads, 0), "attention: heads");
   expect(with(o.forward(), &AttentionForward::dropout, 1.0f), "dropout");
+  expect(with(o.forward(), &AttentionForward::first, std::int64_t{1}), "attention: y");
+  expect(with(o.forward(), &AttentionForward::first, std::int64_t{7}), "attention: first");
+  expect(with(o.forward(), &AttentionForward::first, std::int64_t{-1}), "attention: first");
   expect(with(o.backward(), &AttentionBackward::dy, bad), "attention: dy");
   expect(with(o.backward(), &AttentionBackward::dqkv, bad), "attention: dqkv");
 }
