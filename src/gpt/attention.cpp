@@ -19,7 +19,9 @@ CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, int first_site
 }
 
 Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
-  const Tensor qkv = c_attn_.forward(tape, x);  // [B, T, 3C]
+  Tensor qkv = c_attn_.forward(tape, x);  // [B, T, 3C]
+  if (tape.cache() != nullptr) qkv = tape.cache()->append(tape.stream(), this, qkv);
+  const std::int64_t T = qkv.dim(1);  // with a cache also the positions before those of x
   const Tensor y = tape.allocate(x.shape());
   const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
   {
@@ -29,10 +31,11 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
                                          .y = y,
                                          .lse = lse,
                                          .scratch = tape.allocate({ops::attention_scratch_numel(
-                                             x.dim(1), tape.stream().threads())}),
+                                             T, tape.stream().threads())}),
                                          .heads = heads_,
                                          .dropout = tape.training() ? dropout_ : 0,
-                                         .key = tape.dropout_key(site_)});
+                                         .key = tape.dropout_key(site_),
+                                         .first = T - x.dim(1)});
   }
   tape.save({qkv, y, lse});
   return resid_dropout_.forward(tape, c_proj_.forward(tape, y));

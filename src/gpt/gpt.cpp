@@ -34,6 +34,15 @@ const GPTConfig& validated(const GPTConfig& config) {
   return config;
 }
 
+// 0, 1, ..., T - 1 in every row; with a cache, the positions after those that it holds.
+Tensor positions_of(nn::Tape& tape, const Tensor& tokens) {
+  const std::int64_t held = tape.cache() == nullptr ? 0 : tape.cache()->length();
+  const std::int64_t period = held + tokens.dim(1);
+  const Tensor positions = tape.allocate({held + tokens.numel()}, DType::int32);
+  ops::arange(tape.stream(), {.x = positions, .period = period});
+  return positions.slice(held, tokens.numel()).view(tokens.shape());
+}
+
 }  // namespace
 
 Transformer::Transformer(const GPTConfig& config)
@@ -52,10 +61,8 @@ Transformer::Transformer(const GPTConfig& config)
 }
 
 Tensor Transformer::do_forward(nn::Tape& tape, Tensor tokens) {
-  const Tensor positions = tape.allocate(tokens.shape(), DType::int32);
-  ops::arange(tape.stream(), {.x = positions, .period = tokens.dim(1)});
   const Tensor embedded = wte_.forward(tape, tokens);
-  Tensor x = wpe_.forward(tape, positions);
+  Tensor x = wpe_.forward(tape, positions_of(tape, tokens));
   ops::add(tape.stream(), {.a = embedded, .b = x, .out = x});
   x = drop_.forward(tape, x);
   for (const auto& block : h_) x = block->forward(tape, x);
@@ -78,7 +85,12 @@ GPT::GPT(const GPTConfig& config)
 }
 
 Tensor GPT::do_forward(nn::Tape& tape, Tensor tokens) {
-  return lm_head_.forward(tape, transformer_.forward(tape, tokens));
+  Tensor x = transformer_.forward(tape, tokens);
+  if (tape.cache() != nullptr) {  // who decodes asks for one token: only the last features matter
+    const std::int64_t C = x.dim(2);
+    x = x.slice(x.numel() - C, C).view({1, 1, C});
+  }
+  return lm_head_.forward(tape, x);
 }
 
 Tensor GPT::do_backward(nn::Tape& tape, Tensor dlogits) {

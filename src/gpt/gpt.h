@@ -37,6 +37,9 @@ class Transformer final : public nn::Module {
 /// nanoGPT's GPT (Radford et al. 2019 in nanoGPT's names): tokens [B, T], int32, to logits
 /// [B, T, V]. The head's weight is the token embedding's: a tied weight. Knows nothing of sharding.
 ///
+/// Decoding (Tape::begin_decoding) is the same forward: the tokens [1, n] are those after the
+/// positions that the cache holds, and the logits [1, 1, V] are the last one's.
+///
 /// Backward takes dlogits; the tokens have no gradient, so it returns an empty tensor.
 class GPT final : public nn::Module {
  public:

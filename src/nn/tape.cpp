@@ -11,7 +11,13 @@ void Tape::begin(bool training, const DropoutKey& key) {
                  .expected = "the pass before it to have ended",
                  .got = fmt::format("{} saved activations", saved_.size()));
   training_ = saving_ = training;
+  cache_ = nullptr;
   key_ = key;
+}
+
+void Tape::begin_decoding(KeyValueCache& cache) {
+  begin(/*training=*/false);
+  cache_ = &cache;
 }
 
 DropoutKey Tape::dropout_key(int site) const {

@@ -9,6 +9,7 @@
 #include "base/context.h"
 #include "base/dropout_key.h"
 #include "nn/arena.h"
+#include "nn/key_value_cache.h"
 #include "nn/parameter.h"
 
 namespace nanofsdp::nn {
@@ -66,6 +67,11 @@ class Tape {
   /// Starts a forward pass. `training`: activations are saved and dropout is on.
   /// @param key which rows of which micro-step: the part of a dropout key that sites share
   void begin(bool training, const DropoutKey& key = {});
+
+  /// Starts a forward pass over the next positions of one text, which the cache then holds too.
+  void begin_decoding(KeyValueCache& cache);
+  KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
+
   bool training() const { return training_; }
   bool saving() const { return saving_; }  ///< training, and no Pause
 
@@ -106,6 +112,7 @@ class Tape {
   Arena arena_;
   bool training_ = false;
   bool saving_ = false;
+  KeyValueCache* cache_ = nullptr;
   DropoutKey key_;
   std::vector<Tensor> saved_;
   std::vector<Parameter*> used_;

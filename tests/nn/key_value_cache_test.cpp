@@ -1,0 +1,72 @@
+#include "nn/key_value_cache.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "base/check.h"
+#include "support/tensors.h"
+
+namespace nanofsdp::nn {
+namespace {
+
+using testing::Owned;
+
+constexpr std::int64_t kWidth = 6;  // 3C
+
+Owned<float> rows(std::int64_t count, float first) {
+  Owned<float> tensor({1, count, kWidth});
+  std::iota(tensor.values.begin(), tensor.values.end(), first);
+  return tensor;
+}
+
+TEST(KeyValueCache, HandsOutAllPositionsOfALayer) {
+  Context context;
+  KeyValueCache cache(context, 5);
+  EXPECT_EQ(cache.length(), 0);
+  const int one = 0, other = 0;  // two layers
+  Owned<float> prompt = rows(3, 0), next = rows(1, 18), elsewhere = rows(3, 100);
+  EXPECT_EQ(cache.append(*context.compute, &one, prompt).shape(), (Shape{1, 3, kWidth}));
+  EXPECT_EQ(cache.append(*context.compute, &other, elsewhere).dim(1), 3);
+  EXPECT_EQ(cache.length(), 3);
+  const Tensor all = cache.append(*context.compute, &one, next);
+  context.compute->synchronize();
+  EXPECT_EQ(all.shape(), (Shape{1, 4, kWidth}));
+  const auto got = all.span<float>();
+  const std::vector<float> want = rows(4, 0).values;
+  EXPECT_EQ(std::vector<float>(got.begin(), got.end()), want);
+}
+
+TEST(KeyValueCache, ForgetsAndBeginsAgainInTheSameMemory) {
+  Context context;
+  KeyValueCache cache(context, 4);
+  const int layer = 0;
+  Owned<float> four = rows(4, 0), one = rows(1, 50);
+  cache.append(*context.compute, &layer, four);
+  const std::int64_t bytes = 4 * kWidth * 4;
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, bytes);
+  cache.clear();
+  EXPECT_EQ(cache.length(), 0);
+  const Tensor all = cache.append(*context.compute, &layer, one);
+  context.compute->synchronize();
+  EXPECT_EQ(all.shape(), (Shape{1, 1, kWidth}));
+  EXPECT_EQ(*all.f32(), 50);
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, bytes);
+  EXPECT_EQ(context.ledger.allocations(), 1);
+}
+
+TEST(KeyValueCache, RefusesMorePositionsThanFitAndSeveralTexts) {
+  Context context;
+  KeyValueCache cache(context, 4);
+  const int layer = 0;
+  Owned<float> three = rows(3, 0), two = rows(2, 0), texts({2, 1, kWidth});
+  cache.append(*context.compute, &layer, three);
+  EXPECT_THROW(cache.append(*context.compute, &layer, two), Error);
+  EXPECT_EQ(cache.length(), 3);
+  cache.clear();
+  EXPECT_THROW(cache.append(*context.compute, &layer, texts), Error);
+}
+
+}  // namespace
+}  // namespace nanofsdp::nn
