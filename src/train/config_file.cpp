@@ -14,7 +14,14 @@
 namespace nanofsdp::train {
 namespace {
 
-constexpr char kBuiltIn[] = "train_shakespeare_char";
+struct BuiltIn {
+  const char* name;
+  const std::string_view& text;
+};
+const BuiltIn kBuiltIn[] = {{"train_shakespeare_char", kTrainShakespeareChar},
+                            {"train_shakespeare_char_cpu", kTrainShakespeareCharCpu},
+                            {"train_gpt2", kTrainGpt2},
+                            {"finetune_shakespeare", kFinetuneShakespeare}};
 
 // name = constant. Groups: 1 name, 2 and 3 what stands between quotes, 4 any other constant.
 const std::regex kAssignment(R"re(\s*(\w+)\s*=\s*)re"
@@ -61,15 +68,18 @@ std::vector<Setting> parse_config(std::string_view text, const std::string& path
 
 std::vector<Setting> read_config(const std::string& path) {
   const std::filesystem::path file(path);
-  if (std::error_code ignored; file.stem() == kBuiltIn && !std::filesystem::exists(file, ignored)) {
-    return parse_config(kTrainShakespeareChar, path);
+  std::error_code ignored;
+  const bool exists = std::filesystem::exists(file, ignored);
+  std::string names;
+  for (const BuiltIn& config : kBuiltIn) {
+    if (file.stem() == config.name && !exists) return parse_config(config.text, path);
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", config.name);
   }
-  return parse_config(
-      read_file(path,
-                {.what = "config file '" + path + "'",
-                 .expected = fmt::format("a text file, or the built-in {}", kBuiltIn)},
-                kMostBytes),
-      path);
+  return parse_config(read_file(path,
+                                {.what = "config file '" + path + "'",
+                                 .expected = "a text file, or one that is built in: " + names},
+                                kMostBytes),
+                      path);
 }
 
 }  // namespace nanofsdp::train

@@ -10,6 +10,10 @@ namespace nanofsdp {
 
 extern const std::string_view kTalesGrammar;  ///< data/tales.grammar, input of expand_tales()
 
-extern const std::string_view kTrainShakespeareChar;  ///< data/configs/train_shakespeare_char.py
+/// data/configs/NAME.py, nanoGPT's recipes: the names are those of the files.
+extern const std::string_view kTrainShakespeareChar;
+extern const std::string_view kTrainShakespeareCharCpu;
+extern const std::string_view kTrainGpt2;
+extern const std::string_view kFinetuneShakespeare;
 
 }  // namespace nanofsdp

@@ -58,8 +58,11 @@ TEST(ConfigFile, IsReadFromAFileOrElseBuiltIn) {
 }
 
 TEST(ConfigFile, ListsTheBuiltInOnesWhereThereIsNone) {
-  const std::string error = usage_error([] { read_config("config/train_gpt2.py"); });
-  EXPECT_TRUE(one_line_with(error, {"config/train_gpt2.py", "train_shakespeare_char"})) << error;
+  const std::string error = usage_error([] { read_config("config/eval_gpt2.py"); });
+  EXPECT_TRUE(
+      one_line_with(error, {"config/eval_gpt2.py", "train_shakespeare_char, ",
+                            "train_shakespeare_char_cpu", "train_gpt2", "finetune_shakespeare"}))
+      << error;
 }
 
 }  // namespace
