@@ -10,6 +10,7 @@
 #include "comm/agreement.h"
 #include "fsdp/checkpoint.h"
 #include "train/files.h"
+#include "train/new_file.h"
 #include "train/rank_file.h"
 
 namespace nanofsdp::train {

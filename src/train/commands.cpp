@@ -17,52 +17,58 @@
 #include "launch/launch.h"
 #include "train/files.h"
 #include "train/options.h"
-#include "train/sampler.h"
+#include "train/sample.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 namespace nanofsdp::train {
 namespace {
 
-constexpr std::int64_t kSampleCharacters = 500;
+constexpr std::int64_t kSampleLength = 500;  // tokens
 
-void train_rank(Context& context, std::unique_ptr<comm::Communicator> world,
-                const TrainOptions& options, const Dataset& dataset) {
-  Report report(options, context.rank);
-  Trainer trainer(context, std::move(world), options, dataset, report);
-  trainer.run();
-  if (!options.eval_only) report.sample(trainer.sample(kSampleCharacters));
+// A command that ranks carry out: how its arguments become options, and these a rank's work.
+template <class Options>
+struct Command {
+  Options (*parse)(const std::vector<std::string>& args);
+  RankBody (*prepare)(const Options& options, int rank);  // reads what the rank needs
+};
+
+// Rank 0 is the one that will write.
+RankBody prepare_training(const TrainOptions& options, int rank) {
+  const auto dataset = std::make_shared<const Dataset>(load_dataset(options));
+  if (rank == 0) require_outputs(options);
+  return [&options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
+    Report report(options, context.rank);
+    Trainer trainer(context, std::move(world), options, *dataset, report);
+    trainer.run();
+    if (!options.eval_only) report.sample(trainer.sample(kSampleLength));
+  };
 }
 
 // For ranks to come: longer than for a message, because somebody has to start them.
-std::chrono::seconds patience(const TrainOptions& options) {
+template <class Options>
+std::chrono::seconds patience(const Options& options) {
   return std::chrono::seconds(5 * options.timeout);
 }
 
 // One rank that is a process, among others like it.
-void train_process(launch::Store& store, int threads, const TrainOptions& options,
-                   const Dataset& dataset) {
+template <class Options>
+void run_process(launch::Store& store, int threads, const Options& options, const RankBody& body) {
   Context context(store.rank(), store.size(), threads, options.device);
   const comm::GlooOptions gloo{.timeout = std::chrono::seconds(options.timeout),
                                .connect_timeout = patience(options)};
-  train_rank(context, comm::make_gloo(context, store, gloo), options, dataset);
-}
-
-// Reads what the rank needs; rank 0 is the one that will write.
-Dataset prepare(const TrainOptions& options, int rank) {
-  Dataset dataset = load_dataset(options);
-  if (rank == 0) require_outputs(options);
-  return dataset;
+  body(context, comm::make_gloo(context, store, gloo));
 }
 
 // Others have started the ranks: how many there are is not for the options to say. Joins also with
 // wrong options, so that the other ranks hear of what is wrong with them.
-int join_training(std::vector<std::string> args, launch::Rendezvous rendezvous) {
+template <class Options>
+int join(const Command<Options>& command, std::vector<std::string> args,
+         launch::Rendezvous rendezvous) {
   args.insert(args.begin(), fmt::format("--ranks={}", rendezvous.size));
-  TrainOptions options;
+  Options options;
   std::exception_ptr wrong;
   try {
-    options = parse_train_options(args);
+    options = command.parse(args);
     rendezvous.patience = patience(options);
   } catch (const UsageError&) {
     wrong = std::current_exception();
@@ -76,61 +82,39 @@ int join_training(std::vector<std::string> args, launch::Rendezvous rendezvous) 
            .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
            .hint = "leave them out, or unset the launcher's variables"});
     }
-    train_process(store, threads_per_rank(options, rendezvous.local_size), options,
-                  prepare(options, store.rank()));
+    run_process(store, threads_per_rank(options, rendezvous.local_size), options,
+                command.prepare(options, store.rank()));
   });
+}
+
+template <class Options>
+int run(const Command<Options>& command, const std::vector<std::string>& args) {
+  const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
+  if (rendezvous) return join(command, args, *rendezvous);
+  const Options options = command.parse(args);
+  const RankBody body = command.prepare(options, 0);
+  const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
+  if (ranks == 1) {
+    Context context(0, 1, threads, options.device);
+    body(context, comm::make_self());
+    return 0;
+  }
+  if (options.backend == Backend::local) {
+    comm::launch_threads(ranks, threads, body);
+    return 0;
+  }
+  return launch::launch_processes(
+      ranks, [&](launch::Store& store) { run_process(store, threads, options, body); });
 }
 
 }  // namespace
 
 int train_command(const std::vector<std::string>& args) {
-  const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
-  if (rendezvous) return join_training(args, *rendezvous);
-  const TrainOptions options = parse_train_options(args);
-  const Dataset dataset = prepare(options, 0);
-  const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
-  if (ranks == 1) {
-    Context context(0, 1, threads, options.device);
-    train_rank(context, comm::make_self(), options, dataset);
-    return 0;
-  }
-  if (options.backend == Backend::local) {
-    comm::launch_threads(ranks, threads,
-                         [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                           train_rank(context, std::move(world), options, dataset);
-                         });
-    return 0;
-  }
-  return launch::launch_processes(
-      ranks, [&](launch::Store& store) { train_process(store, threads, options, dataset); });
+  return run<TrainOptions>({parse_train_options, prepare_training}, args);
 }
 
 int sample_command(const std::vector<std::string>& args) {
-  const SampleOptions options = parse_sample_options(args);
-  for (const std::string& note : options.notes) fmt::print(stderr, "note: {}\n", note);
-  const WeightsInfo info = read_weights_info(options.out_dir);
-  const CharTokenizer tokenizer(info.chars);
-  const std::vector<std::int32_t> prompt = tokenizer.encode(options.start);
-
-  Context context(0, 1, options.threads, options.device);
-  comm::Mesh mesh(comm::make_self());
-  gpt::GPT model(info.config);
-  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = [](const nn::Module& module) {
-                               return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-                             }});
-  load_weights(options.out_dir, sharded);
-  nn::Tape tape(context);
-  Generator generator(static_cast<std::uint64_t>(options.seed));
-  for (std::int64_t i = 0; i < options.num_samples; ++i) {
-    const auto tokens = generate(sharded, tape, info.config.block_size, prompt,
-                                 {.max_new_tokens = options.max_new_tokens,
-                                  .temperature = options.temperature,
-                                  .top_k = options.top_k},
-                                 generator);
-    fmt::print("{}\n---------------\n", tokenizer.decode(tokens));
-    flush_stdout();
-  }
-  return 0;
+  return run<SampleOptions>({parse_sample_options, prepare_sampling}, args);
 }
 
 }  // namespace nanofsdp::train

@@ -11,7 +11,7 @@ namespace nanofsdp::train {
 /// `nanofsdp train`: starts the ranks, trains, prints a sample. @returns the exit code
 int train_command(const std::vector<std::string>& args);
 
-/// `nanofsdp sample`: prints what a saved model writes. @returns the exit code
+/// `nanofsdp sample`: starts the ranks, prints what a saved model writes. @returns the exit code
 int sample_command(const std::vector<std::string>& args);
 
 /// `nanofsdp compare`: the same training under ZeRO-0 to 3, with what each holds and moves.

@@ -3,37 +3,33 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <utility>
 
 #include "base/check.h"
-#include "comm/agreement.h"
-#include "train/embedded.h"
-#include "train/files.h"
-#include "train/tales.h"
+#include "base/fingerprint.h"
 
 namespace nanofsdp::train {
 namespace {
 
-constexpr std::uint64_t kMostBytes = std::uint64_t{1} << 32;  // five times that as tokens
-
-/// The file with line ends as \n, as Python reads a text.
-std::string read_text(const std::string& path, const std::string& hint) {
-  std::string text = read_file(
-      path, {.what = "text '" + path + "'", .expected = "a text file", .hint = hint}, kMostBytes);
-  std::size_t kept = 0;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
-    text[kept++] = text[i] == '\r' ? '\n' : text[i];
-  }
-  text.resize(kept);
-  return text;
-}
-
-CharTokenizer tokenizer_of(std::string_view text, const std::string& name) try {
-  return CharTokenizer(text);
+std::shared_ptr<const Tokenizer> tokenizer_of(std::string_view text, const std::string& name) try {
+  return std::make_shared<CharTokenizer>(text);
 } catch (const UsageError& error) {
   throw UsageError({.what = "text '" + name + "', " + error.what()});
+}
+
+std::vector<std::uint16_t> encode(std::string_view text, const Tokenizer& tokenizer,
+                                  const std::string& name) {
+  if (tokenizer.vocab_size() > 65'536) {
+    throw UsageError({.what = "text '" + name + "'",
+                      .expected = "at most 65536 different characters",
+                      .got = fmt::to_string(tokenizer.vocab_size())});
+  }
+  const std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  return {tokens.begin(), tokens.end()};
+}
+
+std::span<const std::uint16_t> tokens_in(const MappedFile& file) {
+  return {reinterpret_cast<const std::uint16_t*>(file.bytes().data()), file.bytes().size() / 2};
 }
 
 }  // namespace
@@ -42,8 +38,10 @@ Dataset::Dataset(std::string_view text, std::string name, std::int64_t block_siz
     : name_(std::move(name)),
       tokenizer_(tokenizer_of(text, name_)),
       block_size_(block_size),
-      tokens_(tokenizer_.encode(text)),
-      train_size_(static_cast<std::size_t>(static_cast<double>(tokens_.size()) * 0.9)) {
+      text_(encode(text, *tokenizer_, name_)) {
+  const auto train = static_cast<std::size_t>(static_cast<double>(text_.size()) * 0.9);
+  train_ = Tokens(text_).first(train);
+  val_ = Tokens(text_).subspan(train);
   const std::int64_t shortest = std::min(size(Split::train), size(Split::val));
   if (shortest > block_size) return;
   const bool some = shortest > 1;
@@ -51,22 +49,55 @@ Dataset::Dataset(std::string_view text, std::string name, std::int64_t block_siz
       {.what = "text '" + name_ + "'",
        .expected =
            fmt::format("more than {} characters in each split (9 : 1 of the text)", block_size),
-       .got = tokens_.empty() ? "an empty text" : fmt::format("{} in the shorter", shortest),
+       .got = text_.empty() ? "an empty text" : fmt::format("{} in the shorter", shortest),
        .hint = some ? fmt::format("take a longer text, or --block_size={}", shortest - 1)
                     : "take a longer text"});
 }
 
+Dataset::Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokenizer> tokenizer,
+                 std::string name, std::int64_t block_size)
+    : name_(std::move(name)),
+      tokenizer_(std::move(tokenizer)),
+      block_size_(block_size),
+      train_file_(std::move(train)),
+      val_file_(std::move(val)),
+      train_(tokens_in(train_file_)),
+      val_(tokens_in(val_file_)) {
+  for (const MappedFile* file : {&train_file_, &val_file_}) {
+    const std::size_t bytes = file->bytes().size();
+    if (bytes % 2 == 0 && bytes / 2 > static_cast<std::size_t>(block_size)) continue;
+    throw UsageError(
+        {.what = fmt::format("{}/{}", name_, file == &train_file_ ? "train.bin" : "val.bin"),
+         .expected = fmt::format("more than {} tokens of two bytes", block_size),
+         .got = fmt::format("{} bytes", bytes)});
+  }
+}
+
 std::uint64_t Dataset::fingerprint() const {
-  return nanofsdp::fingerprint(std::as_bytes(std::span(tokens_)));
+  constexpr std::size_t kStretches = 256, kLongest = 65'536;  // all of 16 million tokens
+  std::vector<std::uint64_t> parts;
+  for (const Tokens all : {train_, val_}) {
+    parts.push_back(all.size());
+    for (std::size_t i = 0; i < kStretches; ++i) {
+      const std::size_t begin = all.size() * i / kStretches;
+      const std::size_t end = all.size() * (i + 1) / kStretches;
+      const Tokens stretch = all.subspan(begin, std::min(end - begin, kLongest));
+      parts.push_back(nanofsdp::fingerprint(std::as_bytes(stretch)));
+    }
+  }
+  return nanofsdp::fingerprint(std::as_bytes(std::span(parts)));
 }
 
-std::span<const std::int32_t> Dataset::tokens(Split split) const {
-  const std::span<const std::int32_t> all(tokens_);
-  return split == Split::train ? all.first(train_size_) : all.subspan(train_size_);
-}
+std::int64_t Dataset::size(Split split) const { return std::ssize(tokens(split)); }
 
-std::int64_t Dataset::size(Split split) const {
-  return static_cast<std::int64_t>(tokens(split).size());
+void Dataset::require_known(Tokens row, Split split) const {
+  const auto largest = std::ranges::max_element(row);
+  if (*largest < tokenizer_->vocab_size()) return;
+  throw UsageError({.what = fmt::format("{}/{}, token {}", name_,
+                                        split == Split::train ? "train.bin" : "val.bin",
+                                        &*largest - tokens(split).data()),
+                    .expected = fmt::format("below the vocabulary's {}", tokenizer_->vocab_size()),
+                    .got = fmt::to_string(*largest)});
 }
 
 void Dataset::draw(Split split, Generator& generator, std::int64_t batch_size, BatchRows rows,
@@ -79,29 +110,16 @@ void Dataset::draw(Split split, Generator& generator, std::int64_t batch_size, B
   NANOFSDP_CHECK(batch.x.size() == elements && batch.y.size() == elements, .what = "batch",
                  .expected = fmt::format("{} tokens in x and in y", elements),
                  .got = fmt::format("{} and {}", batch.x.size(), batch.y.size()));
-  const std::span<const std::int32_t> all = tokens(split);
+  const Tokens all = tokens(split);
   for (std::int64_t row = 0; row < batch_size; ++row) {
     const auto start = static_cast<std::size_t>(generator.randint(all.size() - T));
     if (row < rows.first || row >= rows.first + rows.count) continue;  // another rank's
     const auto to = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row - rows.first) * T);
     const auto from = all.subspan(start, T + 1);
+    require_known(from, split);
     std::copy(from.begin(), from.end() - 1, batch.x.begin() + to);
     std::copy(from.begin() + 1, from.end(), batch.y.begin() + to);
   }
-}
-
-Dataset load_dataset(const TrainOptions& o) {
-  if (!o.text.empty()) {
-    return Dataset(read_text(o.text, "--text names a UTF-8 file"), o.text, o.block_size);
-  }
-  if (o.dataset == "shakespeare_char") {
-    const char* named = std::getenv("NANOFSDP_SHAKESPEARE");
-    const std::string path = named ? named : "data/shakespeare_char/input.txt";
-    return Dataset(
-        read_text(path, "run `make shakespeare`, or name the file in NANOFSDP_SHAKESPEARE"), path,
-        o.block_size);
-  }
-  return Dataset(expand_tales(kTalesGrammar, kTalesBytes), "tales", o.block_size);
 }
 
 }  // namespace nanofsdp::train

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -8,13 +9,14 @@
 
 #include "base/rng.h"
 #include "train/batch_plan.h"
+#include "train/files.h"
 #include "train/options.h"
 #include "train/tokenizer.h"
 
 namespace nanofsdp::train {
 
 /// @file
-/// @brief A text as tokens, and random batches of it.
+/// @brief Tokens, and random batches of them: of a text, or in the files of nanoGPT's prepare.py.
 
 enum class Split { train, val };
 
@@ -24,41 +26,63 @@ struct Batch {
   std::span<std::int32_t> y;
 };
 
-/// A text in two splits, as nanoGPT's: the first int(0.9 n) characters to train on, the rest to
-/// validate with. Immutable: ranks that are threads may share one.
+/// Tokens in two splits. Immutable: ranks that are threads may share one.
 class Dataset {
  public:
+  /// A text, as nanoGPT splits it: the first int(0.9 n) characters to train on, the rest to
+  /// validate with.
   /// @param name stands for the text in messages
-  /// @throws UsageError if the text is empty, not UTF-8, or a split has not block_size + 1 tokens
+  /// @throws UsageError if the text is empty, not UTF-8, of more than 65,536 different characters,
+  ///         or a split has not block_size + 1 tokens
   Dataset(std::string_view text, std::string name, std::int64_t block_size);
 
+  /// Files of tokens, two bytes each, little-endian: nanoGPT's train.bin and val.bin. They stay
+  /// where they are: what is not drawn is not read.
+  /// @throws UsageError if a file is not of whole tokens, or has not block_size + 1 of them
+  Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokenizer> tokenizer,
+          std::string name, std::int64_t block_size);
+  Dataset(Dataset&&) = default;  // no copies: a text's tokens are shown where they lie
+
   const std::string& name() const { return name_; }
-  const CharTokenizer& tokenizer() const { return tokenizer_; }
+  const Tokenizer& tokenizer() const { return *tokenizer_; }
   std::int64_t block_size() const { return block_size_; }
   std::int64_t size(Split split) const;  ///< tokens
-  std::uint64_t fingerprint() const;     ///< of its tokens, to compare with other ranks'
+
+  /// Of its tokens, to compare with other ranks'; where they are many, of some from all over.
+  std::uint64_t fingerprint() const;
 
   /// nanoGPT's get_batch, for the rank that owns `rows` of the micro-batch: draws where each of its
   /// batch_size rows starts, randint(size - T) a row, and copies those that are `rows`. All ranks
   /// draw the same from equal generators. A count of 0 passes over a micro-batch of other ranks.
   /// @pre rows within [0, batch_size); batch.x and batch.y have rows.count * T elements
+  /// @throws UsageError if a token of a file is not of the vocabulary
   void draw(Split split, Generator& generator, std::int64_t batch_size, BatchRows rows,
             Batch batch) const;
 
  private:
-  std::span<const std::int32_t> tokens(Split split) const;
+  using Tokens = std::span<const std::uint16_t>;
+  Tokens tokens(Split split) const { return split == Split::train ? train_ : val_; }
+  void require_known(Tokens row, Split split) const;
 
   std::string name_;
-  CharTokenizer tokenizer_;
+  std::shared_ptr<const Tokenizer> tokenizer_;
   std::int64_t block_size_;
-  std::vector<std::int32_t> tokens_;
-  std::size_t train_size_;
+  std::vector<std::uint16_t> text_;  // the tokens of a text, or
+  MappedFile train_file_, val_file_;
+  Tokens train_, val_;
 };
 
-/// The text that the options ask for: `text`, or `dataset`: "tales" from the grammar inside the
-/// binary; "shakespeare_char" from the file that the environment variable NANOFSDP_SHAKESPEARE
-/// names, else from data/shakespeare_char/input.txt.
-/// @throws UsageError with the remedy if the file cannot be read, and as Dataset
+/// The data that the options ask for: the file `text`, or `dataset`:
+///
+///     tales             from the grammar inside the binary
+///     shakespeare_char  the text that the environment variable NANOFSDP_SHAKESPEARE names, else
+///                       data/shakespeare_char/input.txt
+///     any other name    data/NAME/train.bin and val.bin, as nanoGPT's prepare.py writes them
+///
+/// Files of tokens are GPT-2's unless meta.json lies beside them: nanoGPT's meta.pkl as JSON, with
+/// vocab_size and, for characters, stoi. What GPT-2's tokens say is in vocab.json, if it lies there
+/// too. Their vocabulary is the pretrained model's, else nanoGPT's 50304.
+/// @throws UsageError with the remedy if a file cannot be read, and as Dataset
 Dataset load_dataset(const TrainOptions& options);
 
 }  // namespace nanofsdp::train

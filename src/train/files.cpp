@@ -14,9 +14,10 @@
 #include <vector>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/platform.h"
+#include "base/fingerprint.h"
 #include "train/checkpoint.h"
 #include "train/weights.h"
 
@@ -34,11 +35,6 @@ bool same(const std::string& a, const std::string& b) {
   return !a.empty() && !b.empty() && place(a) == place(b);
 }
 
-std::string directory_of(const std::string& path) {
-  const std::string directory = fs::path(path).parent_path().string();
-  return directory.empty() ? "." : directory;
-}
-
 // Why a file cannot be written, in directories that can be made, or must not be; or nothing.
 std::string obstacle(const fs::path& path, bool json) {
   std::error_code ignored;
@@ -54,23 +50,52 @@ std::string obstacle(const fs::path& path, bool json) {
   return first == EOF || first == '{' ? "" : "a file of something else, which would be lost";
 }
 
-}  // namespace
-
-std::string read_file(const std::string& path, Fault fault, std::uint64_t most) {
+// Of a regular file; anything else throws the fault.
+std::uint64_t size_of_file(const std::string& path, Fault& fault) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
   const std::uint64_t size = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
-  if (fs::is_regular_file(status) && size <= most) {
-    std::string text(size, '\0');
-    if (std::ifstream(path, std::ios::binary).read(text.data(), std::ssize(text))) return text;
-  }
+  if (fs::is_regular_file(status) && !error) return size;
   fault.got = status.type() == fs::file_type::not_found ? "no such file"
               : error                                   ? error.message()
               : fs::is_directory(status)                ? "a directory"
-              : !fs::is_regular_file(status)            ? "a device or a pipe"
-              : size > most ? fmt::format("{} bytes, more than {}", size, most)
-                            : std::strerror(errno);
+                                                        : "a device or a pipe";
   throw UsageError(fault);
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, Fault fault, std::uint64_t most) {
+  const std::uint64_t size = size_of_file(path, fault);
+  if (size <= most) {
+    std::string text(size, '\0');
+    if (std::ifstream(path, std::ios::binary).read(text.data(), std::ssize(text))) return text;
+  }
+  fault.got =
+      size > most ? fmt::format("{} bytes, more than {}", size, most) : std::strerror(errno);
+  throw UsageError(fault);
+}
+
+std::string read_text(const std::string& path, Fault fault, std::uint64_t most) {
+  std::string text = read_file(path, std::move(fault), most);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    text[kept++] = text[i] == '\r' ? '\n' : text[i];
+  }
+  text.resize(kept);
+  return text;
+}
+
+MappedFile::MappedFile(const std::string& path, Fault fault) {
+  size_ = size_of_file(path, fault);
+  if (size_ == 0) return;  // nothing to map
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);  // -1 is no file to it
+  fault.got = std::strerror(errno);
+  if (file >= 0) ::close(file);
+  if (memory == MAP_FAILED) throw UsageError(fault);
+  memory_ = {memory, [size = size_](void* begin) { ::munmap(begin, size); }};
 }
 
 std::uint64_t fingerprint_of(const std::string& path) {
@@ -83,55 +108,6 @@ std::uint64_t fingerprint_of(const std::string& path) {
   }
   if (file.eof()) return hash;
   throw UsageError({.what = "cannot read '" + path + "'", .got = std::strerror(errno)});
-}
-
-void sync_directory(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return;
-  (void)::fsync(fd);
-  ::close(fd);
-}
-
-void cannot_write(const std::string& path) {
-  throw UsageError({.what = "cannot write '" + path + "'", .got = std::strerror(errno)});
-}
-
-NewFile::NewFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-  file_ = open_nameless(directory_of(path_));
-  nameless_ = file_ >= 0;
-  if (!nameless_) {
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  }
-  if (file_ < 0) cannot_write(temporary_);
-}
-
-NewFile::~NewFile() {
-  if (file_ < 0) return;
-  ::close(file_);
-  if (!nameless_) ::unlink(temporary_.c_str());
-}
-
-void NewFile::write(std::span<const std::byte> bytes) {
-  fingerprint_ = nanofsdp::fingerprint(bytes, fingerprint_);
-  bytes_ += bytes.size();
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) cannot_write(path_);
-    bytes = bytes.subspan(static_cast<std::size_t>(written));
-  }
-}
-
-void NewFile::finish() {
-  if (::fsync(file_) != 0) cannot_write(path_);
-  if (nameless_) {
-    ::unlink(temporary_.c_str());  // what a killed process may have left in the line below
-    if (!name_file(file_, temporary_)) cannot_write(path_);
-    nameless_ = false;
-  }
-  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
-  ::close(std::exchange(file_, -1));
-  sync_directory(directory_of(path_));
 }
 
 void require_outputs(const TrainOptions& o) {

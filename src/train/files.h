@@ -2,12 +2,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 
 #include "base/check.h"
-#include "base/fingerprint.h"
 #include "train/options.h"
 
 namespace nanofsdp::train {
@@ -21,46 +20,31 @@ namespace nanofsdp::train {
 /// @throws UsageError if there is no such file, it is larger, or it cannot be read
 std::string read_file(const std::string& path, Fault fault, std::uint64_t most);
 
+/// A text, with line ends as \n, as Python reads one.
+/// @throws UsageError as read_file()
+std::string read_text(const std::string& path, Fault fault, std::uint64_t most);
+
+/// A file's bytes where they lie. The system reads a page when it is touched and may forget it when
+/// memory is short, so a file may be larger than memory. It must not shrink while it is in use.
+/// Copies show the same memory.
+class MappedFile {
+ public:
+  MappedFile() = default;
+  /// @throws UsageError as read_file()
+  MappedFile(const std::string& path, Fault fault);
+
+  std::span<const std::byte> bytes() const {
+    return {static_cast<const std::byte*>(memory_.get()), size_};
+  }
+
+ private:
+  std::shared_ptr<void> memory_;
+  std::size_t size_ = 0;
+};
+
 /// The fingerprint of a file's bytes, which need not fit into memory.
 /// @throws UsageError if it cannot be read
 std::uint64_t fingerprint_of(const std::string& path);
-
-/// Waits until the names in a directory are on the disk, too. Not every file system can.
-void sync_directory(const std::string& path);
-
-/// @throws UsageError `cannot write 'path'` with the reason in errno
-[[noreturn]] void cannot_write(const std::string& path);
-
-/// A file that is there as a whole or not at all. The bytes go to a file without a name, which
-/// takes the place of `path` in finish(): a reader sees the old file or the new one, never half of
-/// one. Destroyed before that, or killed, it leaves nothing behind. (Where every file has a name,
-/// it is `path.tmp`, and stays if the process is killed.)
-class NewFile {
- public:
-  /// @throws UsageError if the file cannot be made
-  explicit NewFile(std::string path);
-  ~NewFile();
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
-
-  /// @throws UsageError if the disk is full
-  void write(std::span<const std::byte> bytes);
-
-  /// Waits until the bytes are on the disk, then gives the file its name.
-  /// @throws UsageError if they do not get there
-  void finish();
-
-  std::uint64_t bytes() const { return bytes_; }              ///< written so far
-  std::uint64_t fingerprint() const { return fingerprint_; }  ///< of them
-
- private:
-  std::string path_;
-  std::string temporary_;
-  int file_ = -1;
-  bool nameless_ = false;
-  std::uint64_t bytes_ = 0;
-  std::uint64_t fingerprint_ = nanofsdp::fingerprint(std::string_view());
-};
 
 /// Looks, and writes nothing: whether every file that training will write can be written, and is
 /// none that would be missed. Only out_dir may be still to be made; metrics and a trace may replace

@@ -4,12 +4,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
 #include "base/check.h"
 #include "train/batch_plan.h"
 #include "train/checkpoint.h"
 #include "train/command_line.h"
+#include "train/option_kinds.h"
+#include "train/pretrained.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -19,60 +20,9 @@ constexpr char kTrainUsage[] =
 
 Trains a GPT with fully sharded data parallelism. Options have nanoGPT's names and meanings; these
 are the defaults, its recipe for a CPU on a text that is built in. CONFIG (or --config=CONFIG) is
-one of its config files, or train_shakespeare_char, which is built in; options outdo its settings.
+one of its config files; built in are train_shakespeare_char, train_shakespeare_char_cpu,
+train_gpt2 and finetune_shakespeare. Options outdo its settings.
 )";
-
-constexpr char kSampleUsage[] =
-    R"(nanofsdp sample [CONFIG] [--name=value ...]
-
-Lets a trained GPT write. Options have the names and meanings of nanoGPT's sample.py.
-)";
-
-constexpr double kAny = std::numeric_limits<double>::infinity();
-
-// Such that a product of three sizes does not overflow.
-constexpr Range kSize{1, 1'000'001, "at least 1 and at most 1000000"};
-constexpr Range kLayers{1, 1001, "at least 1 and at most 1000"};
-constexpr Range kProcesses{1, 1025, "at least 1 and at most 1024"};
-constexpr Range kCount{1, 1e12, "at least 1 and less than 1e12"};
-constexpr Range kNoneOrMore{0, kAny, "0 or more"};
-constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32, too
-constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
-constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
-constexpr char kNoCuda[] = "this build has no CUDA; use --device=cpu";
-constexpr char kLater[] = "pretrained weights are not in this version";
-
-/// Throws unless `holds`. Numbers print as they would be typed.
-template <class T>
-void require(bool holds, const char* name, const std::string& expected, const T& got,
-             const std::string& hint = {}) {
-  if (holds) return;
-  throw UsageError({.what = std::string("--") + name,
-                    .expected = expected,
-                    .got = fmt::format("{}", got),
-                    .hint = hint});
-}
-
-/// nanoGPT's options that do nothing here. Another word than the first is worth a note.
-struct Ignored {
-  const char* name;
-  std::vector<std::string> words;
-  const char* note;
-};
-const std::vector<Ignored> kIgnored = {
-    {"compile", {"False", "True"}, "the program is compiled already"},
-    {"dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32"},
-    {"wandb_log", {"False", "True"}, "see --metrics=FILE"}};
-
-void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
-  for (const Ignored& option : kIgnored) {
-    line.choose(option.name, "no effect", option.words, "", [&](const std::string& value) {
-      if (value == option.words[0]) return;
-      notes.push_back(
-          fmt::format("--{}={} does nothing here: {}", option.name, value, option.note));
-    });
-  }
-}
 
 /// Refuses at once what no rank can hold: its part of parameters, gradients and moments, one block
 /// whole, and the input of every block.
@@ -113,11 +63,6 @@ void settle_text(TrainOptions& o, CommandLine& line) {
     throw UsageError({.what = "--text", .expected = "the name of a file", .got = "nothing"});
   }
   if (line.given("dataset")) o.text.clear();
-  if (o.text.empty()) {
-    require(o.dataset == "tales" || o.dataset == "shakespeare_char", "dataset",
-            "tales or shakespeare_char", "'" + o.dataset + "'",
-            "--text=FILE for a text of your own");
-  }
 }
 
 /// Which sharding: --strategy and --zero name it in two ways. hybrid_shard in one group, or in
@@ -137,10 +82,9 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
   o.shard_size = 0;
 }
 
-/// A model that is resumed has the sizes that it was saved with, as in nanoGPT. Every other option
-/// is what this command says.
-void settle_model(TrainOptions& o, CommandLine& line) {
-  if (!o.resume) return;
+/// A model that is resumed has the sizes that it was saved with, as in nanoGPT: the same command is
+/// given again, and what it says of them no longer counts.
+void settle_resumed(TrainOptions& o, CommandLine& line) {
   require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
   const RunState saved = read_manifest(o.out_dir).state;
   const std::string place = "checkpoint '" + checkpoint_path(o.out_dir).string() + "': ";
@@ -155,6 +99,34 @@ void settle_model(TrainOptions& o, CommandLine& line) {
   }
 }
 
+/// A pretrained model has the sizes that its files say: to ask for others is to ask for another
+/// model. Only its context may be cropped: nanoGPT's crop_block_size.
+void settle_pretrained(TrainOptions& o, CommandLine& line) {
+  if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
+  for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
+    require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
+  }
+  const gpt::GPTConfig config = read_pretrained_config(o.pretrained);
+  require(o.block_size <= config.block_size, "block_size",
+          fmt::format("at most {}, the context of the model in '{}'", config.block_size,
+                      o.pretrained),
+          o.block_size);
+  const std::string place = "pretrained '" + o.pretrained + "': ";
+  line.set("n_layer", fmt::to_string(config.n_layer), place);
+  line.set("n_head", fmt::to_string(config.n_head), place);
+  line.set("n_embd", fmt::to_string(config.n_embd), place);
+  line.set("bias", config.bias ? "True" : "False", place);
+  o.vocab_size = config.vocab_size;
+}
+
+/// Which model. Every option that is not of its sizes is what this command says.
+void settle_model(TrainOptions& o, CommandLine& line) {
+  const bool ours = o.resumes() || o.init_from == "scratch";
+  if (ours) require_no_pretrained(o.pretrained);
+  if (o.resumes()) settle_resumed(o, line);
+  if (!ours) settle_pretrained(o, line);
+}
+
 void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
   line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
     target = value == "float32" ? DType::float32 : DType::bfloat16;
@@ -164,7 +136,7 @@ void add_dtype(CommandLine& line, const char* name, const char* help, DType& tar
 CommandLine train_command_line(TrainOptions& o) {
   CommandLine line(kTrainUsage);
   line.group("Data and batches");
-  line.add("dataset", "tales (built in) or shakespeare_char", o.dataset);
+  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin", o.dataset);
   line.add("text", "a text file of your own instead (ours)", o.text);
   line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
   line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
@@ -196,7 +168,7 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("always_save_checkpoint", "save also when the validation loss did not fall",
            o.always_save_checkpoint);
   line.group("Ranks (ours)");
-  line.add("ranks", "how many share the work", o.ranks, kProcesses);
+  add_ranks(line, o);
   line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
            name_of(o.strategy),
            [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
@@ -217,14 +189,6 @@ CommandLine train_command_line(TrainOptions& o) {
             o.precision.param_dtype);
   add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
             o.precision.reduce_dtype);
-  line.choose("backend", "gloo (processes) or local (threads)", {"gloo", "local"},
-              "this build has no NCCL", [&o](const std::string& name) {
-                o.backend = name == "gloo" ? Backend::gloo : Backend::local;
-              });
-  line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
-  line.add("timeout",
-           "seconds that a rank waits for a message; five times that for all ranks to come",
-           o.timeout, {1, 86401, "1 to 86400"});
   line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
               [&o](const std::string& name) {
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;
@@ -234,9 +198,8 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
-  line.choose("init_from", "scratch, or resume: go on from the last checkpoint in out_dir",
-              {"scratch", "resume"}, kLater,
-              [&o](const std::string& word) { o.resume = word == "resume"; });
+  add_init_from(line, {"scratch", "resume"}, "scratch; resume: the last checkpoint in out_dir",
+                o.init_from, o.pretrained);
   line.choose("device", "cpu", {"cpu"}, kNoCuda);
   add_ignored(line, o.notes);
   for (const char* name : {"wandb_project", "wandb_run_name"}) {
@@ -259,40 +222,9 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   settle_strategy(o, line);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace"}) +
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained"}) +
                fmt::format("saves={}\ntraces={}\n", !o.out_dir.empty(), !o.trace.empty());
   return o;
-}
-
-SampleOptions parse_sample_options(const std::vector<std::string>& args) {
-  SampleOptions o;
-  CommandLine line(kSampleUsage);
-  line.group("Options");
-  line.add("out_dir", "where `nanofsdp train --out_dir` saved", o.out_dir);
-  line.add("start", "what the text begins with", o.start);
-  line.add("num_samples", "how many texts", o.num_samples, kSize);
-  line.add("max_new_tokens", "length of each", o.max_new_tokens, kSize);
-  line.add("temperature", "below 1: likelier tokens, above 1: wilder ones", o.temperature,
-           kTemperature);
-  line.add("top_k", "choose among so many likeliest tokens", o.top_k, kCount);
-  line.add("seed", "of the choices", o.seed, kNoneOrMore);
-  line.add("threads", "of the program (ours)", o.threads, {1, 1025, "1 to 1024"});
-  line.choose("init_from", "resume", {"resume"}, kLater);
-  line.choose("device", "cpu", {"cpu"}, kNoCuda);
-  add_ignored(line, o.notes);
-  line.parse(args);
-
-  require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
-  require(!o.start.empty(), "start", "at least one character", "nothing");
-  require(!o.start.starts_with("FILE:"), "start", "the text itself", o.start,
-          "prompts from files are not in this version");
-  return o;
-}
-
-int threads_per_rank(const TrainOptions& options, int local_ranks) {
-  if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
-  return std::max(1, cores / (local_ranks > 0 ? local_ranks : options.ranks));
 }
 
 }  // namespace nanofsdp::train

@@ -16,8 +16,8 @@ namespace nanofsdp::train {
 ///
 /// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
 /// work as they stand, the positional config file included. Settings count in this order, the later
-/// one wins: defaults, config file, command line; and the sizes of a model that is resumed are its
-/// checkpoint's. Whatever is wrong throws one UsageError that names the option, what was expected
+/// one wins: defaults, config file, command line; and the sizes of a model that is resumed, or
+/// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was expected
 /// and what to write instead.
 
 enum class Backend { gloo, local };      ///< ranks are processes, or threads of one process
@@ -28,10 +28,10 @@ std::string name_of(Backend backend);
 /// Options of `nanofsdp train`. The defaults are the CPU recipe of nanoGPT's README.
 struct TrainOptions {
   // Data and batches.
-  std::string dataset = "tales";  ///< "tales" (inside the binary) or "shakespeare_char"
-  std::string text;               ///< a UTF-8 file instead; empty: `dataset`
-  std::int64_t batch_size = 12;   ///< rows of a micro-batch, over all ranks
-  std::int64_t block_size = 64;   ///< tokens of a row
+  std::string dataset = "tales";                 ///< what load_dataset() knows by name
+  std::string text;                              ///< a UTF-8 file instead; empty: `dataset`
+  std::int64_t batch_size = 12;                  ///< rows of a micro-batch, over all ranks
+  std::int64_t block_size = 64;                  ///< tokens of a row
   std::int64_t gradient_accumulation_steps = 1;  ///< micro-batches of a step, over all ranks
 
   // Model.
@@ -40,6 +40,10 @@ struct TrainOptions {
   std::int64_t n_embd = 128;
   double dropout = 0;
   bool bias = false;
+  std::string init_from = "scratch";  ///< whence: scratch, resume, or gpt2 ...
+  std::string pretrained;  ///< whose directory says the model's sizes; empty: none (pretrained.h)
+  std::int64_t vocab_size = 0;  ///< that the model has already; 0: the data's
+  bool resumes() const { return init_from == "resume"; }  ///< the last checkpoint in out_dir
 
   // AdamW and its schedule.
   double learning_rate = 1e-3;
@@ -60,7 +64,6 @@ struct TrainOptions {
   bool eval_only = false;
   bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
   std::string out_dir;                 ///< empty: nothing is saved
-  bool resume = false;                 ///< from the last checkpoint in out_dir
   std::string metrics;                 ///< a JSON lines file; empty: none
   std::string trace;                   ///< a Chrome trace of a few steps; empty: none
   bool explain = false;
@@ -92,14 +95,21 @@ struct TrainOptions {
 /// Options of `nanofsdp sample`.
 struct SampleOptions {
   std::string out_dir = "out";  ///< where `train --out_dir` saved
-  std::string start = "\n";     ///< the prompt
+  std::string init_from = "resume";
+  std::string pretrained;    ///< the directory of another model instead (pretrained.h); empty: none
+  std::string vocab;         ///< a vocab.json; empty: the model's own
+  std::string start = "\n";  ///< the prompt, or FILE: and where it is
   std::int64_t num_samples = 1;
   std::int64_t max_new_tokens = 500;
   double temperature = 0.8;
   std::int64_t top_k = 200;
   std::int64_t seed = 1337;
-  int threads = 1;
+  int ranks = 1;
+  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
+  int timeout = 60;  ///< as in TrainOptions
+  Backend backend = Backend::gloo;
   Device device = Device::cpu;
+  std::string settings{};  ///< as in TrainOptions
   std::vector<std::string> notes{};
 };
 
@@ -119,5 +129,6 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args);
 /// `threads` if it was given, else this machine's cores / the ranks on it, at least 1.
 /// @param local_ranks 0: unknown, perhaps all
 int threads_per_rank(const TrainOptions& options, int local_ranks);
+int threads_per_rank(const SampleOptions& options, int local_ranks);
 
 }  // namespace nanofsdp::train

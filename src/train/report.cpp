@@ -68,8 +68,10 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
   line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(context.world_size, "rank"),
                    plural(context.compute->threads(), "thread"),
                    context.world_size > 1 ? ", " + name_of(options_.backend) : ""));
-  line(fmt::format("data       {}: {} characters to train on, {} to validate", dataset.name(),
-                   grouped(dataset.size(Split::train)), grouped(dataset.size(Split::val))));
+  line(fmt::format("data       {}: {} {} to train on, {} to validate", dataset.name(),
+                   grouped(dataset.size(Split::train)),
+                   dataset.tokenizer().chars().empty() ? "tokens" : "characters",
+                   grouped(dataset.size(Split::val))));
   line(
       fmt::format("model      {} parameters: {} layers, {} heads, {} wide, {} tokens of context, "
                   "vocabulary {}",
@@ -96,7 +98,7 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
                       .got = fmt::format("'{}' ({})", options_.out_dir, error.message())});
   }
   if (!options_.metrics.empty()) {
-    metrics_.open(options_.metrics, options_.resume ? std::ios::app : std::ios::out);
+    metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
   }
   if (!options_.explain) return;
   numel_ = parameters;

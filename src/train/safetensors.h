@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "train/files.h"
+#include "train/new_file.h"
 #include "train/safetensors_header.h"
 
 namespace nanofsdp::train {

@@ -29,19 +29,20 @@ std::vector<float> probabilities(std::span<const float> logits, const SamplingOp
 }  // namespace
 
 std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
-                                   std::int64_t block_size, std::vector<std::int32_t> tokens,
+                                   nn::KeyValueCache& cache, std::vector<std::int32_t> tokens,
                                    const SamplingOptions& options, Generator& generator) {
+  cache.clear();
   for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const auto T = std::min(static_cast<std::int64_t>(tokens.size()), block_size);
-    tape.begin(/*training=*/false);
-    const Tensor window = tape.allocate({1, T}, DType::int32);
-    std::copy(tokens.end() - T, tokens.end(), window.data<std::int32_t>());
-    const Tensor logits = model.forward(tape, window);
+    if (std::ssize(tokens) > cache.capacity()) cache.clear();
+    const std::int64_t window = std::min<std::int64_t>(std::ssize(tokens), cache.capacity());
+    const std::int64_t fresh = window - cache.length();
+    tape.begin_decoding(cache);
+    const Tensor input = tape.allocate({1, fresh}, DType::int32);
+    std::copy(tokens.end() - fresh, tokens.end(), input.data<std::int32_t>());
+    const Tensor logits = model.forward(tape, input);
     tape.stream().synchronize();
-    const std::int64_t V = logits.dim(2);
-    const std::span<float> last = logits.slice((T - 1) * V, V).span<float>();
-    tokens.push_back(
-        static_cast<std::int32_t>(generator.multinomial(probabilities(last, options))));
+    tokens.push_back(static_cast<std::int32_t>(
+        generator.multinomial(probabilities(logits.span<float>(), options))));
     tape.end();
   }
   return tokens;

@@ -5,6 +5,7 @@
 
 #include "base/rng.h"
 #include "fsdp/sharded_model.h"
+#include "nn/key_value_cache.h"
 #include "nn/tape.h"
 
 namespace nanofsdp::train {
@@ -19,10 +20,13 @@ struct SamplingOptions {
 };
 
 /// Continues `tokens` (at least one) and returns them with what was added. The model sees the last
-/// block_size tokens. Collective: every rank passes the same tokens and an equal generator, and
-/// gets the same result.
+/// block_size tokens. As long as these are all, it computes the new one alone and finds the others
+/// in the cache; from then on each token moves the window, and with it the position of every token
+/// in it, so that all are computed anew. Collective: every rank passes the same tokens and an equal
+/// generator, and gets the same result.
+/// @param cache of block_size positions; what it holds is forgotten
 std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
-                                   std::int64_t block_size, std::vector<std::int32_t> tokens,
+                                   nn::KeyValueCache& cache, std::vector<std::int32_t> tokens,
                                    const SamplingOptions& options, Generator& generator);
 
 }  // namespace nanofsdp::train

@@ -17,8 +17,9 @@ void append_utf8(std::string& text, char32_t code) {
   for (int i = more - 1; i >= 0; --i) push(0x80 | (code >> 6 * i & 0x3f));
 }
 
-/// The code point that starts at `at`, which moves behind it. RFC 3629: no longer form than needed,
-/// no halves of UTF-16 pairs, nothing above U+10FFFF.
+}  // namespace
+
+// No longer form than needed, no halves of UTF-16 pairs, nothing above U+10FFFF.
 char32_t next_character(std::string_view text, std::size_t& at) {
   const std::string_view rest = text.substr(at);
   const auto first = static_cast<unsigned char>(rest[0]);
@@ -38,8 +39,6 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   at += encoded.size();
   return code;
 }
-
-}  // namespace
 
 CharTokenizer::CharTokenizer(std::string_view text) {
   std::vector<bool> seen(0x110000);
@@ -76,6 +75,11 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
     tokens.push_back(static_cast<std::int32_t>(place - alphabet_.begin()));
   }
   return tokens;
+}
+
+std::int32_t CharTokenizer::opening() const {
+  const std::size_t newline = alphabet_.find(U'\n');
+  return newline == std::u32string::npos ? 0 : static_cast<std::int32_t>(newline);
 }
 
 std::string CharTokenizer::decode(std::span<const std::int32_t> tokens) const {

@@ -14,6 +14,7 @@
 #include "gpt/loss.h"
 #include "train/checkpoint.h"
 #include "train/explain.h"
+#include "train/pretrained.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
 #include "train/trace_file.h"
@@ -87,6 +88,10 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
              context.device),
       losses_(context, mesh_, 2) {
   for (const auto& block : model_.blocks()) block->recompute = options.recompute;
+  if (!options.pretrained.empty()) {
+    load_pretrained(options.pretrained, sharded_);
+    return;
+  }
   fsdp::deferred_init(context_, sharded_.units(),
                       options.init_order == InitOrder::nanogpt
                           ? model_.nanogpt_draws()
@@ -175,14 +180,13 @@ void Trainer::evaluate_batch(Split split, Generator& generator, Tensor total) {
   tape_.end();
 }
 
-std::string Trainer::sample(std::int64_t characters) {
+std::string Trainer::sample(std::int64_t length) {
   Generator generator(static_cast<std::uint64_t>(options_.seed));
-  const bool has_newline = dataset_.tokenizer().chars().find('\n') != std::string::npos;
-  const std::vector<std::int32_t> prompt =
-      has_newline ? dataset_.tokenizer().encode("\n") : std::vector<std::int32_t>{0};
-  const std::vector<std::int32_t> tokens = generate(sharded_, tape_, options_.block_size, prompt,
-                                                    {.max_new_tokens = characters}, generator);
-  return dataset_.tokenizer().decode(std::span(tokens).subspan(prompt.size()));
+  nn::KeyValueCache cache(context_, options_.block_size);
+  const std::vector<std::int32_t> tokens =
+      generate(sharded_, tape_, cache, {dataset_.tokenizer().opening()}, {.max_new_tokens = length},
+               generator);
+  return dataset_.tokenizer().decode(std::span(tokens).subspan(1));
 }
 
 fsdp::Plan Trainer::plan() const {
@@ -226,9 +230,9 @@ void Trainer::trace(std::int64_t iteration) {
 void Trainer::run() {
   const fsdp::Plan plan = this->plan();
   require_agreement();
-  if (options_.resume) resume();
+  if (options_.resumes()) resume();
   report_.start(context_, dataset_, sharded_, plan);
-  if (options_.resume) report_.resumed(checkpoint_path(options_.out_dir).string(), first_);
+  if (options_.resumes()) report_.resumed(checkpoint_path(options_.out_dir).string(), first_);
   for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
     const bool first = iteration == first_, last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || first || last) {

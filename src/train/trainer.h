@@ -50,8 +50,8 @@ class Trainer {
   /// Mean losses over eval_iters random batches of each split.
   EvalResult evaluate();
 
-  /// A text that the model writes.
-  std::string sample(std::int64_t characters);
+  /// A text that the model writes, `length` tokens long.
+  std::string sample(std::int64_t length);
 
   /// What this rank will hold and move.
   fsdp::Plan plan() const;

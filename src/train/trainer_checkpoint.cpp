@@ -59,7 +59,8 @@ void Trainer::save(std::int64_t iteration, double val_loss) {
                {.config = model_.config(),
                 .chars = dataset_.tokenizer().chars(),
                 .iteration = iteration,
-                .val_loss = val_loss},
+                .val_loss = val_loss,
+                .pieces = dataset_.tokenizer().pieces()},
                context_.rank);
   report_.saved(weights_path(options_.out_dir).string());
 }

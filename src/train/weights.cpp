@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "train/bpe_tokenizer.h"
 #include "train/safetensors.h"
 
 namespace nanofsdp::gpt {
@@ -34,6 +35,7 @@ std::string to_text(const WeightsInfo& info) {
   j["chars"] = info.chars;
   j["iter_num"] = info.iteration;
   j["val_loss"] = info.val_loss;
+  if (!info.pieces.empty()) j["pieces"] = info.pieces;
   j["tied"]["lm_head.weight"] = "transformer.wte.weight";
   return j.dump();
 }
@@ -43,7 +45,8 @@ WeightsInfo from_text(const std::string& text) {
   return {.config = j,
           .chars = j.at("chars"),
           .iteration = j.at("iter_num"),
-          .val_loss = j.at("val_loss").is_null() ? std::nan("") : j.at("val_loss").get<double>()};
+          .val_loss = j.at("val_loss").is_null() ? std::nan("") : j.at("val_loss").get<double>(),
+          .pieces = j.value("pieces", std::vector<std::string>())};
 }
 
 // Whether the description is of these tensors: it could say anything, and is believed if it is.
@@ -52,7 +55,7 @@ bool describes(const WeightsInfo& info, const std::vector<TensorInfo>& tensors) 
   const gpt::GPTConfig& c = info.config;
   const auto sizes = {c.block_size, c.vocab_size, c.n_layer, c.n_head, c.n_embd};
   if (std::max(sizes) > kMost || std::ssize(tensors) < c.n_layer ||
-      CharTokenizer(info.chars).vocab_size() != c.vocab_size) {
+      make_tokenizer(info)->vocab_size() != c.vocab_size) {
     return false;
   }
   return std::ranges::all_of(gpt::GPT(c).named_parameters(), [&](const nn::Parameter* parameter) {
@@ -61,6 +64,11 @@ bool describes(const WeightsInfo& info, const std::vector<TensorInfo>& tensors) 
 }
 
 }  // namespace
+
+std::shared_ptr<const Tokenizer> make_tokenizer(const WeightsInfo& info) {
+  if (!info.chars.empty()) return std::make_shared<CharTokenizer>(info.chars);
+  return std::make_shared<BpeTokenizer>(info.config.vocab_size, info.pieces);
+}
 
 std::filesystem::path weights_path(const std::string& out_dir) {
   return std::filesystem::path(out_dir) / "model.safetensors";

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "fsdp/sharded_model.h"
 #include "gpt/gpt.h"
@@ -15,14 +17,17 @@ namespace nanofsdp::train {
 ///
 /// Tensors bear nanoGPT's names and shapes; the head's weight is the embedding's and is stored
 /// once, as `transformer.wte.weight`. The metadata hold what it takes to rebuild the model: the
-/// configuration as JSON, and the alphabet.
+/// configuration as JSON, and what restores the tokenizer.
 
 struct WeightsInfo {
   gpt::GPTConfig config;
-  std::string chars;  ///< the tokenizer's alphabet
+  std::string chars;  ///< the alphabet of a CharTokenizer; empty: its tokens are of a BpeTokenizer
   std::int64_t iteration = 0;
   double val_loss = 0;
+  std::vector<std::string> pieces{};  ///< of the BpeTokenizer; empty: unknown
 };
+
+std::shared_ptr<const Tokenizer> make_tokenizer(const WeightsInfo& info);
 
 std::filesystem::path weights_path(const std::string& out_dir);
 

@@ -47,7 +47,9 @@ const std::map<std::string, Words> kTexts = {
     {"out_dir", {"/dev/null", "/dev/null/below", "below/" + std::string(300, 'x')}},
     {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
-    {"start", {"", "FILE:prompt.txt"}},
+    {"start", {"", "FILE:prompt.txt", "FILE:", "FILE:."}},
+    {"pretrained", {"nowhere"}},  // without --init_from=gpt2
+    {"vocab", {"nowhere.json", ".", "/dev/null"}},
     {"rows", {}},
     {"wandb_project", {}},
     {"wandb_run_name", {}}};
@@ -110,6 +112,7 @@ TEST_P(BadInput, IsRefusedByEveryOption) {
       std::string named = name;
       if (option.name == "text" && !value.empty() && command == "train") named = "text '";
       if (option.name == "out_dir" && command == "sample") named = "weights '";
+      if (option.name == "vocab") named = "vocabulary '" + value;
       expect_refusal({command, name + "=" + value}, named);
     }
     expect_refusal({command, name}, name);
@@ -148,6 +151,13 @@ TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
       {{"--zero=1", "--strategy=full_shard"}, "--zero"},
       {{"--shard_size=2"}, "--shard_size"},
       {{"--n_head=3"}, "--n_embd"},
+      {{"--init_from=gpt2"}, "data/gpt2/model.safetensors"},
+      {{"--init_from=gpt2-xl"}, "data/gpt2-xl/model.safetensors"},
+      {{"--init_from=gpt2", "--pretrained=none"}, "none/model.safetensors"},
+      {{"--init_from=gpt2", "--n_layer=3"}, "--n_layer"},
+      {{"--dataset=openwebtext"}, "data/openwebtext/train.bin"},
+      {{"train_gpt2"}, "data/openwebtext/train.bin"},
+      {{"config/finetune_shakespeare.py"}, "data/gpt2-xl/model.safetensors"},
   };
   for (const auto& combination : combinations) {
     Words args = {"train"};
@@ -155,6 +165,8 @@ TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
     expect_refusal(args, combination.named);
   }
   expect_refusal({"sample", "--temperature=1e-300"}, "--temperature");
+  expect_refusal({"sample", "--init_from=gpt2"}, "data/gpt2/model.safetensors");
+  expect_refusal({"sample", "--init_from=gpt2", "--pretrained=none"}, "none/model.safetensors");
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("launch"), 1050);
   EXPECT_LE(room("ops"), 1200);
   EXPECT_LE(room("nn") + room("gpt"), 900);
-  EXPECT_LE(lines_of(files("src", kCode)), 11000) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)), 11700) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {

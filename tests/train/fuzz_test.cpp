@@ -10,10 +10,12 @@
 #include "gpt/gpt.h"
 #include "support/mutator.h"
 #include "support/temporary_directory.h"
+#include "train/bpe_tokenizer.h"
 #include "train/config_file.h"
 #include "train/dataset.h"
 #include "train/embedded.h"
 #include "train/options.h"
+#include "train/pretrained.h"
 #include "train/safetensors.h"
 #include "train/weights.h"
 
@@ -131,7 +133,7 @@ TEST(Fuzz, OfTexts) {
     const std::string text = mutator.damage(seed);
     attempt(count, [&] {
       const Dataset dataset(text, "t", 1);
-      const CharTokenizer& tokenizer = dataset.tokenizer();
+      const Tokenizer& tokenizer = dataset.tokenizer();
       ASSERT_EQ(tokenizer.decode(tokenizer.encode(text)), text);
       ASSERT_EQ(CharTokenizer(tokenizer.chars()).chars(), tokenizer.chars());
     });
@@ -163,7 +165,7 @@ std::string small_weights(const TemporaryDirectory& directory) {
 // What `nanofsdp sample` does before it computes.
 void read_model(const TemporaryDirectory& directory) {
   const WeightsInfo info = read_weights_info(directory.file(""));
-  ASSERT_EQ(CharTokenizer(info.chars).vocab_size(), info.config.vocab_size);
+  ASSERT_EQ(make_tokenizer(info)->vocab_size(), info.config.vocab_size);
   gpt::GPT model(info.config);
   SafetensorsFile file(weights_path(directory.file("")).string());
   for (const nn::Parameter* parameter : model.named_parameters()) {
@@ -193,6 +195,32 @@ TEST(Fuzz, OfWeights) {
   }
   EXPECT_GT(count.taken, 10);
   EXPECT_GT(count.refused, 2000);
+}
+
+// The files of a pretrained model, and the alphabet beside nanoGPT's data.
+TEST(Fuzz, OfVocabularies) {
+  const TemporaryDirectory directory;
+  const std::string seeds[] = {R"({"a": 2, "\u0120b": 0, "<|endoftext|>": 1, "\u00c3": 3})",
+                               R"({"n_head": 2, "model_type": "gpt2"})"};
+  std::filesystem::copy(NANOFSDP_SOURCE_DIR "/tests/parity/gpt2", directory.file(""));
+  Mutator mutator(5);
+  Count count;
+  for (int i = 0; i < fuzz_rounds(1'000); ++i) {
+    const std::string vocab = directory.write("vocab.json", mutator.damage(seeds[0]));
+    attempt(count, [&] {
+      const BpeTokenizer tokenizer(10, read_vocab(vocab));
+      tokenizer.decode(std::vector<std::int32_t>{tokenizer.opening(), 9});
+    });
+    directory.write("config.json", mutator.damage(seeds[1]));
+    attempt(count, [&] {
+      const gpt::GPTConfig config = read_pretrained_config(directory.file(""));
+      ASSERT_EQ(config.n_embd % config.n_head, 0);
+    });
+    const std::string prompt = mutator.damage("TOKENS: 1, 2 3");
+    attempt(count, [&] { ASSERT_GE(BpeTokenizer(10, {}).encode(prompt).size(), 1u); });
+  }
+  EXPECT_GT(count.taken, 100);
+  EXPECT_GT(count.refused, 500);
 }
 
 TEST(Fuzz, OfWeightsCutAtEveryByte) {

@@ -62,8 +62,10 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--device=mps"}, {"--device", "cpu", "'mps'"}},
       {{"--dtype=int8"}, {"--dtype", "float32", "int8"}},
       {{"--init_from=resume"}, {"--init_from", "--out_dir=DIR", "none"}},
-      {{"--init_from=gpt2-xl"}, {"--init_from", "not in this version"}},
-      {{"--dataset=openwebtext"}, {"--dataset", "tales or shakespeare_char", "--text=FILE"}},
+      {{"--init_from=gpt3"}, {"--init_from", "gpt2-xl", "'gpt3'"}},
+      {{"--init_from=gpt2", "--pretrained=none"}, {"none/model.safetensors", "no such file"}},
+      {{"--init_from=gpt2", "--bias=True"}, {"--bias", "--init_from"}},
+      {{"--pretrained=data/gpt2"}, {"--pretrained", "--init_from=gpt2"}},
       {{"--dataset=tales", "--text=t.txt"}, {"--text", "--dataset", "one of them"}},
       {{"--text="}, {"--text", "file"}},
       {{"--n_embd=130"}, {"--n_embd", "multiple of --n_head=4", "130"}},
@@ -126,11 +128,11 @@ TEST(OptionsRefuse, WhatSampleCannotDo) {
   };
   EXPECT_TRUE(one_line_with(error({"--starts=x"}), {"did you mean --start?"}));
   EXPECT_TRUE(one_line_with(error({"--start="}), {"--start", "at least one character"}));
-  EXPECT_TRUE(one_line_with(error({"--start=FILE:p.txt"}), {"--start", "not in this version"}));
   EXPECT_TRUE(one_line_with(error({"--temperature=0"}), {"--temperature", "at least 1e-6"}));
   EXPECT_TRUE(one_line_with(error({"--top_k=0"}), {"--top_k", "at least 1"}));
   EXPECT_TRUE(one_line_with(error({"--num_samples=0"}), {"--num_samples", "at least 1"}));
-  EXPECT_TRUE(one_line_with(error({"--init_from=gpt2"}), {"--init_from", "resume"}));
+  EXPECT_TRUE(one_line_with(error({"--init_from=scratch"}), {"--init_from", "resume or gpt2"}));
+  EXPECT_TRUE(one_line_with(error({"--pretrained=d"}), {"--pretrained", "--init_from=gpt2"}));
   EXPECT_TRUE(one_line_with(error({"--n_layer=3"}), {"unknown option --n_layer"}));
 }
 

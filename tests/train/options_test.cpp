@@ -77,6 +77,49 @@ TEST(Options, TheConfigAloneIsNanoGPTsForOneGpu) {
   }
 }
 
+TEST(Options, TheConfigForACpuIsTheCommandOfTheReadme) {
+  const TrainOptions o = parse({"train_shakespeare_char_cpu"});
+  const TrainOptions readme = parse(kReadme);
+  EXPECT_EQ(o.n_layer, readme.n_layer);
+  EXPECT_EQ(o.n_embd, readme.n_embd);
+  EXPECT_EQ(o.batch_size, readme.batch_size);
+  EXPECT_EQ(o.block_size, readme.block_size);
+  EXPECT_EQ(o.dropout, readme.dropout);
+  EXPECT_EQ(o.max_iters, readme.max_iters);
+  EXPECT_EQ(o.lr_decay_iters, readme.lr_decay_iters);
+  EXPECT_EQ(o.eval_iters, readme.eval_iters);
+  EXPECT_EQ(o.out_dir, readme.out_dir);
+}
+
+// nanoGPT's train_gpt2.py, and the defaults of its train.py behind it.
+TEST(Options, TheConfigOfGpt2IsNanoGPTs) {
+  const TrainOptions o = parse({"config/train_gpt2.py", "--ranks=8"});
+  EXPECT_EQ(o.dataset, "openwebtext");
+  EXPECT_EQ(o.gradient_accumulation_steps * o.batch_size * o.block_size, 491'520);
+  EXPECT_EQ(12 * o.n_layer * o.n_embd * o.n_embd, 84'934'656);
+  EXPECT_EQ(o.n_head, 12);
+  EXPECT_EQ(o.learning_rate, 6e-4);
+  EXPECT_EQ(o.min_lr, 6e-5);
+  EXPECT_EQ(o.beta2, 0.95);
+  EXPECT_EQ(o.warmup_iters, 2000);
+  EXPECT_EQ(o.max_iters, 600'000);
+  EXPECT_EQ(o.lr_decay_iters, 600'000);
+  EXPECT_TRUE(o.always_save_checkpoint);
+  EXPECT_FALSE(o.bias);
+  EXPECT_TRUE(o.notes.empty());
+}
+
+TEST(Options, TheConfigOfFinetuningIsNanoGPTs) {
+  const TrainOptions o =
+      parse({"finetune_shakespeare", "--init_from=gpt2",
+             "--pretrained=" NANOFSDP_SOURCE_DIR "/tests/parity/gpt2", "--block_size=16"});
+  EXPECT_EQ(o.dataset, "shakespeare");
+  EXPECT_EQ(o.batch_size * o.gradient_accumulation_steps, 32);
+  EXPECT_EQ(o.learning_rate, 3e-5);
+  EXPECT_FALSE(o.decay_lr);
+  EXPECT_EQ(o.max_iters, 20);
+}
+
 TEST(Options, TheCommandLineWinsWhereverTheConfigStands) {
   const TemporaryDirectory directory;
   const std::string config = directory.write("c.py", "n_layer = 3\nbatch_size = 5\n");
@@ -184,6 +227,39 @@ TEST(Options, SampleHasNanoGPTs) {
   EXPECT_EQ(p.out_dir, "out-shakespeare-char");
   EXPECT_EQ(p.start, "Olive said");
   EXPECT_EQ(p.num_samples, 2);
+}
+
+TEST(Options, SampleHasRanksAndAPretrainedModel) {
+  const SampleOptions o = parse_sample_options({"--ranks=3", "--threads=2", "--backend=local"});
+  EXPECT_EQ(o.ranks, 3);
+  EXPECT_EQ(threads_per_rank(o, 3), 2);
+  EXPECT_EQ(o.backend, Backend::local);
+  EXPECT_EQ(o.pretrained, "");
+  EXPECT_EQ(parse_sample_options({"--init_from=gpt2-xl"}).pretrained, "data/gpt2-xl");
+  EXPECT_EQ(parse_sample_options({"--init_from=gpt2", "--pretrained=here"}).pretrained, "here");
+  // Ranks need not have their files in the same places.
+  const auto settings = [](const char* option) { return parse_sample_options({option}).settings; };
+  EXPECT_EQ(settings("--out_dir=a"), settings("--start=FILE:b"));
+  EXPECT_NE(settings("--seed=1"), settings("--seed=2"));
+}
+
+const std::string kSmall = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2";
+
+TEST(Options, APretrainedModelSaysItsSizes) {
+  const TrainOptions o =
+      parse({"--init_from=gpt2", "--pretrained=" + kSmall, "--block_size=16", "--dropout=0.1"});
+  EXPECT_EQ(o.n_layer, 2);
+  EXPECT_EQ(o.n_head, 2);
+  EXPECT_EQ(o.n_embd, 8);
+  EXPECT_EQ(o.vocab_size, 264);
+  EXPECT_TRUE(o.bias);
+  EXPECT_EQ(o.block_size, 16);
+  EXPECT_EQ(o.dropout, 0.1);
+  EXPECT_EQ(parse({"--init_from=gpt2", "--pretrained=" + kSmall, "--block_size=5"}).block_size, 5);
+  const std::string error = nanofsdp::testing::usage_error([] {
+    parse({"--init_from=gpt2", "--pretrained=" + kSmall});
+  });
+  EXPECT_TRUE(one_line_with(error, {"--block_size", "at most 16", "64"})) << error;
 }
 
 TEST(Options, HelpListsEveryOptionInItsGroup) {

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "train/command_line.h"
+#include "train/options.h"
+
+namespace nanofsdp::train {
+
+/// @file
+/// @brief What the options of train and of sample have in common.
+
+inline constexpr double kAny = std::numeric_limits<double>::infinity();
+
+// Such that a product of three sizes does not overflow.
+inline constexpr Range kSize{1, 1'000'001, "at least 1 and at most 1000000"};
+inline constexpr Range kLayers{1, 1001, "at least 1 and at most 1000"};
+inline constexpr Range kProcesses{1, 1025, "at least 1 and at most 1024"};
+inline constexpr Range kCount{1, 1e12, "at least 1 and less than 1e12"};
+inline constexpr Range kNoneOrMore{0, kAny, "0 or more"};
+inline constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32, too
+inline constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
+inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
+inline constexpr char kNoCuda[] = "this build has no CUDA; use --device=cpu";
+
+/// Throws unless `holds`. Numbers print as they would be typed.
+template <class T>
+void require(bool holds, const char* name, const std::string& expected, const T& got,
+             const std::string& hint = {}) {
+  if (holds) return;
+  throw UsageError({.what = std::string("--") + name,
+                    .expected = expected,
+                    .got = fmt::format("{}", got),
+                    .hint = hint});
+}
+
+/// nanoGPT's options that do nothing here; one that asks for something leaves a note.
+void add_ignored(CommandLine& line, std::vector<std::string>& notes);
+
+/// --init_from, of which `own` are the words for models of our own, the default first; and
+/// --pretrained.
+void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,
+                   std::string& init_from, std::string& pretrained);
+
+/// A model that is not GPT-2's has no --pretrained.
+/// @throws UsageError if it has
+void require_no_pretrained(const std::string& pretrained);
+
+/// How many ranks, and how they are connected: the variables of TrainOptions or SampleOptions.
+template <class Options>
+void add_ranks(CommandLine& line, Options& o);
+
+}  // namespace nanofsdp::train

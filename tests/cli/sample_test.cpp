@@ -1,0 +1,158 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+// What a user of nanoGPT's sample.py does, and of its finetuning: files in, texts out.
+
+namespace nanofsdp {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+const std::string kSmall = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2";
+
+std::string run(const TemporaryDirectory& directory, const Words& words, int exit_code = 0) {
+  Process process(directory.file(""), words);
+  EXPECT_EQ(process.wait(60s), exit_code) << process.err();
+  return exit_code == 0 ? process.out() : process.err();
+}
+
+std::string sample(const TemporaryDirectory& directory, Words more, int exit_code = 0) {
+  more.insert(more.begin(), "sample");
+  return run(directory, more, exit_code);
+}
+
+// The small GPT-2 in its place, and texts of its tokens as prepare.py would write them.
+void prepare(const TemporaryDirectory& directory) {
+  fs::create_directories(directory.file("data/owls"));
+  fs::copy(kSmall, directory.file("data/gpt2"));
+  std::string tokens;
+  for (int i = 0; i < 400; ++i) tokens += {static_cast<char>(3 + i % 7), '\1'};  // 259 to 265
+  for (std::size_t i = 0; i < tokens.size(); i += 2) {
+    if (tokens[i] > 7) tokens[i] = 3;  // 263 is the last
+  }
+  directory.write("data/owls/train.bin", tokens);
+  directory.write("data/owls/val.bin", tokens.substr(0, 100));
+}
+
+const Words kTraining = {"train",          "--max_iters=3",  "--eval_interval=3", "--eval_iters=1",
+                         "--block_size=8", "--batch_size=4", "--n_layer=2",       "--n_head=2",
+                         "--n_embd=16",    "--out_dir=out"};
+
+TEST(Sample, IsTheSameOnAnyNumberOfRanks) {
+  const TemporaryDirectory directory;
+  run(directory, kTraining);
+  const Words options = {"--out_dir=out", "--num_samples=2", "--max_new_tokens=30", "--start=The "};
+  const std::string one = sample(directory, options);
+  EXPECT_EQ(one.substr(0, 4), "The ");
+  std::istringstream lines(one);
+  int ends = 0;
+  for (std::string line; std::getline(lines, line);) ends += line == "---------------";
+  EXPECT_EQ(ends, 2);
+  for (const Words& ranks : {Words{"--ranks=2"}, {"--ranks=3"}, {"--ranks=2", "--backend=local"}}) {
+    Words more = options;
+    more.insert(more.end(), ranks.begin(), ranks.end());
+    EXPECT_EQ(sample(directory, more), one);
+  }
+}
+
+TEST(Sample, ReadsItsPromptFromAFile) {
+  const TemporaryDirectory directory;
+  run(directory, kTraining);
+  directory.write("prompt.txt", "The owl\r\nsaid");
+  directory.write("empty.txt", "");
+  const Words options = {"--out_dir=out", "--max_new_tokens=5", "--start=FILE:prompt.txt"};
+  EXPECT_EQ(sample(directory, options).substr(0, 12), "The owl\nsaid");
+  const auto error = [&](const std::string& start) {
+    return sample(directory, {"--out_dir=out", "--start=" + start}, 2);
+  };
+  EXPECT_NE(error("FILE:empty.txt").find("at least one character"), std::string::npos);
+  EXPECT_NE(error("FILE:none.txt").find("none.txt: expected a text file, got no such file"),
+            std::string::npos);
+  const std::string vocab =
+      sample(directory, {"--out_dir=out", "--vocab=" + kSmall + "/vocab.json"}, 2);
+  EXPECT_NE(vocab.find("--vocab: expected a model of BPE"), std::string::npos) << vocab;
+}
+
+TEST(Sample, OfAPretrainedModelIsText) {
+  const TemporaryDirectory directory;
+  prepare(directory);
+  const Words options = {"--init_from=gpt2", "--top_k=1", "--max_new_tokens=20"};
+  Words start = options;
+  start.push_back("--start=<|endoftext|>");
+  const std::string text = sample(directory, start);
+  EXPECT_TRUE(text.starts_with("<|endoftext|>\xa7")) << text;  // what PyTorch says, token 100
+  start.back() = "--start=TOKENS:263";
+  EXPECT_EQ(sample(directory, start), text);
+  start.push_back("--ranks=2");
+  EXPECT_EQ(sample(directory, start), text);
+  fs::remove(directory.file("data/gpt2/vocab.json"));
+  EXPECT_TRUE(sample(directory, start).starts_with("263 100 3 3 100 100 3 72 172 172 137 "));
+  start.push_back("--vocab=" + kSmall + "/vocab.json");
+  EXPECT_EQ(sample(directory, start), text);
+  const std::string error = sample(directory, {"--init_from=gpt2", "--start=Once"}, 2);
+  EXPECT_NE(error.find("tiktoken"), std::string::npos) << error;
+}
+
+// A model that is trained on from GPT-2's weights knows their tokens, and its own text is read.
+TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
+  const TemporaryDirectory directory;
+  prepare(directory);
+  const Words options = {
+      "train",          "finetune_shakespeare", "--init_from=gpt2", "--dataset=owls",
+      "--block_size=8",  // of 16: cropped
+      "--max_iters=60", "--eval_interval=60",   "--eval_iters=2",   "--learning_rate=0.01",
+      "--out_dir=out"};
+  std::string trained;
+  for (const char* ranks : {"--ranks=1", "--ranks=2"}) {
+    Words words = options;
+    words.push_back(ranks);
+    const std::string out = run(directory, words);
+    EXPECT_NE(out.find("data       data/owls: 400 tokens to train on, 50 to validate"),
+              std::string::npos)
+        << out;
+    EXPECT_NE(out.find("8 tokens of context, vocabulary 264"), std::string::npos) << out;
+    const std::string text =
+        sample(directory, {"--out_dir=out", "--start= owl", "--top_k=1", "--max_new_tokens=12"});
+    EXPECT_TRUE(text.starts_with(" owl")) << text;
+    if (trained.empty()) trained = text;
+    EXPECT_EQ(text, trained);
+  }
+  // The loss began at the pretrained model's, not at that of guessing, and fell.
+  EXPECT_NE(trained.find(" the"), std::string::npos) << trained;
+}
+
+// Without vocab.json tokens are numbers, until somebody says what they mean.
+TEST(Training, OnTokensWritesNumbers) {
+  const TemporaryDirectory directory;
+  prepare(directory);
+  Words options = kTraining;
+  options.push_back("--dataset=owls");
+  const std::string out = run(directory, options);
+  EXPECT_NE(out.find("vocabulary 50304"), std::string::npos) << out;
+  const Words start = {"--out_dir=out", "--start=TOKENS:259", "--max_new_tokens=3"};
+  std::istringstream text(sample(directory, start));
+  for (int i = 0; i < 4; ++i) {
+    int token = -1;
+    EXPECT_TRUE(text >> token);
+    EXPECT_GE(token, 0);
+  }
+  Words vocab = start;
+  vocab.push_back("--vocab=" + kSmall + "/vocab.json");
+  EXPECT_TRUE(sample(directory, vocab).starts_with(" the"));
+  EXPECT_NE(sample(directory, {"--out_dir=out"}, 2).find("TOKENS:"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nanofsdp

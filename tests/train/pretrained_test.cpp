@@ -1,0 +1,213 @@
+#include "train/pretrained.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "gpt/gpt.h"
+#include "support/ranks.h"
+#include "support/temporary_directory.h"
+#include "support/usage_error.h"
+#include "train/safetensors.h"
+#include "train/sampler.h"
+
+// A small GPT-2 in Hugging Face's files, which tests/parity/gpt2.py wrote with PyTorch, and what
+// PyTorch computes with it in float64.
+
+namespace nanofsdp::train {
+namespace {
+
+using nanofsdp::testing::Backend;
+using nanofsdp::testing::one_line_with;
+using nanofsdp::testing::read_file;
+using nanofsdp::testing::run_ranks;
+using nanofsdp::testing::TemporaryDirectory;
+using nanofsdp::testing::usage_error;
+using Tokens = std::vector<std::int32_t>;
+
+const std::string kSmall = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2";
+
+// The lines of expected.txt: their first words, and the numbers after them.
+std::map<std::string, std::vector<double>> expected() {
+  std::map<std::string, std::vector<double>> lines;
+  std::istringstream file(read_file(kSmall + "/expected.txt"));
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream words(line);
+    std::string name, position;
+    words >> name;
+    if (name == "logits" && words >> position) name += " " + position;
+    for (double x; words >> x;) lines[name].push_back(x);
+  }
+  return lines;
+}
+
+Tokens tokens_of(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
+
+bool is_block(const nn::Module& module) {
+  return dynamic_cast<const gpt::Block*>(&module) != nullptr;
+}
+
+// What `use(sharded, tape, context)` makes of the model in a directory, on rank 0 of so many.
+template <class Use>
+auto with_model(const std::string& directory, int ranks, std::int64_t block_size, const Use& use) {
+  return run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
+                   [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                     comm::Mesh mesh(std::move(world));
+                     gpt::GPTConfig config = read_pretrained_config(directory);
+                     config.block_size = block_size;
+                     gpt::GPT model(config);
+                     fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+                     load_pretrained(directory, sharded);
+                     nn::Tape tape(context);
+                     return use(sharded, tape, context);
+                   })[0];
+}
+
+std::vector<float> logits_of(const std::string& directory, int ranks, std::int64_t block_size) {
+  const Tokens all = tokens_of(expected()["tokens"]);
+  return with_model(directory, ranks, block_size,
+                    [&](fsdp::ShardedModel& model, nn::Tape& tape, Context&) {
+                      tape.begin(/*training=*/false);
+                      const Tensor x = tape.allocate({1, block_size}, DType::int32);
+                      std::copy_n(all.begin(), block_size, x.data<std::int32_t>());
+                      const Tensor y = model.forward(tape, x);
+                      tape.stream().synchronize();
+                      return std::vector<float>(y.f32(), y.f32() + y.numel());
+                    });
+}
+
+void expect_logits(const std::vector<float>& got, const std::vector<std::string>& positions) {
+  const auto want = expected();
+  for (const std::string& position : positions) {
+    const std::vector<double>& row = want.at("logits " + position);
+    for (std::size_t v = 0; v < row.size(); ++v) {
+      EXPECT_NEAR(got[std::stoul(position) * row.size() + v], row[v], 1e-5) << position << " " << v;
+    }
+  }
+}
+
+TEST(Pretrained, SaysItsSizes) {
+  const gpt::GPTConfig config = read_pretrained_config(kSmall);
+  EXPECT_EQ(config.block_size, 16);
+  EXPECT_EQ(config.vocab_size, 264);
+  EXPECT_EQ(config.n_layer, 2);
+  EXPECT_EQ(config.n_head, 2);
+  EXPECT_EQ(config.n_embd, 8);
+  EXPECT_TRUE(config.bias);
+}
+
+TEST(Pretrained, HasTheLogitsOfPyTorch) {
+  for (const int ranks : {1, 2, 3}) {
+    expect_logits(logits_of(kSmall, ranks, 16), {"0", "7", "15"});
+  }
+}
+
+// nanoGPT's crop_block_size: the positions that are left are what they were.
+TEST(Pretrained, CropsToASmallerContext) {
+  for (const int ranks : {1, 3}) expect_logits(logits_of(kSmall, ranks, 8), {"0", "7"});
+}
+
+// Three times as long as the context. PyTorch's likeliest token was clear each time.
+TEST(Pretrained, WritesTheGreedyTextOfPyTorch) {
+  const Tokens want = tokens_of(expected()["greedy"]);
+  for (const int ranks : {1, 2}) {
+    const Tokens got = with_model(
+        kSmall, ranks, 16, [&](fsdp::ShardedModel& model, nn::Tape& tape, Context& context) {
+          nn::KeyValueCache cache(context, 16);
+          Generator generator(1);
+          return generate(model, tape, cache, {want[0]},
+                          {.max_new_tokens = std::ssize(want) - 1, .temperature = 1, .top_k = 1},
+                          generator);
+        });
+    EXPECT_EQ(got, want);
+  }
+}
+
+// A copy of the small model whose tensors pass through `change`, which may rename or drop them.
+struct Stored {
+  TensorInfo info;
+  std::vector<float> values;
+};
+template <class Change>
+std::string rewritten(const TemporaryDirectory& directory, const Change& change) {
+  std::filesystem::copy(kSmall, directory.file("copy"));
+  SafetensorsFile file(kSmall + "/model.safetensors");
+  std::vector<Stored> kept;
+  for (const TensorInfo& info : file.tensors()) {
+    Stored tensor{info, file.read(info)};
+    if (change(tensor)) kept.push_back(tensor);
+  }
+  std::vector<TensorInfo> infos;
+  for (const Stored& tensor : kept) infos.push_back(tensor.info);
+  SafetensorsWriter writer(directory.file("copy/model.safetensors"), infos, {});
+  for (const Stored& tensor : kept) writer.append(tensor.values);
+  writer.finish();
+  return directory.file("copy");
+}
+
+TEST(Pretrained, MayHaveThePrefixAndNoMasks) {
+  const TemporaryDirectory directory;
+  expect_logits(logits_of(rewritten(directory,
+                                    [](Stored& tensor) {
+                                      tensor.info.name = "transformer." + tensor.info.name;
+                                      return !tensor.info.name.ends_with(".attn.bias");
+                                    }),
+                          1, 16),
+                {"0", "7", "15"});
+}
+
+// As nanoGPT saves a model itself: matrices [out, in].
+TEST(Pretrained, MayHaveTheLayoutOfLinear) {
+  const TemporaryDirectory directory;
+  const std::string path = rewritten(directory, [](Stored& tensor) {
+    auto& shape = tensor.info.shape;
+    if (shape.size() != 2 || !tensor.info.name.starts_with("h.")) return true;
+    const std::vector<float> before = tensor.values;
+    const auto rows = static_cast<std::size_t>(shape[0]), cols = static_cast<std::size_t>(shape[1]);
+    for (std::size_t i = 0; i < before.size(); ++i) {
+      tensor.values[i % cols * rows + i / cols] = before[i];
+    }
+    std::swap(shape[0], shape[1]);
+    return true;
+  });
+  expect_logits(logits_of(path, 2, 16), {"0", "7", "15"});
+}
+
+TEST(Pretrained, NamesWhatIsMissing) {
+  for (const std::string missing :
+       {"wte.weight", "wpe.weight", "h.0.attn.c_attn.weight", "h.1.mlp.c_fc.bias"}) {
+    const TemporaryDirectory directory;
+    const std::string path =
+        rewritten(directory, [&](Stored& tensor) { return tensor.info.name != missing; });
+    try {
+      logits_of(path, 2, 16);
+      ADD_FAILURE() << "nobody missed " << missing;
+    } catch (const nanofsdp::testing::RankError& error) {
+      EXPECT_TRUE(one_line_with(error.what(), {"model.safetensors", missing.c_str(), "none"}));
+    }
+  }
+}
+
+TEST(Pretrained, RefusesAnotherModel) {
+  const TemporaryDirectory directory;
+  const auto error = [&] {
+    return usage_error([&] { read_pretrained_config(directory.file("")); });
+  };
+  EXPECT_TRUE(one_line_with(error(), {"model.safetensors", "no such file"})) << error();
+  std::filesystem::copy(kSmall, directory.file(""));
+  for (const char* config : {"", "[]", "{}", R"({"n_head": "2"})", R"({"n_head": -2})",
+                             R"({"n_head": 0})", R"({"n_head": 3})", R"({"n_head": 2.5})"}) {
+    directory.write("config.json", config);
+    EXPECT_TRUE(one_line_with(error(), {"config.json", "n_head"})) << config << error();
+  }
+  std::filesystem::remove(directory.file("config.json"));
+  EXPECT_TRUE(one_line_with(error(), {"config.json", "n_head", "no such file"})) << error();
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
