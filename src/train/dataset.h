@@ -81,7 +81,8 @@ class Dataset {
 ///
 /// Files of tokens are GPT-2's unless meta.json lies beside them: nanoGPT's meta.pkl as JSON, with
 /// vocab_size and, for characters, stoi. What GPT-2's tokens say is in vocab.json, if it lies there
-/// too. Their vocabulary is the pretrained model's, else nanoGPT's 50304.
+/// too, else with the model. Their vocabulary is that of a model which is pretrained or resumed,
+/// else nanoGPT's 50304.
 /// @throws UsageError with the remedy if a file cannot be read, and as Dataset
 Dataset load_dataset(const TrainOptions& options);
 

@@ -8,6 +8,7 @@
 
 #include "base/check.h"
 #include "train/bpe_tokenizer.h"
+#include "train/checkpoint.h"
 #include "train/dataset.h"
 #include "train/embedded.h"
 #include "train/files.h"
@@ -67,9 +68,11 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder,
                              "meta.pkl', 'rb')), open('{0}/meta.json', 'w'))\"",
                              folder)});
   }
-  const bool elsewhere = !exists("/vocab.json") && !o.pretrained.empty();
+  const bool here = exists("/vocab.json") || (o.pretrained.empty() && !o.resumes());
   return std::make_shared<BpeTokenizer>(o.vocab_size > 0 ? o.vocab_size : kVocabSize,
-                                        read_vocab_in(elsewhere ? o.pretrained : folder));
+                                        here          ? read_vocab_in(folder)
+                                        : o.resumes() ? read_manifest(o.out_dir).state.pieces
+                                                      : read_vocab_in(o.pretrained));
 }
 
 Dataset encoded_dataset(const TrainOptions& o) {

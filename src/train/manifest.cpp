@@ -54,15 +54,18 @@ Manifest from_json(const json& j) {
   if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
   state.generator = j.at("generator");
   state.alphabet = j.at("alphabet");
+  state.vocab_size = j.at("vocab_size");
+  state.pieces = j.at("pieces").get<std::vector<std::string>>();
   state.options = j.at("options").get<std::map<std::string, std::string>>();
   const json& files = j.at("files");
   for (std::size_t rank = 0; rank < files.size(); ++rank) {
     manifest.files.push_back(files.at(rank_file_name(rank, files.size())));
   }
   Generator(0).set_state(state.generator);  // throws if it is none
-  const bool counts = state.iteration >= 0 && state.optimizer_steps >= 0;
+  const bool counts = state.iteration >= 0 && state.optimizer_steps >= 0 &&
+                      state.vocab_size >= std::ssize(state.pieces) && state.vocab_size <= 1'000'000;
   if (!counts || manifest.files.empty())
-    throw std::invalid_argument("negative counts, or no files");
+    throw std::invalid_argument("counts that make no sense, or no files");
   return manifest;
 }
 
@@ -80,6 +83,8 @@ std::string write_manifest(const Manifest& manifest) {
             {"best_val_loss", state.best_val_loss},
             {"generator", state.generator},
             {"alphabet", state.alphabet},
+            {"vocab_size", state.vocab_size},
+            {"pieces", state.pieces},
             {"options", state.options},
             {"files", json::object()}};
   for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {

@@ -24,7 +24,9 @@ struct RunState {
   std::int64_t optimizer_steps = 0;
   double best_val_loss = std::numeric_limits<double>::infinity();
   GeneratorState generator;                    ///< of batches
-  std::string alphabet;                        ///< of the text; tokens are places in it
+  std::string alphabet;                        ///< of the text; tokens are places in it, or
+  std::int64_t vocab_size = 0;                 ///< so many, which are ...
+  std::vector<std::string> pieces{};           ///< ... these (bpe_tokenizer.h); empty: unknown
   std::map<std::string, std::string> options;  ///< of the run, as on its command line
 };
 

@@ -97,6 +97,10 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
     }
     line.set(name, found->second, place);
   }
+  if (saved.alphabet.empty()) o.vocab_size = saved.vocab_size;
+  if (o.pretrained.empty()) return;
+  o.notes.push_back("--pretrained does nothing here: the checkpoint has the weights");
+  o.pretrained.clear();
 }
 
 /// A pretrained model has the sizes that its files say: to ask for others is to ask for another
@@ -107,10 +111,10 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
     require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
   }
   const gpt::GPTConfig config = read_pretrained_config(o.pretrained);
-  require(o.block_size <= config.block_size, "block_size",
-          fmt::format("at most {}, the context of the model in '{}'", config.block_size,
-                      o.pretrained),
-          o.block_size);
+  require(
+      o.block_size <= config.block_size, "block_size",
+      fmt::format("at most {}, the context of the model in '{}'", config.block_size, o.pretrained),
+      o.block_size);
   const std::string place = "pretrained '" + o.pretrained + "': ";
   line.set("n_layer", fmt::to_string(config.n_layer), place);
   line.set("n_head", fmt::to_string(config.n_head), place);
@@ -121,10 +125,13 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
 
 /// Which model. Every option that is not of its sizes is what this command says.
 void settle_model(TrainOptions& o, CommandLine& line) {
-  const bool ours = o.resumes() || o.init_from == "scratch";
-  if (ours) require_no_pretrained(o.pretrained);
-  if (o.resumes()) settle_resumed(o, line);
-  if (!ours) settle_pretrained(o, line);
+  if (o.resumes()) {
+    settle_resumed(o, line);
+  } else if (o.init_from == "scratch") {
+    require_no_pretrained(o.pretrained);
+  } else {
+    settle_pretrained(o, line);
+  }
 }
 
 void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {

@@ -17,8 +17,8 @@ namespace nanofsdp::train {
 /// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
 /// work as they stand, the positional config file included. Settings count in this order, the later
 /// one wins: defaults, config file, command line; and the sizes of a model that is resumed, or
-/// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was expected
-/// and what to write instead.
+/// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was
+/// expected and what to write instead.
 
 enum class Backend { gloo, local };      ///< ranks are processes, or threads of one process
 enum class InitOrder { nanogpt, fsdp };  ///< whose order of random draws makes the weights

@@ -27,9 +27,11 @@ void Trainer::resume() {
   const Manifest manifest = read_manifest(options_.out_dir);
   const RunState& state = manifest.state;
   const std::string what = "checkpoint '" + checkpoint_path(options_.out_dir).string() + "'";
-  if (state.alphabet != dataset_.tokenizer().chars()) {
+  const Tokenizer& tokenizer = dataset_.tokenizer();
+  if (state.alphabet != tokenizer.chars() || state.vocab_size != tokenizer.vocab_size()) {
+    const char* tokens = tokenizer.chars().empty() ? "tokens of data" : "characters of text";
     throw UsageError({.what = what,
-                      .expected = "a model of the characters of text '" + dataset_.name() + "'",
+                      .expected = fmt::format("a model of the {} '{}'", tokens, dataset_.name()),
                       .got = "one of others",
                       .hint = "resume with the text that it was trained on"});
   }
@@ -46,21 +48,24 @@ void Trainer::resume() {
 }
 
 void Trainer::save(std::int64_t iteration, double val_loss) {
+  const Tokenizer& tokenizer = dataset_.tokenizer();
   const bool saved = save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
                                      {.iteration = iteration,
                                       .optimizer_steps = optimizer_.steps(),
                                       .best_val_loss = best_val_loss_,
                                       .generator = generator_.state(),
-                                      .alphabet = dataset_.tokenizer().chars(),
+                                      .alphabet = tokenizer.chars(),
+                                      .vocab_size = tokenizer.vocab_size(),
+                                      .pieces = tokenizer.pieces(),
                                       .options = options_map(options_.settings)});
   const std::string path = checkpoint_path(options_.out_dir).string();
   report_.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   save_weights(options_.out_dir, sharded_,
                {.config = model_.config(),
-                .chars = dataset_.tokenizer().chars(),
+                .chars = tokenizer.chars(),
                 .iteration = iteration,
                 .val_loss = val_loss,
-                .pieces = dataset_.tokenizer().pieces()},
+                .pieces = tokenizer.pieces()},
                context_.rank);
   report_.saved(weights_path(options_.out_dir).string());
 }

@@ -133,6 +133,44 @@ TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
   EXPECT_NE(trained.find(" the"), std::string::npos) << trained;
 }
 
+// The checkpoint knows what the pretrained model said: its sizes, its tokens, and what these mean.
+TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
+  const TemporaryDirectory d;
+  prepare(d);
+  const auto train = [&](const Words& more, int exit_code = 0) {
+    Words words = {"train",
+                   "finetune_shakespeare",
+                   "--dataset=owls",
+                   "--block_size=8",
+                   "--threads=1",
+                   "--ranks=2",
+                   "--always_save_checkpoint=True"};
+    words.insert(words.end(), more.begin(), more.end());
+    return run(d, words, exit_code);
+  };
+  train({"--init_from=gpt2", "--max_iters=8", "--out_dir=whole"});
+  train({"--init_from=gpt2", "--max_iters=4", "--out_dir=out"});
+  fs::remove_all(d.file("data/gpt2"));
+  const std::string out = train({"--init_from=resume", "--max_iters=8", "--out_dir=out",
+                                 "--n_layer=7", "--pretrained=data/gpt2"});
+  for (const char* line :
+       {"--n_layer=7 does nothing here: the checkpoint has 2", "--pretrained does nothing here",
+        "2 layers, 2 heads, 8 wide, 8 tokens of context, vocabulary 264",
+        "resumed    out/checkpoint at iteration 4"}) {
+    EXPECT_NE(out.find(line), std::string::npos) << line << out;
+  }
+  EXPECT_TRUE(testing::read_file(d.file("out/model.safetensors")) ==
+              testing::read_file(d.file("whole/model.safetensors")));
+  EXPECT_TRUE(sample(d, {"--out_dir=out", "--start= owl"}).starts_with(" owl"));
+
+  const std::string other = train({"--init_from=resume", "--out_dir=out", "--dataset=tales"}, 2);
+  EXPECT_NE(other.find("the 264 tokens of --init_from=resume"), std::string::npos) << other;
+  // Nor does a model of characters go on with tokens.
+  run(d, kTraining);
+  const std::string tokens = train({"--init_from=resume", "--out_dir=out"}, 2);
+  EXPECT_NE(tokens.find("a model of the tokens of data 'data/owls'"), std::string::npos) << tokens;
+}
+
 // Without vocab.json tokens are numbers, until somebody says what they mean.
 TEST(Training, OnTokensWritesNumbers) {
   const TemporaryDirectory directory;

@@ -31,6 +31,8 @@ inline RunState run_state(std::int64_t iteration) {
           .best_val_loss = 1.0 / 3,
           .generator = generator.state(),
           .alphabet = "\n\"\\\u00e9",
+          .vocab_size = 4,
+          .pieces = {"\u0120a", "\""},
           .options = {{"n_layer", "3"}, {"wandb_run_name", "a=b\n\xff"}}};
 }
 

@@ -91,6 +91,8 @@ TEST(Checkpoint, TellsWhereTrainingStands) {
   EXPECT_EQ(state.best_val_loss, 1.0 / 3);
   EXPECT_EQ(state.generator, expected.generator);
   EXPECT_EQ(state.alphabet, expected.alphabet);
+  EXPECT_EQ(state.vocab_size, expected.vocab_size);
+  EXPECT_EQ(state.pieces, expected.pieces);
   EXPECT_EQ(state.options.at("n_layer"), "3");
 }
 

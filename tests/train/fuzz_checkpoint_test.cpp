@@ -53,9 +53,12 @@ std::string sign(const std::string& text) {
 }
 
 TEST(FuzzCheckpoint, Manifests) {
-  const std::string whole =
-      write_manifest({.state = {.iteration = 7, .alphabet = "abc", .options = {{"n_layer", "2"}}},
-                      .files = {{10, 11}, {12, 13}}});
+  const std::string whole = write_manifest({.state = {.iteration = 7,
+                                                      .alphabet = "abc",
+                                                      .vocab_size = 3,
+                                                      .pieces = {"a"},
+                                                      .options = {{"n_layer", "2"}}},
+                                            .files = {{10, 11}, {12, 13}}});
   // Mostly with short words: else those of the generator would take all the damage.
   json j = json::parse(whole);
   for (json& word : j["generator"]["words"]) word = 1;
