@@ -105,6 +105,13 @@ parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fe
 	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
 	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
 
+exchange: ## Weights to PyTorch and back: the same logits and greedy texts (PYTHON=... has PyTorch)
+	@$(need_python)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_logits
+	@$(firstword $(PYTHON) python3) tests/parity/exchange.py --binary=build/release/nanofsdp \
+	  --print_logits=build/release/tests/print_logits --out=build/exchange
+
 bench-torch: ## One training step beside PyTorch's, in turns: time and memory (ARGS="--rounds=1")
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
@@ -126,4 +133,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity bench-torch bench-tcp mutants faults docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults docs clean
