@@ -26,16 +26,17 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
   const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
   {
     const nn::Tape::Scope temporaries(tape);
-    ops::attention(tape.stream(),
-                   ops::AttentionForward{.qkv = qkv,
-                                         .y = y,
-                                         .lse = lse,
-                                         .scratch = tape.allocate({ops::attention_scratch_numel(
-                                             T, tape.stream().threads())}),
-                                         .heads = heads_,
-                                         .dropout = tape.training() ? dropout_ : 0,
-                                         .key = tape.dropout_key(site_),
-                                         .first = T - x.dim(1)});
+    ops::attention(
+        tape.stream(),
+        ops::AttentionForward{
+            .qkv = qkv,
+            .y = y,
+            .lse = lse,
+            .scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())}),
+            .heads = heads_,
+            .dropout = tape.training() ? dropout_ : 0,
+            .key = tape.dropout_key(site_),
+            .first = T - x.dim(1)});
   }
   tape.save({qkv, y, lse});
   return resid_dropout_.forward(tape, c_proj_.forward(tape, y));

@@ -29,14 +29,15 @@ class BpeTokenizer final : public Tokenizer {
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::vector<std::string> pieces() const override { return pieces_; }
 
-  /// What is a piece as a whole, such as "\n", " the" or "<|endoftext|>", or "TOKENS:" and numbers.
+  /// What is a piece as a whole, such as `"\n"`, `" the"` or `"<|endoftext|>"`; or `TOKENS:` and
+  /// numbers.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
   /// The pieces' bytes: where they end amid a character, not UTF-8. A token without a piece is its
   /// number and a space.
   std::string decode(std::span<const std::int32_t> tokens) const override;
 
-  /// <|endoftext|>, which stands between GPT-2's documents; without it, the first token.
+  /// `<|endoftext|>`, which stands between GPT-2's documents; without it, the first token.
   std::int32_t opening() const override;
 
  private:

@@ -20,7 +20,7 @@ namespace nanofsdp::train {
 /// @throws UsageError if there is no such file, it is larger, or it cannot be read
 std::string read_file(const std::string& path, Fault fault, std::uint64_t most);
 
-/// A text, with line ends as \n, as Python reads one.
+/// A text, with line ends as `\n`, as Python reads one.
 /// @throws UsageError as read_file()
 std::string read_text(const std::string& path, Fault fault, std::uint64_t most);
 

@@ -143,7 +143,8 @@ void add_dtype(CommandLine& line, const char* name, const char* help, DType& tar
 CommandLine train_command_line(TrainOptions& o) {
   CommandLine line(kTrainUsage);
   line.group("Data and batches");
-  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin", o.dataset);
+  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
+           o.dataset);
   line.add("text", "a text file of your own instead (ours)", o.text);
   line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
   line.add("block_size", "tokens of a row: the context", o.block_size, kSize);

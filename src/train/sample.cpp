@@ -1,10 +1,10 @@
 #include "train/sample.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdint>
 #include <cstdio>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -63,16 +63,15 @@ Writer read_writer(const SampleOptions& o) {
 // Ranks that were started apart would wait for each other, or mix two models.
 void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh& mesh,
                        Stream& stream) {
-  const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
-    comm::require_agreement(mesh.world(), stream, what, fingerprint, hint);
+  const auto require = [&](const char* what, const std::string& text, const char* hint) {
+    comm::require_agreement(mesh.world(), stream, what, fingerprint(text), hint);
   };
   const gpt::GPTConfig& c = writer.config;
-  require("options", fingerprint(o.settings), "start all with the same command");
-  require("model",
-          fingerprint(fmt::format("{} {} {} {} {} {}", c.block_size, c.vocab_size, c.n_layer,
-                                  c.n_head, c.n_embd, c.bias)),
-          "give all the same weights");
-  require("prompt", fingerprint(std::as_bytes(std::span(writer.prompt))), "give all the same");
+  require("options", o.settings, "start all with the same command");
+  require("the prompt or the model",
+          fmt::format("{} {} {} {} {} {}: {}", c.block_size, c.vocab_size, c.n_layer, c.n_head,
+                      c.n_embd, c.bias, fmt::join(writer.prompt, " ")),
+          "give all the same");
 }
 
 void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,

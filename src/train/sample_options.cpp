@@ -24,7 +24,8 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   line.add("top_k", "choose among so many likeliest tokens", o.top_k, kCount);
   line.add("seed", "of the choices", o.seed, kNoneOrMore);
   add_init_from(line, {"resume"}, "resume: the model in out_dir", o.init_from, o.pretrained);
-  line.add("vocab", "GPT-2's vocab.json, to read the tokens of a model that lacks it (ours)", o.vocab);
+  line.add("vocab", "GPT-2's vocab.json, to read the tokens of a model that lacks it (ours)",
+           o.vocab);
   line.choose("device", "cpu", {"cpu"}, kNoCuda);
   add_ignored(line, o.notes);
   line.group("Ranks (ours)");

@@ -93,6 +93,30 @@ TEST_F(Joined, TrainsWhatRanksStartedHereTrain) {
   EXPECT_EQ(ranks_[1]->out(), "");
 }
 
+TEST_F(Joined, WritesWhatOneRankWrites) {
+  const TemporaryDirectory directory;
+  const Words tiny = {"train",         "--n_layer=1",    "--n_embd=16",  "--n_head=2",
+                      "--max_iters=2", "--eval_iters=1", "--out_dir=out"};
+  Process training(directory.file(""), tiny);
+  EXPECT_EQ(training.wait(60s), 0) << training.err();
+  const Words args = {"sample", "--out_dir=" + directory.file("out"), "--max_new_tokens=100"};
+  start(0, 2, args);
+  start(1, 2, args);
+  Process alone(directory.file(""), args);
+  EXPECT_EQ(alone.wait(60s), 0) << alone.err();
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
+  EXPECT_EQ(ranks_[0]->out(), alone.out());
+  EXPECT_EQ(ranks_[1]->out(), "");
+  ranks_.clear();
+  start(0, 2, args);
+  start(1, 2, args + Words{"--seed=2"});
+  expect_end(0, 1, "ranks disagree on options");
+  ranks_.clear();
+  start(0, 2, args);
+  start(1, 2, args + Words{"--start=A"});
+  expect_end(0, 1, "ranks disagree on the prompt or the model");
+}
+
 TEST_F(Joined, HearsOnEveryRankWhichOneWasKilled) {
   for (const int victim : {0, 2}) {
     start_training(3);
