@@ -74,14 +74,15 @@ Dataset::Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokeniz
 }
 
 std::uint64_t Dataset::fingerprint() const {
-  constexpr std::size_t kStretches = 256, kLongest = 65'536;  // all of 16 million tokens
+  constexpr std::size_t kStretches = 256, kMany = 10'000'000, kShort = 4096;
   std::vector<std::uint64_t> parts;
   for (const Tokens all : {train_, val_}) {
+    const std::size_t longest = all.size() < kMany ? all.size() : kShort;
     parts.push_back(all.size());
     for (std::size_t i = 0; i < kStretches; ++i) {
       const std::size_t begin = all.size() * i / kStretches;
       const std::size_t end = all.size() * (i + 1) / kStretches;
-      const Tokens stretch = all.subspan(begin, std::min(end - begin, kLongest));
+      const Tokens stretch = all.subspan(begin, std::min(end - begin, longest));
       parts.push_back(nanofsdp::fingerprint(std::as_bytes(stretch)));
     }
   }

@@ -113,6 +113,22 @@ TEST_F(Encoded, OfCharactersHasAnAlphabet) {
   }
 }
 
+// What prepare.py makes of a text are the tokens, the splits and so the batches of the text.
+TEST_F(Encoded, IsTheTextThatWasEncoded) {
+  std::string text;
+  for (int i = 0; text.size() < 200; ++i) text += std::to_string(i * i) + "\n";
+  text.resize(200);
+  const Dataset whole(text, "t", T);
+  const Tokens tokens = whole.tokenizer().encode(text);
+  write("train.bin", bytes_of({tokens.begin(), tokens.begin() + 180}));
+  write("val.bin", bytes_of({tokens.begin() + 180, tokens.end()}));
+  write("meta.json", R"({"vocab_size": 11, "stoi": {"\n": 0, "0": 1, "1": 2, "2": 3, "3": 4, "4": 5,
+                         "5": 6, "6": 7, "7": 8, "8": 9, "9": 10}})");
+  const Dataset encoded = load_dataset(options_);
+  EXPECT_EQ(encoded.tokenizer().chars(), whole.tokenizer().chars());
+  EXPECT_EQ(encoded.fingerprint(), whole.fingerprint());
+}
+
 // Only Python reads a pickle: the message is the command that converts it.
 TEST_F(Encoded, SaysHowToConvertAPickle) {
   write("meta.pkl", "\x80\x04\x95");
