@@ -88,13 +88,14 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
     const auto tokens = numbers_in(text.substr(kNumbers.size()), vocab_size_);
     if (!tokens.empty()) return tokens;
   }
-  throw UsageError({.what = "--start",
-                    .expected = fmt::format("{}{} and numbers below {}",
-                                            pieces_.empty() ? "" : "a text that is one token, or ",
-                                            kNumbers, vocab_size_),
-                    .got = "'" + std::string(text) + "'",
-                    .hint = "encode it as nanoGPT does: python3 -c \"import tiktoken; "
-                            "print(*tiktoken.get_encoding('gpt2').encode('...'))\""});
+  throw UsageError(
+      {.what = "--start",
+       .expected =
+           fmt::format("{}a text that is one token, or {} and numbers below {}",
+                       pieces_.empty() ? "with --vocab=vocab.json " : "", kNumbers, vocab_size_),
+       .got = "'" + std::string(text) + "'",
+       .hint = "nanoGPT's tiktoken encodes: --start=TOKENS:\"$(python3 -c \"import tiktoken; "
+               "print(*tiktoken.get_encoding('gpt2').encode('...'))\")\""});
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
