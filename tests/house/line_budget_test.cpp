@@ -30,7 +30,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("comm"), 1400);
   EXPECT_LE(room("launch"), 1050);
   EXPECT_LE(room("ops"), 1200);
-  EXPECT_LE(room("nn") + room("gpt"), 900);
+  EXPECT_LE(room("nn") + room("gpt"), 970);
   EXPECT_LE(lines_of(files("src", kCode)), 11700) << "all CPU code";
 }
 
