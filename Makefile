@@ -39,6 +39,9 @@ build: ## Build the product: build/release/nanofsdp
 	@$(configure) build/release $(options)
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp
 
+gpu: ## The same for GPUs, or an error that says what is missing: CUDA Toolkit, NCCL
+	@$(MAKE) --no-print-directory build CMAKE_FLAGS="$(CMAKE_FLAGS) -DNANOFSDP_CUDA=ON"
+
 train: build ## Train a GPT with FSDP on 2 processes, then print a sample (about 2 minutes)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
 
@@ -127,10 +130,18 @@ bench-tcp: ## The collectives beside raw TCP of the same bytes, in turns (RANKS=
 	@python3 tests/parity/bench_tcp.py --binary=build/release/nanofsdp --out=build/bench_tcp.md \
 	  --ranks=$(RANKS) $(ARGS)
 
+# Where a GPU is: everything that needs one, in nine minutes at most. Results: build/gpu-out, or $$OUT.
+gpu-check: ## On a machine with a GPU: operators, sanitizers, NCCL, parity, speed (9 minutes)
+	@$(need_python)
+	@bash tests/gpu/check.sh
+
+gpu-deps: ## The libraries that a GPU machine without packages needs, as a folder to take along
+	@sh tests/gpu/deps.sh .gpu-deps
+
 docs: ## The site of lessons and API: build/docs/html/index.html
 	@sh lessons/docs/docs.sh
 
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults gpu gpu-check gpu-deps docs clean

@@ -2,21 +2,14 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-#include <new>
 #include <utility>
 
 #include "base/check.h"
 
 namespace nanofsdp {
-namespace {
-constexpr std::align_val_t kAlignment{64};
-}
-
 Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device, Use use)
     : ledger_(&ledger), class_(memory_class), device_(device), use_(use), bytes_(bytes) {
-  data_ = static_cast<std::byte*>(::operator new(bytes, kAlignment));
-  std::memset(data_, 0, bytes);
+  data_ = static_cast<std::byte*>(allocate_memory(device, bytes));
   ledger.reserve(class_, static_cast<std::int64_t>(bytes));
   if (use_ == Use::whole) ledger.use(class_, static_cast<std::int64_t>(bytes));
 }
@@ -39,7 +32,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::release() {
   if (data_ == nullptr) return;
-  ::operator delete(data_, kAlignment);
+  release_memory(device_, data_);
   ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
   if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
   data_ = nullptr;

@@ -14,7 +14,7 @@ struct Context {
   explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu)
       : rank(rank),
         world_size(world_size),
-        device(device),
+        device(use_device(device, rank)),
         compute(make_compute_stream(device, threads)),
         gather(make_communication_stream(device)),
         reduce(make_communication_stream(device)) {}

@@ -1,44 +1,54 @@
 #include "base/device.h"
 
 #include <condition_variable>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <new>
 #include <thread>
 
 #include "base/check.h"
+#include "base/cuda.h"
 #include "base/thread_pool.h"
 
 namespace nanofsdp {
 
-struct Event::State {
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool done = false;
-  std::exception_ptr error;
-
-  void finish(std::exception_ptr with) {
-    const std::lock_guard lock(mutex);
-    done = true;
-    error = std::move(with);
-    changed.notify_all();
-  }
-};
-
-bool Event::ready() const {
-  if (!state_) return true;
-  const std::lock_guard lock(state_->mutex);
-  return state_->done;
-}
+bool Event::ready() const { return !state_ || state_->ready(); }
 
 void Event::synchronize() const {
-  if (!state_) return;
-  std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [this] { return state_->done; });
-  if (state_->error) std::rethrow_exception(state_->error);
+  if (state_) state_->synchronize();
 }
 
 namespace {
+
+// A point in the work of a thread.
+class ThreadEvent final : public Event::State {
+ public:
+  void finish(std::exception_ptr with) {
+    const std::lock_guard lock(mutex_);
+    done_ = true;
+    error_ = std::move(with);
+    changed_.notify_all();
+  }
+
+  bool ready() override {
+    const std::lock_guard lock(mutex_);
+    return done_;
+  }
+
+  void synchronize() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return done_; });
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::exception_ptr error_;
+};
 
 // Runs work at once, on the caller's thread: everything before a recorded point is already done.
 class InlineStream final : public Stream {
@@ -84,9 +94,9 @@ class ThreadStream final : public Stream {
   }
 
   Event record() override {
-    auto state = std::make_shared<Event::State>();
-    push([this, state] { state->finish(error_); });
-    return Event(std::move(state));
+    auto event = std::make_shared<ThreadEvent>();
+    push([this, event] { event->finish(error_); });
+    return Event(std::move(event));
   }
 
   void wait(const Event& event) override {
@@ -126,20 +136,58 @@ class ThreadStream final : public Stream {
   std::thread thread_;        // last: starts when the rest is there
 };
 
-void require_cpu(Device device) {
-  NANOFSDP_CHECK(device == Device::cpu, .what = "stream", .expected = "device cpu", .got = "cuda",
-                 .hint = "this build has no CUDA");
+constexpr std::align_val_t kAlignment{64};
+
+void require(Device device) {
+  const std::string problem = why_not(device);
+  NANOFSDP_CHECK(problem.empty(), .what = "device cuda", .expected = "a GPU", .got = problem,
+                 .hint = "use --device=cpu");
 }
 
 }  // namespace
 
+std::string why_not(Device device) {
+  if (device == Device::cpu) return "";
+  if constexpr (kCuda) return cuda::why_not();
+  return "this build has no CUDA";
+}
+
+Device use_device(Device device, int rank) {
+  require(device);
+  if constexpr (kCuda) {
+    if (device == Device::cuda) cuda::use(rank);
+  }
+  return device;
+}
+
+void* allocate_memory(Device device, std::size_t bytes) {
+  if constexpr (kCuda) {
+    if (device == Device::cuda) return cuda::allocate(bytes);
+  }
+  void* memory = ::operator new(bytes, kAlignment);
+  return std::memset(memory, 0, bytes);
+}
+
+void release_memory(Device device, void* memory) noexcept {
+  if constexpr (kCuda) {
+    if (device == Device::cuda) return cuda::release(memory);
+  }
+  ::operator delete(memory, kAlignment);
+}
+
 std::unique_ptr<Stream> make_compute_stream(Device device, int threads) {
-  require_cpu(device);
+  require(device);
+  if constexpr (kCuda) {
+    if (device == Device::cuda) return cuda::make_stream(cuda::Priority::normal);
+  }
   return std::make_unique<InlineStream>(threads);
 }
 
 std::unique_ptr<Stream> make_communication_stream(Device device) {
-  require_cpu(device);
+  require(device);
+  if constexpr (kCuda) {
+    if (device == Device::cuda) return cuda::make_stream(cuda::Priority::high);
+  }
   return std::make_unique<ThreadStream>();
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 
 namespace nanofsdp {
@@ -18,10 +19,27 @@ namespace nanofsdp {
 ///     compute.wait(gathered);             // what `compute` does next comes after that
 ///
 /// On the CPU the compute stream runs its work inline, on the caller's thread, so waiting on it
-/// blocks that thread; a communication stream is a thread of its own. Hooks, buffer pool, prefetch
-/// and tracer are written against this contract and know no device.
+/// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a CUDA
+/// stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are written
+/// against this contract and know no device.
+///
+/// Twins: device.cpp (CPU), device.cu (CUDA).
 
 enum class Device { cpu, cuda };
+
+/// Why this process cannot compute on `device`: no such build, no driver. Empty if it may. Starts
+/// nothing, so the process may still fork: CUDA does not survive that.
+std::string why_not(Device device);
+
+/// Makes the calling thread use the machine's device number `rank`, counted round.
+/// @return `device`
+/// @throws Error if the machine has none
+Device use_device(Device device, int rank);
+
+/// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
+/// @throws Error if there is not enough
+void* allocate_memory(Device device, std::size_t bytes);
+void release_memory(Device device, void* memory) noexcept;
 
 class Stream;
 
@@ -36,8 +54,14 @@ class Event {
   /// Blocks the host until then. @throws what the stream's work threw, if it failed
   void synchronize() const;
 
-  struct State;
+  /// What a kind of stream knows of its points.
+  struct State {
+    virtual ~State() = default;
+    virtual bool ready() = 0;
+    virtual void synchronize() = 0;
+  };
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
+  State* state() const { return state_.get(); }
 
   std::size_t span = 0;  ///< the number of the traced work that ends here (base/tracer.h)
 
@@ -68,6 +92,9 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
+  virtual Device device() const { return Device::cpu; }
+
+  /// CUDA: `work` launches on the stream, and is called at once.
   virtual void enqueue(std::function<void()> work) = 0;
 
   /// The point after all work enqueued so far.
@@ -97,7 +124,7 @@ class Stream {
 /// The stream for operators: inline on the CPU, `threads` wide.
 std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
 
-/// A stream for collectives: a thread of its own on the CPU.
+/// A stream for collectives: on the CPU a thread of its own.
 std::unique_ptr<Stream> make_communication_stream(Device device);
 
 }  // namespace nanofsdp

@@ -47,10 +47,11 @@ elseif(NANOFSDP_ARCH STREQUAL "native")
 endif()
 # A designated initialiser that leaves a field out means its default: no warning for that. Nor for
 # what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651).
-target_compile_options(nf_flags INTERFACE ${flags} -Wall -Wextra -Wno-missing-field-initializers
-  $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict>)
+target_compile_options(nf_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};-Wall;-Wextra
+  -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict>>)
 if(NANOFSDP_WERROR)
-  target_compile_options(nf_flags INTERFACE -Werror)
+  target_compile_options(nf_flags INTERFACE
+    $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 if(NANOFSDP_SANITIZE)  # assertions stay on, Eigen's among them; higher optimisation compiles for ages
   set(CMAKE_CXX_FLAGS_RELEASE "-O1 -g1")

@@ -1,9 +1,8 @@
 #include "fsdp/flat_parameter.h"
 
-#include <algorithm>
 #include <utility>
 
-#include "base/check.h"
+#include "base/transfer.h"
 
 namespace nanofsdp::fsdp {
 namespace {
@@ -28,7 +27,8 @@ Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
 FlatParameter::FlatParameter(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                              int world_size, const ShardingStrategy& strategy,
                              std::int64_t alignment)
-    : parameters_(std::move(parameters)),
+    : context_(context),
+      parameters_(std::move(parameters)),
       layout_(layout_of(parameters_, world_size, alignment)),
       //! [ranges]
       rank_(rank),
@@ -96,10 +96,9 @@ void FlatParameter::show_stored_gradients() {
 
 void FlatParameter::store(std::size_t i, std::span<const float> whole) {
   const Piece piece = layout_.piece(i, parameter_range_);
-  float* stored = parameter_storage().f32() + piece.in_shard.begin;
-  std::ranges::copy(whole.subspan(static_cast<std::size_t>(piece.in_parameter.begin),
-                                  static_cast<std::size_t>(piece.in_parameter.size())),
-                    stored);
+  const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
+  transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
+           parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));
   written();
 }
 

@@ -63,7 +63,7 @@ class FlatParameter {
   void show_stored_parameters();
   void show_stored_gradients();
 
-  /// Keeps what belongs to this rank of parameter `i`, given whole. Runs at once, on host memory.
+  /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory.
   void store(std::size_t i, std::span<const float> whole);
 
   /// Says that the stored parameters have been written.
@@ -73,6 +73,7 @@ class FlatParameter {
  private:
   Tensor shard_of(const Tensor& storage) const;
 
+  Context& context_;
   std::vector<nn::Parameter*> parameters_;
   FlatLayout layout_;
   int rank_;

@@ -72,6 +72,7 @@ class ShardedModel {
   std::span<Unit> units() { return units_; }
   std::span<const Unit> units() const { return units_; }
   const ShardingStrategy& strategy() const { return options_.strategy; }
+  Stream& stream() { return *context_.compute; }
 
   Tensor forward(nn::Tape& tape, Tensor x);
 

@@ -45,14 +45,18 @@ void update(const Constants& k, std::int64_t n, float* __restrict param,
 }  // namespace
 
 void adamw(Stream& stream, const AdamW& a) {
+  const Require require(stream);
   const std::int64_t n = a.param.numel();
-  require_numel("adamw: param", a.param, n);
-  require_numel("adamw: grad", a.grad, n);
-  require_numel("adamw: m", a.m, n);
-  require_numel("adamw: v", a.v, n);
+  require.numel("adamw: param", a.param, n);
+  require.numel("adamw: grad", a.grad, n);
+  require.numel("adamw: m", a.m, n);
+  require.numel("adamw: v", a.v, n);
   if (!a.grad_scale.empty()) require("adamw: grad_scale", a.grad_scale, {1});
   NANOFSDP_CHECK(a.step >= 1, .what = "adamw: step", .expected = "at least 1",
                  .got = fmt::format("{}", a.step));
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::adamw(stream, a);
+  }
   stream.enqueue([&stream, a, n] {
     const Constants constants(a);
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {

@@ -37,4 +37,9 @@ struct AdamW {
 /// @throws ShapeError naming the operand that does not fit
 void adamw(Stream& stream, const AdamW& a);
 
+/// The CUDA side, in adamw.cu, called with operands that have been checked.
+namespace cuda {
+void adamw(Stream& stream, const AdamW& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

@@ -136,6 +136,7 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   l.scale = 1 / std::sqrt(static_cast<float>(l.D));
   l.threshold = drop_threshold(a.dropout);
   l.survivor = 1 / (1 - a.dropout);
+  const Require require(stream);
   require("attention: qkv", a.qkv, {l.B, l.T, 3 * l.C});
   require("attention: y", a.y, {l.B, l.T - l.first, l.C});
   require("attention: lse", a.lse, {l.B, l.H, l.T - l.first});
@@ -173,13 +174,20 @@ std::int64_t attention_scratch_numel(std::int64_t T, int threads) {
 
 void attention(Stream& stream, const AttentionForward& a) {
   const Layout l = layout_of(stream, a);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::attention(stream, a);
+  }
   stream.enqueue([&stream, a, l] { for_each_head(stream, a, l, forward); });
 }
 
 void attention(Stream& stream, const AttentionBackward& a) {
   const Layout l = layout_of(stream, a);
+  const Require require(stream);
   require("attention: dy", a.dy, {l.B, l.T, l.C});
   require("attention: dqkv", a.dqkv, {l.B, l.T, 3 * l.C});
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::attention(stream, a);
+  }
   stream.enqueue([&stream, a, l] { for_each_head(stream, a, l, backward); });
 }
 

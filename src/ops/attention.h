@@ -69,4 +69,10 @@ void attention(Stream& stream, const AttentionForward& a);
 /// @copydoc attention(Stream&, const AttentionForward&)
 void attention(Stream& stream, const AttentionBackward& a);
 
+/// The CUDA side, in attention.cu, called with operands that have been checked.
+namespace cuda {
+void attention(Stream& stream, const AttentionForward& a);
+void attention(Stream& stream, const AttentionBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

@@ -17,4 +17,9 @@ struct Cast {
 /// @throws ShapeError if the sizes differ or the dtypes are not one of each
 void cast(Stream& stream, const Cast& a);
 
+/// The CUDA side, in cast.cu, called with operands that have been checked.
+namespace cuda {
+void cast(Stream& stream, const Cast& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

@@ -35,6 +35,7 @@ void require_targets(const Tensor& target, std::int64_t V) {
 }  // namespace
 
 void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
+  const Require require(stream);
   require_rank("cross_entropy: logits", a.logits, 2);
   const std::int64_t N = a.logits.dim(0);
   const std::int64_t V = a.logits.dim(1);
@@ -44,6 +45,9 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
   if (!a.total.empty()) require("cross_entropy: total", a.total, {1}, DType::float64);
   require("cross_entropy: target", a.target, {N}, DType::int32);
   if (a.logits.empty()) return;
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
+  }
   stream.enqueue([&stream, a, N, V] {
     require_targets(a.target, V);
     const std::int32_t* target = a.target.data<std::int32_t>();
@@ -67,12 +71,16 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
 }
 
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
+  const Require require(stream);
   require_rank("cross_entropy: logits", a.logits, 2);
   const std::int64_t N = a.logits.dim(0);
   const std::int64_t V = a.logits.dim(1);
   require("cross_entropy: logits", a.logits, {N, V});
   require("cross_entropy: lse", a.lse, {N});
   require("cross_entropy: target", a.target, {N}, DType::int32);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
+  }
   stream.enqueue([&stream, a, N, V] {
     require_targets(a.target, V);
     const std::int32_t* target = a.target.data<std::int32_t>();

@@ -35,4 +35,10 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a);
 /// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 
+/// The CUDA side, in cross_entropy.cu, called with operands that have been checked.
+namespace cuda {
+void cross_entropy(Stream& stream, const CrossEntropyForward& a);
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

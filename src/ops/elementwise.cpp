@@ -37,10 +37,14 @@ void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
 }  // namespace
 
 void add(Stream& stream, const Add& a) {
+  const Require require(stream);
   const std::int64_t n = a.out.numel();
-  require_numel("add: a", a.a, n);
-  require_numel("add: b", a.b, n);
-  require_numel("add: out", a.out, n);
+  require.numel("add: a", a.a, n);
+  require.numel("add: b", a.b, n);
+  require.numel("add: out", a.out, n);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::add(stream, a);
+  }
   stream.enqueue([&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t size = end - begin;
@@ -51,7 +55,11 @@ void add(Stream& stream, const Add& a) {
 }
 
 void scale(Stream& stream, const Scale& a) {
-  require_numel("scale: x", a.x, a.x.numel());
+  const Require require(stream);
+  require.numel("scale: x", a.x, a.x.numel());
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::scale(stream, a);
+  }
   stream.enqueue([&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin) *= a.factor;
@@ -60,11 +68,15 @@ void scale(Stream& stream, const Scale& a) {
 }
 
 void fill(Stream& stream, const Fill& a) {
+  const Require require(stream);
   if (a.x.dtype() == DType::float64) {
-    require_numel("fill: x", a.x, a.x.numel(), DType::float64);
+    require.numel("fill: x", a.x, a.x.numel(), DType::float64);
     return stream.enqueue([a] { std::ranges::fill(a.x.span<double>(), a.value); });
   }
-  require_numel("fill: x", a.x, a.x.numel());
+  require.numel("fill: x", a.x, a.x.numel());
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::fill(stream, a);
+  }
   stream.enqueue([&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin).setConstant(a.value);
@@ -73,8 +85,12 @@ void fill(Stream& stream, const Fill& a) {
 }
 
 void copy(Stream& stream, const Copy& a) {
-  require_numel("copy: in", a.in, a.out.numel(), a.out.dtype());
-  require_numel("copy: out", a.out, a.out.numel(), a.out.dtype());
+  const Require require(stream);
+  require.numel("copy: in", a.in, a.out.numel(), a.out.dtype());
+  require.numel("copy: out", a.out, a.out.numel(), a.out.dtype());
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::copy(stream, a);
+  }
   stream.enqueue([&stream, a] {
     const auto* in = static_cast<const std::byte*>(a.in.raw());
     auto* out = static_cast<std::byte*>(a.out.raw());
@@ -86,9 +102,13 @@ void copy(Stream& stream, const Copy& a) {
 }
 
 void accumulate(Stream& stream, const Accumulate& a) {
+  const Require require(stream);
   const std::int64_t n = a.out.numel();
-  require_numel("accumulate: in", a.in, n);
-  require_numel("accumulate: out", a.out, n);
+  require.numel("accumulate: in", a.in, n);
+  require.numel("accumulate: out", a.out, n);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::accumulate(stream, a);
+  }
   stream.enqueue([&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.out.f32() + begin, end - begin) += ConstMap(a.in.f32() + begin, end - begin);
@@ -97,9 +117,13 @@ void accumulate(Stream& stream, const Accumulate& a) {
 }
 
 void arange(Stream& stream, const Arange& a) {
-  require_numel("arange: x", a.x, a.x.numel(), DType::int32);
+  const Require require(stream);
+  require.numel("arange: x", a.x, a.x.numel(), DType::int32);
   NANOFSDP_CHECK(a.period >= 1, .what = "arange: period", .expected = "at least 1",
                  .got = fmt::format("{}", a.period));
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::arange(stream, a);
+  }
   stream.enqueue([a] {
     const std::span<std::int32_t> x = a.x.span<std::int32_t>();
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -109,10 +133,14 @@ void arange(Stream& stream, const Arange& a) {
 }
 
 void dropout(Stream& stream, const Dropout& a) {
+  const Require require(stream);
   require("dropout: x", a.x, a.x.shape());
   require("dropout: y", a.y, a.x.shape());
   const std::uint32_t threshold = drop_threshold(a.p);
   if (a.x.empty()) return;
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::dropout(stream, a);
+  }
   stream.enqueue([&stream, a, threshold] {
     const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
     const std::int64_t n = a.x.numel() / rows;

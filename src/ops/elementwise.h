@@ -60,4 +60,15 @@ void accumulate(Stream& stream, const Accumulate& a);
 void arange(Stream& stream, const Arange& a);
 void dropout(Stream& stream, const Dropout& a);
 
+/// The CUDA side, in elementwise.cu, called with operands that have been checked.
+namespace cuda {
+void add(Stream& stream, const Add& a);
+void scale(Stream& stream, const Scale& a);
+void fill(Stream& stream, const Fill& a);
+void copy(Stream& stream, const Copy& a);
+void accumulate(Stream& stream, const Accumulate& a);
+void arange(Stream& stream, const Arange& a);
+void dropout(Stream& stream, const Dropout& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

@@ -22,12 +22,16 @@ void require_indices(const Tensor& index, std::int64_t V) {
 }  // namespace
 
 void embedding(Stream& stream, const EmbeddingForward& a) {
+  const Require require(stream);
   require_rank("embedding: weight", a.weight, 2);
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
   require("embedding: index", a.index, {N}, DType::int32);
   require("embedding: weight", a.weight, {V, C});
   require("embedding: y", a.y, {N, C});
 
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::embedding(stream, a);
+  }
   stream.enqueue([&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();
@@ -42,12 +46,16 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
 }
 
 void embedding(Stream& stream, const EmbeddingBackward& a) {
+  const Require require(stream);
   require_rank("embedding: dweight", a.dweight, 2);
   const std::int64_t N = a.index.numel(), V = a.dweight.dim(0), C = a.dweight.dim(1);
   require("embedding: index", a.index, {N}, DType::int32);
   require("embedding: dy", a.dy, {N, C});
   require("embedding: dweight", a.dweight, {V, C});
 
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::embedding(stream, a);
+  }
   stream.enqueue([&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();

@@ -31,4 +31,10 @@ void embedding(Stream& stream, const EmbeddingForward& a);
 /// @copydoc embedding(Stream&, const EmbeddingForward&)
 void embedding(Stream& stream, const EmbeddingBackward& a);
 
+/// The CUDA side, in embedding.cu, called with operands that have been checked.
+namespace cuda {
+void embedding(Stream& stream, const EmbeddingForward& a);
+void embedding(Stream& stream, const EmbeddingBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

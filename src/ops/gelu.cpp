@@ -31,8 +31,12 @@ Eigen::Map<const Chunk> whole_chunk(const float* x, std::int64_t n, Chunk& rest)
 }  // namespace
 
 void gelu(Stream& stream, const GeluForward& a) {
+  const Require require(stream);
   require("gelu: x", a.x, a.x.shape());
   require("gelu: y", a.y, a.x.shape());
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::gelu(stream, a);
+  }
   stream.enqueue([&stream, a] {
     const float* in = a.x.f32();
     float* out = a.y.f32();
@@ -49,9 +53,13 @@ void gelu(Stream& stream, const GeluForward& a) {
 }
 
 void gelu(Stream& stream, const GeluBackward& a) {
+  const Require require(stream);
   require("gelu: x", a.x, a.x.shape());
   require("gelu: dy", a.dy, a.x.shape());
   require("gelu: dx", a.dx, a.x.shape());
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::gelu(stream, a);
+  }
   stream.enqueue([&stream, a] {
     const float* in = a.x.f32();
     const float* dy = a.dy.f32();

@@ -30,4 +30,10 @@ void gelu(Stream& stream, const GeluForward& a);
 /// @copydoc gelu(Stream&, const GeluForward&)
 void gelu(Stream& stream, const GeluBackward& a);
 
+/// The CUDA side, in gelu.cu, called with operands that have been checked.
+namespace cuda {
+void gelu(Stream& stream, const GeluForward& a);
+void gelu(Stream& stream, const GeluBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

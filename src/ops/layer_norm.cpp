@@ -80,6 +80,7 @@ void weight_columns(const LayerNormBackward& a, std::int64_t row, std::int64_t r
 }  // namespace
 
 void layer_norm(Stream& stream, const LayerNormForward& a) {
+  const Require require(stream);
   require_rank("layer_norm: x", a.x, 2);
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
@@ -90,6 +91,9 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   require("layer_norm: mean", a.mean, {R});
   require("layer_norm: rstd", a.rstd, {R});
   if (a.x.empty()) return;
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::layer_norm(stream, a);
+  }
   stream.enqueue([&stream, a, R, C] {
     stream.parallel_for(R, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
@@ -101,6 +105,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
 }
 
 void layer_norm(Stream& stream, const LayerNormBackward& a) {
+  const Require require(stream);
   require_rank("layer_norm: x", a.x, 2);
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
@@ -113,6 +118,9 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   if (!a.dweight.empty()) require("layer_norm: dweight", a.dweight, {C});
   if (!a.dbias.empty()) require("layer_norm: dbias", a.dbias, {C});
   if (a.x.empty()) return;
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::layer_norm(stream, a);
+  }
   stream.enqueue([&stream, a, R, C] {
     // Block by block of rows that fits the second-level cache: first the weights, as dx may take
     // the place of dy, then dx. For the weights threads share the columns: every sum runs over the

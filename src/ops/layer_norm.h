@@ -57,4 +57,10 @@ void layer_norm(Stream& stream, const LayerNormForward& a);
 /// @copydoc layer_norm(Stream&, const LayerNormForward&)
 void layer_norm(Stream& stream, const LayerNormBackward& a);
 
+/// The CUDA side, in layer_norm.cu, called with operands that have been checked.
+namespace cuda {
+void layer_norm(Stream& stream, const LayerNormForward& a);
+void layer_norm(Stream& stream, const LayerNormBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

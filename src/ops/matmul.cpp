@@ -8,6 +8,7 @@
 namespace nanofsdp::ops {
 
 void matmul(Stream& stream, const MatmulForward& a) {
+  const Require require(stream);
   require_rank("matmul: x", a.x, 2);
   require_rank("matmul: weight", a.weight, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.weight.dim(0);
@@ -16,6 +17,9 @@ void matmul(Stream& stream, const MatmulForward& a) {
   if (!a.bias.empty()) require("matmul: bias", a.bias, {M});
   require("matmul: y", a.y, {N, M});
 
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::matmul(stream, a);
+  }
   stream.enqueue([&stream, a, N, M] {
     if (!a.bias.empty()) {
       const float* bias = a.bias.f32();
@@ -30,6 +34,7 @@ void matmul(Stream& stream, const MatmulForward& a) {
 }
 
 void matmul(Stream& stream, const MatmulBackward& a) {
+  const Require require(stream);
   require_rank("matmul: x", a.x, 2);
   require_rank("matmul: dy", a.dy, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.dy.dim(1);
@@ -40,6 +45,9 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K});
   if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M});
 
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::matmul(stream, a);
+  }
   stream.enqueue([&stream, a, N, M] {
     const Matrix dy = matrix(a.dy);
     if (!a.dx.empty()) {

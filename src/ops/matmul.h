@@ -42,4 +42,10 @@ void matmul(Stream& stream, const MatmulForward& a);
 /// @copydoc matmul(Stream&, const MatmulForward&)
 void matmul(Stream& stream, const MatmulBackward& a);
 
+/// The CUDA side, in matmul.cu, called with operands that have been checked.
+namespace cuda {
+void matmul(Stream& stream, const MatmulForward& a);
+void matmul(Stream& stream, const MatmulBackward& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

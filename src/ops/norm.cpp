@@ -36,8 +36,12 @@ double sum_of_squares(const float* x, std::int64_t n) {
 }  // namespace
 
 void squared_norm(Stream& stream, const SquaredNorm& a) {
+  const Require require(stream);
   require("squared_norm: x", a.x, a.x.shape());
   require("squared_norm: out", a.out, {1}, DType::float64);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::squared_norm(stream, a);
+  }
   stream.enqueue([&stream, a] {
     const float* x = a.x.f32();
     const std::int64_t n = a.x.numel();
@@ -59,9 +63,13 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
 }
 
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
+  const Require require(stream);
   require("clip_coefficient: squares", a.squares, a.squares.shape(), DType::float64);
   require("clip_coefficient: norm", a.norm, {1});
   require("clip_coefficient: coefficient", a.coefficient, {1});
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::clip_coefficient(stream, a);
+  }
   stream.enqueue([a] {
     double sum = 0;
     for (const double square : a.squares.span<double>()) sum += square;

@@ -33,4 +33,10 @@ struct ClipCoefficient {
 void squared_norm(Stream& stream, const SquaredNorm& a);
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 
+/// The CUDA side, in norm.cu, called with operands that have been checked.
+namespace cuda {
+void squared_norm(Stream& stream, const SquaredNorm& a);
+void clip_coefficient(Stream& stream, const ClipCoefficient& a);
+}  // namespace cuda
+
 }  // namespace nanofsdp::ops

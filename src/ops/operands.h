@@ -7,38 +7,57 @@
 #include <string>
 
 #include "base/check.h"
+#include "base/cuda.h"
+#include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief What the CPU operators ask of their operands, and how finely they share their loops.
+/// @brief What operators ask of their operands, on either device, and how finely the CPU's share
+/// their loops.
 ///
 /// Operands are named "operator: operand" in every message, as in "layer_norm: weight".
 
-/// @throws ShapeError unless `t` is on the CPU with this shape and dtype
-inline void require(const char* operand, const Tensor& t, const Shape& shape,
-                    DType dtype = DType::float32) {
-  const bool fits = t.shape() == shape && t.numel() == shape.numel() && t.dtype() == dtype;
-  NANOFSDP_CHECK_SHAPE(
-      fits && t.device() == Device::cpu, .what = operand,
-      .expected = fmt::format("{} {} on the CPU", name_of(dtype), shape.str()),
-      .got = t.raw() == nullptr && t.numel() == 0
-                 ? "nothing"
-                 : fmt::format("{} {}{}", name_of(t.dtype()), t.shape().str(),
-                               t.device() == Device::cpu ? "" : " on another device"));
-}
+/// Asks that operands lie where the stream computes.
+class Require {
+ public:
+  explicit Require(const Stream& stream) : device_(stream.device()) {}
 
-/// The shape does not matter, the number of elements does.
-/// @throws ShapeError unless `t` is on the CPU with `numel` elements of this dtype
-inline void require_numel(const char* operand, const Tensor& t, std::int64_t numel,
-                          DType dtype = DType::float32) {
-  NANOFSDP_CHECK_SHAPE(t.numel() == numel && t.dtype() == dtype && t.device() == Device::cpu,
-                       .what = operand,
-                       .expected = fmt::format("{} elements {} on the CPU", numel, name_of(dtype)),
-                       .got = fmt::format("{} {}{}", t.numel(), name_of(t.dtype()),
-                                          t.device() == Device::cpu ? "" : " on another device"));
-}
+  /// @throws ShapeError unless `t` is on the stream's device with this shape and dtype
+  void operator()(const char* operand, const Tensor& t, const Shape& shape,
+                  DType dtype = DType::float32) const {
+    const bool fits = t.shape() == shape && t.numel() == shape.numel();
+    check(fits, operand, t, shape.str(), dtype);
+  }
+
+  /// The shape does not matter, the number of elements does.
+  /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
+  void numel(const char* operand, const Tensor& t, std::int64_t numel,
+             DType dtype = DType::float32) const {
+    check(t.numel() == numel, operand, t, fmt::format("of {} elements", numel), dtype);
+  }
+
+ private:
+  static const char* place(Device device) { return device == Device::cpu ? "the CPU" : "the GPU"; }
+
+  void check(bool fits, const char* operand, const Tensor& t, const std::string& size,
+             DType dtype) const {
+    NANOFSDP_CHECK_SHAPE(
+        fits && t.dtype() == dtype && t.device() == device_, .what = operand,
+        .expected = fmt::format("{} {} on {}", name_of(dtype), size, place(device_)),
+        .got = t.raw() == nullptr && t.numel() == 0
+                   ? "nothing"
+                   : fmt::format("{} {} on {}", name_of(t.dtype()), t.shape().str(),
+                                 place(t.device())));
+  }
+
+  Device device_;
+};
+
+/// Whether the twin in the `.cu` file is asked for. Behind `if constexpr (kCuda)`: a build without
+/// CUDA has no twin to call.
+inline bool on_cuda(const Stream& stream) { return stream.device() == Device::cuda; }
 
 /// @throws ShapeError unless `t` has `rank` dimensions
 inline void require_rank(const char* operand, const Tensor& t, int rank) {

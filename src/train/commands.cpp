@@ -11,8 +11,10 @@
 
 #include "base/check.h"
 #include "base/context.h"
+#include "base/cuda.h"
 #include "comm/gloo.h"
 #include "comm/local.h"
+#include "comm/nccl.h"
 #include "comm/self.h"
 #include "launch/launch.h"
 #include "train/files.h"
@@ -50,13 +52,25 @@ std::chrono::seconds patience(const Options& options) {
   return std::chrono::seconds(5 * options.timeout);
 }
 
+template <class Options>
+std::unique_ptr<comm::Communicator> connect(Context& context, launch::Store& store,
+                                            const Options& options) {
+  const std::chrono::seconds timeout(options.timeout);
+  if constexpr (kCuda) {
+    if (options.backend == Backend::nccl) {
+      return comm::make_nccl(context, store,
+                             {.timeout = timeout, .connect_timeout = patience(options)});
+    }
+  }
+  return comm::make_gloo(context, store,
+                         {.timeout = timeout, .connect_timeout = patience(options)});
+}
+
 // One rank that is a process, among others like it.
 template <class Options>
 void run_process(launch::Store& store, int threads, const Options& options, const RankBody& body) {
   Context context(store.rank(), store.size(), threads, options.device);
-  const comm::GlooOptions gloo{.timeout = std::chrono::seconds(options.timeout),
-                               .connect_timeout = patience(options)};
-  body(context, comm::make_gloo(context, store, gloo));
+  body(context, connect(context, store, options));
 }
 
 // Others have started the ranks: how many there are is not for the options to say. Joins also with
@@ -75,10 +89,10 @@ int join(const Command<Options>& command, std::vector<std::string> args,
   }
   return launch::join(rendezvous, [&](launch::Store& store) {
     if (wrong) std::rethrow_exception(wrong);
-    if (options.ranks != store.size() || options.backend != Backend::gloo) {
+    if (options.ranks != store.size() || options.backend == Backend::local) {
       throw UsageError(
           {.what = "--ranks, --backend",
-           .expected = fmt::format("{} ranks over gloo, as the environment has it", store.size()),
+           .expected = fmt::format("{} processes, as the environment has it", store.size()),
            .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
            .hint = "leave them out, or unset the launcher's variables"});
     }
@@ -100,7 +114,7 @@ int run(const Command<Options>& command, const std::vector<std::string>& args) {
     return 0;
   }
   if (options.backend == Backend::local) {
-    comm::launch_threads(ranks, threads, body);
+    comm::launch_threads(ranks, threads, body, {.device = options.device});
     return 0;
   }
   return launch::launch_processes(

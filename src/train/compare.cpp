@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <vector>
 
+#include "base/transfer.h"
 #include "comm/agreement.h"
 #include "train/commands.h"
 #include "train/numbers.h"
@@ -45,8 +46,10 @@ Row train_row(const TrainOptions& options, const Dataset& dataset, Context& cont
   row.peak = context.ledger.total_peak();
   row.sent = (trainer.mesh().traffic() - before).bytes_sent;
   std::string bits(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
+  std::vector<float> room;
   trainer.model().summon_full_parameters([&](const nn::Parameter& parameter) {
-    bits.append(static_cast<const char*>(parameter.data.raw()), parameter.data.bytes());
+    const auto whole = on_host<float>(*context.compute, parameter.data, room);
+    bits.append(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
     row.numel += parameter.data.numel();
   });
   row.fingerprint = nanofsdp::fingerprint(bits);

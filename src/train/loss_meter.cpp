@@ -1,6 +1,6 @@
 #include "train/loss_meter.h"
 
-#include <algorithm>
+#include "base/transfer.h"
 
 namespace nanofsdp::train {
 
@@ -17,7 +17,10 @@ Tensor LossMeter::local() const {
       .slice(mesh_.rank() * count_, count_);
 }
 
-void LossMeter::clear() { std::ranges::fill(local().span<double>(), 0.0); }
+void LossMeter::clear() {
+  std::vector<double> zeros(static_cast<std::size_t>(count_));
+  transfer(*context_.compute, Tensor(zeros.data(), {count_}, DType::float64), local());
+}
 
 std::vector<double> LossMeter::over_ranks() {
   const Tensor all = memory_.tensor({mesh_.size() * count_}, DType::float64);
@@ -25,9 +28,10 @@ std::vector<double> LossMeter::over_ranks() {
   if (mesh_.size() > 1) {
     stream.wait(mesh_.world().all_gather(stream, local(), all, {.unit = "loss", .control = true}));
   }
+  std::vector<double> values(static_cast<std::size_t>(all.numel()));
+  transfer(stream, all, Tensor(values.data(), all.shape(), DType::float64));
   stream.synchronize();
   std::vector<double> sums(static_cast<std::size_t>(count_));
-  const std::span<double> values = all.span<double>();
   for (std::size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
   return sums;
 }

@@ -50,12 +50,31 @@ void require_no_pretrained(const std::string& pretrained) {
           "'" + pretrained + "'");
 }
 
+void add_device(CommandLine& line, Device& target) {
+  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, "", [&target](const std::string& value) {
+    target = value == "cuda" ? Device::cuda : Device::cpu;
+    const std::string problem = why_not(target);
+    if (problem.empty()) return;
+    throw UsageError({.what = "--device", .expected = "cpu", .got = value, .hint = problem});
+  });
+}
+
+void settle_backend(CommandLine& line, Device device, Backend& backend) {
+  const bool on_cuda = device == Device::cuda;
+  if (on_cuda && !line.given("backend")) backend = Backend::nccl;
+  require(backend != (on_cuda ? Backend::gloo : Backend::nccl), "backend",
+          fmt::format("{} or local with --device={}", on_cuda ? "nccl" : "gloo",
+                      on_cuda ? "cuda" : "cpu"),
+          name_of(backend));
+}
+
 template <class Options>
 void add_ranks(CommandLine& line, Options& o) {
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
-  line.choose("backend", "gloo (processes) or local (threads)", {"gloo", "local"},
-              "this build has no NCCL", [&o](const std::string& name) {
-                o.backend = name == "gloo" ? Backend::gloo : Backend::local;
+  line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
+              {"gloo", "nccl", "local"}, "", [&o](const std::string& name) {
+                using enum Backend;
+                o.backend = name == "gloo" ? gloo : name == "nccl" ? nccl : local;
               });
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
   line.add("timeout",

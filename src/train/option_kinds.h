@@ -26,7 +26,6 @@ inline constexpr Range kNoneOrMore{0, kAny, "0 or more"};
 inline constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32, too
 inline constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
 inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
-inline constexpr char kNoCuda[] = "this build has no CUDA; use --device=cpu";
 
 /// Throws unless `holds`. Numbers print as they would be typed.
 template <class T>
@@ -50,6 +49,13 @@ void add_init_from(CommandLine& line, const std::vector<std::string>& own, const
 /// A model that is not GPT-2's has no --pretrained.
 /// @throws UsageError if it has
 void require_no_pretrained(const std::string& pretrained);
+
+/// --device, which must be there.
+void add_device(CommandLine& line, Device& target);
+
+/// Gloo moves the host's memory, NCCL the GPU's: unless --backend is given, the device decides.
+/// @throws UsageError for the other one's
+void settle_backend(CommandLine& line, Device device, Backend& backend);
 
 /// How many ranks, and how they are connected: the variables of TrainOptions or SampleOptions.
 template <class Options>

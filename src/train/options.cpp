@@ -208,7 +208,7 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
   add_init_from(line, {"scratch", "resume"}, "scratch; resume: the last checkpoint in out_dir",
                 o.init_from, o.pretrained);
-  line.choose("device", "cpu", {"cpu"}, kNoCuda);
+  add_device(line, o.device);
   add_ignored(line, o.notes);
   for (const char* name : {"wandb_project", "wandb_run_name"}) {
     line.add(name, "no effect", "", [](const std::string&) {});
@@ -218,7 +218,10 @@ CommandLine train_command_line(TrainOptions& o) {
 
 }  // namespace
 
-std::string name_of(Backend backend) { return backend == Backend::gloo ? "gloo" : "local"; }
+std::string name_of(Backend backend) {
+  using enum Backend;
+  return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";
+}
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
   TrainOptions o;
@@ -228,6 +231,7 @@ TrainOptions parse_train_options(const std::vector<std::string>& args) {
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);
+  settle_backend(line, o.device, o.backend);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
   o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained"}) +

@@ -20,8 +20,8 @@ namespace nanofsdp::train {
 /// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was
 /// expected and what to write instead.
 
-enum class Backend { gloo, local };      ///< ranks are processes, or threads of one process
-enum class InitOrder { nanogpt, fsdp };  ///< whose order of random draws makes the weights
+enum class Backend { gloo, nccl, local };  ///< ranks are processes, or threads of one process
+enum class InitOrder { nanogpt, fsdp };    ///< whose order of random draws makes the weights
 
 std::string name_of(Backend backend);
 

@@ -26,12 +26,13 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   add_init_from(line, {"resume"}, "resume: the model in out_dir", o.init_from, o.pretrained);
   line.add("vocab", "GPT-2's vocab.json, to read the tokens of a model that lacks it (ours)",
            o.vocab);
-  line.choose("device", "cpu", {"cpu"}, kNoCuda);
+  add_device(line, o.device);
   add_ignored(line, o.notes);
   line.group("Ranks (ours)");
   add_ranks(line, o);
   line.parse(args);
 
+  settle_backend(line, o.device, o.backend);
   require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
   require(!o.start.empty(), "start", "at least one character", "nothing");
   if (o.init_from == "resume") {

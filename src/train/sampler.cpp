@@ -4,6 +4,8 @@
 #include <cmath>
 #include <functional>
 
+#include "base/transfer.h"
+
 namespace nanofsdp::train {
 namespace {
 
@@ -31,6 +33,7 @@ std::vector<float> probabilities(std::span<const float> logits, const SamplingOp
 std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
                                    nn::KeyValueCache& cache, std::vector<std::int32_t> tokens,
                                    const SamplingOptions& options, Generator& generator) {
+  std::vector<float> room;
   cache.clear();
   for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
     if (std::ssize(tokens) > cache.capacity()) cache.clear();
@@ -38,11 +41,10 @@ std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
     const std::int64_t fresh = window - cache.length();
     tape.begin_decoding(cache);
     const Tensor input = tape.allocate({1, fresh}, DType::int32);
-    std::copy(tokens.end() - fresh, tokens.end(), input.data<std::int32_t>());
-    const Tensor logits = model.forward(tape, input);
-    tape.stream().synchronize();
-    tokens.push_back(static_cast<std::int32_t>(
-        generator.multinomial(probabilities(logits.span<float>(), options))));
+    transfer(tape.stream(), Tensor(&*(tokens.end() - fresh), input.shape(), DType::int32), input);
+    const auto logits = on_host<float>(tape.stream(), model.forward(tape, input), room);
+    tokens.push_back(
+        static_cast<std::int32_t>(generator.multinomial(probabilities(logits, options))));
     tape.end();
   }
   return tokens;

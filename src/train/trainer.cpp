@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/transfer.h"
 #include "comm/agreement.h"
 #include "comm/gloo.h"
 #include "fsdp/deferred_init.h"
@@ -82,10 +83,9 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
           {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay}),
       shape_{options.batch_size, options.gradient_accumulation_steps, context.world_size},
       plan_(plan_step(shape_, context.rank)),
+      drawn_(static_cast<std::size_t>(2 * options.batch_size * options.block_size)),
       batch_(context.ledger, MemoryClass::activations,
-             static_cast<std::size_t>(2 * options.batch_size * options.block_size) *
-                 size_of(DType::int32),
-             context.device),
+             drawn_.size() * size_of(DType::int32), context.device),
       losses_(context, mesh_, 2) {
   for (const auto& block : model_.blocks()) block->recompute = options.recompute;
   if (!options.pretrained.empty()) {
@@ -106,8 +106,15 @@ Tensor Trainer::batch_tensor(int half, std::int64_t rows) const {
       .view({rows, T});
 }
 
-Batch Trainer::batch_of(std::int64_t rows) {
-  return {batch_tensor(0, rows).span<std::int32_t>(), batch_tensor(1, rows).span<std::int32_t>()};
+Batch Trainer::drawn(std::int64_t rows) {
+  const auto n = static_cast<std::size_t>(rows * options_.block_size);
+  return {std::span(drawn_).first(n), std::span(drawn_).subspan(drawn_.size() / 2, n)};
+}
+
+void Trainer::send(const Batch& batch, std::int64_t rows) {
+  const Shape shape{rows, options_.block_size};
+  transfer(*context_.compute, Tensor(batch.x.data(), shape, DType::int32), batch_tensor(0, rows));
+  transfer(*context_.compute, Tensor(batch.y.data(), shape, DType::int32), batch_tensor(1, rows));
 }
 
 StepResult Trainer::step(std::int64_t iteration) {
@@ -119,8 +126,10 @@ StepResult Trainer::step(std::int64_t iteration) {
     // Every rank draws every micro-batch, so all generators stay equal.
     const bool is_mine = mine != plan_.end() && mine->index == m;
     const BatchRows rows = is_mine ? mine->rows : BatchRows{};
-    dataset_.draw(Split::train, generator_, shape_.batch_size, rows, batch_of(rows.count));
+    const Batch batch = drawn(rows.count);
+    dataset_.draw(Split::train, generator_, shape_.batch_size, rows, batch);
     if (!is_mine) continue;
+    send(batch, rows.count);
     forward_backward(iteration, *mine, mine + 1 == plan_.end());
     ++mine;
   }
@@ -134,7 +143,7 @@ StepResult Trainer::step(std::int64_t iteration) {
   if (report_.wants_loss(iteration)) {
     result.loss =
         losses_.over_ranks()[0] / static_cast<double>(shape_.rows() * options_.block_size);
-    result.grad_norm = *norm_.norm().f32();
+    result.grad_norm = item<float>(*context_.compute, norm_.norm());
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
@@ -171,12 +180,13 @@ void Trainer::evaluate_batch(Split split, Generator& generator, Tensor total) {
   BatchRows rows = share(options_.batch_size, context_.rank, context_.world_size);
   const bool counts = rows.count > 0;
   if (!counts) rows = {0, 1};
-  dataset_.draw(split, generator, options_.batch_size, rows, batch_of(rows.count));
-  const Tensor targets = batch_tensor(1, rows.count);
-  if (!counts) std::ranges::fill(targets.span<std::int32_t>(), -1);
+  const Batch batch = drawn(rows.count);
+  dataset_.draw(split, generator, options_.batch_size, rows, batch);
+  if (!counts) std::ranges::fill(batch.y, -1);
+  send(batch, rows.count);
   tape_.begin(/*training=*/false);
   const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
-  gpt::cross_entropy(tape_, logits, targets, total);
+  gpt::cross_entropy(tape_, logits, batch_tensor(1, rows.count), total);
   tape_.end();
 }
 

@@ -66,7 +66,8 @@ class Trainer {
   void trace(std::int64_t iteration);
   void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
   void evaluate_batch(Split split, Generator& generator, Tensor total);
-  Batch batch_of(std::int64_t rows);
+  Batch drawn(std::int64_t rows);
+  void send(const Batch& batch, std::int64_t rows);
   Tensor batch_tensor(int half, std::int64_t rows) const;
 
   Context& context_;
@@ -82,7 +83,8 @@ class Trainer {
   fsdp::ShardedOptimizer optimizer_;
   StepShape shape_;
   std::vector<MicroStep> plan_;  // this rank's share of a step
-  Buffer batch_;                 // int32, x and y
+  std::vector<std::int32_t> drawn_;  // x and y, where the host draws them
+  Buffer batch_;                     // int32, x and y, where the model reads them
   LossMeter losses_;
   std::int64_t first_ = 0;  // iteration of this run
   double best_val_loss_ = std::numeric_limits<double>::infinity();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/transfer.h"
 #include "train/bpe_tokenizer.h"
 #include "train/safetensors.h"
 
@@ -87,8 +88,10 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const W
     writer.emplace(weights_path(out_dir).string(), std::move(tensors),
                    Metadata{{"format", "pt"}, {kKey, to_text(info)}});
   }
+  std::vector<float> room;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
-    if (writer) writer->append(parameter.data.span<float>());
+    const auto whole = on_host<float>(model.stream(), parameter.data, room);
+    if (writer) writer->append(whole);
   });
   if (writer) writer->finish();
 }

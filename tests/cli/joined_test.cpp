@@ -155,7 +155,7 @@ TEST_F(Joined, HearsWhatIsWrongWithTheOptionsOfRankZero) {
 TEST_F(Joined, LeavesTheNumberOfRanksToTheLauncher) {
   start(0, 2, kEndless);
   start(1, 2, kEndless + Words{"--ranks=3"});
-  expect_end(1, 2, "expected 2 ranks over gloo");
+  expect_end(1, 2, "expected 2 processes");
   expect_end(0, 1, "rank 1 failed: --ranks, --backend: expected 2 ranks");
 }
 

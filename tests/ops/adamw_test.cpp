@@ -17,6 +17,7 @@ namespace {
 using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
+using testing::stream_of;
 
 // Parameters with their optimizer state, from step 1 on.
 struct Optimized {
@@ -49,8 +50,6 @@ struct Oracle {
     param -= lr / (1 - std::pow(0.9, step)) * m / denominator;
   }
 };
-
-std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
 
 // Gradients on both sides of eps, where the place of eps shows; parameters that start at zero, so
 // that the update is not lost beside them. A large rate shows whether decay comes first.

@@ -20,7 +20,7 @@ using testing::random_tensor;
 using Doubles = std::vector<double>;
 
 inline constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-inline constexpr double kTolerance = 2e-6;
+inline constexpr double kTolerance = testing::tolerance(2e-6);
 inline constexpr DropoutKey kKey{
     .seed = 1337, .iteration = 5, .micro_step = 2, .first_row = 24, .site = 3};
 

@@ -17,16 +17,17 @@ namespace {
 using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
+using testing::stream_of;
 
 Owned<bfloat16> narrow(Tensor in, int threads = 1) {
   Owned<bfloat16> out(in.shape(), bfloat16{0x7fff});
-  cast(*make_compute_stream(Device::cpu, threads), {.in = in, .out = out});
+  cast(*stream_of(threads), {.in = in, .out = out});
   return out;
 }
 
 Owned<float> widen(Tensor in, int threads = 1) {
   Owned<float> out(in.shape(), std::numeric_limits<float>::quiet_NaN());
-  cast(*make_compute_stream(Device::cpu, threads), {.in = in, .out = out});
+  cast(*stream_of(threads), {.in = in, .out = out});
   return out;
 }
 
@@ -63,7 +64,7 @@ TEST(Cast, RoundsAsToBfloat16DoesForEverySize) {
 }
 
 TEST(Cast, AnErrorNamesTheOperand) {
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   Owned<float> floats({4});
   Owned<bfloat16> halves({4}), wrong({5});
   Owned<double> doubles({4});

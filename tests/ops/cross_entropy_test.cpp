@@ -20,11 +20,12 @@ using testing::finite_differences;
 using testing::Owned;
 using testing::random_tensor;
 using testing::relative_l2;
+using testing::stream_of;
 using Doubles = std::vector<double>;
 using Targets = std::vector<std::int32_t>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-constexpr double kTolerance = 2e-6;
+constexpr double kTolerance = testing::tolerance(2e-6);
 
 struct Sizes {
   std::int64_t N, V;
@@ -95,8 +96,6 @@ struct Operands {
   Owned<float> loss, lse;
   Owned<double> total;
 };
-
-std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
 
 TEST(CrossEntropy, BothDirectionsEqualTheOracle) {
   const auto stream = stream_of(1);

@@ -17,11 +17,10 @@ namespace {
 using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
+using testing::stream_of;
 using Floats = std::vector<float>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-
-std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
 
 // Runs `test(n, stream)` over sizes around a vector and a thread's share, and over threads.
 template <class Test>

@@ -15,6 +15,7 @@ namespace {
 
 using testing::Owned;
 using testing::random_tensor;
+using testing::stream_of;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
@@ -37,8 +38,6 @@ Owned<std::int32_t> random_indices(std::int64_t N, std::int64_t V) {
   index.values.back() = static_cast<std::int32_t>(V - 1);  // the last row is a row
   return index;
 }
-
-std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
 
 TEST(Embedding, ForwardCopiesRows) {
   for (const Sizes& s : kSizes) {

@@ -19,10 +19,11 @@ using testing::finite_differences;
 using testing::Owned;
 using testing::random_tensor;
 using testing::relative_l2;
+using testing::stream_of;
 using Doubles = std::vector<double>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-constexpr double kTolerance = 2e-6;
+constexpr double kTolerance = testing::tolerance(2e-6);
 
 // One element, around the width of a vector and of a chunk, more than a thread's share.
 constexpr std::int64_t kSizes[] = {1, 3, 15, 16, 17, 511, 512, 513, 1000, 40001};
@@ -36,13 +37,13 @@ double slope(double x) {
 
 Owned<float> run(Tensor x, int threads = 1) {
   Owned<float> y(x.shape(), kPoison);
-  gelu(*make_compute_stream(Device::cpu, threads), {.x = x, .y = y});
+  gelu(*stream_of(threads), {.x = x, .y = y});
   return y;
 }
 
 Owned<float> run(Tensor dy, Tensor x, int threads = 1) {
   Owned<float> dx(x.shape(), kPoison);
-  gelu(*make_compute_stream(Device::cpu, threads), {.dy = dy, .x = x, .dx = dx});
+  gelu(*stream_of(threads), {.dy = dy, .x = x, .dx = dx});
   return dx;
 }
 
@@ -107,7 +108,7 @@ TEST(Gelu, DxMayTakeThePlaceOfDy) {
   for (const std::int64_t n : kSizes) {
     Owned<float> x = random_tensor({n}, 1, 3), dy = random_tensor({n}, 2);
     const Owned<float> want = run(dy, x);
-    gelu(*make_compute_stream(Device::cpu, 1), {.dy = dy, .x = x, .dx = dy});
+    gelu(*stream_of(1), {.dy = dy, .x = x, .dx = dy});
     EXPECT_EQ(dy.values, want.values) << n;
   }
 }
@@ -121,7 +122,7 @@ TEST(Gelu, AnElementsPlaceChangesNoBit) {
     EXPECT_EQ(run(x, threads).values, y.values);
     EXPECT_EQ(run(dy, x, threads).values, dx.values);
   }
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   for (std::int64_t cut = 1; cut < 1003; cut += 7) {
     Owned<float> cut_y({n}), cut_dx({n});
     for (const auto& [begin, size] : {std::pair{std::int64_t{0}, cut}, {cut, n - cut}}) {
@@ -135,7 +136,7 @@ TEST(Gelu, AnElementsPlaceChangesNoBit) {
 }
 
 TEST(Gelu, AnErrorNamesTheOperand) {
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   Owned<float> x({4, 3}), y({4, 3}), wrong({4, 2});
   Owned<double> doubles({4, 3});
   const auto expect = [](const auto& action, const char* words) {

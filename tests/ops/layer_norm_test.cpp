@@ -19,10 +19,11 @@ using testing::finite_differences;
 using testing::Owned;
 using testing::random_tensor;
 using testing::relative_l2;
+using testing::stream_of;
 using Doubles = std::vector<double>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-constexpr double kTolerance = 2e-6;
+constexpr double kTolerance = testing::tolerance(2e-6);
 
 struct Sizes {
   std::int64_t R, C;
@@ -112,7 +113,7 @@ struct Operands {
             .dbias = dbias};
   }
   void run(int threads = 1) {
-    const auto stream = make_compute_stream(Device::cpu, threads);
+    const auto stream = stream_of(threads);
     layer_norm(*stream, forward());
     layer_norm(*stream, backward());
   }
@@ -193,7 +194,7 @@ TEST(LayerNorm, ABiasMayBeLeftOut) {
   const Sizes s{9, 33};
   Operands o(s), whole(s);
   whole.run();
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   LayerNormForward f = o.forward();
   LayerNormBackward b = o.backward();
   f.bias = b.dbias = {};
@@ -210,7 +211,7 @@ TEST(LayerNorm, InPlaceGivesTheSameBits) {
     SCOPED_TRACE(name(s));
     Operands apart(s), in_place(s);
     apart.run();
-    const auto stream = make_compute_stream(Device::cpu, 1);
+    const auto stream = stream_of(1);
     LayerNormForward f = in_place.forward();
     f.y = in_place.x;
     layer_norm(*stream, f);
@@ -247,7 +248,7 @@ TEST(LayerNorm, ARowsPlaceChangesNoBit) {
   const Sizes s{1, 77};
   Operands o(s);
   o.run();
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   for (std::int64_t at = 0; at < 16; ++at) {
     Owned<float> x({at + s.C}), y({at + s.C}), dy({at + s.C}), dx({at + s.C});
     std::copy(o.x.values.begin(), o.x.values.end(), x.values.begin() + at);
@@ -267,7 +268,7 @@ TEST(LayerNorm, ARowsPlaceChangesNoBit) {
 }
 
 TEST(LayerNorm, AnErrorNamesTheOperand) {
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   Operands o({4, 6});
   Owned<float> wrong({5});
   Owned<double> doubles({6});

@@ -17,10 +17,11 @@ using testing::finite_differences;
 using testing::Owned;
 using testing::random_tensor;
 using testing::relative_l2;
+using testing::stream_of;
 using Doubles = std::vector<double>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
-constexpr double kTolerance = 2e-6;
+constexpr double kTolerance = testing::tolerance(2e-6);
 
 struct Sizes {
   std::int64_t N, K, M;  // rows, features in, features out
@@ -90,8 +91,6 @@ struct Operands {
 
   Owned<float> x, weight, bias, dy, y, dx, dweight, dbias;
 };
-
-std::unique_ptr<Stream> stream_of(int threads) { return make_compute_stream(Device::cpu, threads); }
 
 TEST(Matmul, ForwardEqualsTheOracle) {
   for (const Sizes& s : kSizes) {

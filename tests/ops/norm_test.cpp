@@ -16,10 +16,11 @@ namespace {
 using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
+using testing::stream_of;
 
 double squares(Tensor x, int threads = 1, double before = 0) {
   Owned<double> out({1}, before);
-  squared_norm(*make_compute_stream(Device::cpu, threads), {.x = x, .out = out});
+  squared_norm(*stream_of(threads), {.x = x, .out = out});
   return out.values[0];
 }
 
@@ -72,7 +73,7 @@ Clipped clip(std::vector<double> squares, double max_norm) {
   Owned<double> in({static_cast<std::int64_t>(squares.size())});
   in.values = squares;
   Owned<float> norm({1}, -1), coefficient({1}, -1);
-  clip_coefficient(*make_compute_stream(Device::cpu, 1),
+  clip_coefficient(*stream_of(1),
                    {.squares = in, .max_norm = max_norm, .norm = norm, .coefficient = coefficient});
   return {norm.values[0], coefficient.values[0]};
 }
@@ -102,7 +103,7 @@ TEST(ClipCoefficient, NanIsHandedOn) {
 }
 
 TEST(SquaredNorm, AnErrorNamesTheOperand) {
-  const auto stream = make_compute_stream(Device::cpu, 1);
+  const auto stream = stream_of(1);
   Owned<float> x({4}), one({1});
   Owned<double> doubles({4}), out({1});
   const auto expect = [](const auto& action, const char* words) {

@@ -31,8 +31,13 @@ def nanofsdp_runs(binary):
             for strategy, ranks in runs]
 
 
+def records_of(metrics):
+    """The lines of a metrics file that have a loss, one a step."""
+    return [r for r in map(json.loads, metrics.read_text().splitlines()) if "loss" in r]
+
+
 def curve(label, command, options, out):
-    """Runs the command; its records with a loss, one a step."""
+    """Runs the command; its records."""
     metrics = out / (label.replace(", ", "_").replace(" ", "_") + ".jsonl")
     print(f"  {label} ...", end=" ", flush=True)
     done = subprocess.run([*command, f"--metrics={metrics}", *options], env=QUIET, text=True,
@@ -40,7 +45,7 @@ def curve(label, command, options, out):
     if done.returncode != 0:
         stop(f"{label} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
     notes = [line for line in done.stdout.splitlines() if line.startswith("note: this PyTorch")]
-    records = [r for r in map(json.loads, metrics.read_text().splitlines()) if "loss" in r]
+    records = records_of(metrics)
     print("; ".join([f"{median(records):.1f} ms a step", *notes]), flush=True)
     return records
 

@@ -8,20 +8,21 @@
 #include <vector>
 
 #include "base/tensor.h"
+#include "support/device.h"
 
 namespace nanofsdp::testing {
 
-/// A tensor that owns its elements.
+/// A tensor that owns its elements, on the device under test (whose memory the host sees).
 template <class T = float>
 struct Owned {
   explicit Owned(Shape shape, T value = T{})
       : values(static_cast<std::size_t>(shape.numel()), value), shape(shape) {}
 
-  Tensor view() { return Tensor(values.data(), shape, dtype_of<T>); }
+  Tensor view() { return Tensor(values.data(), shape, dtype_of<T>, kDevice); }
   operator Tensor() { return view(); }
   std::vector<double> doubles() const { return {values.begin(), values.end()}; }
 
-  std::vector<T> values;
+  std::vector<T, Visible<T>> values;
   Shape shape;
 };
 

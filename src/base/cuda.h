@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "base/device.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief What device.cpp finds in device.cu. Nothing above base needs to know of it.
+
+/// Whether this build has the CUDA twins. Where it has not, what is below is never called.
+#ifdef NANOFSDP_CUDA
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
+namespace cuda {
+
+enum class Priority { normal, high };
+
+std::string why_not();
+void use(int rank);
+void* allocate(std::size_t bytes);
+void release(void* memory) noexcept;
+std::unique_ptr<Stream> make_stream(Priority priority);
+
+/// Enqueues the copy of `bytes` on `stream`, which is CUDA's; either side may be the host's memory.
+void copy(Stream& stream, void* to, const void* from, std::size_t bytes);
+
+}  // namespace cuda
+}  // namespace nanofsdp

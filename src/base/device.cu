@@ -1,0 +1,105 @@
+#include <cuda_runtime.h>
+#include <fmt/format.h>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "base/device.cuh"
+
+namespace nanofsdp::cuda {
+
+void check(cudaError_t error, const char* what) {
+  NANOFSDP_CHECK(error == cudaSuccess, .what = what, .expected = "success from CUDA",
+                 .got = fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error)));
+}
+
+CudaEvent::CudaEvent(cudaStream_t stream) {
+  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+  check(cudaEventRecord(event_, stream), "recording an event");
+}
+
+CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+bool CudaEvent::ready() {
+  const cudaError_t state = cudaEventQuery(event_);
+  if (state == cudaErrorNotReady) return false;
+  check(state, "work before an event");
+  return true;
+}
+
+void CudaEvent::synchronize() { check(cudaEventSynchronize(event_), "work before an event"); }
+
+namespace {
+
+// Work is launched by the caller's thread and runs on the device, in order.
+class CudaStream final : public Stream {
+ public:
+  explicit CudaStream(int priority) {
+    check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
+          "making a stream");
+  }
+  ~CudaStream() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+
+  Device device() const override { return Device::cuda; }
+  void enqueue(std::function<void()> work) override { work(); }
+  Event record() override { return Event(std::make_shared<CudaEvent>(stream_)); }
+
+  void wait(const Event& event) override {
+    if (const auto* point = dynamic_cast<const CudaEvent*>(event.state())) {
+      check(cudaStreamWaitEvent(stream_, point->native(), 0), "waiting for an event");
+    } else {
+      event.synchronize();  // a thread's: the device cannot wait for it, so the host does
+    }
+  }
+
+  void synchronize() override { check(cudaStreamSynchronize(stream_), "work on a stream"); }
+
+  cudaStream_t native() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+}  // namespace
+
+cudaStream_t native(Stream& stream) { return dynamic_cast<CudaStream&>(stream).native(); }
+
+std::string why_not() {
+  int driver = 0;
+  int runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  const std::string built = fmt::format("{}.{}", runtime / 1000, runtime % 1000 / 10);
+  return driver == 0 ? "no CUDA driver on this machine (the build has CUDA " + built + ")" : "";
+}
+
+void use(int rank) {
+  int count = 0;
+  check(cudaGetDeviceCount(&count), "counting GPUs");
+  check(cudaSetDevice(rank % count), "choosing a GPU");
+}
+
+void* allocate(std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes > 0 ? bytes : 1), "taking memory of the GPU");
+  check(cudaMemset(memory, 0, bytes), "zeroing memory of the GPU");
+  check(cudaDeviceSynchronize(), "zeroing memory of the GPU");
+  return memory;
+}
+
+void release(void* memory) noexcept { cudaFree(memory); }
+
+std::unique_ptr<Stream> make_stream(Priority priority) {
+  int least = 0;
+  int greatest = 0;
+  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
+  return std::make_unique<CudaStream>(priority == Priority::high ? greatest : least);
+}
+
+void copy(Stream& stream, void* to, const void* from, std::size_t bytes) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copying");
+}
+
+}  // namespace nanofsdp::cuda

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "base/device.h"
+#include "base/tensor.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief Between the host's memory and a device's. The only way for the host to see a tensor that
+/// may lie on a GPU, and for what it made to get there.
+
+/// Enqueues out = in, bytes as they are; either tensor on the host or on the stream's device. A
+/// tensor on the host is free again when this returns; what is written there can be read after
+/// stream.synchronize().
+/// @throws ShapeError if the number of elements or the dtypes differ
+void transfer(Stream& stream, const Tensor& in, const Tensor& out);
+
+/// The elements of `x` where the host sees them: in place on the CPU, else copied into `room`.
+template <class T>
+std::span<const T> on_host(Stream& stream, const Tensor& x, std::vector<T>& room) {
+  stream.synchronize();
+  if (x.device() == Device::cpu) return x.span<T>();
+  room.resize(static_cast<std::size_t>(x.numel()));
+  transfer(stream, x, Tensor(room.data(), x.shape(), x.dtype()));
+  stream.synchronize();
+  return room;
+}
+
+/// The only element of `x`, once everything before it on `stream` is done (torch.Tensor.item).
+template <class T>
+T item(Stream& stream, const Tensor& x) {
+  T value{};
+  transfer(stream, x, Tensor(&value, {1}, dtype_of<T>));
+  stream.synchronize();
+  return value;
+}
+
+}  // namespace nanofsdp

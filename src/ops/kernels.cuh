@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "base/device.cuh"
+
+namespace nanofsdp::ops::cuda {
+
+/// @file
+/// @brief What kernels share: launching, covering n elements, and sums and maxima over a warp and a
+/// block. Internal to ops.
+///
+/// Kernels are written so that they also run under the emulation of tests/emulation: launched by
+/// launch(), shared memory of a size known to the compiler, full warps at every shuffle, no
+/// assembly. Sums are taken in an order that depends on the shapes alone: the same bits on every
+/// run.
+
+using nanofsdp::cuda::launch;
+
+constexpr unsigned kWarp = 32;
+constexpr unsigned kThreads = 256;  ///< of a block, where nothing speaks for another number
+
+/// Blocks of `per_block` that cover n.
+inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = kThreads) {
+  return static_cast<unsigned>((n + per_block - 1) / per_block);
+}
+
+/// This thread's number in a grid of one dimension.
+__device__ inline std::int64_t global_thread() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+struct Sum {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a + b;
+  }
+};
+
+struct Max {
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return a > b ? a : b;
+  }
+};
+
+/// What `combine` makes of the 32 values of a warp; every lane gets it.
+template <class T, class Combine>
+__device__ T over_warp(T value, Combine combine) {
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+    value = combine(value, __shfl_xor_sync(0xffffffffu, value, mask));
+  }
+  return value;
+}
+
+/// The same over a block of one dimension and whole warps, 1024 threads at most; every thread gets
+/// it. The whole block must come.
+template <class T, class Combine>
+__device__ T over_block(T value, Combine combine) {
+  __shared__ T of_warp[kWarp];
+  value = over_warp(value, combine);
+  const unsigned warps = blockDim.x / kWarp;
+  if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+  __syncthreads();
+  value = of_warp[0];
+  for (unsigned w = 1; w < warps; ++w) value = combine(value, of_warp[w]);
+  __syncthreads();  // before the next call writes
+  return value;
+}
+
+}  // namespace nanofsdp::ops::cuda

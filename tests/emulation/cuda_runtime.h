@@ -1,0 +1,147 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <tuple>
+
+/// @file
+/// @brief The part of CUDA that nanofsdp's kernels use, on the host: what `#include
+/// <cuda_runtime.h>` finds when the `.cu` files are compiled by a C++ compiler, for the tests.
+///
+/// A launch runs at once, block after block; the threads of a block are fibers, which take turns at
+/// barriers and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that only
+/// part of a block reaches, a shuffle that only part of a warp joins, and with the address sanitizer
+/// every access out of bounds. It cannot show what needs a GPU: races, bank conflicts, alignment,
+/// memory that the host must not touch, and the order of two streams.
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define __shared__ static thread_local
+
+struct dim3 {
+  unsigned x, y, z;
+  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+};
+
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
+using std::max;
+using std::min;
+
+namespace emulation {
+
+constexpr unsigned kWarp = 32;
+
+/// Where the running fiber is.
+struct Place {
+  dim3 thread{0, 0, 0};
+  dim3 block{0, 0, 0};
+  dim3 block_dim;
+  dim3 grid_dim;
+};
+const Place& here();
+
+/// Runs `thread` for every thread of every block.
+/// @throws std::runtime_error at a divergent barrier; whatever a thread throws
+void run(dim3 grid, dim3 block, const std::function<void()>& thread);
+
+/// Until every thread of the block is here.
+void block_barrier();
+
+/// The 64 bits that lane `from` of this thread's warp brings, when all of the warp have brought
+/// theirs.
+std::uint64_t exchange(std::uint64_t mine, unsigned from);
+
+/// Number of this thread in its warp.
+unsigned lane();
+
+[[noreturn]] void trap();
+
+template <class T>
+T shuffle(T value, unsigned from) {
+  static_assert(sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  __builtin_memcpy(&bits, &value, sizeof(T));
+  bits = exchange(bits, from);
+  __builtin_memcpy(&value, &bits, sizeof(T));
+  return value;
+}
+
+}  // namespace emulation
+
+#define threadIdx (emulation::here().thread)
+#define blockIdx (emulation::here().block)
+#define blockDim (emulation::here().block_dim)
+#define gridDim (emulation::here().grid_dim)
+
+inline void __syncthreads() { emulation::block_barrier(); }
+inline void __syncwarp() { emulation::exchange(0, emulation::lane()); }
+[[noreturn]] inline void __trap() { emulation::trap(); }
+
+template <class T>
+T __shfl_sync(unsigned, T value, unsigned from) {
+  return emulation::shuffle(value, from % emulation::kWarp);
+}
+template <class T>
+T __shfl_xor_sync(unsigned, T value, unsigned mask) {
+  return emulation::shuffle(value, emulation::lane() ^ mask);
+}
+template <class T>
+T __shfl_down_sync(unsigned, T value, unsigned delta) {
+  const unsigned from = emulation::lane() + delta;
+  return emulation::shuffle(value, from < emulation::kWarp ? from : emulation::lane());
+}
+
+// The runtime. One device, whose memory is the host's; streams that are done at once.
+
+enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
+enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
+enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
+using cudaStream_t = struct CUstream_st*;
+using cudaEvent_t = struct CUevent_st*;
+
+struct cudaLaunchConfig_t {
+  dim3 gridDim, blockDim;
+  std::size_t dynamicSmemBytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+const char* cudaGetErrorString(cudaError_t);
+const char* cudaGetErrorName(cudaError_t);
+cudaError_t cudaDriverGetVersion(int* version);
+cudaError_t cudaRuntimeGetVersion(int* version);
+cudaError_t cudaGetDeviceCount(int* count);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaDeviceSynchronize();
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
+cudaError_t cudaMalloc(void** memory, std::size_t bytes);
+cudaError_t cudaFree(void* memory);
+cudaError_t cudaMemset(void* memory, int value, std::size_t bytes);
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
+                            cudaStream_t);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t);
+cudaError_t cudaStreamSynchronize(cudaStream_t);
+cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned flags);
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags);
+cudaError_t cudaEventDestroy(cudaEvent_t);
+cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
+cudaError_t cudaEventQuery(cudaEvent_t);
+cudaError_t cudaEventSynchronize(cudaEvent_t);
+
+template <class... Parameters>
+cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                               std::type_identity_t<Parameters>... arguments) {
+  emulation::run(config->gridDim, config->blockDim, [&] { kernel(arguments...); });
+  return cudaSuccess;
+}

@@ -1,0 +1,206 @@
+#include <ucontext.h>
+
+#include <array>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda_runtime.h"
+
+#if defined(__SANITIZE_ADDRESS__)
+#define EMULATION_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define EMULATION_ASAN 1
+#endif
+#endif
+#ifdef EMULATION_ASAN
+#include <sanitizer/common_interface_defs.h>
+#endif
+
+// The threads of a block as fibers of one host thread: each runs until it waits for others.
+
+namespace emulation {
+namespace {
+
+constexpr std::size_t kStack = 64 * 1024;
+
+// A meeting of `expected` fibers, again and again.
+struct Meeting {
+  unsigned expected = 0;
+  unsigned arrived = 0;
+  unsigned generation = 0;
+};
+
+struct Warp {
+  Meeting meeting;
+  std::array<std::uint64_t, kWarp> brought{};
+};
+
+class Block;
+thread_local Block* running = nullptr;
+
+class Block {
+ public:
+  Block(dim3 grid, dim3 block, const std::function<void()>& thread)
+      : thread_(thread), fibers_(block.x * block.y * block.z), warps_((fibers_.size() + 31) / 32) {
+    for (Fiber& fiber : fibers_) {
+      fiber.stack = std::make_unique<char[]>(kStack);
+      fiber.place.block_dim = block;
+      fiber.place.grid_dim = grid;
+    }
+  }
+
+  void run(dim3 index) {
+    start(index);
+    std::size_t left = fibers_.size();
+    while (left > 0) {
+      moved_ = false;
+      for (current_ = 0; current_ < fibers_.size(); ++current_) {
+        if (fibers_[current_].done) continue;
+        enter();
+        if (error_) std::rethrow_exception(error_);
+        if (fibers_[current_].done) {
+          moved_ = true;
+          --left;
+        }
+      }
+      if (!moved_ && left > 0) {
+        throw std::runtime_error("emulated kernel: " + std::to_string(left) + " of " +
+                                 std::to_string(fibers_.size()) +
+                                 " threads wait at a barrier that the others never reach");
+      }
+    }
+  }
+
+  const Place& place() const { return fibers_[current_].place; }
+  unsigned lane() const { return static_cast<unsigned>(current_) % kWarp; }
+
+  void meet(Meeting& meeting) {
+    moved_ = true;
+    if (++meeting.arrived == meeting.expected) {
+      meeting.arrived = 0;
+      ++meeting.generation;
+      return;
+    }
+    const unsigned generation = meeting.generation;
+    while (meeting.generation == generation) leave();
+    moved_ = true;
+  }
+  void meet_block() { meet(all_); }
+
+  std::uint64_t exchange(std::uint64_t mine, unsigned from) {
+    Warp& warp = warps_[current_ / kWarp];
+    warp.brought[lane()] = mine;
+    meet(warp.meeting);
+    const std::uint64_t theirs = warp.brought[from];
+    meet(warp.meeting);
+    return theirs;
+  }
+
+ private:
+  struct Fiber {
+    ucontext_t context{};
+    std::unique_ptr<char[]> stack;
+    Place place;
+    bool done = false;
+    void* fake_stack = nullptr;  // the address sanitizer's
+  };
+
+  void start(dim3 index) {
+    const auto count = static_cast<unsigned>(fibers_.size());
+    all_ = {.expected = count};
+    for (unsigned w = 0; w < warps_.size(); ++w) {
+      warps_[w].meeting = {.expected = std::min(kWarp, count - w * kWarp)};
+    }
+    for (unsigned i = 0; i < count; ++i) {
+      Fiber& fiber = fibers_[i];
+      const dim3& dim = fiber.place.block_dim;
+      fiber.place.thread = dim3(i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y);
+      fiber.place.block = index;
+      fiber.done = false;
+      fiber.fake_stack = nullptr;
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStack;
+      fiber.context.uc_link = nullptr;
+      makecontext(&fiber.context, &Block::begin, 0);
+    }
+  }
+
+  static void begin() {
+    Block& block = *running;
+#ifdef EMULATION_ASAN
+    __sanitizer_finish_switch_fiber(nullptr, &block.host_bottom_, &block.host_size_);
+#endif
+    Fiber& self = block.fibers_[block.current_];
+    try {
+      block.thread_();
+    } catch (...) {
+      block.error_ = std::current_exception();
+    }
+    self.done = true;
+#ifdef EMULATION_ASAN
+    __sanitizer_start_switch_fiber(nullptr, block.host_bottom_, block.host_size_);
+#endif
+    setcontext(&block.host_);
+  }
+
+  // From the host thread into the current fiber, until it leaves.
+  void enter() {
+    Fiber& fiber = fibers_[current_];
+#ifdef EMULATION_ASAN
+    void* host_fake_stack = nullptr;
+    __sanitizer_start_switch_fiber(&host_fake_stack, fiber.stack.get(), kStack);
+#endif
+    swapcontext(&host_, &fiber.context);
+#ifdef EMULATION_ASAN
+    __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
+#endif
+  }
+
+  void leave() {
+    Fiber& fiber = fibers_[current_];
+#ifdef EMULATION_ASAN
+    __sanitizer_start_switch_fiber(&fiber.fake_stack, host_bottom_, host_size_);
+#endif
+    swapcontext(&fiber.context, &host_);
+#ifdef EMULATION_ASAN
+    __sanitizer_finish_switch_fiber(fiber.fake_stack, &host_bottom_, &host_size_);
+#endif
+  }
+
+  const std::function<void()>& thread_;
+  std::vector<Fiber> fibers_;
+  std::vector<Warp> warps_;
+  Meeting all_;
+  std::size_t current_ = 0;
+  bool moved_ = false;
+  std::exception_ptr error_;
+  ucontext_t host_{};
+  const void* host_bottom_ = nullptr;
+  std::size_t host_size_ = 0;
+};
+
+}  // namespace
+
+const Place& here() { return running->place(); }
+unsigned lane() { return running->lane(); }
+void block_barrier() { running->meet_block(); }
+std::uint64_t exchange(std::uint64_t mine, unsigned from) { return running->exchange(mine, from); }
+void trap() { throw std::runtime_error("emulated kernel: trap"); }
+
+void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
+  Block all(grid, block, thread);
+  running = &all;
+  for (unsigned z = 0; z < grid.z; ++z) {
+    for (unsigned y = 0; y < grid.y; ++y) {
+      for (unsigned x = 0; x < grid.x; ++x) all.run(dim3(x, y, z));
+    }
+  }
+  running = nullptr;
+}
+
+}  // namespace emulation
