@@ -1,7 +1,6 @@
 #pragma once
 
-#include <cuda_runtime.h>
-
+#include <algorithm>
 #include <cstdint>
 
 #include "base/device.cuh"
@@ -21,10 +20,17 @@ using nanofsdp::cuda::launch;
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kThreads = 256;  ///< of a block, where nothing speaks for another number
+constexpr int kReadAhead = 4;       ///< elements that a thread reads before it uses the first
 
 /// Blocks of `per_block` that cover n.
 inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = kThreads) {
   return static_cast<unsigned>((n + per_block - 1) / per_block);
+}
+
+/// Threads of a block that shares a row of n: eight elements each, so that the rows that are being
+/// worked on fit the first-level cache and a thread has something to do between barriers.
+inline unsigned threads_for(std::int64_t n) {
+  return kWarp * std::clamp(blocks_for(n, 8 * kWarp), 1u, kThreads / kWarp);
 }
 
 /// This thread's number in a grid of one dimension.
@@ -68,6 +74,47 @@ __device__ T over_block(T value, Combine combine) {
   for (unsigned w = 1; w < warps; ++w) value = combine(value, of_warp[w]);
   __syncthreads();  // before the next call writes
   return value;
+}
+
+/// Sum of term(i) over i < n, taken in T by the whole block; every thread gets it. Threads read
+/// ahead by hand: compilers do not unroll a loop whose stride they do not know.
+template <class T, class Term>
+__device__ T block_sum(int n, const Term& term) {
+  const int stride = blockDim.x;
+  T sum = 0;
+  for (int first = threadIdx.x; first < n; first += kReadAhead * stride) {
+    T terms[kReadAhead];
+    for (int k = 0; k < kReadAhead; ++k) {
+      const int i = first + k * stride;
+      terms[k] = i < n ? term(i) : 0;
+    }
+    for (const T next : terms) sum += next;
+  }
+  return over_block(sum, Sum{});
+}
+
+/// out[i] = make(i) for i < n, by the whole block. make(i) may read what out[i] was before.
+template <class T, class Make>
+__device__ void block_write(int n, T* out, const Make& make) {
+  const int stride = blockDim.x;
+  for (int first = threadIdx.x; first < n; first += kReadAhead * stride) {
+    T made[kReadAhead];
+    for (int k = 0; k < kReadAhead; ++k) {
+      const int i = first + k * stride;
+      made[k] = i < n ? make(i) : 0;
+    }
+    for (int k = 0; k < kReadAhead; ++k) {
+      const int i = first + k * stride;
+      if (i < n) out[i] = made[k];
+    }
+  }
+}
+
+/// out[0] += x[0] + x[1] + ... in double, by one block: the last step of a sum.
+template <class T>
+__global__ void add_up(const T* x, int n, double* out) {
+  const double sum = block_sum<double>(n, [=](int i) { return static_cast<double>(x[i]); });
+  if (threadIdx.x == 0) *out += sum;
 }
 
 }  // namespace nanofsdp::ops::cuda

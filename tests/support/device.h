@@ -15,6 +15,13 @@ constexpr Device kDevice = Device::cuda;
 constexpr Device kDevice = Device::cpu;
 #endif
 
+/// Where each thread of a kernel takes a microsecond: fewer and smaller cases.
+#if defined(NANOFSDP_TEST_CUDA) && !defined(NANOFSDP_TEST_GPU)
+constexpr bool kEmulated = true;
+#else
+constexpr bool kEmulated = false;
+#endif
+
 #ifdef NANOFSDP_TEST_GPU
 /// Memory that both the host and the GPU see.
 void* visible_allocate(std::size_t bytes);
