@@ -12,6 +12,9 @@ namespace nanofsdp::ops {
 ///     dlogits[n, v] = scale * (exp(logits[n, v] - lse[n]) - [v == target[n]])
 ///
 /// A row whose target is -1 has loss 0 and gradient 0 (nanoGPT's ignore_index).
+///
+/// Twins: cross_entropy.cpp (Eigen), cross_entropy.cu (CUDA: a block of threads for each row, which
+/// finds maximum and sum together in one reading). They agree within 1e-5 relative L2.
 
 struct CrossEntropyForward {
   Tensor logits{};  ///< in   [N, V]
@@ -30,6 +33,7 @@ struct CrossEntropyBackward {
 
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit; Error naming a target outside its range
+/// (CUDA: the kernel stops, and what waits for the stream throws what CUDA says of that)
 void cross_entropy(Stream& stream, const CrossEntropyForward& a);
 
 /// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)

@@ -1,0 +1,40 @@
+#include "ops/cross_entropy.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "support/errors.h"
+#include "support/tensors.h"
+
+// Here and not among the operators' tests: on a GPU a trap is the end of the process's CUDA.
+
+namespace nanofsdp::ops {
+namespace {
+
+using testing::expect_error;
+using testing::Owned;
+using testing::random_tensor;
+using testing::stream_of;
+
+TEST(EmulatedCrossEntropy, ABadTargetTrapsBeforeItsRowIsWritten) {
+  for (const std::int32_t bad : {-2, 5, std::numeric_limits<std::int32_t>::max()}) {
+    Owned<float> logits = random_tensor({2, 5}, 1), loss({2}, -1), lse({2}, -1);
+    const auto before = logits.values;
+    Owned<std::int32_t> target({2}, bad);
+    const auto forward = [&] {
+      cross_entropy(*stream_of(),
+                    {.logits = logits, .target = target, .loss = loss, .lse = lse, .total = {}});
+    };
+    const auto backward = [&] {
+      cross_entropy(*stream_of(), {.logits = logits, .target = target, .lse = lse, .scale = 1});
+    };
+    expect_error<std::runtime_error>(forward, "trap");
+    expect_error<std::runtime_error>(backward, "trap");
+    EXPECT_EQ(loss.values[0], -1);
+    EXPECT_EQ(logits.values, before);
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops
