@@ -25,13 +25,14 @@ double squares(Tensor x, int threads = 1, double before = 0) {
 }
 
 // Around the lanes, a block of 16384, and a round of 64 blocks.
+constexpr std::int64_t kBlocks = testing::kEmulated ? 8 : 64;
 constexpr std::int64_t kSizes[] = {
-    0, 1, 15, 16, 17, 1003, 16383, 16384, 16385, 50000, 64 * 16384 + 5};
+    0, 1, 15, 16, 17, 1003, 16383, 16384, 16385, 50000, kBlocks * 16384 + 5};
 
 TEST(SquaredNorm, EqualsTheSumInLongDouble) {
   for (const std::int64_t n : kSizes) {
     Owned<float> x = random_tensor({n}, 1, 3);
-    const std::vector<float> before = x.values;
+    const auto before = x.values;
     long double want = 0;
     for (const float value : x.values) want += static_cast<long double>(value) * value;
     EXPECT_NEAR(squares(x), static_cast<double>(want), 1e-13 * static_cast<double>(want)) << n;
@@ -44,6 +45,12 @@ TEST(SquaredNorm, CountsEveryElementOnceAndAddsToWhatIsThere) {
     Owned<float> threes({n}, 3);
     EXPECT_EQ(squares(threes, 1, 0.5), 9.0 * static_cast<double>(n) + 0.5);
   }
+}
+
+// The sums of so many blocks are more than one for each thread that adds them up.
+TEST(SquaredNorm, CountsTheElementsOfManyBlocks) {
+  const std::int64_t n = 257 * 16384 + 1;
+  EXPECT_EQ(squares(Owned<float>({n}, 3)), 9.0 * static_cast<double>(n));
 }
 
 TEST(SquaredNorm, SizesBeyondFloat32sSquaresDoNotOverflow) {
@@ -71,7 +78,7 @@ struct Clipped {
 
 Clipped clip(std::vector<double> squares, double max_norm) {
   Owned<double> in({static_cast<std::int64_t>(squares.size())});
-  in.values = squares;
+  in.values.assign(squares.begin(), squares.end());
   Owned<float> norm({1}, -1), coefficient({1}, -1);
   clip_coefficient(*stream_of(1),
                    {.squares = in, .max_norm = max_norm, .norm = norm, .coefficient = coefficient});
