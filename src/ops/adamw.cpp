@@ -3,38 +3,19 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/adamw_constants.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
 namespace {
 
-// Every constant as PyTorch makes it: worked out in double, rounded once where it meets a tensor.
-struct Constants {
-  explicit Constants(const AdamW& a)
-      : grad_scale(a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32()),
-        decay(static_cast<float>(1 - a.lr * a.weight_decay)),
-        beta1(static_cast<float>(a.beta1)),
-        rest1(static_cast<float>(1 - a.beta1)),
-        beta2(static_cast<float>(a.beta2)),
-        rest2(static_cast<float>(1 - a.beta2)),
-        step_size(static_cast<float>(a.lr / correction(a.beta1, a.step))),
-        root_correction2(static_cast<float>(std::sqrt(correction(a.beta2, a.step)))),
-        eps(static_cast<float>(a.eps)) {}
-
-  static double correction(double beta, std::int64_t step) {
-    return 1 - std::pow(beta, static_cast<double>(step));
-  }
-
-  float grad_scale, decay, beta1, rest1, beta2, rest2, step_size, root_correction2, eps;
-};
-
 // A plain loop and no Eigen: Eigen takes sqrt of a whole vector by approximation and of what is
 // left over exactly, so a parameter's bits would tell where its shard was cut. Compilers vectorise
 // this sqrt, which is exact, under -fno-math-errno.
-void update(const Constants& k, std::int64_t n, float* __restrict param,
+void update(const AdamWConstants& k, float grad_scale, std::int64_t n, float* __restrict param,
             const float* __restrict grad, float* __restrict m, float* __restrict v) {
   for (std::int64_t i = 0; i < n; ++i) {
-    const float g = grad[i] * k.grad_scale;
+    const float g = grad[i] * grad_scale;
     m[i] = m[i] * k.beta1 + g * k.rest1;
     v[i] = v[i] * k.beta2 + k.rest2 * g * g;
     const float denominator = std::sqrt(v[i]) / k.root_correction2 + k.eps;
@@ -58,10 +39,11 @@ void adamw(Stream& stream, const AdamW& a) {
     if (on_cuda(stream)) return cuda::adamw(stream, a);
   }
   stream.enqueue([&stream, a, n] {
-    const Constants constants(a);
+    const AdamWConstants constants(a);
+    const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      update(constants, end - begin, a.param.f32() + begin, a.grad.f32() + begin, a.m.f32() + begin,
-             a.v.f32() + begin);
+      update(constants, grad_scale, end - begin, a.param.f32() + begin, a.grad.f32() + begin,
+             a.m.f32() + begin, a.v.f32() + begin);
     });
   });
 }

@@ -18,6 +18,10 @@ namespace nanofsdp::ops {
 ///
 /// An element's result depends on that element alone, not on where it lies in the range, so cutting
 /// a parameter between shards changes no bit. The operands do not overlap.
+///
+/// Twins: adamw.cpp (a plain loop), adamw.cu (CUDA: a thread for each element, which reads
+/// grad_scale on the device, so that the host need not wait for the norm). The same constants and
+/// operations in the same order: they differ by single roundings.
 
 struct AdamW {
   Tensor param{};  ///< in, out  [n]
