@@ -4,12 +4,7 @@
 #include <string>
 
 #include "base/check.h"
-
-#if defined(__CUDACC__)
-#define NANOFSDP_HOST_DEVICE __host__ __device__
-#else
-#define NANOFSDP_HOST_DEVICE
-#endif
+#include "base/host_device.h"
 
 namespace nanofsdp {
 

@@ -1,10 +1,10 @@
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+
+#include "base/host_device.h"
 
 namespace nanofsdp {
 
@@ -52,15 +52,18 @@ constexpr std::string_view name_of(DType dtype) {
   return "int32";
 }
 
+// The built-in stands for std::bit_cast, which nvcc does not have for kernels.
+
 /// Exact: every bfloat16 is a float32.
-inline float to_float32(bfloat16 x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x.bits) << 16);
+NANOFSDP_HOST_DEVICE inline float to_float32(bfloat16 x) {
+  return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16);
 }
 
 /// Round to nearest, ties to even. NaN stays NaN: rounding could carry it into infinity.
-inline bfloat16 to_bfloat16(float x) {
-  const auto bits = std::bit_cast<std::uint32_t>(x);
-  if (std::isnan(x)) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};
+NANOFSDP_HOST_DEVICE inline bfloat16 to_bfloat16(float x) {
+  const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  const bool nan = x != x;
+  if (nan) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};
   return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
