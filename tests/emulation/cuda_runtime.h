@@ -1,21 +1,22 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <tuple>
+#include <type_traits>
 
 /// @file
 /// @brief The part of CUDA that nanofsdp's kernels use, on the host: what `#include
 /// <cuda_runtime.h>` finds when the `.cu` files are compiled by a C++ compiler, for the tests.
 ///
 /// A launch runs at once, block after block; the threads of a block are fibers, which take turns at
-/// barriers and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that only
-/// part of a block reaches, a shuffle that only part of a warp joins, and with the address sanitizer
-/// every access out of bounds. It cannot show what needs a GPU: races, bank conflicts, alignment,
-/// memory that the host must not touch, and the order of two streams.
+/// barriers and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that
+/// only part of a block reaches, a shuffle that only part of a warp joins, and with the address
+/// sanitizer every access out of bounds. It cannot show what needs a GPU: races, bank conflicts,
+/// alignment, memory that the host must not touch, and the order of two streams.
 
 #define __global__
 #define __device__
@@ -26,8 +27,11 @@
 
 struct dim3 {
   unsigned x, y, z;
-  dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
+
+/// Those of the running fiber.
+extern constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 struct alignas(16) float4 {
   float x, y, z, w;
@@ -41,15 +45,6 @@ namespace emulation {
 
 constexpr unsigned kWarp = 32;
 
-/// Where the running fiber is.
-struct Place {
-  dim3 thread{0, 0, 0};
-  dim3 block{0, 0, 0};
-  dim3 block_dim;
-  dim3 grid_dim;
-};
-const Place& here();
-
 /// Runs `thread` for every thread of every block.
 /// @throws std::runtime_error at a divergent barrier; whatever a thread throws
 void run(dim3 grid, dim3 block, const std::function<void()>& thread);
@@ -60,6 +55,9 @@ void block_barrier();
 /// The 64 bits that lane `from` of this thread's warp brings, when all of the warp have brought
 /// theirs.
 std::uint64_t exchange(std::uint64_t mine, unsigned from);
+
+/// A bit for every lane of this thread's warp that brings true, when all of the warp have come.
+unsigned ballot(bool mine);
 
 /// Number of this thread in its warp.
 unsigned lane();
@@ -78,11 +76,6 @@ T shuffle(T value, unsigned from) {
 
 }  // namespace emulation
 
-#define threadIdx (emulation::here().thread)
-#define blockIdx (emulation::here().block)
-#define blockDim (emulation::here().block_dim)
-#define gridDim (emulation::here().grid_dim)
-
 inline void __syncthreads() { emulation::block_barrier(); }
 inline void __syncwarp() { emulation::exchange(0, emulation::lane()); }
 [[noreturn]] inline void __trap() { emulation::trap(); }
@@ -100,6 +93,9 @@ T __shfl_down_sync(unsigned, T value, unsigned delta) {
   const unsigned from = emulation::lane() + delta;
   return emulation::shuffle(value, from < emulation::kWarp ? from : emulation::lane());
 }
+
+inline unsigned __ballot_sync(unsigned, int mine) { return emulation::ballot(mine != 0); }
+inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 // The runtime. One device, whose memory is the host's; streams that are done at once.
 

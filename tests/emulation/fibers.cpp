@@ -22,6 +22,8 @@
 
 // The threads of a block as fibers of one host thread: each runs until it waits for others.
 
+constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
 namespace emulation {
 namespace {
 
@@ -47,10 +49,10 @@ class Block {
   Block(dim3 grid, dim3 block, const std::function<void()>& thread)
       : thread_(thread), fibers_(block.x * block.y * block.z), warps_((fibers_.size() + 31) / 32) {
     for (Fiber& fiber : fibers_) {
-      fiber.stack = std::make_unique<char[]>(kStack);
-      fiber.place.block_dim = block;
-      fiber.place.grid_dim = grid;
+      fiber.stack = std::make_unique_for_overwrite<char[]>(kStack);
     }
+    blockDim = block;
+    gridDim = grid;
   }
 
   void run(dim3 index) {
@@ -75,7 +77,6 @@ class Block {
     }
   }
 
-  const Place& place() const { return fibers_[current_].place; }
   unsigned lane() const { return static_cast<unsigned>(current_) % kWarp; }
 
   void meet(Meeting& meeting) {
@@ -100,26 +101,37 @@ class Block {
     return theirs;
   }
 
+  unsigned ballot(bool mine) {
+    Warp& warp = warps_[current_ / kWarp];
+    warp.brought[lane()] = mine;
+    meet(warp.meeting);
+    unsigned votes = 0;
+    for (unsigned i = 0; i < warp.meeting.expected; ++i) {
+      votes |= static_cast<unsigned>(warp.brought[i]) << i;
+    }
+    meet(warp.meeting);
+    return votes;
+  }
+
  private:
   struct Fiber {
     ucontext_t context{};
     std::unique_ptr<char[]> stack;
-    Place place;
+    dim3 thread;
     bool done = false;
     void* fake_stack = nullptr;  // the address sanitizer's
   };
 
   void start(dim3 index) {
     const auto count = static_cast<unsigned>(fibers_.size());
+    blockIdx = index;
     all_ = {.expected = count};
     for (unsigned w = 0; w < warps_.size(); ++w) {
       warps_[w].meeting = {.expected = std::min(kWarp, count - w * kWarp)};
     }
     for (unsigned i = 0; i < count; ++i) {
       Fiber& fiber = fibers_[i];
-      const dim3& dim = fiber.place.block_dim;
-      fiber.place.thread = dim3(i % dim.x, i / dim.x % dim.y, i / dim.x / dim.y);
-      fiber.place.block = index;
+      fiber.thread = dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
       fiber.done = false;
       fiber.fake_stack = nullptr;
       getcontext(&fiber.context);
@@ -151,6 +163,7 @@ class Block {
   // From the host thread into the current fiber, until it leaves.
   void enter() {
     Fiber& fiber = fibers_[current_];
+    threadIdx = fiber.thread;
 #ifdef EMULATION_ASAN
     void* host_fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&host_fake_stack, fiber.stack.get(), kStack);
@@ -186,10 +199,10 @@ class Block {
 
 }  // namespace
 
-const Place& here() { return running->place(); }
 unsigned lane() { return running->lane(); }
 void block_barrier() { running->meet_block(); }
 std::uint64_t exchange(std::uint64_t mine, unsigned from) { return running->exchange(mine, from); }
+unsigned ballot(bool mine) { return running->ballot(mine); }
 void trap() { throw std::runtime_error("emulated kernel: trap"); }
 
 void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
