@@ -1,27 +1,27 @@
 #include "ops/cast.h"
+
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-__global__ void narrow(const float* in, bfloat16* out, std::int64_t n) {
-  const std::int64_t i = global_thread();
-  if (i < n) out[i] = to_bfloat16(in[i]);
-}
+struct Narrow {
+  const float* in;
+  __device__ bfloat16 operator()(std::int64_t i) const { return to_bfloat16(in[i]); }
+};
 
-__global__ void widen(const bfloat16* in, float* out, std::int64_t n) {
-  const std::int64_t i = global_thread();
-  if (i < n) out[i] = to_float32(in[i]);
-}
+struct Widen {
+  const bfloat16* in;
+  __device__ float operator()(std::int64_t i) const { return to_float32(in[i]); }
+};
 
 }  // namespace
 
 void cast(Stream& stream, const Cast& a) {
-  const std::int64_t n = a.in.numel();
   if (a.in.dtype() == DType::float32) {
-    launch(stream, blocks_for(n), kThreads, narrow, a.in.f32(), a.out.data<bfloat16>(), n);
+    elementwise(stream, a.in.numel(), a.out.data<bfloat16>(), Narrow{a.in.f32()});
   } else {
-    launch(stream, blocks_for(n), kThreads, widen, a.in.data<bfloat16>(), a.out.f32(), n);
+    elementwise(stream, a.in.numel(), a.out.f32(), Widen{a.in.data<bfloat16>()});
   }
 }
 

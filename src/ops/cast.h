@@ -7,6 +7,8 @@ namespace nanofsdp::ops {
 
 /// @file
 /// @brief Between float32 and bfloat16: exact one way, to nearest even the other.
+///
+/// Twins: cast.cpp (CPU), cast.cu (CUDA), to the same bits: both call base/dtype.h.
 
 struct Cast {
   Tensor in{};   ///< in   float32 or bfloat16

@@ -69,14 +69,12 @@ void scale(Stream& stream, const Scale& a) {
 
 void fill(Stream& stream, const Fill& a) {
   const Require require(stream);
-  if (a.x.dtype() == DType::float64) {
-    require.numel("fill: x", a.x, a.x.numel(), DType::float64);
-    return stream.enqueue([a] { std::ranges::fill(a.x.span<double>(), a.value); });
-  }
-  require.numel("fill: x", a.x, a.x.numel());
+  const bool doubles = a.x.dtype() == DType::float64;
+  require.numel("fill: x", a.x, a.x.numel(), doubles ? DType::float64 : DType::float32);
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::fill(stream, a);
   }
+  if (doubles) return stream.enqueue([a] { std::ranges::fill(a.x.span<double>(), a.value); });
   stream.enqueue([&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin).setConstant(a.value);

@@ -1,76 +1,74 @@
-#include "base/cuda.h"
 #include "ops/elementwise.h"
+
+#include <algorithm>
+
+#include "base/cuda.h"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-/// Calls body(i) for every i < n.
-template <class Body>
-__global__ void for_each(std::int64_t n, Body body) {
-  const std::int64_t i = global_thread();
-  if (i < n) body(i);
-}
+// What each operator makes of element i. (Lambdas would need a flag of nvcc's.)
 
-template <class Body>
-void each(Stream& stream, std::int64_t n, const Body& body) {
-  launch(stream, blocks_for(n), kThreads, for_each<Body>, n, body);
-}
-
-struct AddBody {
+struct AddOf {
   const float *a, *b;
-  float* out;
-  __device__ void operator()(std::int64_t i) const { out[i] = a[i] + b[i]; }
+  __device__ float operator()(std::int64_t i) const { return a[i] + b[i]; }
 };
 
-struct ScaleBody {
-  float* x;
+struct ScaleOf {
+  const float* x;
   float factor;
-  __device__ void operator()(std::int64_t i) const { x[i] *= factor; }
+  __device__ float operator()(std::int64_t i) const { return x[i] * factor; }
 };
 
 template <class T>
-struct FillBody {
-  T* x;
+struct FillOf {
   T value;
-  __device__ void operator()(std::int64_t i) const { x[i] = value; }
+  __device__ T operator()(std::int64_t) const { return value; }
 };
 
-struct ArangeBody {
-  std::int32_t* x;
+struct ArangeOf {
   std::int64_t period;
-  __device__ void operator()(std::int64_t i) const { x[i] = static_cast<std::int32_t>(i % period); }
-};
-
-struct DropoutBody {
-  const float* x;
-  float* y;
-  std::int64_t row_numel;
-  DropoutKey key;
-  std::uint32_t threshold;
-  float factor;
-  __device__ void operator()(std::int64_t i) const {
-    const std::uint64_t row = row_key(key, i / row_numel);
-    const auto element = static_cast<std::uint32_t>(i % row_numel);
-    y[i] = keep(row, element, threshold) ? x[i] * factor : 0.0f;
+  __device__ std::int32_t operator()(std::int64_t i) const {
+    return static_cast<std::int32_t>(i % period);
   }
 };
+
+struct DropoutOf {
+  const float* x;
+  std::uint64_t row;
+  std::uint32_t threshold;
+  float factor;
+  __device__ float operator()(std::int64_t i) const {
+    return keep(row, static_cast<std::uint32_t>(i), threshold) ? x[i] * factor : 0.0f;
+  }
+};
+
+// Blocks along x share a row of n elements, blocks along y the rows: a thread hashes the key once
+// for all its elements of the row, and nothing is divided to find them.
+__global__ void drop(const float* x, float* y, std::int64_t rows, std::int64_t n, DropoutKey key,
+                     std::uint32_t threshold, float factor) {
+  for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
+    make_each(blockIdx.x * kStretch, n, y + row * n,
+              DropoutOf{x + row * n, row_key(key, row), threshold, factor});
+  }
+}
 
 }  // namespace
 
 void add(Stream& stream, const Add& a) {
-  each(stream, a.out.numel(), AddBody{a.a.f32(), a.b.f32(), a.out.f32()});
+  elementwise(stream, a.out.numel(), a.out.f32(), AddOf{a.a.f32(), a.b.f32()});
 }
 
 void scale(Stream& stream, const Scale& a) {
-  each(stream, a.x.numel(), ScaleBody{a.x.f32(), a.factor});
+  elementwise(stream, a.x.numel(), a.x.f32(), ScaleOf{a.x.f32(), a.factor});
 }
 
 void fill(Stream& stream, const Fill& a) {
   if (a.x.dtype() == DType::float64) {
-    each(stream, a.x.numel(), FillBody<double>{a.x.data<double>(), a.value});
+    elementwise(stream, a.x.numel(), a.x.data<double>(), FillOf<double>{a.value});
   } else {
-    each(stream, a.x.numel(), FillBody<float>{a.x.f32(), a.value});
+    elementwise(stream, a.x.numel(), a.x.f32(), FillOf<float>{a.value});
   }
 }
 
@@ -79,18 +77,20 @@ void copy(Stream& stream, const Copy& a) {
 }
 
 void accumulate(Stream& stream, const Accumulate& a) {
-  each(stream, a.out.numel(), AddBody{a.out.f32(), a.in.f32(), a.out.f32()});
+  elementwise(stream, a.out.numel(), a.out.f32(), AddOf{a.out.f32(), a.in.f32()});
 }
 
 void arange(Stream& stream, const Arange& a) {
-  each(stream, a.x.numel(), ArangeBody{a.x.data<std::int32_t>(), a.period});
+  elementwise(stream, a.x.numel(), a.x.data<std::int32_t>(), ArangeOf{a.period});
 }
 
 void dropout(Stream& stream, const Dropout& a) {
+  constexpr std::int64_t kRowsAtOnce = 1024;  // fill any GPU; more take turns
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
-  each(stream, a.x.numel(),
-       DropoutBody{a.x.f32(), a.y.f32(), a.x.numel() / rows, a.key, drop_threshold(a.p),
-                   1 / (1 - a.p)});
+  const std::int64_t n = a.x.numel() / rows;
+  const auto along_y = static_cast<unsigned>(std::min(rows, kRowsAtOnce));
+  launch(stream, dim3(blocks_for(n, kStretch), along_y), kThreads, drop, a.x.f32(), a.y.f32(), rows,
+         n, a.key, drop_threshold(a.p), 1 / (1 - a.p));
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -9,6 +9,8 @@ namespace nanofsdp::ops {
 /// @file
 /// @brief One result an element: add, scale, fill, copy, accumulate, arange, dropout. float32 where
 /// nothing else is said.
+///
+/// Twins: elementwise.cpp (Eigen), elementwise.cu (CUDA), to the same bits.
 
 struct Add {
   Tensor a{};    ///< in

@@ -11,6 +11,8 @@ namespace nanofsdp::ops {
 ///
 ///     y = x * Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2
 ///     dx = dy * (Phi(x) + x * phi(x)),  phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
+///
+/// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits.
 
 struct GeluForward {
   Tensor x{};  ///< in   any shape

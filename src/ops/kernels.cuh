@@ -38,6 +38,37 @@ __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
+/// Elements that a block of make_each() makes.
+constexpr std::int64_t kStretch = kReadAhead * kThreads;
+
+/// out[i] = make(i) for the kStretch elements from `begin` on, or up to `end`, by a block of
+/// kThreads. All are made before the first is written: with so many loads under way at once memory
+/// is busy without wider ones, for which rows would have to start at multiples of 16 bytes. And
+/// `out` may be what make(i) reads, at the same i.
+template <class T, class Make>
+__device__ void make_each(std::int64_t begin, std::int64_t end, T* out, const Make& make) {
+  T made[kReadAhead];
+  for (int k = 0; k < kReadAhead; ++k) {
+    const std::int64_t i = begin + k * kThreads + threadIdx.x;
+    if (i < end) made[k] = make(i);
+  }
+  for (int k = 0; k < kReadAhead; ++k) {
+    const std::int64_t i = begin + k * kThreads + threadIdx.x;
+    if (i < end) out[i] = made[k];
+  }
+}
+
+template <class T, class Make>
+__global__ void make_all(std::int64_t n, T* out, Make make) {
+  make_each(blockIdx.x * kStretch, n, out, make);
+}
+
+/// Launches out[i] = make(i) for every i < n.
+template <class T, class Make>
+void elementwise(Stream& stream, std::int64_t n, T* out, const Make& make) {
+  launch(stream, blocks_for(n, kStretch), kThreads, make_all<T, Make>, n, out, make);
+}
+
 struct Sum {
   template <class T>
   __device__ T operator()(T a, T b) const {
@@ -52,10 +83,11 @@ struct Max {
   }
 };
 
-/// What `combine` makes of the 32 values of a warp; every lane gets it.
+/// What `combine` makes of the 32 values of a warp, or of every `lanes` neighbours in it (a power
+/// of two); each of them gets it.
 template <class T, class Combine>
-__device__ T over_warp(T value, Combine combine) {
-  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+__device__ T over_warp(T value, Combine combine, unsigned lanes = kWarp) {
+  for (unsigned mask = lanes / 2; mask > 0; mask /= 2) {
     value = combine(value, __shfl_xor_sync(0xffffffffu, value, mask));
   }
   return value;

@@ -18,6 +18,7 @@ using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
 using testing::stream_of;
+using testing::threads_to_try;
 
 Owned<bfloat16> narrow(Tensor in, int threads = 1) {
   Owned<bfloat16> out(in.shape(), bfloat16{0x7fff});
@@ -34,7 +35,7 @@ Owned<float> widen(Tensor in, int threads = 1) {
 TEST(Cast, EveryBfloat16SurvivesTheWayToFloat32AndBack) {
   Owned<bfloat16> all({65536});
   for (int i = 0; i < 65536; ++i) all.values[i].bits = static_cast<std::uint16_t>(i);
-  for (const int threads : {1, 2, 3}) {
+  for (const int threads : threads_to_try({1, 2, 3})) {
     Owned<float> wide = widen(all, threads);
     const Owned<bfloat16> back = narrow(wide, threads);
     for (int i = 0; i < 65536; ++i) {
@@ -54,7 +55,7 @@ TEST(Cast, RoundsAsToBfloat16DoesForEverySize) {
     Owned<float> in = random_tensor({n}, 1, 1e3f);
     for (std::size_t i = 0; i < in.values.size(); i += 5) in.values[i] = 1 + 0x1p-8f;  // a tie
     if (n > 1) in.values[1] = NAN;
-    for (const int threads : {1, 2}) {
+    for (const int threads : threads_to_try({1, 2})) {
       const Owned<bfloat16> out = narrow(in, threads);
       for (std::size_t i = 0; i < in.values.size(); ++i) {
         ASSERT_EQ(out.values[i].bits, to_bfloat16(in.values[i]).bits) << "n=" << n << " i=" << i;
@@ -71,7 +72,7 @@ TEST(Cast, AnErrorNamesTheOperand) {
   const auto expect = [&](Tensor in, Tensor out, const char* words) {
     expect_error<ShapeError>([&] { cast(*stream, {.in = in, .out = out}); }, words);
   };
-  expect(floats, wrong, "cast: out: expected 4 elements");
+  expect(floats, wrong, "cast: out: expected bfloat16 of 4 elements");
   expect(floats, floats, "cast: out");
   expect(halves, halves, "cast: out");
   expect(doubles, halves, "cast: in");

@@ -18,15 +18,17 @@ using testing::expect_error;
 using testing::Owned;
 using testing::random_tensor;
 using testing::stream_of;
+using testing::threads_to_try;
 using Floats = std::vector<float>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-// Runs `test(n, stream)` over sizes around a vector and a thread's share, and over threads.
+// Runs `test(n, stream)` over sizes around a vector, a block of a kernel and a thread's share, and
+// over threads.
 template <class Test>
 void for_sizes(const Test& test) {
-  for (const std::int64_t n : {0, 1, 3, 15, 16, 17, 1003, 16384, 50001}) {
-    for (const int threads : {1, 2, 3}) {
+  for (const std::int64_t n : {0, 1, 3, 15, 16, 17, 1003, 1024, 1025, 16384, 50001}) {
+    for (const int threads : threads_to_try({1, 2, 3})) {
       SCOPED_TRACE("n=" + std::to_string(n) + " threads=" + std::to_string(threads));
       test(n, *stream_of(threads));
     }
@@ -113,9 +115,9 @@ TEST(Elementwise, ArangeStartsAgainAfterAPeriod) {
 // The definition: the key alone decides, whatever the threads and the place of x and y.
 TEST(Dropout, KeepsAndScalesWhatTheKeyKeeps) {
   for (const Shape& shape :
-       {Shape{1, 1}, Shape{5}, Shape{3, 17}, Shape{64, 5, 130}, Shape{2, 40000}}) {
+       {Shape{1, 1}, Shape{5}, Shape{3, 17}, Shape{64, 5, 130}, Shape{2, 40000}, Shape{1030}}) {
     for (const float p : {0.0f, 0.1f, 0.5f, 0.9f}) {
-      for (const int threads : {1, 2}) {
+      for (const int threads : threads_to_try({1, 2})) {
         const DropoutKey key{.seed = 1337, .iteration = 5, .first_row = 40, .site = 3};
         Owned<float> x = random_tensor(shape, 1), y(shape, kPoison);
         const Floats before = x.values;
@@ -173,7 +175,8 @@ TEST(Elementwise, AnErrorNamesTheOperand) {
   const auto expect = [](const auto& action, const char* words) {
     expect_error<ShapeError>(action, words);
   };
-  expect([&] { add(*stream, {.a = wrong, .b = x, .out = y}); }, "add: a: expected 12 elements");
+  expect([&] { add(*stream, {.a = wrong, .b = x, .out = y}); },
+         "add: a: expected float32 of 12 elements");
   expect([&] { add(*stream, {.a = x, .b = wrong, .out = y}); }, "add: b");
   expect([&] { add(*stream, {.a = x, .b = x, .out = doubles}); }, "add: out");
   expect([&] { scale(*stream, {.x = doubles}); }, "scale: x");

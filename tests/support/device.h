@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <vector>
 
 #include "base/device.h"
 
@@ -44,6 +45,11 @@ using Visible = std::allocator<T>;
 
 inline std::unique_ptr<Stream> stream_of(int threads = 1) {
   return make_compute_stream(kDevice, threads);
+}
+
+/// Numbers of threads to try. CUDA has none to count: there, that two runs agree.
+inline std::vector<int> threads_to_try(std::vector<int> on_the_cpu) {
+  return kDevice == Device::cpu ? on_the_cpu : std::vector<int>{1};
 }
 
 /// The CPU's tolerance; kernels sum in other orders and have at least 1e-5 (relative L2, float32).
