@@ -10,7 +10,10 @@ namespace nanofsdp::ops {
 ///
 ///     y[n] = weight[index[n]]            dweight[index[n]] += dy[n]  for n = 0, 1, ..., N - 1
 ///
-/// Rows that share an index are added in the order of n: the same bits on every run.
+/// Rows that share an index are added in the order of n: the same bits on every run, and from both
+/// twins, embedding.cpp (Eigen) and embedding.cu (CUDA). An index outside [0, V) is an error before
+/// anything is written on the CPU; on CUDA it ends the kernel, and with it this process's use of
+/// the GPU: the next call on the stream that looks for errors throws.
 
 struct EmbeddingForward {
   Tensor index{};   ///< in   [N], int32, each in [0, V)
@@ -25,7 +28,8 @@ struct EmbeddingBackward {
 };
 
 /// Enqueues the operator on `stream`.
-/// @throws ShapeError naming the operand that does not fit; Error naming an index outside [0, V)
+/// @throws ShapeError naming the operand that does not fit; CPU: Error naming an index outside [0,
+/// V)
 void embedding(Stream& stream, const EmbeddingForward& a);
 
 /// @copydoc embedding(Stream&, const EmbeddingForward&)

@@ -1,0 +1,123 @@
+#include "ops/embedding.h"
+
+#include <algorithm>
+
+#include "ops/kernels.cuh"
+
+namespace nanofsdp::ops::cuda {
+namespace {
+
+constexpr unsigned kBlocks =
+    1024;  // of the backward pass: about as many as a large GPU runs at once
+constexpr unsigned kWarps = kThreads / kWarp;
+constexpr unsigned kBatch = 8;  // rows of dy that are on their way at once
+
+// An index outside the table ends the kernel by a trap: a GPU has no way to name it.
+__device__ void require_row(std::int64_t row, std::int64_t V) {
+  if (row < 0 || row >= V) __trap();
+}
+
+// A warp copies a row.
+__global__ void look_up(const std::int32_t* index, const float* __restrict__ weight,
+                        float* __restrict__ y, std::int64_t N, std::int64_t V, std::int64_t C) {
+  const std::int64_t n = global_thread() / kWarp;
+  if (n >= N) return;
+  const std::int64_t row = index[n];
+  require_row(row, V);
+  for (std::int64_t c = threadIdx.x % kWarp; c < C; c += kWarp) y[n * C + c] = weight[row * C + c];
+}
+
+// Some threads of a block, in order.
+struct Listed {
+  unsigned of_warp[kWarps];  // a bit for each of its lanes
+  unsigned threads[kThreads];
+  unsigned count;
+};
+
+// Lists the threads whose `mine` holds. The whole block must come, and be done with the last list.
+__device__ void list(bool mine, Listed& listed) {
+  const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
+  const unsigned votes = __ballot_sync(0xffffffffu, mine);
+  if (lane == 0) listed.of_warp[warp] = votes;
+  __syncthreads();
+  unsigned before = __popc(votes & ((1u << lane) - 1));
+  for (unsigned w = 0; w < warp; ++w) before += __popc(listed.of_warp[w]);
+  if (mine) listed.threads[before] = threadIdx.x;
+  if (threadIdx.x == kThreads - 1) listed.count = before + mine;
+  __syncthreads();
+}
+
+// One column of the table. What is added to a row stays in a register until another row's turn.
+class Column {
+ public:
+  __device__ Column(float* column, std::int64_t stride) : column_(column), stride_(stride) {}
+  __device__ void add(std::int64_t row, float x) {
+    if (row != row_) move_to(row);
+    sum_ += x;
+  }
+  __device__ void move_to(std::int64_t row) {
+    if (row_ != kNone) column_[row_ * stride_] = sum_;
+    row_ = row;
+    if (row_ != kNone) sum_ = column_[row_ * stride_];
+  }
+  static constexpr std::int64_t kNone = -1;
+
+ private:
+  float* column_;
+  std::int64_t stride_;
+  std::int64_t row_ = kNone;
+  float sum_ = 0;
+};
+
+// Blocks along x own columns, a thread one; blocks along y own `rows` rows of the table each. Every
+// block reads the whole list of indices, 256 at a time, and adds the rows of dy that are its own,
+// in order: no two threads write one element, nothing is sorted, no scratch. The price: N = 65,536
+// tokens of V = 50,257 at C = 768 make 1,020 blocks read 0.26 MB each, which the L2 cache gives in
+// some 0.1 ms (an estimate for an H200), where dy and dweight alone take 0.1 ms. One block a row
+// would be V * N * 4 bytes * C / 256 = 40 GB, 7 ms.
+__global__ void add_rows(const std::int32_t* index, const float* __restrict__ dy, float* dweight,
+                         std::int64_t N, std::int64_t V, std::int64_t C, std::int64_t rows) {
+  __shared__ Listed listed;
+  __shared__ std::int32_t row_of[kThreads];
+  const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
+  const std::int64_t begin = blockIdx.y * rows, end = begin + rows;
+  Column column(dweight + c, C);
+  for (std::int64_t first = 0; first < N; first += kThreads) {
+    const std::int64_t n = first + threadIdx.x;
+    const std::int32_t row = n < N ? index[n] : 0;
+    require_row(row, V);
+    row_of[threadIdx.x] = row;
+    list(n < N && row >= begin && row < end, listed);
+    for (unsigned k = 0; c < C && k < listed.count; k += kBatch) {
+      const unsigned size = min(kBatch, listed.count - k);
+      float x[kBatch];
+      for (unsigned j = 0; j < kBatch; ++j) {
+        if (j < size) x[j] = dy[(first + listed.threads[k + j]) * C + c];
+      }
+      for (unsigned j = 0; j < kBatch; ++j) {
+        if (j < size) column.add(row_of[listed.threads[k + j]], x[j]);
+      }
+    }
+    __syncthreads();  // before the next list is made
+  }
+  column.move_to(Column::kNone);
+}
+
+}  // namespace
+
+void embedding(Stream& stream, const EmbeddingForward& a) {
+  const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
+  launch(stream, blocks_for(N, kWarps), kThreads, look_up, a.index.data<std::int32_t>(),
+         a.weight.f32(), a.y.f32(), N, V, C);
+}
+
+void embedding(Stream& stream, const EmbeddingBackward& a) {
+  const std::int64_t N = a.index.numel(), V = a.dweight.dim(0), C = a.dweight.dim(1);
+  const unsigned along_x = blocks_for(C), owners = std::max(1u, kBlocks / std::max(1u, along_x));
+  const std::int64_t rows = blocks_for(V, owners);
+  if (N == 0 || rows == 0) return;
+  launch(stream, dim3(along_x, blocks_for(V, rows)), kThreads, add_rows,
+         a.index.data<std::int32_t>(), a.dy.f32(), a.dweight.f32(), N, V, C, rows);
+}
+
+}  // namespace nanofsdp::ops::cuda
