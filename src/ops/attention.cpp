@@ -87,10 +87,9 @@ void forward(const AttentionForward& a, const Layout& l, std::int64_t head, floa
 }
 
 void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, float* scratch) {
-  const Matrix q = l.of(a.qkv, head, 0), k = l.of(a.qkv, head, 1);
-  const Matrix v = l.of(a.qkv, head, 2), y = l.of(a.y, head), dy = l.of(a.dy, head);
-  const Matrix dq = l.of(a.dqkv, head, 0), dk = l.of(a.dqkv, head, 1);
-  const Matrix dv = l.of(a.dqkv, head, 2);
+  const Matrix q = l.of(a.qkv, head, 0), k = l.of(a.qkv, head, 1), v = l.of(a.qkv, head, 2);
+  const Matrix dq = l.of(a.dqkv, head, 0), dk = l.of(a.dqkv, head, 1), dv = l.of(a.dqkv, head, 2);
+  const Matrix y = l.of(a.y, head), dy = l.of(a.dy, head);
   const float* lse = a.lse.f32() + head * l.T;
   const std::uint64_t key = row_key(a.key, head / l.H);
   const std::int64_t block = query_block(l.T);
@@ -158,10 +157,8 @@ void for_each_head(Stream& stream, const Operands& a, const Layout& l, const Bod
   stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t slice = first; slice < last; ++slice) {
       float* own = scratch + slice * 2 * block_numel(l.T);
-      for (std::int64_t head = heads * slice / slices; head < heads * (slice + 1) / slices;
-           ++head) {
-        body(a, l, head, own);
-      }
+      const std::int64_t begin = heads * slice / slices, end = heads * (slice + 1) / slices;
+      for (std::int64_t head = begin; head < end; ++head) body(a, l, head, own);
     }
   });
 }

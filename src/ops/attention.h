@@ -22,8 +22,12 @@ namespace nanofsdp::ops {
 ///     dV = dropout(P)^T dO       dP = dropout(dO V^T)            dS = P * (dP - delta)
 ///     dQ = dS K / sqrt(D)        dK = dS^T Q / sqrt(D)
 ///
-/// The CPU takes the queries in blocks and for each block only the keys up to its end: no mask
-/// tensor and no full score matrix. Only O and lse are kept for backward; P is recomputed.
+/// Queries are taken in blocks, and for each block only the keys up to its end: no mask tensor and
+/// no full score matrix. Only O and lse are kept for backward; P is recomputed.
+///
+/// Twins: attention.cpp (Eigen) keeps the scores of a block of queries with all its keys in
+/// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
+/// leaves scratch alone (ask for that of one thread); its heads have at most 128 features.
 ///
 /// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
 /// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
@@ -59,11 +63,12 @@ struct AttentionBackward {
   DropoutKey key{};
 };
 
-/// Elements of scratch that each direction needs for sequences of T positions on `threads` threads.
+/// Elements of scratch that each direction needs for sequences of T positions on `threads` threads
+/// (Stream::threads(); on CUDA 1).
 std::int64_t attention_scratch_numel(std::int64_t T, int threads);
 
 /// Enqueues the operator on `stream`.
-/// @throws ShapeError naming the operand that does not fit
+/// @throws ShapeError naming the operand that does not fit, or heads too wide for CUDA
 void attention(Stream& stream, const AttentionForward& a);
 
 /// @copydoc attention(Stream&, const AttentionForward&)

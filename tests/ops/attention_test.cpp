@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "ops/attention_oracle.h"
+#include "support/errors.h"
 
 namespace nanofsdp::ops {
 namespace {
@@ -122,10 +123,22 @@ TEST(Attention, SameBitsOnAnyNumberOfThreads) {
       SCOPED_TRACE(name(s, dropout));
       Operands one(s, 1, dropout);
       one.run();
-      for (const int threads : {1, 2, 3, 8}) {
+      for (const int threads : testing::threads_to_try({1, 2, 3, 8})) {
         expect_same_bits(Operands(s, threads, dropout).run(), one);
       }
     }
+  }
+}
+
+// CUDA keeps 128 features of a row at most; the CPU takes any width.
+TEST(Attention, HeadsTooWideForCudaAreAnError) {
+  Operands o({1, 2, 129, 1});
+  if (testing::kDevice == Device::cpu) {
+    EXPECT_NO_THROW(o.run());
+  } else {
+    const std::string words = "attention: heads: expected heads of at most 128 features, got 129";
+    testing::expect_error<ShapeError>([&] { attention(*o.stream, o.forward()); }, words);
+    testing::expect_error<ShapeError>([&] { attention(*o.stream, o.backward()); }, words);
   }
 }
 

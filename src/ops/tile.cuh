@@ -1,0 +1,141 @@
+#pragma once
+
+#include "ops/kernels.cuh"
+
+namespace nanofsdp::ops::cuda {
+
+/// @file
+/// @brief Products of 64 rows with 64 other rows, made by one block. Internal to attention.
+///
+/// Both are staged in shared memory, 64 features at a time (a slice), and 16 x 16 threads make 4 x
+/// 4 of the 64 x 64 results each: a number that comes from shared memory is used four times, one
+/// from global memory 64 times. A thread's own rows are neighbours, the other rows 16 apart: so no
+/// two of the threads that read together want different words of one bank.
+
+constexpr int kTile = 64;
+constexpr int kSide = 16;
+constexpr int kEach = kTile / kSide;
+
+/// Rows and columns of a tile of results that belong to this thread.
+__device__ inline int own(int i) { return static_cast<int>(threadIdx.x) / kSide * kEach + i; }
+__device__ inline int other(int j) { return static_cast<int>(threadIdx.x) % kSide + kSide * j; }
+
+using Scores = float[kEach][kEach];  ///< [i][j] at (own(i), other(j))
+template <int kSlices>
+using Output = float[kSlices][kEach][kEach];  ///< [slice][i][c] at row own(i), feature feature_of()
+
+__device__ inline int feature_of(int slice, int c) {
+  return slice * kTile + static_cast<int>(threadIdx.x) % kSide * kEach + c;
+}
+
+/// [T, D] in global memory, rows `stride` apart.
+struct Rows {
+  float* data;
+  int stride, T, D;
+  __device__ float* row(int t) const { return data + static_cast<std::int64_t>(t) * stride; }
+};
+
+/// [64, 64] in shared memory. A float4 more a row: they begin in different banks.
+struct Tile {
+  float4 rows[kTile][kTile / 4 + 1];
+  __device__ float* row(int r) { return &rows[r][0].x; }
+};
+
+/// What the block shares.
+struct Tiles {
+  Tile own, other;
+};
+
+/// Copies a slice of the 64 rows from `first` on; zeros where there are none.
+__device__ inline void stage(const Rows& from, int first, int slice, Tile& to) {
+  constexpr int kStep = kThreads / kTile;
+  const int column = threadIdx.x % kTile, begin = threadIdx.x / kTile, d = slice * kTile + column;
+  const int count = d < from.D ? min(from.T - first, kTile) : 0;
+  const float* source = from.row(first + begin) + d;
+  for (int r = begin; r < kTile; r += kStep) {
+    to.row(r)[column] = r < count ? *source : 0.0f;
+    source += kStep * from.stride;
+  }
+}
+
+__device__ inline void add_dot(float& sum, const float4& x, const float4& y) {
+  sum += x.x * y.x;
+  sum += x.y * y.y;
+  sum += x.z * y.z;
+  sum += x.w * y.w;
+}
+
+__device__ inline void add_scaled(float (&sum)[kEach], float factor, const float4& x) {
+  sum[0] += factor * x.x;
+  sum[1] += factor * x.y;
+  sum[2] += factor * x.z;
+  sum[3] += factor * x.w;
+}
+
+// The innermost loops are not unrolled: 64 multiply-adds are enough in a row, and more would need
+// more than the 128 registers with which two blocks fit on a multiprocessor.
+
+/// scores += a[a_first + own(i)] . b[b_first + other(j)], over all features.
+template <int kSlices>
+__device__ void add_products(Tiles& tiles, const Rows& a, int a_first, const Rows& b, int b_first,
+                             Scores& scores) {
+#pragma unroll
+  for (int slice = 0; slice < kSlices; ++slice) {
+    __syncthreads();  // what was staged before has been read
+    stage(a, a_first, slice, tiles.own);
+    stage(b, b_first, slice, tiles.other);
+    __syncthreads();
+#pragma unroll 1
+    for (int d = 0; d < kTile / 4; ++d) {
+      float4 x[kEach];
+      for (int i = 0; i < kEach; ++i) x[i] = tiles.own.rows[own(i)][d];
+      for (int j = 0; j < kEach; ++j) {
+        const float4 y = tiles.other.rows[other(j)][d];
+        for (int i = 0; i < kEach; ++i) add_dot(scores[i][j], x[i], y);
+      }
+    }
+  }
+}
+
+/// out[own(i)] += the sum over the other rows j of scores[own(i), j] * b[first + j].
+template <int kSlices>
+__device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows& b, int first,
+                             Output<kSlices>& out) {
+#pragma unroll
+  for (int slice = 0; slice < kSlices; ++slice) {
+    __syncthreads();  // what was staged before has been read
+    for (int i = 0; slice == 0 && i < kEach; ++i) {
+      for (int j = 0; j < kEach; ++j) tiles.own.row(own(i))[other(j)] = scores[i][j];
+    }
+    stage(b, first, slice, tiles.other);
+    __syncthreads();
+#pragma unroll 1
+    for (int j = 0; j < kTile; j += 4) {
+      float4 x[4];
+      for (int k = 0; k < 4; ++k) x[k] = tiles.other.rows[j + k][threadIdx.x % kSide];
+      for (int i = 0; i < kEach; ++i) {
+        const float4 weight = tiles.own.rows[own(i)][j / 4];
+        add_scaled(out[slice][i], weight.x, x[0]);
+        add_scaled(out[slice][i], weight.y, x[1]);
+        add_scaled(out[slice][i], weight.z, x[2]);
+        add_scaled(out[slice][i], weight.w, x[3]);
+      }
+    }
+  }
+}
+
+/// to[first + own(i)] = out[own(i)], where there are such rows and features.
+template <int kSlices>
+__device__ void write(const Output<kSlices>& out, const Rows& to, int first) {
+#pragma unroll
+  for (int slice = 0; slice < kSlices; ++slice) {
+    for (int i = 0; i < kEach; ++i) {
+      for (int c = 0; c < kEach; ++c) {
+        const int t = first + own(i), d = feature_of(slice, c);
+        if (t < to.T && d < to.D) to.row(t)[d] = out[slice][i][c];
+      }
+    }
+  }
+}
+
+}  // namespace nanofsdp::ops::cuda
