@@ -40,7 +40,8 @@ struct DropoutOf {
   std::uint32_t threshold;
   float factor;
   __device__ float operator()(std::int64_t i) const {
-    return keep(row, static_cast<std::uint32_t>(i), threshold) ? x[i] * factor : 0.0f;
+    const float survivor = x[i] * factor;  // read whether it stays or not: no branch
+    return keep(row, static_cast<std::uint32_t>(i), threshold) ? survivor : 0.0f;
   }
 };
 

@@ -42,15 +42,17 @@ __device__ inline std::int64_t global_thread() {
 constexpr std::int64_t kStretch = kReadAhead * kThreads;
 
 /// out[i] = make(i) for the kStretch elements from `begin` on, or up to `end`, by a block of
-/// kThreads. All are made before the first is written: with so many loads under way at once memory
-/// is busy without wider ones, for which rows would have to start at multiples of 16 bytes. And
-/// `out` may be what make(i) reads, at the same i.
+/// kThreads; there is at least one. All are made before the first is written: with so many loads
+/// under way at once memory is busy without wider ones, for which rows would have to start at
+/// multiples of 16 bytes. And `out` may be what make(i) reads, at the same i. Threads beyond the
+/// end make the last element too, for nothing: a branch would let loads wait for what precedes
+/// them.
 template <class T, class Make>
 __device__ void make_each(std::int64_t begin, std::int64_t end, T* out, const Make& make) {
   T made[kReadAhead];
   for (int k = 0; k < kReadAhead; ++k) {
     const std::int64_t i = begin + k * kThreads + threadIdx.x;
-    if (i < end) made[k] = make(i);
+    made[k] = make(i < end ? i : end - 1);
   }
   for (int k = 0; k < kReadAhead; ++k) {
     const std::int64_t i = begin + k * kThreads + threadIdx.x;

@@ -52,8 +52,9 @@ __device__ inline void stage(const Rows& from, int first, int slice, Tile& to) {
   const int column = threadIdx.x % kTile, begin = threadIdx.x / kTile, d = slice * kTile + column;
   const int count = d < from.D ? min(from.T - first, kTile) : 0;
   const float* source = from.row(first + begin) + d;
-  for (int r = begin; r < kTile; r += kStep) {
-    to.row(r)[column] = r < count ? *source : 0.0f;
+#pragma unroll 8
+  for (int r = 0; r < kTile; r += kStep) {
+    to.row(begin + r)[column] = begin + r < count ? *source : 0.0f;
     source += kStep * from.stride;
   }
 }
