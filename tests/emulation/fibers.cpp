@@ -193,8 +193,8 @@ class Block {
   bool moved_ = false;
   std::exception_ptr error_;
   ucontext_t host_{};
-  const void* host_bottom_ = nullptr;
-  std::size_t host_size_ = 0;
+  [[maybe_unused]] const void* host_bottom_ = nullptr;
+  [[maybe_unused]] std::size_t host_size_ = 0;
 };
 
 }  // namespace
