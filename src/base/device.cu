@@ -1,5 +1,8 @@
 #include <cuda_runtime.h>
-#include <fmt/format.h>
+
+#include <deque>
+#include <map>
+#include <string>
 
 #include "base/check.h"
 #include "base/cuda.h"
@@ -8,8 +11,9 @@
 namespace nanofsdp::cuda {
 
 void check(cudaError_t error, const char* what) {
-  NANOFSDP_CHECK(error == cudaSuccess, .what = what, .expected = "success from CUDA",
-                 .got = fmt::format("{} ({})", cudaGetErrorString(error), cudaGetErrorName(error)));
+  NANOFSDP_CHECK(
+      error == cudaSuccess, .what = what, .expected = "success from CUDA",
+      .got = std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")");
 }
 
 CudaEvent::CudaEvent(cudaStream_t stream) {
@@ -49,29 +53,46 @@ class CudaStream final : public Stream {
   void wait(const Event& event) override {
     if (const auto* point = dynamic_cast<const CudaEvent*>(event.state())) {
       check(cudaStreamWaitEvent(stream_, point->native(), 0), "waiting for an event");
+      if (point->tells_more_than_cuda()) remember(event);
     } else {
       event.synchronize();  // a thread's: the device cannot wait for it, so the host does
     }
   }
 
-  void synchronize() override { check(cudaStreamSynchronize(stream_), "work on a stream"); }
+  void synchronize() override {
+    for (; !awaited_.empty(); awaited_.pop_front()) awaited_.front().synchronize();
+    check(cudaStreamSynchronize(stream_), "work on a stream");
+  }
 
   cudaStream_t native() const { return stream_; }
+  std::shared_ptr<void>& slot(std::type_index type) { return kept_[type]; }
 
  private:
+  void remember(const Event& event) {
+    while (!awaited_.empty() && awaited_.front().ready()) awaited_.pop_front();
+    awaited_.push_back(event);
+  }
+
   cudaStream_t stream_ = nullptr;
+  std::deque<Event> awaited_;  // those that synchronize() must ask, too
+  std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace
 
 cudaStream_t native(Stream& stream) { return dynamic_cast<CudaStream&>(stream).native(); }
 
+std::shared_ptr<void>& slot(Stream& stream, std::type_index type) {
+  return dynamic_cast<CudaStream&>(stream).slot(type);
+}
+
 std::string why_not() {
   int driver = 0;
   int runtime = 0;
   cudaDriverGetVersion(&driver);
   cudaRuntimeGetVersion(&runtime);
-  const std::string built = fmt::format("{}.{}", runtime / 1000, runtime % 1000 / 10);
+  const std::string built =
+      std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10);
   return driver == 0 ? "no CUDA driver on this machine (the build has CUDA " + built + ")" : "";
 }
 

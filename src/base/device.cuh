@@ -2,6 +2,9 @@
 
 #include <cuda_runtime.h>
 
+#include <memory>
+#include <typeindex>
+
 #include "base/device.h"
 
 namespace nanofsdp::cuda {
@@ -15,9 +18,21 @@ void check(cudaError_t error, const char* what);
 /// The CUDA stream behind `stream`, whose device is cuda.
 cudaStream_t native(Stream& stream);
 
-/// A point in CUDA work.
+/// What a library keeps with `stream` of type T, for as long as the stream lives; empty at first.
+std::shared_ptr<void>& slot(Stream& stream, std::type_index type);
+
+/// The T of `stream`, made when it is first asked for: a handle of cuBLAS, its workspace. Goes when
+/// the stream's work is done.
+template <class T>
+T& kept_with(Stream& stream) {
+  std::shared_ptr<void>& kept = slot(stream, typeid(T));
+  if (!kept) kept = std::make_shared<T>();
+  return *static_cast<T*>(kept.get());
+}
+
+/// A point in CUDA work. A kind of work that fails without CUDA's knowing derives its own.
 /// @throws what the work threw, at the latest in synchronize()
-class CudaEvent final : public Event::State {
+class CudaEvent : public Event::State {
  public:
   explicit CudaEvent(cudaStream_t stream);
   ~CudaEvent() override;
@@ -26,6 +41,10 @@ class CudaEvent final : public Event::State {
   bool ready() override;
   void synchronize() override;
   cudaEvent_t native() const { return event_; }
+
+  /// Whether the work can fail in ways of which CUDA does not know. Streams that wait for this
+  /// point then ask it, when the host next waits for them.
+  virtual bool tells_more_than_cuda() const { return false; }
 
  private:
   cudaEvent_t event_ = nullptr;

@@ -9,7 +9,9 @@ elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80 90)  # A100, H100 and H200; newer ones compile the last one's PTX
   endif()
-  set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
+  if(NOT DEFINED ENV{CUDAHOSTCXX})
+    set(ENV{CUDAHOSTCXX} ${CMAKE_CXX_COMPILER})  # a variable of CMake's would not reach the check
+  endif()
   include(CheckLanguage)
   check_language(CUDA)
   find_package(CUDAToolkit 12 QUIET)
@@ -32,8 +34,7 @@ endif()
 
 if(has_cuda)
   enable_language(CUDA)
-  set(CMAKE_CUDA_STANDARD 20)
-  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMAKE_CUDA_STANDARD knows no 20 in CMake 3.25
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
   add_library(nccl INTERFACE)
   target_include_directories(nccl SYSTEM INTERFACE ${NCCL_INCLUDE})

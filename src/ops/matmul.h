@@ -14,7 +14,8 @@ namespace nanofsdp::ops {
 ///     dx = dy * weight        dweight += dy^T * x        dbias += sum over rows of dy
 ///
 /// The same input gives the same bits on every run with the same number of threads, wherever the
-/// operands lie in memory.
+/// operands lie in memory. On a GPU at every address that is a multiple of 16 bytes, as the flat
+/// layout of training has it, and at all others again: for these cuBLAS takes other kernels.
 ///
 /// Twins: matmul.cpp (Eigen), matmul.cu (CUDA, cuBLASLt).
 

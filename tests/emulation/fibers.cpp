@@ -27,6 +27,13 @@ constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 namespace emulation {
 namespace {
 
+struct Place {
+  dim3 thread{0, 0, 0};
+  dim3 block{0, 0, 0};
+  dim3 block_dim;
+  dim3 grid_dim;
+};
+
 constexpr std::size_t kStack = 64 * 1024;
 
 // A meeting of `expected` fibers, again and again.

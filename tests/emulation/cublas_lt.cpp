@@ -1,0 +1,136 @@
+#include <cstring>
+
+#include "cublasLt.h"
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return *handle = nullptr, CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+const char* cublasLtGetStatusString(cublasStatus_t) { return "emulated refusal"; }
+const char* cublasLtGetStatusName(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
+                                               : "CUBLAS_STATUS_NOT_SUPPORTED";
+}
+
+cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t operation, cublasComputeType_t,
+                                      cudaDataType) {
+  *operation = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+namespace {
+
+template <class T>
+cublasStatus_t take(T& field, const void* value, std::size_t bytes) {
+  if (bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
+  return std::memcpy(&field, value, bytes), CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, std::size_t bytes) {
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return take(operation->of_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return take(operation->of_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return take(operation->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return take(operation->bias, value, bytes);
+  }
+  return CUBLAS_STATUS_INVALID_VALUE;
+}
+
+cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType,
+                                        std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
+  *layout = {rows, cols, ld};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t wish) {
+  *wish = {{256, 256, 256, 256}, 0};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) {
+    return take(wish->workspace, value, bytes);
+  }
+  return take(wish->alignment[attribute], value, bytes);
+}
+
+namespace {
+
+using Layout = cublasLtMatrixLayoutOpaque_t;
+
+std::uint64_t rows(cublasOperation_t op, const Layout& x) { return op ? x.cols : x.rows; }
+std::uint64_t cols(cublasOperation_t op, const Layout& x) { return op ? x.rows : x.cols; }
+
+bool is_matrix(const Layout& x) {
+  return x.rows > 0 && x.cols > 0 && x.ld >= static_cast<std::int64_t>(x.rows);
+}
+
+bool fits(const cublasLtMatmulDescOpaque_t& op, const Layout& a, const Layout& b, const Layout& c) {
+  const bool bias_is_there = op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || op.bias != nullptr;
+  return is_matrix(a) && is_matrix(b) && is_matrix(c) && bias_is_there &&
+         cols(op.of_a, a) == rows(op.of_b, b) && rows(op.of_a, a) == c.rows &&
+         cols(op.of_b, b) == c.cols;
+}
+
+// Element (row, col) after `op`, columns first.
+float at(const void* x, cublasOperation_t op, const Layout& layout, std::uint64_t row,
+         std::uint64_t col) {
+  const auto ld = static_cast<std::uint64_t>(layout.ld);
+  return static_cast<const float*>(x)[op ? col + row * ld : row + col * ld];
+}
+
+bool is_aligned(const void* memory, std::uint32_t to) {
+  return reinterpret_cast<std::uintptr_t>(memory) % to == 0;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t wish, int,
+                                              cublasLtMatmulHeuristicResult_t* result, int* found) {
+  if (!fits(*operation, *a, *b, *c)) return CUBLAS_STATUS_INVALID_VALUE;
+  std::memcpy(result->algo.alignment, wish->alignment, sizeof wish->alignment);
+  result->state = CUBLAS_STATUS_SUCCESS;
+  return *found = 1, CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t of_a, const void* b,
+                              cublasLtMatrixLayout_t of_b, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t of_c, void* d, cublasLtMatrixLayout_t of_d,
+                              const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
+                              cudaStream_t) {
+  const auto& promised = algorithm->alignment;
+  if (!fits(*operation, *of_a, *of_b, *of_d) || !is_aligned(a, promised[0]) ||
+      !is_aligned(b, promised[1]) || !is_aligned(c, promised[2]) || !is_aligned(d, promised[3])) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
+  const std::uint64_t depth = cols(operation->of_a, *of_a);
+  for (std::uint64_t col = 0; col < of_d->cols; ++col) {
+    for (std::uint64_t row = 0; row < of_d->rows; ++row) {
+      double sum = 0;
+      for (std::uint64_t k = 0; k < depth; ++k) {
+        sum += static_cast<double>(at(a, operation->of_a, *of_a, row, k)) *
+               at(b, operation->of_b, *of_b, k, col);
+      }
+      auto result = static_cast<float>(scale * sum);
+      if (keep != 0) result += keep * at(c, CUBLAS_OP_N, *of_c, row, col);
+      if (operation->epilogue == CUBLASLT_EPILOGUE_BIAS) result += operation->bias[row];
+      static_cast<float*>(d)[row + col * static_cast<std::uint64_t>(of_d->ld)] = result;
+    }
+  }
+  return CUBLAS_STATUS_SUCCESS;
+}
