@@ -42,6 +42,12 @@ void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tens
                        .got = std::string(name_of(in.dtype())));
 }
 
+void check_root(const Communicator& comm, int root) {
+  NANOFSDP_CHECK_SHAPE(root >= 0 && root < comm.size(), .what = "broadcast: root",
+                       .expected = fmt::format("a rank below {}", comm.size()),
+                       .got = fmt::format("{}", root));
+}
+
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {
   NANOFSDP_CHECK_SHAPE(x.numel() % size() == 0, .what = "all_reduce: x",
                        .expected = fmt::format("a multiple of {} ranks", size()),

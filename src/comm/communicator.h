@@ -43,6 +43,7 @@ class CommError : public launch::RankError {
     timeout,    ///< a rank did not come in time
     mismatch,   ///< ranks called different collectives
     setup,      ///< the group could not be formed
+    failed,     ///< the library underneath, for reasons of its own
     aborted     ///< this rank gave up after an error elsewhere
   };
   CommError(Kind kind, const std::string& message)
@@ -92,5 +93,6 @@ class Communicator {
 /// Throws ShapeError unless the operands fit the contract above.
 void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out);
 void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out);
+void check_root(const Communicator& comm, int root);
 
 }  // namespace nanofsdp::comm

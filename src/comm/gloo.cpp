@@ -65,11 +65,11 @@ class GlooGroup final : public Group {
         neighbours_(store, name_, rank, size_, options.connect_timeout),
         letters_(members_.size()) {}
 
-  void all_gather(const Operation& operation, Tensor in, Tensor out) override {
+  void all_gather(Stream&, const Operation& operation, Tensor in, Tensor out) override {
     exchange(operation, in.raw(), out.raw(), in.bytes());
   }
 
-  void broadcast(const Operation& operation, Tensor x) override {
+  void broadcast(Stream&, const Operation& operation, Tensor x) override {
     Messages messages;
     const auto post = [&](Way way, int peer) {
       messages.emplace_back(wire_, way, peer, payload_slot(operation), x.raw(), x.bytes());
@@ -81,7 +81,7 @@ class GlooGroup final : public Group {
     run(operation, nullptr, post_all, [&] { wait_for(messages); });
   }
 
-  void barrier(const Operation& operation) override {
+  void barrier(Stream&, const Operation& operation) override {
     run(
         operation, nullptr, [] {}, [] {});  // to agree with all is a barrier
   }
@@ -100,7 +100,7 @@ class GlooGroup final : public Group {
                                        rank, std::move(members));
   }
 
-  void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override;
+  void reduce_scatter(Stream&, const Operation& operation, Tensor in, Tensor out) override;
   void abort(const std::string& reason) noexcept override { wire_.abort(reason); }
 
  private:
@@ -205,7 +205,7 @@ class GlooGroup final : public Group {
   Buffer scratch_;               // what peers sent for the sum
 };
 
-void GlooGroup::reduce_scatter(const Operation& operation, Tensor in, Tensor out) {
+void GlooGroup::reduce_scatter(Stream&, const Operation& operation, Tensor in, Tensor out) {
   const auto chunk = static_cast<std::int64_t>(out.bytes());
   const std::int64_t needed = gloo_scratch_bytes(size_, chunk);
   if (static_cast<std::int64_t>(scratch_.bytes()) < needed) {

@@ -1,10 +1,10 @@
 #include "comm/group.h"
 
-#include <fmt/format.h>
-
+#include <cstring>
 #include <utility>
 
 #include "base/check.h"
+#include "base/cuda.h"
 
 namespace nanofsdp::comm {
 namespace {
@@ -14,9 +14,8 @@ class StreamCommunicator final : public Communicator {
   explicit StreamCommunicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
 
   ~StreamCommunicator() override {
-    // Every piece of work that waits or runs on a stream holds the group too.
-    if (group_.use_count() == 1) return;
-    group_->abort("its communicator was destroyed");
+    // Every piece of work that waits or runs on the CPU holds the group too.
+    if (group_.use_count() > 1) group_->abort("its communicator was destroyed");
     try {
       last_.synchronize();
     } catch (...) {  // its waiters hear of it
@@ -28,37 +27,39 @@ class StreamCommunicator final : public Communicator {
 
   Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) override {
     check_all_gather(*this, in, out);
-    return enqueue(stream, next(Kind::all_gather, in, call),
-                   [in, out](Group& group, const Operation& o) { group.all_gather(o, in, out); });
+    return enqueue(stream, next(stream, Kind::all_gather, in, call),
+                   [in, out](Group& group, Stream& stream, const Operation& o) {
+                     group.all_gather(stream, o, in, out);
+                   });
   }
 
   Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
                        const Call& call) override {
     check_reduce_scatter(*this, in, out);
-    Operation operation = next(Kind::reduce_scatter, out, call);
+    Operation operation = next(stream, Kind::reduce_scatter, out, call);
     operation.reduce = op;
-    return enqueue(stream, operation, [in, out](Group& group, const Operation& o) {
-      group.reduce_scatter(o, in, out);
+    return enqueue(stream, operation, [in, out](Group& group, Stream& stream, const Operation& o) {
+      group.reduce_scatter(stream, o, in, out);
     });
   }
 
   Event broadcast(Stream& stream, Tensor x, int root, const Call& call) override {
-    NANOFSDP_CHECK_SHAPE(root >= 0 && root < size(), .what = "broadcast: root",
-                         .expected = fmt::format("a rank below {}", size()),
-                         .got = fmt::format("{}", root));
-    Operation operation = next(Kind::broadcast, x, call);
+    check_root(*this, root);
+    Operation operation = next(stream, Kind::broadcast, x, call);
     operation.root = root;
-    return enqueue(stream, operation,
-                   [x](Group& group, const Operation& o) { group.broadcast(o, x); });
+    return enqueue(stream, operation, [x](Group& group, Stream& stream, const Operation& o) {
+      group.broadcast(stream, o, x);
+    });
   }
 
   Event barrier(Stream& stream, const Call& call) override {
-    return enqueue(stream, next(Kind::barrier, {}, call),
-                   [](Group& group, const Operation& o) { group.barrier(o); });
+    return enqueue(
+        stream, next(stream, Kind::barrier, {}, call),
+        [](Group& group, Stream& stream, const Operation& o) { group.barrier(stream, o); });
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    return on_streams(group_->split(next(Kind::split, {}, {}), color));
+    return on_streams(group_->split(operation_of(++sequence_, Kind::split, {}, {}), color));
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
@@ -66,19 +67,19 @@ class StreamCommunicator final : public Communicator {
  private:
   using Kind = Operation::Kind;
 
-  Operation next(Kind kind, const Tensor& chunk, const Call& call) {
-    NANOFSDP_CHECK_SHAPE(chunk.device() == Device::cpu, .what = "collective on the CPU",
-                         .expected = "memory of the CPU", .got = "memory of a GPU");
-    Operation operation{
-        .sequence = ++sequence_, .count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
-    // The last character stays 0.
-    call.unit.copy(operation.unit.data(), operation.unit.size() - 1);
-    return operation;
+  Operation next(const Stream& stream, Kind kind, const Tensor& chunk, const Call& call) {
+    NANOFSDP_CHECK(group_->serves(stream.device()), .what = "collective",
+                   .expected = "a stream of the CPU", .got = "one of a GPU",
+                   .hint = "between GPUs use NCCL");
+    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || chunk.device() == stream.device(),
+                         .what = "collective", .expected = "memory of the stream's device",
+                         .got = "memory of another");
+    return operation_of(++sequence_, kind, chunk, call);
   }
 
   template <class Work>
   Event enqueue(Stream& stream, const Operation& operation, const Work& work) {
-    stream.enqueue([group = group_, operation, work] { work(*group, operation); });
+    stream.enqueue([group = group_, &stream, operation, work] { work(*group, stream, operation); });
     return last_ = stream.record();
   }
 
@@ -88,6 +89,14 @@ class StreamCommunicator final : public Communicator {
 };
 
 }  // namespace
+
+void Group::copy(Stream& stream, const void* from, const Tensor& to) {
+  if (to.bytes() == 0 || to.raw() == from) return;
+  if constexpr (kCuda) {
+    if (stream.device() == Device::cuda) return cuda::copy(stream, to.raw(), from, to.bytes());
+  }
+  std::memcpy(to.raw(), from, to.bytes());
+}
 
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group) {
   return std::make_unique<StreamCommunicator>(std::move(group));

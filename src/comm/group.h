@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstring>
 #include <memory>
 #include <string>
 
@@ -11,10 +10,13 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief What a backend on the CPU implements: collectives that block; on_streams() adds the rest.
+/// @brief What a backend of ours implements: collectives that block; on_streams() adds the rest.
 
 /// One rank's end of a group. Every function blocks its thread until this rank's part is done, and
 /// throws CommError. One call at a time; operands have been checked; chunks may be empty.
+///
+/// They are called from the stream's work. On the CPU that is the stream's own thread. On CUDA it
+/// is the thread that issues the call, and a part is done when it is launched on the stream.
 class Group {
  public:
   Group(int rank, int size) : rank_(rank), size_(size) {}
@@ -22,19 +24,22 @@ class Group {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
-  virtual void all_gather(const Operation& operation, Tensor in, Tensor out) = 0;
-  virtual void reduce_scatter(const Operation& operation, Tensor in, Tensor out) = 0;
-  virtual void broadcast(const Operation& operation, Tensor x) = 0;
-  virtual void barrier(const Operation& operation) = 0;
+  /// Whether it can read and write memory of this device.
+  virtual bool serves(Device device) const { return device == Device::cpu; }
+
+  virtual void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
+  virtual void reduce_scatter(Stream& stream, const Operation& operation, Tensor in,
+                              Tensor out) = 0;
+  virtual void broadcast(Stream& stream, const Operation& operation, Tensor x) = 0;
+  virtual void barrier(Stream& stream, const Operation& operation) = 0;
   virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
 
   /// Wakes the call in progress. From any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
-  static void copy(const void* from, const Tensor& to) {
-    if (to.bytes() > 0 && to.raw() != from) std::memcpy(to.raw(), from, to.bytes());
-  }
+  /// Nothing if `to` is there already.
+  static void copy(Stream& stream, const void* from, const Tensor& to);
 
   const int rank_;
   const int size_;

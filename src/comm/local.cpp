@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/cuda.h"
 #include "comm/group.h"
 #include "comm/sum.h"
 
@@ -24,19 +25,19 @@ class Hub {
  public:
   // What a rank lays open in a meeting.
   struct Operands {
-    const void* in;  // what the others may read until part()
-    int color;       // of a split
-    History calls;   // up to this one
+    const void* in = nullptr;  // what the others may read until part()
+    Event ready{};             // once this has passed
+    int color = 0;             // of a split
+    History calls{};           // up to this one
   };
 
   Hub(int size, const LocalOptions& options)
       : options_(options), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
 
   // Waits until all ranks have come with an equal operation. The result is valid until part().
-  const std::vector<Operands>& meet(int rank, const Operation& operation, const void* in = nullptr,
-                                    int color = 0) {
+  const std::vector<Operands>& meet(int rank, const Operation& operation, Operands mine) {
     std::unique_lock lock(mutex_);
-    Operands mine{in, color, open_[rank].calls};
+    mine.calls = open_[rank].calls;
     append(mine.calls, operation);
     const auto fail = [&](Kind kind, const std::string& what) {
       if (broken_.empty()) broken_ = fmt::format("rank {} {}", rank, what);
@@ -66,19 +67,24 @@ class Hub {
     return open_;
   }
 
-  // Ends the meeting: waits until nobody reads operands any more. An abort does not shorten this,
-  // or an operand might be freed while a peer copies it. Then waits for the link to have brought
-  // what this rank has `received`; an abort ends the pretence.
-  void part(int rank, std::size_t received = 0) {
+  // Ends the meeting: waits until nobody reads operands any more once the events have passed that
+  // come back, each rank's `done`. An abort does not shorten this, or an operand might be freed
+  // while a peer copies it. Then waits for the link to have brought what this rank has `received`;
+  // an abort ends the pretence.
+  std::vector<Event> part(int rank, const Event& done = {}, std::size_t received = 0) {
     std::unique_lock lock(mutex_);
     const auto arrival = met_at_ + options_.link.time_for(static_cast<double>(received));
+    ranks_[rank].done = done;
     ++ranks_[rank].came;
     changed_.notify_all();
     changed_.wait(lock, [&] { return late(rank).empty() || !late(rank, true).empty(); });
     splitting_.clear();
+    std::vector<Event> all_done;
+    for (const Rank& peer : ranks_) all_done.push_back(peer.done);
     if (ranks_.size() > 1 && arrival > met_at_) {
       changed_.wait_until(lock, arrival, [&] { return !broken_.empty(); });
     }
+    return all_done;
   }
 
   // In the meeting of a split: the hub of the ranks with this color.
@@ -106,6 +112,7 @@ class Hub {
   struct Rank {
     std::uint64_t came = 0;  // how often, to meet or to part
     bool left = false;
+    Event done{};  // of the last part(); who is late finds it until the next: all meet in between
   };
 
   // Who has not come as often as `rank`, or of these who has left: "rank 1, rank 2", or nothing.
@@ -128,42 +135,52 @@ class Hub {
   std::map<int, std::shared_ptr<Hub>> splitting_;
 };
 
+// On the CPU work is done when it returns, so any point after it has passed. A device has yet to do
+// what was launched: the point lies behind that.
+Event now(Stream& stream) { return stream.device() == Device::cpu ? Event() : stream.record(); }
+
+void wait_for(Stream& stream, const Event& event) {
+  if (event.state() != nullptr) stream.wait(event);
+}
+
 class LocalGroup final : public Group {
  public:
   LocalGroup(std::shared_ptr<Hub> hub, int rank, int size)
       : Group(rank, size), hub_(std::move(hub)) {}
   ~LocalGroup() override { hub_->leave(rank_); }
 
-  void all_gather(const Operation& operation, Tensor in, Tensor out) override {
-    const auto& all = hub_->meet(rank_, operation, in.raw());
+  bool serves(Device) const override { return true; }
+
+  void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
+    const auto& all = meet(stream, operation, in.raw());
     for (int peer = 0; peer < size_; ++peer) {
-      copy(all[peer].in, out.slice(peer * operation.count, operation.count));
+      copy(stream, all[peer].in, out.slice(peer * operation.count, operation.count));
     }
-    hub_->part(rank_, out.bytes() - in.bytes());
+    part(stream, out.bytes() - in.bytes());
   }
 
-  void reduce_scatter(const Operation& operation, Tensor in, Tensor out) override {
+  void reduce_scatter(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     // In place, a rank writes its own chunk of `in`, which nobody else reads.
     std::vector<const void*> chunks;
-    for (const auto& theirs : hub_->meet(rank_, operation, in.raw())) {
+    for (const auto& theirs : meet(stream, operation, in.raw())) {
       chunks.push_back(static_cast<const std::byte*>(theirs.in) + rank_ * out.bytes());
     }
-    sum_in_rank_order(chunks, out.raw(), operation.count, operation.dtype, operation.reduce);
-    hub_->part(rank_, in.bytes() - out.bytes());
+    sum(stream, operation, chunks, out);
+    part(stream, in.bytes() - out.bytes());
   }
 
-  void broadcast(const Operation& operation, Tensor x) override {
-    copy(hub_->meet(rank_, operation, x.raw())[operation.root].in, x);
-    hub_->part(rank_, rank_ == operation.root ? 0 : x.bytes());
+  void broadcast(Stream& stream, const Operation& operation, Tensor x) override {
+    copy(stream, meet(stream, operation, x.raw())[operation.root].in, x);
+    part(stream, rank_ == operation.root ? 0 : x.bytes());
   }
 
-  void barrier(const Operation& operation) override {
-    hub_->meet(rank_, operation);
-    hub_->part(rank_);
+  void barrier(Stream& stream, const Operation& operation) override {
+    meet(stream, operation);
+    part(stream);
   }
 
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
-    const auto& all = hub_->meet(rank_, operation, nullptr, color);
+    const auto& all = hub_->meet(rank_, operation, {.color = color});
     const auto same = [&](const Hub::Operands& theirs) { return theirs.color == color; };
     const auto rank = static_cast<int>(std::count_if(all.begin(), all.begin() + rank_, same));
     const auto size = static_cast<int>(std::count_if(all.begin(), all.end(), same));
@@ -175,6 +192,28 @@ class LocalGroup final : public Group {
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
  private:
+  const std::vector<Hub::Operands>& meet(Stream& stream, const Operation& operation,
+                                         const void* in = nullptr) {
+    const auto& all = hub_->meet(rank_, operation, {.in = in, .ready = now(stream)});
+    for (const auto& theirs : all) wait_for(stream, theirs.ready);
+    return all;
+  }
+
+  void part(Stream& stream, std::size_t received = 0) {
+    for (const Event& done : hub_->part(rank_, now(stream), received)) wait_for(stream, done);
+  }
+
+  static void sum(Stream& stream, const Operation& operation, const std::vector<const void*>& x,
+                  const Tensor& out) {
+    if constexpr (kCuda) {
+      if (stream.device() == Device::cuda) {
+        return cuda::sum_in_rank_order(stream, x, out.raw(), operation.count, operation.dtype,
+                                       operation.reduce);
+      }
+    }
+    sum_in_rank_order(x, out.raw(), operation.count, operation.dtype, operation.reduce);
+  }
+
   std::shared_ptr<Hub> hub_;
 };
 
@@ -195,6 +234,9 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options) {
+  const bool linked = options.link.bytes_per_second > 0 || options.link.latency.count() > 0;
+  NANOFSDP_CHECK(options.device == Device::cpu || !linked, .what = "pretended link",
+                 .expected = "ranks on the CPU", .got = "ranks on a GPU");
   auto group = make_local_group(world_size, options);
   std::mutex mutex;
   std::exception_ptr cause, consequence;  // the first of each
@@ -207,7 +249,7 @@ void launch_threads(int world_size, int threads,
     ranks.emplace_back([&, rank, comm = std::move(group[rank])]() mutable {
       // A rank that unwinds destroys its communicators, which tells those who wait for it.
       try {
-        Context context(rank, world_size, threads);
+        Context context(rank, world_size, threads, options.device);
         body(context, std::move(comm));
       } catch (const CommError& e) {
         keep(e.consequence() ? consequence : cause);

@@ -20,6 +20,10 @@ namespace nanofsdp::comm {
 /// communicator is destroyed while others wait for it is peer_lost; one that does not come in time
 /// is a timeout.
 ///
+/// On a GPU, which all ranks share, the threads meet as ever, when they issue the call, and bring
+/// an Event along: to the first meeting one that says when their operand is ready, to the second
+/// when they have read the others'. The streams wait for these, the threads do not.
+///
 /// Memory is too fast to show what overlap hides, and so is TCP on one machine. A group may pretend
 /// that a slower link lies between its ranks. The data is the same and the wait is no work: the
 /// stream of the collective sleeps, and the cores are the computation's.
@@ -40,7 +44,8 @@ struct Link {
 
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
-  Link link{};
+  Link link{};                  ///< on the CPU only: elsewhere no thread sleeps beside the caller
+  Device device = Device::cpu;  ///< of the Contexts that launch_threads makes
 };
 
 /// The communicators of ranks 0 .. world_size - 1. Each is for one thread (and its streams).
@@ -51,6 +56,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
 /// rank that throws loses its communicators, so the others end with peer_lost; then the first error
 /// that is not such a consequence is thrown here.
 /// @param threads of the compute stream of each rank
+/// @throws Error for a link between ranks on a GPU
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options = {});

@@ -29,6 +29,10 @@ struct Operation {
 };
 static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_v<Operation>);
 
+/// The call with this number, of a collective whose chunks are like `chunk`.
+Operation operation_of(std::uint64_t sequence, Operation::Kind kind, const Tensor& chunk,
+                       const Call& call);
+
 /// A rank's last five calls in one group, the latest last; sequence 0 where there were fewer. Gloo
 /// ranks send it to each other as it lies in memory, with every call: when they disagree it is too
 /// late to ask.

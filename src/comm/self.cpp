@@ -7,10 +7,15 @@ namespace {
 class SelfGroup final : public Group {
  public:
   SelfGroup() : Group(0, 1) {}
-  void all_gather(const Operation&, Tensor in, Tensor out) override { copy(in.raw(), out); }
-  void reduce_scatter(const Operation&, Tensor in, Tensor out) override { copy(in.raw(), out); }
-  void broadcast(const Operation&, Tensor) override {}
-  void barrier(const Operation&) override {}
+  bool serves(Device) const override { return true; }
+  void all_gather(Stream& stream, const Operation&, Tensor in, Tensor out) override {
+    copy(stream, in.raw(), out);
+  }
+  void reduce_scatter(Stream& stream, const Operation&, Tensor in, Tensor out) override {
+    copy(stream, in.raw(), out);
+  }
+  void broadcast(Stream&, const Operation&, Tensor) override {}
+  void barrier(Stream&, const Operation&) override {}
   std::shared_ptr<Group> split(const Operation&, int) override { return make_self_group(); }
   void abort(const std::string&) noexcept override {}  // nothing ever waits
 };

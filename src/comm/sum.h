@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/device.h"
 #include "base/dtype.h"
 #include "comm/communicator.h"
 
@@ -10,7 +11,9 @@ namespace nanofsdp::comm {
 
 /// @file
 /// @brief The one loop that adds what ranks sent: it fixes the order, so that every backend on the
-/// CPU, at any timing, gives the bits of a single process.
+/// CPU, at any timing, gives the bits of a single process; ranks that share a GPU do, too.
+///
+/// Twins: sum.cpp (CPU), sum.cu (CUDA).
 
 /// For each element, in float32, rounded to the dtype once:
 ///
@@ -21,5 +24,11 @@ namespace nanofsdp::comm {
 /// @param dtype float32 or bfloat16
 void sum_in_rank_order(std::span<const void* const> x, void* out, std::int64_t count, DType dtype,
                        ReduceOp op);
+
+/// The CUDA side, in sum.cu: the same, enqueued on `stream`. For 64 ranks at most.
+namespace cuda {
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
+                       std::int64_t count, DType dtype, ReduceOp op);
+}
 
 }  // namespace nanofsdp::comm

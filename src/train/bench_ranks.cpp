@@ -60,12 +60,12 @@ Sample time_collective(int ranks, const Collective& collective, std::int64_t byt
 class Apart final : public comm::Group {
  public:
   using Group::Group;
-  void all_gather(const comm::Operation&, Tensor, Tensor) override {}
-  void reduce_scatter(const comm::Operation&, Tensor in, Tensor out) override {
-    copy(static_cast<std::byte*>(in.raw()) + static_cast<std::size_t>(rank_) * out.bytes(), out);
+  void all_gather(Stream&, const comm::Operation&, Tensor, Tensor) override {}
+  void reduce_scatter(Stream& stream, const comm::Operation&, Tensor in, Tensor out) override {
+    copy(stream, in.slice(rank_ * out.numel(), out.numel()).raw(), out);
   }
-  void broadcast(const comm::Operation&, Tensor) override {}
-  void barrier(const comm::Operation&) override {}
+  void broadcast(Stream&, const comm::Operation&, Tensor) override {}
+  void barrier(Stream&, const comm::Operation&) override {}
   std::shared_ptr<Group> split(const comm::Operation&, int) override {
     return std::make_shared<Apart>(rank_, size_);
   }

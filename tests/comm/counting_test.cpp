@@ -49,6 +49,7 @@ TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
     want.control = 2;
     EXPECT_EQ(comm.traffic(), want);
 
+    context.compute->synchronize();  // before the operands go
     comm.reset();
     EXPECT_EQ(comm.traffic(), Traffic{});
   });
@@ -68,6 +69,7 @@ TEST(Mesh, AddsUpTheTrafficOfItsGroups) {
                                        .bytes_sent = 24,
                                        .bytes_received = 24,
                                        .control = 1}));
+    context.compute->synchronize();
     mesh.reset_traffic();
     EXPECT_EQ(mesh.traffic(), Traffic{});
   });
@@ -84,7 +86,7 @@ TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
     EXPECT_EQ(mesh.replicate().rank(), context.rank / 3);
     const auto gathered = [&](Communicator& group) {
       std::vector<std::int32_t> mine = {context.rank}, all(static_cast<std::size_t>(group.size()));
-      group.all_gather(*context.compute, view(mine), view(all), {.control = true});
+      group.all_gather(*context.compute, view(mine), view(all), {.control = true}).synchronize();
       return all;
     };
     const int first = context.rank / 3 * 3, shard = context.rank % 3;
@@ -98,6 +100,7 @@ TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
     EXPECT_EQ(mesh.traffic_across().bytes_sent, 0);
     mesh.replicate().all_reduce(*context.compute, view(part), ReduceOp::sum);
     EXPECT_EQ(mesh.traffic_across().bytes_sent, 8);
+    context.compute->synchronize();
     mesh.reset_traffic();
     EXPECT_EQ(mesh.traffic(), Traffic{});
   });

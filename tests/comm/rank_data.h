@@ -6,6 +6,7 @@
 
 #include "base/dtype.h"
 #include "comm/communicator.h"
+#include "support/device.h"
 
 namespace nanofsdp::testing {
 
@@ -68,7 +69,7 @@ std::int64_t first_difference(const std::vector<T>& got, const std::vector<T>& w
 
 template <class T>
 Tensor view(std::vector<T>& values) {
-  return Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, dtype_of<T>);
+  return Tensor(values.data(), {static_cast<std::int64_t>(values.size())}, dtype_of<T>, kDevice);
 }
 
 template <class T>

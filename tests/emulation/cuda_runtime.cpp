@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <cstring>
 
-// One device that is the host: memory of its own malloc, streams that are always empty.
+// One device that is the host, with memory of its malloc; streams.cpp has the rest.
 
 const char* cudaGetErrorString(cudaError_t) { return "emulated error"; }
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorEmulated"; }
@@ -38,24 +38,3 @@ cudaError_t cudaFreeAsync(void* memory, cudaStream_t) { return cudaFree(memory);
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   return std::memset(memory, value, bytes), cudaSuccess;
 }
-cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t) {
-  return cudaMemset(memory, value, bytes);
-}
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
-                            cudaStream_t) {
-  return std::memcpy(to, from, bytes), cudaSuccess;
-}
-
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  return *stream = nullptr, cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned) { return cudaSuccess; }
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
-  return *event = nullptr, cudaSuccess;
-}
-cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }

@@ -12,11 +12,12 @@
 /// @brief The part of CUDA that nanofsdp's kernels use, on the host: what `#include
 /// <cuda_runtime.h>` finds when the `.cu` files are compiled by a C++ compiler, for the tests.
 ///
-/// A launch runs at once, block after block; the threads of a block are fibers, which take turns at
-/// barriers and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that
-/// only part of a block reaches, a shuffle that only part of a warp joins, and with the address
-/// sanitizer every access out of bounds. It cannot show what needs a GPU: races, bank conflicts,
-/// alignment, memory that the host must not touch, and the order of two streams.
+/// A kernel runs block after block; the threads of a block are fibers, which take turns at barriers
+/// and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that only part of
+/// a block reaches, a shuffle that only part of a warp joins, and with the address sanitizer every
+/// access out of bounds. Work on a stream is done at once or, if a test asks for that, as late as
+/// can be, which shows where one stream should have waited for another. What needs a GPU: races
+/// within a kernel, bank conflicts, alignment, memory that the host must not touch.
 
 #define __global__
 #define __device__
@@ -97,7 +98,7 @@ T __shfl_down_sync(unsigned, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned, int mine) { return emulation::ballot(mine != 0); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
-// The runtime. One device, whose memory is the host's; streams that are done at once.
+// The runtime. One device, whose memory is the host's.
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
@@ -142,9 +143,22 @@ cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
 
+namespace emulation {
+
+/// Work that is not done yet returns false and is asked again.
+void enqueue(cudaStream_t stream, std::function<bool()> work);
+
+/// From now on every stream waits until somebody waits for it.
+void be_late();
+
+}  // namespace emulation
+
 template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                std::type_identity_t<Parameters>... arguments) {
-  emulation::run(config->gridDim, config->blockDim, [&] { kernel(arguments...); });
+  emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
+    emulation::run(grid, block, [&] { kernel(arguments...); });
+    return true;
+  });
   return cudaSuccess;
 }

@@ -22,6 +22,7 @@
 #include "comm/local.h"
 #include "comm/self.h"
 #include "launch/launch.h"
+#include "support/device.h"
 
 namespace nanofsdp::testing {
 
@@ -50,9 +51,9 @@ inline std::string name_of(Backend backend) {
 #endif
 
 /// The backends for groups of several ranks. Not Gloo under the thread sanitizer, which does not
-/// see inside the library.
+/// see inside the library; and not for tensors on a GPU.
 inline std::vector<Backend> backends() {
-#ifdef NANOFSDP_TSAN
+#if defined(NANOFSDP_TSAN) || defined(NANOFSDP_TEST_CUDA)
   return {Backend::local};
 #else
   return {Backend::local, Backend::gloo, Backend::reading};
@@ -181,10 +182,11 @@ std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
   };
   try {
     if (backend == Backend::self) {
-      Context context(0, 1, options.threads);
+      Context context(0, 1, options.threads, kDevice);
       rank_body(context, comm::make_self());
     } else {
-      comm::launch_threads(world_size, options.threads, rank_body, {.timeout = options.timeout});
+      comm::launch_threads(world_size, options.threads, rank_body,
+                           {.timeout = options.timeout, .device = kDevice});
     }
   } catch (const std::exception& e) {
     throw RankError(e.what());
