@@ -33,7 +33,6 @@ cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
   const cudaError_t error = cudaMalloc(memory, bytes);
   return error == cudaSuccess ? cudaMemset(*memory, 0xff, bytes) : error;
 }
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t) { return cudaFree(memory); }
 
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   return std::memset(memory, value, bytes), cudaSuccess;

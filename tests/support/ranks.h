@@ -17,9 +17,11 @@
 
 #include "base/check.h"
 #include "base/context.h"
+#include "base/cuda.h"
 #include "comm/communicator.h"
 #include "comm/gloo.h"
 #include "comm/local.h"
+#include "comm/nccl.h"
 #include "comm/self.h"
 #include "launch/launch.h"
 #include "support/device.h"
@@ -34,11 +36,12 @@ namespace nanofsdp::testing {
 ///       return std::vector<float>{...};
 ///     });                            // sums[rank], to compare over ranks and backends
 
-/// `reading` is gloo whose ranks read all payload from each other's memory; `gloo` sends it.
-enum class Backend { self, local, gloo, reading };
+/// `reading` is gloo whose ranks read all payload from each other's memory; `gloo` sends it. `nccl`
+/// is of processes too, which share a GPU.
+enum class Backend { self, local, gloo, reading, nccl };
 
 inline std::string name_of(Backend backend) {
-  static constexpr const char* kNames[] = {"self", "local", "gloo", "reading"};
+  static constexpr const char* kNames[] = {"self", "local", "gloo", "reading", "nccl"};
   return kNames[static_cast<int>(backend)];
 }
 
@@ -127,17 +130,31 @@ class Mailbox {
   std::FILE* file_;
 };
 
+inline std::unique_ptr<comm::Communicator> connect(Backend backend, Context& context,
+                                                   launch::Store& store,
+                                                   const RankOptions& options) {
+  if constexpr (kCuda) {
+    if (backend == Backend::nccl) {
+      return comm::make_nccl(context, store, {.timeout = options.timeout, .share_gpu = true});
+    }
+  }
+  const auto most = std::numeric_limits<std::int64_t>::max();
+  return comm::make_gloo(
+      context, store,
+      {.timeout = options.timeout, .read_from_bytes = backend == Backend::reading ? 0 : most});
+}
+
 template <class Body>
-void run_forked_rank(const Body& body, launch::Store& store, const RankOptions& options,
-                     std::int64_t read_from_bytes, Mailbox& mailbox) {
+void run_forked_rank(Backend backend, const Body& body, launch::Store& store,
+                     const RankOptions& options, Mailbox& mailbox) {
   ::testing::TestPartResultArray failures;
   Bytes result;
   {
     using Reporter = ::testing::ScopedFakeTestPartResultReporter;
     Reporter reporter(Reporter::INTERCEPT_ALL_THREADS, &failures);
-    Context context(store.rank(), store.size(), options.threads);
-    auto world = comm::make_gloo(context, store,
-                                 {.timeout = options.timeout, .read_from_bytes = read_from_bytes});
+    const Device device = backend == Backend::nccl ? Device::cuda : Device::cpu;
+    Context context(store.rank(), store.size(), options.threads, device);
+    auto world = connect(backend, context, store, options);
     result = run_body(body, context, std::move(world));
   }
   std::string text;
@@ -155,12 +172,10 @@ template <class Body>
 std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
                        const RankOptions& options) {
   std::vector<Bytes> results(static_cast<std::size_t>(world_size));
-  if (backend == Backend::gloo || backend == Backend::reading) {
-    const auto most = std::numeric_limits<std::int64_t>::max();
-    const std::int64_t read_from_bytes = backend == Backend::reading ? 0 : most;
+  if (backend == Backend::gloo || backend == Backend::reading || backend == Backend::nccl) {
     std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
     const launch::Outcome outcome = launch::run_processes(world_size, [&](launch::Store& store) {
-      run_forked_rank(body, store, options, read_from_bytes, mailboxes[store.rank()]);
+      run_forked_rank(backend, body, store, options, mailboxes[store.rank()]);
     });
     for (int rank = 0; rank < world_size; ++rank) {
       mailboxes[rank].rewind();

@@ -1,0 +1,231 @@
+#include "comm/nccl_wire.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace nanofsdp::comm {
+
+using namespace std::chrono_literals;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+struct NcclFabric {
+  launch::Store& store;
+  const NcclOptions options;
+  std::mutex mutex;  // of:
+  std::vector<NcclWire*> wires;
+
+  NcclFabric(launch::Store& the_store, const NcclOptions& the_options)
+      : store(the_store), options(the_options) {
+    store.on_loss([this](const std::string& what) { abort_all(what); });
+  }
+  ~NcclFabric() { store.on_loss({}); }
+
+  void abort_all(const std::string& reason) {
+    const std::lock_guard lock(mutex);
+    for (NcclWire* wire : wires) wire->abort(reason);
+  }
+};
+
+namespace {
+
+constexpr milliseconds kFarewell = 10s;  // for the others to take their leave as well
+
+std::string in_words(ncclResult_t result, ncclComm_t comm) {
+  const std::string details = ncclGetLastError(comm);
+  const std::string line = details.substr(0, details.find('\n'));
+  return fmt::format("NCCL: {}{}{}", ncclGetErrorString(result), line.empty() ? "" : ": ", line);
+}
+
+// What NCCL reads in its first call, unless the user has set it.
+void set_environment(int rank, const std::string& interface, bool share_gpu) {
+  const auto set = [](const char* name, const std::string& value) {
+    setenv(name, value.c_str(), /*overwrite=*/0);
+  };
+  if (!interface.empty()) set("NCCL_SOCKET_IFNAME", interface);
+  if (!share_gpu) return;
+  set("NCCL_HOSTID", fmt::format("nanofsdp-rank{}", rank));  // it refuses two of a host on one GPU
+  set("NCCL_MULTI_RANK_GPU_ENABLE", "1");                    // how NCCL 2.30 and later are asked
+  set("NCCL_SOCKET_IFNAME", "lo");
+  set("NCCL_NET", "Socket");
+  for (const char* unheard_of : {"NCCL_MNNVL_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_RAS_ENABLE"}) {
+    set(unheard_of, "0");  // between such hosts
+  }
+  set("NCCL_MAX_CTAS", "2");  // all ranks' kernels must find room at once
+}
+
+// Rank 0 makes the id under which the ranks meet; the store carries it.
+ncclUniqueId agree_on_id(NcclFabric& fabric) {
+  static constexpr const char* kKey = "nccl/id";
+  launch::Store& store = fabric.store;
+  const auto fail = [&](const std::string& why) {
+    throw CommError(CommError::Kind::setup,
+                    fmt::format("rank {} could not join its group: {}", store.rank(), why));
+  };
+  ncclUniqueId id{};
+  if (store.rank() == 0) {
+    const ncclResult_t result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess) fail(in_words(result, nullptr));
+    store.set(kKey, std::string(id.internal, sizeof id.internal));
+    return id;
+  }
+  const auto value = store.get(kKey, fabric.options.connect_timeout);
+  if (!value || value->size() != sizeof id.internal) {
+    fail(fmt::format("no word from rank 0 in {} ms", fabric.options.connect_timeout.count()));
+  }
+  std::ranges::copy(*value, id.internal);
+  return id;
+}
+
+}  // namespace
+
+NcclWire::NcclWire(std::shared_ptr<NcclFabric> fabric) : fabric_(std::move(fabric)) {
+  const std::lock_guard lock(fabric_->mutex);
+  fabric_->wires.push_back(this);
+}
+
+NcclWire::~NcclWire() {
+  const std::lock_guard lock(fabric_->mutex);
+  std::erase(fabric_->wires, this);
+}
+
+void NcclWire::call(const History& history, const Begin& begin) {
+  call(history, options().connect_timeout, begin);
+}
+
+void NcclWire::call(const History& history, milliseconds patience, const Begin& begin) {
+  ncclResult_t result = ncclSuccess;
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_aborted(history);
+    result = begin(comm_);
+  }
+  if (result != ncclSuccess && result != ncclInProgress) fail(history, result);
+  wait(history, patience, [&] { return check(history) == ncclSuccess; });
+}
+
+void NcclWire::wait(const History& history, milliseconds patience,
+                    const std::function<bool()>& done) {
+  const auto start = steady_clock::now();
+  while (!done()) {
+    const auto waited = steady_clock::now() - start;
+    if (waited > patience) give_up(history, patience);
+    // The first moments are for a collective on its way to the stream.
+    waited < 1ms ? std::this_thread::yield() : std::this_thread::sleep_for(50us);
+  }
+}
+
+ncclResult_t NcclWire::check(const History& history) {
+  ncclResult_t state = ncclSuccess;
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_aborted(history);
+    if (comm_ == nullptr) return ncclSuccess;  // closed, when all was done
+    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+    if (asked != ncclSuccess) state = asked;
+  }
+  if (state != ncclSuccess && state != ncclInProgress) fail(history, state);
+  return state;
+}
+
+void NcclWire::check_not_aborted(const History& history) {
+  const std::lock_guard lock(mutex_);
+  throw_if_aborted(history);
+}
+
+std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
+  auto child = std::make_shared<NcclWire>(fabric_);
+  // Colors of NCCL's are not negative; those of ours that differ in the sign bit alone become one.
+  const auto positive = static_cast<int>(static_cast<unsigned>(color) & 0x7fffffffu);
+  call(history, [&](ncclComm_t comm) {
+    return ncclCommSplit(comm, positive, rank(), &child->comm_, nullptr);
+  });
+  child->call(history, [](ncclComm_t) { return ncclSuccess; });  // until it is ready as well
+  return child;
+}
+
+void NcclWire::close(const History& history) {
+  call(history, kFarewell, [](ncclComm_t comm) { return ncclCommFinalize(comm); });
+  const std::lock_guard lock(mutex_);
+  ncclCommDestroy(std::exchange(comm_, nullptr));
+}
+
+void NcclWire::abort(const std::string& reason) noexcept {
+  const std::lock_guard lock(mutex_);
+  if (!aborted_.empty()) return;
+  aborted_ = reason;
+  ncclCommAbort(std::exchange(comm_, nullptr));
+}
+
+int NcclWire::rank() const {
+  int rank = 0;
+  ncclCommUserRank(comm_, &rank);
+  return rank;
+}
+
+int NcclWire::size() const {
+  int size = 0;
+  ncclCommCount(comm_, &size);
+  return size;
+}
+
+const NcclOptions& NcclWire::options() const { return fabric_->options; }
+
+// `what` follows "rank 2 ...".
+CommError NcclWire::error(CommError::Kind kind, const History& history,
+                          const std::string& what) const {
+  const int rank = fabric_->store.rank();
+  if (history.back().sequence > 0) return operation_error(kind, rank, history, what);
+  return CommError(CommError::Kind::setup,
+                   fmt::format("rank {} could not join its group: it {}", rank, what));
+}
+
+void NcclWire::throw_if_aborted(const History& history) const {
+  if (aborted_.empty()) return;
+  throw error(CommError::Kind::aborted, history, "gave up: " + aborted_);
+}
+
+void NcclWire::fail(const History& history, ncclResult_t result) {
+  const bool others = result == ncclRemoteError || result == ncclSystemError;
+  std::string words;
+  {
+    const std::lock_guard lock(mutex_);
+    throw_if_aborted(history);
+    words = in_words(result, comm_);
+  }
+  abort(words);
+  // The store knows who was lost first and why, or soon will.
+  const std::string cause = others ? fabric_->store.loss(2s) : "";
+  if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
+  throw error(others ? CommError::Kind::peer_lost : CommError::Kind::failed, history,
+              "heard from " + words);
+}
+
+void NcclWire::give_up(const History& history, milliseconds patience) {
+  const std::string cause = fabric_->store.roll_call();  // as long as nobody lets go
+  abort("it waited in vain");
+  if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
+  throw error(CommError::Kind::timeout, history,
+              fmt::format("waited {} ms in vain for the others", patience.count()));
+}
+
+std::shared_ptr<NcclWire> open_nccl(Context& context, launch::Store& store,
+                                    const NcclOptions& options) {
+  set_environment(context.rank, store.interface(), options.share_gpu);
+  auto fabric = std::make_shared<NcclFabric>(store, options);
+  auto wire = std::make_shared<NcclWire>(fabric);
+  const ncclUniqueId id = agree_on_id(*fabric);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  wire->call({}, [&](ncclComm_t) {
+    return ncclCommInitRankConfig(&wire->comm_, context.world_size, id, context.rank, &config);
+  });
+  return wire;
+}
+
+}  // namespace nanofsdp::comm

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <nccl.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "comm/nccl.h"
+#include "comm/operation.h"
+
+namespace nanofsdp::comm {
+
+/// @file
+/// @brief NCCL's own communicators, which do not block; with their ways of failing brought to one.
+
+/// What the communicators of one process share: the news that a rank is lost, which ends them all.
+struct NcclFabric;
+
+/// A communicator of NCCL's: a call to it is begun, and then asked after. Used by the thread that
+/// issues, by whoever waits for an event, and by whoever aborts. Errors name the call that is the
+/// last of `history`; without one, they are about the making of the group.
+class NcclWire {
+ public:
+  using Begin = std::function<ncclResult_t(ncclComm_t)>;
+
+  explicit NcclWire(std::shared_ptr<NcclFabric> fabric);
+  ~NcclWire();
+  NcclWire(const NcclWire&) = delete;
+  NcclWire& operator=(const NcclWire&) = delete;
+
+  /// Makes one of NCCL's calls and waits until NCCL has done its part: with a collective, until it
+  /// is on the stream. The first one between two ranks connects them.
+  void call(const History& history, const Begin& begin);
+
+  /// Asks again and again, until `done`.
+  /// @throws CommError timeout if that takes longer than `patience`
+  void wait(const History& history, std::chrono::milliseconds patience,
+            const std::function<bool()>& done);
+
+  /// NCCL's state: ncclSuccess or ncclInProgress. @throws CommError for any other, or if aborted
+  ncclResult_t check(const History& history);
+  void check_not_aborted(const History& history);
+
+  /// The ranks with this color. Waits until all have come.
+  std::shared_ptr<NcclWire> split(const History& history, int color);
+
+  /// When this rank needs no more and all its work is done. What it has sent may still be on its
+  /// way: NCCL sees it off, and waits for the others.
+  void close(const History& history);
+
+  /// Ends what is on the device, and all waiting. From any thread.
+  void abort(const std::string& reason) noexcept;
+
+  int rank() const;
+  int size() const;
+  const NcclOptions& options() const;
+
+ private:
+  friend std::shared_ptr<NcclWire> open_nccl(Context&, launch::Store&, const NcclOptions&);
+
+  void call(const History& history, std::chrono::milliseconds patience, const Begin& begin);
+  CommError error(CommError::Kind kind, const History& history, const std::string& what) const;
+  void throw_if_aborted(const History& history) const;
+  [[noreturn]] void fail(const History& history, ncclResult_t result);
+  [[noreturn]] void give_up(const History& history, std::chrono::milliseconds patience);
+
+  const std::shared_ptr<NcclFabric> fabric_;
+  std::mutex mutex_;  // of:
+  ncclComm_t comm_ = nullptr;
+  std::string aborted_;  // why
+};
+
+/// All ranks of the run. Waits until all have come. @throws CommError setup
+std::shared_ptr<NcclWire> open_nccl(Context& context, launch::Store& store,
+                                    const NcclOptions& options);
+
+}  // namespace nanofsdp::comm

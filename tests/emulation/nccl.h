@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+
+#include "cuda_runtime.h"
+
+/// @file
+/// @brief The part of NCCL that nanofsdp uses, on the host: ranks are threads of this process.
+///
+/// A call is taken up when the caller asks for the second time how it goes, and put on the stream
+/// then; there it waits for the other ranks' calls with the same number. An aborted communicator
+/// lets go of its streams, and the others hear of it where they wait for it. It shows whether a
+/// caller asks until NCCL is ready, orders his calls, and gets out of every wait. It cannot show
+/// what NCCL does.
+
+enum ncclResult_t {
+  ncclSuccess = 0,
+  ncclSystemError = 2,
+  ncclInvalidArgument = 4,
+  ncclRemoteError = 6,
+  ncclInProgress = 7
+};
+enum ncclDataType_t { ncclUint8 = 1, ncclFloat32 = 7, ncclBfloat16 = 9 };
+enum ncclRedOp_t { ncclSum = 0, ncclAvg = 4 };
+struct ncclUniqueId {
+  char internal[128];
+};
+struct ncclConfig_t {
+  int blocking;
+};
+#define NCCL_CONFIG_INITIALIZER \
+  { 1 }
+using ncclComm_t = struct ncclComm*;
+
+const char* ncclGetErrorString(ncclResult_t);
+const char* ncclGetLastError(ncclComm_t);
+ncclResult_t ncclGetUniqueId(ncclUniqueId*);
+ncclResult_t ncclCommInitRankConfig(ncclComm_t*, int ranks, ncclUniqueId, int rank, ncclConfig_t*);
+ncclResult_t ncclCommSplit(ncclComm_t, int color, int key, ncclComm_t*, ncclConfig_t*);
+ncclResult_t ncclCommGetAsyncError(ncclComm_t, ncclResult_t*);
+ncclResult_t ncclCommUserRank(ncclComm_t, int*);
+ncclResult_t ncclCommCount(ncclComm_t, int*);
+ncclResult_t ncclCommFinalize(ncclComm_t);
+ncclResult_t ncclCommDestroy(ncclComm_t);
+ncclResult_t ncclCommAbort(ncclComm_t);
+ncclResult_t ncclAllGather(const void* in, void* out, std::size_t count, ncclDataType_t, ncclComm_t,
+                           cudaStream_t);
+ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncclDataType_t,
+                               ncclRedOp_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDataType_t,
+                           ncclRedOp_t, ncclComm_t, cudaStream_t);
+ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t, int root,
+                           ncclComm_t, cudaStream_t);
