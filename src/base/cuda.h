@@ -23,6 +23,7 @@ namespace cuda {
 enum class Priority { normal, high };
 
 std::string why_not();
+int count();
 void use(int rank);
 void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;

@@ -160,6 +160,13 @@ Device use_device(Device device, int rank) {
   return device;
 }
 
+int count_devices(Device device) {
+  if constexpr (kCuda) {
+    if (device == Device::cuda) return cuda::count();
+  }
+  return 1;
+}
+
 void* allocate_memory(Device device, std::size_t bytes) {
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::allocate(bytes);

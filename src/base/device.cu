@@ -96,11 +96,13 @@ std::string why_not() {
   return driver == 0 ? "no CUDA driver on this machine (the build has CUDA " + built + ")" : "";
 }
 
-void use(int rank) {
+int count() {
   int count = 0;
   check(cudaGetDeviceCount(&count), "counting GPUs");
-  check(cudaSetDevice(rank % count), "choosing a GPU");
+  return count;
 }
+
+void use(int rank) { check(cudaSetDevice(rank % count()), "choosing a GPU"); }
 
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;

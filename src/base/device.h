@@ -19,9 +19,9 @@ namespace nanofsdp {
 ///     compute.wait(gathered);             // what `compute` does next comes after that
 ///
 /// On the CPU the compute stream runs its work inline, on the caller's thread, so waiting on it
-/// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a CUDA
-/// stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are written
-/// against this contract and know no device.
+/// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a
+/// CUDA stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are
+/// written against this contract and know no device.
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
@@ -35,6 +35,9 @@ std::string why_not(Device device);
 /// @return `device`
 /// @throws Error if the machine has none
 Device use_device(Device device, int rank);
+
+/// How many of these devices the machine has.
+int count_devices(Device device);
 
 /// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
 /// @throws Error if there is not enough

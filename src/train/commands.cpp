@@ -59,7 +59,9 @@ std::unique_ptr<comm::Communicator> connect(Context& context, launch::Store& sto
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
       return comm::make_nccl(context, store,
-                             {.timeout = timeout, .connect_timeout = patience(options)});
+                             {.timeout = timeout,
+                              .connect_timeout = patience(options),
+                              .share_gpu = store.size() > count_devices(Device::cuda)});
     }
   }
   return comm::make_gloo(context, store,

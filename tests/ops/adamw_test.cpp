@@ -54,7 +54,8 @@ struct Oracle {
 // Gradients on both sides of eps, where the place of eps shows; parameters that start at zero, so
 // that the update is not lost beside them. A large rate shows whether decay comes first.
 TEST(AdamW, ThreeStepsEqualTheOracle) {
-  const std::vector<float> sizes{0, 1e-10f, 3e-10f, 1e-9f, 1e-8f, 2e-8f, 1e-7f, 1e-4f, 0.1f, 1, 10};
+  const testing::Values<float> sizes{0,     1e-10f, 3e-10f, 1e-9f, 1e-8f, 2e-8f,
+                                     1e-7f, 1e-4f,  0.1f,   1,     10};
   const auto stream = stream_of(1);
   for (const double lr : {1e-3, 0.1}) {
     for (const double weight_decay : {0.0, 0.1}) {
@@ -88,13 +89,13 @@ TEST(AdamW, ThreeStepsEqualTheOracle) {
 
 // torch.optim.AdamW(lr=1e-3, betas=(0.9, 0.99), eps=1e-8), PyTorch 1.13.0, three steps.
 TEST(AdamW, EqualsPyTorch) {
-  const std::vector<float> start{0.5f, -1, 1.5f, 0.25f, -0.75f, 2};
-  const std::vector<std::vector<float>> grads{{0, 1e-10f, -1e-8f, 1e-4f, -0.3f, 10},
-                                              {1e-8f, -1e-10f, 2e-8f, -1e-4f, 0.5f, -3},
-                                              {-1e-9f, 1e-8f, 0, 3e-4f, 0.1f, 7}};
+  const testing::Values<float> start{0.5f, -1, 1.5f, 0.25f, -0.75f, 2};
+  const std::vector<testing::Values<float>> grads{{0, 1e-10f, -1e-8f, 1e-4f, -0.3f, 10},
+                                                  {1e-8f, -1e-10f, 2e-8f, -1e-4f, 0.5f, -3},
+                                                  {-1e-9f, 1e-8f, 0, 3e-4f, 0.1f, 7}};
   struct Steps {
     double weight_decay;
-    std::vector<std::vector<float>> params;  // after each step
+    std::vector<testing::Values<float>> params;  // after each step
   };
   const Steps table[] = {
       {0.0,
@@ -105,10 +106,10 @@ TEST(AdamW, EqualsPyTorch) {
        {{0.499949992f, -0.999909878f, 1.50035f, 0.248975098f, -0.74892503f, 1.99879992f},
         {0.499592006f, -0.999809325f, 1.4999758f, 0.249002829f, -0.749143362f, 1.99817133f},
         {0.499355227f, -0.999942601f, 1.49966633f, 0.248419225f, -0.749400496f, 1.99733996f}}}};
-  const std::vector<float> m{7.99999955e-10f, 9.99100025e-10f, 9.90000082e-10f,
-                             2.91000015e-05f, 0.0307f,         1.24000001f};
-  const std::vector<float> v{9.99999942e-19f, 1.00019691e-18f, 4.94009963e-18f,
-                             1.09701004e-09f, 0.00345709012f,  1.55919993f};
+  const testing::Values<float> m{7.99999955e-10f, 9.99100025e-10f, 9.90000082e-10f,
+                                 2.91000015e-05f, 0.0307f,         1.24000001f};
+  const testing::Values<float> v{9.99999942e-19f, 1.00019691e-18f, 4.94009963e-18f,
+                                 1.09701004e-09f, 0.00345709012f,  1.55919993f};
   for (const Steps& steps : table) {
     Optimized o(6);
     o.param.values.assign(start.begin(), start.end());

@@ -19,7 +19,7 @@ using testing::Owned;
 using testing::random_tensor;
 using testing::stream_of;
 using testing::threads_to_try;
-using Floats = std::vector<float>;
+using Floats = testing::Values<float>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
@@ -74,7 +74,7 @@ TEST(Elementwise, FillWritesEveryElementOfEitherType) {
     fill(stream, {.x = x, .value = 0.25f});
     fill(stream, {.x = y, .value = 0.25f});
     EXPECT_EQ(x.values, Floats(static_cast<std::size_t>(n), 0.25f));
-    EXPECT_EQ(y.values, std::vector<double>(static_cast<std::size_t>(n), 0.25));
+    EXPECT_EQ(y.values, testing::Values<double>(static_cast<std::size_t>(n), 0.25));
   });
 }
 
@@ -108,7 +108,7 @@ TEST(Elementwise, AccumulateAddsToWhatIsThere) {
 TEST(Elementwise, ArangeStartsAgainAfterAPeriod) {
   Owned<std::int32_t> x({7}, -1);
   arange(*stream_of(1), {.x = x, .period = 3});
-  EXPECT_EQ(x.values, (std::vector<std::int32_t>{0, 1, 2, 0, 1, 2, 0}));
+  EXPECT_EQ(x.values, (testing::Values<std::int32_t>{0, 1, 2, 0, 1, 2, 0}));
   expect_error<Error>([&] { arange(*stream_of(1), {.x = x, .period = 0}); }, "arange: period");
 }
 

@@ -119,7 +119,7 @@ TEST(Embedding, AnIndexOutsideTheTableIsNamedBeforeAnythingIsWritten) {
         "embedding: index[2]: expected a row in [0, 5), got " + std::to_string(bad);
     expect_error<Error>(EmbeddingForward{.index = index, .weight = weight, .y = y}, words);
     expect_error<Error>(EmbeddingBackward{.index = index, .dy = y, .dweight = weight}, words);
-    EXPECT_EQ(y.values, std::vector<float>(12, 0.5f));
+    EXPECT_EQ(y.values, testing::Values<float>(12, 0.5f));
     EXPECT_EQ(weight.values, random_tensor({5, 3}, 1).values);
   }
 }

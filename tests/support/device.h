@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 #include <vector>
+#include <vector>
 
 #include "base/device.h"
 
@@ -42,6 +43,10 @@ struct Visible {
 template <class T>
 using Visible = std::allocator<T>;
 #endif
+
+/// The elements of a tensor in a test.
+template <class T>
+using Values = std::vector<T, Visible<T>>;
 
 inline std::unique_ptr<Stream> stream_of(int threads = 1) {
   return make_compute_stream(kDevice, threads);

@@ -22,7 +22,7 @@ struct Owned {
   operator Tensor() { return view(); }
   std::vector<double> doubles() const { return {values.begin(), values.end()}; }
 
-  std::vector<T, Visible<T>> values;
+  Values<T> values;
   Shape shape;
 };
 
