@@ -93,7 +93,7 @@ Times replay(const Schedule& schedule, lesson::Svg& svg, int y) {
 // takes hardly longer than the schedule says, which is never less than that.
 lesson::Measured measure(bool prefetch, bool synchronise, int milliseconds) {
   lesson::Measured best = lesson::measure(prefetch, synchronise);
-  for (int run = 1; run < 30 && best.milliseconds > 1.08 * milliseconds; ++run) {
+  for (int run = 1; run < 100 && best.milliseconds > 1.08 * milliseconds; ++run) {
     const lesson::Measured next = lesson::measure(prefetch, synchronise);
     if (next.milliseconds < best.milliseconds) best = next;
   }

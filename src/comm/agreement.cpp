@@ -9,19 +9,24 @@
 
 namespace nanofsdp::comm {
 
+void gather_on_host(Communicator& world, Stream& stream, Tensor mine, Tensor all,
+                    const std::string& unit) {
+  Ledger ledger;  // a few bytes a rank, for this once: nobody's account
+  const Buffer memory(ledger, MemoryClass::communication, all.bytes(), stream.device());
+  const Tensor whole = memory.tensor(all.shape(), all.dtype());
+  const Tensor own = whole.slice(world.rank() * mine.numel(), mine.numel());
+  transfer(stream, mine, own);
+  stream.wait(world.all_gather(stream, own, whole, {.unit = unit, .control = true}));
+  transfer(stream, whole, all);
+  stream.synchronize();
+}
+
 void require_agreement(Communicator& world, Stream& stream, const std::string& what,
                        std::uint64_t fingerprint, const std::string& hint) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  Ledger ledger;  // of eight bytes a rank, for this once: nobody's account
-  const Buffer memory(ledger, MemoryClass::communication, all.size() * sizeof all[0],
-                      stream.device());
   // Eight bytes, which no collective interprets.
-  const Tensor whole = memory.tensor({world.size()}, DType::float64);
-  const Tensor mine = whole.slice(world.rank(), 1);
-  transfer(stream, Tensor(&fingerprint, {1}, DType::float64), mine);
-  world.all_gather(stream, mine, whole, {.unit = what, .control = true});
-  transfer(stream, whole, Tensor(all.data(), {world.size()}, DType::float64));
-  stream.synchronize();
+  gather_on_host(world, stream, Tensor(&fingerprint, {1}, DType::float64),
+                 Tensor(all.data(), {world.size()}, DType::float64), what);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     throw CommError(

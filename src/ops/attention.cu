@@ -21,6 +21,7 @@ constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
 
 struct Call {
   int T, C, H, D;
+  int first;  // queries before it do not ask: forward alone knows that
   unsigned heads, tiles;  // heads of all sequences; tiles of 64 rows
   float scale;
   DropoutKey key;
@@ -40,6 +41,15 @@ struct Head {
         b(number / c.H),
         h(number % c.H),
         key(row_key(c.key, b)) {}
+
+  // Its [n, D] of y, and its [n] of lse, whose first row is query number call.first.
+  __device__ Rows asking(float* y) const {
+    const int n = call.T - call.first;
+    return {y + static_cast<std::int64_t>(b) * n * call.C + h * call.D, call.C, n, call.D};
+  }
+  __device__ float* asking_row(float* lse) const {
+    return lse + static_cast<std::int64_t>(number) * (call.T - call.first);
+  }
 
   // Its [T, D] in a tensor [B, T, parts * C], and its [T] in one [B, H, T].
   __device__ Rows of(float* x, int parts = 1, int part = 0) const {
@@ -97,12 +107,13 @@ template <int kSlices>
 __global__ void __launch_bounds__(kThreads, 2) attend(Call call, float* qkv, float* y, float* lse) {
   __shared__ Tiles tiles;
   const Head head(call);
-  const int first = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
+  const int row = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
+  const int first = call.first + row;
   const Rows q = head.of(qkv, 3, 0), k = head.of(qkv, 3, 1), v = head.of(qkv, 3, 2);
   Output<kSlices> out = {};
   Softmax softmax = {};
   for (float& x : softmax.largest) x = -INFINITY;
-  for (int walked = 0; walked <= first; walked += kTile) {
+  for (int walked = 0; walked < first + kTile; walked += kTile) {
     Scores scores = {};
     add_products<kSlices>(tiles, q, first, k, walked, scores);
     weigh<kSlices>(head, first, walked, softmax, scores, out);
@@ -112,13 +123,13 @@ __global__ void __launch_bounds__(kThreads, 2) attend(Call call, float* qkv, flo
     const int query = first + own(i);
     const float sum = over_warp(softmax.sum[i], Sum{}, kSide);
     if (other(0) == 0 && query < call.T) {
-      head.row_of(lse)[query] = softmax.largest[i] + logf(sum);
+      head.asking_row(lse)[row + own(i)] = softmax.largest[i] + logf(sum);
     }
     for (int slice = 0; slice < kSlices; ++slice) {
       for (float& x : out[slice][i]) x *= 1 / sum;
     }
   }
-  write<kSlices>(out, head.of(y), first);
+  write<kSlices>(out, head.asking(y), row);
 }
 
 // What backward wants to know of 64 queries.
@@ -226,7 +237,9 @@ Call call_of(const Operands& a) {
 }  // namespace
 
 void attention(Stream& stream, const AttentionForward& a) {
-  const Call call = call_of(a);
+  Call call = call_of(a);
+  call.first = static_cast<int>(a.first);
+  call.tiles = blocks_for(call.T - call.first, kTile);
   launch(stream, call.tiles * call.heads, kThreads, call.D <= kTile ? attend<1> : attend<2>, call,
          a.qkv.f32(), a.y.f32(), a.lse.f32());
 }

@@ -77,11 +77,8 @@ template <class T>
 std::vector<T> gather(Context& context, comm::Mesh& mesh, T mine) {
   constexpr std::int64_t kWords = sizeof(T) / 8;  // which no collective interprets
   std::vector<T> all(static_cast<std::size_t>(mesh.size()));
-  const Tensor in(&mine, {kWords}, DType::float64),
-      out(all.data(), {kWords * mesh.size()}, DType::float64);
-  mesh.world()
-      .all_gather(*context.compute, in, out, {.unit = "checkpoint", .control = true})
-      .synchronize();
+  comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {kWords}, DType::float64),
+                       Tensor(all.data(), {kWords * mesh.size()}, DType::float64), "checkpoint");
   return all;
 }
 
@@ -158,7 +155,7 @@ bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
   }
   FileRecord mine;
   if (rank < files) {
-    mine = write_rank_file(directory / rank_file_name(rank, files),
+    mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
                            fsdp::slices_to_save(model.units(), optimizer));
   }
   std::vector<FileRecord> records = gather(context, mesh, mine);
@@ -185,7 +182,8 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Conte
     verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
   }
   barrier(context, mesh);  // every file is good, and that is known before any is used
-  read_rank_files(directory, files, fsdp::slices_to_load(model.units(), optimizer));
+  read_rank_files(directory, files, *context.compute,
+                  fsdp::slices_to_load(model.units(), optimizer));
   barrier(context, mesh);  // nobody trains on before all have loaded
   fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/transfer.h"
 #include "train/safetensors.h"
 
 namespace nanofsdp::train {
@@ -62,12 +63,13 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
 struct Read {
   TensorInfo tensor;
   std::int64_t first = 0;
-  std::span<float> to;
+  Tensor to;
 };
 
 }  // namespace
 
-FileRecord write_rank_file(const fs::path& path, const std::vector<fsdp::StateSlice>& slices) {
+FileRecord write_rank_file(const fs::path& path, Stream& stream,
+                           const std::vector<fsdp::StateSlice>& slices) {
   std::vector<TensorInfo> tensors;
   Metadata metadata{{"format", "pt"}};
   for (const fsdp::StateSlice& slice : slices) {
@@ -77,16 +79,17 @@ FileRecord write_rank_file(const fs::path& path, const std::vector<fsdp::StateSl
     metadata[slice.parameter.name] = place.dump();
   }
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
+  std::vector<float> room;
   for (const fsdp::StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) {
-      writer.append(tensor.values.span<float>());
+      writer.append(on_host<float>(stream, tensor.values, room));
     }
   }
   const NewFile& file = writer.finish();
   return {file.bytes(), file.fingerprint()};
 }
 
-void read_rank_files(const fs::path& directory, std::size_t files,
+void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
                      const std::vector<fsdp::StateSlice>& slices) {
   const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
@@ -104,15 +107,19 @@ void read_rank_files(const fs::path& directory, std::size_t files,
     for (const fsdp::ReadItem& item : *items) {
       for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {
         const Tensor to = tensor.values.slice(item.in_wanted.begin, item.in_wanted.size());
-        reads[pieces.files[item.saved]].push_back(
-            {tensor.info, item.in_saved.begin, to.span<float>()});
+        reads[pieces.files[item.saved]].push_back({tensor.info, item.in_saved.begin, to});
       }
     }
   }
+  std::vector<float> room;
   for (std::size_t file = 0; file < files; ++file) {  // one open at a time: there may be many
     if (reads[file].empty()) continue;
     SafetensorsFile from(path(file).string());
-    for (const Read& read : reads[file]) from.read(read.tensor, read.first, read.to);
+    for (const auto& [tensor, first, to] : reads[file]) {
+      room.resize(static_cast<std::size_t>(to.numel()));
+      from.read(tensor, first, room);
+      transfer(stream, Tensor(room.data(), to.shape()), to);
+    }
   }
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "comm/agreement.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -44,15 +45,12 @@ json events(const std::deque<Span>& spans, int rank) {
 
 // Every rank's text, on every rank.
 std::vector<std::string> exchange(Context& context, comm::Mesh& mesh, const std::string& text) {
-  Stream& stream = *context.compute;
   const auto ranks = static_cast<std::size_t>(mesh.size());
   const auto gather = [&](std::vector<std::int32_t>& mine) {
     std::vector<std::int32_t> all(mine.size() * ranks);
     const auto n = static_cast<std::int64_t>(mine.size());
-    stream.wait(mesh.world().all_gather(stream, Tensor(mine.data(), {n}, DType::int32),
-                                        Tensor(all.data(), {n * mesh.size()}, DType::int32),
-                                        {.unit = "trace", .control = true}));
-    stream.synchronize();
+    comm::gather_on_host(mesh.world(), *context.compute, Tensor(mine.data(), {n}, DType::int32),
+                         Tensor(all.data(), {n * mesh.size()}, DType::int32), "trace");
     return all;
   };
   std::vector<std::int32_t> length = {static_cast<std::int32_t>(text.size())};

@@ -142,9 +142,10 @@ TEST(Finetuning, BeginsAtThePretrainedModel) {
   const TemporaryDirectory directory;
   prepare(directory);
   for (const char* ranks : {"--ranks=1", "--ranks=4"}) {
-    run(directory, {"train", "finetune_shakespeare", "--init_from=gpt2", "--dataset=owls",
-                    "--block_size=16", "--max_iters=1", "--eval_interval=1", "--eval_iters=1",
-                    "--learning_rate=1e-9", "--out_dir=out", ranks});
+    run(directory,
+        {"train", "finetune_shakespeare", "--init_from=gpt2", "--dataset=owls", "--block_size=16",
+         "--max_iters=1", "--eval_interval=1", "--eval_iters=1", "--learning_rate=1e-9",
+         "--always_save_checkpoint=True", "--out_dir=out", ranks});
     const Words options = {"--top_k=1", "--max_new_tokens=30", "--start=<|endoftext|>"};
     EXPECT_EQ(sample(directory, Words{"--out_dir=out"} + options),
               sample(directory, Words{"--init_from=gpt2"} + options));

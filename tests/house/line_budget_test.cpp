@@ -34,14 +34,14 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(nccl, 400);
   EXPECT_LE(room("comm") - nccl, 1400);
   EXPECT_LE(room("launch"), 1050);
-  EXPECT_LE(room("ops"), 1200);
+  EXPECT_LE(room("ops"), 1250);
   EXPECT_LE(room("nn") + room("gpt"), 970);
-  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 11900) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 12200) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {
   for (const auto& file : files("src/ops", {".cpp"})) {
-    EXPECT_LE(lines_of_code(file), 150) << file;
+    EXPECT_LE(lines_of_code(file), 155) << file;
   }
 }
 

@@ -104,6 +104,7 @@ struct Saved {
 };
 
 TEST(FuzzCheckpoint, RangesThatAreNone) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
   for (const char* range : {"[-1, 11]", "[12, 0]", "[-9223372036854775808, 9223372036854775807]",
                             "[0, 18446744073709551615]", "[0]", "{}", "\"0\"", "[null, 12]"}) {
@@ -112,7 +113,7 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
     writer.finish();
     Saved other;
     try {
-      read_rank_files(directory.file(""), 1, other.slices({2, 12}, {1, 5}));
+      read_rank_files(directory.file(""), 1, *stream, other.slices({2, 12}, {1, 5}));
       ADD_FAILURE() << range;
     } catch (const UsageError& error) {
       EXPECT_NE(std::string(error.what()).find("metadata"), std::string::npos) << error.what();
@@ -121,17 +122,18 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
 }
 
 TEST(FuzzCheckpoint, RankFiles) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
   Saved saved;
   const std::string names[] = {rank_file_name(0, 2), rank_file_name(1, 2)};
-  write_rank_file(directory.file(names[0]), saved.slices({0, 7}, {0, 2}));
-  write_rank_file(directory.file(names[1]), saved.slices({7, 12}, {2, 5}));
+  write_rank_file(directory.file(names[0]), *stream, saved.slices({0, 7}, {0, 2}));
+  write_rank_file(directory.file(names[1]), *stream, saved.slices({7, 12}, {2, 5}));
   const std::string files[] = {testing::read_file(directory.file(names[0])),
                                testing::read_file(directory.file(names[1]))};
   const std::size_t data_bytes[] = {3 * 4 * (7 + 2), 3 * 4 * (5 + 3)};  // three tensors a piece
   const auto load = [&] {
     Saved other;
-    read_rank_files(directory.file(""), 2, other.slices({2, 12}, {1, 5}));
+    read_rank_files(directory.file(""), 2, *stream, other.slices({2, 12}, {1, 5}));
   };
   load();
   Mutator mutator(6);
