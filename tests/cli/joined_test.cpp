@@ -156,7 +156,7 @@ TEST_F(Joined, LeavesTheNumberOfRanksToTheLauncher) {
   start(0, 2, kEndless);
   start(1, 2, kEndless + Words{"--ranks=3"});
   expect_end(1, 2, "expected 2 processes");
-  expect_end(0, 1, "rank 1 failed: --ranks, --backend: expected 2 ranks");
+  expect_end(0, 1, "rank 1 failed: --ranks, --backend: expected 2 processes");
 }
 
 TEST_F(Joined, RefusesHalfAnEnvironment) {

@@ -54,7 +54,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--forward_prefetch=-1"}, {"--forward_prefetch", "0 or more"}},
       {{"--param_dtype=float16"}, {"--param_dtype", "float32 or bfloat16", "float16"}},
       {{"--reduce_dtype=bf16"}, {"--reduce_dtype", "float32 or bfloat16"}},
-      {{"--backend=nccl"}, {"--backend", "gloo", "no NCCL"}},
+      {{"--backend=nccl"}, {"--backend", "gloo", "--device=cpu"}},
       {{"--backend=mpi"}, {"--backend", "local", "'mpi'"}},
       {{"--init_order=random"}, {"--init_order", "nanogpt or fsdp"}},
       {{"--device=cuda:0"}, {"--device", "cpu or cuda", "'cuda:0'"}},
