@@ -21,7 +21,7 @@ constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
 
 struct Call {
   int T, C, H, D;
-  int first;  // queries before it do not ask: forward alone knows that
+  int first;              // queries before it do not ask: forward alone knows that
   unsigned heads, tiles;  // heads of all sequences; tiles of 64 rows
   float scale;
   DropoutKey key;

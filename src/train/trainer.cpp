@@ -84,8 +84,8 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
       shape_{options.batch_size, options.gradient_accumulation_steps, context.world_size},
       plan_(plan_step(shape_, context.rank)),
       drawn_(static_cast<std::size_t>(2 * options.batch_size * options.block_size)),
-      batch_(context.ledger, MemoryClass::activations,
-             drawn_.size() * size_of(DType::int32), context.device),
+      batch_(context.ledger, MemoryClass::activations, drawn_.size() * size_of(DType::int32),
+             context.device),
       losses_(context, mesh_, 2) {
   for (const auto& block : model_.blocks()) block->recompute = options.recompute;
   if (!options.pretrained.empty()) {

@@ -82,7 +82,7 @@ class Trainer {
   fsdp::GradNorm norm_;
   fsdp::ShardedOptimizer optimizer_;
   StepShape shape_;
-  std::vector<MicroStep> plan_;  // this rank's share of a step
+  std::vector<MicroStep> plan_;      // this rank's share of a step
   std::vector<std::int32_t> drawn_;  // x and y, where the host draws them
   Buffer batch_;                     // int32, x and y, where the model reads them
   LossMeter losses_;

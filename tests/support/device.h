@@ -3,7 +3,6 @@
 #include <cstddef>
 #include <memory>
 #include <vector>
-#include <vector>
 
 #include "base/device.h"
 
