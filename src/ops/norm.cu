@@ -1,11 +1,14 @@
 #include "ops/norm.h"
 
+#include <utility>
+
+#include "base/cuda.h"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-using nanofsdp::cuda::check;
+using nanofsdp::cuda::kept_with;
 
 constexpr std::int64_t kBlock = 16384;
 
@@ -27,31 +30,29 @@ __global__ void sum_of_squares(const float* x, std::int64_t n, double* partial, 
   }
 }
 
-/// What the blocks of one kernel leave to the next, from the stream-ordered allocator: taking and
-/// giving back are work on the stream like the kernels between them, so neither blocks the host,
-/// and no other stream gets the memory in between. It comes from the device's pool, which is told
-/// to keep what it has: of itself it would return all to the driver whenever the host waits. So the
-/// first step pays for some megabytes, and every later call only takes a few kilobytes of them.
+// What the blocks of one kernel leave to the next. Kept with the stream, on which the next call
+// comes after this one; it grows in the first step, for the longest stretch of the model, and not
+// again.
 class Partials {
  public:
-  Partials(Stream& stream, unsigned n) : stream_(nanofsdp::cuda::native(stream)) {
-    int device = 0;
-    cudaMemPool_t pool = nullptr;
-    std::uint64_t keep = UINT64_MAX;
-    check(cudaGetDevice(&device), "asking for the device");
-    check(cudaDeviceGetDefaultMemPool(&pool, device), "asking for its pool of memory");
-    check(cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep), "keeping memory");
-    check(cudaMallocAsync(&memory_, n * sizeof(double), stream_), "memory for partial sums");
-  }
-  ~Partials() { cudaFreeAsync(memory_, stream_); }
+  Partials() = default;
+  ~Partials() { nanofsdp::cuda::release(memory_); }
   Partials(const Partials&) = delete;
   Partials& operator=(const Partials&) = delete;
 
-  double* data() const { return static_cast<double*>(memory_); }
+  double* of(Stream& stream, unsigned n) {
+    if (n > size_) {
+      stream.synchronize();  // a call before may still read what goes
+      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
+      memory_ = nanofsdp::cuda::allocate(n * sizeof(double));
+      size_ = n;
+    }
+    return static_cast<double*>(memory_);
+  }
 
  private:
-  cudaStream_t stream_;
   void* memory_ = nullptr;
+  unsigned size_ = 0;
 };
 
 // One thread: a square for each rank is all there is.
@@ -75,9 +76,9 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
     launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, nullptr, out);
     return;
   }
-  const Partials partials(stream, blocks);
-  launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, partials.data(), out);
-  launch(stream, 1, kThreads, add_up<double>, partials.data(), blocks, out);
+  double* const partial = kept_with<Partials>(stream).of(stream, blocks);
+  launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, partial, out);
+  launch(stream, 1, kThreads, add_up<double>, partial, blocks, out);
 }
 
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {

@@ -11,7 +11,6 @@ const char* cudaGetErrorName(cudaError_t) { return "cudaErrorEmulated"; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, cudaSuccess; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, cudaSuccess; }
 cudaError_t cudaSetDevice(int) { return cudaSuccess; }
 cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -23,17 +22,6 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   return posix_memalign(memory, 64, bytes) == 0 ? cudaSuccess : cudaErrorMemoryAllocation;
 }
 cudaError_t cudaFree(void* memory) { return std::free(memory), cudaSuccess; }
-
-// Memory from the pool holds what was there before: here NaN, in double and in float.
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int) {
-  return *pool = nullptr, cudaSuccess;
-}
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void*) { return cudaSuccess; }
-cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t) {
-  const cudaError_t error = cudaMalloc(memory, bytes);
-  return error == cudaSuccess ? cudaMemset(*memory, 0xff, bytes) : error;
-}
-
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   return std::memset(memory, value, bytes), cudaSuccess;
 }

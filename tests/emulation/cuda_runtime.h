@@ -103,8 +103,6 @@ inline int __popc(unsigned bits) { return std::popcount(bits); }
 enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
-enum cudaMemPoolAttr { cudaMemPoolAttrReleaseThreshold = 4 };
-using cudaMemPool_t = struct CUmemPoolHandle_st*;
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 
@@ -119,16 +117,11 @@ const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
-cudaError_t cudaGetDevice(int* device);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
 cudaError_t cudaFree(void* memory);
-cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t* pool, int device);
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value);
-cudaError_t cudaMallocAsync(void** memory, std::size_t bytes, cudaStream_t);
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t);
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes);
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t);
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,

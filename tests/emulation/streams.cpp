@@ -79,10 +79,6 @@ struct CUevent_st {
 
 using emulation::enqueue;
 
-cudaError_t cudaFreeAsync(void* memory, cudaStream_t stream) {
-  enqueue(stream, [=] { return cudaFree(memory) == cudaSuccess; });
-  return cudaSuccess;
-}
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
   enqueue(stream, [=] { return std::memset(memory, value, bytes), true; });
   return cudaSuccess;
