@@ -10,7 +10,8 @@
 namespace nanofsdp::ops {
 namespace {
 
-constexpr std::int64_t kChunk = 1024;
+// Short: while a processor computes with so many, so many others can be on their way from memory.
+constexpr std::int64_t kChunk = 256;
 using Chunk = Eigen::Array<float, Eigen::Dynamic, 1, 0, kChunk, 1>;
 using Map = Eigen::Map<Eigen::ArrayXf>;
 using ConstMap = Eigen::Map<const Eigen::ArrayXf>;

@@ -28,6 +28,16 @@ Eigen::Map<const Chunk> whole_chunk(const float* x, std::int64_t n, Chunk& rest)
   return Eigen::Map<const Chunk>(rest.data());
 }
 
+// And back: what `expression` gives for a whole chunk, of which n elements are asked for.
+template <class Expression>
+void write_chunk(float* y, std::int64_t n, const Expression& expression) {
+  if (n == kChunk) {
+    Eigen::Map<Chunk>{y} = expression;
+  } else {
+    Map(y, n) = Chunk(expression).head(n);
+  }
+}
+
 }  // namespace
 
 void gelu(Stream& stream, const GeluForward& a) {
@@ -45,8 +55,7 @@ void gelu(Stream& stream, const GeluForward& a) {
       for (std::int64_t i = begin; i < end; i += kChunk) {
         const std::int64_t n = std::min(kChunk, end - i);
         const auto x = whole_chunk(in + i, n, rest);
-        const Chunk y = 0.5f * x * (1 + (x * kSqrtHalf).erf());
-        Map(out + i, n) = y.head(n);
+        write_chunk(out + i, n, 0.5f * x * (1 + (x * kSqrtHalf).erf()));
       }
     });
   });
@@ -65,15 +74,13 @@ void gelu(Stream& stream, const GeluBackward& a) {
     const float* dy = a.dy.f32();
     float* dx = a.dx.f32();
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Chunk x = Chunk::Zero();
+      Chunk rest = Chunk::Zero(), rest_dy = Chunk::Zero();
       for (std::int64_t i = begin; i < end; i += kChunk) {
         const std::int64_t n = std::min(kChunk, end - i);
-        prefetch(in + i + kChunk, kChunk);
-        prefetch(dy + i + kChunk, kChunk);
-        x.head(n) = ConstMap(in + i, n);
-        const Chunk slope =
+        const auto x = whole_chunk(in + i, n, rest);
+        const auto slope =
             0.5f * (1 + (x * kSqrtHalf).erf()) + x * kInverseSqrtTwoPi * (-0.5f * x.square()).exp();
-        Map(dx + i, n) = ConstMap(dy + i, n) * slope.head(n);
+        write_chunk(dx + i, n, whole_chunk(dy + i, n, rest_dy) * slope);
       }
     });
   });

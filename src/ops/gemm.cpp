@@ -13,14 +13,37 @@ namespace {
 // Below about a microsecond of work (multiply-adds) a second thread costs more than it brings.
 constexpr std::int64_t kGrain = 1 << 18;
 
+// Columns of C that are made at once. Eigen cuts the depth in blocks and goes over all of C for
+// each: a result as wide as a vocabulary would be read from memory and written back every time.
+constexpr std::int64_t kPanel = 4096;
+
 using Strided = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
                            Eigen::Unaligned, Eigen::OuterStride<>>;
 
 Strided map(const Matrix& m) { return {m.data, m.rows, m.cols, Eigen::OuterStride<>(m.stride)}; }
 
+// Rows, or columns, [begin, end) of C.
+void rows(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write,
+          std::int64_t begin, std::int64_t end) {
+  gemm(form, form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end), b,
+       c.row_range(begin, end), write);
+}
+
+void columns(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write,
+             std::int64_t begin, std::int64_t end) {
+  gemm(form, a, form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end),
+       c.col_range(begin, end), write);
+}
+
 }  // namespace
 
 void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write) {
+  if (c.cols > kPanel) {
+    for (std::int64_t begin = 0; begin < c.cols; begin += kPanel) {
+      columns(form, a, b, c, write, begin, std::min(c.cols, begin + kPanel));
+    }
+    return;
+  }
   Strided out = map(c);
   if (write == Write::assign) out.setZero();  // what Eigen's own assignment does first
   switch (form) {
@@ -44,18 +67,11 @@ void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Mat
   const std::int64_t n = by_rows ? c.rows : c.cols;
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
   const std::int64_t tile_work = std::max<std::int64_t>(tile * (c.rows + c.cols - n) * depth, 1);
-  stream.parallel_for(
-      (n + tile - 1) / tile, (kGrain + tile_work - 1) / tile_work,
-      [&](std::int64_t first, std::int64_t last) {
-        const std::int64_t begin = first * tile, end = std::min(n, last * tile);
-        if (by_rows) {
-          gemm(form, form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end), b,
-               c.row_range(begin, end), write);
-        } else {
-          gemm(form, a, form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end),
-               c.col_range(begin, end), write);
-        }
-      });
+  stream.parallel_for((n + tile - 1) / tile, (kGrain + tile_work - 1) / tile_work,
+                      [&](std::int64_t first, std::int64_t last) {
+                        (by_rows ? rows : columns)(form, a, b, c, write, first * tile,
+                                                   std::min(n, last * tile));
+                      });
 }
 
 }  // namespace nanofsdp::ops
