@@ -76,9 +76,9 @@ void Store::listen() {
     while (socket_.receive(buffer)) {
       while (const auto frame = take_frame(buffer)) handle(*frame);
     }
-    lost("rank 0 was lost: its connection closed");
+    lost(fmt::format("rank 0 was lost: its connection to rank {} closed", rank()));
   } catch (const std::exception& e) {
-    lost(fmt::format("rank 0 was lost: {}", e.what()));
+    lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), e.what()));
   }
 }
 

@@ -21,8 +21,9 @@ void sync_directory(const std::string& path);
 
 /// A file that is there as a whole or not at all. The bytes go to a file without a name, which
 /// takes the place of `path` in finish(): a reader sees the old file or the new one, never half of
-/// one. Destroyed before that, or killed, it leaves nothing behind. (Where every file has a name,
-/// it is `path.tmp`, and stays if the process is killed.)
+/// one. Destroyed or killed before that it leaves nothing behind; killed in the instant when the
+/// file is whole but not yet in its place, `path.tmp`, which the next one removes. (Where every
+/// file has a name from the start, that is it.)
 class NewFile {
  public:
   /// @throws UsageError if the file cannot be made
