@@ -3,7 +3,8 @@
 
 BUILD is the mutation build. First, without any mutant, all its tests must pass. Then, mutant by
 mutant, they run until one fails: those of the mutant's own room first, then the rooms above it. The
-table goes to TABLE.md, unless only some mutants are named. Exit code 1 if one survives.
+table goes to TABLE.md; where only some mutants are named, only their rows are new. Exit code 1 if
+one survives.
 """
 
 import argparse
@@ -81,8 +82,17 @@ def catcher(build: Path, mutant: Mutant, rooms: list[str], limit: float) -> str 
     return None
 
 
-def write_table(mutants: list[Mutant], caught: dict[str, str | None]) -> None:
-    lines = [f"{len(mutants)} mutants, {sum(c is not None for c in caught.values())} caught. "
+def caught_before() -> dict[str, str | None]:
+    """What the table says so far."""
+    if not TABLE.exists():
+        return {}
+    rows = [line.strip("| ").split(" | ") for line in TABLE.read_text().splitlines()[4:]]
+    return {row[0]: row[2].strip("`") if row[2].startswith("`") else None for row in rows}
+
+
+def write_table(catalogue: list[Mutant], caught: dict[str, str | None]) -> None:
+    mutants = [m for m in catalogue if m.name in caught]
+    lines = [f"{len(mutants)} mutants, {sum(caught[m.name] is not None for m in mutants)} caught. "
              "`make mutants` writes this table.", "",
              "| mutant | what is wrong | caught by |", "|---|---|---|"]
     for m in mutants:
@@ -94,7 +104,7 @@ def write_table(mutants: list[Mutant], caught: dict[str, str | None]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("build", type=Path)
-    parser.add_argument("names", nargs="*", help="only these; the table stays as it is")
+    parser.add_argument("names", nargs="*", help="only these, and their rows of the table")
     parser.add_argument("--timeout", type=float, default=60, help="seconds for one test")
     options = parser.parse_args()
     mutants = read_catalogue()
@@ -115,8 +125,7 @@ def main() -> int:
     for number, m in enumerate(chosen, 1):
         caught[m.name] = catcher(options.build, m, rooms, options.timeout)
         print(f"[{number}/{len(chosen)}] {m.name}: {caught[m.name] or 'SURVIVED'}", flush=True)
-    if not options.names:
-        write_table(mutants, caught)
+    write_table(mutants, {**(caught_before() if options.names else {}), **caught})
     survivors = [name for name, test in caught.items() if test is None]
     print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} caught")
     if survivors:
