@@ -1,5 +1,5 @@
 /// @file
-/// @brief nanofsdp: train and sample a GPT with fully sharded data parallelism.
+/// @brief nanofsdp: train, evaluate and sample a GPT with fully sharded data parallelism.
 
 #include <csignal>
 #include <cstdio>
@@ -23,11 +23,12 @@ constexpr const char* kHelp =
     "nanofsdp trains a nanoGPT with Fully Sharded Data Parallelism.\n"
     "\n"
     "  nanofsdp train [CONFIG] [--name=value ...]   train and print a sample\n"
+    "  nanofsdp eval --out_dir=DIR [--name=value ...]     losses of a saved model\n"
     "  nanofsdp sample --out_dir=DIR [--name=value ...]   let a saved model write\n"
     "  nanofsdp compare [--name=value ...]          the same training under ZeRO-0 to 3\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
     "\n"
-    "`nanofsdp train --help` and `nanofsdp sample --help` list the options.\n";
+    "`nanofsdp train --help` and so on list the options.\n";
 
 // A file must not become stdin, stdout or stderr because that was closed when we were started. In
 // its place stands one to which nothing can be written, and flush_stdout() will say so. What is
@@ -46,11 +47,12 @@ int run(const std::vector<std::string>& args) try {
   }
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "train") return nanofsdp::train::train_command(rest);
+  if (args[0] == "eval") return nanofsdp::train::eval_command(rest);
   if (args[0] == "sample") return nanofsdp::train::sample_command(rest);
   if (args[0] == "compare") return nanofsdp::train::compare_command(rest);
   if (args[0] == "bench") return nanofsdp::train::bench_command(rest);
   throw nanofsdp::UsageError({.what = "command",
-                              .expected = "train, sample, compare or bench",
+                              .expected = "train, eval, sample, compare or bench",
                               .got = "'" + args[0] + "'"});
 } catch (const nanofsdp::train::HelpRequested& help) {
   std::fputs(help.text.c_str(), stdout);

@@ -129,6 +129,10 @@ int train_command(const std::vector<std::string>& args) {
   return run<TrainOptions>({parse_train_options, prepare_training}, args);
 }
 
+int eval_command(const std::vector<std::string>& args) {
+  return run<TrainOptions>({parse_eval_options, prepare_training}, args);
+}
+
 int sample_command(const std::vector<std::string>& args) {
   return run<SampleOptions>({parse_sample_options, prepare_sampling}, args);
 }

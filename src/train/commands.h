@@ -11,6 +11,9 @@ namespace nanofsdp::train {
 /// `nanofsdp train`: starts the ranks, trains, prints a sample. @returns the exit code
 int train_command(const std::vector<std::string>& args);
 
+/// `nanofsdp eval`: starts the ranks, prints the losses of a saved model. @returns the exit code
+int eval_command(const std::vector<std::string>& args);
+
 /// `nanofsdp sample`: starts the ranks, prints what a saved model writes. @returns the exit code
 int sample_command(const std::vector<std::string>& args);
 

@@ -115,7 +115,7 @@ void require_outputs(const TrainOptions& o) {
   const std::pair<std::string, std::string> files[] = {
       {"--text", o.text}, {"--out_dir", weights}, {"--metrics", o.metrics}, {"--trace", o.trace}};
   for (const auto& [option, path] : std::span(files).subspan(1)) {
-    if (path.empty()) continue;
+    if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
     const bool json = option != "--out_dir";
     std::string got = obstacle(path, json), parent = fs::absolute(path).parent_path().string();
     if (json && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
@@ -128,7 +128,7 @@ void require_outputs(const TrainOptions& o) {
     got = fmt::format("'{}' ({})", path, got);
     throw UsageError({.what = option, .expected = "a file that can be written", .got = got});
   }
-  const std::string got = o.out_dir.empty() ? "" : obstacle_to_checkpoints(o.out_dir);
+  const std::string got = o.saves() ? obstacle_to_checkpoints(o.out_dir) : "";
   if (got.empty()) return;
   throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
 }

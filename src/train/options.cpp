@@ -1,6 +1,7 @@
 #include "train/options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,13 @@ Trains a GPT with fully sharded data parallelism. Options have nanoGPT's names a
 are the defaults, its recipe for a CPU on a text that is built in. CONFIG (or --config=CONFIG) is
 one of its config files; built in are train_shakespeare_char, train_shakespeare_char_cpu,
 train_gpt2 and finetune_shakespeare. Options outdo its settings.
+)";
+constexpr char kEvalUsage[] =
+    R"(nanofsdp eval [CONFIG] [--name=value ...]
+
+Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only` with
+--init_from=resume. The sizes are the model's; dataset, batch_size, eval_iters and seed those of the
+run that saved it, unless you say others. A --text must be given again.
 )";
 
 /// Refuses at once what no rank can hold: its part of parameters, gradients and moments, one block
@@ -88,14 +96,20 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
   require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
   const RunState saved = read_manifest(o.out_dir).state;
   const std::string place = "checkpoint '" + checkpoint_path(o.out_dir).string() + "': ";
-  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
+  const auto said = [&](const char* name) {
     const auto found = saved.options.find(name);
     if (found == saved.options.end()) throw UsageError({.what = place + "says no --" + name});
-    if (line.given(name) && line.value(name) != found->second) {
+    return found->second;
+  };
+  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
+    if (line.given(name) && line.value(name) != said(name)) {
       o.notes.push_back(fmt::format("--{}={} does nothing here: the checkpoint has {}", name,
-                                    line.value(name), found->second));
+                                    line.value(name), said(name)));
     }
-    line.set(name, found->second, place);
+    line.set(name, said(name), place);
+  }
+  for (const char* name : {"dataset", "batch_size", "eval_iters", "seed"}) {
+    if (o.eval_only && line.is_default(name)) line.set(name, said(name), place);
   }
   if (saved.alphabet.empty()) o.vocab_size = saved.vocab_size;
   if (o.pretrained.empty()) return;
@@ -140,8 +154,9 @@ void add_dtype(CommandLine& line, const char* name, const char* help, DType& tar
   });
 }
 
-CommandLine train_command_line(TrainOptions& o) {
-  CommandLine line(kTrainUsage);
+CommandLine train_command_line(TrainOptions& o, const char* usage,
+                               const std::vector<std::string>& init_from) {
+  CommandLine line(usage);
   line.group("Data and batches");
   line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
            o.dataset);
@@ -206,7 +221,8 @@ CommandLine train_command_line(TrainOptions& o) {
   line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
-  add_init_from(line, {"scratch", "resume"}, "scratch; resume: the last checkpoint in out_dir",
+  add_init_from(line, init_from,
+                fmt::format("{}: the last checkpoint in out_dir", fmt::join(init_from, "; ")),
                 o.init_from, o.pretrained);
   add_device(line, o.device);
   add_ignored(line, o.notes);
@@ -214,6 +230,24 @@ CommandLine train_command_line(TrainOptions& o) {
     line.add(name, "no effect", "", [](const std::string&) {});
   }
   return line;
+}
+
+// Of train or of eval, by what `o` says before: the defaults.
+TrainOptions parse_options(TrainOptions o, const char* usage,
+                           const std::vector<std::string>& init_from,
+                           const std::vector<std::string>& args) {
+  CommandLine line = train_command_line(o, usage, init_from);
+  line.parse(args);
+  settle_model(o, line);
+  check_together(o);
+  settle_text(o, line);
+  settle_strategy(o, line);
+  settle_backend(line, o.device, o.backend);
+  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
+  // Where files lie is each rank's own affair; whether all save and trace together is not.
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained"}) +
+               fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
+  return o;
 }
 
 }  // namespace
@@ -224,18 +258,13 @@ std::string name_of(Backend backend) {
 }
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
-  TrainOptions o;
-  CommandLine line = train_command_line(o);
-  line.parse(args);
-  settle_model(o, line);
-  check_together(o);
-  settle_text(o, line);
-  settle_strategy(o, line);
-  settle_backend(line, o.device, o.backend);
-  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
-  // Where files lie is each rank's own affair; whether all save and trace together is not.
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained"}) +
-               fmt::format("saves={}\ntraces={}\n", !o.out_dir.empty(), !o.trace.empty());
+  return parse_options({}, kTrainUsage, {"scratch", "resume"}, args);
+}
+
+TrainOptions parse_eval_options(const std::vector<std::string>& args) {
+  TrainOptions o = parse_options({.init_from = "resume", .eval_only = true, .out_dir = "out"},
+                                 kEvalUsage, {"resume"}, args);
+  require(o.eval_only, "eval_only", "True: this is `nanofsdp eval`", "False");
   return o;
 }
 

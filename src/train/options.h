@@ -12,7 +12,7 @@
 namespace nanofsdp::train {
 
 /// @file
-/// @brief What the command line says, checked: `nanofsdp train` and `nanofsdp sample`.
+/// @brief What the command line says, checked: `nanofsdp train`, `eval` and `sample`.
 ///
 /// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
 /// work as they stand, the positional config file included. Settings count in this order, the later
@@ -25,7 +25,8 @@ enum class InitOrder { nanogpt, fsdp };    ///< whose order of random draws make
 
 std::string name_of(Backend backend);
 
-/// Options of `nanofsdp train`. The defaults are the CPU recipe of nanoGPT's README.
+/// Options of `nanofsdp train` and `nanofsdp eval`. The defaults are the CPU recipe of nanoGPT's
+/// README.
 struct TrainOptions {
   // Data and batches.
   std::string dataset = "tales";                 ///< what load_dataset() knows by name
@@ -64,8 +65,9 @@ struct TrainOptions {
   bool eval_only = false;
   bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
   std::string out_dir;                 ///< empty: nothing is saved
-  std::string metrics;                 ///< a JSON lines file; empty: none
-  std::string trace;                   ///< a Chrome trace of a few steps; empty: none
+  bool saves() const { return !out_dir.empty() && !eval_only; }
+  std::string metrics;  ///< a JSON lines file; empty: none
+  std::string trace;    ///< a Chrome trace of a few steps; empty: none
   bool explain = false;
 
   // Ranks.
@@ -121,6 +123,12 @@ struct HelpRequested {
 /// @param args what follows `nanofsdp train`
 /// @throws UsageError, HelpRequested
 TrainOptions parse_train_options(const std::vector<std::string>& args);
+
+/// `nanofsdp eval` is `train --eval_only --init_from=resume`, where `--out_dir` is "out" by
+/// default. What decides its numbers is by default as in the run that saved: dataset, batch_size,
+/// eval_iters, seed, and the model's sizes anyway.
+/// @throws UsageError, HelpRequested
+TrainOptions parse_eval_options(const std::vector<std::string>& args);
 
 /// @param args what follows `nanofsdp sample`
 /// @throws UsageError, HelpRequested

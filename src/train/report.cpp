@@ -91,7 +91,7 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
   line("a rank     " + memory);
   // Nothing is written before now, when all is right that can be known before training.
   std::error_code error;
-  if (!options_.out_dir.empty()) std::filesystem::create_directories(options_.out_dir, error);
+  if (options_.saves()) std::filesystem::create_directories(options_.out_dir, error);
   if (error) {
     throw UsageError({.what = "--out_dir",
                       .expected = "a directory that can be made",

@@ -243,16 +243,16 @@ void Trainer::run() {
   if (options_.resumes()) resume();
   report_.start(context_, dataset_, sharded_, plan);
   if (options_.resumes()) report_.resumed(checkpoint_path(options_.out_dir).string(), first_);
+  if (options_.eval_only) return report_.evaluation(first_, evaluate());
   for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
     const bool first = iteration == first_, last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || first || last) {
       const EvalResult result = evaluate();
       report_.evaluation(iteration, result);
-      if (options_.eval_only) return;
       const bool best = result.val_loss < best_val_loss_;
       if (best) best_val_loss_ = result.val_loss;
       const bool wanted = best || options_.always_save_checkpoint;
-      if (wanted && !first && !options_.out_dir.empty()) save(iteration, result.val_loss);
+      if (wanted && !first && options_.saves()) save(iteration, result.val_loss);
     }
     trace(iteration);
     if (last) break;

@@ -35,7 +35,7 @@ void Trainer::resume() {
                       .got = "one of others",
                       .hint = "resume with the text that it was trained on"});
   }
-  if (state.iteration > options_.max_iters) {
+  if (state.iteration > options_.max_iters && !options_.eval_only) {
     throw UsageError({.what = what,
                       .expected = fmt::format("at most --max_iters={}", options_.max_iters),
                       .got = fmt::format("iteration {}", state.iteration),

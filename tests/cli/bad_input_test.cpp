@@ -112,6 +112,9 @@ TEST_P(BadInput, IsRefusedByEveryOption) {
       std::string named = name;
       if (option.name == "text" && !value.empty() && command == "train") named = "text '";
       if (option.name == "out_dir" && command == "sample") named = "weights '";
+      // Whether the model is there is asked before any text is read.
+      const bool text_or_file = kTexts.contains(option.name) || option.name == "dataset";
+      if (command == "eval" && text_or_file) named = "checkpoint '";
       if (option.name == "vocab") named = "vocabulary '" + value;
       expect_refusal({command, name + "=" + value}, named);
     }
@@ -130,7 +133,8 @@ TEST_P(BadInput, IsRefusedWhateverItLooksLike) {
   expect_refusal({GetParam(), "--config=train_shakespeare_char", "another.py"}, "'another.py'");
 }
 
-INSTANTIATE_TEST_SUITE_P(Of, BadInput, ::testing::Values("train", "sample", "compare", "bench"));
+INSTANTIATE_TEST_SUITE_P(Of, BadInput,
+                         ::testing::Values("train", "eval", "sample", "compare", "bench"));
 
 TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
   const struct {

@@ -141,11 +141,19 @@ TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
 TEST(Finetuning, BeginsAtThePretrainedModel) {
   const TemporaryDirectory directory;
   prepare(directory);
+  const Words evaluation = {"--init_from=gpt2", "--dataset=owls", "--block_size=16",
+                            "--eval_iters=1", "--batch_size=4"};
+  const std::string losses = run(directory, Words{"eval"} + evaluation);
+  EXPECT_FALSE(fs::exists(directory.file("out")));
   for (const char* ranks : {"--ranks=1", "--ranks=4"}) {
-    run(directory,
-        {"train", "finetune_shakespeare", "--init_from=gpt2", "--dataset=owls", "--block_size=16",
-         "--max_iters=1", "--eval_interval=1", "--eval_iters=1", "--learning_rate=1e-9",
-         "--always_save_checkpoint=True", "--out_dir=out", ranks});
+    const std::string out =
+        run(directory,
+            Words{"train", "finetune_shakespeare", "--max_iters=1", "--eval_interval=1",
+                  "--learning_rate=1e-9", "--always_save_checkpoint=True", "--out_dir=out", ranks} +
+                evaluation);
+    const std::size_t step = out.find("step 0: ");
+    ASSERT_NE(step, std::string::npos) << out;
+    EXPECT_TRUE(losses.ends_with(out.substr(step, out.find('\n', step) + 1 - step))) << losses;
     const Words options = {"--top_k=1", "--max_new_tokens=30", "--start=<|endoftext|>"};
     EXPECT_EQ(sample(directory, Words{"--out_dir=out"} + options),
               sample(directory, Words{"--init_from=gpt2"} + options));
