@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cstring>
 
 #include "base/buffer.h"
@@ -17,6 +16,7 @@
 #include "ops/norm.h"
 #include "train/bench.h"
 #include "train/numbers.h"
+#include "train/peak.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -43,33 +43,10 @@ class Operands {
 using Rows = std::vector<Candidate>;
 constexpr const char* kPeak = "peak";
 
-// A vector register, and so many of them that two units of four cycles never wait.
-#ifdef __AVX512F__
-constexpr int kRegisterBytes = 64;
-#else
-constexpr int kRegisterBytes = 32;
-#endif
-using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
-using Packs = std::array<Pack, 10>;
-constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);
-
-// Makes the compiler believe that somebody looks at what was computed.
-void look_at(Packs packs) { asm volatile("" : : "m"(packs) : "memory"); }
-
-// What arithmetic can reach: multiplies and adds in registers.
+// What arithmetic can reach.
 Candidate peak(Stream& stream) {
-  constexpr std::int64_t kRounds = 1 << 20;
-  const double gigaflop = 2e-9 * kRounds * kLanes * stream.threads();
-  return calls(kPeak, gigaflop, "GF/s", "", [&stream] {
-    stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
-      const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
-      Packs packs{};
-      for (std::int64_t round = 0; round < kRounds; ++round) {
-        for (Pack& pack : packs) pack = pack * factor + addend;
-      }
-      look_at(packs);
-    });
-  });
+  return calls(kPeak, 1e-9 * multiply_and_add(stream), "GF/s", "",
+               [&stream] { multiply_and_add(stream); });
 }
 
 // What memory can reach, in three mixes of reads and writes.

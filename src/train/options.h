@@ -34,6 +34,9 @@ struct TrainOptions {
   std::int64_t batch_size = 12;                  ///< rows of a micro-batch, over all ranks
   std::int64_t block_size = 64;                  ///< tokens of a row
   std::int64_t gradient_accumulation_steps = 1;  ///< micro-batches of a step, over all ranks
+  std::int64_t tokens_of_step() const {
+    return batch_size * block_size * gradient_accumulation_steps;
+  }
 
   // Model.
   std::int64_t n_layer = 4;

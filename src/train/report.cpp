@@ -17,6 +17,7 @@
 #include "train/explain.h"
 #include "train/files.h"
 #include "train/numbers.h"
+#include "train/peak.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -54,6 +55,7 @@ void Report::line(const std::string& text, bool stays) {
 
 void Report::start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
                    const fsdp::Plan& plan) {
+  if (!options_.eval_only) peak_flops_ = peak_flops(*context.compute);
   if (!speaks_) return;
   for (const std::string& note : options_.notes) line("note: " + note);
   std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
@@ -80,6 +82,9 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
   line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
                    fsdp::name_of(model.strategy()), model.units().size(), unit_sizes(model.units()),
                    grouped(shard), padding));
+  const std::int64_t T = options_.block_size, C = options_.n_embd;
+  const std::int64_t token = 6 * (parameters - T * C) + 12 * options_.n_layer * C * T;
+  flops_ = static_cast<double>(token * options_.tokens_of_step()) / context.world_size;
   line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
                    grouped(parameters - decayed)));
   std::string memory;
@@ -115,36 +120,39 @@ void Report::step(std::int64_t iteration, const StepResult& result, const comm::
   step_seconds_ += result.seconds;
   ++steps_;
   if (!speaks_) return;
-  const auto tokens = static_cast<double>(options_.batch_size * options_.block_size *
-                                          options_.gradient_accumulation_steps);
+  const auto tokens = static_cast<double>(options_.tokens_of_step());
   if (!options_.metrics.empty()) {
     ordered_json peak;
     for (const MemoryClass c : kMemoryClasses) {
       peak[std::string(name_of(c))] = ledger.count(c).reserved_peak;
     }
-    write_line(metrics_, {{"iter", iteration},
-                          {"loss", result.loss},
-                          {"grad_norm", result.grad_norm},
-                          {"lr", result.lr},
-                          {"ms", result.seconds * 1e3},
-                          {"tokens_per_s", tokens / result.seconds},
-                          {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
-                          {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
-                          {"peak_bytes", peak}});
+    ordered_json json = {{"iter", iteration},
+                         {"loss", result.loss},
+                         {"grad_norm", result.grad_norm},
+                         {"lr", result.lr},
+                         {"ms", result.seconds * 1e3},
+                         {"tokens_per_s", tokens / result.seconds},
+                         {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
+                         {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
+                         {"peak_bytes", peak}};
+    if (peak_flops_ > 0) json["mfu"] = utilisation(result.seconds);
+    write_line(metrics_, json);
   }
   last_step_ = traffic - traffic_;
   traffic_ = traffic;
   if (iteration % options_.log_interval != 0) return;
   const double mean = step_seconds_ / static_cast<double>(steps_);
   const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
+  const std::string mfu =
+      peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";
   if (terminal_) {
     const double left = static_cast<double>(options_.max_iters - iteration) * mean;
     line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration, options_.max_iters,
                      result.loss, rate, minutes(left)),
          /*stays=*/false);
   } else {
-    line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s", iteration, result.loss,
-                     result.seconds * 1e3, rate));
+    line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s{}", iteration, result.loss,
+                     result.seconds * 1e3, rate, mfu));
   }
 }
 
@@ -172,9 +180,15 @@ void Report::finish(const comm::Traffic& t, const Ledger& ledger, const fsdp::Pl
   line("");
   line(fmt::format("loss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
                    last_evaluation_.val_loss));
+  const double mean = step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1));
   line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
-                   elapsed.count(), plural(steps_, "step"), step_seconds_,
-                   1e3 * step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1))));
+                   elapsed.count(), plural(steps_, "step"), step_seconds_, 1e3 * mean));
+  if (steps_ > 0 && peak_flops_ > 0) {
+    line(
+        fmt::format("mfu        {:.1f} %: a rank's part of the model's arithmetic is {:.1f} "
+                    "GFLOP/s, of {:.1f} that its threads can do",
+                    1e2 * utilisation(mean), 1e-9 * flops_ / mean, 1e-9 * peak_flops_));
+  }
   if (t.bytes_sent > 0) {
     line(
         fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "

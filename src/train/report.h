@@ -35,7 +35,12 @@ struct EvalResult {
   double val_loss = 0;
 };
 
-/// Tells rank 0's story; on other ranks every function does nothing.
+/// Tells rank 0's story; on other ranks every function does nothing, but for start().
+///
+/// MFU, model FLOPs utilisation, is nanoGPT's (PaLM, Chowdhery et al. 2022, appendix B): a token
+/// costs 6 N + 12 L H Q T operations, where N are the parameters without the positions', L layers,
+/// H heads of width Q, T the context. A rank's share of a step's, in a second, over what its
+/// threads can compute (peak.h), measured at the start. Recomputation does not count.
 class Report {
  public:
   Report(const TrainOptions& options, int rank);
@@ -43,6 +48,7 @@ class Report {
   /// Says what is about to be trained, on what, and how it is shared. Makes the directory of
   /// weights and the file of metrics, to which a resumed run adds: from here on, what cannot be
   /// printed or written is an error.
+  /// Every rank measures what its threads can compute, all at a time.
   /// @throws UsageError, as all that follow, if standard output or that file is full
   void start(const Context& context, const Dataset& dataset, fsdp::ShardedModel& model,
              const fsdp::Plan& plan);
@@ -59,6 +65,7 @@ class Report {
   bool wants_loss(std::int64_t iteration) const;
 
  private:
+  double utilisation(double seconds) const { return flops_ / seconds / peak_flops_; }
   void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress
 
   const TrainOptions& options_;
@@ -70,6 +77,8 @@ class Report {
   comm::Traffic traffic_;    // at the end of the step before
   comm::Traffic last_step_;  // of that step
   std::int64_t numel_ = 0;   // of the model
+  double flops_ = 0;         // of a step, the model's alone, a rank
+  double peak_flops_ = 0;    // of a rank, a second; 0: unknown
   double step_seconds_ = 0;
   std::int64_t steps_ = 0;
   EvalResult last_evaluation_;

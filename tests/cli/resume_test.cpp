@@ -59,7 +59,8 @@ std::vector<json> metrics(const TemporaryDirectory& directory, const std::string
   std::istringstream text(read_file(directory.file(name)));
   for (std::string line; std::getline(text, line);) {
     json j = json::parse(line);
-    for (const char* key : {"ms", "tokens_per_s", "peak_bytes", "bytes_sent", "bytes_received"}) {
+    for (const char* key :
+         {"ms", "tokens_per_s", "mfu", "peak_bytes", "bytes_sent", "bytes_received"}) {
       j.erase(key);
     }
     if (j["iter"] >= first) lines.push_back(std::move(j));
