@@ -59,7 +59,7 @@ Row train_row(const TrainOptions& options, const Dataset& dataset, Context& cont
 // Options of training that have no meaning where four runs are compared.
 void refuse_others(const std::vector<std::string>& args) {
   for (const char* name : {"strategy", "zero", "shard_size", "backend", "eval_only", "out_dir",
-                           "init_from", "metrics", "trace", "explain"}) {
+                           "init_from", "metrics", "reference", "trace", "explain"}) {
     const std::string option = std::string("--") + name;
     for (const std::string& arg : args) {
       if (arg != option && !arg.starts_with(option + "=")) continue;

@@ -19,6 +19,7 @@
 
 #include "base/fingerprint.h"
 #include "train/checkpoint.h"
+#include "train/run_picture.h"
 #include "train/weights.h"
 
 namespace nanofsdp::train {
@@ -111,10 +112,17 @@ std::uint64_t fingerprint_of(const std::string& path) {
 }
 
 void require_outputs(const TrainOptions& o) {
-  const std::string weights = o.out_dir.empty() ? "" : weights_path(o.out_dir).string();
+  const auto in_out_dir = [&](const std::filesystem::path& path) {
+    return o.out_dir.empty() ? "" : path.string();
+  };
   const std::pair<std::string, std::string> files[] = {
-      {"--text", o.text}, {"--out_dir", weights}, {"--metrics", o.metrics}, {"--trace", o.trace}};
-  for (const auto& [option, path] : std::span(files).subspan(1)) {
+      {"--text", o.text},
+      {"--reference", o.reference},
+      {"--out_dir", in_out_dir(weights_path(o.out_dir))},
+      {"--out_dir", in_out_dir(run_picture_path(o.out_dir))},
+      {"--metrics", o.metrics},
+      {"--trace", o.trace}};
+  for (const auto& [option, path] : std::span(files).subspan(2)) {
     if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
     const bool json = option != "--out_dir";
     std::string got = obstacle(path, json), parent = fs::absolute(path).parent_path().string();

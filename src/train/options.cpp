@@ -53,6 +53,8 @@ void check_together(const TrainOptions& o) {
   require(o.threads <= most_threads, "threads", fmt::format("at most {}", most_threads), o.threads,
           "fewer --ranks allow more");
   check_step({o.batch_size, o.gradient_accumulation_steps, o.ranks});
+  require(o.reference.empty() || !o.out_dir.empty(), "reference", "--out_dir=DIR beside it",
+          "none");
   if (!o.decay_lr) return;
   const char* hint = "set both, or --decay_lr=False";
   require(o.min_lr <= o.learning_rate, "min_lr",
@@ -217,6 +219,8 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;
               });
   line.add("metrics", "a file for one JSON object a step", o.metrics);
+  line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
+           o.reference);
   line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
   line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
@@ -245,7 +249,7 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
   settle_backend(line, o.device, o.backend);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained"}) +
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +
                fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
   return o;
 }

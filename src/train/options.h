@@ -69,8 +69,9 @@ struct TrainOptions {
   bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
   std::string out_dir;                 ///< empty: nothing is saved
   bool saves() const { return !out_dir.empty() && !eval_only; }
-  std::string metrics;  ///< a JSON lines file; empty: none
-  std::string trace;    ///< a Chrome trace of a few steps; empty: none
+  std::string metrics;    ///< a JSON lines file; empty: none
+  std::string reference;  ///< another run's, drawn beside this one; empty: none
+  std::string trace;      ///< a Chrome trace of a few steps; empty: none
   bool explain = false;
 
   // Ranks.

@@ -16,6 +16,7 @@
 #include "base/check.h"
 #include "train/explain.h"
 #include "train/files.h"
+#include "train/new_file.h"
 #include "train/numbers.h"
 #include "train/peak.h"
 
@@ -45,7 +46,9 @@ std::string unit_sizes(std::span<const fsdp::Unit> units) {
 }  // namespace
 
 Report::Report(const TrainOptions& options, int rank)
-    : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {}
+    : options_(options), speaks_(rank == 0), terminal_(rank == 0 && isatty(STDOUT_FILENO) != 0) {
+  if (speaks_ && !options.reference.empty()) reference_ = read_reference(options.reference);
+}
 
 void Report::line(const std::string& text, bool stays) {
   if (!speaks_) return;
@@ -85,6 +88,8 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
   const std::int64_t T = options_.block_size, C = options_.n_embd;
   const std::int64_t token = 6 * (parameters - T * C) + 12 * options_.n_layer * C * T;
   flops_ = static_cast<double>(token * options_.tokens_of_step()) / context.world_size;
+  title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
+                       fsdp::name_of(model.strategy()), plural(context.world_size, "rank"));
   line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
                    grouped(parameters - decayed)));
   std::string memory;
@@ -121,6 +126,11 @@ void Report::step(std::int64_t iteration, const StepResult& result, const comm::
   ++steps_;
   if (!speaks_) return;
   const auto tokens = static_cast<double>(options_.tokens_of_step());
+  if (wants_loss(iteration)) {
+    curves_.loss.add(iteration, result.loss);
+    curves_.grad_norm.add(iteration, result.grad_norm);
+    curves_.tokens_per_s.add(iteration, tokens / result.seconds);
+  }
   if (!options_.metrics.empty()) {
     ordered_json peak;
     for (const MemoryClass c : kMemoryClasses) {
@@ -165,10 +175,22 @@ void Report::evaluation(std::int64_t iteration, const EvalResult& result) {
         metrics_,
         {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
   }
+  curves_.val_loss.add(iteration, result.val_loss);
+}
+
+void Report::draw(const Ledger& ledger) {
+  if (!speaks_ || !options_.saves() || steps_ == 0) return;
+  const std::string svg = draw_run(title_, curves_, reference_, ledger);
+  NewFile file(run_picture_path(options_.out_dir).string());
+  file.write(std::as_bytes(std::span(svg)));
+  file.finish();
 }
 
 void Report::resumed(const std::string& checkpoint, std::int64_t iteration) {
   line(fmt::format("resumed    {} at iteration {}", checkpoint, grouped(iteration)));
+  if (speaks_ && std::filesystem::is_regular_file(options_.metrics)) {
+    curves_.read(options_.metrics, {.what = "--metrics"}, iteration);
+  }
 }
 
 void Report::saved(const std::string& path) { line("saved " + path); }

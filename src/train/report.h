@@ -12,6 +12,7 @@
 #include "fsdp/sharded_model.h"
 #include "train/dataset.h"
 #include "train/options.h"
+#include "train/run_picture.h"
 
 namespace nanofsdp::train {
 
@@ -43,10 +44,11 @@ struct EvalResult {
 /// threads can compute (peak.h), measured at the start. Recomputation does not count.
 class Report {
  public:
+  /// @throws UsageError if --reference cannot be read
   Report(const TrainOptions& options, int rank);
 
   /// Says what is about to be trained, on what, and how it is shared. Makes the directory of
-  /// weights and the file of metrics, to which a resumed run adds: from here on, what cannot be
+  /// saved files and the file of metrics, to which a resumed run adds: from here on, what cannot be
   /// printed or written is an error.
   /// Every rank measures what its threads can compute, all at a time.
   /// @throws UsageError, as all that follow, if standard output or that file is full
@@ -55,6 +57,9 @@ class Report {
   void step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
             const Ledger& ledger);
   void evaluation(std::int64_t iteration, const EvalResult& result);
+  /// The run so far, as a picture in the directory of saved files (run_picture.h). One of more
+  /// steps may be there: before there are any, it stays.
+  void draw(const Ledger& ledger);
   void resumed(const std::string& checkpoint, std::int64_t iteration);
   void saved(const std::string& path);
   void finish(const comm::Traffic& traffic, const Ledger& ledger, const fsdp::Plan& plan,
@@ -79,6 +84,8 @@ class Report {
   std::int64_t numel_ = 0;   // of the model
   double flops_ = 0;         // of a step, the model's alone, a rank
   double peak_flops_ = 0;    // of a rank, a second; 0: unknown
+  std::string title_;        // of the picture
+  Curves curves_, reference_;
   double step_seconds_ = 0;
   std::int64_t steps_ = 0;
   EvalResult last_evaluation_;

@@ -253,6 +253,7 @@ void Trainer::run() {
       if (best) best_val_loss_ = result.val_loss;
       const bool wanted = best || options_.always_save_checkpoint;
       if (wanted && !first && options_.saves()) save(iteration, result.val_loss);
+      report_.draw(context_.ledger);
     }
     trace(iteration);
     if (last) break;

@@ -93,6 +93,15 @@ const std::vector<Case> kCases = {
     {[](const TemporaryDirectory& d) { fs::create_directories(d.file("o/model.safetensors")); },
      {"train", "--out_dir=o"},
      {"--out_dir", "a directory"}},
+    {[](const TemporaryDirectory& d) { fs::create_directories(d.file("o/run.svg")); },
+     {"train", "--out_dir=o"},
+     {"--out_dir", "'o/run.svg' (a directory)"}},
+    {file("r", "{\"iter\": 0}\n[3]\n{\"loss\": 1}\nnull"),
+     {"train", "--out_dir=o", "--reference=r"},
+     {"--reference=r", "iter and loss", "none"}},
+    {link_to("/dev/zero", "r"),
+     {"train", "--out_dir=o", "--reference=r"},
+     {"--reference=r", "a device or a pipe"}},
     {endless("c"), {"train", "c"}, {"config file 'c'", "1099511627776 bytes"}},
     {pipe_at("c"), {"train", "c"}, {"config file 'c'", "a device or a pipe"}},
     {file("c", std::string(9000, 'x')), {"train", "c"}, {"c:1: expected name = ", "xxx..."}},
@@ -175,7 +184,7 @@ TEST(Outputs, MayBeWrittenAgain) {
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(shell(directory, line), 0) << read_file(directory.file("stderr"));
   }
-  EXPECT_EQ(tree(directory).size(), 11u);  // two directories, three files, two checkpoints
+  EXPECT_EQ(tree(directory).size(), 12u);  // two directories, four files, two checkpoints
   EXPECT_EQ(shell(directory, "sample --out_dir=o/p --max_new_tokens=9 >/dev/full 2>stderr"), 2);
   EXPECT_EQ(shell(directory, "sample --out_dir=o/p --start=\xc3\xa9 >stdout 2>stderr"), 2);
   EXPECT_NE(read_file(directory.file("stderr")).find("leave it out of --start"), std::string::npos);

@@ -45,6 +45,7 @@ std::vector<Option> options_of(const std::string& command) {
 const std::map<std::string, Words> kTexts = {
     {"text", {"", "nowhere.txt", ".", "/dev/zero", "/dev/null", "a\nb", std::string(300, 'x')}},
     {"out_dir", {"/dev/null", "/dev/null/below", "below/" + std::string(300, 'x')}},
+    {"reference", {"nowhere.jsonl", "/dev/null"}},  // without --out_dir
     {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"start", {"", "FILE:prompt.txt", "FILE:", "FILE:."}},
@@ -152,6 +153,9 @@ TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
       {{"--out_dir=o", "--metrics=o/model.safetensors"}, "that of --out_dir"},
       {{"--out_dir=o", "--metrics=none/m"}, "no such directory"},
       {{"--metrics=m", "--trace=none/t"}, "no such directory"},
+      {{"--out_dir=o", "--metrics=o/run.svg"}, "that of --out_dir"},
+      {{"--out_dir=o", "--reference=m", "--metrics=m"}, "that of --reference"},
+      {{"--out_dir=o", "--reference=m"}, "no such file"},
       {{"--zero=1", "--strategy=full_shard"}, "--zero"},
       {{"--shard_size=2"}, "--shard_size"},
       {{"--n_head=3"}, "--n_embd"},

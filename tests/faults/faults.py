@@ -181,14 +181,14 @@ def full_out_dir(t: Trial) -> None:
             t.wait_a_moment()
             t.strikes()
             disk.fill()
-        t.ends(full_disk_says("out/(checkpoint|model)"), within=60)
+        t.ends(full_disk_says("out/(checkpoint|model|run)"), within=60)
 
 
 def file_too_large(t: Trial) -> None:
     """A limit on the size of files, as shells set it: by default a signal comes with it."""
     size = (t.healthy().out_dir / "model.safetensors").stat().st_size
     t.start(file_size=t.rng.randrange(size // 2, size))
-    t.ends(full_disk_says("out/(checkpoint|model)"), within=60)
+    t.ends(full_disk_says("out/(checkpoint|model|run)"), within=60)
 
 
 QUICK = ("small", "medium")

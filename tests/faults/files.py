@@ -7,7 +7,7 @@ import struct
 from array import array
 from pathlib import Path
 
-DUE = {"out/model.safetensors", "metrics.jsonl", "trace.json"}
+DUE = {"out/model.safetensors", "out/run.svg", "metrics.jsonl", "trace.json"}
 CHECKPOINT = re.compile(
     r"out/checkpoint(\.new|\.previous)?(/manifest\.json|/rank_\d_of_\d\.safetensors)?")
 
