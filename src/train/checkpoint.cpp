@@ -153,6 +153,7 @@ bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
     if (rank == 0) remove_checkpoint(directory);
     return false;
   }
+  //! [write]
   FileRecord mine;
   if (rank < files) {
     mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
@@ -164,6 +165,7 @@ bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
     write_manifest_file(directory / kManifest, {.state = state, .files = records});
     rotate(out_dir);
   }
+  //! [write]
   return true;
 } catch (const fs::filesystem_error& error) {
   throw UsageError(

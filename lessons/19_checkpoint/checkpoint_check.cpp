@@ -1,0 +1,39 @@
+#include <fmt/format.h>
+
+#include <set>
+#include <string>
+
+#include "checkpoint_exercise.h"
+#include "frame/exercise.h"
+
+// The specification deals the elements out one by one, to both worlds.
+static std::string by_dealing(std::int64_t n, std::int64_t V, std::int64_t W, std::int64_t r) {
+  const auto owner = [n](std::int64_t element, std::int64_t ranks) {
+    std::int64_t shard = 1;
+    while (shard * ranks < n) ++shard;
+    return element / shard;
+  };
+  std::set<std::int64_t> files;
+  for (std::int64_t element = 0; element < n; ++element) {
+    if (owner(element, W) == r) files.insert(owner(element, V));
+  }
+  return files.empty() ? "none" : fmt::format("{} to {}", *files.begin(), *files.rbegin());
+}
+
+int main() {
+  lesson::Exercise exercise("files_to_read");
+  for (std::int64_t n = 1; n <= 26; ++n) {
+    for (std::int64_t V = 1; V <= 6; ++V) {
+      for (std::int64_t W = 1; W <= 6; ++W) {
+        for (std::int64_t r = 0; r < W; ++r) {
+          const nanofsdp::fsdp::Range files = files_to_read(n, V, W, r);
+          const std::string yours =
+              files.empty() ? "none" : fmt::format("{} to {}", files.begin, files.end - 1);
+          exercise.expect(yours, by_dealing(n, V, W, r), "n = {}, V = {}, W = {}, r = {}", n, V, W,
+                          r);
+        }
+      }
+    }
+  }
+  return exercise.end();
+}
