@@ -19,8 +19,9 @@ namespace {
 constexpr std::size_t kMostPoints = 500;
 constexpr int kWidth = 860, kLeft = 80, kRight = 840, kHeight = 150, kGap = 56, kBar = 20;
 
-// Colours that stay apart for colour-blind readers and in grey (after Okabe and Ito).
-constexpr const char *kOurs = "#56b4e9", *kVal = "#009e73", *kReference = "#d55e00";
+// Colours that stay apart for colour-blind readers (after Okabe and Ito), and where one covers
+// another.
+constexpr const char *kOurs = "#56b4e9", *kVal = "#009e73", *kReference = "#333333";
 
 std::string text(double x, double y, const char* anchor, const std::string& words,
                  const char* fill = "#333") {

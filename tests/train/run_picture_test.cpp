@@ -33,7 +33,7 @@ std::vector<Places> lines_of(const std::string& svg, const std::string& colour) 
   }
   return lines;
 }
-const std::string kOurs = "#56b4e9", kValidation = "#009e73", kReference = "#d55e00";
+const std::string kOurs = "#56b4e9", kValidation = "#009e73", kReference = "#333333";
 
 std::string drawn(const Curves& run, const Curves& reference = {}) {
   Ledger ledger;
