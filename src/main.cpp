@@ -26,6 +26,7 @@ constexpr const char* kHelp =
     "  nanofsdp eval --out_dir=DIR [--name=value ...]     losses of a saved model\n"
     "  nanofsdp sample --out_dir=DIR [--name=value ...]   let a saved model write\n"
     "  nanofsdp compare [--name=value ...]          the same training under ZeRO-0 to 3\n"
+    "  nanofsdp plan [--name=value ...]             what a rank will hold and move, by formula\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
     "\n"
     "`nanofsdp train --help` and so on list the options.\n";
@@ -50,9 +51,10 @@ int run(const std::vector<std::string>& args) try {
   if (args[0] == "eval") return nanofsdp::train::eval_command(rest);
   if (args[0] == "sample") return nanofsdp::train::sample_command(rest);
   if (args[0] == "compare") return nanofsdp::train::compare_command(rest);
+  if (args[0] == "plan") return nanofsdp::train::plan_command(rest);
   if (args[0] == "bench") return nanofsdp::train::bench_command(rest);
   throw nanofsdp::UsageError({.what = "command",
-                              .expected = "train, eval, sample, compare or bench",
+                              .expected = "train, eval, sample, compare, plan or bench",
                               .got = "'" + args[0] + "'"});
 } catch (const nanofsdp::train::HelpRequested& help) {
   std::fputs(help.text.c_str(), stdout);

@@ -7,16 +7,6 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-FlatLayout layout_of(const std::vector<nn::Parameter*>& parameters, int world_size,
-                     std::int64_t alignment) {
-  std::vector<ParameterSpec> specs;
-  for (const nn::Parameter* parameter : parameters) {
-    const auto dims = parameter->shape.dims();
-    specs.push_back({parameter->name, {dims.begin(), dims.end()}});
-  }
-  return FlatLayout(std::move(specs), world_size, alignment);
-}
-
 Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
   const auto bytes = static_cast<std::size_t>(range.size()) * size_of(DType::float32);
   return Buffer(context.ledger, memory_class, bytes, context.device);
@@ -24,12 +14,21 @@ Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
 
 }  // namespace
 
+std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters) {
+  std::vector<ParameterSpec> specs;
+  for (const nn::Parameter* parameter : parameters) {
+    const auto dims = parameter->shape.dims();
+    specs.push_back({parameter->name, {dims.begin(), dims.end()}});
+  }
+  return specs;
+}
+
 FlatParameter::FlatParameter(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                              int world_size, const ShardingStrategy& strategy,
                              std::int64_t alignment)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(layout_of(parameters_, world_size, alignment)),
+      layout_(specs_of(parameters_), world_size, alignment),
       //! [ranges]
       rank_(rank),
       parameter_range_(strategy.shard_parameters ? layout_.shard_of(rank) : layout_.whole()),

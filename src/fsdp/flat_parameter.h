@@ -85,4 +85,7 @@ class FlatParameter {
   std::int64_t version_ = 0;
 };
 
+/// Names and shapes, of which a layout is made.
+std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);
+
 }  // namespace nanofsdp::fsdp

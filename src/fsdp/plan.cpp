@@ -26,6 +26,7 @@ void plan_memory(std::span<const FlatLayout> layouts, const Options& options, Pl
   const Size four = bytes_of(DType::float32);
   const bool borrows = borrows_parameters(strategy, precision);
   const bool stores_shard = borrows ? strategy.shard_optimizer : strategy.shard_parameters;
+  //! [memory]
   plan.of(MemoryClass::parameter_shards) = four * (stores_shard ? shards : whole);
   plan.of(MemoryClass::gradient_shards) = four * (strategy.shard_gradients ? shards : whole);
   plan.of(MemoryClass::optimizer) = 2 * four * (strategy.shard_optimizer ? shards : whole);
@@ -35,6 +36,7 @@ void plan_memory(std::span<const FlatLayout> layouts, const Options& options, Pl
   if (strategy.shard_gradients) {
     plan.of(MemoryClass::unsharded_gradients) = four * (slots.gradients * largest + root);
   }
+  //! [memory]
   for (const DType dtype : {precision.param_dtype, precision.reduce_dtype}) {
     if (dtype == DType::float32) continue;
     plan.of(MemoryClass::communication) += bytes_of(dtype) * std::max(largest, root);
@@ -89,6 +91,15 @@ void plan_traffic(std::span<const FlatLayout> layouts, const Options& options,
 }
 
 }  // namespace
+
+std::vector<FlatLayout> lay_out(std::span<const std::vector<ParameterSpec>> units,
+                                const Options& options, const Workload& workload) {
+  std::vector<FlatLayout> layouts;
+  for (const auto& unit : units) {
+    layouts.emplace_back(unit, workload.shard_size, alignment_of(options, workload.replicas));
+  }
+  return layouts;
+}
 
 Plan plan(std::span<const FlatLayout> layouts, const Options& options, const Workload& workload) {
   Options settled = options;

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "base/ledger.h"
 #include "comm/counting.h"
@@ -43,6 +44,11 @@ struct Plan {
            of(MemoryClass::optimizer);
   }
 };
+
+/// The layouts that a ShardedModel gives to its units, before there is one.
+/// @param units the parameters of each, the root's last
+std::vector<FlatLayout> lay_out(std::span<const std::vector<ParameterSpec>> units,
+                                const Options& options, const Workload& workload);
 
 /// @param layouts of all units over `shard_size` ranks, the root's last; all their parameters learn
 /// @param options as given to ShardedModel

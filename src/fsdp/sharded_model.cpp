@@ -42,8 +42,7 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
   if (borrows_parameters(stored, options_.precision)) {
     stored.shard_parameters = stored.shard_optimizer;
   }
-  // Shards are all-reduced across groups, in equal chunks too.
-  const std::int64_t alignment = std::lcm(options_.alignment, mesh_.replicas());
+  const std::int64_t alignment = alignment_of(options_, mesh_.replicas());
   std::vector<FlatParameter> flats;
   std::int64_t largest = 0;
   for (const WrappedModule& w : wrapped) {
@@ -77,6 +76,10 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
                        i + 1 < wrapped.size() ? memory : root_memory);
   }
   return units;
+}
+
+std::int64_t alignment_of(const Options& options, int replicas) {
+  return std::lcm(options.alignment, replicas);
 }
 
 PoolSlots pool_slots(const Options& options, int blocks) {

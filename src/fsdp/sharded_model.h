@@ -45,6 +45,9 @@ struct Options {
   WrapPolicy wrap_policy;  ///< which modules become units
 };
 
+/// Of parameters in a layout: shards are all-reduced across groups in equal chunks, too.
+std::int64_t alignment_of(const Options& options, int replicas);
+
 /// How many units may be whole at a time, besides the root, which has slots of its own.
 struct PoolSlots {
   int parameters = 0;

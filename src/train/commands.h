@@ -21,4 +21,7 @@ int sample_command(const std::vector<std::string>& args);
 /// @returns the exit code: 0 if losses and weights are equal to the bit in all
 int compare_command(const std::vector<std::string>& args);
 
+/// `nanofsdp plan`: what a rank will hold and move, from shapes alone. @returns 0
+int plan_command(const std::vector<std::string>& args);
+
 }  // namespace nanofsdp::train

@@ -48,6 +48,18 @@ std::vector<fsdp::FlatLayout> layouts_of(std::span<const fsdp::Unit> units) {
   return layouts;
 }
 
+std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts) {
+  std::string text;
+  while (layouts.size() > 1) {  // the root is the last
+    const std::int64_t numel = layouts[0].total_numel();
+    std::size_t n = 1;
+    while (n + 1 < layouts.size() && layouts[n].total_numel() == numel) ++n;
+    text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel) + " + ";
+    layouts = layouts.subspan(n);
+  }
+  return text + "root " + grouped(layouts[0].total_numel());
+}
+
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
   std::string text;
   for (std::size_t i = 0; i < units.size(); ++i) {

@@ -18,6 +18,9 @@ namespace nanofsdp::train {
 /// The layouts of the model's units, the root's last.
 std::vector<fsdp::FlatLayout> layouts_of(std::span<const fsdp::Unit> units);
 
+/// "4 x 196,864 + root 16,640": the parameters of each unit; equal ones are told once.
+std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts);
+
 /// Units and how each lies over the ranks of its group; equal ones are told once.
 std::string explain_layouts(std::span<const fsdp::Unit> units);
 

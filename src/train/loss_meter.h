@@ -17,9 +17,6 @@ class LossMeter {
 
   void clear();
 
-  /// What it holds.
-  std::int64_t bytes() const { return static_cast<std::int64_t>(memory_.bytes()); }
-
   /// Where the losses of this rank are added up: [1], float64.
   Tensor sum(int i) const { return local().slice(i, 1); }
 

@@ -17,6 +17,12 @@ const std::vector<Ignored> kIgnored = {
     {"dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32"},
     {"wandb_log", {"False", "True"}, "see --metrics=FILE"}};
 
+void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
+  line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
+    target = value == "float32" ? DType::float32 : DType::bfloat16;
+  });
+}
+
 int threads_for(int asked, int ranks) {
   if (asked > 0) return asked;
   const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
@@ -68,14 +74,58 @@ void settle_backend(CommandLine& line, Device device, Backend& backend) {
           name_of(backend));
 }
 
+void add_sizes(CommandLine& line, TrainOptions& o) {
+  line.add("n_layer", "blocks", o.n_layer, kLayers);
+  line.add("n_head", "attention heads of a block", o.n_head, kSize);
+  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
+  line.add("bias", "biases in Linear and LayerNorm", o.bias);
+  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
+}
+
+void add_sharding(CommandLine& line, TrainOptions& o) {
+  line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
+           name_of(o.strategy),
+           [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
+  line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
+           [&o](const std::string& stage) { o.strategy = fsdp::zero_stage(stage); });
+  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
+           {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
+           {0, kSize.end, "0 or more"});
+  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
+  add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
+            o.precision.param_dtype);
+  add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
+            o.precision.reduce_dtype);
+}
+
+void settle_strategy(TrainOptions& o, CommandLine& line) {
+  if (line.given("strategy") && line.given("zero")) {
+    throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
+  }
+  const bool hybrid = o.strategy == fsdp::kHybridShard;
+  require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
+          o.shard_size);
+  if (!hybrid) return;
+  require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
+          fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
+  if (o.shard_size > 1 && o.shard_size < o.ranks) return;
+  o.strategy = o.shard_size == 1 ? fsdp::kNoShard : fsdp::kFullShard;
+  o.shard_size = 0;
+}
+
+void add_backend(CommandLine& line, Backend& target) {
+  line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
+              {"gloo", "nccl", "local"}, "", [&target](const std::string& name) {
+                using enum Backend;
+                target = name == "gloo" ? gloo : name == "nccl" ? nccl : local;
+              });
+}
+
 template <class Options>
 void add_ranks(CommandLine& line, Options& o) {
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
-  line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
-              {"gloo", "nccl", "local"}, "", [&o](const std::string& name) {
-                using enum Backend;
-                o.backend = name == "gloo" ? gloo : name == "nccl" ? nccl : local;
-              });
+  add_backend(line, o.backend);
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
   line.add("timeout",
            "seconds that a rank waits for a message; five times that for all ranks to come",

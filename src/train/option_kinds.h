@@ -57,6 +57,20 @@ void add_device(CommandLine& line, Device& target);
 /// @throws UsageError for the other one's
 void settle_backend(CommandLine& line, Device device, Backend& backend);
 
+/// The model's sizes.
+void add_sizes(CommandLine& line, TrainOptions& o);
+
+/// How it is sharded, and what of it is short.
+void add_sharding(CommandLine& line, TrainOptions& o);
+
+/// After parse(). --strategy and --zero name the sharding in two ways: one may be given.
+/// hybrid_shard in one group, or in groups of one, has a plainer name.
+/// @throws UsageError
+void settle_strategy(TrainOptions& o, CommandLine& line);
+
+/// --backend: how ranks are connected.
+void add_backend(CommandLine& line, Backend& target);
+
 /// How many ranks, and how they are connected: the variables of TrainOptions or SampleOptions.
 template <class Options>
 void add_ranks(CommandLine& line, Options& o);

@@ -75,23 +75,6 @@ void settle_text(TrainOptions& o, CommandLine& line) {
   if (line.given("dataset")) o.text.clear();
 }
 
-/// Which sharding: --strategy and --zero name it in two ways. hybrid_shard in one group, or in
-/// groups of one, has a plainer name.
-void settle_strategy(TrainOptions& o, CommandLine& line) {
-  if (line.given("strategy") && line.given("zero")) {
-    throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
-  }
-  const bool hybrid = o.strategy == fsdp::kHybridShard;
-  require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
-          o.shard_size);
-  if (!hybrid) return;
-  require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
-          fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
-  if (o.shard_size > 1 && o.shard_size < o.ranks) return;
-  o.strategy = o.shard_size == 1 ? fsdp::kNoShard : fsdp::kFullShard;
-  o.shard_size = 0;
-}
-
 /// A model that is resumed has the sizes that it was saved with, as in nanoGPT: the same command is
 /// given again, and what it says of them no longer counts.
 void settle_resumed(TrainOptions& o, CommandLine& line) {
@@ -150,12 +133,6 @@ void settle_model(TrainOptions& o, CommandLine& line) {
   }
 }
 
-void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
-  line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
-    target = value == "float32" ? DType::float32 : DType::bfloat16;
-  });
-}
-
 CommandLine train_command_line(TrainOptions& o, const char* usage,
                                const std::vector<std::string>& init_from) {
   CommandLine line(usage);
@@ -164,15 +141,11 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
            o.dataset);
   line.add("text", "a text file of your own instead (ours)", o.text);
   line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
-  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
            o.gradient_accumulation_steps, kSize);
   line.group("Model");
-  line.add("n_layer", "blocks", o.n_layer, kLayers);
-  line.add("n_head", "attention heads of a block", o.n_head, kSize);
-  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
+  add_sizes(line, o);
   line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
-  line.add("bias", "biases in Linear and LayerNorm", o.bias);
   line.group("Optimizer (AdamW)");
   line.add("max_iters", "steps", o.max_iters, kNoneOrMore);
   line.add("learning_rate", "the highest", o.learning_rate, kPositive);
@@ -194,26 +167,13 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
            o.always_save_checkpoint);
   line.group("Ranks (ours)");
   add_ranks(line, o);
-  line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
-           name_of(o.strategy),
-           [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
-  line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
-           [&o](const std::string& stage) { o.strategy = fsdp::zero_stage(stage); });
-  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
-           {0, kSize.end, "0 or more"});
-  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
-           {0, kSize.end, "0 or more"});
+  add_sharding(line, o);
   line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
               {"pre", "post", "none"}, "", [&o](const std::string& name) {
                 using enum fsdp::BackwardPrefetch;
                 o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
               });
-  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
   line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
-  add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
-            o.precision.param_dtype);
-  add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
-            o.precision.reduce_dtype);
   line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
               [&o](const std::string& name) {
                 o.init_order = name == "nanogpt" ? InitOrder::nanogpt : InitOrder::fsdp;

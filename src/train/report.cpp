@@ -8,7 +8,6 @@
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <span>
 #include <system_error>
 #include <utility>
 
@@ -28,19 +27,6 @@ using nlohmann::ordered_json;
 void write_line(std::ofstream& file, const ordered_json& json) {
   if (file << json.dump() << '\n' << std::flush) return;
   throw UsageError({.what = "cannot write --metrics", .got = std::strerror(errno)});
-}
-
-// "4 x 196,864 + root 16,640": equal units are told once.
-std::string unit_sizes(std::span<const fsdp::Unit> units) {
-  const auto numel = [](const fsdp::Unit& unit) { return unit.flat().layout().total_numel(); };
-  std::string text;
-  while (units.size() > 1) {  // the root is the last
-    std::size_t n = 1;
-    while (n + 1 < units.size() && numel(units[n]) == numel(units[0])) ++n;
-    text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel(units[0])) + " + ";
-    units = units.subspan(n);
-  }
-  return text + "root " + grouped(numel(units[0]));
 }
 
 }  // namespace
@@ -83,8 +69,8 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset.tokenizer().vocab_size()));
   line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
-                   fsdp::name_of(model.strategy()), model.units().size(), unit_sizes(model.units()),
-                   grouped(shard), padding));
+                   fsdp::name_of(model.strategy()), model.units().size(),
+                   unit_sizes(layouts_of(model.units())), grouped(shard), padding));
   const std::int64_t T = options_.block_size, C = options_.n_embd;
   const std::int64_t token = 6 * (parameters - T * C) + 12 * options_.n_layer * C * T;
   flops_ = static_cast<double>(token * options_.tokens_of_step()) / context.world_size;

@@ -9,12 +9,12 @@
 
 #include "base/transfer.h"
 #include "comm/agreement.h"
-#include "comm/gloo.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/overlap.h"
 #include "gpt/loss.h"
 #include "train/checkpoint.h"
 #include "train/explain.h"
+#include "train/plan.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
@@ -23,45 +23,11 @@
 namespace nanofsdp::train {
 namespace {
 
-gpt::GPTConfig config_of(const TrainOptions& options, const Dataset& dataset) {
-  return {.block_size = options.block_size,
-          .vocab_size = dataset.tokenizer().vocab_size(),
-          .n_layer = options.n_layer,
-          .n_head = options.n_head,
-          .n_embd = options.n_embd,
-          .dropout = static_cast<float>(options.dropout),
-          .bias = options.bias};
-}
-
-// Gradients are summed: each rank's are already divided by the tokens of all.
-fsdp::Options fsdp_options(const TrainOptions& options) {
-  return {.strategy = options.strategy,
-          .precision = options.precision,
-          .forward_prefetch = options.forward_prefetch,
-          .backward_prefetch = options.backward_prefetch,
-          .no_sync = options.no_sync,
-          .reduction = comm::ReduceOp::sum,
-          .wrap_policy = [](const nn::Module& module) {
-            return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-          }};
-}
-
 // Rank r's share of a batch that is only evaluated. A rank without rows computes one that does not
 // count: it has to take part in the collectives.
 BatchRows share(std::int64_t rows, int rank, int ranks) {
   const std::int64_t first = rank * rows / ranks;
   return {first, (rank + 1) * rows / ranks - first};
-}
-
-// What Gloo sums in: of the largest shard in its group, and of the part of it that is summed
-// across.
-std::int64_t gloo_bytes(const std::vector<fsdp::FlatLayout>& layouts, const comm::Mesh& mesh,
-                        const fsdp::MixedPrecision& precision) {
-  std::int64_t shard = 0;
-  for (const fsdp::FlatLayout& layout : layouts) shard = std::max(shard, layout.shard_numel());
-  const auto bytes = [&](DType dtype) { return shard * static_cast<std::int64_t>(size_of(dtype)); };
-  return comm::gloo_scratch_bytes(mesh.shard_size(), bytes(precision.reduce_dtype)) +
-         comm::gloo_scratch_bytes(mesh.replicas(), bytes(DType::float32) / mesh.replicas());
 }
 
 }  // namespace
@@ -74,7 +40,7 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
       report_(report),
       mesh_(std::move(world), options.shard_size),
       generator_(static_cast<std::uint64_t>(options.seed)),
-      model_(config_of(options, dataset)),
+      model_(config_of(options, dataset.tokenizer().vocab_size())),
       sharded_(context, model_, mesh_, fsdp_options(options)),
       tape_(context),
       norm_(context, mesh_),
@@ -200,17 +166,10 @@ std::string Trainer::sample(std::int64_t length) {
 }
 
 fsdp::Plan Trainer::plan() const {
-  const std::vector<fsdp::FlatLayout> layouts = layouts_of(sharded_.units());
-  fsdp::Plan plan = fsdp::plan(layouts, fsdp_options(options_),
-                               {.shard_size = mesh_.shard_size(),
-                                .replicas = mesh_.replicas(),
-                                .micro_steps = static_cast<std::int64_t>(plan_.size())});
-  // What is outside the sharded model: norm and losses, and what Gloo receives sums in.
-  plan.of(MemoryClass::communication) += norm_.bytes() + losses_.bytes();
-  if (options_.backend == Backend::gloo) {
-    plan.of(MemoryClass::communication) += gloo_bytes(layouts, mesh_, options_.precision);
-  }
-  return plan;
+  return plan_training(layouts_of(sharded_.units()), options_,
+                       {.shard_size = mesh_.shard_size(),
+                        .replicas = mesh_.replicas(),
+                        .micro_steps = static_cast<std::int64_t>(plan_.size())});
 }
 
 // Before anything is trained: what ranks that were started apart may have got differently.

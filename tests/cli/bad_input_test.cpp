@@ -135,7 +135,7 @@ TEST_P(BadInput, IsRefusedWhateverItLooksLike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, BadInput,
-                         ::testing::Values("train", "eval", "sample", "compare", "bench"));
+                         ::testing::Values("train", "eval", "sample", "compare", "plan", "bench"));
 
 TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
   const struct {

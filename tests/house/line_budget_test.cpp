@@ -36,7 +36,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("launch"), 1050);
   EXPECT_LE(room("ops"), 1260);
   EXPECT_LE(room("nn") + room("gpt"), 970);
-  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 12470) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 12750) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {

@@ -1,0 +1,163 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+// `nanofsdp plan`, the calculator: what it prints is what a run measures; and the figures that
+// people know from papers and lectures.
+
+namespace nanofsdp {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::TemporaryDirectory;
+using Words = std::vector<std::string>;
+
+std::string printed(const Words& words) {
+  const TemporaryDirectory directory;
+  Process process(directory.file(""), words);
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  return process.out();
+}
+
+// "memory of a rank, bytes" and "traffic of a step", the last time that `text` has them: of each
+// row its last number, which is the measured one where there are two.
+std::map<std::string, std::string> rows(const std::string& text) {
+  std::map<std::string, std::string> result;
+  std::istringstream table(text.substr(text.rfind("memory of a rank")));
+  for (std::string line; std::getline(table, line) && !line.empty();) {
+    if (line[0] != ' ' || line.find("between steps") != line.npos) continue;
+    if (line.starts_with("  activations")) continue;
+    const std::string name = line.substr(2, 22);
+    result[name] = line.substr(line.rfind(' ') + 1);
+  }
+  return result;
+}
+
+TEST(Plan, IsWhatARunMeasures) {
+  const std::vector<Words> shardings = {
+      {"--strategy=no_shard"},
+      {"--strategy=shard_optimizer"},
+      {"--strategy=shard_gradients"},
+      {"--strategy=shard_grad_op"},
+      {"--strategy=full_shard"},
+      {"--strategy=hybrid_shard", "--shard_size=2"},
+      {"--zero=3", "--param_dtype=bfloat16"},
+      {"--zero=0", "--param_dtype=bfloat16", "--reduce_dtype=bfloat16"},
+      {"--zero=3", "--no_sync=True", "--forward_prefetch=9"},
+      {"--zero=2", "--backend=local"},
+      {"--zero=1", "--vocab_size=52", "--bias=True"}};
+  for (const Words& sharding : shardings) {
+    Words common = {"--ranks=4",   "--gradient_accumulation_steps=8",
+                    "--n_layer=3", "--n_embd=36",
+                    "--n_head=2",  "--block_size=16"};
+    common.insert(common.end(), sharding.begin(), sharding.end());
+    Words plan = {"plan"}, train = {"train", "--max_iters=2", "--explain=True", "--eval_iters=1"};
+    plan.insert(plan.end(), common.begin(), common.end());
+    std::erase(common, "--vocab_size=52");  // the text decides
+    train.insert(train.end(), common.begin(), common.end());
+    const auto planned = rows(printed(plan)), measured = rows(printed(train));
+    EXPECT_GE(planned.size(), 8u);
+    EXPECT_EQ(planned, measured) << sharding[0];
+  }
+}
+
+TEST(Plan, IsThatOfTrainByDefault) {
+  const std::string plan = printed({"plan"}),
+                    train = printed({"train", "--max_iters=0", "--eval_iters=1"});
+  const std::string model = "802,432 parameters";
+  EXPECT_NE(plan.find(model), plan.npos) << plan;
+  EXPECT_NE(train.find(model), train.npos) << train;
+}
+
+// The row of `text` that begins with `name`, one space between words.
+std::string row(const std::string& text, const std::string& name) {
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string squeezed;
+    for (std::string word; words >> word;) squeezed += (squeezed.empty() ? "" : " ") + word;
+    if (squeezed.starts_with(name)) return squeezed.substr(name.size());
+  }
+  return "no row " + name;
+}
+
+TEST(Plan, HasTheFiguresOfPapers) {
+  // 7 billion parameters at 16 bytes; ZeRO's figure 1.
+  EXPECT_EQ(row(printed({"plan", "--parameters=7e9"}), "master weights (O2) 16"),
+            " 112 112 112 112");
+  EXPECT_EQ(row(printed({"plan", "--parameters=70e9"}), "master weights (O2) 16"),
+            " 1120 1120 1120 1120");
+  EXPECT_EQ(row(printed({"plan", "--parameters=7.5e9", "--ranks=64"}), "master weights (O2) 16"),
+            " 120 31.41 16.64 1.875");
+  // A lecture's Llama 70B, in its round numbers and in its own shapes.
+  const Words round = {"plan", "--parameters=70e9", "--unit=0.9e9"};
+  for (const auto& [ranks, shard] :
+       {std::pair("--ranks=128", " 2.188"), {"--ranks=1280", " 0.2188"}}) {
+    Words words = round;
+    words.push_back(ranks);
+    const std::string text = printed(words);
+    EXPECT_EQ(row(text, "a float32 shard: of weights, gradients, each moment"), shard) << text;
+    EXPECT_EQ(row(text, "the largest unit in bfloat16: weights, gradients"), " 1.8") << text;
+  }
+  const std::string llama = printed({"plan", "--model=llama-70b", "--ranks=128", "--backend=nccl",
+                                     "--param_dtype=bfloat16", "--reduce_dtype=bfloat16"});
+  EXPECT_EQ(row(llama, "model"),
+            " 68,976,648,192 parameters in 81 units: 80 x 855,654,400 + root "
+            "524,296,192");
+  EXPECT_EQ(row(llama, "parameter shards"), " 2,155,520,256");
+  EXPECT_EQ(row(llama, "unsharded parameters 8"), ",942,419,968");
+  EXPECT_EQ(row(llama, "unsharded parameters, 2 slots and the root"), " 8.942");
+  EXPECT_EQ(row(llama, "unsharded gradients, 2 slots and the root"), " 8.942");
+  EXPECT_EQ(row(llama, "of these the root alone"), " 4.194");
+}
+
+TEST(Plan, KnowsItsModels) {
+  for (const auto& [model, begin] : {std::pair("gpt2", " 124,439,808 "),
+                                     {"gpt2-medium", " 354,823,168 "},
+                                     {"gpt2-large", " 774,030,080 "},
+                                     {"gpt2-xl", " 1,557,611,200 "},
+                                     {"llama-7b", " 6,738,415,616 "},
+                                     {"llama-70b", " 68,976,648,192 "}}) {
+    const std::string text = row(printed({"plan", std::string("--model=") + model}), "model");
+    EXPECT_TRUE(text.starts_with(begin)) << text;
+  }
+  EXPECT_EQ(row(printed({"plan", "--model=gpt2", "--blocks=5"}), "model"),
+            " 124,439,808 parameters in 4 units: 2 x 35,439,360 + 14,175,744 + root 39,385,344");
+}
+
+TEST(Plan, RefusesWhatContradicts) {
+  const struct {
+    Words options;
+    const char* named;
+  } cases[] = {{{"--model=gpt2", "--n_layer=3"}, "--n_layer: expected nothing beside --model"},
+               {{"--parameters=1e9", "--vocab_size=9"}, "--vocab_size"},
+               {{"--parameters=1e9", "--model=gpt2"}, "--parameters"},
+               {{"--parameters=0.5"}, "--parameters: expected 1 or more"},
+               {{"--unit=3"}, "--parameters"},
+               {{"--parameters=2000", "--unit=1"}, "--unit: expected 1 or more"},
+               {{"--n_embd=10", "--n_head=3"}, "n_embd"},
+               {{"--strategy=hybrid_shard", "--ranks=4"}, "--shard_size"},
+               {{"--strategy=no_shard", "--zero=0"}, "give one of them"},
+               {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=1000000"},
+                "--gradient_accumulation_steps: expected fewer"},
+               {{"--max_iters=3"}, "unknown option --max_iters"}};
+  for (const auto& [options, named] : cases) {
+    const TemporaryDirectory directory;
+    Words words = {"plan"};
+    words.insert(words.end(), options.begin(), options.end());
+    Process process(directory.file(""), words);
+    EXPECT_EQ(process.wait(10s), 2) << named;
+    EXPECT_NE(process.err().find(named), std::string::npos) << process.err();
+    EXPECT_EQ(process.out(), "");
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp
