@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <fstream>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "comm/self.h"
 #include "frame/lesson.h"
+#include "frame/pytorch.h"
 #include "gpt/gpt.h"
 #include "ops/cross_entropy.h"
 #include "train/trainer.h"
@@ -58,18 +58,6 @@ bool equals_library(std::int64_t V) {
     right = right && std::abs(mine - loss[row]) < 1e-5;
   }
   return right;
-}
-
-// Lines "step loss grad_norm" that a script with PyTorch once wrote, counted from step 1.
-std::vector<double> pytorch_losses() {
-  std::ifstream file(NANOFSDP_GOLDEN "/curve_tales_nanogpt.txt");
-  std::string heading;
-  std::getline(file, heading);
-  std::vector<double> losses;
-  double step = 0, loss = 0, norm = 0;
-  while (losses.size() < kSteps && file >> step >> loss >> norm) losses.push_back(loss);
-  losses.resize(kSteps);  // a loss of 0, which no claim survives, where the file has none
-  return losses;
 }
 
 std::int64_t parameters_of(gpt::GPT& model) {
@@ -124,7 +112,8 @@ int main(int argc, char** argv) {
       fmt::format("model: {} parameters, {} in the token table", parameters_of(model), table));
   const double uniform = loss_of(std::vector<float>(V), 0);
   lesson.print(fmt::format("knowing nothing: ln {} = {:.4f}", V, uniform));
-  const std::vector<double> ours = train_a_little(options, text), theirs = pytorch_losses();
+  const std::vector<double> ours = train_a_little(options, text),
+                            theirs = lesson::pytorch_losses(kSteps);
   for (std::size_t step = 0; step < kSteps; ++step) {
     lesson.claim(std::abs(ours[step] / theirs[step] - 1) < 1e-6, fmt::format("step {}", step));
     if (step < 10 || step + 1 == kSteps) {

@@ -1,0 +1,139 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "frame/lesson.h"
+#include "frame/nanogpt.h"
+#include "frame/pytorch.h"
+#include "fsdp/mixed_precision.h"
+#include "picture.h"
+#include "runs.h"
+
+// Lesson 21: how near two curves of the same training come, and what a rank of a large one holds.
+
+namespace {
+
+using namespace nanofsdp;
+constexpr int kSteps = 250, kFew = 150;
+
+//! [orders]
+float sum_of_fractions(int first, int last, int by) {  // 1/first + ... + 1/last
+  float sum = 0;
+  for (int k = first; k != last + by; k += by) sum += 1.0f / static_cast<float>(k);
+  return sum;
+}
+//! [orders]
+
+//! [farthest]
+// How far curve a is from b at most, in the first steps: relative, as the digits of float32 are.
+double farthest(std::span<const double> a, std::span<const double> b, int steps) {
+  double most = 0;
+  for (int step = 0; step < steps; ++step) {
+    most = std::max(most, std::abs(a[step] / b[step] - 1));
+  }
+  return most;
+}
+//! [farthest]
+
+// In words that are the same on every machine.
+std::string size(double difference) {
+  return difference < 2e-6 ? "< 2e-6" : difference > 1e-3 ? "> 1e-3" : "between";
+}
+
+//! [rank]
+struct Model {
+  std::string name;
+  std::int64_t blocks, block, root;  // how many blocks; parameters of each, and of the rest
+};
+
+// full_shard in float32 with Adam, by hand: each block is a unit, two slots and the root's.
+lesson::Rank one_of(std::int64_t W, const Model& m) {
+  const std::int64_t s = (m.block + W - 1) / W, r = (m.root + W - 1) / W;  // shards
+  return {.kept = (4 + 4 + 4 + 4) * (m.blocks * s + r),
+          .borrowed = (4 + 4) * W * (2 * s + r),
+          .sent = 4 * (W - 1) * (3 * m.blocks * s + 2 * r)};
+}
+//! [rank]
+
+Model model_of(const char* name, const train::UnitShapes& units) {
+  const auto numel = [](const std::vector<fsdp::ParameterSpec>& unit) {
+    std::int64_t n = 0;
+    for (const fsdp::ParameterSpec& p : unit) n += p.numel();
+    return n;
+  };
+  return {name, std::ssize(units) - 1, numel(units.front()), numel(units.back())};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  lesson.print(fmt::format("1/1 + ... + 1/768 in float32: {:.7f}, and from the other end {:.7f}",
+                           sum_of_fractions(1, 768, 1), sum_of_fractions(768, 1, -1)));
+
+  const train::Dataset text = train::load_dataset({});
+  const std::vector<double> theirs = lesson::pytorch_losses(kSteps);
+  const lesson::Run calm = lesson::train(1, kFew, 1e-3, text),
+                    calm_2 = lesson::train(2, kSteps, 1e-3, text);
+  const lesson::Run wild = lesson::train(1, kFew, 1e-2, text),
+                    wild_2 = lesson::train(2, kFew, 1e-2, text);
+  lesson.print("losses differ at most, in steps   1 to 10   1 to 50  1 to 150");
+  const auto row = [&](const char* name, std::span<const double> a, std::span<const double> b) {
+    lesson.print(fmt::format("{:<31}{:>10}{:>10}{:>10}", name, size(farthest(a, b, 10)),
+                             size(farthest(a, b, 50)), size(farthest(a, b, kFew))));
+  };
+  row("lr 0.001: 1 rank, PyTorch", calm.losses, theirs);
+  row("lr 0.001: 2 ranks, PyTorch", calm_2.losses, theirs);
+  row("lr 0.001: 2 ranks, 1 rank", calm_2.losses, calm.losses);
+  row("lr 0.01:  2 ranks, 1 rank", wild_2.losses, wild.losses);
+  lesson.print(fmt::format("lr 0.001: 2 ranks, 1 rank, all bits: {}",
+                           farthest(calm.losses, calm_2.losses, kFew) == 0 ? "equal" : "differs"));
+  int within = 0;
+  for (int step = 0; step < kSteps; ++step) {
+    within += std::abs(calm_2.losses[step] / theirs[step] - 1) < 2e-6;
+  }
+  lesson.print(
+      fmt::format("lr 0.001: 2 ranks, {} of {} losses within 2e-6 of PyTorch's", within, kSteps));
+  lesson.answer(within);
+  lesson.claim(within == kSteps, "every loss is PyTorch's, within 2e-6");
+
+  std::string figure = "7500000000 parameters, 64 ranks, stages 0 to 3, GB:";
+  for (int stage = 0; stage < 4; ++stage) {
+    figure += fmt::format(" {:.1f}", 7.5 * fsdp::kRecipes[2].bytes_a_parameter(stage, 64));
+  }
+  lesson.print(figure);
+  lesson.print("full_shard, bytes of a rank     keeps      borrows  sends in a step");
+  const auto say = [&](const std::string& name, std::int64_t W, const lesson::Rank& rank) {
+    lesson.print(
+        fmt::format("{:<18}{:>6}{:>13}{:>13}{:>17}", name, W, rank.kept, rank.borrowed, rank.sent));
+  };
+  say("tales, its ledger", 2, calm_2.rank);
+  const auto gpt = train::gpt_shapes(lesson::nanogpt(52));
+  const auto llama_7b = train::llama_shapes(train::kLlama7B),
+             llama_70b = train::llama_shapes(train::kLlama70B);
+  lesson.claim(one_of(2, model_of("", gpt)) == calm_2.rank, "the formula is the ledger's");
+  const auto both = [&](const char* name, const train::UnitShapes& units, int W) {
+    const lesson::Rank rank = one_of(W, model_of(name, units));
+    lesson.claim(rank == lesson::plan(units, W), fmt::format("{}: the library plans this", name));
+    say(name, W, rank);
+    return rank;
+  };
+  both("tales", gpt, 2);
+  both("llama-7b", llama_7b, 128);
+  const lesson::Rank few = both("llama-70b", llama_70b, 128);
+  const lesson::Rank many = both("llama-70b", llama_70b, 1280);
+  lesson.claim(few.borrowed <= many.borrowed, "what is borrowed does not shrink");
+  lesson.answer(many.kept / 1'000'000);
+  lesson.answer(many.borrowed / 1'000'000'000);
+  std::vector<lesson::Bar> bars;
+  for (std::int64_t W = 16; W <= 4096; W *= 4) {
+    bars.push_back({W, one_of(W, model_of("", llama_70b))});
+  }
+  lesson.picture(lesson::drawing(calm_2.losses, theirs, bars));
+  return lesson.end("250 losses are PyTorch's, and the formula weighs and counts what a run does");
+}

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "comm/local.h"
+#include "fsdp/plan.h"
+#include "train/plan.h"
+#include "train/trainer.h"
+
+/// @file
+/// @brief Runs and plans of the library's, for lesson 21.
+
+namespace lesson {
+
+using namespace nanofsdp;
+
+/// What one rank keeps between steps, borrows while units are whole, and sends in a step: bytes.
+struct Rank {
+  std::int64_t kept = 0, borrowed = 0, sent = 0;
+  friend bool operator==(const Rank&, const Rank&) = default;
+};
+
+/// The losses of a run, and what rank 0 had of bytes in its last step.
+struct Run {
+  std::vector<double> losses;
+  Rank rank;
+};
+
+/// nanoGPT's recipe on the tales over W ranks that are threads, under full_shard.
+inline Run train(int W, int steps, double learning_rate, const train::Dataset& text) {
+  train::TrainOptions o;
+  o.log_interval = 1;  // a loss for every step
+  o.learning_rate = learning_rate;
+  Run run;
+  comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    train::Report report(o, context.rank);
+    train::Trainer trainer(context, std::move(world), o, text, report);
+    for (int step = 0; step < steps; ++step) {
+      const std::int64_t before = trainer.mesh().traffic().bytes_sent;
+      const double loss = trainer.step(step).loss;
+      if (context.rank != 0) continue;
+      run.losses.push_back(loss);
+      run.rank.sent = trainer.mesh().traffic().bytes_sent - before;
+    }
+    if (context.rank != 0) return;
+    const auto bytes = [&](MemoryClass c) { return context.ledger.count(c).reserved; };
+    run.rank.kept = bytes(MemoryClass::parameter_shards) + bytes(MemoryClass::gradient_shards) +
+                    bytes(MemoryClass::optimizer);
+    run.rank.borrowed =
+        bytes(MemoryClass::unsharded_parameters) + bytes(MemoryClass::unsharded_gradients);
+  });
+  return run;
+}
+
+/// What the library plans for full_shard, float32 and Adam, from shapes alone.
+inline Rank plan(const train::UnitShapes& units, int W) {
+  const fsdp::Options options{.strategy = fsdp::kFullShard, .alignment = 1};
+  const fsdp::Plan plan = fsdp::plan(fsdp::lay_out(units, options, {W}), options, {W});
+  return {plan.at_rest(),
+          plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),
+          plan.step.bytes_sent};
+}
+
+}  // namespace lesson
