@@ -1,67 +1,119 @@
-"""What check.sh saw: `parity` compares the curves, `summary` writes summary.json and summary.md."""
+"""What check.sh saw: `parity` compares the curves, `summary` writes the results.
 
+    python3 report.py parity WORK        WORK is check.sh's folder
+    python3 report.py summary WORK
+"""
+
+import datetime
 import json
+import os
 import pathlib
-import subprocess
+import re
+import shutil
 import sys
 
-RUNS = ("cuda_1", "cuda_2", "cuda_4")
-HERE = pathlib.Path(__file__).parent
+import unverified
+
+HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "parity"))
 import parity as curves
 
+OURS = ("ours_1", "ours_2", "ours_4")
+PYTORCH = ("torch_1", "fsdp2_1", "fsdp2_2")
+SPEEDS = ("ours", "eager", "compile")
+WORDS = {0: "passed", 77: "skipped", 124: "out of time", 137: "out of time", 127: "not found"}
 # What two runs on CPUs may differ by, doubled.
 TOLERANCES = tuple((step, 2 * loss, 2 * norm) for step, loss, norm in curves.TALES)
 
 
+def load(file, otherwise):
+    return json.loads(file.read_text()) if file.exists() else otherwise
+
+
 def furthest(run, reference):
     """The largest relative differences, and the first step outside the tolerance."""
-    def largest(name):
-        return max(abs(a[name] - b[name]) / abs(b[name]) for a, b in zip(run, reference))
+    if not run or len(run) != len(reference):
+        return {"loss": None, "norm": None, "leaves": f"ends at step {len(run)} of {len(reference)}"}
+    return {"loss": max(curves.differences(run, reference, "loss")),
+            "norm": max(curves.differences(run, reference, "grad_norm")),
+            "leaves": curves.first_outside(run, reference, TOLERANCES) or "never"}
 
-    return {"loss": largest("loss"), "norm": largest("grad_norm"),
-            "leaves the tolerance": curves.first_outside(run, reference, TOLERANCES) or "never"}
 
-
-def parity(out):
-    cpu = curves.records_of(out / "cpu.jsonl")
-    found = {run: furthest(curves.records_of(path), cpu)
-             for run in RUNS if (path := out / f"{run}.jsonl").exists()}
-    (out / "parity.json").write_text(json.dumps(found, indent=1))
+def parity(work):
+    """0 if all of our runs are there and near the CPU's."""
+    records = {run: curves.records_of(path) for run in ("cpu", *OURS, *PYTORCH)
+               if (path := work / f"{run}.jsonl").exists()}
+    reference = records.pop("cpu", [])
+    found = {run: furthest(curve, reference) for run, curve in records.items()}
+    (work / "parity.json").write_text(json.dumps(found, indent=1))
     print(json.dumps(found, indent=1))
-    return 0 if len(found) == len(RUNS) and all(f["leaves the tolerance"] == "never" for f in found.values()) else 1
+    return 0 if all(found.get(run, {}).get("leaves") == "never" for run in OURS) else 1
 
 
-def sources():
-    """Of each kernel: the hash of the file that ran."""
-    files = sorted(p for p in pathlib.Path("src").rglob("*") if p.suffix in (".cu", ".cuh") or p.name.startswith("nccl"))
-    hashes = subprocess.run(["git", "hash-object", *files], capture_output=True, text=True)
-    return dict(zip(map(str, files), hashes.stdout.split()))
+def source():
+    """Of all that was built: one hash."""
+    files = sorted(p for folder in ("src", "tests") for p in (unverified.ROOT / folder).rglob("*")
+                   if p.is_file() and "__pycache__" not in p.parts and "results" not in p.parts)
+    lines = [f"{unverified.hash_of(p)} {p.relative_to(unverified.ROOT)}\n" for p in files]
+    return unverified.hashlib.sha1("".join(lines).encode()).hexdigest()
 
 
-def gpu():
-    query = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    except OSError:
-        return "no nvidia-smi"
+def collect(work):
+    machine = (work / "logs" / "probe").read_text().splitlines()
+    steps = [line.split("\t") for line in (work / "steps.tsv").read_text().splitlines()]
+    return {"date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d_%H%M"),
+            "gpu": machine[0].split(",")[0], "machine": machine, "source": source(),
+            "steps": {name: {"exit": int(code), "seconds": int(s)} for name, code, s in steps},
+            "parity": load(work / "parity.json", {}),
+            "speed": {who: found for who in SPEEDS if (found := load(work / f"speed_{who}.json", None))},
+            "kernels": unverified.kernels()}
 
 
-def summary(out):
-    steps = [line.split("\t") for line in (out / "steps.tsv").read_text().splitlines()]
-    found = json.loads((out / "parity.json").read_text()) if (out / "parity.json").exists() else {}
-    (out / "summary.json").write_text(json.dumps(
-        {"gpu": gpu(), "steps": {name: {"exit": int(code), "seconds": int(s)} for name, code, s in steps},
-         "parity": found, "sources": sources()}, indent=1))
-    lines = [f"{gpu()}", "", "| step | result | s |", "|---|---|---|"]
-    words = {"0": "passed", "77": "skipped", "124": "timed out"}
-    lines += [f"| {name} | {words.get(code, 'failed, ' + code)} | {s} |" for name, code, s in steps]
-    if found:
-        lines += ["", "| against the CPU, 250 steps | loss | norm | leaves the tolerance |", "|---|---|---|---|"]
-        lines += [f"| {run} | {f['loss']:.1e} | {f['norm']:.1e} | {f['leaves the tolerance']} |" for run, f in found.items()]
-    (out / "summary.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
-    return 0 if all(code == "0" for _, code, _ in steps) else 1
+def number(x, form):
+    return "" if x is None else format(x, form)
+
+
+def markdown(found):
+    lines = [f"# {found['gpu']}, {found['date']}", "", f"Source {found['source']}."]
+    lines += ["", "```text", *found["machine"], "```", "", "| step | result | s |", "|---|---|---|"]
+    lines += [f"| {name} | {WORDS.get(step['exit'], 'failed, %d' % step['exit'])} | {step['seconds']} |"
+              for name, step in found["steps"].items()]
+    if found["parity"]:
+        lines += ["", "| from our CPU's curve, at most | loss | norm | leaves the tolerance |", "|---|---|---|---|"]
+        lines += [f"| {run} | {number(d['loss'], '.1e')} | {number(d['norm'], '.1e')} | {d['leaves']} |"
+                  for run, d in found["parity"].items()]
+    if found["speed"]:
+        speeds = list(found["speed"].values())
+        model, last = speeds[0]["model"], speeds[-1]
+        lines += ["", f"| one GPU, bfloat16; layers, heads, width, context, rows: {model} | ms a step | tokens/s | "
+                  "TFLOP/s of the model | times the last row's | peak GB | loss, first and last |", "|---|---|---|---|---|---|---|"]
+        lines += [f"| {s['words']} | {s['ms']:.1f} ({s['fastest']:.1f} to {s['slowest']:.1f}) | {s['tokens_per_s']:,.0f} | "
+                  f"{s['tflops']:.1f} | {last['ms'] / s['ms']:.2f} | {s['peak_bytes'] / 1e9:.1f} | "
+                  f"{s['first_loss']:.3f}, {s['last_loss']:.3f} |" for s in speeds]
+    return "\n".join(lines) + "\n"
+
+
+def logs(work):
+    return "".join(f"===== {log.name}\n{log.read_text(errors='replace')}\n" for log in sorted((work / "logs").iterdir()))
+
+
+def summary(work):
+    """Writes what was found; 0 if every step passed."""
+    found = collect(work)
+    report = markdown(found)
+    (work / "summary.json").write_text(json.dumps(found, indent=1) + "\n")
+    (work / "summary.md").write_text(report)
+    (work / "logs.txt").write_text(logs(work))
+    name = re.sub(r"\W+", "_", found["gpu"].lower()) + "_" + found["date"]
+    # A rehearsal is no result.
+    places = [HERE / "results"] * (os.environ["device"] == "cuda") + [pathlib.Path(p) for p in [os.environ.get("OUT")] if p]
+    for place in places:
+        for kind in ("json", "md"):
+            shutil.copy(work / f"summary.{kind}", place / f"{name}.{kind}")
+    if os.environ.get("OUT"):
+        shutil.copy(work / "logs.txt", os.environ["OUT"])
+    print(report + f"written: {', '.join(str(place / name) for place in places) or work / 'summary'}.json and .md; logs: {work / 'logs.txt'}")
+    return 0 if all(step["exit"] == 0 for step in found["steps"].values()) else 1
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 
 nanoGPT's model (model.py) and the training loop of its train.py for its CPU recipe on characters,
 in our own words: same draws from the same generator, same batches, same AdamW, clipping and
-schedule. One process, DDP or FSDP2 (fully_shard) over Gloo. Writes a JSON object a step:
-iter, loss (mean over all ranks), grad_norm (before clipping), lr, ms.
+schedule. One process, DDP or FSDP2 (fully_shard) over Gloo, or NCCL on a GPU. Writes a JSON object
+a step: iter, loss (mean over all ranks), grad_norm (before clipping), lr, ms.
 
     python3 reference.py --text=input.txt --metrics=single.jsonl
     python3 reference.py --text=input.txt --metrics=fsdp2.jsonl --how=fsdp2 --ranks=2
@@ -45,7 +45,7 @@ class Attention(nn.Module):
         B, T, C = x.shape
         q, k, v = (t.view(B, T, HEADS, C // HEADS).transpose(1, 2) for t in self.c_attn(x).split(C, 2))
         scores = q @ k.transpose(2, 3) / math.sqrt(C // HEADS)
-        scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool).triu(1), -math.inf)
+        scores = scores.masked_fill(torch.ones(T, T, dtype=torch.bool, device=x.device).triu(1), -math.inf)
         return self.c_proj((scores.softmax(3) @ v).transpose(1, 2).reshape(B, T, C))
 
 
@@ -79,7 +79,7 @@ class GPT(nn.Module):
         self.wte.weight = self.lm_head.weight  # tied
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1]))
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
         for block in self.h:
             x = block(x)
         return F.cross_entropy(self.lm_head(self.ln_f(x)).flatten(0, 1), targets.flatten())
@@ -110,10 +110,10 @@ def read_text(path):
     return torch.tensor([ids[c] for c in text[: int(0.9 * len(text))]]), len(ids)
 
 
-def batch(data, rank, ranks):
-    """This rank's rows of the next batch; every rank draws all of it."""
+def batch(data, rank, ranks, device="cpu"):
+    """This rank's rows of the next batch; every rank draws all of it, on the CPU."""
     starts = torch.randint(len(data) - CONTEXT, (ROWS,)).chunk(ranks)[rank]
-    return tuple(torch.stack([data[s + d : s + d + CONTEXT] for s in starts]) for d in (0, 1))
+    return tuple(torch.stack([data[s + d : s + d + CONTEXT] for s in starts]).to(device) for d in (0, 1))
 
 
 def learning_rate(step):
@@ -125,6 +125,8 @@ def learning_rate(step):
 
 def averages_wrongly(ranks):
     """pytorch#162338: some releases sum where FSDP2 over Gloo asks for the average."""
+    if dist.get_backend() != "gloo":
+        return False
     out = torch.zeros(1)
     dist.reduce_scatter_tensor(out, torch.ones(ranks), op=dist.ReduceOp.AVG)
     return out.item() != 1.0
@@ -136,7 +138,7 @@ def train(args, rank=0, ranks=1):
     data, vocabulary = read_text(args.text)
     model = GPT(vocabulary)
     initialise(model, args.init_order, args.seed)
-    model.to(getattr(torch, args.dtype))
+    model.to(args.device, getattr(torch, args.dtype))
     wrapped, divisor = model, 1
     if args.how == "ddp":
         wrapped = nn.parallel.DistributedDataParallel(model)
@@ -144,7 +146,7 @@ def train(args, rank=0, ranks=1):
         from torch.distributed.device_mesh import init_device_mesh
         from torch.distributed.fsdp import fully_shard
 
-        mesh = init_device_mesh("cpu", (ranks,))
+        mesh = init_device_mesh(args.device, (ranks,))
         for module in (*model.h, model):
             fully_shard(module, mesh=mesh)
         if averages_wrongly(ranks):
@@ -156,13 +158,13 @@ def train(args, rank=0, ranks=1):
         [{"params": groups[0], "weight_decay": WEIGHT_DECAY}, {"params": groups[1], "weight_decay": 0.0}],
         lr=PEAK_LR, betas=BETAS)
 
-    next_batch = batch(data, rank, ranks)
+    next_batch = batch(data, rank, ranks, args.device)
     for step in range(args.max_iters):
         start = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
         loss = wrapped(*next_batch)
-        next_batch = batch(data, rank, ranks)
+        next_batch = batch(data, rank, ranks, args.device)
         loss.backward()
         if divisor > 1:
             for parameter in model.parameters():
@@ -185,7 +187,8 @@ def run_rank(rank, args):
     if args.how != "single":
         os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(args.port), RANK=str(rank),
                           WORLD_SIZE=str(args.ranks), GLOO_SOCKET_IFNAME="lo")
-        dist.init_process_group("gloo")
+        os.environ.setdefault("NCCL_HOSTID", f"rank{rank}")  # so that ranks may share a GPU
+        dist.init_process_group("gloo" if args.device == "cpu" else "nccl")
     with open(args.metrics if rank == 0 else os.devnull, "w") as file:
         for record in train(args, rank, args.ranks):
             print(json.dumps(record), file=file, flush=True)
@@ -199,6 +202,7 @@ def parse(words=None):
     parser.add_argument("--metrics", default="metrics.jsonl")
     parser.add_argument("--how", choices=("single", "ddp", "fsdp2"), default="single")
     parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--port", type=int, default=29517)
     parser.add_argument("--max_iters", type=int, default=250)
