@@ -135,7 +135,7 @@ gpu-check: ## On a machine with a GPU: operators, sanitizers, NCCL, parity, spee
 	@$(need_python)
 	@bash tests/gpu/check.sh
 
-gpu-deps: ## The libraries that a GPU machine without packages needs, as a folder to take along
+gpu-deps: ## What a GPU machine without packages needs, to take along: .gpu-deps, 12 MB
 	@sh tests/gpu/deps.sh .gpu-deps
 
 docs: ## The site of lessons and API: build/docs/html/index.html
