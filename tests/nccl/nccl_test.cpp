@@ -68,8 +68,7 @@ TEST(Nccl, AnErrorWithoutAGpuIsOneLine) {
 }
 
 TEST(Nccl, AContextWithoutAGpuIsAnErrorOfOneLineToo) {
-  const std::string problem = why_no_gpu();
-  if (problem.empty()) GTEST_SKIP() << "there is a GPU";
+  if (why_no_gpu().empty()) return;  // there is one
   const Outcome outcome =
       launch::run_processes(1, [](Store&) { const Context context(0, 1, 1, Device::cuda); });
   EXPECT_EQ(outcome.exit_code, 1);
