@@ -35,12 +35,14 @@ __global__ void backward_x(const float* dy, const float* x, const float* weight,
   x += r * C;
   const float mean = mean_in[r];
   const float rstd = rstd_in[r];
+  //! [backward_row]
   const auto g = [=](int c) { return dy[c] * weight[c]; };
   const float mean_g = block_sum<float>(C, g) / static_cast<float>(C);
   const auto gn = [=](int c) { return g(c) * (x[c] - mean); };
   const float mean_gn = block_sum<float>(C, gn) * rstd / static_cast<float>(C);
   block_write(C, dx + r * C,
               [=](int c) { return (g(c) - mean_g - (x[c] - mean) * (rstd * mean_gn)) * rstd; });
+  //! [backward_row]
 }
 
 // Eight float32 are the 32 bytes that memory hands out at a time.
