@@ -90,6 +90,8 @@ def markdown(found):
         lines += [f"| {s['words']} | {s['ms']:.1f} ({s['fastest']:.1f} to {s['slowest']:.1f}) | {s['tokens_per_s']:,.0f} | "
                   f"{s['tflops']:.1f} | {last['ms'] / s['ms']:.2f} | {s['peak_bytes'] / 1e9:.1f} | "
                   f"{s['first_loss']:.3f}, {s['last_loss']:.3f} |" for s in speeds]
+        lines += ["", *(f"This GPU multiplies 8192 x 8192 matrices in bfloat16 at {l['product_tflops']:.0f} TFLOP/s and copies "
+                        f"{l['copy_gb_per_s']:,.0f} GB/s, read and written." for s in speeds if (l := s.get("limits")))]
     return "\n".join(lines) + "\n"
 
 

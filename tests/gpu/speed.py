@@ -44,6 +44,26 @@ def ours():
             {"words": "nanofsdp"})
 
 
+def limits(torch):
+    """What this GPU does at most: a large product in bfloat16, and a large copy, read and written."""
+    def seconds(work):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        times = []
+        for _ in range(15):
+            begin.record()
+            work()
+            end.record()
+            end.synchronize()
+            times.append(1e-3 * begin.elapsed_time(end))
+        return statistics.median(times[5:])
+
+    a, b = (torch.randn(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    source = torch.randn(1 << 30, device="cuda")
+    copy = torch.empty_like(source)
+    return {"product_tflops": 1e-12 * 2 * 8192 ** 3 / seconds(lambda: a @ b),
+            "copy_gb_per_s": 1e-9 * 8 * source.numel() / seconds(lambda: copy.copy_(source))}
+
+
 def pytorch(compiled):
     sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "parity"))
     import torch
@@ -73,8 +93,12 @@ def pytorch(compiled):
         if DEVICE == "cuda":
             torch.cuda.synchronize()
         times.append(1e3 * (time.perf_counter() - start))
-    peak = torch.cuda.max_memory_allocated() if DEVICE == "cuda" else 0
-    return times, losses, peak, {"words": f"PyTorch {torch.__version__}, {'torch.compile' if compiled else 'eager'}"}
+    on_gpu = DEVICE == "cuda"
+    peak = torch.cuda.max_memory_allocated() if on_gpu else 0
+    found = {"words": f"PyTorch {torch.__version__}, {'torch.compile' if compiled else 'eager'}"}
+    if on_gpu and not compiled:
+        found["limits"] = limits(torch)
+    return times, losses, peak, found
 
 
 def main():
