@@ -45,7 +45,7 @@ step() {
 # The machine, a fact a line: they head the report.
 probe() {
   if [[ $device == cuda ]]; then
-    nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader | head -n 1 || return
+    nvidia-smi --id=0 --query-gpu=name,driver_version,memory.total --format=csv,noheader || return
   fi
   uname -srm
   {
@@ -60,7 +60,7 @@ probe() {
 configure() {
   local flags=(-DNANOFSDP_TESTS=ON) capability
   if [[ $device == cuda ]]; then
-    capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader | head -n 1 | tr -d .)
+    capability=$(nvidia-smi --id=0 --query-gpu=compute_cap --format=csv,noheader | tr -d .)
     flags+=(-DNANOFSDP_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$capability")
     flags+=("-DNCCL_ROOT=$(dirname "$(dirname "$(command -v nvcc)")")")  # often beside the toolkit
   else
