@@ -33,9 +33,9 @@ __global__ void backward_x(const float* dy, const float* x, const float* weight,
   const std::int64_t r = blockIdx.x;
   dy += r * C;
   x += r * C;
+  //! [backward_row]
   const float mean = mean_in[r];
   const float rstd = rstd_in[r];
-  //! [backward_row]
   const auto g = [=](int c) { return dy[c] * weight[c]; };
   const float mean_g = block_sum<float>(C, g) / static_cast<float>(C);
   const auto gn = [=](int c) { return g(c) * (x[c] - mean); };
