@@ -141,21 +141,22 @@ fi
 if run build 180 build_it; then
   [[ $device == cuda ]] && step operators 45 $build/tests/gpu/test_gpu
   step nccl 60 $build/tests/test_nccl
-  run cpu 30 train cpu --threads=4
-  for ranks in 1 2 4; do
+  run cpu 60 train cpu --threads=1 &  # side by side, as are the sanitizers: they hardly use the GPU
+  run ours_1 60 train ours_1 --device="$device" --threads=1 &
+  run torch_1 60 torch torch_1 --device="$device" &
+  run fsdp2_1 60 torch fsdp2_1 --device="$device" --how=fsdp2 &
+  wait
+  for ranks in 2 4; do
     run ours_$ranks 80 train ours_$ranks --device="$device" --ranks=$ranks
   done
-  run torch_1 40 torch torch_1 --device="$device"
-  for ranks in 1 2; do
-    run fsdp2_$ranks 50 torch fsdp2_$ranks --device="$device" --how=fsdp2 --ranks=$ranks
-  done
+  run fsdp2_2 60 torch fsdp2_2 --device="$device" --how=fsdp2 --ranks=2
   step parity 10 python3 tests/gpu/report.py parity "$work"
   step speed_ours 75 python3 tests/gpu/speed.py ours
   step speed_eager 45 python3 tests/gpu/speed.py eager
   run killed_rank 40 killed_rank
   step speed_compile 120 python3 tests/gpu/speed.py compile
   for tool in memcheck racecheck initcheck synccheck; do
-    [[ $device == cuda ]] && run $tool 75 sanitize $tool &  # side by side: they hardly use the GPU
+    [[ $device == cuda ]] && run $tool 75 sanitize $tool &
   done
   wait
 fi
