@@ -12,7 +12,7 @@ set -uo pipefail
 cd "$(dirname "$0")/../.." || exit
 device=${DEVICE:-cuda}
 model=${MODEL:-12,12,768,1024,64}  # of the speed: layers, heads, width, context, rows; GPT-2 124M
-steps=50                           # of the parity
+steps=250                          # of the parity
 build=build/gpu
 work=$PWD/build/gpu-out
 deadline=$((SECONDS + 540))
@@ -147,7 +147,7 @@ if run build 180 build_it; then
   run fsdp2_1 60 torch fsdp2_1 --device="$device" --how=fsdp2 &
   wait
   for ranks in 2 4; do
-    run ours_$ranks 80 train ours_$ranks --device="$device" --ranks=$ranks
+    run ours_$ranks 90 train ours_$ranks --device="$device" --ranks=$ranks
   done
   run fsdp2_2 60 torch fsdp2_2 --device="$device" --how=fsdp2 --ranks=2
   step parity 10 python3 tests/gpu/report.py parity "$work"
