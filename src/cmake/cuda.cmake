@@ -36,11 +36,19 @@ if(has_cuda)
   enable_language(CUDA)
   string(APPEND CMAKE_CUDA_FLAGS " -std=c++20")  # CMAKE_CUDA_STANDARD knows no 20 in CMake 3.25
   set(CMAKE_CUDA_FLAGS_RELEASE "-O3 -DNDEBUG")
-  add_library(nccl INTERFACE)
-  target_include_directories(nccl SYSTEM INTERFACE ${NCCL_INCLUDE})
-  target_link_libraries(nccl INTERFACE ${NCCL_LIBRARY})
   set(cuda_runtime CUDA::cudart_static)
-  set(cuda_matmul CUDA::cublasLt)
+  # Loaded when they are first called (src/base/library.h), so nothing is linked: the compiler gets
+  # the headers, the program the names, and where to look if the system does not find them.
+  function(loaded_library target macro name file include)
+    get_filename_component(folder ${file} DIRECTORY)
+    add_library(${target} INTERFACE)
+    target_include_directories(${target} SYSTEM INTERFACE ${include})
+    target_compile_definitions(${target} INTERFACE ${macro}="${name}" ${macro}_FOLDER="${folder}")
+  endfunction()
+  loaded_library(cublas_lt NANOFSDP_CUBLASLT libcublasLt.so.${CUDAToolkit_VERSION_MAJOR}
+    ${CUDA_cublasLt_LIBRARY} ${CUDAToolkit_INCLUDE_DIRS})
+  loaded_library(nccl NANOFSDP_NCCL libnccl.so.2 ${NCCL_LIBRARY} ${NCCL_INCLUDE})
+  set(cuda_matmul cublas_lt)
   set(cuda_collectives nccl)
   message(STATUS "nanofsdp: with CUDA ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 else()

@@ -65,7 +65,7 @@ class NcclCommunicator final : public Communicator {
   Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) override {
     check_all_gather(*this, in, out);
     return issue(stream, next(Kind::all_gather, in, call), [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
+      return wire_->nccl().ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
     });
   }
 
@@ -76,8 +76,9 @@ class NcclCommunicator final : public Communicator {
     operation.reduce = op;
     const auto type = in.dtype() == DType::bfloat16 ? ncclBfloat16 : ncclFloat32;
     return issue(stream, operation, [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclReduceScatter(in.raw(), out.raw(), static_cast<std::size_t>(out.numel()), type,
-                               op == ReduceOp::sum ? ncclSum : ncclAvg, comm, on);
+      return wire_->nccl().ncclReduceScatter(in.raw(), out.raw(),
+                                             static_cast<std::size_t>(out.numel()), type,
+                                             op == ReduceOp::sum ? ncclSum : ncclAvg, comm, on);
     });
   }
 
@@ -86,7 +87,7 @@ class NcclCommunicator final : public Communicator {
     Operation operation = next(Kind::broadcast, x, call);
     operation.root = root;
     return issue(stream, operation, [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclBroadcast(x.raw(), x.raw(), x.bytes(), ncclUint8, root, comm, on);
+      return wire_->nccl().ncclBroadcast(x.raw(), x.raw(), x.bytes(), ncclUint8, root, comm, on);
     });
   }
 
@@ -97,7 +98,7 @@ class NcclCommunicator final : public Communicator {
     }
     const Tensor x = nothing_.tensor({1});
     return issue(stream, next(Kind::barrier, x, call), [&](ncclComm_t comm, cudaStream_t on) {
-      return ncclAllReduce(x.raw(), x.raw(), 1, ncclFloat32, ncclSum, comm, on);
+      return wire_->nccl().ncclAllReduce(x.raw(), x.raw(), 1, ncclFloat32, ncclSum, comm, on);
     });
   }
 

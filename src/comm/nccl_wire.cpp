@@ -15,6 +15,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 struct NcclFabric {
+  const NcclLibrary nccl;
   launch::Store& store;
   const NcclOptions options;
   std::mutex mutex;  // of:
@@ -36,10 +37,11 @@ namespace {
 
 constexpr milliseconds kFarewell = 10s;  // for the others to take their leave as well
 
-std::string in_words(ncclResult_t result, ncclComm_t comm) {
-  const std::string details = ncclGetLastError(comm);
+std::string in_words(const NcclLibrary& nccl, ncclResult_t result, ncclComm_t comm) {
+  const std::string details = nccl.ncclGetLastError(comm);
   const std::string line = details.substr(0, details.find('\n'));
-  return fmt::format("NCCL: {}{}{}", ncclGetErrorString(result), line.empty() ? "" : ": ", line);
+  return fmt::format("NCCL: {}{}{}", nccl.ncclGetErrorString(result), line.empty() ? "" : ": ",
+                     line);
 }
 
 // What NCCL reads in its first call, unless the user has set it.
@@ -69,8 +71,8 @@ ncclUniqueId agree_on_id(NcclFabric& fabric) {
   };
   ncclUniqueId id{};
   if (store.rank() == 0) {
-    const ncclResult_t result = ncclGetUniqueId(&id);
-    if (result != ncclSuccess) fail(in_words(result, nullptr));
+    const ncclResult_t result = fabric.nccl.ncclGetUniqueId(&id);
+    if (result != ncclSuccess) fail(in_words(fabric.nccl, result, nullptr));
     store.set(kKey, std::string(id.internal, sizeof id.internal));
     return id;
   }
@@ -126,7 +128,7 @@ ncclResult_t NcclWire::check(const History& history) {
     const std::lock_guard lock(mutex_);
     throw_if_aborted(history);
     if (comm_ == nullptr) return ncclSuccess;  // closed, when all was done
-    const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+    const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm_, &state);
     if (asked != ncclSuccess) state = asked;
   }
   if (state != ncclSuccess && state != ncclInProgress) fail(history, state);
@@ -143,38 +145,40 @@ std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
   // Colors of NCCL's are not negative; those of ours that differ in the sign bit alone become one.
   const auto positive = static_cast<int>(static_cast<unsigned>(color) & 0x7fffffffu);
   call(history, [&](ncclComm_t comm) {
-    return ncclCommSplit(comm, positive, rank(), &child->comm_, nullptr);
+    return nccl().ncclCommSplit(comm, positive, rank(), &child->comm_, nullptr);
   });
   child->call(history, [](ncclComm_t) { return ncclSuccess; });  // until it is ready as well
   return child;
 }
 
 void NcclWire::close(const History& history) {
-  call(history, kFarewell, [](ncclComm_t comm) { return ncclCommFinalize(comm); });
+  call(history, kFarewell, [&](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
   const std::lock_guard lock(mutex_);
-  ncclCommDestroy(std::exchange(comm_, nullptr));
+  nccl().ncclCommDestroy(std::exchange(comm_, nullptr));
 }
 
 void NcclWire::abort(const std::string& reason) noexcept {
   const std::lock_guard lock(mutex_);
   if (!aborted_.empty()) return;
   aborted_ = reason;
-  ncclCommAbort(std::exchange(comm_, nullptr));
+  nccl().ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
 int NcclWire::rank() const {
   int rank = 0;
-  ncclCommUserRank(comm_, &rank);
+  nccl().ncclCommUserRank(comm_, &rank);
   return rank;
 }
 
 int NcclWire::size() const {
   int size = 0;
-  ncclCommCount(comm_, &size);
+  nccl().ncclCommCount(comm_, &size);
   return size;
 }
 
 const NcclOptions& NcclWire::options() const { return fabric_->options; }
+
+const NcclLibrary& NcclWire::nccl() const { return fabric_->nccl; }
 
 // `what` follows "rank 2 ...".
 CommError NcclWire::error(CommError::Kind kind, const History& history,
@@ -196,7 +200,7 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
   {
     const std::lock_guard lock(mutex_);
     throw_if_aborted(history);
-    words = in_words(result, comm_);
+    words = in_words(nccl(), result, comm_);
   }
   abort(words);
   // The store knows who was lost first and why, or soon will.
@@ -223,7 +227,8 @@ std::shared_ptr<NcclWire> open_nccl(Context& context, launch::Store& store,
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   wire->call({}, [&](ncclComm_t) {
-    return ncclCommInitRankConfig(&wire->comm_, context.world_size, id, context.rank, &config);
+    return fabric->nccl.ncclCommInitRankConfig(&wire->comm_, context.world_size, id, context.rank,
+                                               &config);
   });
   return wire;
 }

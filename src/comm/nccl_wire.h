@@ -1,7 +1,5 @@
 #pragma once
 
-#include <nccl.h>
-
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -9,6 +7,7 @@
 #include <string>
 
 #include "comm/nccl.h"
+#include "comm/nccl_library.h"
 #include "comm/operation.h"
 
 namespace nanofsdp::comm {
@@ -57,6 +56,7 @@ class NcclWire {
   int rank() const;
   int size() const;
   const NcclOptions& options() const;
+  const NcclLibrary& nccl() const;
 
  private:
   friend std::shared_ptr<NcclWire> open_nccl(Context&, launch::Store&, const NcclOptions&);

@@ -12,10 +12,25 @@ const char* cublasLtGetStatusName(cublasStatus_t status) {
                                                : "CUBLAS_STATUS_NOT_SUPPORTED";
 }
 
-cublasStatus_t cublasLtMatmulDescInit(cublasLtMatmulDesc_t operation, cublasComputeType_t,
-                                      cudaDataType) {
-  *operation = {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr};
-  return CUBLAS_STATUS_SUCCESS;
+namespace {
+
+template <class Opaque>
+cublasStatus_t make(Opaque** made, const Opaque& value) {
+  return *made = new Opaque(value), CUBLAS_STATUS_SUCCESS;
+}
+template <class Opaque>
+cublasStatus_t destroy(Opaque* made) {
+  return delete made, CUBLAS_STATUS_SUCCESS;
+}
+
+}  // namespace
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t,
+                                        cudaDataType) {
+  return make(operation, {CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT, nullptr});
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
+  return destroy(operation);
 }
 
 namespace {
@@ -44,15 +59,19 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatrixLayoutInit(cublasLtMatrixLayout_t layout, cudaDataType,
-                                        std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
-  *layout = {rows, cols, ld};
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType,
+                                          std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
+  return make(layout, {rows, cols, ld});
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy(layout);
 }
 
-cublasStatus_t cublasLtMatmulPreferenceInit(cublasLtMatmulPreference_t wish) {
-  *wish = {{256, 256, 256, 256}, 0};
-  return CUBLAS_STATUS_SUCCESS;
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* wish) {
+  return make(wish, {{256, 256, 256, 256}, 0});
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t wish) {
+  return destroy(wish);
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t wish,

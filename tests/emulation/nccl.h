@@ -32,6 +32,7 @@ struct ncclConfig_t {
   { 1 }
 using ncclComm_t = struct ncclComm*;
 
+extern "C" {
 const char* ncclGetErrorString(ncclResult_t);
 const char* ncclGetLastError(ncclComm_t);
 ncclResult_t ncclGetUniqueId(ncclUniqueId*);
@@ -51,3 +52,4 @@ ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDat
                            ncclRedOp_t, ncclComm_t, cudaStream_t);
 ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t, int root,
                            ncclComm_t, cudaStream_t);
+}

@@ -99,7 +99,7 @@ TEST(IncludeDirection, ForeignLibrariesStandBehindOneDoor) {
   expect_only("cuda", R"(src/ops/\w+\.cuh?|src/base/device\.\w+|src/comm/nccl\w*\.\w+)");
   expect_only("base/device.cuh",
               R"(src/ops/\w+\.cuh?|src/base/device\.cu|src/comm/(nccl\.cpp|sum\.cu))");
-  expect_only("cublas", R"(src/ops/matmul\.cu)");
+  expect_only("cublas", R"(src/ops/gemm\.cu)");
   expect_only("nlohmann/", R"(src/train/\w+\.cpp)");
   expect_only("CLI/", R"(src/train/\w+\.cpp|src/main\.cpp)");
 }

@@ -11,6 +11,9 @@
 #include <thread>
 #include <vector>
 
+#ifdef NANOFSDP_CUDA
+#include "comm/nccl_library.h"
+#endif
 #include "nccl/collective_checks.h"
 #include "support/ranks.h"
 
@@ -54,6 +57,14 @@ Outcome run_disturbed(int size, const Disturb& disturb, std::chrono::millisecond
     }
   });
 }
+
+#ifdef NANOFSDP_CUDA
+// Nothing links it: only loading it shows that it has what we call.
+TEST(Nccl, IsLoadedWithAllItsFunctions) {
+  const comm::NcclLibrary nccl;
+  EXPECT_STREQ(nccl.ncclGetErrorString(ncclSuccess), "no error");
+}
+#endif
 
 TEST(Nccl, AnErrorWithoutAGpuIsOneLine) {
   if (!kCuda) GTEST_SKIP() << "this build has no CUDA";

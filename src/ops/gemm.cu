@@ -1,0 +1,201 @@
+#include "ops/gemm.cuh"
+
+#include <cublasLt.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "base/library.h"
+#include "ops/kernels.cuh"
+
+namespace nanofsdp::ops::cuda {
+namespace {
+
+constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS asks for on a GPU like the H100
+
+// cuBLASLt's functions under their own names; the library is loaded when this is made.
+struct CublasLt {
+  Library library{NANOFSDP_CUBLASLT, NANOFSDP_CUBLASLT_FOLDER};
+
+  NANOFSDP_FUNCTION(cublasLtCreate);
+  NANOFSDP_FUNCTION(cublasLtDestroy);
+  NANOFSDP_FUNCTION(cublasLtGetStatusName);
+  NANOFSDP_FUNCTION(cublasLtGetStatusString);
+  NANOFSDP_FUNCTION(cublasLtMatmul);
+  NANOFSDP_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescCreate);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescDestroy);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescSetAttribute);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceCreate);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  NANOFSDP_FUNCTION(cublasLtMatrixLayoutCreate);
+  NANOFSDP_FUNCTION(cublasLtMatrixLayoutDestroy);
+};
+
+// What cuBLAS has made and takes back.
+template <class Opaque>
+using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
+
+// All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
+struct Product {
+  Form form;
+  std::int64_t rows, cols, depth;
+  bool bias;
+  bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
+
+  auto operator<=>(const Product&) const = default;
+
+  std::string str() const {
+    static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
+    return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
+           ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
+           (bias ? ", and bias" : "");
+  }
+};
+
+void check(const CublasLt& lt, cublasStatus_t status, const Product& product) {
+  NANOFSDP_CHECK(status == CUBLAS_STATUS_SUCCESS, .what = product.str(),
+                 .expected = "success from cuBLAS",
+                 .got = std::string(lt.cublasLtGetStatusString(status)) + " (" +
+                        lt.cublasLtGetStatusName(status) + ")");
+}
+
+// A product as cuBLAS wants it described, and the kernel that it has chosen.
+struct Plan {
+  Owned<cublasLtMatmulDescOpaque_t> operation;
+  Owned<cublasLtMatrixLayoutOpaque_t> b, a, c;
+  cublasLtMatmulAlgo_t algorithm{};
+};
+
+// cuBLAS counts columns first: where we have a matrix it sees the transposed one. So it is asked
+// for C^T = B^T A^T, with the operands the other way round and every matrix where and as it is.
+class PlanMaker {
+ public:
+  PlanMaker(const CublasLt& lt, const Product& product) : lt_(lt), product_(product) {}
+
+  Plan make(cublasLtHandle_t handle, const Matrix& a, const Matrix& b, const Matrix& c,
+            const float* bias) const {
+    Plan plan{operation(), layout(b), layout(a), layout(c)};
+    set(plan, CUBLASLT_MATMUL_DESC_TRANSA, product_.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(plan, CUBLASLT_MATMUL_DESC_TRANSB, product_.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias != nullptr) {
+      set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    plan.algorithm = choose(handle, plan);
+    return plan;
+  }
+
+ private:
+  void check(cublasStatus_t status) const { cuda::check(lt_, status, product_); }
+
+  Owned<cublasLtMatmulDescOpaque_t> operation() const {
+    cublasLtMatmulDesc_t made = nullptr;
+    check(lt_.cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    return {made, lt_.cublasLtMatmulDescDestroy};
+  }
+
+  Owned<cublasLtMatrixLayoutOpaque_t> layout(const Matrix& matrix) const {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(lt_.cublasLtMatrixLayoutCreate(&made, CUDA_R_32F, static_cast<std::uint64_t>(matrix.cols),
+                                         static_cast<std::uint64_t>(matrix.rows), matrix.stride));
+    return {made, lt_.cublasLtMatrixLayoutDestroy};
+  }
+
+  template <class T>
+  void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check(
+        lt_.cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &value, sizeof value));
+  }
+
+  cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const Plan& plan) const {
+    cublasLtMatmulPreference_t made = nullptr;
+    check(lt_.cublasLtMatmulPreferenceCreate(&made));
+    const Owned<cublasLtMatmulPreferenceOpaque_t> wish{made, lt_.cublasLtMatmulPreferenceDestroy};
+    const auto want = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check(lt_.cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
+    };
+    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+    for (const auto alignment :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      want(alignment, std::uint32_t{product_.aligned ? 16u : 4u});
+    }
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
+    check(lt_.cublasLtMatmulAlgoGetHeuristic(handle, plan.operation.get(), plan.b.get(),
+                                             plan.a.get(), plan.c.get(), plan.c.get(), made, 1,
+                                             &best, &found));
+    check(found > 0 ? best.state : CUBLAS_STATUS_NOT_SUPPORTED);
+    return best.algo;
+  }
+
+  const CublasLt& lt_;
+  const Product& product_;
+};
+
+bool is_aligned(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0; }
+
+// cuBLAS for one stream: its products follow each other, so they can share a workspace.
+class Blas {
+ public:
+  Blas() {
+    NANOFSDP_CHECK(lt_.cublasLtCreate(&handle_) == CUBLAS_STATUS_SUCCESS, .what = "matmul on a GPU",
+                   .expected = "a handle of cuBLAS", .got = "none");
+  }
+  ~Blas() { lt_.cublasLtDestroy(handle_); }
+  Blas(const Blas&) = delete;
+  Blas& operator=(const Blas&) = delete;
+
+  void multiply(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
+                Write write, const float* bias) {
+    const Product product{.form = form,
+                          .rows = c.rows,
+                          .cols = c.cols,
+                          .depth = form == Form::tn ? a.rows : a.cols,
+                          .bias = bias != nullptr,
+                          .aligned = is_aligned(a.data) && is_aligned(b.data) &&
+                                     is_aligned(c.data) && is_aligned(bias)};
+    auto known = plans_.find(product);
+    if (known == plans_.end()) {
+      known = plans_.emplace(product, PlanMaker(lt_, product).make(handle_, a, b, c, bias)).first;
+    }
+    const Plan& plan = known->second;
+    if (bias != nullptr) {
+      check(lt_,
+            lt_.cublasLtMatmulDescSetAttribute(
+                plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+            product);
+    }
+    const float one = 1, keep = write == Write::add ? 1 : 0;
+    check(lt_,
+          lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, b.data, plan.b.get(), a.data,
+                             plan.a.get(), &keep, c.data, plan.c.get(), c.data, plan.c.get(),
+                             &plan.algorithm, workspace_.get(), kWorkspaceBytes,
+                             nanofsdp::cuda::native(stream)),
+          product);
+  }
+
+ private:
+  using Memory = std::unique_ptr<void, void (*)(void*) noexcept>;
+
+  const CublasLt lt_;
+  cublasLtHandle_t handle_ = nullptr;
+  Memory workspace_{nanofsdp::cuda::allocate(kWorkspaceBytes), nanofsdp::cuda::release};
+  std::map<Product, Plan> plans_;
+};
+
+}  // namespace
+
+void multiply(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
+              Write write, const float* bias) {
+  nanofsdp::cuda::kept_with<Blas>(stream).multiply(stream, form, a, b, c, write, bias);
+}
+
+}  // namespace nanofsdp::ops::cuda
