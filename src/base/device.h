@@ -31,6 +31,10 @@ enum class Device { cpu, cuda };
 /// nothing, so the process may still fork: CUDA does not survive that.
 std::string why_not(Device device);
 
+/// Whether kernels of this device compute with bfloat16 operands. A CPU has to widen them first. A
+/// GPU does from compute capability 8.0 on, the lowest that is compiled for.
+constexpr bool has_bfloat16_arithmetic(Device device) { return device == Device::cuda; }
+
 /// Makes the calling thread use the machine's device number `rank`, counted round.
 /// @return `device`
 /// @throws Error if the machine has none

@@ -13,7 +13,7 @@ namespace nanofsdp {
 
 enum class DType {
   float32,   ///< parameters, gradients, arithmetic
-  bfloat16,  ///< storage and communication only; the CPU computes in float32
+  bfloat16,  ///< storage, communication, and on a GPU factors of products
   float64,   ///< sums of squares
   int32      ///< tokens
 };

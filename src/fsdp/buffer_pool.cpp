@@ -9,13 +9,14 @@
 
 namespace nanofsdp::fsdp {
 
-BufferPool::BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel)
+BufferPool::BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
+                       DType dtype)
     : context_(context),
       class_(memory_class),
       memory_(context.ledger, memory_class,
-              static_cast<std::size_t>(slots * numel) * size_of(DType::float32), context.device,
+              static_cast<std::size_t>(slots * numel) * size_of(dtype), context.device,
               Buffer::Use::by_owner) {
-  const Tensor all = memory_.tensor({slots * numel});
+  const Tensor all = memory_.tensor({slots * numel}, dtype);
   for (int i = 0; i < slots; ++i)
     slots_.push_back({.memory = all.slice(i * numel, numel), .free = {}});
 }

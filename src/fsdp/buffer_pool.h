@@ -20,12 +20,13 @@ namespace nanofsdp::fsdp {
 class BufferPool {
  public:
   struct Slot {
-    Tensor memory;  ///< [numel], float32
+    Tensor memory;  ///< [numel]
     Event free;     ///< after this event nobody uses what the slot held before
     bool held = false;
   };
 
-  BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel);
+  BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
+             DType dtype = DType::float32);
 
   /// A slot that nobody holds. Order the first write after `slot.free`.
   /// @throws Error if all are held: the schedule unshards more units than the pool was made for

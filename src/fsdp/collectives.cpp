@@ -20,7 +20,7 @@ void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor 
   const Tensor mine = own_chunk(group, wire);
   ops::cast(stream, {.in = shard, .out = mine});
   group.all_gather(stream, mine, wire, call);
-  ops::cast(stream, {.in = wire, .out = full});
+  if (full.dtype() != wire.dtype()) ops::cast(stream, {.in = wire, .out = full});
 }
 //! [all_gather]
 
@@ -49,7 +49,7 @@ void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, Tensor w
 void round_to_wire(Stream& stream, Tensor in, Tensor out, Tensor wire) {
   if (wire.empty()) return ops::copy(stream, {.in = in, .out = out});
   ops::cast(stream, {.in = in, .out = wire});
-  ops::cast(stream, {.in = wire, .out = out});
+  if (out.dtype() != wire.dtype()) ops::cast(stream, {.in = wire, .out = out});
 }
 
 }  // namespace nanofsdp::fsdp

@@ -12,6 +12,7 @@ namespace nanofsdp::fsdp {
 /// `wire` is bfloat16 memory to travel through, as long as the whole row: what is sent is rounded
 /// into it, what arrives is widened out of it. An empty one means float32, straight from and to the
 /// operands. Everything is enqueued on `stream`, so one wire serves one call after another.
+/// Parameters may also stay bfloat16 where they land: then `full` is the wire.
 
 /// full = the ranks' shards.
 /// @param shard [n], may be this rank's chunk of `full`  @param full [W * n]

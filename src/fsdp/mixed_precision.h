@@ -3,6 +3,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/device.h"
 #include "base/dtype.h"
 
 namespace nanofsdp::fsdp {
@@ -13,8 +14,13 @@ namespace nanofsdp::fsdp {
 /// The shard is the master copy and stays float32, as do the moments and the gradient shard. Only
 /// what is whole for a moment is rounded: the shard is cast before it is gathered, so half the
 /// bytes travel, and gradients are cast before they are reduced. Sums run in float32 and are
-/// rounded once. Where the device has no bfloat16 arithmetic, as on the CPU, units compute in
-/// float32 on the rounded weights.
+/// rounded once.
+///
+/// A GPU computes with the bfloat16 weights as they arrive, in half the memory too, and rounds what
+/// autocast rounds: the x and dy that a weight is multiplied with. Unlike autocast's, all results
+/// stay float32: of products, whose sums run in float32 on tensor cores, of layer norms, and the
+/// gradients of weights. A CPU has no such arithmetic: there the rounded weights are widened, and
+/// all is computed in float32.
 
 /// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
 struct MixedPrecision {
@@ -23,6 +29,11 @@ struct MixedPrecision {
 
   friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
 };
+
+/// What the parameters of an unsharded unit are kept in: as they travelled, or widened.
+constexpr DType compute_dtype(const MixedPrecision& precision, Device device) {
+  return has_bfloat16_arithmetic(device) ? precision.param_dtype : DType::float32;
+}
 
 /// A way to keep a model's state while it trains with Adam, and what it costs without sharding.
 struct Recipe {

@@ -9,7 +9,8 @@ using Size = std::int64_t;
 
 Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
 
-void plan_memory(std::span<const FlatLayout> layouts, const Options& options, Plan& plan) {
+void plan_memory(std::span<const FlatLayout> layouts, const Options& options, Device device,
+                 Plan& plan) {
   const ShardingStrategy& strategy = options.strategy;
   const MixedPrecision& precision = options.precision;
   Size whole = 0, shards = 0, largest = 0;
@@ -26,21 +27,25 @@ void plan_memory(std::span<const FlatLayout> layouts, const Options& options, Pl
   const Size four = bytes_of(DType::float32);
   const bool borrows = borrows_parameters(strategy, precision);
   const bool stores_shard = borrows ? strategy.shard_optimizer : strategy.shard_parameters;
+  const DType computed = compute_dtype(precision, device);
+  const Size element = bytes_of(computed);
   //! [memory]
   plan.of(MemoryClass::parameter_shards) = four * (stores_shard ? shards : whole);
   plan.of(MemoryClass::gradient_shards) = four * (strategy.shard_gradients ? shards : whole);
   plan.of(MemoryClass::optimizer) = 2 * four * (strategy.shard_optimizer ? shards : whole);
   if (borrows) {
-    plan.of(MemoryClass::unsharded_parameters) = four * (slots.parameters * largest + root);
+    plan.of(MemoryClass::unsharded_parameters) = element * (slots.parameters * largest + root);
   }
   if (strategy.shard_gradients) {
     plan.of(MemoryClass::unsharded_gradients) = four * (slots.gradients * largest + root);
   }
   //! [memory]
-  for (const DType dtype : {precision.param_dtype, precision.reduce_dtype}) {
-    if (dtype == DType::float32) continue;
-    plan.of(MemoryClass::communication) += bytes_of(dtype) * std::max(largest, root);
-  }
+  const auto wire = [&](DType travels, DType kept) {
+    if (travels == kept) return;
+    plan.of(MemoryClass::communication) += bytes_of(travels) * std::max(largest, root);
+  };
+  wire(precision.param_dtype, computed);
+  wire(precision.reduce_dtype, DType::float32);
 }
 
 // How often a step gathers and reduces a unit.
@@ -105,7 +110,7 @@ Plan plan(std::span<const FlatLayout> layouts, const Options& options, const Wor
   Options settled = options;
   if (workload.shard_size * workload.replicas == 1) settled.strategy = kNoShard;
   Plan plan;
-  plan_memory(layouts, settled, plan);
+  plan_memory(layouts, settled, workload.device, plan);
   plan_traffic(layouts, settled, workload, plan);
   return plan;
 }

@@ -24,6 +24,7 @@ struct Workload {
   int shard_size = 1;            ///< F, ranks of a shard group
   int replicas = 1;              ///< R, groups
   std::int64_t micro_steps = 1;  ///< M, of one rank in an optimizer step
+  Device device = Device::cpu;   ///< which says in what units compute
 };
 
 struct Plan {

@@ -57,13 +57,14 @@ std::vector<Unit> ShardedModel::make_units(const UnitOptions& unit_options) {
   }
 
   const std::int64_t root = flats.back().layout().padded_numel();
-  const auto wire = [&](DType dtype) {
-    if (dtype == DType::float32) return Buffer();
-    const auto bytes = static_cast<std::size_t>(std::max(largest, root)) * size_of(dtype);
+  const auto wire = [&](DType travels, DType kept) {
+    if (travels == kept) return Buffer();
+    const auto bytes = static_cast<std::size_t>(std::max(largest, root)) * size_of(travels);
     return Buffer(context_.ledger, MemoryClass::communication, bytes, context_.device);
   };
-  gather_wire_ = wire(options_.precision.param_dtype);
-  reduce_wire_ = wire(options_.precision.reduce_dtype);
+  gather_wire_ =
+      wire(options_.precision.param_dtype, compute_dtype(options_.precision, context_.device));
+  reduce_wire_ = wire(options_.precision.reduce_dtype, DType::float32);
 
   const UnitMemory memory =
       make_memory(pool_slots(options_, static_cast<int>(wrapped.size()) - 1), largest);
@@ -91,8 +92,8 @@ PoolSlots pool_slots(const Options& options, int blocks) {
 }
 
 UnitMemory ShardedModel::make_memory(const PoolSlots& slots, std::int64_t numel) {
-  const auto pool = [&](MemoryClass memory_class, int count) {
-    pools_.push_back(std::make_unique<BufferPool>(context_, memory_class, count, numel));
+  const auto pool = [&](MemoryClass memory_class, int count, DType dtype) {
+    pools_.push_back(std::make_unique<BufferPool>(context_, memory_class, count, numel, dtype));
     return pools_.back().get();
   };
   const auto all = [](const Buffer& wire) {
@@ -101,10 +102,11 @@ UnitMemory ShardedModel::make_memory(const PoolSlots& slots, std::int64_t numel)
   };
   UnitMemory memory{.gather_wire = all(gather_wire_), .reduce_wire = all(reduce_wire_)};
   if (borrows_parameters(options_.strategy, options_.precision)) {
-    memory.parameters = pool(MemoryClass::unsharded_parameters, slots.parameters);
+    memory.parameters = pool(MemoryClass::unsharded_parameters, slots.parameters,
+                             compute_dtype(options_.precision, context_.device));
   }
   if (options_.strategy.shard_gradients) {
-    memory.gradients = pool(MemoryClass::unsharded_gradients, slots.gradients);
+    memory.gradients = pool(MemoryClass::unsharded_gradients, slots.gradients, DType::float32);
   }
   return memory;
 }

@@ -88,7 +88,8 @@ class ShardedModel {
   void zero_grad(bool set_to_none = true);
 
   /// Calls `visit` on every parameter while its unit is unsharded, one unit at a time, the same on
-  /// every rank, in float32 (FSDP's summon_full_params). Read only: writes are lost.
+  /// every rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units
+  /// compute in bfloat16 it takes memory of its own for the unit, meanwhile.
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
  private:

@@ -48,16 +48,20 @@ void Unit::go(State from, State to, const char* verb) {
   state_ = to;
 }
 
+bool Unit::in_compute_precision(const Purpose& purpose) const {
+  return !purpose.full_precision || options_.precision.param_dtype == DType::float32;
+}
+
 Tensor Unit::whole_parameters() const {
-  if (parameters_ == nullptr) return flat_.parameter_storage();
-  return parameters_->memory.slice(0, flat_.layout().padded_numel());
+  const std::int64_t n = flat_.layout().padded_numel();
+  if (full_precision_.bytes() > 0) return full_precision_.tensor({n});
+  return parameters_ == nullptr ? flat_.parameter_storage() : parameters_->memory.slice(0, n);
 }
 
 bool Unit::is_fresh(const Purpose& purpose) const {
   if (flat_.parameters().empty()) return true;
   const bool stored = !borrows() && !options_.strategy.shard_optimizer;
-  const bool rounded = !purpose.full_precision || memory_.gather_wire.empty();
-  return stored || (shown_version_ == flat_.version() && rounded_ == rounded);
+  return stored || (shown_version_ == flat_.version() && rounded_ == in_compute_precision(purpose));
 }
 
 std::int64_t Unit::bytes_received(const Tensor& wire) const {
@@ -79,13 +83,19 @@ void Unit::unshard(const Purpose& purpose) {
                  .hint = "call deferred_init, or shard a model that has its values");
   if (is_fresh(purpose)) return trace("u.");
   Stream& stream = *context_.gather;
-  if (borrows() && parameters_ == nullptr) {
+  rounded_ = in_compute_precision(purpose);
+  if (!rounded_ && compute_dtype(options_.precision, context_.device) != DType::float32) {
+    const std::int64_t numel = flat_.layout().padded_numel();
+    full_precision_ =
+        Buffer(context_.ledger, MemoryClass::unsharded_parameters,
+               static_cast<std::size_t>(numel) * size_of(DType::float32), context_.device);
+  } else if (borrows() && parameters_ == nullptr) {
     parameters_ = &memory_.parameters->acquire();
     stream.wait(parameters_->free);
   }
   const Tensor full = whole_parameters();
-  const Tensor wire = purpose.full_precision ? Tensor() : memory_.gather_wire;
-  rounded_ = !purpose.full_precision || memory_.gather_wire.empty();
+  Tensor wire = rounded_ ? memory_.gather_wire : Tensor();
+  if (full.dtype() == DType::bfloat16) wire = full;  // it stays as it travels
   if (options_.strategy.shard_optimizer) {
     trace("U.");
     // A copy that is kept serves the next step too: it is training's, whoever asks first.
@@ -112,10 +122,17 @@ void Unit::wait_for_unshard() {
 
 void Unit::reshard(bool keep) {
   go(State::unsharded, State::sharded, "reshard");
-  if (keep || !options_.strategy.shard_parameters || parameters_ == nullptr) return trace("r.");
+  const bool exact = full_precision_.bytes() > 0;
+  const bool discards = !keep && options_.strategy.shard_parameters && parameters_ != nullptr;
+  if (!exact && !discards) return trace("r.");
   trace("R.");
   flat_.show_stored_parameters();
   shown_version_ = 0;
+  if (exact) {
+    context_.compute->synchronize();  // until nobody reads it
+    full_precision_ = Buffer();
+  }
+  if (!discards) return;
   if (options_.poison) {
     ops::fill(*context_.compute,
               {.x = parameters_->memory, .value = std::numeric_limits<float>::quiet_NaN()});

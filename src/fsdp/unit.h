@@ -29,7 +29,7 @@ namespace nanofsdp::fsdp {
 struct UnitMemory {
   BufferPool* parameters = nullptr;
   BufferPool* gradients = nullptr;
-  Tensor gather_wire{};  ///< bfloat16 [padded_numel of the largest unit], if gathered so
+  Tensor gather_wire{};  ///< bfloat16 [padded_numel of the largest unit], if gathered and widened
   Tensor reduce_wire{};  ///< bfloat16, the same, if reduced so
 };
 
@@ -106,6 +106,7 @@ class Unit {
   void go(State from, State to, const char* verb);
   void trace(const char* event) { context_.tracer.issue(event + name()); }
   bool borrows() const { return borrows_parameters(options_.strategy, options_.precision); }
+  bool in_compute_precision(const Purpose& purpose) const;
   Tensor whole_parameters() const;
   bool is_fresh(const Purpose& purpose) const;
   std::int64_t bytes_received(const Tensor& wire) const;
@@ -122,6 +123,7 @@ class Unit {
   State state_ = State::sharded;
   std::int64_t shown_version_ = 0;          // of the shard, that the whole copy shows; 0: no copy
   BufferPool::Slot* parameters_ = nullptr;  // borrowed
+  Buffer full_precision_;                   // where slots are too narrow for what is asked for
   BufferPool::Slot* gradients_ = nullptr;   // borrowed
   Event gathered_;
   Event reduced_;

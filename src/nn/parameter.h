@@ -25,7 +25,7 @@ struct Parameter {
   Shape shape;                ///< of the whole parameter
   Init init;                  ///< how it is initialised
   bool requires_grad = true;  ///< false: frozen, it gets no gradient and no update
-  Tensor data;                ///< float32
+  Tensor data;                ///< float32; bfloat16 only while FSDP shows it so, on a GPU
   Tensor grad;                ///< float32, same shape as data; empty where no gradient is wanted
 
   /// Called once a backward, when the gradient has received its last contribution and nothing

@@ -69,12 +69,16 @@ void scale(Stream& stream, const Scale& a) {
 
 void fill(Stream& stream, const Fill& a) {
   const Require require(stream);
-  const bool doubles = a.x.dtype() == DType::float64;
-  require.numel("fill: x", a.x, a.x.numel(), doubles ? DType::float64 : DType::float32);
+  const DType dtype = a.x.dtype();
+  require.numel("fill: x", a.x, a.x.numel(), dtype == DType::int32 ? DType::float32 : dtype);
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::fill(stream, a);
   }
-  if (doubles) return stream.enqueue([a] { std::ranges::fill(a.x.span<double>(), a.value); });
+  const auto fill_with = [&](auto value) {
+    stream.enqueue([a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
+  };
+  if (dtype == DType::float64) return fill_with(double{a.value});
+  if (dtype == DType::bfloat16) return fill_with(to_bfloat16(a.value));
   stream.enqueue([&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin).setConstant(a.value);

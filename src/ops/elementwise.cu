@@ -68,6 +68,8 @@ void scale(Stream& stream, const Scale& a) {
 void fill(Stream& stream, const Fill& a) {
   if (a.x.dtype() == DType::float64) {
     elementwise(stream, a.x.numel(), a.x.data<double>(), FillOf<double>{a.value});
+  } else if (a.x.dtype() == DType::bfloat16) {
+    elementwise(stream, a.x.numel(), a.x.data<bfloat16>(), FillOf<bfloat16>{to_bfloat16(a.value)});
   } else {
     elementwise(stream, a.x.numel(), a.x.f32(), FillOf<float>{a.value});
   }

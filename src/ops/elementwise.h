@@ -24,7 +24,7 @@ struct Scale {
 };
 
 struct Fill {
-  Tensor x{};  ///< out: x = value; float32 or float64
+  Tensor x{};  ///< out: x = value; float32, float64 or bfloat16
   float value = 0;
 };
 

@@ -26,7 +26,7 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
   require_rank("embedding: weight", a.weight, 2);
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
   require("embedding: index", a.index, {N}, DType::int32);
-  require("embedding: weight", a.weight, {V, C});
+  require.parameter("embedding: weight", a.weight, {V, C});
   require("embedding: y", a.y, {N, C});
 
   if constexpr (kCuda) {

@@ -18,13 +18,16 @@ __device__ void require_row(std::int64_t row, std::int64_t V) {
 }
 
 // A warp copies a row.
-__global__ void look_up(const std::int32_t* index, const float* __restrict__ weight,
+template <class W>
+__global__ void look_up(const std::int32_t* index, const W* __restrict__ weight,
                         float* __restrict__ y, std::int64_t N, std::int64_t V, std::int64_t C) {
   const std::int64_t n = global_thread() / kWarp;
   if (n >= N) return;
   const std::int64_t row = index[n];
   require_row(row, V);
-  for (std::int64_t c = threadIdx.x % kWarp; c < C; c += kWarp) y[n * C + c] = weight[row * C + c];
+  for (std::int64_t c = threadIdx.x % kWarp; c < C; c += kWarp) {
+    y[n * C + c] = widen(weight[row * C + c]);
+  }
 }
 
 // Some threads of a block, in order.
@@ -107,8 +110,10 @@ __global__ void add_rows(const std::int32_t* index, const float* __restrict__ dy
 
 void embedding(Stream& stream, const EmbeddingForward& a) {
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
-  launch(stream, blocks_for(N, kWarps), kThreads, look_up, a.index.data<std::int32_t>(),
-         a.weight.f32(), a.y.f32(), N, V, C);
+  for_type_of(a.weight, [&]<class W>(W) {
+    launch(stream, blocks_for(N, kWarps), kThreads, look_up<W>, a.index.data<std::int32_t>(),
+           a.weight.data<W>(), a.y.f32(), N, V, C);
+  });
 }
 
 void embedding(Stream& stream, const EmbeddingBackward& a) {

@@ -17,7 +17,7 @@ namespace nanofsdp::ops {
 
 struct EmbeddingForward {
   Tensor index{};   ///< in   [N], int32, each in [0, V)
-  Tensor weight{};  ///< in   [V, C]
+  Tensor weight{};  ///< in   [V, C], on a GPU also bfloat16
   Tensor y{};       ///< out  [N, C], written
 };
 

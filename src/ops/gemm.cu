@@ -45,6 +45,7 @@ using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 // All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
 struct Product {
   Form form;
+  DType dtype;  // of A and B
   std::int64_t rows, cols, depth;
   bool bias;
   bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
@@ -55,7 +56,7 @@ struct Product {
     static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
     return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
            ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
-           (bias ? ", and bias" : "");
+           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype));
   }
 };
 
@@ -79,8 +80,8 @@ class PlanMaker {
  public:
   PlanMaker(const CublasLt& lt, const Product& product) : lt_(lt), product_(product) {}
 
-  Plan make(cublasLtHandle_t handle, const Matrix& a, const Matrix& b, const Matrix& c,
-            const float* bias) const {
+  Plan make(cublasLtHandle_t handle, const Tensor& a, const Tensor& b, const Tensor& c,
+            const void* bias) const {
     Plan plan{operation(), layout(b), layout(a), layout(c)};
     set(plan, CUBLASLT_MATMUL_DESC_TRANSA, product_.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(plan, CUBLASLT_MATMUL_DESC_TRANSB, product_.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -101,10 +102,11 @@ class PlanMaker {
     return {made, lt_.cublasLtMatmulDescDestroy};
   }
 
-  Owned<cublasLtMatrixLayoutOpaque_t> layout(const Matrix& matrix) const {
+  Owned<cublasLtMatrixLayoutOpaque_t> layout(const Tensor& x) const {
     cublasLtMatrixLayout_t made = nullptr;
-    check(lt_.cublasLtMatrixLayoutCreate(&made, CUDA_R_32F, static_cast<std::uint64_t>(matrix.cols),
-                                         static_cast<std::uint64_t>(matrix.rows), matrix.stride));
+    check(lt_.cublasLtMatrixLayoutCreate(
+        &made, x.dtype() == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F,
+        static_cast<std::uint64_t>(x.dim(1)), static_cast<std::uint64_t>(x.dim(0)), x.dim(1)));
     return {made, lt_.cublasLtMatrixLayoutDestroy};
   }
 
@@ -125,7 +127,7 @@ class PlanMaker {
     for (const auto alignment :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      want(alignment, std::uint32_t{product_.aligned ? 16u : 4u});
+      want(alignment, static_cast<std::uint32_t>(product_.aligned ? 16 : size_of(product_.dtype)));
     }
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
@@ -140,7 +142,7 @@ class PlanMaker {
   const Product& product_;
 };
 
-bool is_aligned(const void* memory) { return reinterpret_cast<std::uintptr_t>(memory) % 16 == 0; }
+bool is_aligned(const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0; }
 
 // cuBLAS for one stream: its products follow each other, so they can share a workspace.
 class Blas {
@@ -153,30 +155,32 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  void multiply(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
-                Write write, const float* bias) {
-    const Product product{.form = form,
-                          .rows = c.rows,
-                          .cols = c.cols,
-                          .depth = form == Form::tn ? a.rows : a.cols,
-                          .bias = bias != nullptr,
-                          .aligned = is_aligned(a.data) && is_aligned(b.data) &&
-                                     is_aligned(c.data) && is_aligned(bias)};
+  void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
+                Write write, const Tensor& bias) {
+    const Product product{
+        .form = form,
+        .dtype = a.dtype(),
+        .rows = c.dim(0),
+        .cols = c.dim(1),
+        .depth = a.dim(form == Form::tn ? 0 : 1),
+        .bias = !bias.empty(),
+        .aligned = is_aligned(a) && is_aligned(b) && is_aligned(c) && is_aligned(bias)};
+    const void* const added = bias.raw();
     auto known = plans_.find(product);
     if (known == plans_.end()) {
-      known = plans_.emplace(product, PlanMaker(lt_, product).make(handle_, a, b, c, bias)).first;
+      known = plans_.emplace(product, PlanMaker(lt_, product).make(handle_, a, b, c, added)).first;
     }
     const Plan& plan = known->second;
-    if (bias != nullptr) {
+    if (product.bias) {
       check(lt_,
             lt_.cublasLtMatmulDescSetAttribute(
-                plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias),
+                plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &added, sizeof added),
             product);
     }
     const float one = 1, keep = write == Write::add ? 1 : 0;
     check(lt_,
-          lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, b.data, plan.b.get(), a.data,
-                             plan.a.get(), &keep, c.data, plan.c.get(), c.data, plan.c.get(),
+          lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, b.raw(), plan.b.get(), a.raw(),
+                             plan.a.get(), &keep, c.raw(), plan.c.get(), c.raw(), plan.c.get(),
                              &plan.algorithm, workspace_.get(), kWorkspaceBytes,
                              nanofsdp::cuda::native(stream)),
           product);
@@ -193,8 +197,8 @@ class Blas {
 
 }  // namespace
 
-void multiply(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
-              Write write, const float* bias) {
+void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
+              Write write, const Tensor& bias) {
   nanofsdp::cuda::kept_with<Blas>(stream).multiply(stream, form, a, b, c, write, bias);
 }
 

@@ -10,10 +10,12 @@ namespace nanofsdp::ops::cuda {
 /// @brief The one place behind the matrix products of the CUDA operators, which is cuBLASLt.
 /// Internal to ops.
 
-/// C = A B or C += A B as `form` and `write` say, `bias` [C's columns] added to every row if there
-/// is one.
+/// C = A B or C += A B as `form` and `write` say, the sums in float32, `bias` added to every row.
+/// @param a, b both float32, or both bfloat16: then tensor cores multiply
+/// @param c float32
+/// @param bias [columns of C], float32; may be empty
 /// @throws UsageError where cuBLASLt cannot be loaded, Error with cuBLAS's words if it refuses
-void multiply(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
-              Write write, const float* bias = nullptr);
+void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
+              Write write, const Tensor& bias = {});
 
 }  // namespace nanofsdp::ops::cuda

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/device.cuh"
+#include "base/tensor.h"
 
 namespace nanofsdp::ops::cuda {
 
@@ -69,6 +70,16 @@ __global__ void make_all(std::int64_t n, T* out, Make make) {
 template <class T, class Make>
 void elementwise(Stream& stream, std::int64_t n, T* out, const Make& make) {
   launch(stream, blocks_for(n, kStretch), kThreads, make_all<T, Make>, n, out, make);
+}
+
+/// An element of a parameter, in the numbers of everything else.
+__device__ inline float widen(float x) { return x; }
+__device__ inline float widen(bfloat16 x) { return to_float32(x); }
+
+/// Calls launch_for(W{}) for the element type W of a parameter.
+template <class Launch>
+void for_type_of(const Tensor& parameter, const Launch& launch_for) {
+  parameter.dtype() == DType::bfloat16 ? launch_for(bfloat16{}) : launch_for(float{});
 }
 
 struct Sum {

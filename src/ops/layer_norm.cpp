@@ -85,8 +85,8 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
   require("layer_norm: x", a.x, {R, C});
-  require("layer_norm: weight", a.weight, {C});
-  if (!a.bias.empty()) require("layer_norm: bias", a.bias, {C});
+  require.parameter("layer_norm: weight", a.weight, {C});
+  if (!a.bias.empty()) require.parameter("layer_norm: bias", a.bias, {C});
   require("layer_norm: y", a.y, {R, C});
   require("layer_norm: mean", a.mean, {R});
   require("layer_norm: rstd", a.rstd, {R});
@@ -111,7 +111,7 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   const std::int64_t C = a.x.dim(1);
   require("layer_norm: x", a.x, {R, C});
   require("layer_norm: dy", a.dy, {R, C});
-  require("layer_norm: weight", a.weight, {C});
+  require.parameter("layer_norm: weight", a.weight, {C});
   require("layer_norm: mean", a.mean, {R});
   require("layer_norm: rstd", a.rstd, {R});
   require("layer_norm: dx", a.dx, {R, C});

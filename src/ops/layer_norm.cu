@@ -6,8 +6,9 @@ namespace nanofsdp::ops::cuda {
 namespace {
 
 // One row a block: it comes from memory once, and is still near when the next pass asks for it.
-__global__ void forward(const float* x, const float* weight, const float* bias, float* y,
-                        float* mean_out, float* rstd_out, int C) {
+template <class W>
+__global__ void forward(const float* x, const W* weight, const W* bias, float* y, float* mean_out,
+                        float* rstd_out, int C) {
   const std::int64_t r = blockIdx.x;
   x += r * C;
   y += r * C;
@@ -20,7 +21,7 @@ __global__ void forward(const float* x, const float* weight, const float* bias, 
   const float var = block_sum<float>(C, square) / static_cast<float>(C);
   const float rstd = 1 / sqrtf(var + kLayerNormEps);
   block_write(C, y, [=](int c) {
-    return (x[c] - mean) * rstd * weight[c] + (bias != nullptr ? bias[c] : 0);
+    return (x[c] - mean) * rstd * widen(weight[c]) + (bias != nullptr ? widen(bias[c]) : 0);
   });
   if (threadIdx.x > 0) return;
   mean_out[r] = mean;
@@ -28,15 +29,16 @@ __global__ void forward(const float* x, const float* weight, const float* bias, 
 }
 
 // One row a block, as above.
-__global__ void backward_x(const float* dy, const float* x, const float* weight,
-                           const float* mean_in, const float* rstd_in, float* dx, int C) {
+template <class W>
+__global__ void backward_x(const float* dy, const float* x, const W* weight, const float* mean_in,
+                           const float* rstd_in, float* dx, int C) {
   const std::int64_t r = blockIdx.x;
   dy += r * C;
   x += r * C;
   //! [backward_row]
   const float mean = mean_in[r];
   const float rstd = rstd_in[r];
-  const auto g = [=](int c) { return dy[c] * weight[c]; };
+  const auto g = [=](int c) { return dy[c] * widen(weight[c]); };
   const float mean_g = block_sum<float>(C, g) / static_cast<float>(C);
   const auto gn = [=](int c) { return g(c) * (x[c] - mean); };
   const float mean_gn = block_sum<float>(C, gn) * rstd / static_cast<float>(C);
@@ -80,28 +82,35 @@ __global__ void __launch_bounds__(kColumns* kRows)
   if (dbias != nullptr) dbias[c] += bias;
 }
 
-float* pointer(const Tensor& t) { return t.empty() ? nullptr : t.f32(); }
+template <class T>
+T* pointer(const Tensor& t) {
+  return t.empty() ? nullptr : t.data<T>();
+}
 
 }  // namespace
 
 void layer_norm(Stream& stream, const LayerNormForward& a) {
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
-  launch(stream, blocks_for(R, 1), threads_for(C), forward, a.x.f32(), a.weight.f32(),
-         pointer(a.bias), a.y.f32(), a.mean.f32(), a.rstd.f32(), C);
+  for_type_of(a.weight, [&]<class W>(W) {
+    launch(stream, blocks_for(R, 1), threads_for(C), forward<W>, a.x.f32(), a.weight.data<W>(),
+           pointer<W>(a.bias), a.y.f32(), a.mean.f32(), a.rstd.f32(), C);
+  });
 }
 
 void layer_norm(Stream& stream, const LayerNormBackward& a) {
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
-  float* const dweight = pointer(a.dweight);
-  float* const dbias = pointer(a.dbias);
+  float* const dweight = pointer<float>(a.dweight);
+  float* const dbias = pointer<float>(a.dbias);
   if (dweight != nullptr || dbias != nullptr) {  // first, as dx may take the place of dy
     launch(stream, blocks_for(C, kColumns), kColumns * kRows, backward_weight, a.dy.f32(),
            a.x.f32(), a.mean.f32(), a.rstd.f32(), dweight, dbias, R, C);
   }
-  launch(stream, blocks_for(R, 1), threads_for(C), backward_x, a.dy.f32(), a.x.f32(),
-         a.weight.f32(), a.mean.f32(), a.rstd.f32(), a.dx.f32(), C);
+  for_type_of(a.weight, [&]<class W>(W) {
+    launch(stream, blocks_for(R, 1), threads_for(C), backward_x<W>, a.dy.f32(), a.x.f32(),
+           a.weight.data<W>(), a.mean.f32(), a.rstd.f32(), a.dx.f32(), C);
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda

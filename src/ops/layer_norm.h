@@ -31,8 +31,8 @@ inline constexpr float kLayerNormEps = 1e-5f;
 /// Shapes: R rows of C elements. `bias` and `dbias` may be empty (a model without biases).
 struct LayerNormForward {
   Tensor x{};       ///< in   [R, C]
-  Tensor weight{};  ///< in   [C]
-  Tensor bias{};    ///< in   [C] or empty
+  Tensor weight{};  ///< in   [C], on a GPU also bfloat16
+  Tensor bias{};    ///< in   [C] or empty, of the weight's dtype
   Tensor y{};       ///< out  [R, C]; may alias x
   Tensor mean{};    ///< out  [R], float32
   Tensor rstd{};    ///< out  [R], float32
@@ -41,7 +41,7 @@ struct LayerNormForward {
 struct LayerNormBackward {
   Tensor dy{};       ///< in   [R, C]
   Tensor x{};        ///< in   [R, C]
-  Tensor weight{};   ///< in   [C]
+  Tensor weight{};   ///< in   [C], on a GPU also bfloat16
   Tensor mean{};     ///< in   [R], from the forward pass
   Tensor rstd{};     ///< in   [R], from the forward pass
   Tensor dx{};       ///< out  [R, C], written; may alias dy

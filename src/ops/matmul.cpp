@@ -13,8 +13,8 @@ void matmul(Stream& stream, const MatmulForward& a) {
   require_rank("matmul: weight", a.weight, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.weight.dim(0);
   require("matmul: x", a.x, {N, K});
-  require("matmul: weight", a.weight, {M, K});
-  if (!a.bias.empty()) require("matmul: bias", a.bias, {M});
+  require.parameter("matmul: weight", a.weight, {M, K});
+  if (!a.bias.empty()) require.parameter("matmul: bias", a.bias, {M});
   require("matmul: y", a.y, {N, M});
 
   if constexpr (kCuda) {
@@ -40,7 +40,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.dy.dim(1);
   require("matmul: dy", a.dy, {N, M});
   require("matmul: x", a.x, {N, K});
-  require("matmul: weight", a.weight, {M, K});
+  require.parameter("matmul: weight", a.weight, {M, K});
   if (!a.dx.empty()) require("matmul: dx", a.dx, {N, K});
   if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K});
   if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M});

@@ -1,7 +1,9 @@
 #include "ops/matmul.h"
 
+#include "ops/cast.h"
 #include "ops/gemm.cuh"
 #include "ops/kernels.cuh"
+#include "ops/scratch.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
@@ -26,27 +28,44 @@ __global__ void add_sums_of_columns(const float* x, std::int64_t rows, std::int6
   sums[col] += sum;
 }
 
+// cuBLAS multiplies bfloat16 with bfloat16 only, and takes a bias in the result's float32. What is
+// kept otherwise is cast, into a scratch of its own.
+struct Dy : Scratch {};
+struct X : Scratch {};
+struct Bias : Scratch {};
+
+template <class Name>
+Tensor as(DType dtype, Stream& stream, const Tensor& x) {
+  if (x.empty() || x.dtype() == dtype) return x;
+  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
+  const Tensor cast_x(scratch<Name>(stream, bytes), x.shape(), dtype, Device::cuda);
+  cast(stream, {.in = x, .out = cast_x});
+  return cast_x;
+}
+
 }  // namespace
 
+// cuBLAS adds the bias on the way. GELU could follow it, but cuBLAS has the tanh form, not erf's.
 void matmul(Stream& stream, const MatmulForward& a) {
   if (a.y.empty()) return;
-  multiply(stream, Form::nt, matrix(a.x), matrix(a.weight), matrix(a.y), Write::assign,
-           a.bias.empty() ? nullptr : a.bias.f32());
+  multiply(stream, Form::nt, as<X>(a.weight.dtype(), stream, a.x), a.weight, a.y, Write::assign,
+           as<Bias>(DType::float32, stream, a.bias));
 }
 
 void matmul(Stream& stream, const MatmulBackward& a) {
   if (a.dy.empty()) return;
-  const Matrix dy = matrix(a.dy);
-  if (!a.dx.empty()) {
-    multiply(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);
-  }
+  const DType dtype = a.weight.dtype();
+  const Tensor dy = as<Dy>(dtype, stream, a.dy);
+  if (!a.dx.empty()) multiply(stream, Form::nn, dy, a.weight, a.dx, Write::assign);
   if (!a.dweight.empty()) {
-    multiply(stream, Form::tn, dy, matrix(a.x), matrix(a.dweight), Write::add);
+    multiply(stream, Form::tn, dy, as<X>(dtype, stream, a.x), a.dweight, Write::add);
   }
-  // cuBLAS could sum dy beside the product, but writes such sums, where dbias is added to.
+  // cuBLAS could sum dy beside this product (BGRADB), but it writes such sums, whatever beta is,
+  // where dbias is added to; and it would sum the rounded dy.
   if (!a.dbias.empty()) {
-    launch(stream, blocks_for(dy.cols, kColumns), dim3(kColumns, kTurns), add_sums_of_columns,
-           dy.data, dy.rows, dy.cols, a.dbias.f32());
+    const std::int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
+    launch(stream, blocks_for(cols, kColumns), dim3(kColumns, kTurns), add_sums_of_columns,
+           a.dy.f32(), rows, cols, a.dbias.f32());
   }
 }
 

@@ -17,20 +17,25 @@ namespace nanofsdp::ops {
 /// operands lie in memory. On a GPU at every address that is a multiple of 16 bytes, as the flat
 /// layout of training has it, and at all others again: for these cuBLAS takes other kernels.
 ///
+/// On a GPU `weight` and `bias` may be bfloat16. Then what the weight is multiplied with, x and dy,
+/// is rounded to bfloat16 as well, and tensor cores multiply; sums run in float32, and every result
+/// is float32, never rounded. dbias sums dy as it is. The rounded copies of the largest x and dy so
+/// far are kept with the stream, which the ledger does not see: 2 bytes for each of their elements.
+///
 /// Twins: matmul.cpp (Eigen), matmul.cu (CUDA, cuBLASLt).
 
 /// Shapes: N rows, K features in, M features out. `bias` may be empty.
 struct MatmulForward {
   Tensor x{};       ///< in   [N, K]
-  Tensor weight{};  ///< in   [M, K]
-  Tensor bias{};    ///< in   [M] or empty
+  Tensor weight{};  ///< in   [M, K], on a GPU also bfloat16
+  Tensor bias{};    ///< in   [M] or empty, of the weight's dtype
   Tensor y{};       ///< out  [N, M], written
 };
 
 struct MatmulBackward {
   Tensor dy{};       ///< in   [N, M]
   Tensor x{};        ///< in   [N, K]
-  Tensor weight{};   ///< in   [M, K]
+  Tensor weight{};   ///< in   [M, K], on a GPU also bfloat16
   Tensor dx{};       ///< out  [N, K], written; empty if nobody needs it
   Tensor dweight{};  ///< in, out  [M, K], added to; empty for a frozen weight
   Tensor dbias{};    ///< in, out  [M] or empty, added to

@@ -1,14 +1,10 @@
 #include "ops/norm.h"
 
-#include <utility>
-
-#include "base/cuda.h"
 #include "ops/kernels.cuh"
+#include "ops/scratch.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
-
-using nanofsdp::cuda::kept_with;
 
 constexpr std::int64_t kBlock = 16384;
 
@@ -30,30 +26,8 @@ __global__ void sum_of_squares(const float* x, std::int64_t n, double* partial, 
   }
 }
 
-// What the blocks of one kernel leave to the next. Kept with the stream, on which the next call
-// comes after this one; it grows in the first step, for the longest stretch of the model, and not
-// again.
-class Partials {
- public:
-  Partials() = default;
-  ~Partials() { nanofsdp::cuda::release(memory_); }
-  Partials(const Partials&) = delete;
-  Partials& operator=(const Partials&) = delete;
-
-  double* of(Stream& stream, unsigned n) {
-    if (n > size_) {
-      stream.synchronize();  // a call before may still read what goes
-      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
-      memory_ = nanofsdp::cuda::allocate(n * sizeof(double));
-      size_ = n;
-    }
-    return static_cast<double*>(memory_);
-  }
-
- private:
-  void* memory_ = nullptr;
-  unsigned size_ = 0;
-};
+// The sums of one kernel's blocks, for the next to add up.
+struct Partials : Scratch {};
 
 // One thread: a square for each rank is all there is.
 __global__ void clip(const double* squares, std::int64_t n, double max_norm, float* norm_out,
@@ -76,7 +50,7 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
     launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, nullptr, out);
     return;
   }
-  double* const partial = kept_with<Partials>(stream).of(stream, blocks);
+  auto* const partial = static_cast<double*>(scratch<Partials>(stream, blocks * sizeof(double)));
   launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, partial, out);
   launch(stream, 1, kThreads, add_up<double>, partial, blocks, out);
 }

@@ -31,6 +31,12 @@ class Require {
     check(fits, operand, t, shape.str(), dtype);
   }
 
+  /// A parameter that is read: bfloat16 will do where the device computes with it.
+  void parameter(const char* operand, const Tensor& t, const Shape& shape) const {
+    const bool narrow = t.dtype() == DType::bfloat16 && has_bfloat16_arithmetic(device_);
+    (*this)(operand, t, shape, narrow ? DType::bfloat16 : DType::float32);
+  }
+
   /// The shape does not matter, the number of elements does.
   /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
   void numel(const char* operand, const Tensor& t, std::int64_t numel,

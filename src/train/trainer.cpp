@@ -169,7 +169,8 @@ fsdp::Plan Trainer::plan() const {
   return plan_training(layouts_of(sharded_.units()), options_,
                        {.shard_size = mesh_.shard_size(),
                         .replicas = mesh_.replicas(),
-                        .micro_steps = static_cast<std::int64_t>(plan_.size())});
+                        .micro_steps = static_cast<std::int64_t>(plan_.size()),
+                        .device = context_.device});
 }
 
 // Before anything is trained: what ranks that were started apart may have got differently.

@@ -6,7 +6,8 @@
 #include "cuda_runtime.h"
 
 /// @file
-/// @brief The part of cuBLASLt that nanofsdp uses, on the host: products of float32 by three loops.
+/// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops, of float32
+/// or of bfloat16, to float32.
 ///
 /// Descriptions that do not fit together are refused, and so are operands that are less aligned
 /// than the caller has promised. It cannot show which kernels cuBLAS has, nor their speed, nor
@@ -19,7 +20,7 @@ enum cublasStatus_t {
 };
 enum cublasOperation_t { CUBLAS_OP_N = 0, CUBLAS_OP_T = 1 };
 enum cublasComputeType_t { CUBLAS_COMPUTE_32F = 68 };
-enum cudaDataType { CUDA_R_32F = 0 };
+enum cudaDataType { CUDA_R_32F = 0, CUDA_R_16BF = 14 };
 enum cublasLtEpilogue_t { CUBLASLT_EPILOGUE_DEFAULT = 1, CUBLASLT_EPILOGUE_BIAS = 4 };
 
 enum cublasLtMatmulDescAttributes_t {
@@ -37,6 +38,7 @@ enum cublasLtMatmulPreferenceAttributes_t {
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
+  cudaDataType type;
   std::uint64_t rows, cols;
   std::int64_t ld;
 };

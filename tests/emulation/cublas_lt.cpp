@@ -1,3 +1,4 @@
+#include <bit>
 #include <cstring>
 
 #include "cublasLt.h"
@@ -59,9 +60,9 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
   return CUBLAS_STATUS_INVALID_VALUE;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType,
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
                                           std::uint64_t rows, std::uint64_t cols, std::int64_t ld) {
-  return make(layout, {rows, cols, ld});
+  return make(layout, {type, rows, cols, ld});
 }
 cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
   return destroy(layout);
@@ -96,16 +97,18 @@ bool is_matrix(const Layout& x) {
 
 bool fits(const cublasLtMatmulDescOpaque_t& op, const Layout& a, const Layout& b, const Layout& c) {
   const bool bias_is_there = op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || op.bias != nullptr;
-  return is_matrix(a) && is_matrix(b) && is_matrix(c) && bias_is_there &&
-         cols(op.of_a, a) == rows(op.of_b, b) && rows(op.of_a, a) == c.rows &&
-         cols(op.of_b, b) == c.cols;
+  return is_matrix(a) && is_matrix(b) && is_matrix(c) && bias_is_there && a.type == b.type &&
+         c.type == CUDA_R_32F && cols(op.of_a, a) == rows(op.of_b, b) &&
+         rows(op.of_a, a) == c.rows && cols(op.of_b, b) == c.cols;
 }
 
 // Element (row, col) after `op`, columns first.
 float at(const void* x, cublasOperation_t op, const Layout& layout, std::uint64_t row,
          std::uint64_t col) {
   const auto ld = static_cast<std::uint64_t>(layout.ld);
-  return static_cast<const float*>(x)[op ? col + row * ld : row + col * ld];
+  const std::uint64_t i = op ? col + row * ld : row + col * ld;
+  if (layout.type == CUDA_R_32F) return static_cast<const float*>(x)[i];
+  return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(x)[i]} << 16);
 }
 
 bool is_aligned(const void* memory, std::uint32_t to) {

@@ -128,6 +128,26 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
   }
 }
 
+// Where the device computes in bfloat16, parameters stay as they travel: half the slots, no wire.
+TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
+  const std::vector<FlatLayout> layouts{FlatLayout({{"block", {24}}}, 2, 8),
+                                        FlatLayout({{"root", {50}}}, 2, 8)};  // 32 and 64 padded
+  const auto of = [&](Device device, DType param, MemoryClass c) {
+    return plan(layouts, {.precision = {.param_dtype = param}}, {.shard_size = 2, .device = device})
+        .of(c);
+  };
+  for (const Device device : {Device::cpu, Device::cuda}) {
+    EXPECT_EQ(of(device, DType::float32, MemoryClass::unsharded_parameters), 4 * (2 * 32 + 64));
+    EXPECT_EQ(of(device, DType::float32, MemoryClass::communication), 0);
+    EXPECT_EQ(of(device, DType::bfloat16, MemoryClass::unsharded_gradients), 4 * (2 * 32 + 64));
+  }
+  EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::unsharded_parameters), 4 * (2 * 32 + 64));
+  EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::communication), 2 * 64);
+  EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::unsharded_parameters),
+            2 * (2 * 32 + 64));
+  EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::communication), 0);
+}
+
 // A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
 TEST(Memory, OfALargeRootIsItsOwn) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {

@@ -67,7 +67,7 @@ TEST(Elementwise, ScaleMultipliesInPlace) {
   });
 }
 
-TEST(Elementwise, FillWritesEveryElementOfEitherType) {
+TEST(Elementwise, FillWritesEveryElementOfAnyType) {
   for_sizes([](std::int64_t n, Stream& stream) {
     Owned<float> x({n}, kPoison);
     Owned<double> y({n}, kPoison);
@@ -75,6 +75,9 @@ TEST(Elementwise, FillWritesEveryElementOfEitherType) {
     fill(stream, {.x = y, .value = 0.25f});
     EXPECT_EQ(x.values, Floats(static_cast<std::size_t>(n), 0.25f));
     EXPECT_EQ(y.values, testing::Values<double>(static_cast<std::size_t>(n), 0.25));
+    Owned<bfloat16> z({n});
+    fill(stream, {.x = z, .value = kPoison});
+    for (const bfloat16 value : z.values) EXPECT_EQ(value.bits, 0x7fc0);
   });
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,19 @@ inline Owned<float> random_tensor(Shape shape, std::uint32_t seed, float scale =
     x = scale * (static_cast<float>(bits() >> 8) * 0x1p-23f - 1.0f);
   }
   return tensor;
+}
+
+/// x rounded to bfloat16.
+inline Owned<bfloat16> narrow(const Owned<float>& x) {
+  Owned<bfloat16> narrow(x.shape);
+  std::ranges::transform(x.values, narrow.values.begin(), to_bfloat16);
+  return narrow;
+}
+
+/// The same numbers in float32.
+inline Owned<float> rounded(Owned<float> x) {
+  for (float& value : x.values) value = to_float32(to_bfloat16(value));
+  return x;
 }
 
 /// ||got - want|| / ||want||; the plain norm of `got` if `want` is all zero.
