@@ -14,8 +14,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 COPIED = ["CMakeLists.txt", "README.md", "LICENSE", "src", "tests", "data", "lessons"]
-# It reads the sources as text, where every mutant would be seen for the wrong reason.
-LEFT_OUT = ROOT / "tests" / "house"
+# They read the sources as text, where every mutant would be seen for the wrong reason.
+LEFT_OUT = {ROOT / "tests" / "house", ROOT / "tests" / "lessons"}
 
 
 @dataclass(eq=False)
@@ -114,7 +114,7 @@ def write_copy(target: Path, mutants: list[Mutant]) -> None:
     for name in COPIED:
         path = ROOT / name
         below = path.rglob("*") if path.is_dir() else [path]
-        files |= {f for f in below if f.is_file() and LEFT_OUT not in f.parents}
+        files |= {f for f in below if f.is_file() and LEFT_OUT.isdisjoint(f.parents)}
     for m in mutants:
         for hunk in m.hunks:
             if ROOT / hunk.file not in files:
