@@ -56,10 +56,10 @@ void require_no_pretrained(const std::string& pretrained) {
           "'" + pretrained + "'");
 }
 
-void add_device(CommandLine& line, Device& target) {
-  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, "", [&target](const std::string& value) {
+void add_device(CommandLine& line, Device& target, bool used_here) {
+  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, "", [=, &target](const std::string& value) {
     target = value == "cuda" ? Device::cuda : Device::cpu;
-    const std::string problem = why_not(target);
+    const std::string problem = used_here ? why_not(target) : "";
     if (problem.empty()) return;
     throw UsageError({.what = "--device", .expected = "cpu", .got = value, .hint = problem});
   });

@@ -50,8 +50,8 @@ void add_init_from(CommandLine& line, const std::vector<std::string>& own, const
 /// @throws UsageError if it has
 void require_no_pretrained(const std::string& pretrained);
 
-/// --device, which must be there.
-void add_device(CommandLine& line, Device& target);
+/// --device. @throws UsageError if it is to be used here and is not there
+void add_device(CommandLine& line, Device& target, bool used_here = true);
 
 /// Gloo moves the host's memory, NCCL the GPU's: unless --backend is given, the device decides.
 /// @throws UsageError for the other one's

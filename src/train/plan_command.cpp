@@ -53,7 +53,8 @@ fsdp::Workload PlanOptions::workload() const {
   const int ranks = training.ranks, F = training.shard_size > 0 ? training.shard_size : ranks;
   return {F, ranks / F,
           micro_steps_per_rank({.gradient_accumulation_steps = training.gradient_accumulation_steps,
-                                .ranks = ranks})};
+                                .ranks = ranks}),
+          training.device};
 }
 
 void settle_model(const PlanOptions& o, CommandLine& line) {
@@ -88,6 +89,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
            {0, 1e15, "a number in [0, 1e15)"});
   line.group("Ranks");
   line.add("ranks", "how many share the work", t.ranks, kSize);
+  add_device(line, t.device, /*used_here=*/false);
   add_backend(line, t.backend);
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
            t.gradient_accumulation_steps, kSize);
@@ -95,6 +97,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.parse(args);
   settle_model(o, line);
   settle_strategy(t, line);
+  settle_backend(line, t.device, t.backend);
   if (t.ranks == 1) t.strategy = fsdp::kNoShard;
   return o;
 }
@@ -122,17 +125,19 @@ std::string explain_papers(double numel, double largest, int ranks) {
 
 // Where our plan has more than shards.
 std::string explain_left_out(const fsdp::Plan& plan, const fsdp::FlatLayout& root,
-                             const fsdp::PoolSlots& slots) {
+                             const fsdp::PoolSlots& slots, DType computed) {
   const auto of = [&](MemoryClass c) { return static_cast<double>(plan.of(c)); };
   const double parameters = of(MemoryClass::unsharded_parameters),
-               gradients = of(MemoryClass::unsharded_gradients),
-               whole_root = 4.0 * static_cast<double>(root.padded_numel());
+               gradients = of(MemoryClass::unsharded_gradients);
+  const std::size_t element =
+      (parameters > 0 ? size_of(computed) : 0) + (gradients > 0 ? size_of(DType::float32) : 0);
+  const double whole_root = static_cast<double>(root.padded_numel()) * static_cast<double>(element);
   return "what that leaves out and our plan has, GB a rank\n" +
          row(fmt::format("unsharded parameters, {} slots and the root", slots.parameters),
              parameters) +
          row(fmt::format("unsharded gradients, {} slots and the root", slots.gradients),
              gradients) +
-         row("of these the root alone", whole_root * ((parameters > 0) + (gradients > 0))) +
+         row("of these the root alone", whole_root) +
          row("communication: rounded copies, sums on their way", of(MemoryClass::communication)) +
          "  padding, which is in every number of our plan\n"
          "  activations, which no stage shards: known after the first step\n";
@@ -168,7 +173,8 @@ int plan_command(const std::vector<std::string>& args) {
   fmt::print(
       "{}\n{}\n{}", explain_plan(plan, numel, nullptr, nullptr),
       explain_papers(static_cast<double>(numel), static_cast<double>(largest), workload.shard_size),
-      explain_left_out(plan, layouts.back(), fsdp::pool_slots(options, blocks)));
+      explain_left_out(plan, layouts.back(), fsdp::pool_slots(options, blocks),
+                       fsdp::compute_dtype(t.precision, t.device)));
   return 0;
 }
 

@@ -106,16 +106,17 @@ TEST(Plan, HasTheFiguresOfPapers) {
     EXPECT_EQ(row(text, "a float32 shard: of weights, gradients, each moment"), shard) << text;
     EXPECT_EQ(row(text, "the largest unit in bfloat16: weights, gradients"), " 1.8") << text;
   }
-  const std::string llama = printed({"plan", "--model=llama-70b", "--ranks=128", "--backend=nccl",
+  const std::string llama = printed({"plan", "--model=llama-70b", "--ranks=128", "--device=cuda",
                                      "--param_dtype=bfloat16", "--reduce_dtype=bfloat16"});
   EXPECT_EQ(row(llama, "model"),
             " 68,976,648,192 parameters in 81 units: 80 x 855,654,400 + root "
             "524,296,192");
   EXPECT_EQ(row(llama, "parameter shards"), " 2,155,520,256");
-  EXPECT_EQ(row(llama, "unsharded parameters 8"), ",942,419,968");
-  EXPECT_EQ(row(llama, "unsharded parameters, 2 slots and the root"), " 8.942");
+  // A GPU computes in bfloat16, and keeps gradients in float32.
+  EXPECT_EQ(row(llama, "unsharded parameters 4"), ",471,209,984");
+  EXPECT_EQ(row(llama, "unsharded parameters, 2 slots and the root"), " 4.471");
   EXPECT_EQ(row(llama, "unsharded gradients, 2 slots and the root"), " 8.942");
-  EXPECT_EQ(row(llama, "of these the root alone"), " 4.194");
+  EXPECT_EQ(row(llama, "of these the root alone"), " 3.146");
 }
 
 TEST(Plan, KnowsItsModels) {
@@ -145,6 +146,7 @@ TEST(Plan, RefusesWhatContradicts) {
                {{"--n_embd=10", "--n_head=3"}, "n_embd"},
                {{"--strategy=hybrid_shard", "--ranks=4"}, "--shard_size"},
                {{"--strategy=no_shard", "--zero=0"}, "give one of them"},
+               {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
                {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=1000000"},
                 "--gradient_accumulation_steps: expected fewer"},
                {{"--max_iters=3"}, "unknown option --max_iters"}};
