@@ -158,10 +158,12 @@ TEST(NcclErrors, WhatNcclSaysIsTold) {
   const auto body = [](Context& context, Store& store, std::unique_ptr<Communicator> world) {
     world->barrier(*context.gather).synchronize();
     if (context.rank == 1) {
+      store.get("rank 0 has passed", 10s);
       world->abort("enough");
       store.get("rank 0 is done", 10s);
       return;
     }
+    store.set("rank 0 has passed", "");
     try {
       world->barrier(*context.gather).synchronize();
       ADD_FAILURE() << "passed a barrier alone";
