@@ -37,7 +37,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("ops"), 1265);  // parameters may be bfloat16
   EXPECT_LE(room("nn") + room("gpt"), 970);
   // Not all of it is the CPU's: what loads CUDA's libraries, and slots of bfloat16, are in it too.
-  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 12835) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 12840) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {
