@@ -202,7 +202,9 @@ TEST(NcclErrors, MayBeDestroyedWithWorkInFlight) {
   const auto body = [](Context& context, Store& store, std::unique_ptr<Communicator> world) {
     const auto twin = world->split(0);
     const OnDevice<float> in(context, {1, 2}), all(context, {0, 0, 0, 0});
+    if (context.rank == 1) store.set("rank 1 has its twin", "");
     if (context.rank == 0) {
+      store.get("rank 1 has its twin", 10s);
       const Event never = world->all_gather(*context.gather, in.tensor(), all.tensor());
       world.reset();
       EXPECT_EQ(message_of<CommError>([&] { never.synchronize(); }).find("rank 0 gave up: "), 0u);
@@ -223,8 +225,10 @@ TEST(NcclErrors, ARankThatNeverComesIsASetupError) {
       errors[0] = message_of<CommError>(
           [&] { comm::make_nccl(context, store, {.connect_timeout = 100ms}); });
       store.set("rank 0 is done", "");
+    } else {
+      store.get("rank 0 is done", 10s);
     }
-    store.get("rank 0 is done", 10s);
+    store.leave();
   });
   EXPECT_EQ(errors[0], "rank 0 could not join its group: it waited 100 ms in vain for the others");
 }
