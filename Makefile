@@ -68,7 +68,7 @@ next: ## The first exercise that does not pass yet, with its hint
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target test_lessons
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -L lessons
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -L lessons $(ARGS)
 	@JOBS=$(JOBS) sh lessons/lessons.sh check
 
 asan: ## The tests under the address and undefined-behaviour sanitizers
