@@ -51,7 +51,8 @@ TEST(Library, OneThatIsMissingIsAskedForByNameAndPlace) {
 }
 
 TEST(Library, SoIsAFunctionThatItHasNot) {
-  expect_error<UsageError>([] { Mathematics().library.find<void()>("no_such_function"); },
+  const Library mathematics(file().filename(), "/nowhere");
+  expect_error<UsageError>([&] { mathematics.find<void()>("no_such_function"); },
                            "a version that has no_such_function");
 }
 
