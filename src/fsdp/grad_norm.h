@@ -13,8 +13,9 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief The norm of the whole model's gradient, from shards, and the coefficient that clips it.
 ///
-///     norm = sqrt(sum over ranks r of s_r)        s_r = sum of squares over all shards r, in
-///     double coefficient = min(1, max_norm / (norm + 1e-6)) (torch.nn.utils.clip_grad_norm_)
+///     s_r = sum of squares over all shards r, in double
+///     norm = sqrt(sum over ranks r of s_r)
+///     coefficient = min(1, max_norm / (norm + 1e-6))    (torch.nn.utils.clip_grad_norm_)
 ///
 /// Padding does not count. Where the reduced gradient is whole, each rank adds up the same s_0
 /// ... s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
