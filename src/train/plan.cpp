@@ -7,8 +7,10 @@
 
 #include "comm/gloo.h"
 #include "fsdp/flat_parameter.h"
+#include "fsdp/grad_norm.h"
 #include "fsdp/wrap.h"
 #include "gpt/gpt.h"
+#include "train/loss_meter.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -54,9 +56,8 @@ fsdp::Options fsdp_options(const TrainOptions& options) {
 fsdp::Plan plan_training(std::span<const fsdp::FlatLayout> layouts, const TrainOptions& options,
                          const fsdp::Workload& workload) {
   fsdp::Plan plan = fsdp::plan(layouts, fsdp_options(options), workload);
-  // Of each rank a sum of squares and two of losses, in float64; the norm and its coefficient.
   const std::int64_t ranks = std::int64_t{workload.shard_size} * workload.replicas;
-  plan.of(MemoryClass::communication) += 8 * 3 * ranks + 4 * 2;
+  plan.of(MemoryClass::communication) += fsdp::GradNorm::bytes(ranks) + LossMeter::bytes(ranks, 2);
   if (options.backend == Backend::gloo) {
     plan.of(MemoryClass::communication) += gloo_bytes(layouts, workload, options.precision);
   }

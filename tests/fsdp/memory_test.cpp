@@ -123,7 +123,7 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           const std::int64_t wires = 2 * 2 * layouts[0].padded_numel();
           EXPECT_EQ(p.of(MemoryClass::communication), wires);
           EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
-                    wires + training.norm.bytes());
+                    wires + GradNorm::bytes(2));
         });
   }
 }
@@ -170,7 +170,7 @@ TEST(Memory, OfALargeRootIsItsOwn) {
                          for (const auto& [c, bytes] :
                               {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
                                std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
-                               std::pair(MemoryClass::communication, wires + t.norm.bytes())}) {
+                               std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
                            const bool is_wire = c == MemoryClass::communication;
                            EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
                            EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
