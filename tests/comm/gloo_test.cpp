@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "comm/gloo.h"
+#include "comm/gloo_wire.h"
 #include "comm/neighbours.h"
 #include "comm/rank_data.h"
+#include "launch/launch.h"
 #include "support/ranks.h"
 
 #if defined(__linux__)
@@ -23,8 +25,10 @@
 namespace nanofsdp::testing {
 namespace {
 
+using comm::CommError;
 using comm::Communicator;
 using comm::ReduceOp;
+using Message = comm::GlooWire::Message;
 using namespace std::chrono_literals;
 
 class Gloo : public ::testing::Test {
@@ -35,6 +39,22 @@ class Gloo : public ::testing::Test {
 #endif
   }
 };
+
+// Who finds a connection cut lets go of its others, too: what their ends see is a consequence, even
+// if the report of the first comes late.
+TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
+  const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
+    comm::GlooWire wire(comm::open_fabric(store, {}), "cut", store.rank(), {0, 1, 2});
+    try {
+      if (store.rank() == 1) wire.lose(2, "unplugged");
+      Message(wire, Message::Way::receive, /*peer=*/1, /*slot=*/99, nullptr, 0).wait();
+    } catch (const comm::WireError& e) {
+      if (store.rank() == 1) std::this_thread::sleep_for(200ms);
+      throw launch::RankError(e.what, e.kind == CommError::Kind::aborted);
+    }
+  });
+  EXPECT_EQ(outcome.message, "rank 1: lost rank 2 (unplugged)");
+}
 
 TEST_F(Gloo, IgnoresSigpipe) {
   run_ranks(Backend::gloo, 2, [](Context&, Communicator&) {
