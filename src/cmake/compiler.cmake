@@ -22,7 +22,7 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 
 # Plain -O3 would leave Eigen's products at a fifth of their speed. -fno-math-errno lets sqrtf
 # vectorise and changes no result; -ffast-math would, so it stays out.
-set(flags -march=${NANOFSDP_ARCH} -fno-math-errno)
+set(flags -march=${NANOFSDP_ARCH} -fno-math-errno -fno-trapping-math)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     # GCC 12 tunes AVX-512 machines as if they were Zen 3, which costs a quarter of the GEMM speed.

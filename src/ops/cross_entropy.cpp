@@ -5,22 +5,44 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ops/exp.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
 namespace {
 
-// Short: while a processor computes with so many, so many others can be on their way from memory.
-constexpr std::int64_t kChunk = 256;
-using Chunk = Eigen::Array<float, Eigen::Dynamic, 1, 0, kChunk, 1>;
-using Map = Eigen::Map<Eigen::ArrayXf>;
-using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
+constexpr std::int64_t kLanes = 16;    // sums that grow side by side: a vector
+constexpr std::int64_t kChunk = 1024;  // elements after which they are added up
+constexpr std::int64_t kAhead = 2048;  // elements that are fetched before they are needed
+using Lanes = Eigen::Array<float, kLanes, 1>;
 
-// exp(x[i] - shift) for i < n <= kChunk. The stack is aligned where the row need not be: which
-// elements fill vectors, and which are left over to libm, whose last bit differs, depends on their
-// place in the row and not on the row's place in memory.
-Chunk exponentials(const float* x, std::int64_t n, float shift) {
-  return (ConstMap(x, n) - shift).exp();
+// The sum of exp(x[i] - shift) for i < n.
+double sum_of_exponentials(const float* x, std::int64_t n, float shift) {
+  double sum = 0;
+  for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+    const std::int64_t end = std::min(n, begin + kChunk);
+    Lanes lanes = Lanes::Zero();
+    std::int64_t i = begin;
+    for (; i + kLanes <= end; i += kLanes) {
+      prefetch(x + i + kAhead, kLanes);
+      for (std::int64_t l = 0; l < kLanes; ++l) lanes[l] += exponential(x[i + l] - shift);
+    }
+    for (; i < end; ++i) lanes[0] += exponential(x[i] - shift);
+    sum += lanes.sum();
+  }
+  return sum;
+}
+
+// log of the sum of exp(x[i]) for i < n. Any shift will do for which no exponential is too large:
+// with the first element, nearly always, the row is read once. Or else with the largest.
+double log_sum_of_exponentials(const float* x, std::int64_t n) {
+  float shift = x[0];
+  double sum = sum_of_exponentials(x, n, shift);
+  if (!(sum < 1e37)) {
+    shift = Eigen::Map<const Eigen::ArrayXf>(x, n).maxCoeff();
+    sum = sum_of_exponentials(x, n, shift);
+  }
+  return shift + std::log(sum);
 }
 
 // Looked at when the work runs, before its loop: a bad target would read outside its row.
@@ -55,13 +77,7 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
     stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = begin; n < end; ++n) {
         const float* x = a.logits.f32() + n * V;
-        const float max = ConstMap(x, V).maxCoeff();
-        double sum = 0;
-        for (std::int64_t v = 0; v < V; v += kChunk) {
-          prefetch(x + V + v, kChunk);  // of the next row
-          sum += exponentials(x + v, std::min(kChunk, V - v), max).sum();
-        }
-        const double lse = max + std::log(sum);
+        const double lse = log_sum_of_exponentials(x, V);
         a.lse.f32()[n] = static_cast<float>(lse);
         a.loss.f32()[n] = target[n] < 0 ? 0 : static_cast<float>(lse - x[target[n]]);
       }
@@ -92,10 +108,8 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
           std::fill_n(x, V, 0.0f);
           continue;
         }
-        for (std::int64_t v = 0; v < V; v += kChunk) {
-          const std::int64_t size = std::min(kChunk, V - v);
-          Map(x + v, size) = a.scale * exponentials(x + v, size, a.lse.f32()[n]).head(size);
-        }
+        const float lse = a.lse.f32()[n];
+        for (std::int64_t v = 0; v < V; ++v) x[v] = a.scale * exponential(x[v] - lse);
         x[target[n]] -= a.scale;
       }
     });

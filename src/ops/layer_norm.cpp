@@ -13,12 +13,10 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-// A stretch of columns whose sums stay in the first-level cache, and the rows added up in float32
-// before they join the total: short sums of short sums lose fewer digits than one long sum.
-constexpr std::int64_t kColumns = 1024;
-constexpr std::int64_t kRows = 32;
-constexpr std::int64_t kBlock = 65536;
-using Columns = Eigen::Array<float, Eigen::Dynamic, 1, 0, kColumns, 1>;
+// Rows are cut into so many slices, each with sums of its own for dweight and dbias. Threads share
+// the slices, but their number is fixed: sums run over the rows in one order, whatever the number
+// of threads; and short sums of short sums lose fewer digits than one long sum.
+constexpr std::int64_t kSlices = 16;
 
 void forward_row(const LayerNormForward& a, std::int64_t r) {
   const std::int64_t C = a.x.dim(1);
@@ -41,40 +39,21 @@ void forward_row(const LayerNormForward& a, std::int64_t r) {
   a.rstd.f32()[r] = rstd;
 }
 
-//! [backward_row]
-void backward_row(const LayerNormBackward& a, std::int64_t r) {
+// Adds what row r is to dweight and dbias, and writes its dx.
+void backward_row(const LayerNormBackward& a, std::int64_t r, Row dweight, Row dbias) {
   const std::int64_t C = a.x.dim(1);
   const ConstRow x(a.x.f32() + r * C, C);
   const ConstRow dy(a.dy.f32() + r * C, C);
   const ConstRow weight(a.weight.f32(), C);
   const float mean = a.mean.f32()[r];
   const float rstd = a.rstd.f32()[r];
+  dweight += dy * ((x - mean) * rstd);  // before dx, which may take the place of dy
+  dbias += dy;
+  //! [backward_row]
   const float mean_g = (dy * weight).sum() / static_cast<float>(C);
   const float mean_gn = (dy * weight * (x - mean)).sum() * rstd / static_cast<float>(C);
   Row(a.dx.f32() + r * C, C) = (dy * weight - mean_g - (x - mean) * (rstd * mean_gn)) * rstd;
-}
-//! [backward_row]
-
-// Adds dweight and dbias of n <= kColumns columns from `column` on, over `rows` rows from `row` on.
-void weight_columns(const LayerNormBackward& a, std::int64_t row, std::int64_t rows,
-                    std::int64_t column, std::int64_t n) {
-  const std::int64_t C = a.x.dim(1);
-  const float* mean = a.mean.f32();
-  const float* rstd = a.rstd.f32();
-  Columns dweight(n);
-  Columns dbias(n);
-  for (std::int64_t first = row; first < row + rows; first += kRows) {
-    dweight.setZero();
-    dbias.setZero();
-    for (std::int64_t r = first; r < std::min(row + rows, first + kRows); ++r) {
-      const ConstRow x(a.x.f32() + r * C + column, n);
-      const ConstRow dy(a.dy.f32() + r * C + column, n);
-      dweight += dy * ((x - mean[r]) * rstd[r]);
-      dbias += dy;
-    }
-    if (!a.dweight.empty()) Row(a.dweight.f32() + column, n) += dweight;
-    if (!a.dbias.empty()) Row(a.dbias.f32() + column, n) += dbias;
-  }
+  //! [backward_row]
 }
 
 }  // namespace
@@ -122,20 +101,18 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
     if (on_cuda(stream)) return cuda::layer_norm(stream, a);
   }
   stream.enqueue([&stream, a, R, C] {
-    // Block by block of rows that fits the second-level cache: first the weights, as dx may take
-    // the place of dy, then dx. For the weights threads share the columns: every sum runs over the
-    // rows in one order, whatever the number of threads.
-    const std::int64_t block = std::max<std::int64_t>(1, kBlock / C / kRows) * kRows;
-    for (std::int64_t first = 0; first < R; first += block) {
-      const std::int64_t rows = std::min(block, R - first);
-      stream.parallel_for(C, grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t c = begin; c < end; c += kColumns) {
-          weight_columns(a, first, rows, c, std::min(kColumns, end - c));
+    Eigen::ArrayXXf dweight = Eigen::ArrayXXf::Zero(C, kSlices), dbias = dweight;
+    stream.parallel_for(kSlices, grain_of(R * C / kSlices), [&](std::int64_t s, std::int64_t end) {
+      for (; s < end; ++s) {
+        const Row own_dweight(&dweight(0, s), C), own_dbias(&dbias(0, s), C);
+        for (std::int64_t r = R * s / kSlices; r < R * (s + 1) / kSlices; ++r) {
+          backward_row(a, r, own_dweight, own_dbias);
         }
-      });
-      stream.parallel_for(rows, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t r = begin; r < end; ++r) backward_row(a, first + r);
-      });
+      }
+    });
+    for (std::int64_t s = 0; s < kSlices; ++s) {
+      if (!a.dweight.empty()) Row(a.dweight.f32(), C) += dweight.col(s);
+      if (!a.dbias.empty()) Row(a.dbias.f32(), C) += dbias.col(s);
     }
   });
 }

@@ -144,19 +144,21 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   ops::fill(stream, {v, 1});
   const std::int64_t C = 512, R = n / C;
   const Tensor matrix = x.view({R, C}), dy = m.view({R, C}), out = y.view({R, C});
-  const Tensor logits = operands({R, C});
   const Tensor weight = operands({C}), mean = operands({R}), rstd = operands({R});
-  const Tensor dweight = operands({C}), target = operands({R}, DType::int32);
+  const Tensor dweight = operands({C});
+  const std::int64_t V = 16384, N = n / V;
+  const Tensor logits = operands({N, V}), target = operands({N}, DType::int32);
+  const Tensor loss = operands({N}), lse = operands({N});
   const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
   add("read", 4, "", [=, &stream] { read(stream, x); });
   add("triad", 16, "", [=, &stream] { triad(stream, x, m, y); });
   add("update", 12, "", [=, &stream] { update(stream, x, y); });
   add("squared_norm", 4, "read", [=, &stream] { ops::squared_norm(stream, {x, sum}); });
   add("cross_entropy forward", 4, "read", [=, &stream] {
-    ops::cross_entropy(stream, ops::CrossEntropyForward{matrix, target, mean, rstd, {}});
+    ops::cross_entropy(stream, ops::CrossEntropyForward{x.view({N, V}), target, loss, lse, {}});
   });
   add("cross_entropy backward", 8, "update", [=, &stream] {
-    ops::cross_entropy(stream, ops::CrossEntropyBackward{logits, target, rstd, 1});
+    ops::cross_entropy(stream, ops::CrossEntropyBackward{logits, target, lse, 1});
   });
   add("gelu forward", 12, "triad", [=, &stream] { ops::gelu(stream, ops::GeluForward{x, y}); });
   add("gelu backward", 16, "triad", [=, &stream] {

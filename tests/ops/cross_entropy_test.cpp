@@ -163,16 +163,28 @@ TEST(CrossEntropy, NanInALivingRowShows) {
 }
 
 TEST(CrossEntropy, LogitsFarApartOrMinusInfinityOverflowNothing) {
-  Operands o({2, 3});
-  o.target.values = {0, 2};
-  o.logits.values = {1e4f, -1e4f, -INFINITY, -500, 80, 80};
+  Operands o({4, 3});
+  o.target.values = {0, 2, 1, 2};
+  o.logits.values = {1e4f,  -1e4f, -INFINITY, -500,      80, 80,  //
+                     -1e4f, 1e4f,  -INFINITY, -INFINITY, -5, -5};
   cross_entropy(*stream_of(1), o.forward());
-  EXPECT_NEAR(o.loss.values[0], 0, 1e-6);
-  EXPECT_NEAR(o.loss.values[1], std::log(2.0), 1e-6);
+  const double losses[] = {0, std::log(2.0), 0, std::log(2.0)};
+  for (int n = 0; n < 4; ++n) EXPECT_NEAR(o.loss.values[n], losses[n], 1e-6) << n;
   cross_entropy(*stream_of(1), o.backward());
-  // Eigen's exp of minus infinity is 2.9e-39 on AVX2.
-  const float want[] = {0, 0, 0, 0, 0.5f, -0.5f};
-  for (int i = 0; i < 6; ++i) EXPECT_NEAR(o.logits.values[i], want[i], 1e-5) << i;
+  const float want[] = {0, 0, 0, 0, 0.5f, -0.5f, 0, 0, 0, 0, 0.5f, -0.5f};
+  for (int i = 0; i < 12; ++i) EXPECT_NEAR(o.logits.values[i], want[i], 1e-5) << i;
+}
+
+// A row's first logit may be anything among the others.
+TEST(CrossEntropy, AnyFirstLogitGivesTheLossOfItsRow) {
+  const std::int64_t V = 100;
+  for (const float first : {-1e30f, -300.0f, -90.0f, -86.0f, -80.0f, 0.0f, 50.0f, 300.0f}) {
+    Operands o({1, V}, 2);
+    o.logits.values[0] = first;
+    const Losses want = forward({1, V}, o.logits.doubles(), o.target.values);
+    cross_entropy(*stream_of(1), o.forward());
+    EXPECT_NEAR(o.lse.values[0] / want.lse[0], 1, 1e-6) << first;
+  }
 }
 
 TEST(CrossEntropy, AnyNumberOfThreadsGivesTheSameBits) {
