@@ -20,9 +20,10 @@ add_library(nf_flags INTERFACE)
 target_compile_features(nf_flags INTERFACE cxx_std_20)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
-# Plain -O3 would leave Eigen's products at a fifth of their speed. -fno-math-errno lets sqrtf
-# vectorise and changes no result; -ffast-math would, so it stays out.
-set(flags -march=${NANOFSDP_ARCH} -fno-math-errno -fno-trapping-math)
+# Plain -O3 would leave Eigen's products at a fifth of their speed. The other two let loops with a
+# sqrtf or a comparison become vectors and change no result; -ffast-math would, so it stays out.
+set(vectors -fno-math-errno -fno-trapping-math)
+set(flags -march=${NANOFSDP_ARCH} ${vectors})
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
     # GCC 12 tunes AVX-512 machines as if they were Zen 3, which costs a quarter of the GEMM speed.
@@ -43,7 +44,7 @@ if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
     endif()
   endif()
 elseif(NANOFSDP_ARCH STREQUAL "native")
-  set(flags -mcpu=native -fno-math-errno)  # how GCC and Clang say it on ARM
+  set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM
 endif()
 # A designated initialiser that leaves a field out means its default: no warning for that. Nor for
 # what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651).

@@ -17,7 +17,7 @@ elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit 12 QUIET)
   find_path(NCCL_INCLUDE nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
   find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
-    HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} PATH_SUFFIXES lib)
+    HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_BIN_DIR}/.. PATH_SUFFIXES lib)
   if(NOT CMAKE_CUDA_COMPILER)
     set(why_no_cuda "no nvcc that works with ${CMAKE_CXX_COMPILER}")
   elseif(NOT CUDAToolkit_FOUND)

@@ -189,8 +189,8 @@ void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
     const std::lock_guard lock(mutex_);
     check_not_aborted();
   }
-  // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and the
-  // store knows who was lost first and why, or soon will.
+  // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and
+  // the store knows who was lost first and why, or soon will.
   const std::string cause = timed_out ? fabric_->store.roll_call() : fabric_->store.loss(1s);
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
   const int rank = members_[static_cast<std::size_t>(peer)];
