@@ -9,12 +9,6 @@
 namespace nanofsdp::ops {
 namespace {
 
-#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
-constexpr double kOfX = 0;
-#else
-constexpr double kOfX = 5e-8;  // n ln 2 is rounded before it is subtracted
-#endif
-
 // Steps of a number that is no power of two, over all that there is between the ends.
 std::vector<float> sweep() {
   std::vector<float> xs;
@@ -22,21 +16,26 @@ std::vector<float> sweep() {
   return xs;
 }
 
+// As a program calls it: a compiler that works out a constant may round in another way.
+float at(float x) {
+  volatile float unknown = x;
+  return exponential(unknown);
+}
+
 TEST(Exponential, IsAsCloseAsItSays) {
   for (const float x : sweep()) {
     const double want = std::exp(static_cast<double>(x));
-    ASSERT_NEAR(exponential(x) / want, 1, 4e-7 + kOfX * std::abs(x)) << x;
+    ASSERT_NEAR(at(x) / want, 1, 4e-7 + 6e-8 * std::abs(x)) << x;
   }
-  EXPECT_EQ(exponential(0), 1);
+  EXPECT_EQ(at(0), 1);
 }
 
 TEST(Exponential, BeyondItsEndsItStays) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  for (const float x : {-87.1f, -1e4f, -3e38f, -kInfinity})
-    EXPECT_EQ(exponential(x), exponential(-87));
-  for (const float x : {88.1f, 1e4f, 3e38f, kInfinity}) EXPECT_EQ(exponential(x), exponential(88));
-  EXPECT_TRUE(std::isnan(exponential(std::numeric_limits<float>::quiet_NaN())));
-  EXPECT_GE(exponential(-87), std::numeric_limits<float>::min()) << "no subnormal number";
+  for (const float x : {-87.1f, -1e4f, -3e38f, -kInfinity}) EXPECT_EQ(at(x), at(-87));
+  for (const float x : {88.1f, 1e4f, 3e38f, kInfinity}) EXPECT_EQ(at(x), at(88));
+  EXPECT_TRUE(std::isnan(at(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_GE(at(-87), std::numeric_limits<float>::min()) << "no subnormal number";
 }
 
 // A loop becomes one of vectors, and what fills none is left over.
@@ -45,10 +44,7 @@ TEST(Exponential, InALoopEveryPlaceGivesTheSameBits) {
   for (std::size_t n = 1; n < 70; ++n) {
     std::vector<float> ys(n);
     for (std::size_t i = 0; i < n; ++i) ys[i] = exponential(xs[1000 * n + i]);
-    for (std::size_t i = 0; i < n; ++i) {
-      volatile float alone = xs[1000 * n + i];
-      ASSERT_EQ(ys[i], exponential(alone)) << n << " " << i;
-    }
+    for (std::size_t i = 0; i < n; ++i) ASSERT_EQ(ys[i], at(xs[1000 * n + i])) << n << " " << i;
   }
 }
 
