@@ -2,8 +2,6 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 
@@ -17,20 +15,15 @@ using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 
 constexpr std::int64_t kChunk = 512;
 
-// A copy on the stack lets y be x, and the mask as bits spares the branch that would keep this loop
-// out of vectors: all ones where the element stays.
+// In place, as y may be x: a loop with one pointer becomes vectors.
 void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
                  std::uint32_t threshold, float factor) {
-  std::array<float, kChunk> chunk;
-  for (std::int64_t first = 0; first < n; first += kChunk) {
-    const std::int64_t size = std::min(kChunk, n - first);
-    std::copy_n(x + first, size, chunk.begin());
-    for (std::int64_t i = 0; i < size; ++i) {
-      const auto element = static_cast<std::uint32_t>(first + i);
-      const std::uint32_t mask = 0u - static_cast<std::uint32_t>(keep(key, element, threshold));
-      chunk[i] = std::bit_cast<float>(std::bit_cast<std::uint32_t>(chunk[i] * factor) & mask);
+  for (std::int64_t begin = 0; begin < n; begin += kChunk) {
+    const std::int64_t end = std::min(n, begin + kChunk);
+    if (x != y) std::copy(x + begin, x + end, y + begin);
+    for (std::int64_t i = begin; i < end; ++i) {
+      y[i] = keep(key, static_cast<std::uint32_t>(i), threshold) ? y[i] * factor : 0.0f;
     }
-    std::copy_n(chunk.begin(), size, y + first);
   }
 }
 

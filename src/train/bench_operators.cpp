@@ -175,6 +175,7 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   add("cast to float32", 10, "triad", [=, &stream] { ops::cast(stream, {half, y}); });
   add("accumulate", 12, "update", [=, &stream] { ops::accumulate(stream, {x, y}); });
   add("scale", 8, "update", [=, &stream] { ops::scale(stream, {y, -1}); });
+  add("dropout", 8, "update", [=, &stream] { ops::dropout(stream, {out, out, 0.2f}); });
   add("adamw", 28, "update", [=, &stream] {
     ops::adamw(stream, {.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
   });
