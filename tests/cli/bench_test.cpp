@@ -51,7 +51,7 @@ TEST(Bench, ComparesOperatorsWithWhatTheMachineCanDo) {
   EXPECT_EQ(count(out, "elementwise, 1 thread, in cache\n"), 1) << out;
   EXPECT_EQ(count(out, "elementwise, 2 threads, in cache\n"), 1) << out;
   EXPECT_EQ(count(out, " % of read\n"), 2 * 2) << out;
-  EXPECT_EQ(count(out, " % of update\n"), 2 * 4) << out;
+  EXPECT_EQ(count(out, " % of update\n"), 2 * 5) << out;
   EXPECT_EQ(count(out, " % of triad\n"), 2 * 7) << out;
 }
 
