@@ -15,9 +15,11 @@ elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   find_package(CUDAToolkit 12 QUIET)
-  find_path(NCCL_INCLUDE nccl.h HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} PATH_SUFFIXES include)
+  set(toolkit ${CUDAToolkit_BIN_DIR}/..)  # CMake 4 takes LIBRARY_DIR elsewhere where lib is a link
+  find_path(NCCL_INCLUDE nccl.h
+    HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} ${toolkit} PATH_SUFFIXES include)
   find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
-    HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${CUDAToolkit_BIN_DIR}/.. PATH_SUFFIXES lib)
+    HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${toolkit} PATH_SUFFIXES lib)
   if(NOT CMAKE_CUDA_COMPILER)
     set(why_no_cuda "no nvcc that works with ${CMAKE_CXX_COMPILER}")
   elseif(NOT CUDAToolkit_FOUND)

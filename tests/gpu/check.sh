@@ -62,7 +62,6 @@ configure() {
   if [[ $device == cuda ]]; then
     capability=$(nvidia-smi --id=0 --query-gpu=compute_cap --format=csv,noheader | tr -d .)
     flags+=(-DNANOFSDP_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$capability")
-    flags+=("-DNCCL_ROOT=$(dirname "$(dirname "$(command -v nvcc)")")")  # often beside the toolkit
   else
     flags+=(-DNANOFSDP_CUDA=OFF)
   fi
