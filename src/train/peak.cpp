@@ -9,10 +9,11 @@ double multiply_and_add(Stream& stream) {
   stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
     const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
     Packs packs{};
+    touch(packs);
     for (std::int64_t round = 0; round < kRounds; ++round) {
       for (Pack& pack : packs) pack = pack * factor + addend;
     }
-    look_at(packs);
+    touch(packs);
   });
   return 2.0 * kRounds * kLanes * stream.threads();
 }

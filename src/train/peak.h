@@ -21,8 +21,9 @@ using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
 using Packs = std::array<Pack, 10>;
 inline constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);
 
-/// Makes the compiler believe that somebody looks at what was computed.
-inline void look_at(Packs packs) { asm volatile("" : : "m"(packs) : "memory"); }
+/// Makes the compiler believe that somebody else reads and writes these: it can neither leave out
+/// what was computed nor compute packs only once because they began alike.
+inline void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 
 /// Keeps every thread of a CPU stream at it, for about a millisecond.
 /// @returns the floating-point operations done by all of them
