@@ -28,7 +28,7 @@ void run_with_background_threads(const std::function<void()>& work);
 std::uint64_t program_fingerprint();
 
 /// Keeps freed memory for the next allocation. By default the C library gives large blocks back to
-/// the system, which clears every page anew; Eigen takes such blocks in every product.
+/// the system, which clears every page anew; every matrix product takes such a block.
 void keep_freed_memory();
 
 /// Gives it back after all, once: before a large block that what was freed cannot serve.

@@ -20,30 +20,11 @@ add_library(nf_flags INTERFACE)
 target_compile_features(nf_flags INTERFACE cxx_std_20)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
-# Plain -O3 would leave Eigen's products at a fifth of their speed. The other two let loops with a
+# Plain -O3 would leave matrix products at a fifth of their speed. The other two let loops with a
 # sqrtf or a comparison become vectors and change no result; -ffast-math would, so it stays out.
 set(vectors -fno-math-errno -fno-trapping-math)
 set(flags -march=${NANOFSDP_ARCH} ${vectors})
-if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 14)
-    # GCC 12 tunes AVX-512 machines as if they were Zen 3, which costs a quarter of the GEMM speed.
-    list(APPEND flags -mtune=generic)
-  elseif(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
-    # An untuned Clang halves AVX2 products; with AVX-512 it is fast as it is.
-    include(CheckCXXSourceCompiles)
-    set(CMAKE_REQUIRED_FLAGS -march=${NANOFSDP_ARCH})
-    string(MAKE_C_IDENTIFIER "NANOFSDP_${NANOFSDP_ARCH}_IS_AVX2" is_avx2)
-    check_cxx_source_compiles("
-      #if !defined(__AVX2__) || defined(__AVX512F__)
-      #error not AVX2 alone
-      #endif
-      int main() {}" ${is_avx2})
-    unset(CMAKE_REQUIRED_FLAGS)
-    if(${is_avx2})
-      list(APPEND flags -mtune=znver3)
-    endif()
-  endif()
-elseif(NANOFSDP_ARCH STREQUAL "native")
+if(NANOFSDP_ARCH STREQUAL "native" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM
 endif()
 # A designated initialiser that leaves a field out means its default: no warning for that. Nor for

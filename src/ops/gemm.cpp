@@ -1,11 +1,9 @@
 #include "ops/gemm.h"
 
-// Threads are ours, not Eigen's. And no special path for tiny products: it sums in an order that
-// depends on the address of the result.
-#define EIGEN_DONT_PARALLELIZE
-#define EIGEN_GEMM_TO_COEFFBASED_THRESHOLD 1
-#include <Eigen/Core>
 #include <algorithm>
+#include <memory>
+
+#include "ops/micro_kernel.h"
 
 namespace nanofsdp::ops {
 namespace {
@@ -13,65 +11,149 @@ namespace {
 // Below about a microsecond of work (multiply-adds) a second thread costs more than it brings.
 constexpr std::int64_t kGrain = 1 << 18;
 
-// Columns of C that are made at once. Eigen cuts the depth in blocks and goes over all of C for
-// each: a result as wide as a vocabulary would be read from memory and written back every time.
-constexpr std::int64_t kPanel = 4096;
+// Rows of A that are packed at once: kDepth columns of them fit in an L2 of 1 MB.
+constexpr std::int64_t kBlock = 64 * kRows;
 
-using Strided = Eigen::Map<Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>,
-                           Eigen::Unaligned, Eigen::OuterStride<>>;
-
-Strided map(const Matrix& m) { return {m.data, m.rows, m.cols, Eigen::OuterStride<>(m.stride)}; }
-
-// Rows, or columns, [begin, end) of C.
-void rows(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write,
-          std::int64_t begin, std::int64_t end) {
-  gemm(form, form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end), b,
-       c.row_range(begin, end), write);
+// Asks for rows [begin, end), as far as there are any, before they are needed.
+void prefetch(const Matrix& m, std::int64_t begin, std::int64_t end) {
+  for (std::int64_t i = begin; i < std::min(end, m.rows); ++i) {
+    for (std::int64_t j = 0; j < m.cols; j += 16) __builtin_prefetch(m.data + i * m.stride + j);
+  }
 }
 
-void columns(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write,
-             std::int64_t begin, std::int64_t end) {
-  gemm(form, a, form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end),
-       c.col_range(begin, end), write);
+// [rows, depth] of A row by row, kStride apart, and zeros behind each.
+void pack_rows(const Matrix& a, float* to) {
+  for (std::int64_t i = 0; i < a.rows; ++i, to += kStride) {
+    prefetch(a, i + 8, i + 9);
+    std::copy_n(a.data + i * a.stride, a.cols, to);
+    std::fill_n(to + a.cols, kLanes, 0.0f);
+  }
+}
+
+// [depth, rows] of A as slabs [depth, kRows], kRows * kStride apart.
+void pack_slabs(const Matrix& a, float* to) {
+  for (std::int64_t k = 0; k < a.rows; ++k, to += kRows) {
+    const float* row = a.data + k * a.stride;
+    prefetch(a, k + 8, k + 9);
+    std::int64_t i = 0;
+    for (; i + kRows <= a.cols; i += kRows) {
+      std::memcpy(to + i * kStride, row + i, kRows * sizeof(float));
+    }
+    std::copy(row + i, row + a.cols, to + i * kStride);
+  }
+}
+
+// [depth, cols] of B row by row, kCols apart, and zeros beside them.
+void pack_strip(const Matrix& b, float* to) {
+  for (std::int64_t k = 0; k < b.rows; ++k, to += kCols) {
+    const float* row = b.data + k * b.stride;
+    if (b.cols == kCols) {
+      std::memcpy(to, row, kCols * sizeof(float));
+    } else {
+      std::fill(std::copy_n(row, b.cols, to), to + kCols, 0.0f);
+    }
+  }
+}
+
+// Four rows of four, turned.
+void turn(const float* from, std::int64_t stride, float* to) {
+  typedef float Quad __attribute__((vector_size(4 * sizeof(float))));
+  const Quad a = load<Quad>(from), b = load<Quad>(from + stride);
+  const Quad c = load<Quad>(from + 2 * stride), d = load<Quad>(from + 3 * stride);
+  const Quad ab01 = {a[0], b[0], a[1], b[1]}, ab23 = {a[2], b[2], a[3], b[3]};
+  const Quad cd01 = {c[0], d[0], c[1], d[1]}, cd23 = {c[2], d[2], c[3], d[3]};
+  store(to, Quad{ab01[0], ab01[1], cd01[0], cd01[1]});
+  store(to + kCols, Quad{ab01[2], ab01[3], cd01[2], cd01[3]});
+  store(to + 2 * kCols, Quad{ab23[0], ab23[1], cd23[0], cd23[1]});
+  store(to + 3 * kCols, Quad{ab23[2], ab23[3], cd23[2], cd23[3]});
+}
+
+// [kCols, depth] of B as such a strip.
+void pack_turned(const Matrix& b, float* to) {
+  for (std::int64_t j = 0; j < kCols; j += 4, to += 4) {
+    const float* rows = b.data + j * b.stride;
+    std::int64_t k = 0;
+    for (; k + 4 <= b.cols; k += 4) turn(rows + k, b.stride, to + k * kCols);
+    for (; k < b.cols; ++k) {
+      for (int r = 0; r < 4; ++r) to[k * kCols + r] = rows[r * b.stride + k];
+    }
+  }
+}
+
+// C = A B, or C += A B, for a block of rows and a stretch of the depth. A strip of B is packed once
+// and stays in L1 while all rows of A go by, and meanwhile the next strip is asked for. What is
+// left of A B^T beside whole strips are single columns: B's rows as they lie.
+void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
+  const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
+  const auto cut = [&](std::int64_t begin, std::int64_t end) {
+    return form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end);
+  };
+  (form == Form::tn ? pack_slabs : pack_rows)(a, packed);
+  alignas(64) float strip[kDepth * kCols];
+  for (std::int64_t j = 0, cols; j < c.cols; j += cols) {
+    cols = std::min<std::int64_t>(kCols, c.cols - j);
+    const bool column = form == Form::nt && cols < kCols;
+    if (column) cols = 1;
+    (form != Form::nt ? pack_strip : column ? pack_rows : pack_turned)(cut(j, j + cols), strip);
+    const Matrix next = cut(j + cols, std::min(c.cols, j + 2 * cols));
+    for (std::int64_t i = 0; i < c.rows; i += kRows) {
+      prefetch(next, next.rows * i / c.rows, next.rows * (i + kRows) / c.rows);
+      const Tile tile{
+          packed + i * kStride, strip, depth, c.data + i * c.stride + j, c.stride, cols, add};
+      with_rows(c.rows - i, [&](auto rows) {
+        if (column) {
+          make_column<rows>(tile);
+        } else if (form == Form::tn) {
+          make_tile<rows, 1, kRows>(tile);
+        } else {
+          make_tile<rows, kStride, 1>(tile);
+        }
+      });
+    }
+  }
 }
 
 }  // namespace
 
 void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write) {
-  if (c.cols > kPanel) {
-    for (std::int64_t begin = 0; begin < c.cols; begin += kPanel) {
-      columns(form, a, b, c, write, begin, std::min(c.cols, begin + kPanel));
-    }
-    return;
-  }
-  Strided out = map(c);
-  if (write == Write::assign) out.setZero();  // what Eigen's own assignment does first
-  switch (form) {
-    case Form::nn:
-      out.noalias() += map(a) * map(b);
-      break;
-    case Form::nt:
-      out.noalias() += map(a) * map(b).transpose();
-      break;
-    case Form::tn:
-      out.noalias() += map(a).transpose() * map(b);
-      break;
+  const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
+  const std::int64_t most = std::min(kBlock, c.rows + kRows - 1);
+  const std::unique_ptr<float[]> packed(new float[most * kStride]);
+  for (std::int64_t i = 0, i_end; i < c.rows; i = i_end) {
+    i_end = std::min(c.rows, i + kBlock);
+    std::int64_t k = 0;
+    do {  // at least once: with no depth at all, C = 0
+      const std::int64_t k_end = std::min(depth, k + kDepth);
+      block(form,
+            form == Form::tn ? a.row_range(k, k_end).col_range(i, i_end)
+                             : a.row_range(i, i_end).col_range(k, k_end),
+            form == Form::nt ? b.col_range(k, k_end) : b.row_range(k, k_end), c.row_range(i, i_end),
+            write == Write::add || k > 0, packed.get());
+      k = k_end;
+    } while (k < depth);
   }
 }
 
 void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
           Write write) {
-  // Rows, unless C is very wide. Cuts lie where the kernel's register tiles end.
-  const bool by_rows = c.cols <= 4 * c.rows;
-  const std::int64_t tile = by_rows ? 4 : 16;
+  // The longer side is cut, where tiles end: what lies along the other is packed by each thread.
+  const bool by_rows = c.rows >= c.cols;
+  const std::int64_t tile = by_rows ? kRows : kCols;
   const std::int64_t n = by_rows ? c.rows : c.cols;
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
   const std::int64_t tile_work = std::max<std::int64_t>(tile * (c.rows + c.cols - n) * depth, 1);
-  stream.parallel_for((n + tile - 1) / tile, (kGrain + tile_work - 1) / tile_work,
-                      [&](std::int64_t first, std::int64_t last) {
-                        (by_rows ? rows : columns)(form, a, b, c, write, first * tile,
-                                                   std::min(n, last * tile));
-                      });
+  stream.parallel_for(
+      (n + tile - 1) / tile, (kGrain + tile_work - 1) / tile_work,
+      [&](std::int64_t first, std::int64_t last) {
+        const std::int64_t begin = first * tile, end = std::min(n, last * tile);
+        if (by_rows) {
+          gemm(form, form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end), b,
+               c.row_range(begin, end), write);
+        } else {
+          gemm(form, a, form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end),
+               c.col_range(begin, end), write);
+        }
+      });
 }
 
 }  // namespace nanofsdp::ops

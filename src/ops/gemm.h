@@ -13,8 +13,10 @@ namespace nanofsdp::ops {
 ///     nn: C = A B        nt: C = A B^T        tn: C = A^T B        each also as C += ...
 ///
 /// Row-major like everything here. Matrices are plain pointers with a row stride, so that a head
-/// can be read where it lies between others. A product's bits depend on the values, the shapes and
-/// the number of threads, not on where its operands lie in memory.
+/// can be read where it lies between others. Operands are packed in the order in which the
+/// micro-kernel reads them, a block at a time that fits in a cache (Goto and van de Geijn 2008). A
+/// row's bits depend on its values and on the other operand alone: not on the other rows, on the
+/// number of threads, or on where anything lies in memory.
 
 /// A matrix in somebody else's memory: element (i, j) is data[i * stride + j].
 struct Matrix {

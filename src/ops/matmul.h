@@ -22,7 +22,7 @@ namespace nanofsdp::ops {
 /// is float32, never rounded. dbias sums dy as it is. The rounded copies of the largest x and dy so
 /// far are kept with the stream, which the ledger does not see: 2 bytes for each of their elements.
 ///
-/// Twins: matmul.cpp (Eigen), matmul.cu (CUDA, cuBLASLt).
+/// Twins: matmul.cpp (gemm.h), matmul.cu (CUDA, cuBLASLt).
 
 /// Shapes: N rows, K features in, M features out. `bias` may be empty.
 struct MatmulForward {
