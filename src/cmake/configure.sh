@@ -1,6 +1,6 @@
 #!/bin/sh
 # configure.sh BUILD_DIRECTORY [CMAKE OPTIONS]: everything between a fresh clone and `cmake --build`.
-# $CXX is respected; without it a new build directory gets the faster compiler, an old one keeps its own.
+# $CXX is respected; without it a new build directory gets what choose_compiler.sh finds.
 set -eu
 build=$1
 shift
