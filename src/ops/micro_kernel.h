@@ -12,7 +12,8 @@ namespace nanofsdp::ops {
 /// It makes a tile of C, kRows x kCols, whose sums stay in registers while the depth is gone
 /// through: each step loads kRows + kCols numbers and does kRows * kCols multiply-adds. (Goto and
 /// van de Geijn 2008, Anatomy of High-Performance Matrix Multiplication; BLIS calls it the
-/// micro-kernel.) An element of a tile is one sum in the order of the depth, wherever the tile lies.
+/// micro-kernel.) An element of a tile is one sum in the order of the depth, wherever the tile
+/// lies.
 
 #if defined(__AVX512F__)
 constexpr int kLanes = 16;  ///< floats in a register
