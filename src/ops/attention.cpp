@@ -1,6 +1,5 @@
 #include "ops/attention.h"
 
-#define EIGEN_DONT_PARALLELIZE
 #include <fmt/format.h>
 
 #include <Eigen/Core>

@@ -14,6 +14,14 @@ constexpr std::int64_t kGrain = 1 << 18;
 // Rows of A that are packed at once: kDepth columns of them fit in an L2 of 1 MB.
 constexpr std::int64_t kBlock = 64 * kRows;
 
+// What rows, and what columns, [begin, end) of C are made from.
+Matrix for_rows(Form form, const Matrix& a, std::int64_t begin, std::int64_t end) {
+  return form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end);
+}
+Matrix for_columns(Form form, const Matrix& b, std::int64_t begin, std::int64_t end) {
+  return form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end);
+}
+
 // Asks for rows [begin, end), as far as there are any, before they are needed.
 void prefetch(const Matrix& m, std::int64_t begin, std::int64_t end) {
   for (std::int64_t i = begin; i < std::min(end, m.rows); ++i) {
@@ -57,7 +65,7 @@ void pack_strip(const Matrix& b, float* to) {
 
 // Four rows of four, turned.
 void turn(const float* from, std::int64_t stride, float* to) {
-  typedef float Quad __attribute__((vector_size(4 * sizeof(float))));
+  using Quad [[gnu::vector_size(4 * sizeof(float))]] = float;
   const Quad a = load<Quad>(from), b = load<Quad>(from + stride);
   const Quad c = load<Quad>(from + 2 * stride), d = load<Quad>(from + 3 * stride);
   const Quad ab01 = {a[0], b[0], a[1], b[1]}, ab23 = {a[2], b[2], a[3], b[3]};
@@ -85,17 +93,15 @@ void pack_turned(const Matrix& b, float* to) {
 // left of A B^T beside whole strips are single columns: B's rows as they lie.
 void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
-  const auto cut = [&](std::int64_t begin, std::int64_t end) {
-    return form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end);
-  };
   (form == Form::tn ? pack_slabs : pack_rows)(a, packed);
   alignas(64) float strip[kDepth * kCols];
   for (std::int64_t j = 0, cols; j < c.cols; j += cols) {
     cols = std::min<std::int64_t>(kCols, c.cols - j);
     const bool column = form == Form::nt && cols < kCols;
     if (column) cols = 1;
-    (form != Form::nt ? pack_strip : column ? pack_rows : pack_turned)(cut(j, j + cols), strip);
-    const Matrix next = cut(j + cols, std::min(c.cols, j + 2 * cols));
+    const auto pack = form != Form::nt ? pack_strip : column ? pack_rows : pack_turned;
+    pack(for_columns(form, b, j, j + cols), strip);
+    const Matrix next = for_columns(form, b, j + cols, std::min(c.cols, j + 2 * cols));
     for (std::int64_t i = 0; i < c.rows; i += kRows) {
       prefetch(next, next.rows * i / c.rows, next.rows * (i + kRows) / c.rows);
       const Tile tile{
@@ -121,12 +127,11 @@ void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write wr
   const std::unique_ptr<float[]> packed(new float[most * kStride]);
   for (std::int64_t i = 0, i_end; i < c.rows; i = i_end) {
     i_end = std::min(c.rows, i + kBlock);
+    const Matrix a_rows = for_rows(form, a, i, i_end);
     std::int64_t k = 0;
     do {  // at least once: with no depth at all, C = 0
       const std::int64_t k_end = std::min(depth, k + kDepth);
-      block(form,
-            form == Form::tn ? a.row_range(k, k_end).col_range(i, i_end)
-                             : a.row_range(i, i_end).col_range(k, k_end),
+      block(form, form == Form::tn ? a_rows.row_range(k, k_end) : a_rows.col_range(k, k_end),
             form == Form::nt ? b.col_range(k, k_end) : b.row_range(k, k_end), c.row_range(i, i_end),
             write == Write::add || k > 0, packed.get());
       k = k_end;
@@ -147,11 +152,9 @@ void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Mat
       [&](std::int64_t first, std::int64_t last) {
         const std::int64_t begin = first * tile, end = std::min(n, last * tile);
         if (by_rows) {
-          gemm(form, form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end), b,
-               c.row_range(begin, end), write);
+          gemm(form, for_rows(form, a, begin, end), b, c.row_range(begin, end), write);
         } else {
-          gemm(form, a, form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end),
-               c.col_range(begin, end), write);
+          gemm(form, a, for_columns(form, b, begin, end), c.col_range(begin, end), write);
         }
       });
 }

@@ -35,7 +35,7 @@ constexpr std::int64_t kDepth = 256;               ///< of a tile, at most: kCol
 constexpr std::int64_t kStride = kDepth + kLanes;  ///< of a packed row of A
 
 /// A register, as GCC and Clang write it for any processor.
-typedef float Vector __attribute__((vector_size(kLanes * sizeof(float))));
+using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 
 template <class V = Vector>
 V load(const float* from) {
