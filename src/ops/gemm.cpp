@@ -22,17 +22,9 @@ Matrix for_columns(Form form, const Matrix& b, std::int64_t begin, std::int64_t 
   return form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end);
 }
 
-// Asks for rows [begin, end), as far as there are any, before they are needed.
-void prefetch(const Matrix& m, std::int64_t begin, std::int64_t end) {
-  for (std::int64_t i = begin; i < std::min(end, m.rows); ++i) {
-    for (std::int64_t j = 0; j < m.cols; j += 16) __builtin_prefetch(m.data + i * m.stride + j);
-  }
-}
-
 // [rows, depth] of A row by row, kStride apart, and zeros behind each.
 void pack_rows(const Matrix& a, float* to) {
   for (std::int64_t i = 0; i < a.rows; ++i, to += kStride) {
-    prefetch(a, i + 8, i + 9);
     std::copy_n(a.data + i * a.stride, a.cols, to);
     std::fill_n(to + a.cols, kLanes, 0.0f);
   }
@@ -42,7 +34,6 @@ void pack_rows(const Matrix& a, float* to) {
 void pack_slabs(const Matrix& a, float* to) {
   for (std::int64_t k = 0; k < a.rows; ++k, to += kRows) {
     const float* row = a.data + k * a.stride;
-    prefetch(a, k + 8, k + 9);
     std::int64_t i = 0;
     for (; i + kRows <= a.cols; i += kRows) {
       std::memcpy(to + i * kStride, row + i, kRows * sizeof(float));
@@ -63,37 +54,33 @@ void pack_strip(const Matrix& b, float* to) {
   }
 }
 
-// Four rows of four, turned.
-void turn(const float* from, std::int64_t stride, float* to) {
-  using Quad [[gnu::vector_size(4 * sizeof(float))]] = float;
-  const Quad a = load<Quad>(from), b = load<Quad>(from + stride);
-  const Quad c = load<Quad>(from + 2 * stride), d = load<Quad>(from + 3 * stride);
-  const Quad ab01 = {a[0], b[0], a[1], b[1]}, ab23 = {a[2], b[2], a[3], b[3]};
-  const Quad cd01 = {c[0], d[0], c[1], d[1]}, cd23 = {c[2], d[2], c[3], d[3]};
-  store(to, Quad{ab01[0], ab01[1], cd01[0], cd01[1]});
-  store(to + kCols, Quad{ab01[2], ab01[3], cd01[2], cd01[3]});
-  store(to + 2 * kCols, Quad{ab23[0], ab23[1], cd23[0], cd23[1]});
-  store(to + 3 * kCols, Quad{ab23[2], ab23[3], cd23[2], cd23[3]});
-}
-
 // [kCols, depth] of B as such a strip.
 void pack_turned(const Matrix& b, float* to) {
-  for (std::int64_t j = 0; j < kCols; j += 4, to += 4) {
-    const float* rows = b.data + j * b.stride;
+  for (std::int64_t j = 0; j < kCols; j += kLanes, to += kLanes) {
+    const float* from = b.data + j * b.stride;
     std::int64_t k = 0;
-    for (; k + 4 <= b.cols; k += 4) turn(rows + k, b.stride, to + k * kCols);
+    for (; k + kLanes <= b.cols; k += kLanes) {
+      Vector rows[kLanes];
+      NANOFSDP_UNROLL
+      for (int r = 0; r < kLanes; ++r) rows[r] = load(from + r * b.stride + k);
+      turn(rows, Lanes());
+      NANOFSDP_UNROLL
+      for (int r = 0; r < kLanes; ++r) store(to + (k + r) * kCols, rows[r]);
+    }
     for (; k < b.cols; ++k) {
-      for (int r = 0; r < 4; ++r) to[k * kCols + r] = rows[r * b.stride + k];
+      for (int r = 0; r < kLanes; ++r) to[k * kCols + r] = from[r * b.stride + k];
     }
   }
 }
 
 // C = A B, or C += A B, for a block of rows and a stretch of the depth. A strip of B is packed once
-// and stays in L1 while all rows of A go by, and meanwhile the next strip is asked for. What is
-// left of A B^T beside whole strips are single columns: B's rows as they lie.
+// and stays in L1 while all rows of A go by. For the first strip they are packed one by one, and
+// what a tile asks memory for are the next of them; afterwards it is the next strip. What is left
+// of A B^T beside whole strips are single columns: B's rows as they lie.
 void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
-  (form == Form::tn ? pack_slabs : pack_rows)(a, packed);
+  const std::int64_t steps = depth / kStep + 1, tiles = c.rows / kRows + 1;
+  if (form == Form::tn) pack_slabs(a, packed);  // at once: its rows run through all slabs
   alignas(64) float strip[kDepth * kCols];
   for (std::int64_t j = 0, cols; j < c.cols; j += cols) {
     cols = std::min<std::int64_t>(kCols, c.cols - j);
@@ -101,12 +88,16 @@ void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool ad
     if (column) cols = 1;
     const auto pack = form != Form::nt ? pack_strip : column ? pack_rows : pack_turned;
     pack(for_columns(form, b, j, j + cols), strip);
-    const Matrix next = for_columns(form, b, j + cols, std::min(c.cols, j + 2 * cols));
-    for (std::int64_t i = 0; i < c.rows; i += kRows) {
-      prefetch(next, next.rows * i / c.rows, next.rows * (i + kRows) / c.rows);
-      const Tile tile{
-          packed + i * kStride, strip, depth, c.data + i * c.stride + j, c.stride, cols, add};
-      with_rows(c.rows - i, [&](auto rows) {
+    Ahead ahead(for_columns(form, b, j + cols, std::min(c.cols, j + 2 * cols)), tiles * steps);
+    for (std::int64_t i = 0, next; i < c.rows; i = next) {
+      next = std::min(c.rows, i + kRows);
+      if (j == 0 && form != Form::tn) {
+        pack_rows(a.row_range(i, next), packed + i * kStride);
+        ahead = Ahead(a.row_range(next, std::min(c.rows, next + kRows)), steps);
+      }
+      float* corner = c.data + i * c.stride + j;
+      const Tile tile{packed + i * kStride, strip, depth, corner, c.stride, cols, add, ahead};
+      with_rows(next - i, [&](auto rows) {
         if (column) {
           make_column<rows>(tile);
         } else if (form == Form::tn) {
@@ -123,6 +114,9 @@ void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool ad
 
 void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
+  // Stretches alike, and of whole registers.
+  const std::int64_t stretches = std::max<std::int64_t>((depth + kDepth - 1) / kDepth, 1);
+  const std::int64_t stretch = (depth + stretches * kLanes - 1) / (stretches * kLanes) * kLanes;
   const std::int64_t most = std::min(kBlock, c.rows + kRows - 1);
   const std::unique_ptr<float[]> packed(new float[most * kStride]);
   for (std::int64_t i = 0, i_end; i < c.rows; i = i_end) {
@@ -130,7 +124,7 @@ void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write wr
     const Matrix a_rows = for_rows(form, a, i, i_end);
     std::int64_t k = 0;
     do {  // at least once: with no depth at all, C = 0
-      const std::int64_t k_end = std::min(depth, k + kDepth);
+      const std::int64_t k_end = std::min(depth, k + stretch);
       block(form, form == Form::tn ? a_rows.row_range(k, k_end) : a_rows.col_range(k, k_end),
             form == Form::nt ? b.col_range(k, k_end) : b.row_range(k, k_end), c.row_range(i, i_end),
             write == Write::add || k > 0, packed.get());

@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <utility>
+
+#include "ops/gemm.h"
+#include "ops/vector.h"
 
 namespace nanofsdp::ops {
 
@@ -13,15 +16,7 @@ namespace nanofsdp::ops {
 /// through: each step loads kRows + kCols numbers and does kRows * kCols multiply-adds. (Goto and
 /// van de Geijn 2008, Anatomy of High-Performance Matrix Multiplication; BLIS calls it the
 /// micro-kernel.) An element of a tile is one sum in the order of the depth, wherever the tile
-/// lies.
-
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;  ///< floats in a register
-#elif defined(__AVX__)
-constexpr int kLanes = 8;
-#else
-constexpr int kLanes = 4;
-#endif
+/// lies. Meanwhile it asks memory for what comes next.
 
 // Two registers of C for each row, two of B and one of A; the processor has 32, or 16.
 #if defined(__AVX512F__) || defined(__aarch64__)
@@ -34,27 +29,31 @@ constexpr int kCols = 2 * kLanes;
 constexpr std::int64_t kDepth = 256;               ///< of a tile, at most: kCols of it fit in L1
 constexpr std::int64_t kStride = kDepth + kLanes;  ///< of a packed row of A
 
-/// A register, as GCC and Clang write it for any processor.
-using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
+/// A matrix that will be needed, asked of memory in so many steps. All at once would not do: a core
+/// waits for a dozen lines at a time, and what it needs now would stand in line behind them.
+class Ahead {
+ public:
+  Ahead(const Matrix& m, std::int64_t steps)
+      : rest_(m), lines_((m.rows * ((m.cols + kLine - 1) / kLine) + steps - 1) / steps) {}
 
-template <class V = Vector>
-V load(const float* from) {
-  V v;
-  std::memcpy(&v, from, sizeof v);
-  return v;
-}
+  void step() {
+    for (std::int64_t i = 0; i < lines_ && rest_.rows > 0; ++i) {
+      __builtin_prefetch(rest_.data + col_);
+      col_ += kLine;
+      if (col_ < rest_.cols) continue;
+      rest_ = rest_.row_range(1, rest_.rows);
+      col_ = 0;
+    }
+  }
 
-template <class V>
-void store(float* to, V v) {
-  std::memcpy(to, &v, sizeof v);
-}
+ private:
+  static constexpr std::int64_t kLine = 16;  // floats
+  Matrix rest_;
+  std::int64_t lines_;  // in a step
+  std::int64_t col_ = 0;
+};
 
-// The loop that follows, written out, so that what it keeps in arrays stays in registers.
-#ifdef __clang__
-#define NANOFSDP_UNROLL _Pragma("clang loop unroll(full)")
-#else
-#define NANOFSDP_UNROLL _Pragma("GCC unroll 16")
-#endif
+constexpr std::int64_t kStep = 8;  ///< of the depth between two steps ahead
 
 /// What a kernel works on. B is packed: its rows are kCols apart.
 struct Tile {
@@ -65,29 +64,40 @@ struct Tile {
   std::int64_t stride;  ///< of C
   std::int64_t cols;    ///< of C, at most kCols
   bool add;             ///< C += instead of C =
+  Ahead& ahead;
 };
 
 /// The first n lanes of a register, to or onto c.
-inline void put(float* c, const Vector& sum, std::int64_t n, bool add) {
+inline void put(float* c, Vector sum, std::int64_t n, bool add) {
   if (n >= kLanes) return store(c, add ? load(c) + sum : sum);
-  for (int lane = 0; lane < n; ++lane) c[lane] = add ? c[lane] + sum[lane] : sum[lane];
+  float lanes[kLanes];
+  store(lanes, sum);
+  for (int lane = 0; lane < n; ++lane) c[lane] = add ? c[lane] + lanes[lane] : lanes[lane];
 }
 
 /// C = A B for `rows` rows; element (i, k) of A is a[i * row + k * step].
 template <int rows, std::int64_t row, std::int64_t step>
 void make_tile(const Tile& t) {
-  for (int i = 0; i < rows; ++i) {  // C is needed last: ask for it first
-    __builtin_prefetch(t.c + i * t.stride, 1);
-    __builtin_prefetch(t.c + i * t.stride + t.cols - 1, 1);
-  }
-  Vector left[rows] = {}, right[rows] = {};
-  for (std::int64_t k = 0; k < t.depth; ++k) {
-    const Vector b_left = load(t.b + k * kCols), b_right = load(t.b + k * kCols + kLanes);
-    NANOFSDP_UNROLL
-    for (int i = 0; i < rows; ++i) {
-      const float a = t.a[i * row + k * step];
-      left[i] += a * b_left;
-      right[i] += a * b_right;
+  Vector left[rows], right[rows];
+  NANOFSDP_UNROLL
+  for (int i = 0; i < rows; ++i) left[i] = right[i] = Vector{};
+  const float *a = t.a, *b = t.b, *c = t.c;
+  for (std::int64_t k = 0; k < t.depth; k += kStep) {
+    if (k < rows * kStep) {  // C is needed last: a row a step
+      __builtin_prefetch(c, 1);
+      __builtin_prefetch(c + t.cols - 1, 1);
+      c += t.stride;
+    }
+    t.ahead.step();
+    const float* b_end = b + std::min(kStep, t.depth - k) * kCols;
+    for (; b < b_end; a += step, b += kCols) {
+      const Vector b_left = load(b), b_right = load(b + kLanes);
+      NANOFSDP_UNROLL
+      for (int i = 0; i < rows; ++i) {
+        const float factor = a[i * row];
+        left[i] += factor * b_left;
+        right[i] += factor * b_right;
+      }
     }
   }
   NANOFSDP_UNROLL
@@ -101,21 +111,19 @@ void make_tile(const Tile& t) {
 /// at once. A as packed for nt, b the row of B; both go on with zeros to a whole register.
 template <int rows>
 void make_column(const Tile& t) {
-  Vector sum[rows] = {};
+  Vector sums[rows];
+  NANOFSDP_UNROLL
+  for (int i = 0; i < rows; ++i) sums[i] = Vector{};
   for (std::int64_t k = 0; k < t.depth; k += kLanes) {
     const Vector b = load(t.b + k);
     NANOFSDP_UNROLL
-    for (int i = 0; i < rows; ++i) sum[i] += load(t.a + i * kStride + k) * b;
+    for (int i = 0; i < rows; ++i) sums[i] += load(t.a + i * kStride + k) * b;
   }
   NANOFSDP_UNROLL
   for (int i = 0; i < rows; ++i) {
-    float lanes[kLanes];
-    store(lanes, sum[i]);
-    for (int half = kLanes / 2; half > 0; half /= 2) {
-      for (int lane = 0; lane < half; ++lane) lanes[lane] += lanes[lane + half];
-    }
     float& c = t.c[i * t.stride];
-    c = t.add ? c + lanes[0] : lanes[0];
+    const float sum = sum_of(sums[i], Lanes());
+    c = t.add ? c + sum : sum;
   }
 }
 
