@@ -74,9 +74,9 @@ void pack_turned(const Matrix& b, float* to) {
 }
 
 // C = A B, or C += A B, for a block of rows and a stretch of the depth. A strip of B is packed once
-// and stays in L1 while all rows of A go by. For the first strip they are packed one by one, and
-// what a tile asks memory for are the next of them; afterwards it is the next strip. What is left
-// of A B^T beside whole strips are single columns: B's rows as they lie.
+// and stays in L1 while all rows of A go by. At the first strip they are packed, tile by tile, and
+// each tile asks memory for the rows of the next; at later strips all tiles together ask for the
+// next strip. What is left of A B^T beside whole strips are single columns: B's rows as they lie.
 void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
   const std::int64_t steps = depth / kStep + 1, tiles = c.rows / kRows + 1;

@@ -36,7 +36,8 @@ class Ahead {
   Ahead(const Matrix& m, std::int64_t steps)
       : rest_(m), lines_((m.rows * ((m.cols + kLine - 1) / kLine) + steps - 1) / steps) {}
 
-  void step() {
+  /// The next few lines.
+  void ask() {
     for (std::int64_t i = 0; i < lines_ && rest_.rows > 0; ++i) {
       __builtin_prefetch(rest_.data + col_);
       col_ += kLine;
@@ -49,11 +50,11 @@ class Ahead {
  private:
   static constexpr std::int64_t kLine = 16;  // floats
   Matrix rest_;
-  std::int64_t lines_;  // in a step
+  std::int64_t lines_;  // a step
   std::int64_t col_ = 0;
 };
 
-constexpr std::int64_t kStep = 8;  ///< of the depth between two steps ahead
+constexpr std::int64_t kStep = 8;  ///< of the depth, from one such step to the next
 
 /// What a kernel works on. B is packed: its rows are kCols apart.
 struct Tile {
@@ -75,10 +76,10 @@ inline void put(float* c, Vector sum, std::int64_t n, bool add) {
   for (int lane = 0; lane < n; ++lane) c[lane] = add ? c[lane] + lanes[lane] : lanes[lane];
 }
 
-/// C = A B for `rows` rows; element (i, k) of A is a[i * row + k * step].
-template <int rows, std::int64_t row, std::int64_t step>
+/// C = A B for `rows` rows; element (i, k) of A is a[i * row + k * column].
+template <int rows, std::int64_t row, std::int64_t column>
 void make_tile(const Tile& t) {
-  Vector left[rows], right[rows];
+  Vector left[rows], right[rows];  // without `= {}`, for which GCC clears memory first
   NANOFSDP_UNROLL
   for (int i = 0; i < rows; ++i) left[i] = right[i] = Vector{};
   const float *a = t.a, *b = t.b, *c = t.c;
@@ -88,9 +89,9 @@ void make_tile(const Tile& t) {
       __builtin_prefetch(c + t.cols - 1, 1);
       c += t.stride;
     }
-    t.ahead.step();
+    t.ahead.ask();
     const float* b_end = b + std::min(kStep, t.depth - k) * kCols;
-    for (; b < b_end; a += step, b += kCols) {
+    for (; b < b_end; a += column, b += kCols) {
       const Vector b_left = load(b), b_right = load(b + kLanes);
       NANOFSDP_UNROLL
       for (int i = 0; i < rows; ++i) {
