@@ -12,10 +12,12 @@ namespace nanofsdp::train {
 /// leave the registers.
 
 /// A vector register, and so many of them that two units of four cycles never wait.
-#ifdef __AVX512F__
+#if defined(__AVX512F__)
 inline constexpr int kRegisterBytes = 64;
-#else
+#elif defined(__AVX__)
 inline constexpr int kRegisterBytes = 32;
+#else
+inline constexpr int kRegisterBytes = 16;
 #endif
 using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
 using Packs = std::array<Pack, 10>;
