@@ -79,7 +79,7 @@ void pack_turned(const Matrix& b, float* to) {
 // next strip. What is left of A B^T beside whole strips are single columns: B's rows as they lie.
 void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
-  const std::int64_t steps = depth / kStep + 1, tiles = c.rows / kRows + 1;
+  const std::int64_t steps = (depth + kStep - 1) / kStep, tiles = (c.rows + kRows - 1) / kRows;
   if (form == Form::tn) pack_slabs(a, packed);  // at once: its rows run through all slabs
   alignas(64) float strip[kDepth * kCols];
   for (std::int64_t j = 0, cols; j < c.cols; j += cols) {
