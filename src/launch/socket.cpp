@@ -141,8 +141,12 @@ Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::mill
   do {
     Socket socket = tcp_socket();
     set_up(socket);
+    // Before anybody listens there, the system may pick that very port for us, and we are our own
+    // peer. Whoever wants to listen there may, all the same.
+    set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     if (connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-        0) {
+            0 &&
+        socket.peer() != fmt::format("{}:{}", socket.local_address(), socket.local_port())) {
       return socket;
     }
     std::this_thread::sleep_for(50ms);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # two_machines.sh NANOFSDP: trains on two machines, as far as one has them: two network namespaces
 # joined by a virtual cable, two ranks in each. It must be the training of four ranks on one host,
-# bit for bit; who lacks the token is not let in; and of a rank that dies everybody hears.
+# bit for bit; a rank may come before rank 0; who lacks the token is not let in; and of a rank that
+# dies everybody hears.
 #
 # Needs root, or a kernel that gives a user namespaces of his own; else exit code 77: skipped.
 set -eu
@@ -73,6 +74,23 @@ same_as_one_host() {
 $train $forty=one_host.jsonl --ranks=4 >one_host.out 2>one_host.err || fail "one host"
 numbers_of one_host.jsonl >one_host.numbers
 [ "$(wc -l <one_host.numbers)" = $((40 * 3 + 3 * 3)) ] || fail "one host: other numbers than expected"
+
+# ---- A rank comes before rank 0, where the system has hardly a port to give but rank 0's
+
+ports=/proc/sys/net/ipv4/ip_local_port_range
+as_usual=$(cat $ports)
+pair() {
+  RANK=$1 WORLD_SIZE=2 LOCAL_RANK=$1 LOCAL_WORLD_SIZE=2 \
+    $train --max_iters=2 >early.$1.out 2>early.$1.err
+}
+echo "29500 29501" >$ports
+pair 1 &
+early=$!
+sleep 1
+echo "$as_usual" >$ports
+pair 0 || fail "early: rank 0 ended with $?"
+wait $early || fail "early: rank 1 ended with $?"
+echo "early: a rank that comes before rank 0 does not connect to itself"
 
 # ---- By hand, and somebody without the token comes first
 
