@@ -23,27 +23,30 @@ std::string card_of(const std::uint64_t& word) {
 
 Neighbours::Neighbours(launch::Store& store, const std::string& group, int rank, int size,
                        std::chrono::milliseconds timeout) {
-  const auto key = [&](const char* what, int peer) {
-    return fmt::format("{}/{}.{}", group, what, peer);
+  const auto key = [&](auto what, int peer) { return fmt::format("{}/{}.{}", group, what, peer); };
+  const auto word_of = [&](const char* what, int peer) {
+    if (auto word = store.get(key(what, peer), timeout)) return *word;
+    const std::string lost = store.roll_call();  // who is silent now is so in every later group
+    if (!lost.empty()) throw launch::RankError(lost, true);
+    throw launch::RankError(
+        fmt::format("rank {} waited in vain for {}", store.rank(), key(what, peer)), false);
   };
   allow_siblings_to_read();
   const volatile std::uint64_t word = kWord;
-  const std::string space = process_space();
   store.set(key("card", rank), card_of(const_cast<const std::uint64_t&>(word)));
-  bool reads_all = !space.empty();
+  bool reads_all = !process_space().empty();
   for (int peer = 0; peer < size; ++peer) {
-    std::istringstream card(store.get(key("card", peer), timeout).value_or("0 0"));
+    std::istringstream card(word_of("card", peer));
     std::uint64_t address = 0, read_word = 0;
     std::string their_space;
     std::getline(card >> processes_.emplace_back() >> address >> std::ws, their_space);
-    reads_all = reads_all && their_space == space &&
+    reads_all = reads_all && their_space == process_space() &&
                 read(peer, address, &read_word, sizeof read_word) && read_word == kWord;
   }
   store.set(key("reads", rank), reads_all ? "all" : "");
-  all_ = true;
   // Nobody goes on, and gives up the word, before all have read it.
   for (int peer = 0; peer < size; ++peer) {
-    all_ = all_ && store.get(key("reads", peer), timeout) == "all";
+    all_ = word_of("reads", peer) == "all" && all_;
   }
 }
 

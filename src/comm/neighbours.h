@@ -20,7 +20,7 @@ class Neighbours {
  public:
   /// Finds out whether the ranks of a group are all neighbours: each tries to read a word of each.
   /// Collective; a group on several machines, or on a system that forbids it, has none.
-  /// @throws RankError if a rank was lost meanwhile
+  /// @throws RankError if a rank was lost meanwhile, or is silent for `timeout`
   Neighbours(launch::Store& store, const std::string& group, int rank, int size,
              std::chrono::milliseconds timeout);
 
@@ -32,7 +32,7 @@ class Neighbours {
 
  private:
   std::vector<pid_t> processes_;
-  bool all_ = false;
+  bool all_ = true;
 };
 
 }  // namespace nanofsdp::comm

@@ -164,6 +164,15 @@ TEST_F(Gloo, ReadsOnlyWhereAllAreNeighbours) {
   EXPECT_EQ(outcome.message, "");
 }
 
+// Every further wait would be another one in vain, and in each group that follows.
+TEST_F(Gloo, WaitsOnceForANeighbourThatIsSilent) {
+  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
+    if (store.rank() == 0) return std::this_thread::sleep_for(1s);
+    comm::Neighbours(store, "two", 1, 2, 100ms);
+  });
+  EXPECT_EQ(outcome.message, "rank 1 waited in vain for two/card.0");
+}
+
 TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
   run_ranks(Backend::gloo, 3, [](Context& context, Communicator& world) {
     const auto reserved = [&] { return context.ledger.count(MemoryClass::communication).reserved; };

@@ -37,7 +37,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("ops"), 1521);  // 321 of them are the matrix product, our own
   EXPECT_LE(room("nn") + room("gpt"), 970);
   // Not all of it is the CPU's: what loads CUDA's libraries, and slots of bfloat16, are in it too.
-  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 13102) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 13105) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {
