@@ -34,7 +34,8 @@ constexpr std::int64_t kStride = kDepth + kLanes;  ///< of a packed row of A
 class Ahead {
  public:
   Ahead(const Matrix& m, std::int64_t steps)
-      : rest_(m), lines_((m.rows * ((m.cols + kLine - 1) / kLine) + steps - 1) / steps) {}
+      : rest_(m),
+        lines_(m.rows * ((m.cols + kLine - 1) / kLine) / std::max<std::int64_t>(steps, 1) + 1) {}
 
   /// The next few lines.
   void ask() {
