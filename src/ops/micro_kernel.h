@@ -89,9 +89,10 @@ void make_tile(const Tile& t) {
   Vector left[rows], right[rows];  // without `= {}`, for which GCC clears memory first
   NANOFSDP_UNROLL
   for (int i = 0; i < rows; ++i) left[i] = right[i] = Vector{};
-  // AVX-512 multiplies by a number where it lies in memory. What is needed twice compilers load
-  // instead, an instruction more, and a core that runs two threads has none to spare. But there is
-  // no room for as many accesses as products: so half of the numbers are needed twice.
+  // AVX-512 multiplies by a number where it lies in memory; but one that is needed twice, compilers
+  // load first: an instruction more, of which a core that runs two threads has none to spare. So in
+  // every other row the right half takes it from another address. In all rows, there would be more
+  // accesses to memory than a core can make.
   const float *a = t.a, *b = t.b, *again = kLanes == 16 ? another(a) : a;
   const float *c = t.c, *c_end = c + rows * t.stride;
   for (std::int64_t k = 0; k < t.depth; k += kStep) {
