@@ -3,18 +3,14 @@
 #include <cstring>
 #include <utility>
 
+#include "base/register.h"
+
 namespace nanofsdp::ops {
 
 /// @file
 /// @brief A register of floats, as GCC and Clang write it for any processor. Internal to gemm.
 
-#if defined(__AVX512F__)
-constexpr int kLanes = 16;  ///< floats in a register
-#elif defined(__AVX__)
-constexpr int kLanes = 8;
-#else
-constexpr int kLanes = 4;
-#endif
+constexpr int kLanes = kRegisterBytes / sizeof(float);  ///< floats in a register
 
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 using Lanes = std::make_integer_sequence<int, kLanes>;

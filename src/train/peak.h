@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/device.h"
+#include "base/register.h"
 
 namespace nanofsdp::train {
 
@@ -12,13 +13,6 @@ namespace nanofsdp::train {
 /// leave the registers.
 
 /// A vector register, and so many of them that two units of four cycles never wait.
-#if defined(__AVX512F__)
-inline constexpr int kRegisterBytes = 64;
-#elif defined(__AVX__)
-inline constexpr int kRegisterBytes = 32;
-#else
-inline constexpr int kRegisterBytes = 16;
-#endif
 using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
 using Packs = std::array<Pack, 10>;
 inline constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);
