@@ -33,6 +33,16 @@ double sum_of_exponentials(const float* x, std::int64_t n, float shift) {
   return sum;
 }
 
+// x[i] becomes scale * exp(x[i] - lse).
+void to_softmax(float* x, std::int64_t n, float lse, float scale) {
+  std::int64_t i = 0;
+  for (; i + kLanes <= n; i += kLanes) {
+    prefetch(x + i + kAhead, kLanes);
+    for (std::int64_t l = 0; l < kLanes; ++l) x[i + l] = scale * exponential(x[i + l] - lse);
+  }
+  for (; i < n; ++i) x[i] = scale * exponential(x[i] - lse);
+}
+
 // log of the sum of exp(x[i]) for i < n. Any shift will do for which no exponential is too large:
 // with the first element, nearly always, the row is read once. Or else with the largest.
 double log_sum_of_exponentials(const float* x, std::int64_t n) {
@@ -108,8 +118,7 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
           std::fill_n(x, V, 0.0f);
           continue;
         }
-        const float lse = a.lse.f32()[n];
-        for (std::int64_t v = 0; v < V; ++v) x[v] = a.scale * exponential(x[v] - lse);
+        to_softmax(x, V, a.lse.f32()[n], a.scale);
         x[target[n]] -= a.scale;
       }
     });

@@ -14,12 +14,14 @@ using Map = Eigen::Map<Eigen::ArrayXf>;
 using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 
 constexpr std::int64_t kChunk = 512;
+constexpr std::int64_t kAhead = 2048;  // elements that are fetched before they are needed
 
 // In place, as y may be x: a loop with one pointer becomes vectors.
 void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
                  std::uint32_t threshold, float factor) {
   for (std::int64_t begin = 0; begin < n; begin += kChunk) {
     const std::int64_t end = std::min(n, begin + kChunk);
+    prefetch(x + begin + kAhead, end - begin);
     if (x != y) std::copy(x + begin, x + end, y + begin);
     for (std::int64_t i = begin; i < end; ++i) {
       y[i] = keep(key, static_cast<std::uint32_t>(i), threshold) ? y[i] * factor : 0.0f;

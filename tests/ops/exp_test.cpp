@@ -30,11 +30,18 @@ TEST(Exponential, IsAsCloseAsItSays) {
   EXPECT_EQ(at(0), 1);
 }
 
-TEST(Exponential, BeyondItsEndsItStays) {
+TEST(Exponential, BelowItStaysAndAboveItGrows) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   for (const float x : {-87.1f, -1e4f, -3e38f, -kInfinity}) EXPECT_EQ(at(x), at(-87));
-  for (const float x : {88.1f, 1e4f, 3e38f, kInfinity}) EXPECT_EQ(at(x), at(88));
-  EXPECT_TRUE(std::isnan(at(std::numeric_limits<float>::quiet_NaN())));
+  float last = at(88);
+  for (const float x : {88.1f, 88.5f, 89.0f, 1e4f, 1e8f, 3e38f, kInfinity}) {
+    EXPECT_GE(at(x), last) << x;
+    last = at(x);
+  }
+  EXPECT_EQ(last, kInfinity);
+  for (const float sign : {1.0f, -1.0f}) {
+    EXPECT_TRUE(std::isnan(at(std::copysign(std::numeric_limits<float>::quiet_NaN(), sign))));
+  }
   EXPECT_GE(at(-87), std::numeric_limits<float>::min()) << "no subnormal number";
 }
 
