@@ -18,7 +18,7 @@ namespace nanofsdp {
 /// so every world size, a recomputed forward pass, the backward pass, Eigen and CUDA all see one
 /// mask, in any order ("Parallel random numbers: as easy as 1, 2, 3", Salmon et al. 2011).
 ///
-/// Two steps. Once a row, the key's six numbers are hashed to 64 bits, each through the finaliser
+/// Two steps. Once a row, the key's five numbers are hashed to 64 bits, each through the finaliser
 /// of SplitMix64 (Steele, Lea and Flood 2014). Once an element, the halves k0, k1 of that row key
 /// stand before and behind the finaliser of MurmurHash3 (Appleby 2011):
 ///

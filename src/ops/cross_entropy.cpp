@@ -13,7 +13,6 @@ namespace {
 
 constexpr std::int64_t kLanes = 16;    // sums that grow side by side: a vector
 constexpr std::int64_t kChunk = 1024;  // elements after which they are added up
-constexpr std::int64_t kAhead = 2048;  // elements that are fetched before they are needed
 using Lanes = Eigen::Array<float, kLanes, 1>;
 
 // The sum of exp(x[i] - shift) for i < n.

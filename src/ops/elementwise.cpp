@@ -14,7 +14,6 @@ using Map = Eigen::Map<Eigen::ArrayXf>;
 using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 
 constexpr std::int64_t kChunk = 512;
-constexpr std::int64_t kAhead = 2048;  // elements that are fetched before they are needed
 
 // In place, as y may be x: a loop with one pointer becomes vectors.
 void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,

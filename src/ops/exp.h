@@ -34,8 +34,8 @@ inline float exponential(float x) {
   constexpr float kRound = 0x1.8p23f + 127;  // a sum with it has no digits left behind the point
 
   x = x < -87.0f ? -87.0f : x;
-  // The lowest bits of the sum are n + 127, which 2^n has for its exponent. At most 127 + 127:
-  // compared as integers, since of the same for numbers GCC makes four instructions.
+  // The sum's lowest bits are n + 127, the exponent of 2^n. It is kept from running over as an
+  // integer: to compare floats takes GCC four instructions. NaN passes, by way of x.
   const auto sum = std::min(std::bit_cast<std::int32_t>(multiply_add(x, kPerLn2, kRound)),
                             std::bit_cast<std::int32_t>(kRound + 127));
   const float r = multiply_add(kRound - std::bit_cast<float>(sum), kLn2, x);
@@ -45,6 +45,7 @@ inline float exponential(float x) {
   p = multiply_add(r, p, 0.499992311f);
   p = multiply_add(r, p, 1.0f);
   p = multiply_add(r, p, 1.0f);
+  // Times 2^n: an exponent starts at bit 23.
   return p * std::bit_cast<float>(static_cast<std::uint32_t>(sum) << 23);
 }
 

@@ -13,7 +13,6 @@ namespace {
 constexpr std::int64_t kBlock = 16384;
 constexpr std::int64_t kBlocks = 64;  // a round of blocks: shared by the threads, summed in order
 constexpr std::int64_t kLanes = 32;
-constexpr std::int64_t kAhead = 1024;
 
 // Sums side by side, which compilers turn into vectors (of sixteen GCC makes none), folded in one
 // order. The square of a float32 is exact in double.

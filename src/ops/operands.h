@@ -77,6 +77,9 @@ inline std::int64_t grain_of(std::int64_t elements = 1) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements));
 }
 
+/// So many elements before they are needed, a loop fetches them.
+constexpr std::int64_t kAhead = 2048;
+
 /// Fetches n elements into the cache while others are computed with: loops that alternate between
 /// memory and arithmetic would otherwise wait for the one, then for the other. Past the end: no
 /// harm.
