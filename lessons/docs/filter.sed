@@ -19,8 +19,10 @@ s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_
 
 s/\[([a-z ]+)\]\((glossary|pytorch_map|several_machines)\.md\)/@subpage md_lessons_\2 "\1"/
 
-# Links: to a header, a reference; to a page, as they are; to anything else, only the words.
+# Links: to a header, a reference; to a page of the site, as they are; to anything else, only the
+# words. What lies in tests/ is no page of the site.
 s/\[`?([^]`[]*)`?\]\(([^)]*src\/[^)]*\/)([a-z_0-9]+\.h)\)/[\1](@ref \3)/g
+s/\[([^][]*)\]\((\.\.\/)*tests\/[^):]*\)/\1/g
 s/\]\(([^):]*lessons\/[^):]*\.md|\.\.[^):]*\.md|[0-9a-z_]*\.md|[0-9][^):]*\.md)\)/]@(\1)/g
 s/\[([^][]*)\]\((\.\.?\/|[a-z])[^):]*\)/\1/g
 s/\]@\(/](/g
