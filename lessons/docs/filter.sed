@@ -19,6 +19,10 @@ s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_
 
 s/\[([a-z ]+)\]\((glossary|pytorch_map|several_machines)\.md\)/@subpage md_lessons_\2 "\1"/
 
+# Words of the glossary, and links to them.
+s/<a id="([^"]*)"><\/a>/@anchor glossary_\1 /
+s/\]\(([^):]*\/)?glossary\.md#([^)]*)\)/](@ref glossary_\2)/g
+
 # Links: to a header, a reference; to a page of the site, as they are; to anything else, only the
 # words. What lies in tests/ is no page of the site.
 s/\[`?([^]`[]*)`?\]\(([^)]*src\/[^)]*\/)([a-z_0-9]+\.h)\)/[\1](@ref \3)/g

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 
 #include "lessons/readme.h"
@@ -7,44 +8,72 @@
 namespace nanofsdp::lessons {
 namespace {
 
-// Every link to a file of the repository, in every page, has its target.
+std::string read_glossary() {
+  return testing::read_file((kSource / "lessons/glossary.md").string());
+}
+
+// The place in a page to which links to PAGE#name lead.
+std::string anchor(const std::string& name) { return "<a id=\"" + name + "\"></a>"; }
+
+// Every link to a file of the repository, in every page, has its target, and its anchor there.
 TEST(Links, Resolve) {
   std::vector<std::filesystem::path> pages = {kSource / "README.md"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
     if (entry.path().extension() == ".md") pages.push_back(entry.path());
   }
-  static const std::regex link("\\]\\(([^)#\\s]+)(#[^)]*)?\\)");
+  static const std::regex link("\\]\\(([^)#\\s]*)(?:#([^)]*))?\\)");
   int links = 0;
   for (const auto& page : pages) {
     const std::string text =
         std::regex_replace(testing::read_file(page.string()), std::regex("```[\\s\\S]*?```"), " ");
     for (std::sregex_iterator m(text.begin(), text.end(), link), end; m != end; ++m) {
-      const std::string target = (*m)[1];
+      const std::string target = (*m)[1], name = (*m)[2];
       if (target.starts_with("http")) continue;
       ++links;
-      EXPECT_TRUE(std::filesystem::exists(page.parent_path() / target)) << page << ": " << target;
+      const auto file = target.empty() ? page : page.parent_path() / target;
+      const bool exists = std::filesystem::exists(file);
+      EXPECT_TRUE(exists) << page << ": " << target;
+      if (!exists || name.empty()) continue;
+      EXPECT_NE(testing::read_file(file.string()).find(anchor(name)), std::string::npos)
+          << page << ": " << target << " has no " << anchor(name);
     }
   }
   EXPECT_GT(links, 10);
 }
 
-// A word in bold that links there is a word of the glossary; each lesson brings one.
+// Each lesson brings a word, in bold and linked to its entry in the glossary.
 TEST(Links, NewWordsAreInTheGlossary) {
-  const std::string glossary = testing::read_file((kSource / "lessons/glossary.md").string());
-  static const std::regex word("\\*\\*\\[([^\\]]*)\\]\\(\\.\\./glossary\\.md\\)\\*\\*");
+  const std::string glossary = read_glossary();
+  static const std::regex word("\\*\\*\\[([^\\]]*)\\]\\(\\.\\./glossary\\.md#([^)]*)\\)\\*\\*");
   for (const auto& folder : lesson_folders()) {
     const std::string text = testing::read_file((folder / "README.md").string());
     int words = 0;
     for (std::sregex_iterator m(text.begin(), text.end(), word), end; m != end; ++m, ++words) {
-      const std::string entry = "| **" + (*m)[1].str() + "** |";
+      const std::string entry = "| " + anchor((*m)[2]) + "**" + (*m)[1].str() + "** |";
       EXPECT_NE(glossary.find(entry), std::string::npos) << folder << ": " << entry;
     }
     EXPECT_GE(words, 1) << folder;
   }
-  // Twenty-five for the first eight lessons, then one a lesson.
-  static const std::regex entry("\n\\| \\*\\*");
-  EXPECT_EQ(std::distance(std::sregex_iterator(glossary.begin(), glossary.end(), entry), {}),
-            25 + static_cast<std::ptrdiff_t>(lesson_folders().size()) - 8);
+}
+
+// An entry's anchor is its word, and the lesson that the entry names links there.
+TEST(Links, LeadFromALessonToEachEntryOfTheGlossary) {
+  static const std::regex entry(
+      "\\| <a id=\"([^\"]*)\"></a>\\*\\*([^*]*)\\*\\* \\| .* \\| \\[[0-9]+\\]\\(([^)]*)\\) \\|");
+  std::istringstream glossary(read_glossary());
+  int entries = 0;
+  for (std::string line; std::getline(glossary, line);) {
+    if (line.find("**") == line.npos) continue;
+    ++entries;
+    std::smatch m;
+    ASSERT_TRUE(std::regex_match(line, m, entry)) << line;
+    std::string word = m[2];
+    for (char& c : word) c = c == ' ' ? '-' : static_cast<char>(std::tolower(c));
+    EXPECT_EQ(m[1], word);
+    const std::string lesson = testing::read_file((kSource / "lessons" / m[3].str()).string());
+    EXPECT_NE(lesson.find("](../glossary.md#" + word + ")"), lesson.npos) << m[3] << ": " << word;
+  }
+  EXPECT_GT(entries, 10);
 }
 
 TEST(Links, LessonsAreNumberedInARow) {
