@@ -76,6 +76,17 @@ TEST(Links, LeadFromALessonToEachEntryOfTheGlossary) {
   EXPECT_GT(entries, 10);
 }
 
+TEST(Links, LeadFromEachLessonToTheNext) {
+  const auto folders = lesson_folders();
+  for (std::size_t i = 0; i + 1 < folders.size(); ++i) {
+    const std::string text = testing::read_file((folders[i] / "README.md").string());
+    const std::string next = "](../" + folders[i + 1].filename().string() + "/README.md)";
+    const std::size_t at = text.find("Next: [" + number_of(folders[i + 1]) + " · ");
+    ASSERT_NE(at, text.npos) << folders[i];
+    EXPECT_EQ(text.find(next, at), text.find("](", at)) << folders[i];
+  }
+}
+
 TEST(Links, LessonsAreNumberedInARow) {
   int next = 1;
   for (const auto& folder : lesson_folders()) {
