@@ -42,7 +42,7 @@ build: ## Build the product: build/release/nanofsdp
 gpu: ## The same for GPUs, or an error that says what is missing: CUDA Toolkit, NCCL
 	@$(MAKE) --no-print-directory build CMAKE_FLAGS="$(CMAKE_FLAGS) -DNANOFSDP_CUDA=ON"
 
-train: build ## Train a GPT with FSDP on 2 processes, then print a sample (about 2 minutes)
+train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 minutes, after the build)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
 
 test: ## Build and run the tests (5 minutes at most, after the build)
