@@ -49,10 +49,14 @@ void check_setup(launch::Store& store, const std::string& complaint) {
 using launch::Store;
 
 // Gloo's view of the store: the corner that belongs to one group.
-class Corner final : public gloo::rendezvous::Store {
+class Corner final : public gloo::rendezvous::Store, public std::enable_shared_from_this<Corner> {
  public:
   Corner(launch::Store& store, std::string name, milliseconds timeout)
       : store_(store), name_(std::move(name)), timeout_(timeout) {}
+
+  // Before April 2025 Gloo asked for a Store&, since then it asks for this pointer. None of its
+  // macros says which it is, but the compiler knows: a Corner& converts to either.
+  operator std::shared_ptr<gloo::rendezvous::Store>() { return shared_from_this(); }
 
   void set(const std::string& key, const std::vector<char>& value) override {
     store_.set(key_of(key), {value.begin(), value.end()});
@@ -145,11 +149,7 @@ GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, 
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
                 // and a rank that is soon done must not leave while another is still connecting.
                 corner->meet("here", members_, patience);
-#ifdef GLOO_STORE_HAS_STORE_V2  // upstream since 2023; Debian's is older
-                context->connectFullMesh(corner, fabric_->device);
-#else
                 context->connectFullMesh(*corner, fabric_->device);
-#endif
                 // Longer than a rank may take to connect: it knows better who it was that did not.
                 corner->meet("connected", members_, 2 * patience);
               }));
