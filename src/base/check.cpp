@@ -12,7 +12,7 @@ std::string shown(const std::string& text) {
   std::string line;
   for (const char c : text) {
     if (line.size() >= kLongest) return line + "...";
-    const bool control = (c >= 0 && c < ' ') || c == 0x7f;
+    const bool control = static_cast<unsigned char>(c) < ' ' || c == 0x7f;
     line += c == '\n' ? "\\n" : control ? fmt::format("\\x{:02x}", c) : std::string(1, c);
   }
   return line;
