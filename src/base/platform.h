@@ -12,7 +12,7 @@ namespace nanofsdp {
 /// @file
 /// @brief The few things that one operating system does in its own way. POSIX is used directly.
 
-/// Threads of this process; 1 where the system does not tell.
+/// Threads of this program, not of an emulator that runs it; 1 where the system does not tell.
 int count_threads();
 
 /// In a new child: ends it by SIGKILL when its parent dies, however it dies.

@@ -1,0 +1,31 @@
+#include "base/platform.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#if defined(__linux__)
+#include <sys/prctl.h>
+
+namespace nanofsdp {
+namespace {
+
+// Linux tells the number behind the name of the program, and a name may look like anything.
+TEST(Platform, CountsThreadsWhateverTheProgramIsCalled) {
+  char name[16];
+  prctl(PR_GET_NAME, name);
+  prctl(PR_SET_NAME, "a) S 1 (b) 2");
+  EXPECT_EQ(count_threads(), 1);
+  std::atomic<bool> stop{false};
+  std::thread other([&] { stop.wait(false); });
+  EXPECT_EQ(count_threads(), 2);
+  stop = true;
+  stop.notify_one();
+  other.join();
+  prctl(PR_SET_NAME, name);
+}
+
+}  // namespace
+}  // namespace nanofsdp
+#endif
