@@ -25,8 +25,6 @@
 namespace nanofsdp::train {
 namespace {
 
-constexpr std::int64_t kSampleLength = 500;  // tokens
-
 // A command that ranks carry out: how its arguments become options, and these a rank's work.
 template <class Options>
 struct Command {
@@ -42,7 +40,7 @@ RankBody prepare_training(const TrainOptions& options, int rank) {
     Report report(options, context.rank);
     Trainer trainer(context, std::move(world), options, *dataset, report);
     trainer.run();
-    if (!options.eval_only) report.sample(trainer.sample(kSampleLength));
+    if (options.sample > 0 && !options.eval_only) report.sample(trainer.sample(options.sample));
   };
 }
 

@@ -161,6 +161,8 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   line.add("eval_interval", "steps between evaluations", o.eval_interval, kCount);
   line.add("eval_iters", "batches of an evaluation, for each split", o.eval_iters, kCount);
   line.add("eval_only", "evaluate once, do not train", o.eval_only);
+  line.add("sample", "tokens of the text that is written at the end; 0: none (ours)", o.sample,
+           kNoneOrMore);
   line.add("log_interval", "steps between lines of the log", o.log_interval, kCount);
   line.add("out_dir", "where to save checkpoints and weights; empty: nowhere", o.out_dir);
   line.add("always_save_checkpoint", "save also when the validation loss did not fall",

@@ -66,6 +66,7 @@ struct TrainOptions {
   std::int64_t eval_iters = 20;
   std::int64_t log_interval = 10;
   bool eval_only = false;
+  std::int64_t sample = 500;           ///< tokens of the text written at the end; 0: none
   bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
   std::string out_dir;                 ///< empty: nothing is saved
   bool saves() const { return !out_dir.empty() && !eval_only; }

@@ -91,6 +91,21 @@ TEST(Training, DoesNotDependOnEvaluations) {
   EXPECT_EQ(a.back(), b.back());
 }
 
+// A token of the built-in text is a character, and that a byte.
+TEST(Training, EndsWithASampleOfTheLengthAskedFor) {
+  const auto sample = [](const char* tokens) {
+    const TemporaryDirectory directory;
+    Process process(directory.file(""), {"train", "--ranks=2", "--max_iters=1", "--eval_iters=1",
+                                         "--n_layer=1", "--n_embd=16", tokens});
+    EXPECT_EQ(process.wait(60s), 0) << process.err();
+    const std::string title = "\n--- a sample ---\n";
+    const std::size_t found = process.out().find(title);
+    return found == std::string::npos ? "none" : process.out().substr(found + title.size());
+  };
+  EXPECT_EQ(sample("--sample=7").size(), 7u + 1);  // and a line's end
+  EXPECT_EQ(sample("--sample=0"), "none");
+}
+
 TEST(Training, SavesWhatSampleReads) {
   const TemporaryDirectory directory;
   metrics(directory, {"--max_iters=4", "--eval_interval=2", "--ranks=2", "--out_dir=out"});

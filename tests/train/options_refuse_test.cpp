@@ -79,6 +79,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--weight_decay=-1"}, {"--weight_decay"}},
       {{"--grad_clip=-1"}, {"--grad_clip"}},
       {{"--max_iters=-1"}, {"--max_iters", "0 or more"}},
+      {{"--sample=-1"}, {"--sample", "0 or more", "-1"}},
       {{"--seed=-1"}, {"--seed", "0 or more"}},
       {{"--threads=-1"}, {"--threads"}},
       {{"--ranks=0"}, {"--ranks", "at least 1"}},

@@ -21,6 +21,7 @@ TEST(Options, DefaultToTheRecipeForACpu) {
   EXPECT_EQ(o.block_size, 64);
   EXPECT_EQ(o.n_embd, 128);
   EXPECT_EQ(o.max_iters, 2000);
+  EXPECT_EQ(o.sample, 500);
   EXPECT_EQ(o.dropout, 0);
   EXPECT_EQ(o.beta2, 0.99);
   EXPECT_EQ(o.min_lr, 1e-4);
