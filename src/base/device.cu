@@ -1,4 +1,5 @@
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 
 #include <deque>
 #include <map>
@@ -7,6 +8,11 @@
 #include "base/check.h"
 #include "base/cuda.h"
 #include "base/device.cuh"
+
+// The driver's library; the emulation has one of its own.
+#ifndef NANOFSDP_DRIVER
+#define NANOFSDP_DRIVER "libcuda.so.1"
+#endif
 
 namespace nanofsdp::cuda {
 
@@ -86,14 +92,35 @@ std::shared_ptr<void>& slot(Stream& stream, std::type_index type) {
   return dynamic_cast<CudaStream&>(stream).slot(type);
 }
 
+namespace {
+
+// Of CUDA, as the driver's library says it: 13000 is 13.0; 0 where there is no such library. Not
+// cudaDriverGetVersion, which starts the driver first: it would serve no child of this process.
+int driver_version() {
+  void* const driver = dlopen(NANOFSDP_DRIVER, RTLD_NOW);
+  if (driver == nullptr) return 0;
+  const auto ask = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDriverGetVersion"));
+  int version = 0;
+  if (ask != nullptr) ask(&version);
+  return version;
+}
+
+std::string in_words(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+}  // namespace
+
+// Drivers serve all builds of their major version, and of those before it.
 std::string why_not() {
-  int driver = 0;
-  int runtime = 0;
-  cudaDriverGetVersion(&driver);
-  cudaRuntimeGetVersion(&runtime);
-  const std::string built =
-      std::to_string(runtime / 1000) + "." + std::to_string(runtime % 1000 / 10);
-  return driver == 0 ? "no CUDA driver on this machine (the build has CUDA " + built + ")" : "";
+  const int driver = driver_version(), build = CUDART_VERSION;
+  if (driver == 0) {
+    return "no CUDA driver on this machine (the build has CUDA " + in_words(build) + ")";
+  }
+  if (driver / 1000 >= build / 1000) return "";
+  return "the CUDA driver is too old: expected one for CUDA " + std::to_string(build / 1000) +
+         ".0 or newer, got " + in_words(driver) + "; update it, or build with CUDA " +
+         in_words(driver);
 }
 
 int count() {

@@ -27,8 +27,8 @@ namespace nanofsdp {
 
 enum class Device { cpu, cuda };
 
-/// Why this process cannot compute on `device`: no such build, no driver. Empty if it may. Starts
-/// nothing, so the process may still fork: CUDA does not survive that.
+/// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
+/// if it may. Starts nothing, so the process may still fork: CUDA does not survive that.
 std::string why_not(Device device);
 
 /// Whether kernels of this device compute with bfloat16 operands. A CPU has to widen them first. A

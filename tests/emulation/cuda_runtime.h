@@ -100,7 +100,14 @@ inline int __popc(unsigned bits) { return std::popcount(bits); }
 
 // The runtime. One device, whose memory is the host's.
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorMemoryAllocation = 2, cudaErrorNotReady = 600 };
+#define CUDART_VERSION 13000
+
+enum cudaError_t {
+  cudaSuccess = 0,
+  cudaErrorMemoryAllocation = 2,
+  cudaErrorInitializationError = 3,
+  cudaErrorNotReady = 600
+};
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 using cudaStream_t = struct CUstream_st*;
@@ -112,10 +119,12 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
+/// The driver's, which starts nothing; the runtime's function of that name starts the driver.
+extern "C" int cuDriverGetVersion(int* version);
+
 const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaDriverGetVersion(int* version);
-cudaError_t cudaRuntimeGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaDeviceSynchronize();

@@ -1,0 +1,36 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "support/process.h"
+
+// How a training starts on a GPU, which is emulated here.
+
+namespace nanofsdp::testing {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// What a small run on the GPU printed, on stdout and stderr.
+std::string printed(const TemporaryDirectory& directory, std::vector<std::string> options) {
+  options.insert(options.begin(), {"train", "--device=cuda", "--n_layer=1", "--n_head=2",
+                                   "--n_embd=16", "--block_size=16", "--batch_size=2",
+                                   "--max_iters=3", "--eval_iters=1", "--sample=0"});
+  Process process(directory.file("."), options);
+  process.wait(60s);
+  return process.out() + process.err();
+}
+
+// The driver serves no child of a process that has started it. The emulated NCCL connects threads
+// alone, so processes come as far as that.
+TEST(EmulatedGpu, ItsDriverIsStartedByRanksAndNotByTheirParent) {
+  const TemporaryDirectory directory;
+  const std::string said = printed(directory, {"--ranks=2", "--timeout=1"});
+  EXPECT_EQ(said.find("initialization error"), std::string::npos) << said;
+  EXPECT_NE(said.find("could not join its group"), std::string::npos) << said;
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
