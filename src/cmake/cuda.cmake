@@ -1,5 +1,5 @@
-# CUDA and NCCL. NANOFSDP_CUDA: AUTO builds the twins when both are found, ON insists, OFF never.
-# Where they lie elsewhere: -DCUDAToolkit_ROOT=..., -DNCCL_ROOT=...
+# CUDA, cuBLAS and NCCL. NANOFSDP_CUDA: AUTO builds the twins when all are found, ON insists, OFF
+# never. Where they lie elsewhere: -DCUDAToolkit_ROOT=..., -DCUBLAS_ROOT=..., -DNCCL_ROOT=...
 set(NANOFSDP_CUDA AUTO CACHE STRING "Build for GPUs too: AUTO (when CUDA and NCCL are found), ON, OFF")
 set(has_cuda OFF)
 set(why_no_cuda "NANOFSDP_CUDA is OFF")
@@ -16,14 +16,22 @@ elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   check_language(CUDA)
   find_package(CUDAToolkit 12 QUIET)
   set(toolkit ${CUDAToolkit_BIN_DIR}/..)  # CMake 4 takes LIBRARY_DIR elsewhere where lib is a link
-  find_path(NCCL_INCLUDE nccl.h
-    HINTS ${NCCL_ROOT} ${CUDAToolkit_INCLUDE_DIRS} ${toolkit} PATH_SUFFIXES include)
-  find_library(NCCL_LIBRARY NAMES nccl libnccl.so.2
-    HINTS ${NCCL_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${toolkit} PATH_SUFFIXES lib)
+  # Python's wheels have both as well, in folders of their own and without the name that ends in .so.
+  function(find_with_header what header)
+    find_path(${what}_INCLUDE ${header}
+      HINTS ${${what}_ROOT} ${CUDAToolkit_INCLUDE_DIRS} ${toolkit} PATH_SUFFIXES include)
+    find_library(${what}_LIBRARY NAMES ${ARGN}
+      HINTS ${${what}_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${toolkit} PATH_SUFFIXES lib)
+  endfunction()
+  set(cublas_file libcublasLt.so.${CUDAToolkit_VERSION_MAJOR})
+  find_with_header(CUBLAS cublasLt.h cublasLt ${cublas_file})
+  find_with_header(NCCL nccl.h nccl libnccl.so.2)
   if(NOT CMAKE_CUDA_COMPILER)
     set(why_no_cuda "no nvcc that works with ${CMAKE_CXX_COMPILER}")
   elseif(NOT CUDAToolkit_FOUND)
     set(why_no_cuda "no CUDA Toolkit 12 or newer")
+  elseif(NOT CUBLAS_INCLUDE OR NOT CUBLAS_LIBRARY)
+    set(why_no_cuda "no cuBLAS: name its folder with -DCUBLAS_ROOT=")
   elseif(NOT NCCL_INCLUDE OR NOT NCCL_LIBRARY)
     set(why_no_cuda "no NCCL: name its folder with -DNCCL_ROOT=")
   else()
@@ -47,8 +55,7 @@ if(has_cuda)
     target_include_directories(${target} SYSTEM INTERFACE ${include})
     target_compile_definitions(${target} INTERFACE ${macro}="${name}" ${macro}_FOLDER="${folder}")
   endfunction()
-  loaded_library(cublas_lt NANOFSDP_CUBLASLT libcublasLt.so.${CUDAToolkit_VERSION_MAJOR}
-    ${CUDA_cublasLt_LIBRARY} ${CUDAToolkit_INCLUDE_DIRS})
+  loaded_library(cublas_lt NANOFSDP_CUBLASLT ${cublas_file} ${CUBLAS_LIBRARY} ${CUBLAS_INCLUDE})
   loaded_library(nccl NANOFSDP_NCCL libnccl.so.2 ${NCCL_LIBRARY} ${NCCL_INCLUDE})
   set(cuda_matmul cublas_lt)
   set(cuda_collectives nccl)
