@@ -11,10 +11,12 @@ namespace nanofsdp {
 /// @file
 /// @brief What belongs to one rank. Passed down, never global: ranks may be threads of one process.
 struct Context {
-  explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu)
+  /// @param local_rank among those of this machine, which says which GPU is its own; -1: as `rank`
+  explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,
+                   int local_rank = -1)
       : rank(rank),
         world_size(world_size),
-        device(use_device(device, rank)),
+        device(use_device(device, local_rank < 0 ? rank : local_rank)),
         compute(make_compute_stream(device, threads)),
         gather(make_communication_stream(device)),
         reduce(make_communication_stream(device)) {}

@@ -24,7 +24,7 @@ enum class Priority { normal, high };
 
 std::string why_not();
 int count();
-void use(int rank);
+void use(int local_rank);
 void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;
 std::unique_ptr<Stream> make_stream(Priority priority);

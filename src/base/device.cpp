@@ -152,10 +152,10 @@ std::string why_not(Device device) {
   return "this build has no CUDA";
 }
 
-Device use_device(Device device, int rank) {
+Device use_device(Device device, int local_rank) {
   require(device);
   if constexpr (kCuda) {
-    if (device == Device::cuda) cuda::use(rank);
+    if (device == Device::cuda) cuda::use(local_rank);
   }
   return device;
 }

@@ -129,7 +129,7 @@ int count() {
   return count;
 }
 
-void use(int rank) { check(cudaSetDevice(rank % count()), "choosing a GPU"); }
+void use(int local_rank) { check(cudaSetDevice(local_rank % count()), "choosing a GPU"); }
 
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;

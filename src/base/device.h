@@ -35,10 +35,10 @@ std::string why_not(Device device);
 /// GPU does from compute capability 8.0 on, the lowest that is compiled for.
 constexpr bool has_bfloat16_arithmetic(Device device) { return device == Device::cuda; }
 
-/// Makes the calling thread use the machine's device number `rank`, counted round.
+/// Makes the calling thread use the machine's device number `local_rank`, counted round.
 /// @return `device`
 /// @throws Error if the machine has none
-Device use_device(Device device, int rank);
+Device use_device(Device device, int local_rank);
 
 /// How many of these devices the machine has.
 int count_devices(Device device);

@@ -30,6 +30,10 @@ struct NcclOptions {
   bool share_gpu = false;
 };
 
+/// Whether ranks must share GPUs on a machine with so many of both. Only the ranks of the machine
+/// count: those of others have other GPUs. 0 ranks: unknown, and then there are several machines.
+constexpr bool must_share_gpu(int local_ranks, int gpus) { return local_ranks > gpus; }
+
 /// The group of all ranks of the run. Blocks until all have come. The context, whose device is
 /// cuda, and the store must outlive the communicator and every one split from it. When a rank is
 /// lost, all operations are aborted. A communicator takes 4 bytes of the class `communication` for

@@ -17,17 +17,18 @@ using Getenv = std::function<const char*(const char*)>;
 struct Family {
   const char* rank;
   const char* size;
+  const char* local_rank;
   const char* local_size;
   const char* run;               // its name for the run, which others do not know by chance
   const char* if_set = nullptr;  // believed only then
 };
 constexpr std::array kFamilies = {
-    Family{"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    Family{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-           "PMIX_NAMESPACE"},
-    Family{"PMI_RANK", "PMI_SIZE", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
+    Family{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    Family{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+           "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    Family{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
     // A batch script has the first two as well; a step is what srun starts.
-    Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
+    Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
            "SLURM_STEP_ID"}};
 
 constexpr int kPort = 29500;  // PyTorch's
@@ -71,12 +72,12 @@ int port_of(const Getenv& getenv) {
 }
 
 Rendezvous read(const Family& family, const Getenv& getenv) {
-  constexpr int kMost = 1'000'000;
   Rendezvous r;
-  r.size = number(getenv, family.size, 1, kMost);
+  r.size = number(getenv, family.size, 1, 1'000'000);
   if (r.size == 1) return r;
   r.rank = number(getenv, family.rank, 0, r.size - 1);
   r.local_size = number_or(getenv, family.local_size, 1, r.size, 0);
+  r.local_rank = number_or(getenv, family.local_rank, 0, r.size - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");
   r.port = static_cast<std::uint16_t>(port_of(getenv));
@@ -96,8 +97,7 @@ std::optional<Rendezvous> rendezvous_from(const Getenv& getenv) {
     if (getenv(family.rank) == nullptr && getenv(family.size) == nullptr) continue;
     if (family.if_set != nullptr && getenv(family.if_set) == nullptr) continue;
     const Rendezvous r = read(family, getenv);
-    if (r.size > 1) return r;
-    return std::nullopt;
+    return r.size > 1 ? std::optional(r) : std::nullopt;
   }
   return std::nullopt;
 }

@@ -18,6 +18,7 @@ struct Rendezvous {
   std::uint64_t program = 0;       ///< a fingerprint of the executable, the same on every rank
   int rank = 0;
   int size = 1;
+  int local_rank = -1;                 ///< among the ranks on this machine; -1: as `rank`
   int local_size = 0;                  ///< ranks on this machine; 0: unknown
   std::chrono::seconds patience{300};  ///< machines do not all start at once
   int listener = -1;         ///< a descriptor that listens there already, for the store to own
@@ -27,7 +28,8 @@ struct Rendezvous {
 /// What a launcher of others has said in the environment: torchrun (or a person who sets its
 /// variables by hand), Open MPI, MPICH or Slurm; none if nobody has, or for a run of one rank.
 ///
-/// RANK, WORLD_SIZE, LOCAL_WORLD_SIZE; OMPI_COMM_WORLD_RANK, ...; PMI_RANK, ...; SLURM_PROCID, ...;
+/// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMPI_COMM_WORLD_RANK, ...; PMI_RANK, ...;
+/// SLURM_PROCID, ...;
 /// for all of them MASTER_ADDR, MASTER_PORT, NANOFSDP_TOKEN, NANOFSDP_IFACE (lessons/
 /// several_machines.md). The token defaults to the launcher's name for the run.
 /// @param getenv the environment: the variable's value or nullptr

@@ -36,6 +36,10 @@ class Store {
   int rank() const { return rendezvous_.rank; }
   int size() const { return rendezvous_.size; }
 
+  /// The same among the ranks of this machine.
+  int local_rank() const { return rendezvous_.local_rank < 0 ? rank() : rendezvous_.local_rank; }
+  int local_size() const { return rendezvous_.local_size; }  ///< 0: unknown
+
   /// This machine's address on the way to rank 0, for other connections; and the interface, if one
   /// was asked for.
   const std::string& address() const { return address_; }

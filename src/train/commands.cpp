@@ -56,10 +56,11 @@ std::unique_ptr<comm::Communicator> connect(Context& context, launch::Store& sto
   const std::chrono::seconds timeout(options.timeout);
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
-      return comm::make_nccl(context, store,
-                             {.timeout = timeout,
-                              .connect_timeout = patience(options),
-                              .share_gpu = store.size() > count_devices(Device::cuda)});
+      return comm::make_nccl(
+          context, store,
+          {.timeout = timeout,
+           .connect_timeout = patience(options),
+           .share_gpu = comm::must_share_gpu(store.local_size(), count_devices(Device::cuda))});
     }
   }
   return comm::make_gloo(context, store,
@@ -69,7 +70,7 @@ std::unique_ptr<comm::Communicator> connect(Context& context, launch::Store& sto
 // One rank that is a process, among others like it.
 template <class Options>
 void run_process(launch::Store& store, int threads, const Options& options, const RankBody& body) {
-  Context context(store.rank(), store.size(), threads, options.device);
+  Context context(store.rank(), store.size(), threads, options.device, store.local_rank());
   body(context, connect(context, store, options));
 }
 

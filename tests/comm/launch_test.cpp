@@ -79,6 +79,8 @@ TEST_F(Launch, EndsWell) {
   const Outcome outcome = launch::run_processes(3, [](Store& store) {
     if (store.rank() < 0 || store.rank() > 2) throw std::runtime_error("no such rank");
     if (store.size() != 3) throw std::runtime_error("no such run");
+    const bool here = store.local_rank() == store.rank() && store.local_size() == 3;
+    if (!here) throw std::runtime_error("no such rank of this machine");
     // The last one still has all that it needs of the others.
     if (store.rank() == 2 && !store.loss(50ms).empty()) throw std::runtime_error(store.loss(0ms));
   });

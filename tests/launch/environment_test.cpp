@@ -30,6 +30,7 @@ Variables operator+(Variables a, const Variables& b) {
 const Variables kMaster{{"MASTER_ADDR", "node7"}, {"MASTER_PORT", "1234"}};
 const Variables kByHand = kMaster + Variables{{"RANK", "2"},
                                               {"WORLD_SIZE", "4"},
+                                              {"LOCAL_RANK", "1"},
                                               {"LOCAL_WORLD_SIZE", "2"},
                                               {"NANOFSDP_TOKEN", "x"}};
 
@@ -43,14 +44,17 @@ TEST(Environment, IsReadInEveryLaunchersWords) {
   const Variables families[] = {kByHand,
                                 kMaster + Variables{{"OMPI_COMM_WORLD_RANK", "2"},
                                                     {"OMPI_COMM_WORLD_SIZE", "4"},
+                                                    {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
                                                     {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
                                                     {"PMIX_NAMESPACE", "x"}},
                                 kMaster + Variables{{"PMI_RANK", "2"},
                                                     {"PMI_SIZE", "4"},
+                                                    {"MPI_LOCALRANKID", "1"},
                                                     {"MPI_LOCALNRANKS", "2"},
                                                     {"PMI_KVSNAME", "x"}},
                                 kMaster + Variables{{"SLURM_PROCID", "2"},
                                                     {"SLURM_NTASKS", "4"},
+                                                    {"SLURM_LOCALID", "1"},
                                                     {"SLURM_NTASKS_PER_NODE", "2"},
                                                     {"SLURM_STEP_ID", "0"},
                                                     {"SLURM_JOB_ID", "x"}}};
@@ -59,6 +63,7 @@ TEST(Environment, IsReadInEveryLaunchersWords) {
     ASSERT_TRUE(r);
     EXPECT_EQ(r->rank, 2);
     EXPECT_EQ(r->size, 4);
+    EXPECT_EQ(r->local_rank, 1);
     EXPECT_EQ(r->local_size, 2);
     EXPECT_EQ(r->host, "node7");
     EXPECT_EQ(r->port, 1234);
@@ -77,6 +82,8 @@ TEST(Environment, KnowsWhatMayBeLeftOut) {
   Variables variables = kByHand;
   variables.erase("MASTER_PORT");
   EXPECT_EQ(read(variables)->port, 29500);
+  variables.erase("LOCAL_RANK");
+  EXPECT_EQ(read(variables)->local_rank, 2);  // as the rank: devices are counted round
   variables.erase("LOCAL_WORLD_SIZE");
   EXPECT_EQ(read(variables)->local_size, 0);
   // All ranks on one machine need no address.
@@ -114,6 +121,7 @@ TEST(Environment, NamesTheVariableThatIsWrong) {
     expect_refused("RANK", value);
   }
   for (const char* value : {"", "-1", "0", "four", "1000001"}) expect_refused("WORLD_SIZE", value);
+  for (const char* value : {"", "-1", "4", "first"}) expect_refused("LOCAL_RANK", value);
   for (const char* value : {"", "0", "5", "all"}) expect_refused("LOCAL_WORLD_SIZE", value);
   for (const char* value : {"", "0", "65535", "http"}) expect_refused("MASTER_PORT", value);
 }

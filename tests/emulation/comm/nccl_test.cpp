@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -58,6 +59,20 @@ TEST_P(Nccl, CollectivesGiveWhatTheyMust) {
   EXPECT_EQ(run(GetParam(), body), nothing(GetParam()));
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, ::testing::Values(1, 2, 3, 4));
+
+// Who shares a GPU is a host of its own, which on several machines costs NVLink and InfiniBand.
+TEST(NcclSharing, IsForMoreRanksOfAMachineThanItHasGpus) {
+  const std::map<std::string, const char*> tenth_of_two_machines = {
+      {"RANK", "9"},        {"WORLD_SIZE", "16"},      {"LOCAL_RANK", "1"},
+      {"MASTER_ADDR", "a"}, {"LOCAL_WORLD_SIZE", "8"}, {"NANOFSDP_TOKEN", "t"}};
+  const auto rendezvous = launch::rendezvous_from([&](const std::string& name) {
+    const auto found = tenth_of_two_machines.find(name);
+    return found == tenth_of_two_machines.end() ? nullptr : found->second;
+  });
+  EXPECT_FALSE(comm::must_share_gpu(rendezvous->local_size, 8));
+  EXPECT_TRUE(comm::must_share_gpu(rendezvous->local_size, 7));
+  EXPECT_FALSE(comm::must_share_gpu(0, 1)) << "nobody says how many: there are other machines";
+}
 
 TEST(NcclGroups, AreSplitByColorAndOutliveTheWorld) {
   const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
