@@ -16,6 +16,9 @@ namespace nanofsdp {
 /// Where work runs. Each stream is a lane of the trace; waiting is computation standing still.
 enum class Lane { compute, all_gather, reduce, wait };
 
+/// Whether spans say when work ran. On CUDA the host knows only when it issued the work.
+constexpr bool spans_say_when_work_ran(Device device) { return device == Device::cpu; }
+
 /// Something that took a while. Times in seconds of a clock that all processes of a host share.
 struct Span {
   Lane lane = Lane::compute;

@@ -23,9 +23,10 @@ json name_event(const char* what, int rank, int lane, const std::string& name) {
 }
 
 // The events of one rank; times in microseconds of the hosts' clock.
-json events(const std::deque<Span>& spans, int rank) {
+json events(const std::deque<Span>& spans, int rank, Device device) {
   json list = json::array();
-  list.push_back(name_event("process_name", rank, 0, "rank " + std::to_string(rank)));
+  const char* note = spans_say_when_work_ran(device) ? "" : ": when the host issued the GPU's work";
+  list.push_back(name_event("process_name", rank, 0, "rank " + std::to_string(rank) + note));
   for (int lane = 0; lane < static_cast<int>(kLanes.size()); ++lane) {
     list.push_back(name_event("thread_name", rank, lane, kLanes[static_cast<std::size_t>(lane)]));
   }
@@ -71,7 +72,7 @@ std::vector<std::string> exchange(Context& context, comm::Mesh& mesh, const std:
 
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {
   json all = json::array();
-  const std::string mine = events(context.tracer.spans(), context.rank).dump();
+  const std::string mine = events(context.tracer.spans(), context.rank, context.device).dump();
   for (const std::string& text : exchange(context, mesh, mine)) {
     for (json& event : json::parse(text)) all.push_back(std::move(event));
   }

@@ -220,7 +220,9 @@ void Trainer::run() {
     const StepResult result = step(iteration);
     report_.step(iteration, result, mesh_.traffic(), context_.ledger);
   }
-  report_.finish(mesh_.traffic(), context_.ledger, plan, fsdp::overlap(context_.tracer.spans()));
+  fsdp::Overlap overlap;
+  if (spans_say_when_work_ran(context_.device)) overlap = fsdp::overlap(context_.tracer.spans());
+  report_.finish(mesh_.traffic(), context_.ledger, plan, overlap);
   if (!options_.trace.empty()) write_trace(context_, mesh_, options_.trace);
 }
 
