@@ -32,7 +32,9 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
 void Arena::reset() {
   top_ = {};
   if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
-  blocks_.clear();  // first, so that old and new never count together, here or in the system's eyes
+  context_.compute->synchronize();  // until nobody reads what goes
+  // First, so that old and new never count together, here or in the system's eyes.
+  blocks_.clear();
   give_back_freed_memory();
   blocks_.emplace_back(context_.ledger, MemoryClass::activations, most_, context_.device);
 }
