@@ -82,11 +82,12 @@ tsan: ## The tests under the thread sanitizer (without Gloo, which is not built 
 	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -LE long -E '[Gg]loo'
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
+# The emulated GPU runs what is compiled for CUDA, so that nvcc need not know of the switches.
 mutants: ## Break the code on purpose, in two hundred ways: which test notices?
 	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
-	  -DNANOFSDP_TESTS=ON -DCMAKE_BUILD_TYPE=Mutants \
+	  -DNANOFSDP_TESTS=ON -DNANOFSDP_CUDA=OFF -DCMAKE_BUILD_TYPE=Mutants \
 	  -DCMAKE_CXX_FLAGS='-O1 -DNDEBUG -w -include $(CURDIR)/tests/mutants/mutant.h'
 	@$(compile) build/mutants/binary --parallel $(JOBS)
 	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)

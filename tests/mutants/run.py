@@ -20,8 +20,10 @@ from pathlib import Path
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 from mutate import HERE, CatalogueError, Mutant, read_catalogue
 
-# What needs what: every room comes after those it is built on. Other test folders follow.
-ORDER = ["base", "launch", "comm", "ops", "nn", "gpt", "fsdp", "train", "parity", "cli"]
+# What needs what: every room comes after those it is built on. Other test folders follow. The
+# emulated rooms come where their sources are compiled for the emulated GPU.
+ORDER = ["base", "launch", "comm", "emulated_comm", "ops", "emulated", "nn", "gpt", "fsdp", "train",
+         "emulated_training", "parity", "cli"]
 # Not the whole curves: they take long, and every bug is to be seen by a test that points at it.
 FILTER = "--gtest_filter=-*.Long*:*For250Steps*"
 TABLE = HERE / "TABLE.md"
@@ -40,7 +42,15 @@ def read_lines(pipe, lines: queue.Queue) -> None:
     lines.put(None)
 
 
-def run_room(build: Path, room: str, mutant: str, limit: float) -> str | None:
+def programs(build: Path) -> dict[str, Path]:
+    """The test programs by their rooms, in the order in which they are asked."""
+    tests = build / "tests"
+    found = {p.name[5:]: p for p in [*tests.glob("test_*"), *tests.glob("emulation/test_*")]
+             if p.is_file() and not p.suffix}
+    return {r: found[r] for r in [r for r in ORDER if r in found] + sorted(found.keys() - ORDER)}
+
+
+def run_room(program: Path, mutant: str, limit: float) -> str | None:
     """Runs the tests of a room. The first that fails, with how if not by saying so; or None."""
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith("GTEST_") and k not in ("NANOFSDP_MUTANT",
@@ -49,7 +59,7 @@ def run_room(build: Path, room: str, mutant: str, limit: float) -> str | None:
         environment["NANOFSDP_MUTANT"] = mutant
     # A session of its own: whatever the tests start is found and killed by it.
     process = subprocess.Popen(
-        [build / "tests" / f"test_{room}", "--gtest_fail_fast", FILTER, "--gtest_color=no"],
+        [program, "--gtest_fail_fast", FILTER, "--gtest_color=no"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         errors="replace", start_new_session=True)
     lines: queue.Queue = queue.Queue()
@@ -76,9 +86,9 @@ def run_room(build: Path, room: str, mutant: str, limit: float) -> str | None:
     return None if code in (0, NOTHING_TO_RUN) else f"{test} (crash)"
 
 
-def catcher(build: Path, mutant: Mutant, rooms: list[str], limit: float) -> str | None:
-    for room in rooms_for(mutant.room, rooms):
-        if test := run_room(build, room, mutant.name, limit):
+def catcher(mutant: Mutant, rooms: dict[str, Path], limit: float) -> str | None:
+    for room in rooms_for(mutant.room, list(rooms)):
+        if test := run_room(rooms[room], mutant.name, limit):
             return f"{room}: {test}"
     return None
 
@@ -112,19 +122,16 @@ def main() -> int:
     if unknown := set(options.names) - {m.name for m in mutants}:
         print(f"mutants: no mutant '{min(unknown)}' in mutants.txt", file=sys.stderr)
         return 2
-    tests = [p for p in (options.build / "tests").glob("test_*") if p.is_file() and not p.suffix]
-    found = {p.name[5:] for p in tests}
-    rooms = [r for r in ORDER if r in found] + sorted(found - set(ORDER))
-
+    rooms = programs(options.build)
     for room in [] if options.names else rooms:
         print(f"without a mutant: {room}", flush=True)
-        if test := run_room(options.build, room, "", options.timeout):
+        if test := run_room(rooms[room], "", options.timeout):
             print(f"mutants: {room}: {test} fails already without a mutant", file=sys.stderr)
             return 1
     chosen = [m for m in mutants if not options.names or m.name in options.names]
     caught = {}
     for number, m in enumerate(chosen, 1):
-        caught[m.name] = catcher(options.build, m, rooms, options.timeout)
+        caught[m.name] = catcher(m, rooms, options.timeout)
         print(f"[{number}/{len(chosen)}] {m.name}: {caught[m.name] or 'SURVIVED'}", flush=True)
     write_table(mutants, {**(caught_before() if options.names else {}), **caught})
     survivors = [name for name, test in caught.items() if test is None]
