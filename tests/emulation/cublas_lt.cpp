@@ -102,13 +102,40 @@ bool fits(const cublasLtMatmulDescOpaque_t& op, const Layout& a, const Layout& b
          rows(op.of_a, a) == c.rows && cols(op.of_b, b) == c.cols;
 }
 
+struct Matrix {
+  const void* elements;
+  Layout layout;
+};
+
 // Element (row, col) after `op`, columns first.
-float at(const void* x, cublasOperation_t op, const Layout& layout, std::uint64_t row,
-         std::uint64_t col) {
-  const auto ld = static_cast<std::uint64_t>(layout.ld);
+float at(const Matrix& x, cublasOperation_t op, std::uint64_t row, std::uint64_t col) {
+  const auto ld = static_cast<std::uint64_t>(x.layout.ld);
   const std::uint64_t i = op ? col + row * ld : row + col * ld;
-  if (layout.type == CUDA_R_32F) return static_cast<const float*>(x)[i];
-  return std::bit_cast<float>(std::uint32_t{static_cast<const std::uint16_t*>(x)[i]} << 16);
+  if (x.layout.type == CUDA_R_32F) return static_cast<const float*>(x.elements)[i];
+  const auto bits = std::uint32_t{static_cast<const std::uint16_t*>(x.elements)[i]};
+  return std::bit_cast<float>(bits << 16);
+}
+
+struct Product {
+  cublasLtMatmulDescOpaque_t op;
+  Matrix a, b, c;
+  float scale, keep;
+};
+
+void multiply(const Product& p, float* out, const Layout& of_out) {
+  const std::uint64_t depth = cols(p.op.of_a, p.a.layout);
+  for (std::uint64_t col = 0; col < of_out.cols; ++col) {
+    for (std::uint64_t row = 0; row < of_out.rows; ++row) {
+      double sum = 0;
+      for (std::uint64_t k = 0; k < depth; ++k) {
+        sum += static_cast<double>(at(p.a, p.op.of_a, row, k)) * at(p.b, p.op.of_b, k, col);
+      }
+      auto result = static_cast<float>(p.scale * sum);
+      if (p.keep != 0) result += p.keep * at(p.c, CUBLAS_OP_N, row, col);
+      if (p.op.epilogue == CUBLASLT_EPILOGUE_BIAS) result += p.op.bias[row];
+      out[row + col * static_cast<std::uint64_t>(of_out.ld)] = result;
+    }
+  }
 }
 
 bool is_aligned(const void* memory, std::uint32_t to) {
@@ -133,26 +160,17 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               cublasLtMatrixLayout_t of_b, const void* beta, const void* c,
                               cublasLtMatrixLayout_t of_c, void* d, cublasLtMatrixLayout_t of_d,
                               const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
-                              cudaStream_t) {
+                              cudaStream_t stream) {
   const auto& promised = algorithm->alignment;
   if (!fits(*operation, *of_a, *of_b, *of_d) || !is_aligned(a, promised[0]) ||
       !is_aligned(b, promised[1]) || !is_aligned(c, promised[2]) || !is_aligned(d, promised[3])) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  const std::uint64_t depth = cols(operation->of_a, *of_a);
-  for (std::uint64_t col = 0; col < of_d->cols; ++col) {
-    for (std::uint64_t row = 0; row < of_d->rows; ++row) {
-      double sum = 0;
-      for (std::uint64_t k = 0; k < depth; ++k) {
-        sum += static_cast<double>(at(a, operation->of_a, *of_a, row, k)) *
-               at(b, operation->of_b, *of_b, k, col);
-      }
-      auto result = static_cast<float>(scale * sum);
-      if (keep != 0) result += keep * at(c, CUBLAS_OP_N, *of_c, row, col);
-      if (operation->epilogue == CUBLASLT_EPILOGUE_BIAS) result += operation->bias[row];
-      static_cast<float*>(d)[row + col * static_cast<std::uint64_t>(of_d->ld)] = result;
-    }
-  }
+  // The descriptions are read now, by value, and the operands when it is this product's turn.
+  const Product product{*operation, {a, *of_a}, {b, *of_b}, {c, *of_c}, scale, keep};
+  emulation::enqueue(stream, [product, out = static_cast<float*>(d), of_out = *of_d] {
+    return multiply(product, out, of_out), true;
+  });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -15,9 +15,24 @@
 /// A kernel runs block after block; the threads of a block are fibers, which take turns at barriers
 /// and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that only part of
 /// a block reaches, a shuffle that only part of a warp joins, and with the address sanitizer every
-/// access out of bounds. Work on a stream is done at once or, if a test asks for that, as late as
-/// can be, which shows where one stream should have waited for another. What needs a GPU: races
-/// within a kernel, bank conflicts, alignment, memory that the host must not touch.
+/// access out of bounds.
+///
+/// Nothing on a stream is done before the host waits for something. What is done then, a coin says:
+///
+///     late:   what has to be done before the awaited point, and nothing else
+///     early:  everything that may be done on the thread's other streams, then the awaited work
+///
+/// So it shows where one stream should have waited for another and has not, whichever of the two is
+/// ahead. With CUDA_LAUNCH_BLOCKING set, the host waits for each piece of work at once.
+///
+/// The host crashes where it touches memory of the device. Device work crashes where it touches
+/// memory that is freed or lies behind an allocation's end. Allocations are aligned to 64 bytes, so
+/// the first 63 behind one are seen by the address sanitizer only. Fresh memory is NaN. Ranks that
+/// are threads share the memory: while it is open for the device work of one, the host code of
+/// another can touch it unnoticed.
+///
+/// What needs a GPU: races within a kernel, bank conflicts, alignment, and device work that touches
+/// the host's memory, which is allowed here because the operators' tests do it.
 
 #define __global__
 #define __device__
@@ -98,15 +113,17 @@ T __shfl_down_sync(unsigned, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned, int mine) { return emulation::ballot(mine != 0); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
-// The runtime. One device, whose memory is the host's.
+// The runtime. One device.
 
 #define CUDART_VERSION 13000
 
 enum cudaError_t {
   cudaSuccess = 0,
+  cudaErrorInvalidValue = 1,
   cudaErrorMemoryAllocation = 2,
   cudaErrorInitializationError = 3,
-  cudaErrorNotReady = 600
+  cudaErrorNotReady = 600,
+  cudaErrorLaunchFailure = 719
 };
 enum cudaMemcpyKind { cudaMemcpyDefault = 4 };
 enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
@@ -147,20 +164,26 @@ cudaError_t cudaEventSynchronize(cudaEvent_t);
 
 namespace emulation {
 
-/// Work that is not done yet returns false and is asked again.
-void enqueue(cudaStream_t stream, std::function<bool()> work);
+/// Work that is not done yet returns false and is asked again. If it throws, whoever waits next is
+/// told.
+cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work);
 
-/// From now on every stream waits until somebody waits for it.
-void be_late();
+/// Whether `memory` is the device's, allocated or not.
+bool is_device(const void* memory);
+
+/// While there is one, the memory of the device can be touched.
+struct DeviceWork {
+  DeviceWork();
+  ~DeviceWork();
+};
 
 }  // namespace emulation
 
 template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                std::type_identity_t<Parameters>... arguments) {
-  emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
+  return emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
     emulation::run(grid, block, [&] { kernel(arguments...); });
     return true;
   });
-  return cudaSuccess;
 }

@@ -7,18 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "asan.h"
 #include "cuda_runtime.h"
-
-#if defined(__SANITIZE_ADDRESS__)
-#define EMULATION_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define EMULATION_ASAN 1
-#endif
-#endif
-#ifdef EMULATION_ASAN
-#include <sanitizer/common_interface_defs.h>
-#endif
 
 // The threads of a block as fibers of one host thread: each runs until it waits for others.
 

@@ -1,11 +1,16 @@
-#include <atomic>
 #include <chrono>
+#include <cstddef>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <exception>
 #include <memory>
 #include <mutex>
+#include <random>
+#include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "cuda_runtime.h"
 
@@ -13,15 +18,21 @@
 // stream has to do first. One lock for all, so the device does one thing at a time.
 
 struct CUstream_st {
-  std::deque<std::function<bool()>> work;
+  std::deque<std::function<bool()>> work{};
+  std::thread::id maker = std::this_thread::get_id();
   bool advancing = false;
 };
 
 namespace emulation {
 namespace {
 
-std::recursive_mutex device;
-std::atomic<bool> late{false};
+std::recursive_mutex device;  // of all that follows
+CUstream_st default_stream;
+std::vector<CUstream_st*> streams;
+bool early = false;  // whether the other streams of the one who waits go first
+std::minstd_rand dice;
+std::string failure;            // of device work, in words, until somebody is told
+thread_local std::string told;  // to this thread
 
 struct Point {
   CUstream_st* stream = nullptr;
@@ -30,16 +41,25 @@ struct Point {
 
 const Point kNever{nullptr, false};
 
+bool is_done(const std::function<bool()>& work) {
+  try {
+    return work();
+  } catch (const std::exception& e) {
+    failure = e.what();
+    return true;
+  }
+}
+
 // As far as it goes, but no farther than `until`.
 void advance(CUstream_st& stream, const Point& until = kNever) {
   if (stream.advancing) return;  // further up this stack, where it waits for the one that asks
   stream.advancing = true;
-  try {
-    while (!until.passed && !stream.work.empty() && stream.work.front()()) stream.work.pop_front();
-  } catch (...) {
-    stream.work.clear();
-    stream.advancing = false;
-    throw;
+  while (!until.passed && !stream.work.empty()) {
+    for (CUstream_st* other : streams) {
+      if (early && other->maker == std::this_thread::get_id()) advance(*other);
+    }
+    if (!is_done(stream.work.front())) break;
+    stream.work.pop_front();
   }
   stream.advancing = false;
 }
@@ -49,27 +69,45 @@ bool reach(Point& point) {
   return point.passed;
 }
 
-// Others may have to come first.
+template <class Done>
+bool look(const Done& done, bool others_first) {
+  const std::lock_guard lock(device);
+  const DeviceWork work;
+  early = others_first;
+  return done();
+}
+
+bool toss() {
+  const std::lock_guard lock(device);
+  return dice() / 1024 % 2 == 0;
+}
+
+// Other ranks may have to come first.
 template <class Done>
 cudaError_t wait_until(const Done& done) {
-  while (true) {
-    {
-      const std::lock_guard lock(device);
-      if (done()) return cudaSuccess;
-    }
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
-  }
+  const bool others_first = toss();
+  while (!look(done, others_first)) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  const std::lock_guard lock(device);
+  told = std::exchange(failure, "");
+  return told.empty() ? cudaSuccess : cudaErrorLaunchFailure;
 }
+
+cudaError_t wait_for(CUstream_st& stream) {
+  return wait_until([&] { return advance(stream), stream.work.empty(); });
+}
+
+CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
 }  // namespace
 
-void enqueue(cudaStream_t stream, std::function<bool()> work) {
-  const std::lock_guard lock(device);
-  stream->work.push_back(std::move(work));
-  if (!late) advance(*stream);
+cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work) {
+  static const bool blocking = std::getenv("CUDA_LAUNCH_BLOCKING") != nullptr;
+  {
+    const std::lock_guard lock(device);
+    of(stream).work.push_back(std::move(work));
+  }
+  return blocking ? wait_for(of(stream)) : cudaSuccess;
 }
-
-void be_late() { late = true; }
 
 }  // namespace emulation
 
@@ -79,26 +117,50 @@ struct CUevent_st {
 
 using emulation::enqueue;
 
-cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  enqueue(stream, [=] { return std::memset(memory, value, bytes), true; });
-  return cudaSuccess;
+const char* cudaGetErrorString(cudaError_t error) {
+  if (error == cudaErrorLaunchFailure) return emulation::told.c_str();
+  return error == cudaErrorInitializationError ? "initialization error" : "emulated error";
 }
+
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  return enqueue(stream, [=] { return std::memset(memory, value, bytes), true; });
+}
+cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
+  return cudaMemsetAsync(memory, value, bytes, nullptr);
+}
+
+// What is not the device's is pageable, and the driver lets go of it before this returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
-  enqueue(stream, [=] { return std::memcpy(to, from, bytes), true; });
-  return cudaSuccess;
+  const bool sends = emulation::is_device(to) && !emulation::is_device(from);
+  const bool fetches = emulation::is_device(from) && !emulation::is_device(to);
+  if (sends) {
+    const auto* first = static_cast<const std::byte*>(from);
+    return enqueue(stream, [=, read = std::vector<std::byte>(first, first + bytes)] {
+      return std::memcpy(to, read.data(), bytes), true;
+    });
+  }
+  const cudaError_t error = enqueue(stream, [=] { return std::memcpy(to, from, bytes), true; });
+  return fetches ? cudaStreamSynchronize(stream) : error;
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
-  return *stream = new CUstream_st, cudaSuccess;
-}
-cudaError_t cudaStreamDestroy(cudaStream_t stream) { return delete stream, cudaSuccess; }
-cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  return emulation::wait_until([&] { return emulation::advance(*stream), stream->work.empty(); });
-}
-cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
-  enqueue(stream, [point = event->point] { return emulation::reach(*point); });
+  const std::lock_guard lock(emulation::device);
+  emulation::streams.push_back(*stream = new CUstream_st);
   return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const std::lock_guard lock(emulation::device);
+  std::erase(emulation::streams, stream);
+  return delete stream, cudaSuccess;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  return emulation::wait_for(emulation::of(stream));
+}
+// Only what the default stream has to do: nobody may rely on more, least of all between ranks.
+cudaError_t cudaDeviceSynchronize() { return cudaStreamSynchronize(nullptr); }
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  return enqueue(stream, [point = event->point] { return emulation::reach(*point); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
@@ -106,14 +168,14 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  const auto point = std::make_shared<emulation::Point>(emulation::Point{stream, false});
+  const auto point =
+      std::make_shared<emulation::Point>(emulation::Point{&emulation::of(stream), false});
   event->point = point;
-  enqueue(stream, [point] { return point->passed = true; });
-  return cudaSuccess;
+  return enqueue(stream, [point] { return point->passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  const std::lock_guard lock(emulation::device);
-  return emulation::reach(*event->point) ? cudaSuccess : cudaErrorNotReady;
+  const bool passed = emulation::look([&] { return emulation::reach(*event->point); }, false);
+  return passed ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return emulation::wait_until([&] { return emulation::reach(*event->point); });

@@ -6,19 +6,16 @@
 
 #include "base/transfer.h"
 #include "comm/rank_data.h"
-#include "cuda_runtime.h"
+#include "nccl/collective_checks.h"
 #include "support/ranks.h"
 
-// Collectives between streams that do nothing before somebody waits for them.
+// Collectives of threads between streams that do nothing before somebody waits for them.
 
 namespace nanofsdp::testing {
 namespace {
 
 using comm::Communicator;
 using comm::ReduceOp;
-
-// For all tests of this program: what they see is what they have waited for.
-[[maybe_unused]] const bool late = (emulation::be_late(), true);
 
 class LateStreams : public ::testing::TestWithParam<int> {};
 
@@ -32,19 +29,22 @@ TEST_P(LateStreams, OperandsAreReadyBeforeAndFreeAfterwards) {
   run_ranks(Backend::local, GetParam(), [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 33;
     const int size = world.size(), rank = world.rank();
-    std::vector<float> in(n * size), all(n * size), sum(n), spoilt(n * size, -1.0f);
+    const std::vector<float> zeros(n * size);
+    const OnDevice<float> in(context, zeros), all(context, zeros), sum(context, slice(zeros, 0, n));
+    std::vector<float> spoilt(n * size, -1.0f);
     for (int round = 0; round < 10; ++round) {
       std::vector<float> fresh = numbers<float>(rank + round, n * size), got(n * size), part(n);
-      transfer(*context.compute, host(fresh), view(in));
+      transfer(*context.compute, host(fresh), in.tensor());
       context.gather->wait(context.compute->record());
       const bool gather = round % 2 == 0;
       const Event done =
-          gather ? world.all_gather(*context.gather, view(in).slice(0, n), view(all))
-                 : world.reduce_scatter(*context.gather, view(in), view(sum), ReduceOp::sum);
+          gather ? world.all_gather(*context.gather, in.tensor().slice(0, n), all.tensor())
+                 : world.reduce_scatter(*context.gather, in.tensor(), sum.tensor(), ReduceOp::sum);
       context.compute->wait(done);
-      transfer(*context.compute, host(spoilt), view(in));
-      transfer(*context.compute, gather ? view(all) : view(sum), gather ? host(got) : host(part));
-      transfer(*context.compute, host(spoilt), view(all));
+      transfer(*context.compute, host(spoilt), in.tensor());
+      transfer(*context.compute, gather ? all.tensor() : sum.tensor(),
+               gather ? host(got) : host(part));
+      transfer(*context.compute, host(spoilt), all.tensor());
       context.compute->synchronize();
       SCOPED_TRACE("round " + std::to_string(round));
       for (int peer = 0; gather && peer < size; ++peer) {
@@ -62,10 +62,14 @@ TEST_P(LateStreams, OperandsAreReadyBeforeAndFreeAfterwards) {
 
 TEST_P(LateStreams, ACommunicatorWaitsForItsWorkBeforeItGoes) {
   const auto body = [](Context& context, std::unique_ptr<Communicator> world) {
-    std::vector<float> in = numbers<float>(context.rank, 9), all(9 * context.world_size);
-    world->all_gather(*context.gather, view(in), view(all));
-    world.reset();
-    EXPECT_EQ(first_difference(slice(all, 0, 9), numbers<float>(0, 9)), -1);
+    for (int round = 0; round < 10; ++round) {
+      const OnDevice<float> in(context, numbers<float>(context.rank + round, 9));
+      const OnDevice<float> all(context, std::vector<float>(9 * context.world_size));
+      std::unique_ptr<Communicator> group = world->split(0);
+      group->all_gather(*context.gather, in.tensor(), all.tensor());
+      group.reset();
+      EXPECT_EQ(first_difference(slice(all.values(), 0, 9), numbers<float>(round, 9)), -1);
+    }
   };
   run_ranks(Backend::local, GetParam(), body);
 }

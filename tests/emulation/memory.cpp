@@ -1,0 +1,136 @@
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string_view>
+
+#include "asan.h"
+#include "cuda_runtime.h"
+
+// The memory of the device. It opens for device work and is shut otherwise. No address is used
+// twice, and what is not allocated is mapped from a file without bytes: that never opens.
+
+namespace emulation {
+namespace {
+
+constexpr std::size_t kArena = std::size_t{1} << 36;  // of addresses
+constexpr std::size_t kAlignment = 64;                // base/device.h promises no more
+
+std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+class Arena {
+ public:
+  Arena() : begin_(map(nullptr, kArena, MAP_SHARED | MAP_NORESERVE)) {}
+
+  bool has(const void* memory) const { return memory >= begin_ && memory < begin_ + kArena; }
+
+  // Ends with a page, as nearly as the alignment lets it. Nobody has the page behind it.
+  void* allocate(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const std::size_t room = rounded_up(bytes, page_);
+    if (bytes > kArena || used_ + room + page_ > kArena) return nullptr;
+    char* const pages = map(begin_ + used_, room, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED);
+    char* const memory = pages + room - rounded_up(bytes, kAlignment);
+    used_ += room + page_;
+    blocks_[memory] = {pages, room};
+    ASAN_POISON_MEMORY_REGION(pages, room);
+    ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
+    return memory;
+  }
+
+  bool release(void* memory) {
+    const std::lock_guard lock(mutex_);
+    const auto block = blocks_.find(memory);
+    if (block == blocks_.end()) return false;
+    const auto [pages, room] = block->second;
+    map(pages, room, MAP_SHARED | MAP_NORESERVE | MAP_FIXED);
+    ASAN_POISON_MEMORY_REGION(pages, room);
+    blocks_.erase(block);
+    return true;
+  }
+
+  void open() {
+    const std::lock_guard lock(mutex_);
+    if (users_++ == 0) mprotect(begin_, used_, protection());
+  }
+  void shut() {
+    const std::lock_guard lock(mutex_);
+    if (--users_ == 0) mprotect(begin_, used_, protection());
+  }
+
+ private:
+  struct Pages {
+    char* begin = nullptr;
+    std::size_t bytes = 0;
+  };
+
+  int protection() const { return users_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE; }
+
+  char* map(char* at, std::size_t bytes, int flags) {
+    const bool of_file = (flags & MAP_ANONYMOUS) == 0;
+    void* const mapped = mmap(at, bytes, protection(), flags, of_file ? fileno(no_bytes_) : -1,
+                              of_file && at != nullptr ? at - begin_ : 0);
+    if (mapped != MAP_FAILED) return static_cast<char*>(mapped);
+    std::perror("emulated CUDA: the memory of the device");
+    std::abort();
+  }
+
+  std::mutex mutex_;
+  std::FILE* const no_bytes_ = std::tmpfile();
+  const std::size_t page_ = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::size_t used_ = 0;
+  int users_ = 0;
+  std::map<void*, Pages> blocks_;
+  char* const begin_;  // last: it is mapped with the help of the others
+};
+
+// Says who is to blame; then it happens again, to whoever handled it before.
+struct sigaction before_segv, before_bus;
+void tell(int signal, siginfo_t* info, void*) {
+  if (is_device(info->si_addr)) {
+    constexpr std::string_view kHost = "emulated CUDA: the host touched device memory\n";
+    constexpr std::string_view kDevice =
+        "emulated CUDA: device work touched memory that is freed, or behind an allocation's end\n";
+    const std::string_view text = signal == SIGSEGV ? kHost : kDevice;
+    [[maybe_unused]] const auto written = write(STDERR_FILENO, text.data(), text.size());
+  }
+  sigaction(signal, signal == SIGSEGV ? &before_segv : &before_bus, nullptr);
+}
+
+// Never destroyed: threads may be at work while the process ends.
+Arena& arena() {
+  static Arena* const arena = [] {
+    struct sigaction action {};
+    action.sa_sigaction = tell;
+    action.sa_flags = SA_SIGINFO;
+    sigaction(SIGSEGV, &action, &before_segv);
+    sigaction(SIGBUS, &action, &before_bus);
+    return new Arena;
+  }();
+  return *arena;
+}
+
+}  // namespace
+
+bool is_device(const void* memory) { return arena().has(memory); }
+DeviceWork::DeviceWork() { arena().open(); }
+DeviceWork::~DeviceWork() { arena().shut(); }
+
+}  // namespace emulation
+
+// Filled with what is NaN as a float and wrong as an index.
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  *memory = emulation::arena().allocate(bytes);
+  if (*memory == nullptr) return cudaErrorMemoryAllocation;
+  const emulation::DeviceWork work;
+  return std::memset(*memory, 0xff, bytes), cudaSuccess;
+}
+cudaError_t cudaFree(void* memory) {
+  const bool known = memory == nullptr || emulation::arena().release(memory);
+  return known ? cudaSuccess : cudaErrorInvalidValue;
+}
