@@ -150,6 +150,12 @@ TEST(NcclErrors, ATimeoutShowsTheLastCallsHoweverTheHostWaits) {
               context.compute->synchronize();
             }),
             want);
+  EXPECT_EQ(error_of_waiting([](Context& context, const Event& event) {
+              const OnDevice<float> x(context, {1});
+              context.compute->wait(event);
+              x.values();
+            }),
+            want);
 }
 
 TEST(NcclErrors, ARankThatThrowsIsTheCauseThatTheOthersTell) {
