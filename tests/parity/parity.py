@@ -64,8 +64,8 @@ def first_outside(run, reference, tolerances):
     for i, (loss, norm) in enumerate(zip(differences(run, reference, "loss"),
                                          differences(run, reference, "grad_norm"))):
         allowed = next((t for t in tolerances if i + 1 <= t[0]), tolerances[-1])
-        if loss > allowed[1] or norm > allowed[2]:
-            return f"step {i + 1}, {'loss' if loss > allowed[1] else 'norm'}"
+        if not (loss <= allowed[1] and norm <= allowed[2]):  # so that what is no number is outside
+            return f"step {i + 1}, {'norm' if loss <= allowed[1] else 'loss'}"
     return ""
 
 
