@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Everything that needs a GPU, in nine minutes at most. Each step has a time-out of its own, and never
-# more than is left of the nine minutes; one that fails does not stop the next. Last come those that
-# can best be missed.
+# more than is left of the nine minutes; one that fails does not stop the next. What shows most in the
+# shortest time comes first, and last what can best be missed.
 #
 #   make gpu-check          where an NVIDIA GPU, CUDA 12 or newer, NCCL, CMake, Python 3 and PyTorch are
 #   DEVICE=cpu MODEL=2,2,64,64,4 make gpu-check                              a rehearsal without a GPU
+#   MINUTES=30 make gpu-check                             on a slow machine: for each step as much more
 #
 # Without packages or root there: `make gpu-deps` beforehand, and take the folder .gpu-deps along.
 # What it saw becomes tests/gpu/results/GPU_DATE.json and .md. $OUT, if set, gets both, and all logs.
@@ -13,34 +14,27 @@ cd "$(dirname "$0")/../.." || exit
 device=${DEVICE:-cuda}
 model=${MODEL:-12,12,768,1024,64}  # of the speed: layers, heads, width, context, rows; GPT-2 124M
 steps=250                          # of the parity
+has_pytorch=yes
 build=build/gpu
 work=$PWD/build/gpu-out
-deadline=$((SECONDS + 540))
-rm -rf "$work"
-mkdir -p "$work/logs"
-export device model steps build work
+out=${OUT:-$work}
+minutes=${MINUTES:-9}
+deadline=$((SECONDS + 60 * minutes))
+quiet="--eval_interval=100000 --eval_iters=1 --sample=0"  # training, and little else
+tiny="--n_layer=2 --n_head=2 --n_embd=32 --block_size=16 --batch_size=4 --threads=1"
+rm -rf "$work" "$out"/{running,logs.txt}
+mkdir -p "$work/logs" "$out/running"
+export device model steps build work out quiet
 export PATH=$PATH:/usr/local/cuda/bin
 if [[ -d .gpu-deps ]]; then
   deps=$PWD/.gpu-deps
   export LD_LIBRARY_PATH=$deps/usr/lib:$deps/usr/lib/x86_64-linux-gnu:$deps/lib/x86_64-linux-gnu${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+else
+  echo "note: no .gpu-deps here (make gpu-deps): CMake looks for the libraries, or fetches them"
 fi
 # Several ranks share one GPU: to NCCL each is a machine of its own (PyTorch's, too: reference.py).
 export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_NVLS_ENABLE=0 NCCL_MNNVL_ENABLE=0 NCCL_NET=Socket
 export NCCL_RAS_ENABLE=0 NCCL_ALGO=Ring NCCL_PROTO=Simple NCCL_MAX_CTAS=2 NCCL_DEBUG=WARN
-
-# step NAME SECONDS COMMAND...: runs it, keeps what it prints, notes how it ended.
-step() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS - 10)) begin=$SECONDS code=124
-  shift 2
-  if ((left > 5)); then
-    timeout --kill-after=5 $((limit < left ? limit : left)) "$@" > "$work/logs/$name" 2>&1
-    code=$?
-  else
-    echo "none of the nine minutes was left" > "$work/logs/$name"
-  fi
-  printf '%s\t%d\t%d\n' "$name" $code $((SECONDS - begin)) | tee -a "$work/steps.tsv"
-  return $code
-}
 
 # The machine, a fact a line: they head the report.
 probe() {
@@ -52,9 +46,12 @@ probe() {
     nvcc --version | grep release
     c++ --version | head -n 1
     cmake --version | head -n 1
-    python3 -c 'import torch; print("PyTorch", torch.__version__, "NCCL", torch.cuda.nccl.version())'
   } 2>/dev/null
   echo "$(nproc) cores"
+}
+
+pytorch() {  # its first import may take a minute
+  python3 -c 'import torch; print("PyTorch", torch.__version__, "NCCL", torch.version.cuda and torch.cuda.nccl.version())'
 }
 
 configure() {
@@ -92,23 +89,18 @@ build_it() {
     $build/tests/print_tales > "$work/tales.txt"
 }
 
-train() {  # train NAME OPTIONS...: some steps of the CPU recipe, and their numbers
-  local name=$1
-  shift
-  $build/nanofsdp train --max_iters="$steps" --eval_interval=100000 --eval_iters=1 \
-    --metrics="$work/$name.jsonl" "$@"
+train() {  # train NAME STEPS OPTIONS...: some steps of the CPU recipe, and their numbers
+  $build/nanofsdp train --max_iters="$2" $quiet --metrics="$work/$1.jsonl" "${@:3}"
 }
 
 torch() {  # torch NAME OPTIONS...: the same of nanoGPT in PyTorch
-  local name=$1
-  shift
   python3 tests/parity/reference.py --text="$work/tales.txt" --max_iters="$steps" \
-    --metrics="$work/$name.jsonl" "$@"
+    --metrics="$work/$1.jsonl" "${@:2}"
 }
 
 killed_rank() {  # one of two ranks is killed as it trains: the run says so, and ends soon
-  $build/nanofsdp train --device="$device" --ranks=2 --max_iters=100000 --eval_interval=100000 \
-    --eval_iters=1 --metrics="$work/killed.jsonl" &
+  $build/nanofsdp train --device="$device" --ranks=2 --max_iters=100000 $quiet \
+    --metrics="$work/killed.jsonl" &
   local run=$! ranks begin code
   until grep -q '"iter":3,' "$work/killed.jsonl" 2>/dev/null; do
     kill -0 $run || return
@@ -123,40 +115,73 @@ killed_rank() {  # one of two ranks is killed as it trains: the run says so, and
   [[ $code -eq 137 && $((SECONDS - begin)) -le 10 ]]
 }
 
-sanitize() {  # sanitize TOOL; 77 where there is none, or it refuses this machine
-  command -v compute-sanitizer || return 77
+# sanitize TOOL COMMAND...; 77 where there is none, or it refuses this machine.
+sanitize() {
+  command -v compute-sanitizer || { echo "no compute-sanitizer here" && return 77; }
   local code=0
-  compute-sanitizer --tool "$1" --error-exitcode 1 $build/tests/gpu/test_gpu || code=$?
-  ! grep -q 'Device not supported' "$work/logs/$1" || code=77
+  compute-sanitizer --tool "$1" --error-exitcode 1 "${@:2}" || code=$?
+  ! grep -q 'Device not supported' "$out/running/${gpu_check#*:}" || code=77
   return $code
 }
-export -f probe configure with_wheels build_it train torch killed_rank sanitize
-run() { step "$1" "$2" bash -o pipefail -c "${*:3}"; }  # a step that is a function of this file
+
+# Without products of matrices: cuBLAS is slow under a sanitizer. Gemm and Exponential use no GPU.
+sanitize_operators() {
+  sanitize "$1" $build/tests/gpu/test_gpu --gtest_filter='-*Matmul*:Gemm.*:Exponential.*'
+}
+export -f probe pytorch configure with_wheels build_it train torch killed_rank sanitize sanitize_operators
+
+source tests/gpu/step.sh
+trap 'end_processes ".*"; wait' EXIT
+trap 'exit 143' HUP INT TERM
+parity() { step parity 20 python3 tests/gpu/report.py parity "$work"; }  # of the curves so far
+on_gpu() { [[ $device != cuda ]] || "$@"; }
+with_pytorch() { [[ $has_pytorch == no ]] || "$@"; }
 
 if ! run probe 30 probe; then
-  echo "gpu-check: no GPU answers: $(head -n 1 "$work/logs/probe"). DEVICE=cpu rehearses without one" >&2
+  echo "gpu-check: no GPU answers. DEVICE=cpu rehearses without one" >&2
   exit 1
 fi
-if run build 180 build_it; then
-  [[ $device == cuda ]] && step operators 45 $build/tests/gpu/test_gpu
-  step nccl 60 $build/tests/test_nccl
-  run cpu 60 train cpu --threads=1 &  # side by side, as are the sanitizers: they hardly use the GPU
-  run ours_1 60 train ours_1 --device="$device" --threads=1 &
-  run torch_1 60 torch torch_1 --device="$device" &
-  run fsdp2_1 60 torch fsdp2_1 --device="$device" --how=fsdp2 &
-  wait
-  for ranks in 2 4; do
-    run ours_$ranks 90 train ours_$ranks --device="$device" --ranks=$ranks
-  done
-  run fsdp2_2 60 torch fsdp2_2 --device="$device" --how=fsdp2 --ranks=2
-  step parity 10 python3 tests/gpu/report.py parity "$work"
-  step speed_ours 75 python3 tests/gpu/speed.py ours
-  step speed_eager 45 python3 tests/gpu/speed.py eager
-  run killed_rank 40 killed_rank
-  step speed_compile 120 python3 tests/gpu/speed.py compile
-  for tool in memcheck racecheck initcheck synccheck; do
-    [[ $device == cuda ]] && run $tool 75 sanitize $tool &
-  done
-  wait
+if [[ $device == cuda ]]; then  # a process on the GPU until the end: opening an idle one takes seconds
+  gpu_check=$$:load timeout "${minutes}m" nvidia-smi dmon -s um -d 5 -o T > "$out/load.txt" 2>&1 &
+  disown
 fi
+run pytorch 120 pytorch &
+importing=$!
+if run build 180 build_it; then
+  run smoke 30 train smoke 3 --device="$device" $tiny
+  on_gpu step operators 90 $build/tests/gpu/test_gpu
+  # Side by side: they hardly use the GPU.
+  run cpu 90 train cpu $steps --threads=1 &
+  run ours_1 90 train ours_1 $steps --device="$device" --threads=1 &
+  wait $importing || has_pytorch=no
+  with_pytorch run torch_1 90 torch torch_1 --device="$device" &
+  with_pytorch run fsdp2_1 90 torch fsdp2_1 --device="$device" --how=fsdp2 &
+  wait
+  for ranks in 2 4; do  # threads of one process: streams and FSDP, without NCCL
+    run local_$ranks 60 train local_$ranks $steps --device="$device" --backend=local \
+      --ranks=$ranks --threads=1
+  done
+  parity
+
+  step speed_ours 75 python3 tests/gpu/speed.py ours
+  with_pytorch step speed_eager 60 python3 tests/gpu/speed.py eager
+
+  on_gpu run memcheck 75 sanitize_operators memcheck &
+  on_gpu run racecheck 75 sanitize_operators racecheck &
+  on_gpu run memcheck_train 75 sanitize memcheck $build/nanofsdp train --device=cuda --backend=local \
+    --ranks=2 --max_iters=2 $quiet $tiny &
+  wait
+
+  step nccl 120 $build/tests/test_nccl
+  run ours_2 90 train ours_2 $steps --device="$device" --ranks=2
+  with_pytorch run fsdp2_2 90 torch fsdp2_2 --device="$device" --how=fsdp2 --ranks=2
+  run killed_rank 40 killed_rank
+  parity
+
+  with_pytorch step speed_compile 120 python3 tests/gpu/speed.py compile
+  run ours_4 90 train ours_4 50 --device="$device" --ranks=4  # ranks on one GPU take turns: few steps
+  parity
+  on_gpu run synccheck 75 sanitize_operators synccheck
+fi
+wait  # for PyTorch, if the build failed
 python3 tests/gpu/report.py summary "$work"
