@@ -22,6 +22,8 @@ std::string shown(const std::string& text) {
 
 UsageError::UsageError(const Fault& fault) : std::runtime_error(shown(describe(fault))) {}
 
+RunError::RunError(const Fault& fault) : std::runtime_error(describe(fault)) {}
+
 std::string describe(const Fault& fault) {
   std::string text = fault.what;
   const char* separator = ": ";

@@ -42,6 +42,13 @@ class UsageError : public std::runtime_error {
   explicit UsageError(const Fault& fault);
 };
 
+/// A run that cannot go on. Every rank finds it at once and says the same: exit code 1, no rank, no
+/// file and line.
+class RunError : public std::runtime_error {
+ public:
+  explicit RunError(const Fault& fault);
+};
+
 /// One line: `what: expected E, got G; hint`.
 std::string describe(const Fault& fault);
 

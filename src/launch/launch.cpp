@@ -66,6 +66,7 @@ class HeldSignals {
 struct Report {
   int exit_code = 0;
   bool consequence = false;       // of another rank's failure
+  bool of_all = false;            // nobody's in particular
   std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
 
@@ -97,29 +98,30 @@ void run_rank(const Body& body, const Rendezvous& rendezvous) {
   }
 }
 
-Report report_of(const Body& body, const Rendezvous& rendezvous) {
-  Report report;
-  const auto fail = [&](int exit_code, const char* what, bool consequence = false) {
-    report.exit_code = exit_code;
-    report.consequence = consequence;
-    std::snprintf(report.text.data(), report.text.size(), "%s", what);
-  };
-  try {
-    run_rank(body, rendezvous);
-  } catch (const UsageError& e) {
-    fail(2, e.what());
-  } catch (const RankError& e) {
-    fail(1, e.what(), e.consequence());
-  } catch (const std::exception& e) {
-    fail(1, e.what());
-  }
+Report failure(Report report, const char* what) {
+  std::snprintf(report.text.data(), report.text.size(), "%s", what);
   return report;
 }
 
-// A wrong option is nobody's in particular, and some messages say the rank themselves.
+Report report_of(const Body& body, const Rendezvous& rendezvous) {
+  try {
+    run_rank(body, rendezvous);
+    return {};
+  } catch (const UsageError& e) {
+    return failure({.exit_code = 2, .of_all = true}, e.what());
+  } catch (const RunError& e) {
+    return failure({.exit_code = 1, .of_all = true}, e.what());
+  } catch (const RankError& e) {
+    return failure({.exit_code = 1, .consequence = e.consequence()}, e.what());
+  } catch (const std::exception& e) {
+    return failure({.exit_code = 1}, e.what());
+  }
+}
+
+// Some messages say the rank themselves.
 std::string name_rank(int rank, const Report& report) {
   const std::string text = report.text.data();
-  if (report.exit_code == 2 || text.starts_with("rank")) return text;
+  if (report.of_all || text.starts_with("rank")) return text;
   return fmt::format("rank {}: {}", rank, text);
 }
 

@@ -102,17 +102,13 @@ void Report::start(const Context& context, const Dataset& dataset, fsdp::Sharded
        explain_plan(plan, numel_, nullptr, nullptr));
 }
 
-bool Report::wants_loss(std::int64_t iteration) const {
-  return !options_.metrics.empty() || iteration % options_.log_interval == 0;
-}
-
 void Report::step(std::int64_t iteration, const StepResult& result, const comm::Traffic& traffic,
                   const Ledger& ledger) {
   step_seconds_ += result.seconds;
   ++steps_;
   if (!speaks_) return;
   const auto tokens = static_cast<double>(options_.tokens_of_step());
-  if (wants_loss(iteration)) {
+  if (!options_.metrics.empty() || iteration % options_.log_interval == 0) {
     curves_.loss.add(iteration, result.loss);
     curves_.grad_norm.add(iteration, result.grad_norm);
     curves_.tokens_per_s.add(iteration, tokens / result.seconds);

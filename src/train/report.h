@@ -66,9 +66,6 @@ class Report {
               const fsdp::Overlap& overlap);
   void sample(const std::string& text);
 
-  /// Whether the loss of this step is wanted: it costs a collective.
-  bool wants_loss(std::int64_t iteration) const;
-
  private:
   double utilisation(double seconds) const { return flops_ / seconds / peak_flops_; }
   void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress

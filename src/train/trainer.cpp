@@ -105,12 +105,10 @@ StepResult Trainer::step(std::int64_t iteration) {
   optimizer_.step(lr, norm_.coefficient());
   context_.tracer.end(*context_.compute, span);
 
-  StepResult result{.lr = lr};
-  if (report_.wants_loss(iteration)) {
-    result.loss =
-        losses_.over_ranks()[0] / static_cast<double>(shape_.rows() * options_.block_size);
-    result.grad_norm = item<float>(*context_.compute, norm_.norm());
-  }
+  const auto tokens = static_cast<double>(shape_.rows() * options_.block_size);
+  StepResult result{.loss = losses_.over_ranks()[0] / tokens,
+                    .grad_norm = item<float>(*context_.compute, norm_.norm()),
+                    .lr = lr};
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return result;
 }
@@ -208,6 +206,7 @@ void Trainer::run() {
     const bool first = iteration == first_, last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || first || last) {
       const EvalResult result = evaluate();
+      require_finite(iteration, result);
       report_.evaluation(iteration, result);
       const bool best = result.val_loss < best_val_loss_;
       if (best) best_val_loss_ = result.val_loss;
@@ -218,6 +217,7 @@ void Trainer::run() {
     trace(iteration);
     if (last) break;
     const StepResult result = step(iteration);
+    require_finite(iteration, result);
     report_.step(iteration, result, mesh_.traffic(), context_.ledger);
   }
   fsdp::Overlap overlap;

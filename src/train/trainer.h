@@ -42,6 +42,8 @@ class Trainer {
   /// on
   /// (--init_from=resume), and the weights as a whole, for others to use: if the validation loss
   /// has fallen, or always (--always_save_checkpoint).
+  /// @throws RunError, on every rank, at the first step, evaluation or checkpoint whose numbers are
+  /// not finite: it names the step and the unit; what was saved before stays
   void run();
 
   /// One optimizer step.
@@ -63,6 +65,10 @@ class Trainer {
   void require_agreement();
   void resume();
   void save(std::int64_t iteration, double val_loss);
+  void require_finite(std::int64_t iteration, const StepResult& result);
+  void require_finite(std::int64_t iteration, const EvalResult& result);
+  void require_finite_state(std::int64_t iteration);
+  [[noreturn]] void stop(std::int64_t iteration, const std::string& got) const;
   void trace(std::int64_t iteration);
   void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
   void evaluate_batch(Split split, Generator& generator, Tensor total);
@@ -86,7 +92,8 @@ class Trainer {
   std::vector<std::int32_t> drawn_;  // x and y, where the host draws them
   Buffer batch_;                     // int32, x and y, where the model reads them
   LossMeter losses_;
-  std::int64_t first_ = 0;  // iteration of this run
+  std::int64_t first_ = 0;   // iteration of this run
+  std::int64_t saved_ = -1;  // iteration of the last checkpoint; none yet
   double best_val_loss_ = std::numeric_limits<double>::infinity();
 };
 

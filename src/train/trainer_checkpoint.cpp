@@ -44,10 +44,11 @@ void Trainer::resume() {
   load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
-  first_ = state.iteration;
+  first_ = saved_ = state.iteration;
 }
 
 void Trainer::save(std::int64_t iteration, double val_loss) {
+  require_finite_state(iteration);
   const Tokenizer& tokenizer = dataset_.tokenizer();
   const bool saved = save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
                                      {.iteration = iteration,
@@ -58,6 +59,7 @@ void Trainer::save(std::int64_t iteration, double val_loss) {
                                       .vocab_size = tokenizer.vocab_size(),
                                       .pieces = tokenizer.pieces(),
                                       .options = options_map(options_.settings)});
+  if (saved) saved_ = iteration;
   const std::string path = checkpoint_path(options_.out_dir).string();
   report_.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   save_weights(options_.out_dir, sharded_,

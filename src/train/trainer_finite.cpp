@@ -1,0 +1,92 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "base/transfer.h"
+#include "comm/agreement.h"
+#include "train/checkpoint.h"
+#include "train/trainer.h"
+
+// One infinity or NaN in one gradient makes the norm of all gradients so, then the coefficient that
+// clips them, then every weight. So a run that meets one ends, and saves nothing more.
+
+namespace nanofsdp::train {
+namespace {
+
+// The index of the first of `tensors` that is not finite on some rank; how many there are if none.
+// Collective. It looks at every number: for the end of a run and for checkpoints.
+std::size_t first_not_finite(Context& context, comm::Mesh& mesh,
+                             const std::vector<Tensor>& tensors) {
+  std::vector<float> room;
+  const auto is_finite = [&](const Tensor& tensor) {
+    return std::ranges::all_of(on_host<float>(*context.compute, tensor, room),
+                               [](float x) { return std::isfinite(x); });
+  };
+  auto mine = static_cast<double>(std::ranges::find_if_not(tensors, is_finite) - tensors.begin());
+  std::vector<double> all(static_cast<std::size_t>(mesh.size()));
+  comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {1}, DType::float64),
+                       Tensor(all.data(), {mesh.size()}, DType::float64), "finite");
+  return static_cast<std::size_t>(*std::ranges::min_element(all));
+}
+
+// What is never negative, without the sign that a NaN may carry.
+std::string shown(double x) { return fmt::to_string(std::abs(x)); }
+
+}  // namespace
+
+// On every rank alike: each knows the same, and says it.
+void Trainer::stop(std::int64_t iteration, const std::string& got) const {
+  std::string hint = "try a smaller --learning_rate, more --warmup_iters, or --grad_clip=1";
+  if (options_.precision.param_dtype == DType::bfloat16) hint += ", or --param_dtype=float32";
+  if (saved_ >= 0) {
+    hint += fmt::format("; '{}' is still the checkpoint of iteration {}, for --init_from=resume",
+                        checkpoint_path(options_.out_dir).string(), saved_);
+  }
+  throw RunError({.what = fmt::format("training stopped at iteration {}", iteration),
+                  .expected = "finite numbers",
+                  .got = got,
+                  .hint = hint});
+}
+
+void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
+  if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
+  // In the order in which backward reduces: the model's reversed, but the root last.
+  std::vector<const fsdp::Unit*> units;
+  for (const fsdp::Unit& unit : sharded_.units()) units.push_back(&unit);
+  std::reverse(units.begin(), units.end() - 1);
+  std::vector<Tensor> gradients;
+  for (const fsdp::Unit* unit : units) gradients.push_back(unit->flat().optimizer_gradients());
+  const std::size_t first = first_not_finite(context_, mesh_, gradients);
+  stop(iteration,
+       fmt::format("loss {}, gradient norm {}; {}", shown(result.loss), shown(result.grad_norm),
+                   first == units.size() ? "all gradients are finite"
+                                         : "in backward, the gradient of " + units[first]->name() +
+                                               " is the first that is not finite"));
+}
+
+void Trainer::require_finite(std::int64_t iteration, const EvalResult& result) {
+  if (std::isfinite(result.train_loss) && std::isfinite(result.val_loss)) return;
+  require_finite_state(iteration);
+  stop(iteration, fmt::format("train loss {}, val loss {}; all parameters are finite",
+                              shown(result.train_loss), shown(result.val_loss)));
+}
+
+// What a run would go on from: parameters, and Adam's moments.
+void Trainer::require_finite_state(std::int64_t iteration) {
+  std::vector<Tensor> tensors;
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < sharded_.units().size(); ++i) {
+    const fsdp::Unit& unit = sharded_.units()[i];
+    const auto [m, v] = optimizer_.moments(i);
+    tensors.insert(tensors.end(), {unit.flat().optimizer_parameters(), m, v});
+    for (const char* what : {"parameters", "first moments", "second moments"}) {
+      names.push_back(fmt::format("{} of {} that are not finite", what, unit.name()));
+    }
+  }
+  const std::size_t first = first_not_finite(context_, mesh_, tensors);
+  if (first < names.size()) stop(iteration, names[first]);
+}
+
+}  // namespace nanofsdp::train

@@ -1,0 +1,169 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "support/checkpoints.h"
+#include "support/ranks.h"
+#include "support/temporary_directory.h"
+#include "train/trainer.h"
+
+// A run whose numbers are no longer finite ends on every rank with the same words: when, where it
+// began, what to try. What it had saved stays.
+
+namespace nanofsdp::train {
+namespace {
+
+using nanofsdp::testing::Backend;
+using nanofsdp::testing::TemporaryDirectory;
+
+TrainOptions three_blocks() {
+  TrainOptions o;
+  o.batch_size = 6;
+  o.block_size = 8;
+  o.n_layer = 3;
+  o.n_head = 2;
+  o.n_embd = 8;
+  o.dropout = 0;
+  o.grad_clip = 0;
+  o.warmup_iters = 0;
+  o.max_iters = 2;
+  o.eval_iters = 1;
+  o.seed = 7;
+  return o;
+}
+
+using Use = std::function<void(Trainer&)>;
+
+/// What `use` throws on every rank, the same on all; empty if nothing.
+std::string error_of(const TrainOptions& o, int ranks, const Use& use) {
+  std::string text;
+  for (int i = 0; text.size() < 450; ++i) text += std::to_string(i) + " ";
+  const Dataset dataset(text, "text", o.block_size);
+  std::vector<std::string> errors(static_cast<std::size_t>(ranks));
+  nanofsdp::testing::run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
+                               [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                                 Report report(o, /*rank=*/1);  // a silent one
+                                 Trainer trainer(context, std::move(world), o, dataset, report);
+                                 try {
+                                   use(trainer);
+                                 } catch (const RunError& error) {
+                                   errors[static_cast<std::size_t>(context.rank)] = error.what();
+                                 }
+                               });
+  for (const std::string& error : errors) EXPECT_EQ(error, errors[0]);
+  return errors[0];
+}
+
+/// Fills parameters of block 1, whose MLP has no part in the forward pass then, and computes one
+/// large gradient in the backward pass: of c_fc, by c_proj's weights times ln_2's.
+void make_large(Trainer& trainer, float c_proj, float ln_2) {
+  fsdp::FlatParameter& flat = trainer.model().units()[1].flat();
+  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+    const nn::Parameter& parameter = *flat.parameters()[i];
+    const auto fill = [&](const std::string& name, float value) {
+      if (parameter.name != "transformer.h.1." + name) return;
+      std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()), value);
+      // Of both signs, or gradients that sum to zero over channels would cancel.
+      for (std::size_t k = 0; name == "mlp.c_proj.weight" && k < whole.size(); ++k) {
+        if (k % 32 % 2 == k / 32 % 2) whole[k] = -value;
+      }
+      flat.store(i, whole);
+    };
+    fill("ln_2.weight", ln_2);
+    fill("mlp.c_fc.weight", 0);
+    fill("mlp.c_proj.weight", c_proj);
+  }
+  flat.written();
+}
+
+TEST(Finite, NamesTheStepAndTheUnitWhereBackwardCeasedToBe) {
+  for (const int ranks : {1, 3}) {
+    const std::string error = error_of(three_blocks(), ranks, [](Trainer& trainer) {
+      make_large(trainer, 3e38f, 1e6f);
+      trainer.run();
+    });
+    EXPECT_TRUE(
+        error.starts_with("training stopped at iteration 0: expected finite numbers, got "
+                          "loss 2."))
+        << error;
+    EXPECT_NE(error.find("in backward, the gradient of transformer.h.1 is the first"),
+              std::string::npos)
+        << error;
+    EXPECT_NE(error.find("--learning_rate"), std::string::npos) << error;
+  }
+}
+
+TEST(Finite, LeavesLargeNumbersAlone) {
+  EXPECT_EQ(error_of(three_blocks(), 3,
+                     [](Trainer& trainer) {
+                       make_large(trainer, 1e30f, 1);
+                       trainer.run();
+                     }),
+            "");
+}
+
+// The gradient is finite; its square, which Adam keeps, is not; and so the weights stay as they
+// are.
+TEST(Finite, SavesNoMomentThatIsNot) {
+  for (const int ranks : {1, 3}) {
+    const TemporaryDirectory directory;
+    TrainOptions o = three_blocks();
+    o.out_dir = directory.file("out");
+    std::filesystem::create_directories(o.out_dir);
+    const std::string error = error_of(o, ranks, [](Trainer& trainer) {
+      make_large(trainer, 1e30f, 1);
+      trainer.run();
+    });
+    EXPECT_TRUE(
+        error.starts_with("training stopped at iteration 2: expected finite numbers, got "
+                          "second moments of transformer.h.1"))
+        << error;
+    EXPECT_TRUE(std::filesystem::is_empty(o.out_dir));
+  }
+}
+
+// One number on one rank.
+TEST(Finite, KeepsTheCheckpointBefore) {
+  const TemporaryDirectory directory;
+  TrainOptions o = three_blocks();
+  o.out_dir = directory.file("out");
+  std::filesystem::create_directories(o.out_dir);
+  std::map<std::string, std::string> saved;
+  const std::string error = error_of(o, 3, [&](Trainer& trainer) {
+    trainer.run();
+    if (trainer.mesh().rank() == 0) saved = nanofsdp::testing::tree(o.out_dir);
+    fsdp::FlatParameter& flat = trainer.model().units()[1].flat();
+    if (trainer.mesh().rank() == 1) *flat.parameter_shard().f32() = NAN;
+    flat.written();
+    trainer.run();
+  });
+  EXPECT_TRUE(
+      error.starts_with("training stopped at iteration 0: expected finite numbers, got "
+                        "parameters of transformer.h.1"))
+      << error;
+  EXPECT_NE(error.find("out/checkpoint' is still the checkpoint of iteration 2"), std::string::npos)
+      << error;
+  EXPECT_EQ(nanofsdp::testing::tree(o.out_dir), saved);
+  o.init_from = "resume";
+  o.max_iters = 4;
+  EXPECT_EQ(error_of(o, 3, [](Trainer& trainer) { trainer.run(); }), "");
+}
+
+// Also where nobody prints it: what is not known cannot end a run.
+TEST(Finite, EveryStepKnowsItsLoss) {
+  TrainOptions o = three_blocks();
+  o.log_interval = 100;
+  error_of(o, 3, [](Trainer& trainer) {
+    for (std::int64_t it = 0; it < 3; ++it) EXPECT_GT(trainer.step(it).loss, 1) << it;
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
