@@ -33,11 +33,11 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   }
   EXPECT_LE(nccl, 420);  // a list of NCCL's functions, which are not linked, is among them
   EXPECT_LE(room("comm") - nccl, 1400);
-  EXPECT_LE(room("launch"), 1052);
+  EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1524);  // 322 of them are the matrix product, our own
   EXPECT_LE(room("nn") + room("gpt"), 970);
   // Not all of it is the CPU's: what loads CUDA's libraries, and slots of bfloat16, are in it too.
-  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 13122) << "all CPU code";
+  EXPECT_LE(lines_of(files("src", kCode)) - nccl, 13220) << "all CPU code";
 }
 
 TEST(LineBudget, OneOperatorFitsOnThreePages) {
