@@ -8,7 +8,7 @@ namespace {
 // The shape of x with another last dimension.
 Shape with_last(const Tensor& x, std::int64_t n) {
   std::vector<std::int64_t> dims(x.shape().dims().begin(), x.shape().dims().end());
-  dims.back() = n;
+  dims.at(dims.size() - 1) = n;
   return Shape(std::span<const std::int64_t>(dims));
 }
 
