@@ -17,7 +17,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   if (in.bytes() == 0) return;
   if constexpr (kCuda) {
     if (stream.device() == Device::cuda) {
-      // The copy would wait as well, but in the driver, deaf to collectives that fail.
+      // The copy waits as well, as always for pageable memory: but deaf to collectives that fail.
       if (out.device() == Device::cpu) stream.synchronize();
       return cuda::copy(stream, out.raw(), in.raw(), in.bytes());
     }

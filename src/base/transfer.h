@@ -12,9 +12,10 @@ namespace nanofsdp {
 /// @brief Between the host's memory and a device's. The only way for the host to see a tensor that
 /// may lie on a GPU, and for what it made to get there.
 
-/// Enqueues out = in, bytes as they are; either tensor on the host or on the stream's device. A
-/// tensor on the host is free again when this returns; what is written there can be read after
-/// stream.synchronize().
+/// Enqueues out = in, bytes as they are; either tensor on the host or on the stream's device. On a
+/// compute stream, a tensor on the host is free again when this returns, and what is written there
+/// can be read: the call waits for all work before it.
+/// @throws what that work threw
 /// @throws ShapeError if the number of elements or the dtypes differ
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 
@@ -25,7 +26,6 @@ std::span<const T> on_host(Stream& stream, const Tensor& x, std::vector<T>& room
   if (x.device() == Device::cpu) return x.span<T>();
   room.resize(static_cast<std::size_t>(x.numel()));
   transfer(stream, x, Tensor(room.data(), x.shape(), x.dtype()));
-  stream.synchronize();
   return room;
 }
 
@@ -34,7 +34,6 @@ template <class T>
 T item(Stream& stream, const Tensor& x) {
   T value{};
   transfer(stream, x, Tensor(&value, {1}, dtype_of<T>));
-  stream.synchronize();
   return value;
 }
 

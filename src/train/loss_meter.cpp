@@ -30,7 +30,6 @@ std::vector<double> LossMeter::over_ranks() {
   }
   std::vector<double> values(static_cast<std::size_t>(all.numel()));
   transfer(stream, all, Tensor(values.data(), all.shape(), DType::float64));
-  stream.synchronize();
   std::vector<double> sums(static_cast<std::size_t>(count_));
   for (std::size_t i = 0; i < values.size(); ++i) sums[i % sums.size()] += values[i];
   return sums;
