@@ -1,0 +1,91 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/transfer.h"
+#include "fsdp/deferred_init.h"
+#include "fsdp/grad_norm.h"
+#include "fsdp/sharded_model.h"
+#include "fsdp/sharded_optimizer.h"
+#include "gpt/block.h"
+#include "gpt/gpt.h"
+#include "gpt/loss.h"
+#include "support/ranks.h"
+
+// A training of the library's user on GPUs, which are emulated: nobody looks at a loss or a norm,
+// so the host runs ahead of the GPU by whole steps.
+
+namespace nanofsdp::testing {
+namespace {
+
+constexpr gpt::GPTConfig kModel{.block_size = 5,
+                                .vocab_size = 7,
+                                .n_layer = 3,
+                                .n_head = 2,
+                                .n_embd = 8,
+                                .dropout = 0.1f,
+                                .bias = true};
+constexpr int kRanks = 2;
+constexpr std::int64_t kRows = 2, kTokens = kRows * kModel.block_size;  // of a rank
+
+/// The weights after three steps on each rank. @param waits for the GPU after each step
+std::vector<std::vector<float>> trained(bool waits) {
+  return run_ranks(
+      Backend::local, kRanks, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        Stream& stream = *context.compute;
+        comm::Mesh mesh(std::move(world), /*shard_size=*/0);
+        gpt::GPT model(kModel);
+        const auto is_block = [](const nn::Module& m) {
+          return dynamic_cast<const gpt::Block*>(&m) != nullptr;
+        };
+        fsdp::ShardedModel sharded(context, model, mesh,
+                                   {.reduction = comm::ReduceOp::sum, .wrap_policy = is_block});
+        nn::Tape tape(context);
+        fsdp::GradNorm norm(context, mesh);
+        fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+        Generator generator(1);
+        fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
+        Buffer memory(context.ledger, MemoryClass::activations, 2 * kTokens * size_of(DType::int32),
+                      context.device);
+        Buffer loss(context.ledger, MemoryClass::communication, size_of(DType::float64),
+                    context.device);
+        const Tensor tokens = memory.tensor({2 * kTokens}, DType::int32);
+        const auto half = [&](int i) {
+          return tokens.slice(i * kTokens, kTokens).view({kRows, kModel.block_size});
+        };
+        for (std::int64_t step = 0; step < 3; ++step) {
+          std::vector<std::int32_t> drawn(2 * kTokens);
+          for (std::int32_t& token : drawn) {
+            token =
+                static_cast<std::int32_t>((generator.random() + context.rank) % kModel.vocab_size);
+          }
+          transfer(stream, Tensor(drawn.data(), tokens.shape(), DType::int32), tokens);
+          sharded.zero_grad();
+          tape.begin(/*training=*/true,
+                     {.seed = 1, .iteration = step, .first_row = kRows * context.rank});
+          gpt::cross_entropy(tape, sharded.forward(tape, half(0)), half(1),
+                             loss.tensor({1}, DType::float64));
+          sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / (kRanks * kTokens)));
+          norm.compute(sharded.units(), /*max_norm=*/0.5);
+          optimizer.step(/*lr=*/1e-2, norm.coefficient());
+          if (waits) stream.synchronize();
+        }
+        std::vector<float> weights, room;
+        sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
+          const auto whole = on_host<float>(stream, parameter.data, room);
+          weights.insert(weights.end(), whole.begin(), whole.end());
+        });
+        return weights;
+      });
+}
+
+TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
+  const auto waited = trained(true);
+  EXPECT_GT(waited[0].size(), 0u);
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(trained(false) == waited) << i;  // coins fall differently
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
