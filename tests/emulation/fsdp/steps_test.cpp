@@ -22,7 +22,7 @@ namespace {
 
 constexpr gpt::GPTConfig kModel{.block_size = 5,
                                 .vocab_size = 7,
-                                .n_layer = 3,
+                                .n_layer = 2,
                                 .n_head = 2,
                                 .n_embd = 8,
                                 .dropout = 0.1f,
@@ -84,7 +84,7 @@ std::vector<std::vector<float>> trained(bool waits) {
 TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
   const auto waited = trained(true);
   EXPECT_GT(waited[0].size(), 0u);
-  for (int i = 0; i < 5; ++i) EXPECT_TRUE(trained(false) == waited) << i;  // coins fall differently
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(trained(false) == waited) << i;  // coins fall anew
 }
 
 }  // namespace
