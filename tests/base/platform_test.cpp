@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #if defined(__linux__)
@@ -13,6 +15,9 @@ namespace {
 
 // Linux tells the number behind the name of the program, and a name may look like anything.
 TEST(Platform, CountsThreadsWhateverTheProgramIsCalled) {
+  std::string line;
+  std::getline(std::ifstream("/proc/self/stat"), line);
+  if (line.find(") R ") == std::string::npos) GTEST_SKIP() << "an emulator leaves the line empty";
   char name[16];
   prctl(PR_GET_NAME, name);
   prctl(PR_SET_NAME, "a) S 1 (b) 2");

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/check.h"
+#include "base/platform.h"
 #include "comm/gloo.h"
 #include "comm/rank_data.h"
 #include "launch/launch.h"
@@ -206,9 +207,13 @@ TEST_F(Launch, RefusesAProcessWithThreads) {
   std::thread other([&] {
     while (!stop) std::this_thread::sleep_for(1ms);
   });
-  EXPECT_THROW(launch::run_processes(1, [](Store&) {}), Error);
+  const bool counted = count_threads() > 1;
+  if (counted) {
+    EXPECT_THROW(launch::run_processes(1, [](Store&) {}), Error);
+  }
   stop = true;
   other.join();
+  if (!counted) GTEST_SKIP() << "this system does not count threads";
 }
 
 // A launcher in a process of its own, whose ranks tell their process ids and then wait.
