@@ -50,16 +50,15 @@ from_horovod() {
   compile "Horovod $1" "$place"
 }
 
-compiled=0
 compile() {  # compile NAME DIRECTORY
+  compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:.*=//p' "$build/CMakeCache.txt")
   flags=$(sed -nE 's/^CXX_(FLAGS|DEFINES|INCLUDES) = //p' "$build/CMakeFiles/nf_comm.dir/flags.make")
   # Before the system's, so that these headers are found; to the compiler both are others' code.
-  "$(cat "$build/compiler")" -isystem "$2" $flags -Werror -fsyntax-only "$source/comm/gloo_wire.cpp" ||
+  "$compiler" -isystem "$2" $flags -Werror -fsyntax-only "$source/comm/gloo_wire.cpp" ||
     { echo "FAILED: Gloo of $1"; exit 1; }
   grep -q "shared_ptr<Store>" "$2/gloo/rendezvous/context.h" && store=shared_ptr || store=reference
   grep -q "define GLOO_STORE_HAS_STORE_V2" "$2/gloo/rendezvous/store.h" && v2="" || v2="no "
   echo "Gloo of $1: compiles ($store, ${v2}macro)"
-  compiled=$((compiled + 1))
 }
 
 command -v apt-get >/dev/null || skip "no apt-get here"
@@ -70,4 +69,3 @@ from_debian bookworm
 from_horovod 0.28.1
 from_debian trixie
 from_debian sid
-[ $compiled = 4 ]
