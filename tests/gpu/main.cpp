@@ -25,7 +25,7 @@ void visible_release(void* memory) noexcept { cudaFreeHost(memory); }
 int main(int argc, char** argv) {
   setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // the tests look at results at once
   ::testing::InitGoogleTest(&argc, argv);
-  if (GTEST_FLAG_GET(list_tests)) return RUN_ALL_TESTS();
+  if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   try {
     nanofsdp::use_device(nanofsdp::Device::cuda, 0);
   } catch (const std::exception& error) {

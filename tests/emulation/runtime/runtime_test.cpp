@@ -21,7 +21,7 @@ using Bytes = std::vector<unsigned char>;
 class EmulatedCuda : public ::testing::Test {
  protected:
   EmulatedCuda() {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    ::testing::GTEST_FLAG(death_test_style) = "threadsafe";
     cudaStreamCreateWithPriority(&a_, cudaStreamNonBlocking, 0);
     cudaStreamCreateWithPriority(&b_, cudaStreamNonBlocking, 0);
   }
