@@ -61,14 +61,14 @@ std::string error_of(const TrainOptions& o, int ranks, const Use& use) {
   return errors[0];
 }
 
-/// Fills parameters of block 1, whose MLP has no part in the forward pass then, and computes one
+/// Fills parameters of a block, whose MLP has no part in the forward pass then, and computes one
 /// large gradient in the backward pass: of c_fc, by c_proj's weights times ln_2's.
-void make_large(Trainer& trainer, float c_proj, float ln_2) {
-  fsdp::FlatParameter& flat = trainer.model().units()[1].flat();
+void make_large(Trainer& trainer, std::size_t block, float c_proj, float ln_2) {
+  fsdp::FlatParameter& flat = trainer.model().units()[block].flat();
   for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
     const nn::Parameter& parameter = *flat.parameters()[i];
     const auto fill = [&](const std::string& name, float value) {
-      if (parameter.name != "transformer.h.1." + name) return;
+      if (parameter.name != trainer.model().units()[block].name() + "." + name) return;
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()), value);
       // Of both signs, or gradients that sum to zero over channels would cancel.
       for (std::size_t k = 0; name == "mlp.c_proj.weight" && k < whole.size(); ++k) {
@@ -86,7 +86,7 @@ void make_large(Trainer& trainer, float c_proj, float ln_2) {
 TEST(Finite, NamesTheStepAndTheUnitWhereBackwardCeasedToBe) {
   for (const int ranks : {1, 3}) {
     const std::string error = error_of(three_blocks(), ranks, [](Trainer& trainer) {
-      make_large(trainer, 3e38f, 1e6f);
+      for (const std::size_t block : {0, 1}) make_large(trainer, block, 3e38f, 1e6f);
       trainer.run();
     });
     EXPECT_TRUE(
@@ -103,7 +103,7 @@ TEST(Finite, NamesTheStepAndTheUnitWhereBackwardCeasedToBe) {
 TEST(Finite, LeavesLargeNumbersAlone) {
   EXPECT_EQ(error_of(three_blocks(), 3,
                      [](Trainer& trainer) {
-                       make_large(trainer, 1e30f, 1);
+                       make_large(trainer, 1, 1e30f, 1);
                        trainer.run();
                      }),
             "");
@@ -118,7 +118,7 @@ TEST(Finite, SavesNoMomentThatIsNot) {
     o.out_dir = directory.file("out");
     std::filesystem::create_directories(o.out_dir);
     const std::string error = error_of(o, ranks, [](Trainer& trainer) {
-      make_large(trainer, 1e30f, 1);
+      make_large(trainer, 1, 1e30f, 1);
       trainer.run();
     });
     EXPECT_TRUE(
