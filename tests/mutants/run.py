@@ -2,9 +2,9 @@
 """run.py BUILD [NAME...]: breaks the code in each way of mutants.txt and looks which test notices.
 
 BUILD is the mutation build. First, without any mutant, all its tests must pass. Then, mutant by
-mutant, they run until one fails: those of the mutant's own room first, then the rooms above it. The
-table goes to TABLE.md; where only some mutants are named, only their rows are new. Exit code 1 if
-one survives.
+mutant, they run until one fails: first the one that the table names, then those of the mutant's own
+room, then the rooms above it. The table goes to TABLE.md; where only some mutants are named, only
+their rows are new. Exit code 1 if one survives.
 """
 
 import argparse
@@ -50,8 +50,8 @@ def programs(build: Path) -> dict[str, Path]:
     return {r: found[r] for r in [r for r in ORDER if r in found] + sorted(found.keys() - ORDER)}
 
 
-def run_room(program: Path, mutant: str, limit: float) -> str | None:
-    """Runs the tests of a room. The first that fails, with how if not by saying so; or None."""
+def run_room(program: Path, mutant: str, limit: float, only: str = "") -> str | None:
+    """Runs a room's tests, or one. The first that fails, with how if not by saying so; or None."""
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith("GTEST_") and k not in ("NANOFSDP_MUTANT",
                                                                "NANOFSDP_SHAKESPEARE")}
@@ -59,7 +59,8 @@ def run_room(program: Path, mutant: str, limit: float) -> str | None:
         environment["NANOFSDP_MUTANT"] = mutant
     # A session of its own: whatever the tests start is found and killed by it.
     process = subprocess.Popen(
-        [program, "--gtest_fail_fast", FILTER, "--gtest_color=no"],
+        [program, "--gtest_fail_fast", f"--gtest_filter={only}" if only else FILTER,
+         "--gtest_color=no"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         errors="replace", start_new_session=True)
     lines: queue.Queue = queue.Queue()
@@ -86,7 +87,10 @@ def run_room(program: Path, mutant: str, limit: float) -> str | None:
     return None if code in (0, NOTHING_TO_RUN) else f"{test} (crash)"
 
 
-def catcher(mutant: Mutant, rooms: dict[str, Path], limit: float) -> str | None:
+def catcher(mutant: Mutant, rooms: dict[str, Path], limit: float, before: str | None) -> str | None:
+    room, _, test = (before or "").partition(": ")
+    if room in rooms and (failed := run_room(rooms[room], mutant.name, limit, test.split(" (")[0])):
+        return f"{room}: {failed}"
     for room in rooms_for(mutant.room, list(rooms)):
         if test := run_room(rooms[room], mutant.name, limit):
             return f"{room}: {test}"
@@ -129,11 +133,11 @@ def main() -> int:
             print(f"mutants: {room}: {test} fails already without a mutant", file=sys.stderr)
             return 1
     chosen = [m for m in mutants if not options.names or m.name in options.names]
-    caught = {}
+    known, caught = caught_before(), {}
     for number, m in enumerate(chosen, 1):
-        caught[m.name] = catcher(m, rooms, options.timeout)
+        caught[m.name] = catcher(m, rooms, options.timeout, known.get(m.name))
         print(f"[{number}/{len(chosen)}] {m.name}: {caught[m.name] or 'SURVIVED'}", flush=True)
-    write_table(mutants, {**(caught_before() if options.names else {}), **caught})
+    write_table(mutants, {**(known if options.names else {}), **caught})
     survivors = [name for name, test in caught.items() if test is None]
     print(f"{len(chosen)} mutants, {len(chosen) - len(survivors)} caught")
     if survivors:
