@@ -130,7 +130,9 @@ TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
   const Outcome outcome = launch::run_processes(2, [&](Store& store) {
     Context context(store.rank(), 2);
     const auto world = comm::make_gloo(context, store);
+    if (store.rank() == 0) store.set("connected", "");  // from here on only the news ends its wait
     if (store.rank() == 1) {
+      store.get("connected", 10s);
       store.fail("enough");
       for (int i = 0; i < 1000 && !std::filesystem::exists(heard); ++i) {
         std::this_thread::sleep_for(10ms);
