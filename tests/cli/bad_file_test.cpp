@@ -205,7 +205,8 @@ TEST(FileSizeLimit, LeavesNoHalfOfAFile) {
 TEST(Divergence, IsSaidAndNotSampled) {
   const TemporaryDirectory directory;
   EXPECT_EQ(shell(directory, "train " + kTiny + " --learning_rate=1e300 >stdout 2>stderr"), 1);
-  EXPECT_NE(read_file(directory.file("stderr")).find("training stopped at iteration "), std::string::npos);
+  EXPECT_NE(read_file(directory.file("stderr")).find("training stopped at iteration "),
+            std::string::npos);
 }
 
 }  // namespace
