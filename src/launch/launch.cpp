@@ -118,7 +118,7 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
   }
 }
 
-// Some messages say the rank themselves.
+// Some messages belong to all ranks alike, and some name their rank themselves.
 std::string name_rank(int rank, const Report& report) {
   const std::string text = report.text.data();
   if (report.of_all || text.starts_with("rank")) return text;

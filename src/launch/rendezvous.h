@@ -29,9 +29,8 @@ struct Rendezvous {
 /// variables by hand), Open MPI, MPICH or Slurm; none if nobody has, or for a run of one rank.
 ///
 /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMPI_COMM_WORLD_RANK, ...; PMI_RANK, ...;
-/// SLURM_PROCID, ...;
-/// for all of them MASTER_ADDR, MASTER_PORT, NANOFSDP_TOKEN, NANOFSDP_IFACE (lessons/
-/// several_machines.md). The token defaults to the launcher's name for the run.
+/// SLURM_PROCID, ...; for all of them MASTER_ADDR, MASTER_PORT, NANOFSDP_TOKEN, NANOFSDP_IFACE
+/// (lessons/several_machines.md). The token defaults to the launcher's name for the run.
 /// @param getenv the environment: the variable's value or nullptr
 /// @throws UsageError for what is missing, contradictory or no number
 std::optional<Rendezvous> rendezvous_from(const std::function<const char*(const char*)>& getenv);

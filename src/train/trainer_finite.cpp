@@ -36,7 +36,7 @@ std::string shown(double x) { return fmt::to_string(std::abs(x)); }
 
 }  // namespace
 
-// On every rank alike: each knows the same, and says it.
+// Ends the run on every rank. All ranks have the same numbers, so all say the same.
 void Trainer::stop(std::int64_t iteration, const std::string& got) const {
   std::string hint = "try a smaller --learning_rate, more --warmup_iters, or --grad_clip=1";
   if (options_.precision.param_dtype == DType::bfloat16) hint += ", or --param_dtype=float32";
