@@ -52,9 +52,11 @@ from_horovod() {
 
 compile() {  # compile NAME DIRECTORY
   compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:.*=//p' "$build/CMakeCache.txt")
-  flags=$(sed -nE 's/^CXX_(FLAGS|DEFINES|INCLUDES) = //p' "$build/CMakeFiles/nf_comm.dir/flags.make")
+  # Written for a shell, which takes away their backslashes: hence eval below.
+  flags=$(sed -nE 's/^CXX_(FLAGS|DEFINES|INCLUDES) = //p' "$build/CMakeFiles/nf_comm.dir/flags.make" |
+    tr '\n' ' ')
   # Before the system's, so that these headers are found; to the compiler both are others' code.
-  "$compiler" -isystem "$2" $flags -Werror -fsyntax-only "$source/comm/gloo_wire.cpp" ||
+  eval '"$compiler" -isystem "$2"' "$flags" '-Werror -fsyntax-only "$source/comm/gloo_wire.cpp"' ||
     { echo "FAILED: Gloo of $1"; exit 1; }
   grep -q "shared_ptr<Store>" "$2/gloo/rendezvous/context.h" && store=shared_ptr || store=reference
   grep -q "define GLOO_STORE_HAS_STORE_V2" "$2/gloo/rendezvous/store.h" && v2="" || v2="no "
