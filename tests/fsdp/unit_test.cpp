@@ -3,12 +3,19 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <deque>
+#include <memory>
+#include <random>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "fsdp/buffer_pool.h"
+#include "nn/linear.h"
 #include "support/errors.h"
 #include "support/ranks.h"
+#include "support/tensors.h"
 #include "support/tiny_training.h"
 
 namespace nanofsdp::fsdp {
@@ -29,6 +36,29 @@ TEST(BufferPool, LendsEachSlotToOneUnitAtATime) {
   expect_error<Error>([&] { pool.acquire(); }, "at most 2 units at a time");
   pool.release(second, Event());
   EXPECT_EQ(pool.acquire().memory.raw(), second.memory.raw());
+}
+
+// The slot that has been free longest has the reader that is the likeliest to be done. Units give
+// their slots back in the order in which they took them.
+TEST(BufferPool, LendsTheSlotThatHasBeenFreeLongest) {
+  std::mt19937 random(1);
+  for (int slots = 2; slots <= 5; ++slots) {
+    Context context;
+    BufferPool pool(context, MemoryClass::unsharded_parameters, slots, 8);
+    std::deque<BufferPool::Slot*> held, free;  // the longest first
+    for (int i = 0; i < slots; ++i) held.push_back(&pool.acquire());
+    for (int i = 0; i < 100; ++i) {
+      if (free.empty() || (!held.empty() && random() % 2 == 0)) {
+        pool.release(*held.front(), Event());
+        free.push_back(held.front());
+        held.pop_front();
+      } else {
+        ASSERT_EQ(&pool.acquire(), free.front()) << i << " of " << slots << " slots";
+        held.push_back(free.front());
+        free.pop_front();
+      }
+    }
+  }
 }
 
 // Who takes a slot gets the event after which its last reader is done.
