@@ -168,6 +168,25 @@ TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
       });
 }
 
+// When it is gone, its hooks are too: the model can be sharded again, and trains as before.
+TEST(ShardedModel, LeavesItsModelAsItWas) {
+  for (const ShardingStrategy& strategy : {kNoShard, kFullShard}) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          auto twin = group->split(0);
+          std::unique_ptr<gpt::GPT> model;
+          std::vector<float> first;
+          {
+            TinyTraining training(context, std::move(group), {.strategy = strategy});
+            first = training.run();
+            model = std::move(training.own_model);
+          }
+          TinyTraining again(context, std::move(twin), {.strategy = strategy}, std::move(model));
+          EXPECT_EQ(again.run(), first) << name_of(strategy);
+        });
+  }
+}
+
 // A rank that fails between collectives ends the others, which say so and do not hang.
 TEST(ShardedModel, EndsWhenARankFails) {
   EXPECT_THROW(testing::run_ranks(Backend::local, 2,
