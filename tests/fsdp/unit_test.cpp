@@ -187,6 +187,39 @@ TEST(ShardedModel, LeavesItsModelAsItWas) {
   }
 }
 
+// One layer, used twice in a pass.
+class Twice final : public nn::Module {
+ public:
+  Twice() { add("layer", layer_); }
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    return layer_.forward(tape, layer_.forward(tape, x));
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    return layer_.backward(tape, layer_.backward(tape, dy));
+  }
+  nn::Linear layer_{{.in = 2, .out = 2, .bias = false}};
+};
+
+TEST(ShardedModel, RefusesAUnitThatIsUsedTwiceInAPass) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        Twice model;
+        comm::Mesh mesh(std::move(group));
+        ShardedModel sharded(context, model, mesh, {.wrap_policy = [](const nn::Module& m) {
+                               return dynamic_cast<const nn::Linear*>(&m);
+                             }});
+        sharded.units()[0].flat().store(0, std::vector<float>{1, 2, 3, 4});
+        nn::Tape tape(context);
+        testing::Owned<float> x({1, 2}), dy({1, 2});
+        tape.begin(true);
+        sharded.forward(tape, x);
+        expect_error<Error>([&] { sharded.backward(tape, dy); },
+                            "unit layer: expected idle, got before backward");
+      });
+}
+
 // A rank that fails between collectives ends the others, which say so and do not hang.
 TEST(ShardedModel, EndsWhenARankFails) {
   EXPECT_THROW(testing::run_ranks(Backend::local, 2,
