@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -67,6 +70,34 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
           }
         }
       });
+}
+
+// Whichever parameters are frozen: one that stands between two that decay keeps its value, too,
+// where the optimizer updates all of a unit or a shard.
+TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
+  const auto test = [](const ShardingStrategy& strategy, unsigned seed) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          std::mt19937 random(seed);
+          auto model = std::make_unique<gpt::GPT>(testing::kTiny);
+          for (nn::Parameter* p : model->named_parameters()) p->requires_grad = random() % 2 == 0;
+          TinyTraining t(context, std::move(group), {.strategy = strategy}, std::move(model));
+          const auto frozen_values = [&] {
+            std::map<std::string, std::vector<float>> values;
+            t.sharded.summon_full_parameters([&](const nn::Parameter& p) {
+              const std::span<float> data = p.data.span<float>();
+              if (!p.requires_grad) values[p.name] = {data.begin(), data.end()};
+            });
+            return values;
+          };
+          const auto before = frozen_values();
+          t.step(0);
+          EXPECT_EQ(frozen_values(), before) << name_of(strategy) << ", seed " << seed;
+        });
+  };
+  for (unsigned seed = 1; seed <= 8; ++seed) {
+    for (const ShardingStrategy& strategy : {kNoShard, kShardOptimizer}) test(strategy, seed);
+  }
 }
 
 // A unit in which nothing learns is gathered and freed as ever, and never reduced.
