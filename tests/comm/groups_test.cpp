@@ -9,6 +9,7 @@
 
 #include "comm/mesh.h"
 #include "comm/rank_data.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 
 // Groups within groups, and two groups over the same ranks at the same time.
@@ -142,6 +143,23 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Groups, ::testing::ValuesIn(backends()),
                          [](const auto& info) { return name_of(info.param); });
+
+// Groups have the same size, or the last would have shards that nobody else has.
+TEST(Mesh, WantsGroupsThatDivideItsRanks) {
+  for (int ranks = 1; ranks <= 4; ++ranks) {
+    for (int shard_size = -1; shard_size <= 6; ++shard_size) {
+      run_ranks(Backend::local, ranks, [&](Context&, std::unique_ptr<Communicator> world) {
+        if (shard_size == 0 || (shard_size > 0 && ranks % shard_size == 0)) {
+          const comm::Mesh mesh(std::move(world), shard_size);
+          EXPECT_EQ(mesh.shard_size(), shard_size == 0 ? ranks : shard_size);
+          return;
+        }
+        expect_error<UsageError>([&] { comm::Mesh(std::move(world), shard_size); },
+                                 "shard_size: expected a divisor of " + std::to_string(ranks));
+      });
+    }
+  }
+}
 
 }  // namespace
 }  // namespace nanofsdp::testing
