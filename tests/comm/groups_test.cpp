@@ -123,6 +123,28 @@ TEST_P(Groups, AbortEndsWhatWaitsAndWhatComesLater) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
+// All groups of a mesh are aborted, not the world alone: the others stay, and would end no wait.
+TEST_P(Groups, AbortOfAMeshIsThatOfItsGroups) {
+  if (kDevice == Device::cuda)
+    GTEST_SKIP() << "who issues a call meets the others before he goes on";
+  const auto body = [](Context& context, std::unique_ptr<Communicator> world) {
+    const auto others = world->split(0);
+    comm::Mesh mesh(std::move(world), 2);
+    if (mesh.rank() == 0) {
+      const Event waits[] = {mesh.gather().barrier(*context.gather),
+                             mesh.reduce().barrier(*context.reduce)};
+      mesh.abort("the test says so");
+      for (const Event& event : waits) {
+        expect_error<comm::CommError>([&] { event.synchronize(); }, "the test says so");
+      }
+      expect_error<comm::CommError>([&] { mesh.replicate().barrier(*context.compute); },
+                                    "the test says so");
+    }
+    others->barrier(*context.compute);
+  };
+  run_ranks(GetParam(), 4, body, {.timeout = std::chrono::seconds(3)});
+}
+
 TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
   if (kDevice == Device::cuda)
     GTEST_SKIP() << "who issues a call meets the others before he goes on";
