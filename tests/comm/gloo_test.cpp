@@ -185,6 +185,28 @@ TEST_F(Gloo, ReadsOnlyWhereAllAreNeighbours) {
   EXPECT_EQ(outcome.message, "");
 }
 
+// Nor are those neighbours who only claim it: each card is of a process and an address on this
+// machine, where the word is not.
+TEST_F(Gloo, BelievesNoNeighbourWithoutItsWord) {
+  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
+    const std::uint64_t other = 1;
+    for (const auto address : {reinterpret_cast<std::uintptr_t>(&other), std::uintptr_t{8}}) {
+      const std::string group = address == 8 ? "nothing" : "another word";
+      if (store.rank() == 1) {
+        allow_siblings_to_read();
+        store.set(group + "/card.1",
+                  std::to_string(getpid()) + " " + std::to_string(address) + " " + process_space());
+        store.set(group + "/reads.1", "all");
+        store.get(group, 10s);  // until it has been read
+      } else {
+        if (comm::Neighbours(store, group, 0, 2, 10s).all()) throw std::runtime_error(group);
+        store.set(group, "");
+      }
+    }
+  });
+  EXPECT_EQ(outcome.message, "");
+}
+
 // Every further wait would be another one in vain, and in each group that follows.
 TEST_F(Gloo, WaitsOnceForANeighbourThatIsSilent) {
   const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
