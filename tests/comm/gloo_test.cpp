@@ -233,5 +233,15 @@ TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
   });
 }
 
+// A chunk of every peer, but of large chunks only two segments of 1 MiB.
+TEST_F(Gloo, NeedsMemoryForSmallChunksOrTwoSegments) {
+  EXPECT_EQ(comm::gloo_scratch_bytes(1, 4000), 0);
+  EXPECT_EQ(comm::gloo_scratch_bytes(2, 4), 4);
+  EXPECT_EQ(comm::gloo_scratch_bytes(3, 4000), 8000);
+  EXPECT_EQ(comm::gloo_scratch_bytes(4, 2097151), 6291453);
+  EXPECT_EQ(comm::gloo_scratch_bytes(4, 2097152), 6291456);
+  EXPECT_EQ(comm::gloo_scratch_bytes(4, 2097156), 6291456);
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing
