@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/operation.h"
 #include "comm/rank_data.h"
 #include "support/ranks.h"
 
@@ -217,6 +218,19 @@ TEST_P(Disagreement, ARankThatThrowsIsTheCauseThatIsTold) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Disagreement, ::testing::ValuesIn(backends()),
                          [](const auto& info) { return name_of(info.param); });
+
+// In a call's 32 bytes for its unit, a name of any length ends: errors read it up to its zero.
+TEST(Operation, KeepsTheBeginningOfALongName) {
+  for (std::size_t length = 0; length <= 70; ++length) {
+    std::string name;
+    while (name.size() < length) name += static_cast<char>('a' + name.size() % 26);
+    const comm::Operation operation =
+        comm::operation_of(1, comm::Operation::Kind::barrier, {}, {.unit = name});
+    std::string want = name.substr(0, 31);
+    want.resize(32);
+    EXPECT_EQ(std::string(operation.unit.begin(), operation.unit.end()), want);
+  }
+}
 
 TEST(Operands, ThatDoNotFitAreRefused) {
   run_ranks(Backend::local, 2, [](Context& context, Communicator& world) {
