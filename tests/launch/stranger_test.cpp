@@ -87,6 +87,15 @@ TEST_F(Stranger, DoesNotEndTheRunByAWrongTokenOrATakenRank) {
   EXPECT_EQ(zero.loss(100ms) + one.loss(0ms), "");
 }
 
+// Who never says a word is no rank, and is not missed.
+TEST_F(Stranger, NeedNotAnswerTheRollCall) {
+  Party run(2);
+  Store zero(run.of(0));
+  const Socket mute = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
+  const Store one(run.of(1));  // which is accepted after it
+  EXPECT_EQ(zero.roll_call(), "");
+}
+
 TEST_F(Stranger, SpeaksAnotherLanguage) {
   for (const char* text : {"GET / HTTP/1.1\r\n\r\n", "", "2sfn\xff\xff\xff\xff________________"}) {
     ::testing::internal::CaptureStderr();
