@@ -1,0 +1,40 @@
+#include "launch/frame.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstring>
+#include <string>
+
+#include "base/check.h"
+
+namespace nanofsdp::testing {
+namespace {
+
+using launch::Frame;
+
+// The header of a frame that announces so many bytes of key and value.
+std::string header(std::uint32_t key_bytes, std::uint32_t value_bytes) {
+  std::string bytes = launch::encode({.kind = Frame::Kind::hello});
+  std::memcpy(bytes.data() + 8, &key_bytes, sizeof key_bytes);
+  std::memcpy(bytes.data() + 12, &value_bytes, sizeof value_bytes);
+  return bytes;
+}
+
+// Whoever announces more than ranks ever say is told by the header alone: its bytes would be
+// collected before its token is looked at.
+TEST(Frame, OfMoreThanAMegabyteIsRefusedByItsHeader) {
+  for (const std::uint32_t bytes : {1u, 1000u, 1u << 20}) {
+    std::string key = header(bytes, 0), value = header(0, bytes);
+    EXPECT_FALSE(launch::take_frame(key)) << bytes;
+    EXPECT_FALSE(launch::take_frame(value)) << bytes;
+  }
+  for (const std::uint32_t bytes : {(1u << 20) + 1, 1u << 24, 1u << 31, 0xffffffffu}) {
+    std::string key = header(bytes, 0), value = header(0, bytes);
+    EXPECT_THROW(launch::take_frame(key), Error) << bytes;
+    EXPECT_THROW(launch::take_frame(value), Error) << bytes;
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
