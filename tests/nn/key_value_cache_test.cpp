@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "nn/tape.h"
 #include "support/tensors.h"
 
 namespace nanofsdp::nn {
@@ -54,6 +55,21 @@ TEST(KeyValueCache, ForgetsAndBeginsAgainInTheSameMemory) {
   EXPECT_EQ(*all.f32(), 50);
   EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, bytes);
   EXPECT_EQ(context.ledger.allocations(), 1);
+}
+
+// A pass that does not ask for the cache has none, whatever the pass before did.
+TEST(KeyValueCache, BelongsToThePassesThatDecode) {
+  Context context;
+  KeyValueCache cache(context, 4);
+  Tape tape(context);
+  for (const bool training : {false, true}) {
+    tape.begin_decoding(cache);
+    EXPECT_EQ(tape.cache(), &cache);
+    tape.end();
+    tape.begin(training);
+    EXPECT_EQ(tape.cache(), nullptr);
+    tape.end();
+  }
 }
 
 TEST(KeyValueCache, RefusesMorePositionsThanFitAndSeveralTexts) {
