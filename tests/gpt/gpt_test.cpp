@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "gpt/loss.h"
+#include "support/usage_error.h"
 #include "support/whole_model.h"
 
 namespace nanofsdp::gpt {
@@ -144,9 +145,9 @@ TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
   }
 }
 
-// A dropout of its own for every layer. Each block adds the same vector of ones through dropout, so
-// after two blocks an element is 0, one or two survivors; of shared masks it would be 0 or two.
-TEST(GPT, DropsOtherElementsInEveryBlock) {
+// A dropout of its own for every site on the residual path. Two sites add ones, each through its
+// dropout, so an element is 0, one or two survivors; of a shared mask it would be 0 or two.
+TEST(GPT, DropsOtherElementsAtEverySite) {
   GPTConfig config{.block_size = 1, .vocab_size = 64, .n_layer = 2, .n_head = 1, .n_embd = 64};
   config.dropout = 0.5f;
   config.bias = true;
@@ -154,16 +155,26 @@ TEST(GPT, DropsOtherElementsInEveryBlock) {
   GPT model(config);
   WholeModel memory(model);
   for (int i = 0; i < 64; ++i) memory["transformer.wte.weight"].data.f32()[i * 65] = 1e-3f;
-  for (float& x : memory["transformer.ln_f.weight"].data.span<float>()) x = 1;
-  for (const std::string block : {"0", "1"}) {
-    nn::Parameter& bias = memory["transformer.h." + block + ".mlp.c_proj.bias"];
-    for (float& x : bias.data.span<float>()) x = 1;
-  }
+  const auto fill = [&](const std::string& name, float value) {
+    for (float& x : memory[name].data.span<float>()) x = value;
+  };
+  fill("transformer.ln_f.weight", 1);
+  const std::string h = "transformer.h.";
+  const std::vector<std::string> sites = {"transformer.wpe.weight", h + "0.attn.c_proj.bias",
+                                          h + "0.mlp.c_proj.bias", h + "1.attn.c_proj.bias",
+                                          h + "1.mlp.c_proj.bias"};
   nn::Tape tape(context);
   Owned<std::int32_t> token({1, 1}, 63);
-  tape.begin(true, {.seed = 1});
-  const std::span<float> logits = model.forward(tape, token).span<float>();
-  EXPECT_EQ(std::set<float>(logits.begin(), logits.end() - 1).size(), 3u);
+  for (std::size_t i = 0; i < sites.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      for (const std::string& site : sites) fill(site, site == sites[i] || site == sites[j]);
+      tape.begin(true, {.seed = 1});
+      const std::span<float> logits = model.forward(tape, token).span<float>();
+      EXPECT_EQ(std::set<float>(logits.begin(), logits.end() - 1).size(), 3u)
+          << sites[j] << " and " << sites[i];
+      tape.end();
+    }
+  }
 }
 
 TEST(GPT, NamesTheSizeThatDoesNotFit) {
