@@ -177,6 +177,20 @@ TEST(GPT, DropsOtherElementsAtEverySite) {
   }
 }
 
+// Who drops everything divides by what is left.
+TEST(GPT, WantsADropoutBelowOne) {
+  GPTConfig config = kRecipe;
+  for (const float dropout : {0.0f, 0.5f, std::nextafter(1.0f, 0.0f)}) {
+    config.dropout = dropout;
+    EXPECT_NO_THROW(GPT{config}) << dropout;
+  }
+  for (const float dropout : {1.0f, 2.0f, -0.1f, INFINITY, NAN}) {
+    config.dropout = dropout;
+    const std::string error = testing::usage_error([&] { GPT{config}; });
+    EXPECT_TRUE(testing::one_line_with(error, {"dropout", "0 <= dropout < 1"})) << dropout;
+  }
+}
+
 TEST(GPT, NamesTheSizeThatDoesNotFit) {
   GPTConfig config = kRecipe;
   config.n_head = 3;
