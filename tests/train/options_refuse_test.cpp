@@ -75,6 +75,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--learning_rate=0"}, {"--learning_rate", "more than 0"}},
       {{"--min_lr=1"}, {"--min_lr", "--learning_rate=0.001", "--decay_lr=False"}},
       {{"--lr_decay_iters=50"}, {"--lr_decay_iters", "--warmup_iters=100", "50"}},
+      {{"--lr_decay_iters=100"}, {"--lr_decay_iters", "--warmup_iters=100", "got 100"}},
       {{"--warmup_iters=-1"}, {"--warmup_iters", "0 or more"}},
       {{"--weight_decay=-1"}, {"--weight_decay"}},
       {{"--grad_clip=-1"}, {"--grad_clip"}},

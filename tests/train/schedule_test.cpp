@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <string>
+
+#include "base/check.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -39,6 +42,28 @@ TEST(Schedule, WithoutWarmUpStartsAtTheTop) {
   TrainOptions o;
   o.warmup_iters = 0;
   EXPECT_DOUBLE_EQ(learning_rate_at(o, 0), 1e-3);
+}
+
+// However short: whatever the options allow is a rate between the floor and the top at every step.
+TEST(Schedule, IsARateForAllThatOptionsAllow) {
+  int allowed = 0;
+  for (std::int64_t warmup = 0; warmup <= 4; ++warmup) {
+    for (std::int64_t decay = 0; decay <= 4; ++decay) {
+      TrainOptions o;
+      try {
+        o = parse_train_options({"--warmup_iters=" + std::to_string(warmup),
+                                 "--lr_decay_iters=" + std::to_string(decay)});
+      } catch (const UsageError&) {
+        continue;
+      }
+      ++allowed;
+      for (std::int64_t it = 0; it <= 6; ++it) {
+        const double rate = learning_rate_at(o, it);
+        EXPECT_TRUE(rate > 0 && rate <= o.learning_rate) << rate << " at " << it;
+      }
+    }
+  }
+  EXPECT_EQ(allowed, 4 + 3 + 2 + 1);
 }
 
 TEST(Schedule, StaysAtTheTopWithoutDecay) {
