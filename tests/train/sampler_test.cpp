@@ -126,6 +126,24 @@ TEST(Sampler, WritesWithTheCacheWhatItWritesWithout) {
   }
 }
 
+// The colder, the likelier the likeliest token, down to the lowest temperature that is allowed.
+TEST(Sampler, WritesTheLikeliestTokensWhenItIsCold) {
+  const Tokens prompt = {5, 6, 7};
+  const Tokens greedy = expected({{.max_new_tokens = 20, .temperature = 1, .top_k = 1}, prompt});
+  Context context;
+  comm::Mesh mesh(comm::make_self());
+  gpt::GPT model(kConfig);
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+  fill(sharded);
+  nn::Tape tape(context);
+  nn::KeyValueCache cache(context, kConfig.block_size);
+  for (const double temperature : {1e-3, 1e-4, 1e-5, 1e-6}) {
+    Generator generator(1337);
+    const SamplingOptions cold{.max_new_tokens = 20, .temperature = temperature, .top_k = 200};
+    EXPECT_EQ(generate(sharded, tape, cache, prompt, cold, generator), greedy) << temperature;
+  }
+}
+
 // One model, one tape, one cache: what a text has left there does not show in the next.
 TEST(Sampler, BeginsEveryTextAnew) {
   Context context;
