@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""mutate.py DIRECTORY: writes a copy of the product there with every bug of mutants.txt in it.
+"""mutate.py DIRECTORY: writes a copy of the product there with every bug of the catalogues in it.
 
 Each bug sleeps behind a switch, mutant("its_name"), until the environment variable NANOFSDP_MUTANT
 names it: one build serves all of them. Files that would not change are not written, so a rebuild
@@ -13,6 +13,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
+CATALOGUES = (HERE / "mutants.txt", HERE / "second.txt")
 COPIED = ["CMakeLists.txt", "README.md", "LICENSE", "src", "tests", "data", "lessons"]
 # They read the sources as text, where every mutant would be seen for the wrong reason.
 LEFT_OUT = {ROOT / "tests" / "house", ROOT / "tests" / "lessons"}
@@ -41,7 +42,13 @@ class CatalogueError(Exception):
     pass
 
 
-def read_catalogue(path: Path = HERE / "mutants.txt") -> list[Mutant]:
+def read_catalogue(*paths: Path) -> list[Mutant]:
+    mutants = [mutant for path in paths or CATALOGUES for mutant in read_file(path)]
+    check(mutants)
+    return mutants
+
+
+def read_file(path: Path) -> list[Mutant]:
     mutants: list[Mutant] = []
     group: list[Mutant] = []  # the headings above the hunk that is being read
     file, last = "", ""
@@ -70,7 +77,6 @@ def read_catalogue(path: Path = HERE / "mutants.txt") -> list[Mutant]:
         elif line.strip():
             raise CatalogueError(f"{path.name}:{number}: neither a - nor a + line: {line!r}")
         last = line[:1]
-    check(mutants)
     return mutants
 
 
