@@ -18,7 +18,8 @@ Catalogue catalogue() {
   Catalogue result;
   std::string file;
   char last = ' ';
-  for (const std::string& line : lines(read("tests/mutants/mutants.txt"))) {
+  const std::string both = read("tests/mutants/mutants.txt") + read("tests/mutants/second.txt");
+  for (const std::string& line : lines(both)) {
     const char first = line.empty() ? ' ' : line[0];
     if (line.starts_with("## ")) {
       result.names.push_back(line.substr(3));
