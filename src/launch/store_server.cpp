@@ -92,7 +92,7 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
       connection.answered = true;
       return;
     case Kind::leave:
-      if (++left_ == rendezvous_.size) tell_all({.kind = Kind::left});
+      if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
       return;
     default:
       return refuse(connection, "not a rank's to say");

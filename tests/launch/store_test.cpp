@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <chrono>
@@ -191,6 +192,34 @@ TEST(Store, FindsOutWhoDoesNotAnswer) {
   moves(0);
   one.join();
   still.join();
+}
+
+// Rank 1 fails and wants to leave like everybody else. Its connection shows what the store answers.
+TEST(Store, LetsNobodyLeaveInPeaceAfterALoss) {
+  using Kind = launch::Frame::Kind;
+  Party run(2);
+  std::vector<Kind> answers;
+  std::thread fails([&] {
+    const Rendezvous r = run.of(1);
+    const Socket socket = launch::connect_to(r.host, r.port, 10s);
+    const launch::Member member{.program = r.program, .rank = 1, .size = 2};
+    socket.send(launch::encode(
+        {.key = r.token, .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
+    socket.send(launch::encode({.kind = Kind::failed, .value = "enough"}));
+    socket.send(launch::encode({.kind = Kind::leave}));
+    std::string received;
+    while (socket.receive(received)) {
+      while (const auto frame = launch::take_frame(received)) answers.push_back(frame->kind);
+    }
+  });
+  {
+    Store store(run.of(0));
+    EXPECT_TRUE(store.loss(10s).starts_with("rank 1 failed: enough ("));
+    EXPECT_TRUE(message_of<RankError>([&] { store.leave(10s); }).starts_with("rank 1 failed:"));
+  }
+  fails.join();
+  EXPECT_EQ(std::ranges::count(answers, Kind::lost), 1);
+  EXPECT_EQ(std::ranges::count(answers, Kind::left), 0);
 }
 
 // The store lives in rank 0: when that stands still, nobody calls.
