@@ -12,10 +12,10 @@
 
 #include "base/check.h"
 #include "base/platform.h"
-#include "train/bench.h"
-#include "train/commands.h"
-#include "train/files.h"
-#include "train/options.h"
+#include "cli/bench.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/outputs.h"
 
 namespace {
 
@@ -47,16 +47,16 @@ int run(const std::vector<std::string>& args) try {
     return args.empty() ? 2 : 0;
   }
   const std::vector<std::string> rest(args.begin() + 1, args.end());
-  if (args[0] == "train") return nanofsdp::train::train_command(rest);
-  if (args[0] == "eval") return nanofsdp::train::eval_command(rest);
-  if (args[0] == "sample") return nanofsdp::train::sample_command(rest);
-  if (args[0] == "compare") return nanofsdp::train::compare_command(rest);
-  if (args[0] == "plan") return nanofsdp::train::plan_command(rest);
-  if (args[0] == "bench") return nanofsdp::train::bench_command(rest);
+  if (args[0] == "train") return nanofsdp::cli::train_command(rest);
+  if (args[0] == "eval") return nanofsdp::cli::eval_command(rest);
+  if (args[0] == "sample") return nanofsdp::cli::sample_command(rest);
+  if (args[0] == "compare") return nanofsdp::cli::compare_command(rest);
+  if (args[0] == "plan") return nanofsdp::cli::plan_command(rest);
+  if (args[0] == "bench") return nanofsdp::cli::bench_command(rest);
   throw nanofsdp::UsageError({.what = "command",
                               .expected = "train, eval, sample, compare, plan or bench",
                               .got = "'" + args[0] + "'"});
-} catch (const nanofsdp::train::HelpRequested& help) {
+} catch (const nanofsdp::cli::HelpRequested& help) {
   std::fputs(help.text.c_str(), stdout);
   return 0;
 }
@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
   try {
     prepare_for_output();
     const int exit_code = run({argv + 1, argv + argc});
-    if (exit_code == 0) nanofsdp::train::flush_stdout();  // else more has been said already
+    if (exit_code == 0) nanofsdp::cli::flush_stdout();  // else more has been said already
     return exit_code;
   } catch (const nanofsdp::UsageError& error) {
     std::fprintf(stderr, "nanofsdp: %s\n", error.what());

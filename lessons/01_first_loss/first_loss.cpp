@@ -29,10 +29,10 @@ double loss_of(std::span<const float> logits, std::size_t target) {
 //! [loss]
 
 //! [train]
-std::vector<double> train_a_little(const train::TrainOptions& options, const train::Dataset& text) {
+std::vector<double> train_a_little(const train::TrainerOptions& options,
+                                   const data::Dataset& text) {
   Context context;  // one process, one thread
-  train::Report report(options, context.rank);
-  train::Trainer trainer(context, comm::make_self(), options, text, report);
+  train::Trainer trainer(context, comm::make_self(), options, text);
   std::vector<double> losses;
   for (int step = 0; step < kSteps; ++step) losses.push_back(trainer.step(step).loss);
   return losses;
@@ -89,9 +89,8 @@ lesson::Svg drawing(std::span<const double> ours, std::span<const double> theirs
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  train::TrainOptions options;  // nanoGPT's recipe for a CPU
-  options.log_interval = 1;     // compute the loss at every step
-  const train::Dataset text = train::load_dataset(options);
+  train::TrainerOptions options;  // nanoGPT's recipe for a CPU
+  const data::Dataset text = data::load_dataset({});
   const std::int64_t V = text.tokenizer().vocab_size();
   gpt::GPT model({.block_size = options.block_size,
                   .vocab_size = V,
@@ -102,7 +101,7 @@ int main(int argc, char** argv) {
   const std::int64_t table = model.named_parameters()[0]->shape.numel();
   const std::int64_t predictions = options.batch_size * options.block_size;
 
-  const std::int64_t length = text.size(train::Split::train) + text.size(train::Split::val);
+  const std::int64_t length = text.size(data::Split::train) + text.size(data::Split::val);
   lesson.print(fmt::format("text: {} characters, {} different ones", length, V));
   lesson.print(
       fmt::format("tokens of \"owl\": {}", fmt::join(text.tokenizer().encode("owl"), " ")));

@@ -5,11 +5,11 @@
 #include <span>
 #include <vector>
 
+#include "data/dataset.h"
 #include "gpt/gpt.h"
 #include "gpt/loss.h"
 #include "nn/tape.h"
 #include "ops/adamw.h"
-#include "train/dataset.h"
 #include "train/options.h"
 
 /// @file
@@ -21,16 +21,15 @@ namespace lesson {
 using namespace nanofsdp;
 
 /// Lesson 01's recipe, with a smaller model and one learning rate.
-inline train::TrainOptions recipe() {
-  train::TrainOptions o;
+inline train::TrainerOptions recipe() {
+  train::TrainerOptions o;
   o.block_size = 32, o.n_layer = 2, o.n_embd = 64;
   o.decay_lr = false;
-  o.log_interval = 1;
   o.strategy = fsdp::kNoShard;
   return o;
 }
 
-inline gpt::GPTConfig config_of(const train::TrainOptions& o, const train::Dataset& text) {
+inline gpt::GPTConfig config_of(const train::TrainerOptions& o, const data::Dataset& text) {
   const std::int64_t V = text.tokenizer().vocab_size();
   return {o.block_size, V, o.n_layer, o.n_head, o.n_embd, 0, o.bias};
 }
@@ -57,7 +56,7 @@ inline std::vector<Owned> replicate(gpt::GPT& model, Generator& generator) {
 //! [owned]
 
 struct Replica {
-  Replica(Context& context, const train::TrainOptions& o, const train::Dataset& text)
+  Replica(Context& context, const train::TrainerOptions& o, const data::Dataset& text)
       : generator(o.seed),
         model(config_of(o, text)),
         all(replicate(model, generator)),
@@ -68,8 +67,8 @@ struct Replica {
         y(x.size()) {}
 
   /// Draws all rows of the next batch, as every rank does, and keeps its own.
-  void draw(const train::Dataset& text) {
-    text.draw(train::Split::train, generator, batch_size, rows, {x, y});
+  void draw(const data::Dataset& text) {
+    text.draw(data::Split::train, generator, batch_size, rows, {x, y});
   }
 
   //! [backward]
@@ -105,13 +104,13 @@ struct Replica {
   std::vector<Owned> all;
   nn::Tape tape;
   std::int64_t batch_size;
-  train::BatchRows rows;
+  data::BatchRows rows;
   std::vector<std::int32_t> x, y;
 };
 
 /// One step of AdamW; forgets the gradient.
 /// @param clip what the gradient is multiplied by
-inline void update(Stream& stream, Owned& own, const train::TrainOptions& o, int step,
+inline void update(Stream& stream, Owned& own, const train::TrainerOptions& o, int step,
                    double clip) {
   nn::Parameter& p = *own.parameter;
   auto scale = static_cast<float>(clip);

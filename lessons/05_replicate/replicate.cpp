@@ -42,7 +42,7 @@ struct Run : lesson::Curve {
 };
 
 // A run of W ranks. Each draws the same weights and the same batches from the same seed.
-Run run(int W, Sharing how, const train::TrainOptions& o, const train::Dataset& text) {
+Run run(int W, Sharing how, const train::TrainerOptions& o, const data::Dataset& text) {
   Run result(W);
   std::vector<std::vector<double>> losses(W, std::vector<double>(kSteps));
   comm::launch_threads(W, 1, [&](Context& context, auto group) {
@@ -98,8 +98,8 @@ lesson::Svg drawing(const std::vector<Run>& runs) {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  const train::TrainOptions o = lesson::recipe();
-  const train::Dataset text = train::load_dataset(o);
+  const train::TrainerOptions o = lesson::recipe();
+  const data::Dataset text = data::load_dataset({}, o.block_size);
   const std::vector<Run> runs = {
       run(1, Sharing::averaged, o, text), run(2, Sharing::averaged, o, text),
       run(2, Sharing::summed, o, text), run(2, Sharing::only_rank_0, o, text)};

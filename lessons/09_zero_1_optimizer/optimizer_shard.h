@@ -57,7 +57,8 @@ inline double norm(Stream& stream, comm::Communicator& world, const std::deque<R
 /// One step of AdamW.
 /// @param clip what the gradient is multiplied by
 //! [update]
-inline void update(Stream& stream, Row& row, const train::TrainOptions& o, int step, double clip) {
+inline void update(Stream& stream, Row& row, const train::TrainerOptions& o, int step,
+                   double clip) {
   auto scale = static_cast<float>(clip);
   for (std::size_t i = 0; i < row.flat.parameters().size(); ++i) {
     const fsdp::Range at = row.flat.layout().piece(i, row.mine).in_shard;  // lesson 08
@@ -80,7 +81,7 @@ inline void update(Stream& stream, Row& row, const train::TrainOptions& o, int s
 /// The optimizer's part of a step, once every rank's gradient shards are reduced.
 /// @return the norm before clipping
 inline double update_all(Stream& stream, comm::Communicator& world, std::deque<Row>& rows,
-                         const train::TrainOptions& o, int step) {
+                         const train::TrainerOptions& o, int step) {
   const double before = norm(stream, world, rows);
   const double clip = std::min(o.grad_clip / (before + 1e-6), 1.0);
   for (Row& row : rows) update(stream, row, o, step, clip);

@@ -18,7 +18,7 @@ using lesson::kRanks;
 constexpr int kSteps = 8;
 
 // Four ranks by hand.
-lesson::Trained by_hand(const train::TrainOptions& o, const train::Dataset& text, bool gather) {
+lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& text, bool gather) {
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, auto& run) {
     std::deque<lesson::Row> rows;
     for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
@@ -83,8 +83,8 @@ lesson::Svg drawing() {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  train::TrainOptions o;
-  const train::Dataset text = train::load_dataset(o);
+  train::TrainerOptions o;
+  const data::Dataset text = data::load_dataset({});
   const lesson::Trained replicas = lesson::library(kSteps, {fsdp::kNoShard}, o, text);
   const lesson::Trained zero_1 = lesson::library(kSteps, {fsdp::kShardOptimizer}, o, text);
   const lesson::Trained ours = by_hand(o, text, true), forgot = by_hand(o, text, false);

@@ -40,7 +40,7 @@ void attach(lesson::Gradient& gradient, When when, const Note& note) {
 }
 //! [hooks]
 
-Run by_hand(const train::TrainOptions& o, const train::Dataset& text, std::int64_t M, When when) {
+Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int64_t M, When when) {
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, Run& run) {
     const auto units = fsdp::wrap(learner.model, lesson::is_block);
     std::deque<lesson::Row> rows;
@@ -95,8 +95,8 @@ lesson::Svg drawing(const Run& early, const Run& late) {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  const train::TrainOptions o;
-  const train::Dataset text = train::load_dataset(o);
+  const train::TrainerOptions o;
+  const data::Dataset text = data::load_dataset({});
   const auto library = [&](const fsdp::ShardingStrategy& strategy, std::int64_t M) {
     return lesson::library(kSteps, {strategy}, o, text, M);
   };

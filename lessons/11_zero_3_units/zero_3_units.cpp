@@ -43,7 +43,7 @@ void attach(Unit& unit, bool is_root, Backward how) {
 }
 //! [hooks]
 
-Run by_hand(const train::TrainOptions& o, const train::Dataset& text, Backward how, bool poison) {
+Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, Backward how, bool poison) {
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, Run& run) {
     const auto wrapped = fsdp::wrap(learner.model, lesson::is_block);
     std::deque<lesson::Row> rows;
@@ -97,8 +97,8 @@ lesson::Svg drawing(const Run& run) {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  const train::TrainOptions o;
-  const train::Dataset text = train::load_dataset(o);
+  const train::TrainerOptions o;
+  const data::Dataset text = data::load_dataset({});
   const Run ours = by_hand(o, text, Backward::gathers, true);
   const Run stale = by_hand(o, text, Backward::remembers, false);
   const Run poisoned = by_hand(o, text, Backward::remembers, true);

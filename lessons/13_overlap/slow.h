@@ -8,9 +8,9 @@
 
 #include "comm/local.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/overlap.h"
 #include "fsdp/sharded_model.h"
 #include "nn/linear.h"
+#include "plan/overlap.h"
 
 namespace lesson {
 
@@ -65,7 +65,7 @@ class Stack final : public nanofsdp::nn::Module {
 
 /// A step on a link that takes 5 ms a collective: what was hidden, and how long it took.
 struct Measured {
-  nanofsdp::fsdp::Overlap overlap;
+  nanofsdp::plan::Overlap overlap;
   double milliseconds = 0;
 };
 
@@ -97,7 +97,7 @@ inline Measured measure(bool prefetch, bool synchronise) {
       sharded.backward(tape, Tensor(dy.data(), {1, 8}));
     }
     if (context.rank != 0) return;
-    result = {fsdp::overlap(context.tracer.spans()), 1e3 * (now_seconds() - begin)};
+    result = {plan::overlap(context.tracer.spans()), 1e3 * (now_seconds() - begin)};
   };
   comm::launch_threads(2, 1, body, {.link = {.latency = std::chrono::milliseconds(kLink)}});
   return result;

@@ -58,8 +58,8 @@ inline float library_sum(std::span<const float> of_rank) {
 
 inline constexpr int kSteps = 100;
 
-inline train::TrainOptions options(DType dtype) {
-  train::TrainOptions o = recipe();
+inline train::TrainerOptions options(DType dtype) {
+  train::TrainerOptions o = recipe();
   o.strategy = fsdp::kFullShard;
   o.precision = {dtype, dtype};
   return o;
@@ -68,7 +68,7 @@ inline train::TrainOptions options(DType dtype) {
 /// Lesson 05's rank. `masters` are the weights that the optimizer sees; what the model computes
 /// with is somebody else's to fill in.
 struct Trainee : Replica {
-  Trainee(Context& context, const train::TrainOptions& o, const train::Dataset& text)
+  Trainee(Context& context, const train::TrainerOptions& o, const data::Dataset& text)
       : Replica(context, o, text), o(o), stream(*context.compute) {
     for (Owned& own : all) {
       const std::span<float> values = own.part(0).span<float>();
@@ -102,7 +102,7 @@ struct Trainee : Replica {
   }
 
   std::vector<std::vector<float>> masters;
-  train::TrainOptions o;
+  train::TrainerOptions o;
   Stream& stream;
   int steps = 0;
   double last_loss = 0, last_norm = 0;
@@ -116,8 +116,8 @@ struct Run : Curve {
 /// Two ranks, and `step` on each of them in every step.
 inline Run run(const std::function<void(comm::Communicator&, Trainee&)>& step) {
   Run run;
-  const train::TrainOptions o = options(DType::bfloat16);
-  const train::Dataset text = train::load_dataset(o);
+  const train::TrainerOptions o = options(DType::bfloat16);
+  const data::Dataset text = data::load_dataset({}, o.block_size);
   std::vector<double> sums(2 * kSteps);
   comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     Trainee trainee(context, o, text);
@@ -137,8 +137,8 @@ inline Run run(const std::function<void(comm::Communicator&, Trainee&)>& step) {
 }
 
 inline Curve library(DType dtype) {
-  const train::TrainOptions o = options(dtype);
-  return train(2, kSteps, o, train::load_dataset(o));
+  const train::TrainerOptions o = options(dtype);
+  return train(2, kSteps, o, data::load_dataset({}, o.block_size));
 }
 
 /// Losses of some steps, and the first step in which one is off by 1 in 1000 (0: none).

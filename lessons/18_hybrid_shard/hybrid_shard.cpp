@@ -35,7 +35,7 @@ void reduce(Stream& stream, Groups& groups, Tensor gradient, Tensor shard) {
 //! [reduce]
 
 // Lesson 05's training, with gradients that are summed this way.
-lesson::Curve train_by_hand(const train::TrainOptions& o, const train::Dataset& text) {
+lesson::Curve train_by_hand(const train::TrainerOptions& o, const data::Dataset& text) {
   lesson::Curve curve(kSteps);
   std::vector<double> sums(kRanks * kSteps);
   comm::launch_threads(kRanks, 1, [&](Context& context, auto world) {
@@ -103,8 +103,8 @@ int main(int argc, char** argv) {
   const float by_group = (toy[0] + toy[1]) + (toy[2] + toy[3]);
   lesson.print(fmt::format("1e8 + 1 - 1e8 + 1: {} in rank order, {} by group", in_order, by_group));
 
-  train::TrainOptions o = lesson::recipe();
-  const train::Dataset text = train::load_dataset(o);
+  train::TrainerOptions o = lesson::recipe();
+  const data::Dataset text = data::load_dataset({}, o.block_size);
   const lesson::Curve by_hand = train_by_hand(o, text);
   o.strategy = fsdp::kFullShard;
   const lesson::Curve full = lesson::train(kRanks, kSteps, o, text);

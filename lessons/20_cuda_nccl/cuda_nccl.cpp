@@ -63,9 +63,8 @@ struct Seen {
 };
 
 Seen train_here(Context& context, std::unique_ptr<comm::Communicator> world,
-                const train::TrainOptions& o, const train::Dataset& text) {
-  train::Report report(o, context.rank);
-  train::Trainer trainer(context, std::move(world), o, text, report);
+                const train::TrainerOptions& o, const data::Dataset& text) {
+  train::Trainer trainer(context, std::move(world), o, text);
   Seen seen;
   for (int step = 0; step < kSteps; ++step) seen.loss = trainer.step(step).loss;
   seen.bytes = trainer.mesh().traffic().bytes_sent / kSteps;
@@ -74,8 +73,8 @@ Seen train_here(Context& context, std::unique_ptr<comm::Communicator> world,
 //! [train]
 
 // Processes that share a GPU, if there is but one. Throws, in one of them, what is different there.
-launch::Outcome over_nccl(int ranks, Seen cpu, const train::TrainOptions& o,
-                          const train::Dataset& text) {
+launch::Outcome over_nccl(int ranks, Seen cpu, const train::TrainerOptions& o,
+                          const data::Dataset& text) {
   return launch::run_processes(ranks, [&](launch::Store& store) {
     if constexpr (kCuda) {
       //! [connect]
@@ -128,8 +127,8 @@ int main(int argc, char** argv) {
                            lesson::units(forth, truth), lesson::units(back, truth),
                            lesson::units(warp, truth)));
 
-  const train::TrainOptions o{.log_interval = 1};
-  const train::Dataset text = train::load_dataset(o);
+  const train::TrainerOptions o;
+  const data::Dataset text = data::load_dataset({});
   lesson.print("ranks   loss of step 3   bytes that one sends in a step");
   Seen seen;
   for (const int ranks : {1, 2, 4}) {

@@ -60,7 +60,7 @@ lesson::Rank one_of(std::int64_t W, const Model& m) {
 }
 //! [rank]
 
-Model model_of(const char* name, const train::UnitShapes& units) {
+Model model_of(const char* name, const plan::UnitShapes& units) {
   const auto numel = [](const std::vector<fsdp::ParameterSpec>& unit) {
     std::int64_t n = 0;
     for (const fsdp::ParameterSpec& p : unit) n += p.numel();
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
   lesson.print(fmt::format("1/1 + ... + 1/768 in float32: {:.7f}, and from the other end {:.7f}",
                            sum_of_fractions(1, 768, 1), sum_of_fractions(768, 1, -1)));
 
-  const train::Dataset text = train::load_dataset({});
+  const data::Dataset text = data::load_dataset({});
   const std::vector<double> theirs = lesson::pytorch_losses(kSteps);
   const lesson::Run calm = lesson::train(1, kFew, 1e-3, text),
                     calm_2 = lesson::train(2, kSteps, 1e-3, text);
@@ -113,11 +113,11 @@ int main(int argc, char** argv) {
         fmt::format("{:<18}{:>6}{:>13}{:>13}{:>17}", name, W, rank.kept, rank.borrowed, rank.sent));
   };
   say("tales, its ledger", 2, calm_2.rank);
-  const auto gpt = train::gpt_shapes(lesson::nanogpt(52));
-  const auto llama_7b = train::llama_shapes(train::kLlama7B),
-             llama_70b = train::llama_shapes(train::kLlama70B);
+  const auto gpt = plan::gpt_shapes(lesson::nanogpt(52));
+  const auto llama_7b = plan::llama_shapes(plan::kLlama7B),
+             llama_70b = plan::llama_shapes(plan::kLlama70B);
   lesson.claim(one_of(2, model_of("", gpt)) == calm_2.rank, "the formula is the ledger's");
-  const auto both = [&](const char* name, const train::UnitShapes& units, int W) {
+  const auto both = [&](const char* name, const plan::UnitShapes& units, int W) {
     const lesson::Rank rank = one_of(W, model_of(name, units));
     lesson.claim(rank == lesson::plan(units, W), fmt::format("{}: the library plans this", name));
     say(name, W, rank);

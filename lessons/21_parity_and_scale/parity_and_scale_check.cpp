@@ -2,20 +2,20 @@
 
 #include "frame/exercise.h"
 #include "parity_and_scale_exercise.h"
-#include "train/plan.h"
+#include "plan/shapes.h"
 
 // The specification plans every k as the library does, from shapes.
 static std::int64_t by_planning(std::int64_t memory, std::int64_t n, std::int64_t block,
                                 std::int64_t root, int W) {
   using namespace nanofsdp;
   const fsdp::Options options{.strategy = fsdp::kFullShard, .alignment = 1};
-  train::UnitShapes blocks(static_cast<std::size_t>(n), {{"block", {block}}});
+  plan::UnitShapes blocks(static_cast<std::size_t>(n), {{"block", {block}}});
   blocks.push_back({{"root", {root}}});
   std::int64_t largest = 0;
   for (std::int64_t k = 1; k <= n; ++k) {
-    const auto layouts = fsdp::lay_out(train::merged(blocks, k), options, {W});
+    const auto layouts = plan::lay_out(plan::merged(blocks, k), options, {W});
     std::int64_t bytes = 0;
-    for (const std::int64_t of_class : fsdp::plan(layouts, options, {W}).bytes) bytes += of_class;
+    for (const std::int64_t of_class : plan::plan(layouts, options, {W}).bytes) bytes += of_class;
     if (bytes <= memory) largest = k;
   }
   return largest;

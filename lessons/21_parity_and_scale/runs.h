@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "comm/local.h"
-#include "fsdp/plan.h"
-#include "train/plan.h"
+#include "plan/plan.h"
+#include "plan/shapes.h"
 #include "train/trainer.h"
 
 /// @file
@@ -28,14 +28,12 @@ struct Run {
 };
 
 /// nanoGPT's recipe on the tales over W ranks that are threads, under full_shard.
-inline Run train(int W, int steps, double learning_rate, const train::Dataset& text) {
-  train::TrainOptions o;
-  o.log_interval = 1;  // a loss for every step
+inline Run train(int W, int steps, double learning_rate, const data::Dataset& text) {
+  train::TrainerOptions o;
   o.learning_rate = learning_rate;
   Run run;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    train::Report report(o, context.rank);
-    train::Trainer trainer(context, std::move(world), o, text, report);
+    train::Trainer trainer(context, std::move(world), o, text);
     for (int step = 0; step < steps; ++step) {
       const std::int64_t before = trainer.mesh().traffic().bytes_sent;
       const double loss = trainer.step(step).loss;
@@ -54,9 +52,9 @@ inline Run train(int W, int steps, double learning_rate, const train::Dataset& t
 }
 
 /// What the library plans for full_shard, float32 and Adam, from shapes alone.
-inline Rank plan(const train::UnitShapes& units, int W) {
+inline Rank plan(const plan::UnitShapes& units, int W) {
   const fsdp::Options options{.strategy = fsdp::kFullShard, .alignment = 1};
-  const fsdp::Plan plan = fsdp::plan(fsdp::lay_out(units, options, {W}), options, {W});
+  const plan::Plan plan = plan::plan(plan::lay_out(units, options, {W}), options, {W});
   return {plan.at_rest(),
           plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),
           plan.step.bytes_sent};

@@ -14,6 +14,7 @@
 #include "comm/counting.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
+#include "data/dataset.h"
 #include "frame/nanogpt.h"
 #include "frame/train.h"
 #include "fsdp/grad_norm.h"
@@ -21,7 +22,6 @@
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
 #include "nn/tape.h"
-#include "train/dataset.h"
 #include "train/options.h"
 
 namespace lesson {
@@ -46,7 +46,7 @@ inline void run_backward(fsdp::ShardedModel& model, nn::Tape& tape, Tensor dy, b
 /// text is the tales: 52 of the model's 65 characters.
 struct Learner {
   /// @param micro_steps the 12 rows come in so many micro-batches
-  Learner(Context& context, const train::TrainOptions& o, const train::Dataset& text,
+  Learner(Context& context, const train::TrainerOptions& o, const data::Dataset& text,
           std::int64_t micro_steps)
       : text(text),
         micro_steps(micro_steps),
@@ -72,7 +72,7 @@ struct Learner {
   /// @return the loss, summed over tokens
   template <class Model>
   double forward_backward(Model& model, bool last = true) {
-    text.draw(train::Split::train, generator, batch_size, rows, {x, y});
+    text.draw(data::Split::train, generator, batch_size, rows, {x, y});
     double loss = 0;
     tape.begin(/*training=*/true);
     const Tensor logits = model.forward(tape, tokens(x));
@@ -87,10 +87,10 @@ struct Learner {
     return {of.data(), {rows.count, n / rows.count}, DType::int32};
   }
 
-  const train::Dataset& text;
+  const data::Dataset& text;
   std::int64_t micro_steps;
   std::int64_t batch_size;  // of a micro-batch, over all ranks
-  train::BatchRows rows;
+  data::BatchRows rows;
   Generator generator;
   gpt::GPT model;
   nn::Tape tape;
@@ -159,7 +159,7 @@ struct Trained : Curve {
 /// A run on ranks that are threads.
 /// @param body what one of them does: (context, world, learner, losses of its tokens, run)
 template <class Run, class Body>
-Run on_ranks(int steps, const train::TrainOptions& o, const train::Dataset& text,
+Run on_ranks(int steps, const train::TrainerOptions& o, const data::Dataset& text,
              std::int64_t micro_steps, const Body& body) {
   Run run(steps);
   std::vector<std::vector<double>> losses(kRanks, std::vector<double>(steps));
@@ -173,8 +173,8 @@ Run on_ranks(int steps, const train::TrainOptions& o, const train::Dataset& text
 }
 
 /// The library's run on ranks that are threads.
-inline Trained library(int steps, const fsdp::Options& options, const train::TrainOptions& o,
-                       const train::Dataset& text, std::int64_t micro_steps = 1) {
+inline Trained library(int steps, const fsdp::Options& options, const train::TrainerOptions& o,
+                       const data::Dataset& text, std::int64_t micro_steps = 1) {
   Trained result(steps);
   std::vector<std::vector<double>> losses(kRanks, std::vector<double>(steps));
   comm::launch_threads(kRanks, 1, [&](Context& context, auto world) {

@@ -20,14 +20,12 @@ struct Curve {
 };
 
 /// The first steps of a run on W ranks that are threads.
-/// @param options with a log_interval of 1, or most losses are missing
-inline Curve train(int W, int steps, const nanofsdp::train::TrainOptions& options,
-                   const nanofsdp::train::Dataset& text) {
+inline Curve train(int W, int steps, const nanofsdp::train::TrainerOptions& options,
+                   const nanofsdp::data::Dataset& text) {
   using namespace nanofsdp;
   Curve curve(steps);
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    train::Report report(options, context.rank);
-    train::Trainer trainer(context, std::move(world), options, text, report);
+    train::Trainer trainer(context, std::move(world), options, text);
     for (std::size_t step = 0; step < curve.losses.size(); ++step) {
       const train::StepResult here = trainer.step(static_cast<std::int64_t>(step));
       if (context.rank == 0) curve.losses[step] = here.loss, curve.norms[step] = here.grad_norm;

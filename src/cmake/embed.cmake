@@ -2,7 +2,7 @@
 #
 # Compiles the bytes of a small text file (up to some 100 KB) into <library>, as the definition of
 #
-#   namespace nanofsdp { extern const std::string_view <kName>; }     (declared in train/embedded.h)
+#   namespace nanofsdp { extern const std::string_view <kName>; }     (declared in an embedded.h)
 #
 # The .cpp is generated in the build tree, again whenever the file changes. Paths are relative to the
 # directory of the caller. As a script (cmake -P) this same file does the generating.

@@ -21,6 +21,12 @@ struct WrappedModule {
 /// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy).
 using WrapPolicy = std::function<bool(const nn::Module&)>;
 
+/// The policy that names all modules of one type.
+template <class M>
+bool is_a(const nn::Module& module) {
+  return dynamic_cast<const M*>(&module) != nullptr;
+}
+
 /// The units in the order of the module tree, inner before outer, the root last. A unit has the
 /// parameters of its subtree that no inner unit has; the root's are those that remain: for nanoGPT
 /// the tied wte and lm_head, wpe and ln_f. Names every parameter.

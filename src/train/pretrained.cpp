@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "base/check.h"
-#include "train/files.h"
-#include "train/safetensors.h"
+#include "base/file.h"
+#include "store/safetensors.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -31,7 +31,7 @@ class Pretrained {
   bool has(const std::string& name) const { return find(named(name)) != nullptr; }
 
   const std::vector<std::int64_t>& shape(const std::string& name, std::size_t rank) const {
-    const TensorInfo* tensor = find(named(name));
+    const store::TensorInfo* tensor = find(named(name));
     if (tensor != nullptr && tensor->shape.size() == rank) return tensor->shape;
     throw UsageError({.what = "weights '" + path_ + "'",
                       .expected = fmt::format("GPT-2's '{}' of {} dimensions", named(name), rank),
@@ -41,7 +41,7 @@ class Pretrained {
   // The parameter's elements.
   std::vector<float> read(const nn::Parameter& parameter) {
     const auto dims = parameter.shape.dims();
-    TensorInfo tensor{named(parameter.name), {dims.begin(), dims.end()}};
+    store::TensorInfo tensor{named(parameter.name), {dims.begin(), dims.end()}};
     const bool positions = parameter.name == "transformer.wpe.weight";
     if (positions) tensor.shape[0] = shape(parameter.name, 2)[0];
     const bool linear = dims.size() == 2 && parameter.name.find(".h.") != std::string::npos;
@@ -67,13 +67,13 @@ class Pretrained {
 
   std::string named(const std::string& ours) const { return prefix_ + ours.substr(kPrefix.size()); }
 
-  const TensorInfo* find(const std::string& name) const {
-    const auto found = std::ranges::find(file_.tensors(), name, &TensorInfo::name);
+  const store::TensorInfo* find(const std::string& name) const {
+    const auto found = std::ranges::find(file_.tensors(), name, &store::TensorInfo::name);
     return found == file_.tensors().end() ? nullptr : &*found;
   }
 
   std::string path_;
-  SafetensorsFile file_;
+  store::SafetensorsFile file_;
   std::string prefix_;
   bool transposed_ = false;
 };

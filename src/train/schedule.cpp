@@ -5,7 +5,7 @@
 
 namespace nanofsdp::train {
 
-double learning_rate_at(const TrainOptions& o, std::int64_t it) {
+double learning_rate_at(const TrainerOptions& o, std::int64_t it) {
   if (!o.decay_lr) return o.learning_rate;
   const auto step = static_cast<double>(it);
   const auto warmup = static_cast<double>(o.warmup_iters);

@@ -17,6 +17,6 @@ namespace nanofsdp::train {
 /// `learning_rate` if decay_lr is off.
 
 /// @param it steps made before this one
-double learning_rate_at(const TrainOptions& options, std::int64_t it);
+double learning_rate_at(const TrainerOptions& options, std::int64_t it);
 
 }  // namespace nanofsdp::train

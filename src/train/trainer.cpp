@@ -10,22 +10,18 @@
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/overlap.h"
 #include "gpt/loss.h"
-#include "train/checkpoint.h"
-#include "train/explain.h"
-#include "train/plan.h"
+#include "store/checkpoint.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
-#include "train/trace_file.h"
 
 namespace nanofsdp::train {
 namespace {
 
 // Rank r's share of a batch that is only evaluated. A rank without rows computes one that does not
 // count: it has to take part in the collectives.
-BatchRows share(std::int64_t rows, int rank, int ranks) {
+data::BatchRows share(std::int64_t rows, int rank, int ranks) {
   const std::int64_t first = rank * rows / ranks;
   return {first, (rank + 1) * rows / ranks - first};
 }
@@ -33,22 +29,21 @@ BatchRows share(std::int64_t rows, int rank, int ranks) {
 }  // namespace
 
 Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
-                 const TrainOptions& options, const Dataset& dataset, Report& report)
+                 const TrainerOptions& options, const data::Dataset& dataset)
     : context_(context),
       options_(options),
       dataset_(dataset),
-      report_(report),
       mesh_(std::move(world), options.shard_size),
       generator_(static_cast<std::uint64_t>(options.seed)),
       model_(config_of(options, dataset.tokenizer().vocab_size())),
-      sharded_(context, model_, mesh_, fsdp_options(options)),
+      sharded_(context, model_, mesh_, fsdp_options(options, context.device)),
       tape_(context),
       norm_(context, mesh_),
       optimizer_(
           context, sharded_.units(),
           {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay}),
       shape_{options.batch_size, options.gradient_accumulation_steps, context.world_size},
-      plan_(plan_step(shape_, context.rank)),
+      plan_(data::plan_step(shape_, context.rank)),
       drawn_(static_cast<std::size_t>(2 * options.batch_size * options.block_size)),
       batch_(context.ledger, MemoryClass::activations, drawn_.size() * size_of(DType::int32),
              context.device),
@@ -72,12 +67,12 @@ Tensor Trainer::batch_tensor(int half, std::int64_t rows) const {
       .view({rows, T});
 }
 
-Batch Trainer::drawn(std::int64_t rows) {
+data::Batch Trainer::drawn(std::int64_t rows) {
   const auto n = static_cast<std::size_t>(rows * options_.block_size);
   return {std::span(drawn_).first(n), std::span(drawn_).subspan(drawn_.size() / 2, n)};
 }
 
-void Trainer::send(const Batch& batch, std::int64_t rows) {
+void Trainer::send(const data::Batch& batch, std::int64_t rows) {
   const Shape shape{rows, options_.block_size};
   transfer(*context_.compute, Tensor(batch.x.data(), shape, DType::int32), batch_tensor(0, rows));
   transfer(*context_.compute, Tensor(batch.y.data(), shape, DType::int32), batch_tensor(1, rows));
@@ -91,9 +86,9 @@ StepResult Trainer::step(std::int64_t iteration) {
   for (std::int64_t m = 0; m < shape_.gradient_accumulation_steps; ++m) {
     // Every rank draws every micro-batch, so all generators stay equal.
     const bool is_mine = mine != plan_.end() && mine->index == m;
-    const BatchRows rows = is_mine ? mine->rows : BatchRows{};
-    const Batch batch = drawn(rows.count);
-    dataset_.draw(Split::train, generator_, shape_.batch_size, rows, batch);
+    const data::BatchRows rows = is_mine ? mine->rows : data::BatchRows{};
+    const data::Batch batch = drawn(rows.count);
+    dataset_.draw(data::Split::train, generator_, shape_.batch_size, rows, batch);
     if (!is_mine) continue;
     send(batch, rows.count);
     forward_backward(iteration, *mine, mine + 1 == plan_.end());
@@ -113,7 +108,8 @@ StepResult Trainer::step(std::int64_t iteration) {
   return result;
 }
 
-void Trainer::forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last) {
+void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& micro_step,
+                               bool last) {
   const auto& [index, rows] = micro_step;
   tape_.begin(/*training=*/true, {.seed = static_cast<std::uint64_t>(options_.seed),
                                   .iteration = iteration,
@@ -132,7 +128,7 @@ EvalResult Trainer::evaluate() {
   Generator generator(static_cast<std::uint64_t>(options_.seed) + 1);
   for (std::int64_t i = 0; i < 2 * options_.eval_iters; ++i) {
     const bool val = i >= options_.eval_iters;
-    evaluate_batch(val ? Split::val : Split::train, generator, losses_.sum(val));
+    evaluate_batch(val ? data::Split::val : data::Split::train, generator, losses_.sum(val));
   }
   const std::vector<double> sums = losses_.over_ranks();
   const auto tokens = static_cast<double>(options_.eval_iters) *
@@ -140,11 +136,11 @@ EvalResult Trainer::evaluate() {
   return {.train_loss = sums[0] / tokens, .val_loss = sums[1] / tokens};
 }
 
-void Trainer::evaluate_batch(Split split, Generator& generator, Tensor total) {
-  BatchRows rows = share(options_.batch_size, context_.rank, context_.world_size);
+void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor total) {
+  data::BatchRows rows = share(options_.batch_size, context_.rank, context_.world_size);
   const bool counts = rows.count > 0;
   if (!counts) rows = {0, 1};
-  const Batch batch = drawn(rows.count);
+  const data::Batch batch = drawn(rows.count);
   dataset_.draw(split, generator, options_.batch_size, rows, batch);
   if (!counts) std::ranges::fill(batch.y, -1);
   send(batch, rows.count);
@@ -163,19 +159,11 @@ std::string Trainer::sample(std::int64_t length) {
   return dataset_.tokenizer().decode(std::span(tokens).subspan(1));
 }
 
-fsdp::Plan Trainer::plan() const {
-  return plan_training(layouts_of(sharded_.units()), options_,
-                       {.shard_size = mesh_.shard_size(),
-                        .replicas = mesh_.replicas(),
-                        .micro_steps = static_cast<std::int64_t>(plan_.size()),
-                        .device = context_.device});
-}
-
 // Before anything is trained: what ranks that were started apart may have got differently.
 void Trainer::require_agreement() {
   std::string model;
-  for (const fsdp::FlatLayout& layout : layouts_of(sharded_.units())) {
-    for (const fsdp::ParameterSpec& p : layout.parameters()) {
+  for (const fsdp::Unit& unit : sharded_.units()) {
+    for (const fsdp::ParameterSpec& p : unit.flat().layout().parameters()) {
       model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
     }
   }
@@ -195,35 +183,32 @@ void Trainer::trace(std::int64_t iteration) {
   if (iteration == first + kTracedSteps) context_.tracer.stop();
 }
 
-void Trainer::run() {
-  const fsdp::Plan plan = this->plan();
+void Trainer::run(Listener& listener) {
   require_agreement();
   if (options_.resumes()) resume();
-  report_.start(context_, dataset_, sharded_, plan);
-  if (options_.resumes()) report_.resumed(checkpoint_path(options_.out_dir).string(), first_);
-  if (options_.eval_only) return report_.evaluation(first_, evaluate());
+  listener.started();
+  if (options_.resumes()) {
+    listener.resumed(store::checkpoint_path(options_.out_dir).string(), first_);
+  }
+  if (options_.eval_only) return listener.evaluation(first_, evaluate());
   for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
     const bool first = iteration == first_, last = iteration == options_.max_iters;
     if (iteration % options_.eval_interval == 0 || first || last) {
       const EvalResult result = evaluate();
       require_finite(iteration, result);
-      report_.evaluation(iteration, result);
+      listener.evaluation(iteration, result);
       const bool best = result.val_loss < best_val_loss_;
       if (best) best_val_loss_ = result.val_loss;
       const bool wanted = best || options_.always_save_checkpoint;
-      if (wanted && !first && options_.saves()) save(iteration, result.val_loss);
-      report_.draw(context_.ledger);
+      if (wanted && !first && options_.saves()) save(iteration, result.val_loss, listener);
+      listener.settled();
     }
     trace(iteration);
     if (last) break;
     const StepResult result = step(iteration);
     require_finite(iteration, result);
-    report_.step(iteration, result, mesh_.traffic(), context_.ledger);
+    listener.step(iteration, result);
   }
-  fsdp::Overlap overlap;
-  if (spans_say_when_work_ran(context_.device)) overlap = fsdp::overlap(context_.tracer.spans());
-  report_.finish(mesh_.traffic(), context_.ledger, plan, overlap);
-  if (!options_.trace.empty()) write_trace(context_, mesh_, options_.trace);
 }
 
 }  // namespace nanofsdp::train

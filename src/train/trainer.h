@@ -8,22 +8,55 @@
 #include "base/context.h"
 #include "base/rng.h"
 #include "comm/mesh.h"
+#include "data/batch_plan.h"
+#include "data/dataset.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/plan.h"
 #include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/gpt.h"
 #include "nn/tape.h"
-#include "train/batch_plan.h"
-#include "train/dataset.h"
 #include "train/loss_meter.h"
 #include "train/options.h"
-#include "train/report.h"
 
 namespace nanofsdp::train {
 
 /// @file
-/// @brief nanoGPT's training loop on one rank of a sharded model.
+/// @brief The room `train`: nanoGPT's training loop on one rank of a sharded model.
+///
+/// Comes in: a rank's context and communicator, options, a dataset. Goes out: what each step and
+/// evaluation found, to a listener; checkpoints and weights, to files (store/).
+
+/// So many steps of a run are traced, from the eleventh on, or the last of a shorter run.
+inline constexpr std::int64_t kTracedSteps = 3;
+
+/// One optimizer step.
+struct StepResult {
+  double loss = 0;       ///< mean over the tokens of all ranks
+  double grad_norm = 0;  ///< before clipping
+  double lr = 0;
+  double seconds = 0;
+};
+
+struct EvalResult {
+  double train_loss = 0;
+  double val_loss = 0;
+};
+
+/// Hears of a run what happens in it, as it happens, on every rank. This one does nothing.
+class Listener {
+ public:
+  virtual ~Listener() = default;
+  /// The ranks agree, and nothing is trained yet.
+  virtual void started() {}
+  virtual void resumed(const std::string& /*checkpoint*/, std::int64_t /*iteration*/) {}
+  virtual void step(std::int64_t /*iteration*/, const StepResult&) {}
+  virtual void evaluation(std::int64_t /*iteration*/, const EvalResult&) {}
+  virtual void saved(const std::string& /*path*/) {}
+  /// An evaluation and all that it saves are over.
+  virtual void settled() {}
+};
+
+/// A trainer and its model.
 ///
 /// Seeded as nanoGPT: one generator draws the weights, then each step's batches. Evaluations have a
 /// generator of their own, seeded anew each time, so their number changes nothing. A run that is
@@ -33,18 +66,16 @@ class Trainer {
  public:
   /// Builds and initialises the model. Collective.
   /// @param options, dataset outlive the trainer
-  /// @param report where rank 0 tells what happens; the others' is silent
-  Trainer(Context& context, std::unique_ptr<comm::Communicator> world, const TrainOptions& options,
-          const Dataset& dataset, Report& report);
+  Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
+          const TrainerOptions& options, const data::Dataset& dataset);
 
   /// Up to max_iters steps, with an evaluation before the first, every eval_interval steps, and
-  /// after the last. Where --out_dir asks for it, evaluations save a checkpoint, for runs that go
-  /// on
-  /// (--init_from=resume), and the weights as a whole, for others to use: if the validation loss
-  /// has fallen, or always (--always_save_checkpoint).
+  /// after the last. Where out_dir asks for it, evaluations save a checkpoint, from which a run can
+  /// go on (init_from "resume"), and the weights as a whole, for others to use: if the validation
+  /// loss has fallen, or always (always_save_checkpoint).
   /// @throws RunError, on every rank, at the first step, evaluation or checkpoint whose numbers are
   /// not finite: it names the step and the unit; what was saved before stays
-  void run();
+  void run(Listener& listener);
 
   /// One optimizer step.
   StepResult step(std::int64_t iteration);
@@ -55,31 +86,29 @@ class Trainer {
   /// A text that the model writes, `length` tokens long.
   std::string sample(std::int64_t length);
 
-  /// What this rank will hold and move.
-  fsdp::Plan plan() const;
-
   comm::Mesh& mesh() { return mesh_; }
   fsdp::ShardedModel& model() { return sharded_; }
+  /// How many micro-batches of a step are this rank's.
+  std::int64_t micro_steps() const { return std::ssize(plan_); }
 
  private:
   void require_agreement();
   void resume();
-  void save(std::int64_t iteration, double val_loss);
+  void save(std::int64_t iteration, double val_loss, Listener& listener);
   void require_finite(std::int64_t iteration, const StepResult& result);
   void require_finite(std::int64_t iteration, const EvalResult& result);
   void require_finite_state(std::int64_t iteration);
   [[noreturn]] void stop(std::int64_t iteration, const std::string& got) const;
   void trace(std::int64_t iteration);
-  void forward_backward(std::int64_t iteration, const MicroStep& micro_step, bool last);
-  void evaluate_batch(Split split, Generator& generator, Tensor total);
-  Batch drawn(std::int64_t rows);
-  void send(const Batch& batch, std::int64_t rows);
+  void forward_backward(std::int64_t iteration, const data::MicroStep& micro_step, bool last);
+  void evaluate_batch(data::Split split, Generator& generator, Tensor total);
+  data::Batch drawn(std::int64_t rows);
+  void send(const data::Batch& batch, std::int64_t rows);
   Tensor batch_tensor(int half, std::int64_t rows) const;
 
   Context& context_;
-  const TrainOptions& options_;
-  const Dataset& dataset_;
-  Report& report_;
+  const TrainerOptions& options_;
+  const data::Dataset& dataset_;
   comm::Mesh mesh_;
   Generator generator_;
   gpt::GPT model_;
@@ -87,10 +116,10 @@ class Trainer {
   nn::Tape tape_;
   fsdp::GradNorm norm_;
   fsdp::ShardedOptimizer optimizer_;
-  StepShape shape_;
-  std::vector<MicroStep> plan_;      // this rank's share of a step
-  std::vector<std::int32_t> drawn_;  // x and y, where the host draws them
-  Buffer batch_;                     // int32, x and y, where the model reads them
+  data::StepShape shape_;
+  std::vector<data::MicroStep> plan_;  // this rank's share of a step
+  std::vector<std::int32_t> drawn_;    // x and y, where the host draws them
+  Buffer batch_;                       // int32, x and y, where the model reads them
   LossMeter losses_;
   std::int64_t first_ = 0;   // iteration of this run
   std::int64_t saved_ = -1;  // iteration of the last checkpoint; none yet

@@ -4,9 +4,10 @@
 #include <sstream>
 
 #include "base/check.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
+#include "store/weights.h"
+#include "train/model_file.h"
 #include "train/trainer.h"
-#include "train/weights.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -24,10 +25,10 @@ std::map<std::string, std::string> options_map(const std::string& settings) {
 }  // namespace
 
 void Trainer::resume() {
-  const Manifest manifest = read_manifest(options_.out_dir);
-  const RunState& state = manifest.state;
-  const std::string what = "checkpoint '" + checkpoint_path(options_.out_dir).string() + "'";
-  const Tokenizer& tokenizer = dataset_.tokenizer();
+  const store::Manifest manifest = store::read_manifest(options_.out_dir);
+  const store::RunState& state = manifest.state;
+  const std::string what = "checkpoint '" + store::checkpoint_path(options_.out_dir).string() + "'";
+  const data::Tokenizer& tokenizer = dataset_.tokenizer();
   if (state.alphabet != tokenizer.chars() || state.vocab_size != tokenizer.vocab_size()) {
     const char* tokens = tokenizer.chars().empty() ? "tokens of data" : "characters of text";
     throw UsageError({.what = what,
@@ -41,35 +42,35 @@ void Trainer::resume() {
                       .got = fmt::format("iteration {}", state.iteration),
                       .hint = "give a larger --max_iters to train on"});
   }
-  load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
+  store::load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
   first_ = saved_ = state.iteration;
 }
 
-void Trainer::save(std::int64_t iteration, double val_loss) {
+void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) {
   require_finite_state(iteration);
-  const Tokenizer& tokenizer = dataset_.tokenizer();
-  const bool saved = save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
-                                     {.iteration = iteration,
-                                      .optimizer_steps = optimizer_.steps(),
-                                      .best_val_loss = best_val_loss_,
-                                      .generator = generator_.state(),
-                                      .alphabet = tokenizer.chars(),
-                                      .vocab_size = tokenizer.vocab_size(),
-                                      .pieces = tokenizer.pieces(),
-                                      .options = options_map(options_.settings)});
+  const data::Tokenizer& tokenizer = dataset_.tokenizer();
+  const bool saved = store::save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
+                                            {.iteration = iteration,
+                                             .optimizer_steps = optimizer_.steps(),
+                                             .best_val_loss = best_val_loss_,
+                                             .generator = generator_.state(),
+                                             .alphabet = tokenizer.chars(),
+                                             .vocab_size = tokenizer.vocab_size(),
+                                             .pieces = tokenizer.pieces(),
+                                             .options = options_map(options_.settings)});
   if (saved) saved_ = iteration;
-  const std::string path = checkpoint_path(options_.out_dir).string();
-  report_.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
-  save_weights(options_.out_dir, sharded_,
-               {.config = model_.config(),
-                .chars = tokenizer.chars(),
-                .iteration = iteration,
-                .val_loss = val_loss,
-                .pieces = tokenizer.pieces()},
-               context_.rank);
-  report_.saved(weights_path(options_.out_dir).string());
+  const std::string path = store::checkpoint_path(options_.out_dir).string();
+  listener.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
+  store::save_weights(options_.out_dir, sharded_,
+                      metadata_of({.config = model_.config(),
+                                   .chars = tokenizer.chars(),
+                                   .iteration = iteration,
+                                   .val_loss = val_loss,
+                                   .pieces = tokenizer.pieces()}),
+                      context_.rank);
+  listener.saved(store::weights_path(options_.out_dir).string());
 }
 
 }  // namespace nanofsdp::train

@@ -6,7 +6,7 @@
 #include "base/check.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
-#include "train/checkpoint.h"
+#include "store/checkpoint.h"
 #include "train/trainer.h"
 
 // One infinity or NaN in one gradient makes the norm of all gradients so, then the coefficient that
@@ -42,7 +42,7 @@ void Trainer::stop(std::int64_t iteration, const std::string& got) const {
   if (options_.precision.param_dtype == DType::bfloat16) hint += ", or --param_dtype=float32";
   if (saved_ >= 0) {
     hint += fmt::format("; '{}' is still the checkpoint of iteration {}, for --init_from=resume",
-                        checkpoint_path(options_.out_dir).string(), saved_);
+                        store::checkpoint_path(options_.out_dir).string(), saved_);
   }
   throw RunError({.what = fmt::format("training stopped at iteration {}", iteration),
                   .expected = "finite numbers",

@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "fsdp/plan.h"
+#include "plan/plan.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -59,7 +59,7 @@ TEST(Memory, IsTheClosedFormula) {
               }
               const auto expected =
                   closed_formula(o, n, s, layouts[0].padded_numel(), layouts.back().padded_numel());
-              const Plan p = plan(
+              const plan::Plan p = plan::plan(
                   layouts, {.strategy = strategy, .no_sync = no_sync},
                   {.shard_size = training.mesh.shard_size(), .replicas = training.mesh.replicas()});
               EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // c_fc
@@ -94,7 +94,7 @@ TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
   for (const auto& [strategy, bytes] :
        {std::pair(kNoShard, 16), std::pair(kShardOptimizer, 10), std::pair(kShardGradients, 7),
         std::pair(kFullShard, 4), std::pair(kShardGradOp, 4)}) {
-    EXPECT_EQ(plan(layouts, {.strategy = strategy}, {.shard_size = 4}).at_rest(),
+    EXPECT_EQ(plan::plan(layouts, {.strategy = strategy}, {.shard_size = 4}).at_rest(),
               bytes * (96 * 4 + 32))
         << name_of(strategy);
   }
@@ -114,9 +114,9 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           for (const Unit& unit : training.sharded.units()) {
             layouts.push_back(unit.flat().layout());
           }
-          const Plan p =
-              plan(layouts, {.strategy = strategy, .precision = precision, .forward_prefetch = 0},
-                   {.shard_size = 2});
+          const plan::Plan p = plan::plan(
+              layouts, {.strategy = strategy, .precision = precision, .forward_prefetch = 0},
+              {.shard_size = 2});
           for (const MemoryClass c : kPlanned) {
             EXPECT_EQ(context.ledger.count(c).reserved, p.of(c)) << name_of(c);
           }
@@ -133,7 +133,8 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
   const std::vector<FlatLayout> layouts{FlatLayout({{"block", {24}}}, 2, 8),
                                         FlatLayout({{"root", {50}}}, 2, 8)};  // 32 and 64 padded
   const auto of = [&](Device device, DType param, MemoryClass c) {
-    return plan(layouts, {.precision = {.param_dtype = param}}, {.shard_size = 2, .device = device})
+    return plan::plan(layouts, {.precision = {.param_dtype = param}},
+                      {.shard_size = 2, .device = device})
         .of(c);
   };
   for (const Device device : {Device::cpu, Device::cuda}) {
@@ -151,31 +152,30 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
 // A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
 TEST(Memory, OfALargeRootIsItsOwn) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    testing::run_ranks(Backend::local, 2,
-                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-                         gpt::GPTConfig config = testing::kTiny;
-                         config.vocab_size = 300;
-                         const MixedPrecision precision{dtype, dtype};
-                         TinyTraining t(context, std::move(group), {.precision = precision},
-                                        std::make_unique<gpt::GPT>(config));
-                         t.step(0);
-                         std::vector<FlatLayout> layouts;
-                         for (const Unit& unit : t.sharded.units())
-                           layouts.push_back(unit.flat().layout());
-                         const std::int64_t block = layouts[0].padded_numel(),
-                                            root = layouts.back().padded_numel();
-                         ASSERT_GT(root, block);
-                         const Plan p = plan(layouts, {.precision = precision}, {.shard_size = 2});
-                         const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
-                         for (const auto& [c, bytes] :
-                              {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
-                               std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
-                               std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
-                           const bool is_wire = c == MemoryClass::communication;
-                           EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
-                           EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
-                         }
-                       });
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          gpt::GPTConfig config = testing::kTiny;
+          config.vocab_size = 300;
+          const MixedPrecision precision{dtype, dtype};
+          TinyTraining t(context, std::move(group), {.precision = precision},
+                         std::make_unique<gpt::GPT>(config));
+          t.step(0);
+          std::vector<FlatLayout> layouts;
+          for (const Unit& unit : t.sharded.units()) layouts.push_back(unit.flat().layout());
+          const std::int64_t block = layouts[0].padded_numel(),
+                             root = layouts.back().padded_numel();
+          ASSERT_GT(root, block);
+          const plan::Plan p = plan::plan(layouts, {.precision = precision}, {.shard_size = 2});
+          const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
+          for (const auto& [c, bytes] :
+               {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
+                std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
+                std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
+            const bool is_wire = c == MemoryClass::communication;
+            EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
+            EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
+          }
+        });
   }
 }
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "fsdp/plan.h"
+#include "plan/plan.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -54,11 +54,11 @@ std::vector<std::int64_t> three_accounts(Context& context,
     if (o.strategy == kNoShard) bytes += 2 * (F - 1) * s * reduced;
     if (o.strategy == kHybridShard) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
-  const Plan p =
-      plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
-           {.shard_size = static_cast<int>(F),
-            .replicas = static_cast<int>(R),
-            .micro_steps = o.micro_steps});
+  const plan::Plan p =
+      plan::plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
+                 {.shard_size = static_cast<int>(F),
+                  .replicas = static_cast<int>(R),
+                  .micro_steps = o.micro_steps});
   EXPECT_EQ(t.broadcasts, 0);
   return {t.all_gathers,
           counts[0],

@@ -23,7 +23,7 @@ from mutate import HERE, CatalogueError, Mutant, read_catalogue
 # What needs what: every room comes after those it is built on. Other test folders follow. The
 # emulated rooms come where their sources are compiled for the emulated GPU.
 ORDER = ["base", "launch", "comm", "emulated_comm", "ops", "emulated", "nn", "gpt", "fsdp",
-         "emulated_fsdp", "train", "emulated_training", "parity", "cli"]
+         "emulated_fsdp", "data", "store", "plan", "train", "cli", "emulated_training", "parity"]
 # Not the whole curves: they take long, and every bug is to be seen by a test that points at it.
 FILTER = "--gtest_filter=-*.Long*:*For250Steps*"
 TABLE = HERE / "TABLE.md"

@@ -5,12 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/sharded_model.h"
 #include "gpt/gpt.h"
 #include "parity/golden.h"
 #include "support/ranks.h"
-#include "train/dataset.h"
 
 // The weights that a seed gives, at every number of ranks, are PyTorch's to the bit; and so are the
 // batches that come after them out of the same stream.
@@ -120,13 +120,13 @@ TEST(InitParity, TheFirstRowsArePyTorchs) {
   if (std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
     GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
   }
-  const train::Dataset dataset = train::load_dataset({.dataset = "shakespeare_char"});
+  const data::Dataset dataset = data::load_dataset({.dataset = "shakespeare_char"});
   Generator generator = after_the_weights();
   std::istringstream lines(testing::golden("batches.txt"));
   for (std::string line; std::getline(lines, line);) {
     if (!line.starts_with("first_row ")) continue;
     std::vector<std::int32_t> x(4 * 64), y(4 * 64);
-    dataset.draw(train::Split::train, generator, 12, {.first = 0, .count = 4}, {x, y});
+    dataset.draw(data::Split::train, generator, 12, {.first = 0, .count = 4}, {x, y});
     std::istringstream words(line.substr(10));
     for (std::size_t t = 0; t < 64; ++t) {
       std::int32_t token = -1;

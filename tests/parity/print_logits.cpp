@@ -9,8 +9,8 @@
 
 #include "comm/self.h"
 #include "gpt/gpt.h"
+#include "store/weights.h"
 #include "train/pretrained.h"
-#include "train/weights.h"
 
 // The logits that a saved model has for a text, for exchange.py: a line a position.
 //

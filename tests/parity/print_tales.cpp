@@ -1,8 +1,8 @@
 #include <cstdio>
 #include <string>
 
-#include "train/embedded.h"
-#include "train/tales.h"
+#include "data/embedded.h"
+#include "data/tales.h"
 
 // The built-in corpus on stdout.
 int main() {

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
+#include "store/checkpoint.h"
 #include "support/ranks.h"
 #include "support/saved_state.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
-#include "train/checkpoint.h"
 
 namespace nanofsdp::testing {
 
@@ -18,7 +18,7 @@ namespace nanofsdp::testing {
 /// @brief Checkpoints of a small training, saved and loaded by ranks that are threads.
 
 namespace fs = std::filesystem;
-using train::RunState;
+using store::RunState;
 using State = std::vector<float>;
 
 /// A state that differs from any other by its iteration.
@@ -48,11 +48,11 @@ std::vector<State> on_ranks(int world, const TinyOptions& options, const Body& b
 }
 
 inline void save(TinyTraining& t, const std::string& out_dir, std::int64_t iteration) {
-  train::save_checkpoint(out_dir, t.context, t.mesh, t.sharded, t.optimizer, run_state(iteration));
+  store::save_checkpoint(out_dir, t.context, t.mesh, t.sharded, t.optimizer, run_state(iteration));
 }
 
 inline void load(TinyTraining& t, const std::string& out_dir) {
-  train::load_checkpoint(out_dir, train::read_manifest(out_dir), t.context, t.mesh, t.sharded,
+  store::load_checkpoint(out_dir, store::read_manifest(out_dir), t.context, t.mesh, t.sharded,
                          t.optimizer);
 }
 

@@ -23,8 +23,8 @@ namespace {
 using nanofsdp::testing::Backend;
 using nanofsdp::testing::TemporaryDirectory;
 
-TrainOptions three_blocks() {
-  TrainOptions o;
+TrainerOptions three_blocks() {
+  TrainerOptions o;
   o.batch_size = 6;
   o.block_size = 8;
   o.n_layer = 3;
@@ -39,18 +39,22 @@ TrainOptions three_blocks() {
   return o;
 }
 
+void run(Trainer& trainer) {
+  Listener silent;
+  trainer.run(silent);
+}
+
 using Use = std::function<void(Trainer&)>;
 
 /// What `use` throws on every rank, the same on all; empty if nothing.
-std::string error_of(const TrainOptions& o, int ranks, const Use& use) {
+std::string error_of(const TrainerOptions& o, int ranks, const Use& use) {
   std::string text;
   for (int i = 0; text.size() < 450; ++i) text += std::to_string(i) + " ";
-  const Dataset dataset(text, "text", o.block_size);
+  const data::Dataset dataset(text, "text", o.block_size);
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   nanofsdp::testing::run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
                                [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                                 Report report(o, /*rank=*/1);  // a silent one
-                                 Trainer trainer(context, std::move(world), o, dataset, report);
+                                 Trainer trainer(context, std::move(world), o, dataset);
                                  try {
                                    use(trainer);
                                  } catch (const RunError& error) {
@@ -87,7 +91,7 @@ TEST(Finite, NamesTheStepAndTheUnitWhereBackwardCeasedToBe) {
   for (const int ranks : {1, 3}) {
     const std::string error = error_of(three_blocks(), ranks, [](Trainer& trainer) {
       for (const std::size_t block : {0, 1}) make_large(trainer, block, 3e38f, 1e6f);
-      trainer.run();
+      run(trainer);
     });
     EXPECT_TRUE(
         error.starts_with("training stopped at iteration 0: expected finite numbers, got "
@@ -104,7 +108,7 @@ TEST(Finite, LeavesLargeNumbersAlone) {
   EXPECT_EQ(error_of(three_blocks(), 3,
                      [](Trainer& trainer) {
                        make_large(trainer, 1, 1e30f, 1);
-                       trainer.run();
+                       run(trainer);
                      }),
             "");
 }
@@ -114,12 +118,12 @@ TEST(Finite, LeavesLargeNumbersAlone) {
 TEST(Finite, SavesNoMomentThatIsNot) {
   for (const int ranks : {1, 3}) {
     const TemporaryDirectory directory;
-    TrainOptions o = three_blocks();
+    TrainerOptions o = three_blocks();
     o.out_dir = directory.file("out");
     std::filesystem::create_directories(o.out_dir);
     const std::string error = error_of(o, ranks, [](Trainer& trainer) {
       make_large(trainer, 1, 1e30f, 1);
-      trainer.run();
+      run(trainer);
     });
     EXPECT_TRUE(
         error.starts_with("training stopped at iteration 2: expected finite numbers, got "
@@ -132,17 +136,17 @@ TEST(Finite, SavesNoMomentThatIsNot) {
 // One number on one rank.
 TEST(Finite, KeepsTheCheckpointBefore) {
   const TemporaryDirectory directory;
-  TrainOptions o = three_blocks();
+  TrainerOptions o = three_blocks();
   o.out_dir = directory.file("out");
   std::filesystem::create_directories(o.out_dir);
   std::map<std::string, std::string> saved;
   const std::string error = error_of(o, 3, [&](Trainer& trainer) {
-    trainer.run();
+    run(trainer);
     if (trainer.mesh().rank() == 0) saved = nanofsdp::testing::tree(o.out_dir);
     fsdp::FlatParameter& flat = trainer.model().units()[1].flat();
     if (trainer.mesh().rank() == 1) *flat.parameter_shard().f32() = NAN;
     flat.written();
-    trainer.run();
+    run(trainer);
   });
   EXPECT_TRUE(
       error.starts_with("training stopped at iteration 0: expected finite numbers, got "
@@ -153,13 +157,12 @@ TEST(Finite, KeepsTheCheckpointBefore) {
   EXPECT_EQ(nanofsdp::testing::tree(o.out_dir), saved);
   o.init_from = "resume";
   o.max_iters = 4;
-  EXPECT_EQ(error_of(o, 3, [](Trainer& trainer) { trainer.run(); }), "");
+  EXPECT_EQ(error_of(o, 3, [](Trainer& trainer) { run(trainer); }), "");
 }
 
 // Also where nobody prints it: what is not known cannot end a run.
 TEST(Finite, EveryStepKnowsItsLoss) {
-  TrainOptions o = three_blocks();
-  o.log_interval = 100;
+  TrainerOptions o = three_blocks();
   error_of(o, 3, [](Trainer& trainer) {
     for (std::int64_t it = 0; it < 3; ++it) EXPECT_GT(trainer.step(it).loss, 1) << it;
   });

@@ -10,10 +10,10 @@
 #include <vector>
 
 #include "gpt/gpt.h"
+#include "store/safetensors.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
-#include "train/safetensors.h"
 #include "train/sampler.h"
 
 // A small GPT-2 in Hugging Face's files, which tests/parity/gpt2.py wrote with PyTorch, and what
@@ -130,21 +130,21 @@ TEST(Pretrained, WritesTheGreedyTextOfPyTorch) {
 
 // A copy of the small model whose tensors pass through `change`, which may rename or drop them.
 struct Stored {
-  TensorInfo info;
+  store::TensorInfo info;
   std::vector<float> values;
 };
 template <class Change>
 std::string rewritten(const TemporaryDirectory& directory, const Change& change) {
   std::filesystem::copy(kSmall, directory.file("copy"));
-  SafetensorsFile file(kSmall + "/model.safetensors");
+  store::SafetensorsFile file(kSmall + "/model.safetensors");
   std::vector<Stored> kept;
-  for (const TensorInfo& info : file.tensors()) {
+  for (const store::TensorInfo& info : file.tensors()) {
     Stored tensor{info, file.read(info)};
     if (change(tensor)) kept.push_back(tensor);
   }
-  std::vector<TensorInfo> infos;
+  std::vector<store::TensorInfo> infos;
   for (const Stored& tensor : kept) infos.push_back(tensor.info);
-  SafetensorsWriter writer(directory.file("copy/model.safetensors"), infos, {});
+  store::SafetensorsWriter writer(directory.file("copy/model.safetensors"), infos, {});
   for (const Stored& tensor : kept) writer.append(tensor.values);
   writer.finish();
   return directory.file("copy");

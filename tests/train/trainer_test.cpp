@@ -26,8 +26,8 @@ using nanofsdp::testing::WholeModel;
 constexpr std::int64_t kSteps = 6;
 
 /// Hardly an option at its default, and none at a value that hides it: clipping is always active.
-TrainOptions small() {
-  TrainOptions o;
+TrainerOptions small() {
+  TrainerOptions o;
   o.batch_size = 4;
   o.block_size = 8;
   o.gradient_accumulation_steps = 3;
@@ -43,23 +43,22 @@ TrainOptions small() {
   o.grad_clip = 0.1;
   o.warmup_iters = 2;
   o.lr_decay_iters = 5;
-  o.log_interval = 1;  // every step tells its loss
   o.eval_iters = 2;
   o.seed = 7;
   return o;
 }
 
 /// Digits, and in the last tenth, which validates, nothing but a's and b's.
-Dataset text(const TrainOptions& o, int first = 0) {
+data::Dataset text(const TrainerOptions& o, int first = 0) {
   std::string all;
   for (int i = first; all.size() < 450; ++i) all += std::to_string(i) + " ";
   all.resize(450);
   for (int i = 0; i < 25; ++i) all += "ab";
-  return Dataset(all, "text", o.block_size);
+  return data::Dataset(all, "text", o.block_size);
 }
 
 // nanoGPT's loop on one process: loss and gradient norm of each step.
-std::vector<double> written_out(const TrainOptions& o, const Dataset& dataset) {
+std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& dataset) {
   Context context;
   gpt::GPT model({.block_size = o.block_size,
                   .vocab_size = dataset.tokenizer().vocab_size(),
@@ -86,7 +85,7 @@ std::vector<double> written_out(const TrainOptions& o, const Dataset& dataset) {
     Owned<double> total({1});
     for (std::int64_t g = 0; g < G; ++g) {
       Owned<std::int32_t> x({B, T}), y({B, T});
-      dataset.draw(Split::train, generator, B, {0, B}, {x.values, y.values});
+      dataset.draw(data::Split::train, generator, B, {0, B}, {x.values, y.values});
       tape.begin(true,
                  {.seed = static_cast<std::uint64_t>(o.seed), .iteration = it, .micro_step = g});
       gpt::cross_entropy(tape, model.forward(tape, x), y, total);
@@ -119,16 +118,15 @@ std::vector<double> written_out(const TrainOptions& o, const Dataset& dataset) {
 
 /// What `use` makes of a trainer on one rank.
 template <class Use>
-auto with_trainer(const TrainOptions& o, const Use& use) {
-  const Dataset dataset = text(o);
+auto with_trainer(const TrainerOptions& o, const Use& use) {
+  const data::Dataset dataset = text(o);
   Context context;
-  Report report(o, /*rank=*/1);  // a silent one
-  Trainer trainer(context, comm::make_self(), o, dataset, report);
+  Trainer trainer(context, comm::make_self(), o, dataset);
   return use(trainer);
 }
 
 TEST(Trainer, IsTheLoopWrittenOut) {
-  const TrainOptions o = small();
+  const TrainerOptions o = small();
   const std::vector<double> expected = written_out(o, text(o));
   with_trainer(o, [&](Trainer& trainer) {
     for (std::int64_t it = 0; it < kSteps; ++it) {
@@ -143,7 +141,7 @@ TEST(Trainer, IsTheLoopWrittenOut) {
 
 // Other weights and another place in the stream of draws, so another loss.
 TEST(Trainer, DrawsItsWeightsInTheOrderAskedFor) {
-  TrainOptions o = small();
+  TrainerOptions o = small();
   const auto first_loss = [&] {
     return with_trainer(o, [](Trainer& trainer) { return trainer.step(0).loss; });
   };
@@ -165,14 +163,13 @@ TEST(Trainer, EvaluatesEachSplitOnItsOwnText) {
 // Fewer rows than ranks: those without one compute a row for the collectives' sake, and it counts
 // for nothing.
 TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
-  TrainOptions o = small();
+  TrainerOptions o = small();
   o.batch_size = 2;
-  const Dataset dataset = text(o);
+  const data::Dataset dataset = text(o);
   const EvalResult one = with_trainer(o, [](Trainer& trainer) { return trainer.evaluate(); });
   nanofsdp::testing::run_ranks(Backend::local, 3,
                                [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                                 Report report(o, /*rank=*/1);
-                                 Trainer trainer(context, std::move(world), o, dataset, report);
+                                 Trainer trainer(context, std::move(world), o, dataset);
                                  const EvalResult many = trainer.evaluate();
                                  EXPECT_NEAR(many.train_loss / one.train_loss, 1, 1e-6);
                                  EXPECT_NEAR(many.val_loss / one.val_loss, 1, 1e-6);
@@ -181,12 +178,11 @@ TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
 
 // Strategies and schedules give the same numbers, so they are told by the order of events.
 TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
-  const auto count = [](const TrainOptions& o, const std::string& event) {
-    const Dataset dataset = text(o);
+  const auto count = [](const TrainerOptions& o, const std::string& event) {
+    const data::Dataset dataset = text(o);
     return nanofsdp::testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-          Report report(o, /*rank=*/1);
-          Trainer trainer(context, std::move(world), o, dataset, report);
+          Trainer trainer(context, std::move(world), o, dataset);
           trainer.step(0);
           context.tracer.start();
           trainer.step(1);
@@ -195,7 +191,7 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
               order, [&](const std::string& e) { return e.starts_with(event); })};
         })[0][0];
   };
-  TrainOptions o = small();                    // two blocks and the root, three micro-steps
+  TrainerOptions o = small();                  // two blocks and the root, three micro-steps
   EXPECT_EQ(count(o, "u.transformer.h"), 12);  // asked for again when its turn comes
   o.forward_prefetch = 0;
   EXPECT_EQ(count(o, "RS."), 9);
@@ -211,14 +207,13 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
 
 // Every rank divides by the tokens of all, so the sum over ranks is the mean: the norm of one rank.
 TEST(Trainer, HasTheGradientOfTheWholeBatchOnAnyNumberOfRanks) {
-  const TrainOptions o = small();
-  const Dataset dataset = text(o);
+  const TrainerOptions o = small();
+  const data::Dataset dataset = text(o);
   const auto one = with_trainer(o, [](Trainer& trainer) { return trainer.step(0).grad_norm; });
   for (const int world : {2, 3}) {
     nanofsdp::testing::run_ranks(
         Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-          Report report(o, /*rank=*/1);
-          Trainer trainer(context, std::move(group), o, dataset, report);
+          Trainer trainer(context, std::move(group), o, dataset);
           EXPECT_NEAR(trainer.step(0).grad_norm / one, 1, 1e-6) << world << " ranks";
         });
   }
@@ -227,15 +222,14 @@ TEST(Trainer, HasTheGradientOfTheWholeBatchOnAnyNumberOfRanks) {
 // Rounded weights give another loss; activations that are computed again give the same, in less
 // memory.
 TEST(Trainer, RoundsAndRecomputesAsAskedFor) {
-  const auto run = [](const TrainOptions& o) {
-    const Dataset dataset = text(o);
+  const auto run = [](const TrainerOptions& o) {
+    const data::Dataset dataset = text(o);
     Context context;
-    Report report(o, /*rank=*/1);
-    Trainer trainer(context, comm::make_self(), o, dataset, report);
+    Trainer trainer(context, comm::make_self(), o, dataset);
     for (std::int64_t it = 0; it < 2; ++it) trainer.step(it);
     return std::pair(trainer.step(2).loss, context.ledger.count(MemoryClass::activations).reserved);
   };
-  TrainOptions o = small();
+  TrainerOptions o = small();
   const auto [loss, bytes] = run(o);
   o.recompute = true;
   const auto [same_loss, fewer_bytes] = run(o);
@@ -247,29 +241,29 @@ TEST(Trainer, RoundsAndRecomputesAsAskedFor) {
 
 // What ranks that were started apart may have got differently is told before the first step.
 TEST(Trainer, RefusesRanksThatDisagree) {
-  const auto error_of = [](const std::function<void(TrainOptions&)>& change, bool other_text) {
+  const auto error_of = [](const std::function<void(TrainerOptions&)>& change, bool other_text) {
     try {
       nanofsdp::testing::run_ranks(
           Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-            TrainOptions o = small();
+            TrainerOptions o = small();
             o.settings = "learning_rate=0.01\n";
             o.max_iters = 1;
             if (context.rank == 1) change(o);
-            const Dataset dataset = text(o, other_text ? context.rank : 0);
-            Report report(o, /*rank=*/1);
-            Trainer(context, std::move(world), o, dataset, report).run();
+            const data::Dataset dataset = text(o, other_text ? context.rank : 0);
+            Listener silent;
+            Trainer(context, std::move(world), o, dataset).run(silent);
           });
     } catch (const nanofsdp::testing::RankError& error) {
       return std::string(error.what());
     }
     return std::string();
   };
-  const auto nothing = [](TrainOptions&) {};
+  const auto nothing = [](TrainerOptions&) {};
   EXPECT_EQ(error_of(nothing, false), "");
-  EXPECT_NE(error_of([](TrainOptions& o) { o.settings = "learning_rate=0.02\n"; }, false)
+  EXPECT_NE(error_of([](TrainerOptions& o) { o.settings = "learning_rate=0.02\n"; }, false)
                 .find("ranks disagree on options: rank 0"),
             std::string::npos);
-  EXPECT_NE(error_of([](TrainOptions& o) { o.n_embd = 4; }, false).find("on model"),
+  EXPECT_NE(error_of([](TrainerOptions& o) { o.n_embd = 4; }, false).find("on model"),
             std::string::npos);
   EXPECT_NE(error_of(nothing, true).find("on data"), std::string::npos);
 }

@@ -1,0 +1,87 @@
+#include "base/file.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/fingerprint.h"
+
+namespace nanofsdp {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of a regular file; anything else throws the fault.
+std::uint64_t size_of_file(const std::string& path, Fault& fault) {
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  const std::uint64_t size = fs::is_regular_file(status) ? fs::file_size(path, error) : 0;
+  if (fs::is_regular_file(status) && !error) return size;
+  fault.got = status.type() == fs::file_type::not_found ? "no such file"
+              : error                                   ? error.message()
+              : fs::is_directory(status)                ? "a directory"
+                                                        : "a device or a pipe";
+  throw UsageError(fault);
+}
+
+}  // namespace
+
+std::string read_file(const std::string& path, Fault fault, std::uint64_t most) {
+  const std::uint64_t size = size_of_file(path, fault);
+  if (size <= most) {
+    std::string text(size, '\0');
+    if (std::ifstream(path, std::ios::binary).read(text.data(), std::ssize(text))) return text;
+  }
+  fault.got =
+      size > most ? fmt::format("{} bytes, more than {}", size, most) : std::strerror(errno);
+  throw UsageError(fault);
+}
+
+std::string read_text(const std::string& path, Fault fault, std::uint64_t most) {
+  std::string text = read_file(path, std::move(fault), most);
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r' && i + 1 < text.size() && text[i + 1] == '\n') continue;
+    text[kept++] = text[i] == '\r' ? '\n' : text[i];
+  }
+  text.resize(kept);
+  return text;
+}
+
+MappedFile::MappedFile(const std::string& path, Fault fault) {
+  size_ = size_of_file(path, fault);
+  if (size_ == 0) return;  // nothing to map
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);  // -1 is no file to it
+  fault.got = std::strerror(errno);
+  if (file >= 0) ::close(file);
+  if (memory == MAP_FAILED) throw UsageError(fault);
+  memory_ = {memory, [size = size_](void* begin) { ::munmap(begin, size); }};
+}
+
+std::uint64_t fingerprint_of(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::vector<char> block(1 << 20);
+  std::uint64_t hash = fingerprint(std::string_view());
+  while (file.read(block.data(), std::ssize(block)), file.gcount() > 0) {
+    const auto count = static_cast<std::size_t>(file.gcount());
+    hash = fingerprint(std::as_bytes(std::span(block).first(count)), hash);
+  }
+  if (file.eof()) return hash;
+  throw UsageError({.what = "cannot read '" + path + "'", .got = std::strerror(errno)});
+}
+
+}  // namespace nanofsdp

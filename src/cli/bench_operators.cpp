@@ -1,0 +1,202 @@
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "base/buffer.h"
+#include "base/context.h"
+#include "base/rng.h"
+#include "cli/bench.h"
+#include "cli/numbers.h"
+#include "ops/adamw.h"
+#include "ops/attention.h"
+#include "ops/cast.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+#include "plan/peak.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+// Tensors of random numbers, or of zeros where they are no float32, for as long as the benchmark
+// runs.
+class Operands {
+ public:
+  explicit Operands(Context& context) : context_(context) {}
+  Tensor operator()(Shape shape, DType dtype = DType::float32) {
+    buffers_.emplace_back(context_.ledger, MemoryClass::activations,
+                          static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+    const Tensor tensor = buffers_.back().tensor(shape, dtype);
+    if (dtype == DType::float32) generator_.uniform(tensor.span<float>(), -1, 1);
+    return tensor;
+  }
+
+ private:
+  Context& context_;
+  Generator generator_{1337};
+  std::vector<Buffer> buffers_;
+};
+
+using Rows = std::vector<Candidate>;
+constexpr const char* kPeak = "peak";
+
+// What arithmetic can reach.
+Candidate peak(Stream& stream) {
+  return calls(kPeak, 1e-9 * plan::multiply_and_add(stream), "GF/s", "",
+               [&stream] { plan::multiply_and_add(stream); });
+}
+
+// What memory can reach, in three mixes of reads and writes.
+void read(Stream& stream, const Tensor& x) {
+  stream.parallel_for(x.numel() / plan::kLanes, 1024, [&](std::int64_t begin, std::int64_t end) {
+    plan::Packs sums{};
+    const float *at = x.f32() + begin * plan::kLanes, *last = x.f32() + end * plan::kLanes;
+    while (at < last) {
+      for (plan::Pack& sum : sums) {
+        plan::Pack pack;
+        std::memcpy(&pack, at, sizeof pack);
+        at += sizeof pack / sizeof *at;
+        sum += pack;
+      }
+    }
+    plan::touch(sums);
+  });
+}
+
+void triad(Stream& stream, const Tensor& a, const Tensor& b, const Tensor& out) {
+  stream.parallel_for(
+      out.numel(), 1024,
+      [a = a.f32(), b = b.f32(), out = out.f32()](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i) out[i] = a[i] + 2 * b[i];
+      });
+}
+
+void update(Stream& stream, const Tensor& a, const Tensor& x) {
+  stream.parallel_for(x.numel(), 1024,
+                      [a = a.f32(), x = x.f32()](std::int64_t begin, std::int64_t end) {
+                        for (std::int64_t i = begin; i < end; ++i) x[i] = a[i] - x[i];
+                      });
+}
+
+// What meets the products and the attention of a model. The last is as long as GPT-2's contexts.
+struct Model {
+  const char* name;
+  std::int64_t B, T, C, V;
+  int heads;
+};
+constexpr std::array kModels = {
+    Model{"4 x 128", 12, 64, 128, 65, 4}, Model{"6 x 384", 12, 256, 384, 65, 6},
+    Model{"124M", 4, 64, 768, 50304, 12}, Model{"124M, T = 1024", 1, 1024, 768, 50304, 12}};
+
+void matmul(Stream& stream, Operands& operands, const std::string& name, std::int64_t N,
+            std::int64_t M, std::int64_t K, Rows& rows) {
+  const Tensor x = operands({N, K}), w = operands({M, K}), y = operands({N, M});
+  const Tensor dx = operands({N, K}), dw = operands({M, K});
+  const double gigaflop = 2e-9 * static_cast<double>(N * M * K);
+  rows.push_back(calls(name + ", forward", gigaflop, "GF/s", kPeak, [=, &stream] {
+    ops::matmul(stream, ops::MatmulForward{x, w, {}, y});
+  }));
+  rows.push_back(calls(name + ", backward", 2 * gigaflop, "GF/s", kPeak, [=, &stream] {
+    ops::matmul(stream, ops::MatmulBackward{y, x, w, dx, dw, {}});
+  }));
+}
+
+void attention(Stream& stream, Operands& operands, const Model& model, Rows& rows) {
+  const auto [_, B, T, C, V, heads] = model;
+  const Tensor qkv = operands({B, T, 3 * C}), dqkv = operands({B, T, 3 * C});
+  const Tensor y = operands({B, T, C}), dy = operands({B, T, C}), lse = operands({B, heads, T});
+  const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
+  const ops::AttentionForward forward{
+      .qkv = qkv, .y = y, .lse = lse, .scratch = scratch, .heads = heads};
+  const ops::AttentionBackward backward{
+      .dy = dy, .qkv = qkv, .y = y, .lse = lse, .dqkv = dqkv, .scratch = scratch, .heads = heads};
+  const double gigaflop = 2e-9 * static_cast<double>(B * T * T * C);  // causal: half of it
+  rows.push_back(calls("attention, forward", gigaflop, "GF/s", kPeak,
+                       [=, &stream] { ops::attention(stream, forward); }));
+  rows.push_back(calls("attention, backward", 2.5 * gigaflop, "GF/s", kPeak,
+                       [=, &stream] { ops::attention(stream, backward); }));
+}
+
+Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
+  Rows rows = {peak(stream)};
+  const std::int64_t N = model.B * model.T, C = model.C;
+  matmul(stream, operands, "c_attn", N, 3 * C, C, rows);
+  matmul(stream, operands, "attn.c_proj", N, C, C, rows);
+  matmul(stream, operands, "c_fc", N, 4 * C, C, rows);
+  matmul(stream, operands, "mlp.c_proj", N, C, 4 * C, rows);
+  matmul(stream, operands, "lm_head", N, model.V, C, rows);
+  attention(stream, operands, model, rows);
+  return rows;
+}
+
+// Bytes an element: what is read, what is written, and what is fetched only to be written over.
+Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
+  Rows rows;
+  const auto add = [&](const char* name, double bytes, const char* limit,
+                       std::function<void()> call) {
+    const double gigabytes = 1e-9 * bytes * static_cast<double>(n);
+    rows.push_back(calls(name, gigabytes, "GB/s", limit, std::move(call)));
+  };
+  const Tensor x = operands({n}), y = operands({n}), m = operands({n}), v = operands({n});
+  ops::fill(stream, {v, 1});
+  const std::int64_t C = 512, R = n / C;
+  const Tensor matrix = x.view({R, C}), dy = m.view({R, C}), out = y.view({R, C});
+  const Tensor weight = operands({C}), mean = operands({R}), rstd = operands({R});
+  const Tensor dweight = operands({C});
+  const std::int64_t V = 16384, N = n / V;
+  const Tensor logits = operands({N, V}), target = operands({N}, DType::int32);
+  const Tensor loss = operands({N}), lse = operands({N});
+  const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
+  add("read", 4, "", [=, &stream] { read(stream, x); });
+  add("triad", 16, "", [=, &stream] { triad(stream, x, m, y); });
+  add("update", 12, "", [=, &stream] { update(stream, x, y); });
+  add("squared_norm", 4, "read", [=, &stream] { ops::squared_norm(stream, {x, sum}); });
+  add("cross_entropy forward", 4, "read", [=, &stream] {
+    ops::cross_entropy(stream, ops::CrossEntropyForward{x.view({N, V}), target, loss, lse, {}});
+  });
+  add("cross_entropy backward", 8, "update", [=, &stream] {
+    ops::cross_entropy(stream, ops::CrossEntropyBackward{logits, target, lse, 1});
+  });
+  add("gelu forward", 12, "triad", [=, &stream] { ops::gelu(stream, ops::GeluForward{x, y}); });
+  add("gelu backward", 16, "triad", [=, &stream] {
+    ops::gelu(stream, ops::GeluBackward{m, x, y});
+  });
+  add("layer_norm forward", 12, "triad", [=, &stream] {
+    ops::layer_norm(stream, ops::LayerNormForward{matrix, weight, {}, out, mean, rstd});
+  });
+  add("layer_norm backward", 16, "triad", [=, &stream] {
+    ops::layer_norm(stream, ops::LayerNormBackward{dy, matrix, weight, mean, rstd, out, dweight});
+  });
+  add("add", 16, "triad", [=, &stream] { ops::add(stream, {x, m, y}); });
+  add("cast to bfloat16", 8, "triad", [=, &stream] { ops::cast(stream, {x, half}); });
+  add("cast to float32", 10, "triad", [=, &stream] { ops::cast(stream, {half, y}); });
+  add("accumulate", 12, "update", [=, &stream] { ops::accumulate(stream, {x, y}); });
+  add("scale", 8, "update", [=, &stream] { ops::scale(stream, {y, -1}); });
+  add("dropout", 8, "update", [=, &stream] { ops::dropout(stream, {out, out, 0.2f}); });
+  add("adamw", 28, "update", [=, &stream] {
+    ops::adamw(stream, {.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
+  });
+  return rows;
+}
+
+}  // namespace
+
+void bench_operators(const BenchOptions& options, int threads) {
+  Context context(0, 1, threads);
+  const std::string width = plural(threads, "thread");
+  for (const Model& model : kModels) {
+    Operands operands(context);
+    print_race(options, fmt::format("arithmetic, {}, {}", width, model.name),
+               arithmetic(*context.compute, operands, model));
+  }
+  for (const auto& [where, n] : {std::pair{"cache", 1 << 16}, std::pair{"memory", 1 << 24}}) {
+    Operands operands(context);
+    print_race(options, fmt::format("elementwise, {}, in {}", width, where),
+               elementwise(*context.compute, operands, n));
+  }
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,173 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cstring>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "base/buffer.h"
+#include "cli/bench.h"
+#include "cli/on_ranks.h"
+#include "comm/group.h"
+#include "train/trainer.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+// A collective over `all`, of which `mine` is this rank's chunk.
+struct Collective {
+  const char* name;
+  int passes;  // of W - 1 chunks, which each rank sends
+  Event (*call)(comm::Communicator& world, Stream& stream, Tensor mine, Tensor all);
+};
+constexpr Collective kCollectives[] = {
+    {"all_gather", 1,
+     [](comm::Communicator& world, Stream& stream, Tensor mine, Tensor all) {
+       return world.all_gather(stream, mine, all);
+     }},
+    {"reduce_scatter", 1,
+     [](comm::Communicator& world, Stream& stream, Tensor mine, Tensor all) {
+       return world.reduce_scatter(stream, all, mine, comm::ReduceOp::average);
+     }},
+    {"all_reduce", 2, [](comm::Communicator& world, Stream& stream, Tensor, Tensor all) {
+       return world.all_reduce(stream, all, comm::ReduceOp::average);
+     }}};
+
+Sample time_collective(int ranks, const Collective& collective, std::int64_t bytes) {
+  return on_ranks<Sample>(
+      ranks, 1, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
+        const std::int64_t W = world->size(), chunk = bytes / 4 / W;
+        const Buffer memory(context.ledger, MemoryClass::communication,
+                            static_cast<std::size_t>(4 * chunk * W));
+        const Tensor all = memory.tensor({chunk * W}),
+                     mine = all.slice(world->rank() * chunk, chunk);
+        Stream& stream = *context.compute;
+        const auto call = [&] { stream.wait(collective.call(*world, stream, mine, all)); };
+        // The same number of calls on every rank, whatever their clocks say.
+        const int calls = bytes > (1 << 20) ? 20 : 200;
+        for (int i = 0; i < calls / 10; ++i) call();
+        const auto begin = std::chrono::steady_clock::now();
+        for (int i = 0; i < calls; ++i) call();
+        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
+        return Sample{passed.count() / calls};
+      });
+}
+
+// Ranks that do not communicate: what a sharded step costs without it. Each takes its own chunk for
+// the sum, and what it does not gather stays as it was.
+class Apart final : public comm::Group {
+ public:
+  using Group::Group;
+  void all_gather(Stream&, const comm::Operation&, Tensor, Tensor) override {}
+  void reduce_scatter(Stream& stream, const comm::Operation&, Tensor in, Tensor out) override {
+    copy(stream, in.slice(rank_ * out.numel(), out.numel()).raw(), out);
+  }
+  void broadcast(Stream&, const comm::Operation&, Tensor) override {}
+  void barrier(Stream&, const comm::Operation&) override {}
+  std::shared_ptr<Group> split(const comm::Operation&, int) override {
+    return std::make_shared<Apart>(rank_, size_);
+  }
+  void abort(const std::string&) noexcept override {}
+};
+
+struct Recipe {
+  const char* name;
+  std::int64_t layers, heads, width, block, batch, vocabulary;  // 0: the tales'
+  int steps;
+};
+constexpr Recipe kRecipes[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
+                               {"6 x 384", 6, 6, 384, 256, 12, 0, 2},
+                               {"124M", 12, 12, 768, 64, 4, 50304, 2}};
+
+// Who makes the step. `Apart` ranks are compared with: they do not communicate.
+struct Crew {
+  const char* name;
+  int ranks, threads;
+  fsdp::ShardingStrategy strategy;
+  bool apart = false;
+};
+constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::kNoShard},
+                           {"2 threads", 1, 2, fsdp::kNoShard},
+                           {"2 ranks, apart", 2, 1, fsdp::kFullShard, true},
+                           {"2 ranks, no_shard", 2, 1, fsdp::kNoShard},
+                           {"2 ranks, full_shard", 2, 1, fsdp::kFullShard},
+                           {"4 ranks, no_shard", 4, 1, fsdp::kNoShard},
+                           {"4 ranks, full_shard", 4, 1, fsdp::kFullShard}};
+
+// A text of that many different characters, each of them three bytes long.
+std::string text_of(std::int64_t vocabulary) {
+  std::string text;
+  for (std::int64_t i = 0; i < 4 * vocabulary; ++i) {
+    const std::int64_t c = 0x800 + i * 7919 % vocabulary;  // a prime: no vocabulary's divisor
+    text += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3f)),
+             static_cast<char>(0x80 | (c & 0x3f))};
+  }
+  return text;
+}
+
+// Mean of the steps after the first two.
+Sample time_steps(const Recipe& recipe, const Crew& crew, const train::TrainerOptions& options,
+                  const data::Dataset& dataset) {
+  const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    if (crew.apart) world = comm::on_streams(std::make_shared<Apart>(context.rank, crew.ranks));
+    train::Trainer trainer(context, std::move(world), options, dataset);
+    Sample sample;
+    for (int i = -2; i < recipe.steps; ++i) {
+      const double seconds = trainer.step(i + 2).seconds;
+      if (i >= 0) sample.seconds += seconds / recipe.steps;
+    }
+    sample.bytes = context.ledger.total_peak();
+    return sample;
+  };
+  return on_ranks<Sample>(crew.ranks, crew.threads, body);
+}
+
+}  // namespace
+
+void bench_collectives(const BenchOptions& options, int ranks) {
+  std::string control = "unknown";
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> control;
+  std::vector<Candidate> candidates;
+  for (const std::int64_t kilobytes : {4, 256, 4096, 40960}) {
+    for (const Collective& collective : kCollectives) {
+      const std::int64_t sent = collective.passes * (ranks - 1) * (kilobytes * 1024 / ranks);
+      candidates.push_back(
+          {fmt::format("{} {} KB, {} bytes sent", collective.name, kilobytes, sent),
+           1e-9 * static_cast<double>(sent), "GB/s", "",
+           [=, &collective] { return time_collective(ranks, collective, kilobytes * 1024); }});
+    }
+  }
+  print_race(
+      options,
+      fmt::format("collectives, {} ranks on this host, congestion control {}", ranks, control),
+      std::move(candidates));
+}
+
+void bench_steps(const BenchOptions& options) {
+  for (const Recipe& recipe : kRecipes) {
+    train::TrainerOptions settings{.batch_size = recipe.batch,
+                                   .block_size = recipe.block,
+                                   .n_layer = recipe.layers,
+                                   .n_head = recipe.heads,
+                                   .n_embd = recipe.width};
+    const data::Dataset dataset =
+        recipe.vocabulary == 0
+            ? data::load_dataset({}, recipe.block)
+            : data::Dataset(text_of(recipe.vocabulary), "characters", recipe.block);
+    std::vector<Candidate> candidates;
+    for (const Crew& crew : kCrews) {
+      settings.strategy = crew.strategy;
+      candidates.push_back(
+          {crew.name, static_cast<double>(recipe.batch * recipe.block), "tokens/s", kCrews[0].name,
+           [=, &recipe, &crew, &dataset] { return time_steps(recipe, crew, settings, dataset); }});
+    }
+    print_race(options,
+               fmt::format("training step, batch {}, block {}, {}", recipe.batch, recipe.block,
+                           recipe.name),
+               std::move(candidates));
+  }
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,185 @@
+#include "cli/command_line.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <sstream>
+#include <type_traits>
+
+#include "base/check.h"
+#include "cli/config_file.h"
+#include "cli/options.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+[[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
+                              const std::string& value, const std::string& hint = {}) {
+  throw UsageError(
+      {.what = "--" + name, .expected = expected, .got = "'" + value + "'", .hint = hint});
+}
+
+/// Levenshtein's: how many characters to insert, remove or replace to make one of the other.
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t replaced = diagonal + (a[i] != b[j]);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({row[j] + 1, row[j + 1] + 1, replaced});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+void CommandLine::add(const std::string& name, const std::string& help, std::string shown_default,
+                      Setter setter) {
+  options_.push_back({group_, name, help, std::move(shown_default), std::move(setter)});
+}
+
+void CommandLine::add(const std::string& name, const std::string& help, std::string& target) {
+  // A newline is shown as it would be written in a string.
+  add(name, help, target == "\n" ? "\\n" : target,
+      [&target](const std::string& value) { target = value; });
+}
+
+void CommandLine::add(const std::string& name, const std::string& help, bool& target) {
+  add(name, help, target ? "True" : "False", [name, &target](const std::string& value) {
+    target = value == "True" || value == "true" || value == "1";
+    if (!target && value != "False" && value != "false" && value != "0") {
+      wrong_value(name, "True or False", value);
+    }
+  });
+}
+
+template <class Number>
+void CommandLine::add(const std::string& name, const std::string& help, Number& target,
+                      const Range& range) {
+  add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
+    std::istringstream in(value);
+    in >> std::noskipws >> target;
+    if (in.fail() || in.peek() != std::istringstream::traits_type::eof()) {
+      const bool too_large = in.fail() && target == std::numeric_limits<Number>::max();
+      const char* integer = too_large ? "a smaller number" : "an integer";
+      wrong_value(name, std::is_integral_v<Number> ? integer : "a number", value);
+    }
+    const auto number = static_cast<double>(target);
+    if (number < range.least || number >= range.end) wrong_value(name, range.words, value);
+  });
+}
+
+template void CommandLine::add(const std::string&, const std::string&, int&, const Range&);
+template void CommandLine::add(const std::string&, const std::string&, std::int64_t&, const Range&);
+template void CommandLine::add(const std::string&, const std::string&, double&, const Range&);
+
+void CommandLine::choose(const std::string& name, const std::string& help,
+                         const std::vector<std::string>& words, const std::string& hint,
+                         Setter setter) {
+  add(name, help, words.front(), [=](const std::string& value) {
+    if (std::ranges::count(words, value) == 0) {
+      wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value, hint);
+    }
+    if (setter) setter(value);
+  });
+}
+
+std::string CommandLine::settings(const std::vector<std::string>& leave_out) const {
+  std::string text;
+  for (const Option& option : options_) {
+    if (std::ranges::find(leave_out, option.name) != leave_out.end()) continue;
+    text += option.name + "=" + option.value + "\n";
+  }
+  return text;
+}
+
+std::string CommandLine::help() const {
+  std::string text = usage_;
+  std::string_view group;
+  for (const Option& option : options_) {
+    if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
+    text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
+                        option.help);
+  }
+  return text;
+}
+
+CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
+  const auto distance = [&](const Option& option) { return edit_distance(name, option.name); };
+  Option& nearest = *std::ranges::min_element(options_, {}, distance);
+  if (nearest.name == name) return nearest;
+  const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
+  throw UsageError(
+      {.what = place + "unknown option --" + name,
+       .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them"});
+}
+
+void CommandLine::apply(const Option& option) try {
+  option.setter(option.value);
+} catch (const UsageError& error) {
+  throw UsageError({.what = *option.place + error.what()});
+}
+
+void CommandLine::set(const std::string& name, const std::string& value, const std::string& place) {
+  Option& option = find(name, place);
+  option.value = value;
+  option.place = place;
+  apply(option);
+}
+
+void CommandLine::parse(const std::vector<std::string>& args) {
+  for (const std::string& argument : args) {
+    if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
+  }
+  std::optional<std::string> config;
+  std::vector<std::pair<Option*, std::string>> typed;
+  for (auto argument = args.begin(); argument != args.end(); ++argument) {
+    if (!argument->starts_with("--")) {
+      if (argument->empty() || argument->starts_with('-') || config) {
+        throw UsageError({.what = "argument '" + *argument + "'",
+                          .expected = "--name=value",
+                          .hint = "--help lists the names"});
+      }
+      config = *argument;
+      continue;
+    }
+    const std::size_t equals = argument->find('=');
+    const std::string name = argument->substr(2, equals - 2);
+    std::string& value =
+        name == "config" ? config.emplace() : typed.emplace_back(&find(name), "").second;
+    if (equals != std::string::npos) {
+      value = argument->substr(equals + 1);
+    } else if (argument + 1 != args.end() && !argument[1].starts_with("--")) {
+      value = *++argument;
+    } else {
+      throw UsageError({.what = *argument, .expected = *argument + "=VALUE", .got = "no value"});
+    }
+  }
+
+  if (config) {
+    for (const Setting& setting : read_config(*config)) {
+      const std::string place = fmt::format("{}:{}: ", *config, setting.line);
+      if (setting.name == "config") {
+        throw UsageError({.what = place + "a config file cannot name another"});
+      }
+      Option& option = find(setting.name, place);
+      option.value = setting.value;
+      option.place = place;
+    }
+  }
+  for (auto& [option, value] : typed) {  // the command line has the last word
+    option->value = value;
+    option->place = "";
+  }
+  for (const Option& option : options_) {
+    if (option.place) apply(option);
+  }
+}
+
+}  // namespace nanofsdp::cli

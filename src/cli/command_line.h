@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nanofsdp::cli {
+
+/// @file
+/// @brief A table of options `--name=value` that fills variables, and its help text.
+
+/// The numbers an option takes: least <= value < end.
+struct Range {
+  double least;
+  double end;
+  const char* words;  ///< for messages
+};
+
+class CommandLine {
+ public:
+  using Setter = std::function<void(const std::string& value)>;  ///< throws UsageError
+
+  /// @param usage the first lines of the help text
+  explicit CommandLine(std::string usage) : usage_(std::move(usage)) {}
+
+  /// A heading in the help text, over the options added next.
+  void group(std::string title) { group_ = std::move(title); }
+
+  /// An option whose value goes to `target`, which holds its default now and outlives this object.
+  /// Integers and numbers must fill the whole value; booleans are True, False, true, false, 1, 0.
+  void add(const std::string& name, const std::string& help, std::string& target);
+  void add(const std::string& name, const std::string& help, bool& target);
+  template <class Number>  // int, std::int64_t or double
+  void add(const std::string& name, const std::string& help, Number& target, const Range& range);
+
+  /// An option that is one of a few words, the first of them its default. `hint` says what to do
+  /// about another word.
+  void choose(const std::string& name, const std::string& help,
+              const std::vector<std::string>& words, const std::string& hint, Setter setter = {});
+
+  /// An option with a setter of its own.
+  void add(const std::string& name, const std::string& help, std::string shown_default,
+           Setter setter);
+
+  /// Sets the variables: first from the config file, if a positional argument or --config names
+  /// one, then from `args` (--name=value or --name value); of an option given twice the last
+  /// counts.
+  /// @throws UsageError naming the option, for an unknown one also the nearest that exists
+  /// @throws HelpRequested (options.h) if --help or -h is among the arguments
+  void parse(const std::vector<std::string>& args);
+
+  /// Whether parse() saw the option among its arguments (not only in the config file).
+  bool given(const std::string& name) { return find(name).place == ""; }
+
+  /// Whether nobody has set it: it is what it is by default.
+  bool is_default(const std::string& name) { return !find(name).place; }
+
+  /// What an option was given, or is by default.
+  const std::string& value(const std::string& name) { return find(name).value; }
+
+  /// After parse(): sets an option, as if `place` had given it ("file.json: "), which errors name.
+  void set(const std::string& name, const std::string& value, const std::string& place);
+
+  std::string help() const;
+
+  /// "name=value" lines of all options but `leave_out`, in order, as they were typed or are by
+  /// default.
+  std::string settings(const std::vector<std::string>& leave_out) const;
+
+ private:
+  struct Option {
+    std::string group;
+    std::string name;
+    std::string help;
+    std::string value;  // the default until parse() has read another
+    Setter setter;
+    std::optional<std::string> place{};  // of that other: "" or "path:line: " in a config file
+  };
+
+  Option& find(const std::string& name, const std::string& place = "");
+  static void apply(const Option& option);
+
+  std::string usage_;
+  std::string group_;
+  std::vector<Option> options_;
+};
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <vector>
+
+#include "base/transfer.h"
+#include "cli/commands.h"
+#include "cli/numbers.h"
+#include "cli/on_ranks.h"
+#include "cli/options.h"
+#include "comm/agreement.h"
+#include "train/trainer.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+// One strategy's run, as rank 0 saw it.
+struct Row {
+  std::int64_t numel = 0;         // of the model
+  std::int64_t at_rest = 0;       // bytes between steps: parameters, gradients, optimizer
+  std::int64_t peak = 0;          // bytes, everything
+  std::int64_t sent = 0;          // bytes in the last step
+  double seconds = 0;             // of a step, mean without the first
+  double loss = 0;                // of the last step
+  std::uint64_t fingerprint = 0;  // of all losses and norms, and of the final weights
+};
+
+Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context& context,
+              std::unique_ptr<comm::Communicator> world) {
+  train::Trainer trainer(context, std::move(world), options, dataset);
+  Row row;
+  std::vector<double> numbers;
+  comm::Traffic before;
+  for (std::int64_t i = 0; i < options.max_iters; ++i) {
+    before = trainer.mesh().traffic();
+    const train::StepResult step = trainer.step(i);
+    numbers.insert(numbers.end(), {step.loss, step.grad_norm});
+    if (i > 0) row.seconds += step.seconds / static_cast<double>(options.max_iters - 1);
+    row.loss = step.loss;
+  }
+  // Read here, between two steps: what is borrowed has been given back.
+  for (const MemoryClass c :
+       {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer}) {
+    row.at_rest += context.ledger.count(c).reserved;
+  }
+  row.peak = context.ledger.total_peak();
+  row.sent = (trainer.mesh().traffic() - before).bytes_sent;
+  std::string bits(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
+  std::vector<float> room;
+  trainer.model().summon_full_parameters([&](const nn::Parameter& parameter) {
+    const auto whole = on_host<float>(*context.compute, parameter.data, room);
+    bits.append(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
+    row.numel += parameter.data.numel();
+  });
+  row.fingerprint = nanofsdp::fingerprint(bits);
+  return row;
+}
+
+// Options of training that have no meaning where four runs are compared.
+void refuse_others(const std::vector<std::string>& args) {
+  for (const char* name : {"strategy", "zero", "shard_size", "backend", "eval_only", "out_dir",
+                           "init_from", "metrics", "reference", "trace", "explain"}) {
+    const std::string option = std::string("--") + name;
+    for (const std::string& arg : args) {
+      if (arg != option && !arg.starts_with(option + "=")) continue;
+      throw UsageError({.what = option,
+                        .expected = "an option of `nanofsdp compare`",
+                        .got = "one of `nanofsdp train` alone",
+                        .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing"});
+    }
+  }
+}
+
+}  // namespace
+
+int compare_command(const std::vector<std::string>& args) {
+  refuse_others(args);
+  std::vector<std::string> all = {"--ranks=4", "--max_iters=100"};
+  all.insert(all.end(), args.begin(), args.end());
+  TrainOptions options = parse_train_options(all);
+  const data::Dataset dataset = data::load_dataset(options, options.block_size);
+  fmt::print(
+      "{} of {}; {} of nanoGPT's recipe under each stage of ZeRO\n\n"
+      "{:>34}{:>14}{:>14}\n",
+      plural(options.ranks, "rank"), plural(threads_per_rank(options, options.ranks), "thread"),
+      plural(options.max_iters, "step"), "bytes a", "sent by a", "peak of a");
+  fmt::print("{:>34}{:>14}{:>14}{:>11}{:>10}  {}\n", "parameter", "rank a step", "rank",
+             "ms a step", "loss", "losses and weights");
+  bool same = true;
+  std::uint64_t first = 0;
+  for (int stage = 0; stage < 4; ++stage) {
+    options.strategy = fsdp::zero_stage(std::to_string(stage));
+    const Row row = on_ranks<Row>(options.ranks, threads_per_rank(options, options.ranks),
+                                  [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                                    return train_row(options, dataset, context, std::move(world));
+                                  });
+    fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>11.1f}{:>10.4f}  {:016x}\n", stage,
+               name_of(options.strategy),
+               static_cast<double>(row.at_rest) / static_cast<double>(row.numel),
+               megabytes(row.sent), megabytes(row.peak), 1e3 * row.seconds, row.loss,
+               row.fingerprint);
+    std::fflush(stdout);
+    if (stage == 0) first = row.fingerprint;
+    same = same && row.fingerprint == first;
+  }
+  fmt::print("\n{}\n", same ? "The same bits in every row." : "The rows differ.");
+  return same ? 0 : 1;
+}
+
+}  // namespace nanofsdp::cli

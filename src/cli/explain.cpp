@@ -1,0 +1,102 @@
+#include "cli/explain.h"
+
+#include <fmt/format.h>
+
+#include "cli/numbers.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+// "ln_1.weight, attn.c_attn.weight[0:24480], padding 3": what a rank owns of a unit, whose name is
+// not told again.
+std::string owned(const std::string& unit, const fsdp::FlatLayout& layout, int rank) {
+  std::string text;
+  std::int64_t numel = 0;
+  const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+    const fsdp::Range piece = layout.piece(i, rank).in_parameter;
+    if (piece.empty()) continue;
+    numel += piece.size();
+    const fsdp::ParameterSpec& p = layout.parameters()[i];
+    const std::string name =
+        p.name.starts_with(unit + ".") ? p.name.substr(unit.size() + 1) : p.name;
+    const bool whole = piece.size() == p.numel();
+    add(whole ? name : fmt::format("{}[{}:{}]", name, piece.begin, piece.end));
+  }
+  if (const std::int64_t padding = layout.shard_numel() - numel; padding > 0) {
+    add("padding " + grouped(padding));
+  }
+  return text;
+}
+
+bool alike(const fsdp::FlatLayout& a, const fsdp::FlatLayout& b) {
+  return std::ranges::equal(a.parameters(), b.parameters(), {}, &fsdp::ParameterSpec::shape,
+                            &fsdp::ParameterSpec::shape);
+}
+
+// Planned, and measured beside it.
+std::string row(std::string_view name, std::int64_t planned, const std::int64_t* measured) {
+  return fmt::format("  {:<22}{:>16}{}\n", name, grouped(planned),
+                     measured == nullptr ? "" : fmt::format("{:>16}", grouped(*measured)));
+}
+
+}  // namespace
+
+std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts) {
+  std::string text;
+  while (layouts.size() > 1) {  // the root is the last
+    const std::int64_t numel = layouts[0].total_numel();
+    std::size_t n = 1;
+    while (n + 1 < layouts.size() && layouts[n].total_numel() == numel) ++n;
+    text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel) + " + ";
+    layouts = layouts.subspan(n);
+  }
+  return text + "root " + grouped(layouts[0].total_numel());
+}
+
+std::string explain_layouts(std::span<const fsdp::Unit> units) {
+  std::string text;
+  for (std::size_t i = 0; i < units.size(); ++i) {
+    const fsdp::FlatLayout& layout = units[i].flat().layout();
+    if (i > 0 && alike(layout, units[i - 1].flat().layout())) {
+      text += fmt::format("  {}: as {}\n", units[i].name(), units[i - 1].name());
+      continue;
+    }
+    text += fmt::format("  {}: {} elements in shards of {}\n", units[i].name(),
+                        grouped(layout.total_numel()), grouped(layout.shard_numel()));
+    for (int rank = 0; rank < layout.world_size(); ++rank) {
+      text += fmt::format("    rank {}: {}\n", rank, owned(units[i].name(), layout, rank));
+    }
+  }
+  return text;
+}
+
+std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
+                         const comm::Traffic* step) {
+  const bool measured = ledger != nullptr;
+  const std::string heading = measured ? fmt::format("{:>16}{:>16}\n", "planned", "measured")
+                                       : fmt::format("{:>16}\n", "planned");
+  std::string text = fmt::format("{:<24}{}", "memory of a rank, bytes", heading);
+  for (const MemoryClass c : kMemoryClasses) {
+    if (c == MemoryClass::activations) continue;
+    const std::int64_t bytes = measured ? ledger->count(c).reserved : 0;
+    if (plan.of(c) > 0 || bytes > 0)
+      text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);
+  }
+  text +=
+      fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
+                  static_cast<double>(plan.at_rest()) / static_cast<double>(numel));
+  text += fmt::format("{:<24}{}", "traffic of a step", heading);
+  const auto traffic = [&](const char* name, std::int64_t comm::Traffic::*field) {
+    const std::int64_t value = step == nullptr ? 0 : step->*field;
+    text += row(name, plan.step.*field, step == nullptr ? nullptr : &value);
+  };
+  traffic("all-gathers", &comm::Traffic::all_gathers);
+  traffic("reduce-scatters", &comm::Traffic::reduce_scatters);
+  traffic("all-reduces", &comm::Traffic::all_reduces);
+  traffic("bytes sent", &comm::Traffic::bytes_sent);
+  traffic("bytes received", &comm::Traffic::bytes_received);
+  return text;
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "base/check.h"
+#include "base/context.h"
+#include "comm/gloo.h"
+#include "launch/launch.h"
+
+namespace nanofsdp::cli {
+
+/// Runs `body` on forked ranks that talk over Gloo; what rank 0's returns comes back.
+/// @throws Error with the first cause if a rank fails
+template <class Result>
+Result on_ranks(int ranks, int threads,
+                const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
+  static_assert(std::is_trivially_copyable_v<Result>);
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
+  NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
+                 .got = "none");
+  const launch::Outcome outcome = launch::run_processes(ranks, [&](launch::Store& store) {
+    Context context(store.rank(), ranks, threads);
+    const Result result = body(context, comm::make_gloo(context, store));
+    if (store.rank() == 0) std::fwrite(&result, sizeof result, 1, file.get());
+  });
+  Result result{};
+  std::rewind(file.get());
+  if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
+    throw std::runtime_error(outcome.message);
+  }
+  return result;
+}
+
+}  // namespace nanofsdp::cli

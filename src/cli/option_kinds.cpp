@@ -1,0 +1,146 @@
+#include "cli/option_kinds.h"
+
+#include <algorithm>
+#include <thread>
+
+namespace nanofsdp::cli {
+namespace {
+
+/// nanoGPT's options that do nothing here. Another word than the first is worth a note.
+struct Ignored {
+  const char* name;
+  std::vector<std::string> words;
+  const char* note;
+};
+const std::vector<Ignored> kIgnored = {
+    {"compile", {"False", "True"}, "the program is compiled already"},
+    {"dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32"},
+    {"wandb_log", {"False", "True"}, "see --metrics=FILE"}};
+
+void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
+  line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
+    target = value == "float32" ? DType::float32 : DType::bfloat16;
+  });
+}
+
+int threads_for(int asked, int ranks) {
+  if (asked > 0) return asked;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
+  return std::max(1, cores / ranks);
+}
+
+}  // namespace
+
+void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
+  for (const Ignored& option : kIgnored) {
+    line.choose(option.name, "no effect", option.words, "", [&](const std::string& value) {
+      if (value == option.words[0]) return;
+      notes.push_back(
+          fmt::format("--{}={} does nothing here: {}", option.name, value, option.note));
+    });
+  }
+}
+
+void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,
+                   std::string& init_from, std::string& pretrained) {
+  std::vector<std::string> words = own;
+  words.insert(words.end(), {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
+  line.choose("init_from", help + "; or gpt2, gpt2-medium, gpt2-large, gpt2-xl", words, "",
+              [&](const std::string& value) { init_from = value; });
+  line.add("pretrained", "gpt2's directory of Hugging Face; default data/gpt2, by its name (ours)",
+           pretrained);
+}
+
+void require_no_pretrained(const std::string& pretrained) {
+  require(pretrained.empty(), "pretrained", "nothing without --init_from=gpt2",
+          "'" + pretrained + "'");
+}
+
+void add_device(CommandLine& line, Device& target, bool used_here) {
+  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, "", [=, &target](const std::string& value) {
+    target = value == "cuda" ? Device::cuda : Device::cpu;
+    const std::string problem = used_here ? why_not(target) : "";
+    if (problem.empty()) return;
+    throw UsageError({.what = "--device", .expected = "cpu", .got = value, .hint = problem});
+  });
+}
+
+void settle_backend(CommandLine& line, Device device, Backend& backend) {
+  const bool on_cuda = device == Device::cuda;
+  if (on_cuda && !line.given("backend")) backend = Backend::nccl;
+  require(backend != (on_cuda ? Backend::gloo : Backend::nccl), "backend",
+          fmt::format("{} or local with --device={}", on_cuda ? "nccl" : "gloo",
+                      on_cuda ? "cuda" : "cpu"),
+          name_of(backend));
+}
+
+void add_sizes(CommandLine& line, TrainOptions& o) {
+  line.add("n_layer", "blocks", o.n_layer, kLayers);
+  line.add("n_head", "attention heads of a block", o.n_head, kSize);
+  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
+  line.add("bias", "biases in Linear and LayerNorm", o.bias);
+  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
+}
+
+void add_sharding(CommandLine& line, TrainOptions& o) {
+  line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
+           name_of(o.strategy),
+           [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
+  line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
+           [&o](const std::string& stage) { o.strategy = fsdp::zero_stage(stage); });
+  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
+           {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
+           {0, kSize.end, "0 or more"});
+  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
+  add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
+            o.precision.param_dtype);
+  add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
+            o.precision.reduce_dtype);
+}
+
+void settle_strategy(TrainOptions& o, CommandLine& line) {
+  if (line.given("strategy") && line.given("zero")) {
+    throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
+  }
+  const bool hybrid = o.strategy == fsdp::kHybridShard;
+  require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
+          o.shard_size);
+  if (!hybrid) return;
+  require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
+          fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
+  if (o.shard_size > 1 && o.shard_size < o.ranks) return;
+  o.strategy = o.shard_size == 1 ? fsdp::kNoShard : fsdp::kFullShard;
+  o.shard_size = 0;
+}
+
+void add_backend(CommandLine& line, Backend& target) {
+  line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
+              {"gloo", "nccl", "local"}, "", [&target](const std::string& name) {
+                using enum Backend;
+                target = name == "gloo" ? gloo : name == "nccl" ? nccl : local;
+              });
+}
+
+template <class Options>
+void add_ranks(CommandLine& line, Options& o) {
+  line.add("ranks", "how many share the work", o.ranks, kProcesses);
+  add_backend(line, o.backend);
+  line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
+  line.add("timeout",
+           "seconds that a rank waits for a message; five times that for all ranks to come",
+           o.timeout, {1, 86401, "1 to 86400"});
+}
+
+template void add_ranks(CommandLine&, TrainOptions&);
+template void add_ranks(CommandLine&, SampleOptions&);
+
+int threads_per_rank(const TrainOptions& options, int local_ranks) {
+  return threads_for(options.threads, local_ranks > 0 ? local_ranks : options.ranks);
+}
+
+int threads_per_rank(const SampleOptions& options, int local_ranks) {
+  return threads_for(options.threads, local_ranks > 0 ? local_ranks : options.ranks);
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "cli/command_line.h"
+#include "cli/options.h"
+
+namespace nanofsdp::cli {
+
+/// @file
+/// @brief What the options of train and of sample have in common.
+
+inline constexpr double kAny = std::numeric_limits<double>::infinity();
+
+// Such that a product of three sizes does not overflow.
+inline constexpr Range kSize{1, 1'000'001, "at least 1 and at most 1000000"};
+inline constexpr Range kLayers{1, 1001, "at least 1 and at most 1000"};
+inline constexpr Range kProcesses{1, 1025, "at least 1 and at most 1024"};
+inline constexpr Range kCount{1, 1e12, "at least 1 and less than 1e12"};
+inline constexpr Range kNoneOrMore{0, kAny, "0 or more"};
+inline constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in float32, too
+inline constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
+inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
+
+/// Throws unless `holds`. Numbers print as they would be typed.
+template <class T>
+void require(bool holds, const char* name, const std::string& expected, const T& got,
+             const std::string& hint = {}) {
+  if (holds) return;
+  throw UsageError({.what = std::string("--") + name,
+                    .expected = expected,
+                    .got = fmt::format("{}", got),
+                    .hint = hint});
+}
+
+/// nanoGPT's options that do nothing here; one that asks for something leaves a note.
+void add_ignored(CommandLine& line, std::vector<std::string>& notes);
+
+/// --init_from, of which `own` are the words for models of our own, the default first; and
+/// --pretrained.
+void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,
+                   std::string& init_from, std::string& pretrained);
+
+/// A model that is not GPT-2's has no --pretrained.
+/// @throws UsageError if it has
+void require_no_pretrained(const std::string& pretrained);
+
+/// --device. @throws UsageError if it is to be used here and is not there
+void add_device(CommandLine& line, Device& target, bool used_here = true);
+
+/// Gloo moves the host's memory, NCCL the GPU's: unless --backend is given, the device decides.
+/// @throws UsageError for the other one's
+void settle_backend(CommandLine& line, Device device, Backend& backend);
+
+/// The model's sizes.
+void add_sizes(CommandLine& line, TrainOptions& o);
+
+/// How it is sharded, and what of it is short.
+void add_sharding(CommandLine& line, TrainOptions& o);
+
+/// After parse(). --strategy and --zero name the sharding in two ways: one may be given.
+/// hybrid_shard in one group, or in groups of one, has a plainer name.
+/// @throws UsageError
+void settle_strategy(TrainOptions& o, CommandLine& line);
+
+/// --backend: how ranks are connected.
+void add_backend(CommandLine& line, Backend& target);
+
+/// How many ranks, and how they are connected: the variables of TrainOptions or SampleOptions.
+template <class Options>
+void add_ranks(CommandLine& line, Options& o);
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,244 @@
+#include "cli/options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "cli/command_line.h"
+#include "cli/option_kinds.h"
+#include "data/batch_plan.h"
+#include "data/bpe_tokenizer.h"
+#include "store/checkpoint.h"
+#include "train/pretrained.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+constexpr char kTrainUsage[] =
+    R"(nanofsdp train [CONFIG] [--name=value ...]
+
+Trains a GPT with fully sharded data parallelism. Options have nanoGPT's names and meanings; these
+are the defaults, its recipe for a CPU on a text that is built in. CONFIG (or --config=CONFIG) is
+one of its config files; built in are train_shakespeare_char, train_shakespeare_char_cpu,
+train_gpt2 and finetune_shakespeare. Options outdo its settings.
+)";
+constexpr char kEvalUsage[] =
+    R"(nanofsdp eval [CONFIG] [--name=value ...]
+
+Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only` with
+--init_from=resume. The sizes are the model's; dataset, batch_size, eval_iters and seed those of the
+run that saved it, unless you say others. A --text must be given again.
+)";
+
+/// Refuses at once what no rank can hold: its part of parameters, gradients and moments, one block
+/// whole, and the input of every block.
+void check_memory(const TrainOptions& o) {
+  const double width = o.n_embd, block = 12 * width * width;
+  const double inputs = width * o.batch_size * o.block_size;
+  const double bytes = (16 * block + 4 * inputs) * o.n_layer / o.ranks + 4 * block;
+  const double memory = 1.0 * sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  require(bytes <= memory, "n_embd", fmt::format("a model for {:.1f} GB of memory", memory / 1e9),
+          fmt::format("one of {:.1f} GB a rank, or more", bytes / 1e9),
+          "a smaller model or batch, or more ranks");
+}
+
+/// What no option can be told alone.
+void check_together(const TrainOptions& o) {
+  require(o.n_embd % o.n_head == 0, "n_embd", fmt::format("a multiple of --n_head={}", o.n_head),
+          o.n_embd);
+  check_memory(o);
+  const int most_threads = 10'000 / o.ranks;
+  require(o.threads <= most_threads, "threads", fmt::format("at most {}", most_threads), o.threads,
+          "fewer --ranks allow more");
+  data::check_step({o.batch_size, o.gradient_accumulation_steps, o.ranks});
+  require(o.reference.empty() || !o.out_dir.empty(), "reference", "--out_dir=DIR beside it",
+          "none");
+  if (!o.decay_lr) return;
+  const char* hint = "set both, or --decay_lr=False";
+  require(o.min_lr <= o.learning_rate, "min_lr",
+          fmt::format("at most --learning_rate={}", o.learning_rate), o.min_lr, hint);
+  require(o.lr_decay_iters > o.warmup_iters, "lr_decay_iters",
+          fmt::format("more than --warmup_iters={}", o.warmup_iters), o.lr_decay_iters, hint);
+}
+
+/// Which text: --text and --dataset name it in two ways, so only one of them may be typed. A text
+/// outdoes the dataset of a config file; a dataset that is typed outdoes the text of one.
+void settle_text(TrainOptions& o, CommandLine& line) {
+  if (line.given("text") && line.given("dataset")) {
+    throw UsageError({.what = "--text and --dataset both name a text; give one of them"});
+  }
+  if (line.given("text") && o.text.empty()) {
+    throw UsageError({.what = "--text", .expected = "the name of a file", .got = "nothing"});
+  }
+  if (line.given("dataset")) o.text.clear();
+}
+
+/// A model that is resumed has the sizes that it was saved with, as in nanoGPT: the same command is
+/// given again, and what it says of them no longer counts.
+void settle_resumed(TrainOptions& o, CommandLine& line) {
+  require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
+  const store::RunState saved = store::read_manifest(o.out_dir).state;
+  const std::string place = "checkpoint '" + store::checkpoint_path(o.out_dir).string() + "': ";
+  const auto said = [&](const char* name) {
+    const auto found = saved.options.find(name);
+    if (found == saved.options.end()) throw UsageError({.what = place + "says no --" + name});
+    return found->second;
+  };
+  for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
+    if (line.given(name) && line.value(name) != said(name)) {
+      o.notes.push_back(fmt::format("--{}={} does nothing here: the checkpoint has {}", name,
+                                    line.value(name), said(name)));
+    }
+    line.set(name, said(name), place);
+  }
+  for (const char* name : {"dataset", "batch_size", "eval_iters", "seed"}) {
+    if (o.eval_only && line.is_default(name)) line.set(name, said(name), place);
+  }
+  if (saved.alphabet.empty()) o.vocab_size = saved.vocab_size;
+  o.pieces = saved.pieces;
+  if (o.pretrained.empty()) return;
+  o.notes.push_back("--pretrained does nothing here: the checkpoint has the weights");
+  o.pretrained.clear();
+}
+
+/// A pretrained model has the sizes that its files say: to ask for others is to ask for another
+/// model. Only its context may be cropped: nanoGPT's crop_block_size.
+void settle_pretrained(TrainOptions& o, CommandLine& line) {
+  if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
+  for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
+    require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
+  }
+  const gpt::GPTConfig config = train::read_pretrained_config(o.pretrained);
+  require(
+      o.block_size <= config.block_size, "block_size",
+      fmt::format("at most {}, the context of the model in '{}'", config.block_size, o.pretrained),
+      o.block_size);
+  const std::string place = "pretrained '" + o.pretrained + "': ";
+  line.set("n_layer", fmt::to_string(config.n_layer), place);
+  line.set("n_head", fmt::to_string(config.n_head), place);
+  line.set("n_embd", fmt::to_string(config.n_embd), place);
+  line.set("bias", config.bias ? "True" : "False", place);
+  o.vocab_size = config.vocab_size;
+  o.pieces = data::read_vocab_in(o.pretrained);
+}
+
+/// Which model. Every option that is not of its sizes is what this command says.
+void settle_model(TrainOptions& o, CommandLine& line) {
+  if (o.resumes()) {
+    settle_resumed(o, line);
+  } else if (o.init_from == "scratch") {
+    require_no_pretrained(o.pretrained);
+  } else {
+    settle_pretrained(o, line);
+  }
+}
+
+CommandLine train_command_line(TrainOptions& o, const char* usage,
+                               const std::vector<std::string>& init_from) {
+  CommandLine line(usage);
+  line.group("Data and batches");
+  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
+           o.dataset);
+  line.add("text", "a text file of your own instead (ours)", o.text);
+  line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
+  line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
+           o.gradient_accumulation_steps, kSize);
+  line.group("Model");
+  add_sizes(line, o);
+  line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
+  line.group("Optimizer (AdamW)");
+  line.add("max_iters", "steps", o.max_iters, kNoneOrMore);
+  line.add("learning_rate", "the highest", o.learning_rate, kPositive);
+  line.add("weight_decay", "of matrices", o.weight_decay, kNoneOrMore);
+  line.add("beta1", "decay of the mean of gradients", o.beta1, kFraction);
+  line.add("beta2", "decay of the mean of their squares", o.beta2, kFraction);
+  line.add("grad_clip", "longest gradient; 0: any length", o.grad_clip, kNoneOrMore);
+  line.add("decay_lr", "warm up, then decay by a cosine", o.decay_lr);
+  line.add("warmup_iters", "steps of warm-up", o.warmup_iters, kNoneOrMore);
+  line.add("lr_decay_iters", "step at which min_lr is reached", o.lr_decay_iters, kNoneOrMore);
+  line.add("min_lr", "the last learning rate", o.min_lr, kNoneOrMore);
+  line.group("Evaluation and output");
+  line.add("eval_interval", "steps between evaluations", o.eval_interval, kCount);
+  line.add("eval_iters", "batches of an evaluation, for each split", o.eval_iters, kCount);
+  line.add("eval_only", "evaluate once, do not train", o.eval_only);
+  line.add("sample", "tokens of the text that is written at the end; 0: none (ours)", o.sample,
+           kNoneOrMore);
+  line.add("log_interval", "steps between lines of the log", o.log_interval, kCount);
+  line.add("out_dir", "where to save checkpoints and weights; empty: nowhere", o.out_dir);
+  line.add("always_save_checkpoint", "save also when the validation loss did not fall",
+           o.always_save_checkpoint);
+  line.group("Ranks (ours)");
+  add_ranks(line, o);
+  add_sharding(line, o);
+  line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
+              {"pre", "post", "none"}, "", [&o](const std::string& name) {
+                using enum fsdp::BackwardPrefetch;
+                o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
+              });
+  line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
+  line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
+              [&o](const std::string& name) {
+                o.init_order =
+                    name == "nanogpt" ? train::InitOrder::nanogpt : train::InitOrder::fsdp;
+              });
+  line.add("metrics", "a file for one JSON object a step", o.metrics);
+  line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
+           o.reference);
+  line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
+  line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
+  line.group("Also nanoGPT's");
+  line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
+  add_init_from(line, init_from,
+                fmt::format("{}: the last checkpoint in out_dir", fmt::join(init_from, "; ")),
+                o.init_from, o.pretrained);
+  add_device(line, o.device);
+  add_ignored(line, o.notes);
+  for (const char* name : {"wandb_project", "wandb_run_name"}) {
+    line.add(name, "no effect", "", [](const std::string&) {});
+  }
+  return line;
+}
+
+// Of train or of eval, by what `o` says before: the defaults.
+TrainOptions parse_options(TrainOptions o, const char* usage,
+                           const std::vector<std::string>& init_from,
+                           const std::vector<std::string>& args) {
+  CommandLine line = train_command_line(o, usage, init_from);
+  line.parse(args);
+  settle_model(o, line);
+  check_together(o);
+  settle_text(o, line);
+  settle_strategy(o, line);
+  settle_backend(line, o.device, o.backend);
+  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
+  // Where files lie is each rank's own affair; whether all save and trace together is not.
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +
+               fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
+  return o;
+}
+
+}  // namespace
+
+std::string name_of(Backend backend) {
+  using enum Backend;
+  return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";
+}
+
+TrainOptions parse_train_options(const std::vector<std::string>& args) {
+  return parse_options({}, kTrainUsage, {"scratch", "resume"}, args);
+}
+
+TrainOptions parse_eval_options(const std::vector<std::string>& args) {
+  TrainOptions defaults;
+  defaults.init_from = "resume";
+  defaults.eval_only = true;
+  defaults.out_dir = "out";
+  TrainOptions o = parse_options(defaults, kEvalUsage, {"resume"}, args);
+  require(o.eval_only, "eval_only", "True: this is `nanofsdp eval`", "False");
+  return o;
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/device.h"
+#include "data/dataset.h"
+#include "train/options.h"
+
+namespace nanofsdp::cli {
+
+/// @file
+/// @brief What the command line says, checked: `nanofsdp train`, `eval` and `sample`.
+///
+/// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
+/// work as they stand, the positional config file included. Settings count in this order, the later
+/// one wins: defaults, config file, command line; and the sizes of a model that is resumed, or
+/// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was
+/// expected and what to write instead.
+
+enum class Backend { gloo, nccl, local };  ///< ranks are processes, or threads of one process
+
+std::string name_of(Backend backend);
+
+/// Options of `nanofsdp train` and `nanofsdp eval`: what the trainer and the data ask for, and what
+/// is of the command alone.
+struct TrainOptions : train::TrainerOptions, data::TextOptions {
+  // What a person sees.
+  std::int64_t log_interval = 10;
+  std::int64_t sample = 500;  ///< tokens of the text written at the end; 0: none
+  std::string metrics;        ///< a JSON lines file; empty: none
+  std::string reference;      ///< another run's, drawn beside this one; empty: none
+  std::string trace;          ///< a Chrome trace of a few steps; empty: none
+  bool explain = false;
+
+  // Ranks.
+  int ranks = 1;
+  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
+  int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
+  Backend backend = Backend::gloo;
+  Device device = Device::cpu;
+
+  /// One line for each option that asks for what this program does not do, to be shown at start-up.
+  std::vector<std::string> notes{};
+};
+
+/// Options of `nanofsdp sample`.
+struct SampleOptions {
+  std::string out_dir = "out";  ///< where `train --out_dir` saved
+  std::string init_from = "resume";
+  std::string pretrained;    ///< the directory of another model instead (pretrained.h); empty: none
+  std::string vocab;         ///< a vocab.json; empty: the model's own
+  std::string start = "\n";  ///< the prompt, or FILE: and where it is
+  std::int64_t num_samples = 1;
+  std::int64_t max_new_tokens = 500;
+  double temperature = 0.8;
+  std::int64_t top_k = 200;
+  std::int64_t seed = 1337;
+  int ranks = 1;
+  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
+  int timeout = 60;  ///< as in TrainOptions
+  Backend backend = Backend::gloo;
+  Device device = Device::cpu;
+  std::string settings{};  ///< what all ranks must have alike, "name=value" a line
+  std::vector<std::string> notes{};
+};
+
+/// Thrown when the arguments hold --help or -h: to be printed on stdout, exit code 0.
+struct HelpRequested {
+  std::string text;
+};
+
+/// @param args what follows `nanofsdp train`
+/// @throws UsageError, HelpRequested
+TrainOptions parse_train_options(const std::vector<std::string>& args);
+
+/// `nanofsdp eval` is `train --eval_only --init_from=resume`, where `--out_dir` is "out" by
+/// default. What decides its numbers is by default as in the run that saved: dataset, batch_size,
+/// eval_iters, seed, and the model's sizes anyway.
+/// @throws UsageError, HelpRequested
+TrainOptions parse_eval_options(const std::vector<std::string>& args);
+
+/// @param args what follows `nanofsdp sample`
+/// @throws UsageError, HelpRequested
+SampleOptions parse_sample_options(const std::vector<std::string>& args);
+
+/// `threads` if it was given, else this machine's cores / the ranks on it, at least 1.
+/// @param local_ranks 0: unknown, perhaps all
+int threads_per_rank(const TrainOptions& options, int local_ranks);
+int threads_per_rank(const SampleOptions& options, int local_ranks);
+
+}  // namespace nanofsdp::cli

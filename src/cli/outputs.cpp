@@ -1,0 +1,89 @@
+#include "cli/outputs.h"
+
+#include <fmt/format.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <unistd.h>
+
+#include "base/check.h"
+#include "cli/run_picture.h"
+#include "store/checkpoint.h"
+#include "store/weights.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Whether two names lead to one file, through links and dots, whether or not it exists.
+bool same(const std::string& a, const std::string& b) {
+  const auto place = [](const fs::path& path) {
+    std::error_code ignored;
+    return fs::weakly_canonical(fs::absolute(path), ignored);
+  };
+  return !a.empty() && !b.empty() && place(a) == place(b);
+}
+
+// Why a file cannot be written, in directories that can be made, or must not be; or nothing.
+std::string obstacle(const fs::path& path, bool json) {
+  std::error_code ignored;
+  const fs::path whole = fs::absolute(path);
+  fs::path there = whole;
+  for (; !fs::exists(there, ignored); there = there.parent_path()) {
+    if (there.filename().native().size() > NAME_MAX) return std::strerror(ENAMETOOLONG);
+  }
+  if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
+  const int wanted = there == whole ? W_OK : W_OK | X_OK;
+  if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
+  const int first = json && fs::is_regular_file(there) ? std::ifstream(there).peek() : EOF;
+  return first == EOF || first == '{' ? "" : "a file of something else, which would be lost";
+}
+
+}  // namespace
+
+void require_outputs(const TrainOptions& o) {
+  const auto in_out_dir = [&](const std::filesystem::path& path) {
+    return o.out_dir.empty() ? "" : path.string();
+  };
+  const std::pair<std::string, std::string> files[] = {
+      {"--text", o.text},
+      {"--reference", o.reference},
+      {"--out_dir", in_out_dir(store::weights_path(o.out_dir))},
+      {"--out_dir", in_out_dir(run_picture_path(o.out_dir))},
+      {"--metrics", o.metrics},
+      {"--trace", o.trace}};
+  for (const auto& [option, path] : std::span(files).subspan(2)) {
+    if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
+    const bool json = option != "--out_dir";
+    std::string got = obstacle(path, json), parent = fs::absolute(path).parent_path().string();
+    if (json && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
+      got = "no such directory";
+    for (const auto& [other, file] : files) {
+      if (other == option) break;
+      if (same(path, file)) got = "that of " + other;
+    }
+    if (got.empty()) continue;
+    got = fmt::format("'{}' ({})", path, got);
+    throw UsageError({.what = option, .expected = "a file that can be written", .got = got});
+  }
+  const std::string got = o.saves() ? store::obstacle_to_checkpoints(o.out_dir) : "";
+  if (got.empty()) return;
+  throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
+}
+
+void flush_stdout() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw UsageError({.what = "cannot write to standard output", .got = std::strerror(errno)});
+}
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,248 @@
+#include "cli/report.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/build_info.h"
+#include "base/check.h"
+#include "cli/explain.h"
+#include "cli/numbers.h"
+#include "cli/outputs.h"
+#include "plan/overlap.h"
+#include "plan/peak.h"
+#include "store/new_file.h"
+#include "train/loss_meter.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+void write_line(std::ofstream& file, const ordered_json& json) {
+  if (file << json.dump() << '\n' << std::flush) return;
+  throw UsageError({.what = "cannot write --metrics", .got = std::strerror(errno)});
+}
+
+}  // namespace
+
+Report::Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
+               train::Trainer& trainer)
+    : options_(options),
+      context_(context),
+      dataset_(dataset),
+      trainer_(trainer),
+      speaks_(context.rank == 0),
+      terminal_(speaks_ && isatty(STDOUT_FILENO) != 0) {
+  if (speaks_ && !options.reference.empty()) reference_ = read_reference(options.reference);
+}
+
+plan::Plan Report::plan() const {
+  const comm::Mesh& mesh = trainer_.mesh();
+  return plan::plan_training(
+      plan::layouts_of(trainer_.model().units()), train::fsdp_options(options_, context_.device),
+      {.shard_size = mesh.shard_size(),
+       .replicas = mesh.replicas(),
+       .micro_steps = trainer_.micro_steps(),
+       .device = context_.device},
+      options_.backend == Backend::gloo, train::LossMeter::bytes(mesh.size(), 2));
+}
+
+void Report::line(const std::string& text, bool stays) {
+  if (!speaks_) return;
+  fmt::print("{}{}{}", std::exchange(wipe_, !stays) ? "\r\x1b[K" : "", text, stays ? "\n" : "");
+  flush_stdout();
+}
+
+void Report::started() {
+  if (!options_.eval_only) peak_flops_ = plan::peak_flops(*context_.compute);
+  if (!speaks_) return;
+  fsdp::ShardedModel& model = trainer_.model();
+  for (const std::string& note : options_.notes) line("note: " + note);
+  std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
+  for (const fsdp::Unit& unit : model.units()) {
+    parameters += unit.flat().layout().total_numel();
+    shard += unit.flat().layout().shard_numel();
+    padding += unit.flat().layout().padding_numel();
+    for (const nn::Parameter* parameter : unit.flat().parameters()) {
+      if (parameter->shape.rank() >= 2) decayed += parameter->shape.numel();
+    }
+  }
+  line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(context_.world_size, "rank"),
+                   plural(context_.compute->threads(), "thread"),
+                   context_.world_size > 1 ? ", " + name_of(options_.backend) : ""));
+  line(fmt::format("data       {}: {} {} to train on, {} to validate", dataset_.name(),
+                   grouped(dataset_.size(data::Split::train)),
+                   dataset_.tokenizer().chars().empty() ? "tokens" : "characters",
+                   grouped(dataset_.size(data::Split::val))));
+  line(
+      fmt::format("model      {} parameters: {} layers, {} heads, {} wide, {} tokens of context, "
+                  "vocabulary {}",
+                  grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
+                  options_.block_size, dataset_.tokenizer().vocab_size()));
+  line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
+                   fsdp::name_of(model.strategy()), model.units().size(),
+                   unit_sizes(plan::layouts_of(model.units())), grouped(shard), padding));
+  const std::int64_t T = options_.block_size, C = options_.n_embd;
+  const std::int64_t token = 6 * (parameters - T * C) + 12 * options_.n_layer * C * T;
+  flops_ = static_cast<double>(token * options_.tokens_of_step()) / context_.world_size;
+  title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
+                       fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
+  line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
+                   grouped(parameters - decayed)));
+  std::string memory;
+  for (const MemoryClass c : kMemoryClasses) {
+    const std::int64_t bytes = context_.ledger.count(c).reserved;
+    if (c == MemoryClass::activations || c == MemoryClass::communication || bytes == 0) continue;
+    memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c), megabytes(bytes));
+  }
+  line("a rank     " + memory);
+  open_files();
+  if (!options_.explain) return;
+  numel_ = parameters;
+  line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
+       explain_plan(plan(), numel_, nullptr, nullptr));
+}
+
+// Nothing is written before now, when all is right that can be known before training.
+void Report::open_files() {
+  std::error_code error;
+  if (options_.saves()) std::filesystem::create_directories(options_.out_dir, error);
+  if (error) {
+    throw UsageError({.what = "--out_dir",
+                      .expected = "a directory that can be made",
+                      .got = fmt::format("'{}' ({})", options_.out_dir, error.message())});
+  }
+  if (!options_.metrics.empty()) {
+    metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
+  }
+}
+
+void Report::step(std::int64_t iteration, const train::StepResult& result) {
+  step_seconds_ += result.seconds;
+  ++steps_;
+  if (!speaks_) return;
+  const comm::Traffic traffic = trainer_.mesh().traffic();
+  const auto tokens = static_cast<double>(options_.tokens_of_step());
+  if (!options_.metrics.empty() || iteration % options_.log_interval == 0) {
+    curves_.loss.add(iteration, result.loss);
+    curves_.grad_norm.add(iteration, result.grad_norm);
+    curves_.tokens_per_s.add(iteration, tokens / result.seconds);
+  }
+  if (!options_.metrics.empty()) {
+    ordered_json peak;
+    for (const MemoryClass c : kMemoryClasses) {
+      peak[std::string(name_of(c))] = context_.ledger.count(c).reserved_peak;
+    }
+    ordered_json json = {{"iter", iteration},
+                         {"loss", result.loss},
+                         {"grad_norm", result.grad_norm},
+                         {"lr", result.lr},
+                         {"ms", result.seconds * 1e3},
+                         {"tokens_per_s", tokens / result.seconds},
+                         {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
+                         {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
+                         {"peak_bytes", peak}};
+    if (peak_flops_ > 0) json["mfu"] = utilisation(result.seconds);
+    write_line(metrics_, json);
+  }
+  last_step_ = traffic - traffic_;
+  traffic_ = traffic;
+  if (iteration % options_.log_interval != 0) return;
+  const double mean = step_seconds_ / static_cast<double>(steps_);
+  const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
+  const std::string mfu =
+      peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";
+  if (terminal_) {
+    const double left = static_cast<double>(options_.max_iters - iteration) * mean;
+    line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration, options_.max_iters,
+                     result.loss, rate, minutes(left)),
+         /*stays=*/false);
+  } else {
+    line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s{}", iteration, result.loss,
+                     result.seconds * 1e3, rate, mfu));
+  }
+}
+
+void Report::evaluation(std::int64_t iteration, const train::EvalResult& result) {
+  last_evaluation_ = result;
+  line(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iteration, result.train_loss,
+                   result.val_loss));
+  if (speaks_ && !options_.metrics.empty()) {
+    write_line(
+        metrics_,
+        {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
+  }
+  curves_.val_loss.add(iteration, result.val_loss);
+}
+
+void Report::settled() {
+  if (!speaks_ || !options_.saves() || steps_ == 0) return;
+  const std::string svg = draw_run(title_, curves_, reference_, context_.ledger);
+  store::NewFile file(run_picture_path(options_.out_dir).string());
+  file.write(std::as_bytes(std::span(svg)));
+  file.finish();
+}
+
+void Report::resumed(const std::string& checkpoint, std::int64_t iteration) {
+  line(fmt::format("resumed    {} at iteration {}", checkpoint, grouped(iteration)));
+  if (speaks_ && std::filesystem::is_regular_file(options_.metrics)) {
+    curves_.read(options_.metrics, {.what = "--metrics"}, iteration);
+  }
+}
+
+void Report::saved(const std::string& path) { line("saved " + path); }
+
+void Report::finish() {
+  if (!speaks_) return;
+  const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
+  const comm::Traffic t = trainer_.mesh().traffic();
+  const Ledger& ledger = context_.ledger;
+  plan::Overlap overlap;
+  if (spans_say_when_work_ran(context_.device)) overlap = plan::overlap(context_.tracer.spans());
+  line("");
+  line(fmt::format("loss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
+                   last_evaluation_.val_loss));
+  const double mean = step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1));
+  line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
+                   elapsed.count(), plural(steps_, "step"), step_seconds_, 1e3 * mean));
+  if (steps_ > 0 && peak_flops_ > 0) {
+    line(
+        fmt::format("mfu        {:.1f} %: a rank's part of the model's arithmetic is {:.1f} "
+                    "GFLOP/s, of {:.1f} that its threads can do",
+                    1e2 * utilisation(mean), 1e-9 * flops_ / mean, 1e-9 * peak_flops_));
+  }
+  if (t.bytes_sent > 0) {
+    line(
+        fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "
+                    "reduce-scatters, {} all-reduces",
+                    megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
+                    grouped(t.reduce_scatters), grouped(t.all_reduces)));
+  }
+  if (overlap.communication > 0) {
+    line(fmt::format(
+        "overlap    of {:.1f} ms of communication in {}, {:.1f} ms were exposed: {:.0f} "
+        "% hidden, of {:.0f} % that the schedule allows",
+        1e3 * overlap.communication, plural(train::kTracedSteps, "step"), 1e3 * overlap.exposed,
+        1e2 * overlap.hidden_share(), 1e2 * overlap.hidden_share_bound()));
+  }
+  line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
+  for (const MemoryClass c : kMemoryClasses) {
+    const std::int64_t peak = ledger.count(c).reserved_peak;
+    if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
+  }
+  if (options_.explain && steps_ > 0) {
+    line("\n" + explain_plan(plan(), numel_, &ledger, &last_step_));
+  }
+}
+
+void Report::sample(const std::string& text) { line("\n--- a sample ---\n" + text); }
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,117 @@
+#include "cli/sample.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "base/file.h"
+#include "cli/outputs.h"
+#include "comm/agreement.h"
+#include "comm/mesh.h"
+#include "data/bpe_tokenizer.h"
+#include "fsdp/sharded_model.h"
+#include "gpt/gpt.h"
+#include "store/weights.h"
+#include "train/model_file.h"
+#include "train/pretrained.h"
+#include "train/sampler.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // bytes
+
+struct Writer {
+  gpt::GPTConfig config;
+  std::shared_ptr<const data::Tokenizer> tokenizer;
+  std::vector<std::int32_t> prompt;
+};
+
+// What --start says, or the file that it names.
+std::string read_start(const std::string& start) {
+  constexpr std::string_view kFile = "FILE:";
+  if (!start.starts_with(kFile)) return start;
+  return read_text(start.substr(kFile.size()),
+                   {.what = "--start=" + start, .expected = "a text file"}, kMostOfPrompt);
+}
+
+train::WeightsInfo read_info(const SampleOptions& o) {
+  if (o.pretrained.empty()) return train::read_weights_info(o.out_dir);
+  return {.config = train::read_pretrained_config(o.pretrained),
+          .pieces = data::read_vocab_in(o.pretrained)};
+}
+
+Writer read_writer(const SampleOptions& o) {
+  const std::string start = read_start(o.start);
+  const auto pieces = o.vocab.empty() ? std::vector<std::string>() : data::read_vocab(o.vocab);
+  train::WeightsInfo info = read_info(o);
+  if (!pieces.empty()) {
+    if (!info.chars.empty()) {
+      throw UsageError(
+          {.what = "--vocab", .expected = "a model of BPE", .got = "one of characters"});
+    }
+    info.pieces = pieces;
+  }
+  Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
+  writer.prompt = writer.tokenizer->encode(start);
+  if (!writer.prompt.empty()) return writer;
+  throw UsageError(
+      {.what = "--start", .expected = "at least one character", .got = "an empty file"});
+}
+
+// Ranks that were started apart would wait for each other, or mix two models.
+void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh& mesh,
+                       Stream& stream) {
+  const auto require = [&](const char* what, const std::string& text, const char* hint) {
+    comm::require_agreement(mesh.world(), stream, what, fingerprint(text), hint);
+  };
+  const gpt::GPTConfig& c = writer.config;
+  require("options", o.settings, "start all with the same command");
+  require("the prompt or the model",
+          fmt::format("{} {} {} {} {} {}: {}", c.block_size, c.vocab_size, c.n_layer, c.n_head,
+                      c.n_embd, c.bias, fmt::join(writer.prompt, " ")),
+          "give all the same");
+}
+
+void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
+                   const SampleOptions& o, const Writer& writer) {
+  comm::Mesh mesh(std::move(world));
+  require_agreement(o, writer, mesh, *context.compute);
+  gpt::GPT model(writer.config);
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
+  if (o.pretrained.empty()) {
+    store::load_weights(o.out_dir, sharded);
+  } else {
+    train::load_pretrained(o.pretrained, sharded);
+  }
+  nn::Tape tape(context);
+  nn::KeyValueCache cache(context, writer.config.block_size);
+  Generator generator(static_cast<std::uint64_t>(o.seed));
+  for (std::int64_t i = 0; i < o.num_samples; ++i) {
+    const auto tokens = train::generate(
+        sharded, tape, cache, writer.prompt,
+        {.max_new_tokens = o.max_new_tokens, .temperature = o.temperature, .top_k = o.top_k},
+        generator);
+    if (context.rank != 0) continue;
+    fmt::print("{}\n---------------\n", writer.tokenizer->decode(tokens));
+    flush_stdout();
+  }
+}
+
+}  // namespace
+
+RankBody prepare_sampling(const SampleOptions& options, int rank) {
+  for (const std::string& note : options.notes) {
+    if (rank == 0) fmt::print(stderr, "note: {}\n", note);
+  }
+  return [&options, writer = std::make_shared<const Writer>(read_writer(options))](
+             Context& context, std::unique_ptr<comm::Communicator> world) {
+    write_samples(context, std::move(world), options, *writer);
+  };
+}
+
+}  // namespace nanofsdp::cli

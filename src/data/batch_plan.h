@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace nanofsdp::data {
+
+/// @file
+/// @brief Who computes which rows of a step: the same rows at every world size.
+///
+/// A step is G micro-batches of B rows, whatever the number of ranks W. Two ways to share them:
+///
+///     G % W == 0    whole micro-batches: rank r takes [r G/W, (r+1) G/W), all B rows of each
+///     otherwise     rows: every rank makes all G micro-steps, with rows [r B/W, (r+1) B/W)
+///
+/// In the second, ranks differ by one row at most. Every rank makes the same number of micro-steps,
+/// as collectives need it, and none is without rows. The gradient of the step is the sum over all
+/// tokens divided by their global number, G B T, so the shares need not be equal.
+///
+/// Pure arithmetic, tested alone.
+
+/// What makes one optimizer step.
+struct StepShape {
+  std::int64_t batch_size = 1;                   ///< B >= 1: rows of a micro-batch
+  std::int64_t gradient_accumulation_steps = 1;  ///< G >= 1: micro-batches
+  int ranks = 1;                                 ///< W >= 1
+
+  std::int64_t rows() const { return batch_size * gradient_accumulation_steps; }
+};
+
+/// Rows [first, first + count) of a micro-batch.
+struct BatchRows {
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+
+  friend bool operator==(const BatchRows&, const BatchRows&) = default;
+};
+
+/// One forward and backward pass of one rank.
+struct MicroStep {
+  std::int64_t index = 0;  ///< of the micro-batch, in [0, G), counted over all ranks
+  BatchRows rows;          ///< at least one
+
+  friend bool operator==(const MicroStep&, const MicroStep&) = default;
+};
+
+/// @throws UsageError with the remedy if there are fewer rows than ranks, or if the rows of a
+///   micro-batch have to be shared (G % W != 0) and there are fewer than ranks
+void check_step(const StepShape& shape);
+
+/// How many micro-steps each rank makes: G / W or G.
+std::int64_t micro_steps_per_rank(const StepShape& shape);
+
+/// The micro-steps of one rank in the order of their index.
+/// @throws UsageError as check_step()
+std::vector<MicroStep> plan_step(const StepShape& shape, int rank);
+
+}  // namespace nanofsdp::data

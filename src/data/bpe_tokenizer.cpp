@@ -1,0 +1,135 @@
+#include "data/bpe_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+
+namespace nanofsdp::data {
+namespace {
+
+constexpr char kEndOfText[] = "<|endoftext|>";
+constexpr std::string_view kNumbers = "TOKENS:";
+constexpr std::uint64_t kMostBytes = 1 << 26;  // GPT-2's file has 1 MB
+
+// The byte that each character below U+0144 stands for; -1: none.
+constexpr std::array<int, 0x144> bytes_of_characters() {
+  std::array<int, 0x144> bytes{};
+  bytes.fill(-1);
+  std::size_t next = 0x100;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool prints = (byte >= '!' && byte <= '~') || (byte >= 0xa1 && byte != 0xad);
+    bytes[prints ? static_cast<std::size_t>(byte) : next++] = byte;
+  }
+  return bytes;
+}
+
+constexpr auto kBytes = bytes_of_characters();
+
+// The bytes that a piece stands for.
+std::string bytes_of(const std::string& piece) {
+  std::string bytes;
+  for (std::size_t at = 0; at < piece.size();) {
+    const char32_t character = next_character(piece, at);
+    if (character >= kBytes.size() || kBytes[character] < 0) {
+      throw UsageError({.what = "vocabulary",
+                        .expected = "pieces in the letters of GPT-2's bytes",
+                        .got = "'" + piece + "'"});
+    }
+    bytes += static_cast<char>(kBytes[character]);
+  }
+  return bytes;
+}
+
+// The numbers of a list; none unless each is a token.
+std::vector<std::int32_t> numbers_in(std::string_view list, std::int64_t vocab_size) {
+  std::vector<std::int32_t> tokens;
+  while (true) {
+    list.remove_prefix(std::min(list.find_first_not_of(", \t\r\n"), list.size()));
+    if (list.empty()) return tokens;
+    std::int32_t token = -1;
+    const auto [end, error] = std::from_chars(list.data(), list.data() + list.size(), token);
+    if (error != std::errc() || token < 0 || token >= vocab_size) return {};
+    list.remove_prefix(static_cast<std::size_t>(end - list.data()));
+    tokens.push_back(token);
+  }
+}
+
+}  // namespace
+
+BpeTokenizer::BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pieces)
+    : vocab_size_(vocab_size), pieces_(std::move(pieces)) {
+  if (std::ssize(pieces_) > vocab_size_) {
+    throw UsageError({.what = "vocabulary",
+                      .expected = fmt::format("at most {} pieces, as the model has", vocab_size_),
+                      .got = fmt::to_string(pieces_.size())});
+  }
+  for (const std::string& piece : pieces_) bytes_.push_back(bytes_of(piece));
+}
+
+std::int32_t BpeTokenizer::find(std::string_view piece) const {
+  const auto found = std::ranges::find(bytes_, piece);
+  return found == bytes_.end() ? -1 : static_cast<std::int32_t>(found - bytes_.begin());
+}
+
+std::int32_t BpeTokenizer::opening() const { return std::max(find(kEndOfText), 0); }
+
+std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
+  if (const std::int32_t token = find(text); token >= 0) return {token};
+  if (text.starts_with(kNumbers)) {
+    const auto tokens = numbers_in(text.substr(kNumbers.size()), vocab_size_);
+    if (!tokens.empty()) return tokens;
+  }
+  throw UsageError(
+      {.what = "--start",
+       .expected =
+           fmt::format("{}a text that is one token, or {} and numbers below {}",
+                       pieces_.empty() ? "with --vocab=vocab.json " : "", kNumbers, vocab_size_),
+       .got = "'" + std::string(text) + "'",
+       .hint = "nanoGPT's tiktoken encodes: --start=TOKENS:\"$(python3 -c \"import tiktoken; "
+               "print(*tiktoken.get_encoding('gpt2').encode('...'))\")\""});
+}
+
+std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    NANOFSDP_CHECK(token >= 0 && token < vocab_size_, .what = "token",
+                   .expected = fmt::format("below {}", vocab_size_), .got = fmt::to_string(token));
+    const auto i = static_cast<std::size_t>(token);
+    text += i < bytes_.size() ? bytes_[i] : fmt::format("{} ", token);
+  }
+  return text;
+}
+
+std::vector<std::string> read_vocab(const std::string& path) {
+  Fault fault{.what = "vocabulary '" + path + "'", .expected = "GPT-2's vocab.json"};
+  const auto json = nlohmann::json::parse(read_file(path, fault, kMostBytes), nullptr, false);
+  std::vector<std::string> pieces(json.is_object() ? json.size() : 0);
+  fault.got = "something else";
+  if (pieces.empty()) throw UsageError(fault);
+  for (const auto& [piece, token] : json.items()) {
+    const bool fits = token.is_number_unsigned() && token.get<std::size_t>() < pieces.size() &&
+                      pieces[token.get<std::size_t>()].empty() && !piece.empty();
+    fault.got = fmt::format("'{}': {}", piece, token.dump());
+    if (!fits) throw UsageError(fault);
+    pieces[token.get<std::size_t>()] = piece;
+  }
+  return pieces;
+}
+
+std::vector<std::string> read_vocab_in(const std::string& directory) {
+  const std::string path = directory + "/vocab.json";
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return {};
+  return read_vocab(path);
+}
+
+}  // namespace nanofsdp::data

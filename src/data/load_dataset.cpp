@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "data/bpe_tokenizer.h"
+#include "data/dataset.h"
+#include "data/embedded.h"
+#include "data/tales.h"
+
+namespace nanofsdp::data {
+namespace {
+
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 32;  // bytes; six times that to encode them
+constexpr std::uint64_t kMostOfMeta = 1 << 26;
+constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's: GPT-2's 50257, padded for speed
+
+std::string text_of(const std::string& path, const std::string& hint) {
+  return read_text(path, {.what = "text '" + path + "'", .expected = "a text file", .hint = hint},
+                   kMostText);
+}
+
+// nanoGPT's meta.pkl, as JSON: the characters, if it has them, else how many tokens there are.
+std::shared_ptr<const Tokenizer> tokenizer_of_meta(const std::string& path) {
+  const Fault fault{.what = "vocabulary '" + path + "'",
+                    .expected =
+                        "nanoGPT's meta.pkl as JSON: vocab_size, and stoi in the order of "
+                        "its characters"};
+  try {
+    const auto meta = nlohmann::json::parse(read_file(path, fault, kMostOfMeta));
+    const auto stoi = meta.value("stoi", nlohmann::json::object());
+    const std::int64_t vocab_size = meta.at("vocab_size");
+    if (vocab_size < 1 || vocab_size > 65'536 || !stoi.is_object()) throw UsageError(fault);
+    if (stoi.empty()) {
+      return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
+    }
+    std::string chars;
+    for (const auto& [c, token] : stoi.items()) chars += c;
+    auto tokenizer = std::make_shared<CharTokenizer>(chars);
+    bool same = tokenizer->vocab_size() == vocab_size;
+    for (const auto& [c, token] : stoi.items()) {
+      same = same && tokenizer->encode(c) == std::vector<std::int32_t>{token.get<std::int32_t>()};
+    }
+    if (same) return tokenizer;
+  } catch (const nlohmann::json::exception&) {  // not what is expected
+  }
+  throw UsageError(fault);
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, const TextOptions& o) {
+  const auto exists = [&](const char* name) {
+    std::error_code ignored;
+    return std::filesystem::exists(folder + name, ignored);
+  };
+  if (exists("/meta.json")) return tokenizer_of_meta(folder + "/meta.json");
+  if (exists("/meta.pkl")) {
+    throw UsageError(
+        {.what = "'" + folder + "/meta.pkl'",
+         .expected = "meta.json beside it: only Python reads the other",
+         .hint = fmt::format("python3 -c \"import json, pickle; json.dump(pickle.load(open('{0}/"
+                             "meta.pkl', 'rb')), open('{0}/meta.json', 'w'))\"",
+                             folder)});
+  }
+  return std::make_shared<BpeTokenizer>(o.vocab_size > 0 ? o.vocab_size : kVocabSize,
+                                        exists("/vocab.json") ? read_vocab_in(folder) : o.pieces);
+}
+
+Dataset encoded_dataset(const TextOptions& o, std::int64_t block_size) {
+  const std::string folder = "data/" + o.dataset;
+  const Fault fault{.what = "--dataset=" + o.dataset,
+                    .expected = "tales, shakespeare_char, or " + folder +
+                                "/train.bin and val.bin, which nanoGPT's prepare.py writes",
+                    .hint = "--text=FILE for a text of your own"};
+  MappedFile train(folder + "/train.bin", fault), val(folder + "/val.bin", fault);
+  return Dataset(std::move(train), std::move(val), tokenizer_beside(folder, o), folder, block_size);
+}
+
+Dataset any_dataset(const TextOptions& o, std::int64_t block_size) {
+  if (!o.text.empty()) {
+    return Dataset(text_of(o.text, "--text names a UTF-8 file"), o.text, block_size);
+  }
+  if (o.dataset == "shakespeare_char") {
+    const char* named = std::getenv("NANOFSDP_SHAKESPEARE");
+    const std::string path = named ? named : "data/shakespeare_char/input.txt";
+    return Dataset(
+        text_of(path, "run `make shakespeare`, or name the file in NANOFSDP_SHAKESPEARE"), path,
+        block_size);
+  }
+  if (o.dataset != "tales") return encoded_dataset(o, block_size);
+  return Dataset(expand_tales(kTalesGrammar, kTalesBytes), "tales", block_size);
+}
+
+}  // namespace
+
+Dataset load_dataset(const TextOptions& options, std::int64_t block_size) {
+  Dataset dataset = any_dataset(options, block_size);
+  const std::int64_t vocab_size = dataset.tokenizer().vocab_size();
+  if (options.vocab_size == 0 || options.vocab_size == vocab_size) return dataset;
+  throw UsageError({.what = "data '" + dataset.name() + "'",
+                    .expected = fmt::format("the {} tokens of the model", options.vocab_size),
+                    .got = fmt::format("a vocabulary of {}", vocab_size),
+                    .hint = "encode the text with nanoGPT's data/shakespeare/prepare.py"});
+}
+
+}  // namespace nanofsdp::data

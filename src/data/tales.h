@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace nanofsdp::data {
+
+/// @file
+/// @brief The default corpus: tiny stories, told by a grammar until there is enough text.
+///
+/// A grammar is a list of rules; a story is the rule `story` with every `{rule}` in it replaced,
+/// again and again, until no brace is left. The notation, by example (ours: data/tales.grammar):
+///
+///     # a comment: only at the start of a line
+///     story = {Hero} met {a guest}. / "Sorry," said {a guest}. | {Hero} slept.
+///     hero = Olive the owl | Dudley the dragon
+///     guest = ant | polite bear
+///       | very small pig                  a line that begins with a space continues the rule
+///
+/// - `name = x | y`: each use of {name} becomes one of the alternatives. They are dealt like cards:
+///   within one story none comes twice before all have come once.
+/// - `{Name}` is {name} with a capital letter; `{a name}` and `{A name}` put "a" or "an" before it,
+///   by the first letter of what follows.
+/// - `/` is a line break, as when verse is quoted. Other white space is one space, none at the
+///   ends.
+///
+/// So `{ } | /` never appear in the text itself.
+
+inline constexpr std::size_t kTalesBytes = 1'000'000;  ///< the default corpus has at least
+
+/// Tells stories until the text has at least `bytes` bytes; the last story is told to its end.
+/// Stories are separated by an empty line, and the text ends with the newline of the last one. The
+/// choices come from SplitMix64 with a fixed seed: the same grammar gives the same text on every
+/// machine, and a shorter text is the beginning of a longer one.
+/// @throws UsageError naming the line of the grammar if a rule is unknown, defined twice, empty or
+///   never ends, a brace is unbalanced, or there is no rule `story`
+std::string expand_tales(std::string_view grammar, std::size_t bytes);
+
+}  // namespace nanofsdp::data

@@ -1,0 +1,95 @@
+#include "data/tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+
+namespace nanofsdp::data {
+namespace {
+
+void append_utf8(std::string& text, char32_t code) {
+  const auto push = [&text](char32_t byte) { text += static_cast<char>(byte); };
+  if (code < 0x80) return push(code);
+  const int more = code >= 0x10000 ? 3 : code >= 0x800 ? 2 : 1;  // bytes that continue it
+  push((0xf0 << (3 - more) & 0xff) | code >> 6 * more);
+  for (int i = more - 1; i >= 0; --i) push(0x80 | (code >> 6 * i & 0x3f));
+}
+
+}  // namespace
+
+// No longer form than needed, no halves of UTF-16 pairs, nothing above U+10FFFF.
+char32_t next_character(std::string_view text, std::size_t& at) {
+  const std::string_view rest = text.substr(at);
+  const auto first = static_cast<unsigned char>(rest[0]);
+  if (first < 0x80) return ++at, first;
+  const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
+  char32_t code = first & (0x3fu >> more);
+  for (const char c : rest.substr(1, more)) code = code << 6 | (static_cast<char32_t>(c) & 0x3f);
+  // UTF-8 has one form for each code point: what is not that form is not UTF-8.
+  std::string encoded;
+  append_utf8(encoded, code);
+  if (!rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
+    throw UsageError({.what = fmt::format("byte {}", at),
+                      .expected = "UTF-8",
+                      .got = fmt::format("0x{:02x}", first),
+                      .hint = "convert it, as with: iconv -t UTF-8"});
+  }
+  at += encoded.size();
+  return code;
+}
+
+CharTokenizer::CharTokenizer(std::string_view text) {
+  std::vector<bool> seen(0x110000);
+  for (std::size_t at = 0; at < text.size();) seen[next_character(text, at)] = true;
+  for (std::size_t code = 0; code < seen.size(); ++code) {
+    if (seen[code]) alphabet_ += static_cast<char32_t>(code);
+  }
+}
+
+std::string CharTokenizer::chars() const {
+  std::string text;
+  for (const char32_t code : alphabet_) append_utf8(text, code);
+  return text;
+}
+
+std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
+  std::vector<std::int32_t> tokens;
+  tokens.reserve(text.size());
+  for (std::size_t at = 0; at < text.size();) {
+    const char32_t code = next_character(text, at);
+    const auto place = std::lower_bound(alphabet_.begin(), alphabet_.end(), code);
+    if (place == alphabet_.end() || *place != code) {
+      std::string name = fmt::format("character U+{:04X}", static_cast<std::uint32_t>(code));
+      if (code > 0x9f || (code >= 0x20 && code < 0x7f)) {  // not one that moves the cursor
+        name += " '";
+        append_utf8(name, code);
+        name += "'";
+      }
+      throw UsageError(
+          {.what = name,
+           .expected = fmt::format("one of the {} that the model was trained on", alphabet_.size()),
+           .hint = "leave it out of --start"});
+    }
+    tokens.push_back(static_cast<std::int32_t>(place - alphabet_.begin()));
+  }
+  return tokens;
+}
+
+std::int32_t CharTokenizer::opening() const {
+  const std::size_t newline = alphabet_.find(U'\n');
+  return newline == std::u32string::npos ? 0 : static_cast<std::int32_t>(newline);
+}
+
+std::string CharTokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    NANOFSDP_CHECK(token >= 0 && token < vocab_size(), .what = "token",
+                   .expected = fmt::format("below {}", vocab_size()), .got = fmt::to_string(token));
+    append_utf8(text, alphabet_[static_cast<std::size_t>(token)]);
+  }
+  return text;
+}
+
+}  // namespace nanofsdp::data

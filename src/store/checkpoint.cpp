@@ -1,0 +1,206 @@
+#include "store/checkpoint.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+#include "base/file.h"
+#include "comm/agreement.h"
+#include "fsdp/checkpoint.h"
+#include "store/new_file.h"
+#include "store/rank_file.h"
+
+namespace nanofsdp::store {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kManifest[] = "manifest.json";
+constexpr std::uint64_t kLargestManifest = 8'000'000;  // bytes
+
+fs::path current(const fs::path& out_dir) { return out_dir / "checkpoint"; }
+fs::path previous(const fs::path& out_dir) { return out_dir / "checkpoint.previous"; }
+fs::path unfinished(const fs::path& out_dir) { return out_dir / "checkpoint.new"; }
+
+bool is_whole(const fs::path& checkpoint) {
+  std::error_code ignored;
+  return fs::exists(checkpoint / kManifest, ignored);
+}
+
+// ---- directories
+
+bool is_ours(const fs::path& file) {
+  const std::string name = file.filename().string();
+  return name.starts_with(kManifest) ||
+         (name.starts_with("rank_") && name.find(".safetensors") != name.npos);
+}
+
+// Only files that we write: whatever else lies there keeps the directory alive. The manifest goes
+// first, for without it nobody takes the rest for a checkpoint.
+void remove_checkpoint(const fs::path& checkpoint) {
+  fs::remove(checkpoint / kManifest);
+  if (!fs::exists(checkpoint)) return;
+  const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});
+  for (const fs::path& file : all) {
+    if (is_ours(file)) fs::remove(file);
+  }
+  fs::remove(checkpoint);
+}
+
+// The new checkpoint takes the place of the current one, and that of the previous one.
+void rotate(const fs::path& out_dir) {
+  if (fs::exists(current(out_dir))) {
+    remove_checkpoint(previous(out_dir));
+    fs::rename(current(out_dir), previous(out_dir));
+  }
+  fs::rename(unfinished(out_dir), current(out_dir));
+  sync_directory(out_dir.string());
+}
+
+void make_room(const fs::path& out_dir) {
+  if (is_whole(unfinished(out_dir))) rotate(out_dir);  // killed before that
+  remove_checkpoint(unfinished(out_dir));
+  fs::create_directories(unfinished(out_dir));
+}
+
+// ---- saving
+
+void barrier(Context& context, comm::Mesh& mesh) {
+  mesh.world().barrier(*context.compute, {.unit = "checkpoint", .control = true}).synchronize();
+}
+
+// Everybody's `mine`, on every rank. When it returns, all ranks have come here.
+template <class T>
+std::vector<T> gather(Context& context, comm::Mesh& mesh, T mine) {
+  constexpr std::int64_t kWords = sizeof(T) / 8;  // which no collective interprets
+  std::vector<T> all(static_cast<std::size_t>(mesh.size()));
+  comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {kWords}, DType::float64),
+                       Tensor(all.data(), {kWords * mesh.size()}, DType::float64), "checkpoint");
+  return all;
+}
+
+// Whether the directory that rank 0 has just made is the one that all ranks see: machines may have
+// directories of their own.
+bool all_see(const fs::path& directory, Context& context, comm::Mesh& mesh) {
+  barrier(context, mesh);
+  std::error_code unseen;
+  const std::int64_t made = fs::last_write_time(directory, unseen).time_since_epoch().count();
+  const std::vector<std::int64_t> seen = gather(context, mesh, unseen ? -1 : made);
+  return std::ranges::count(seen, seen[0]) == std::ssize(seen);
+}
+
+void write_manifest_file(const fs::path& path, const Manifest& manifest) {
+  const std::string text = write_manifest(manifest);
+  NewFile file(path.string());
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
+// ---- loading
+
+void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
+  std::error_code error;
+  const std::uint64_t size = fs::file_size(path, error);
+  std::string expected = fmt::format("{} bytes", record.bytes), got = fmt::to_string(size);
+  if (error) {
+    got = error.message();
+  } else if (size == record.bytes) {
+    if (fingerprint_of(path.string()) == record.fingerprint) return;
+    expected = "the bytes that were saved", got = "others: it is damaged, or of another checkpoint";
+  }
+  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
+                    .expected = expected,
+                    .got = got,
+                    .hint = hint});
+}
+
+// What to do about a checkpoint that is of no use.
+std::string remedy(const fs::path& out_dir) {
+  const fs::path before = is_whole(unfinished(out_dir)) ? current(out_dir) : previous(out_dir);
+  if (!is_whole(before)) return "";
+  return "to go back to the one before, put '" + before.string() + "' in its place";
+}
+
+}  // namespace
+
+fs::path checkpoint_path(const std::string& out_dir) {
+  return is_whole(unfinished(out_dir)) ? unfinished(out_dir) : current(out_dir);
+}
+
+Manifest read_manifest(const std::string& out_dir) {
+  const std::string path = (checkpoint_path(out_dir) / kManifest).string();
+  const std::string text =
+      read_file(path,
+                {.what = "checkpoint '" + path + "'",
+                 .expected = "one saved by `nanofsdp train --out_dir=" + out_dir + "`",
+                 .hint = remedy(out_dir)},
+                kLargestManifest);
+  return parse_manifest(text, path, remedy(out_dir));
+}
+
+bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
+                     fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
+                     const RunState& state) try {
+  const auto rank = static_cast<std::size_t>(mesh.rank());
+  const auto files = static_cast<std::size_t>(mesh.shard_size());
+  const fs::path directory = unfinished(out_dir);
+  context.compute->synchronize();
+  if (rank == 0) make_room(out_dir);
+  if (!all_see(directory, context, mesh)) {
+    if (rank == 0) remove_checkpoint(directory);
+    return false;
+  }
+  //! [write]
+  FileRecord mine;
+  if (rank < files) {
+    mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
+                           fsdp::slices_to_save(model.units(), optimizer));
+  }
+  std::vector<FileRecord> records = gather(context, mesh, mine);
+  records.resize(files);  // replicas have written nothing
+  if (rank == 0) {
+    write_manifest_file(directory / kManifest, {.state = state, .files = records});
+    rotate(out_dir);
+  }
+  //! [write]
+  return true;
+} catch (const fs::filesystem_error& error) {
+  throw UsageError(
+      {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()});
+}
+
+void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Context& context,
+                     comm::Mesh& mesh, fsdp::ShardedModel& model,
+                     fsdp::ShardedOptimizer& optimizer) {
+  const fs::path directory = checkpoint_path(out_dir);
+  comm::require_agreement(mesh.world(), *context.compute, "checkpoint", manifest.fingerprint,
+                          "all ranks must see the same --out_dir");
+  const std::size_t files = manifest.files.size();
+  for (auto f = static_cast<std::size_t>(mesh.rank()); f < files;
+       f += static_cast<std::size_t>(mesh.size())) {
+    verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
+  }
+  barrier(context, mesh);  // every file is good, and that is known before any is used
+  read_rank_files(directory, files, *context.compute,
+                  fsdp::slices_to_load(model.units(), optimizer));
+  barrier(context, mesh);  // nobody trains on before all have loaded
+  fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);
+}
+
+std::string obstacle_to_checkpoints(const std::string& out_dir) {
+  for (const fs::path& place : {current(out_dir), previous(out_dir), unfinished(out_dir)}) {
+    std::error_code error;
+    if (!fs::exists(place, error)) continue;
+    if (!fs::is_directory(place, error)) return fmt::format("'{}' (a file)", place.string());
+    for (const fs::path& file : fs::directory_iterator(place, error)) {
+      if (!is_ours(file)) return fmt::format("'{}' (no file of a checkpoint)", file.string());
+    }
+    if (error) return fmt::format("'{}' ({})", place.string(), error.message());
+  }
+  return "";
+}
+
+}  // namespace nanofsdp::store

@@ -1,0 +1,118 @@
+#include "store/manifest.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/check.h"
+#include "base/fingerprint.h"
+
+namespace nanofsdp {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GeneratorState, words, position, has_cached_normal,
+                                   cached_normal)
+}  // namespace nanofsdp
+
+namespace nanofsdp::store {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileRecord, bytes, fingerprint)
+namespace {
+
+using nlohmann::json;
+
+constexpr char kFormat[] = "nanofsdp checkpoint, version 1";
+constexpr char kFingerprint[] = "fingerprint";
+
+// What is not UTF-8, an option's value perhaps, is replaced: JSON cannot hold it.
+std::string text_of(const json& j) {
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// A hostile one could nest until a recursion has no stack left.
+json parse_flat(const std::string& text) {
+  constexpr int kDeepest = 3;
+  return json::parse(text, [](int depth, json::parse_event_t, json&) {
+    return depth <= kDeepest ? true : throw std::invalid_argument("too many brackets");
+  });
+}
+
+// Of all but itself, without blanks, keys in order.
+std::uint64_t fingerprint_of(json j) {
+  j.erase(kFingerprint);
+  return fingerprint(text_of(j));
+}
+
+// One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
+// what was built before it.
+Manifest from_json(const json& j) {
+  Manifest manifest;
+  manifest.fingerprint = j.at(kFingerprint);
+  RunState& state = manifest.state;
+  state.iteration = j.at("iteration");
+  state.optimizer_steps = j.at("optimizer_steps");
+  const json& loss = j.at("best_val_loss");
+  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
+  state.generator = j.at("generator");
+  state.alphabet = j.at("alphabet");
+  state.vocab_size = j.at("vocab_size");
+  state.pieces = j.at("pieces").get<std::vector<std::string>>();
+  state.options = j.at("options").get<std::map<std::string, std::string>>();
+  const json& files = j.at("files");
+  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+    manifest.files.push_back(files.at(rank_file_name(rank, files.size())));
+  }
+  Generator(0).set_state(state.generator);  // throws if it is none
+  const bool counts = state.iteration >= 0 && state.optimizer_steps >= 0 &&
+                      state.vocab_size >= std::ssize(state.pieces) && state.vocab_size <= 1'000'000;
+  if (!counts || manifest.files.empty())
+    throw std::invalid_argument("counts that make no sense, or no files");
+  return manifest;
+}
+
+}  // namespace
+
+std::string rank_file_name(std::size_t rank, std::size_t ranks) {
+  return fmt::format("rank_{}_of_{}.safetensors", rank, ranks);
+}
+
+std::string write_manifest(const Manifest& manifest) {
+  const RunState& state = manifest.state;
+  json j = {{"format", kFormat},
+            {"iteration", state.iteration},
+            {"optimizer_steps", state.optimizer_steps},
+            {"best_val_loss", state.best_val_loss},
+            {"generator", state.generator},
+            {"alphabet", state.alphabet},
+            {"vocab_size", state.vocab_size},
+            {"pieces", state.pieces},
+            {"options", state.options},
+            {"files", json::object()}};
+  for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {
+    j["files"][rank_file_name(rank, manifest.files.size())] = manifest.files[rank];
+  }
+  j[kFingerprint] = fingerprint_of(j);
+  std::vector<std::string> lines;
+  for (const auto& [key, value] : j.items()) {
+    lines.push_back(text_of(key) + ": " + text_of(value));
+  }
+  return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+}
+
+Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& hint) {
+  std::string got = "something else";
+  try {
+    const json j = parse_flat(text);
+    if (j.is_object() && j.value("format", json()) == kFormat) {
+      if (j.at(kFingerprint) == fingerprint_of(j)) return from_json(j);
+      got = "one whose fingerprint does not fit: it is damaged";
+    }
+  } catch (const std::exception& error) {
+    got = error.what();
+  }
+  throw UsageError({.what = "checkpoint '" + path + "'",
+                    .expected = "the manifest of a checkpoint",
+                    .got = got,
+                    .hint = hint});
+}
+
+}  // namespace nanofsdp::store

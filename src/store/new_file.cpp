@@ -1,0 +1,74 @@
+#include "store/new_file.h"
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/platform.h"
+
+namespace nanofsdp::store {
+namespace {
+
+std::string directory_of(const std::string& path) {
+  const std::string directory = std::filesystem::path(path).parent_path().string();
+  return directory.empty() ? "." : directory;
+}
+
+}  // namespace
+
+void sync_directory(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)::fsync(fd);
+  ::close(fd);
+}
+
+void cannot_write(const std::string& path) {
+  throw UsageError({.what = "cannot write '" + path + "'", .got = std::strerror(errno)});
+}
+
+NewFile::NewFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
+  file_ = open_nameless(directory_of(path_));
+  nameless_ = file_ >= 0;
+  if (!nameless_) {
+    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  }
+  if (file_ < 0) cannot_write(temporary_);
+}
+
+NewFile::~NewFile() {
+  if (file_ < 0) return;
+  ::close(file_);
+  if (!nameless_) ::unlink(temporary_.c_str());
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+  fingerprint_ = nanofsdp::fingerprint(bytes, fingerprint_);
+  bytes_ += bytes.size();
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(file_, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) cannot_write(path_);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void NewFile::finish() {
+  if (::fsync(file_) != 0) cannot_write(path_);
+  if (nameless_) {
+    ::unlink(temporary_.c_str());  // what a killed process may have left in the line below
+    if (!name_file(file_, temporary_)) cannot_write(path_);
+    nameless_ = false;
+  }
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
+  ::close(std::exchange(file_, -1));
+  sync_directory(directory_of(path_));
+}
+
+}  // namespace nanofsdp::store

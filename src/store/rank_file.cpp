@@ -1,0 +1,126 @@
+#include "store/rank_file.h"
+
+#include <array>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <utility>
+
+#include "base/check.h"
+#include "base/transfer.h"
+#include "store/safetensors.h"
+
+namespace nanofsdp::store {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+struct NamedTensor {
+  TensorInfo info;
+  Tensor values;
+};
+
+// The three tensors of a piece that has the range `saved` of a parameter.
+std::array<NamedTensor, 3> tensors_of(const fsdp::StateSlice& slice, fsdp::Range saved) {
+  const auto named = [&](const char* suffix, const Tensor& values) {
+    return NamedTensor{{slice.parameter.name + suffix, {saved.size()}}, values};
+  };
+  return {named("", slice.values), named(".exp_avg", slice.m), named(".exp_avg_sq", slice.v)};
+}
+
+// Which pieces of a parameter there are, and in which files.
+struct Pieces {
+  std::vector<std::int64_t> shape;
+  std::vector<fsdp::Range> ranges;
+  std::vector<std::size_t> files;  // of each range
+};
+using Index = std::map<std::string, Pieces>;
+
+void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
+  const SafetensorsFile rank_file(path.string());
+  for (const auto& [name, text] : rank_file.metadata()) {
+    if (name == "format") continue;
+    const json place = json::parse(text);
+    const json &shape = place.at("shape"), &range = place.at("range");
+    Pieces& pieces = index[name];
+    if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
+    if (shape != json(pieces.shape)) throw std::invalid_argument(name + " has two shapes");
+    pieces.ranges.push_back({range.at(0), range.at(1)});
+    const auto [begin, end] = pieces.ranges.back();
+    if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
+    pieces.files.push_back(file);
+  }
+} catch (const UsageError&) {
+  throw;
+} catch (const std::exception& error) {
+  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
+                    .expected = "metadata that say which pieces of parameters it has",
+                    .got = error.what()});
+}
+
+struct Read {
+  TensorInfo tensor;
+  std::int64_t first = 0;
+  Tensor to;
+};
+
+}  // namespace
+
+FileRecord write_rank_file(const fs::path& path, Stream& stream,
+                           const std::vector<fsdp::StateSlice>& slices) {
+  std::vector<TensorInfo> tensors;
+  Metadata metadata{{"format", "pt"}};
+  for (const fsdp::StateSlice& slice : slices) {
+    for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
+    const json place = {{"shape", slice.parameter.shape},
+                        {"range", {slice.range.begin, slice.range.end}}};
+    metadata[slice.parameter.name] = place.dump();
+  }
+  SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
+  std::vector<float> room;
+  for (const fsdp::StateSlice& slice : slices) {
+    for (const NamedTensor& tensor : tensors_of(slice, slice.range)) {
+      writer.append(on_host<float>(stream, tensor.values, room));
+    }
+  }
+  const NewFile& file = writer.finish();
+  return {file.bytes(), file.fingerprint()};
+}
+
+void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
+                     const std::vector<fsdp::StateSlice>& slices) {
+  const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
+  Index index;
+  for (std::size_t file = 0; file < files; ++file) add_to_index(index, path(file), file);
+
+  std::vector<std::vector<Read>> reads(files);
+  for (const fsdp::StateSlice& slice : slices) {
+    const Pieces& pieces = index[slice.parameter.name];
+    const auto items = fsdp::plan_reads(slice.range, pieces.ranges);
+    if (!items || pieces.shape != slice.parameter.shape) {
+      throw UsageError({.what = "checkpoint '" + directory.string() + "'",
+                        .expected = "all of the model's parameter " + slice.parameter.name,
+                        .got = pieces.files.empty() ? "none of it" : "another shape, or gaps"});
+    }
+    for (const fsdp::ReadItem& item : *items) {
+      for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {
+        const Tensor to = tensor.values.slice(item.in_wanted.begin, item.in_wanted.size());
+        reads[pieces.files[item.saved]].push_back({tensor.info, item.in_saved.begin, to});
+      }
+    }
+  }
+  std::vector<float> room;
+  for (std::size_t file = 0; file < files; ++file) {  // one open at a time: there may be many
+    if (reads[file].empty()) continue;
+    SafetensorsFile from(path(file).string());
+    for (const auto& [tensor, first, to] : reads[file]) {
+      room.resize(static_cast<std::size_t>(to.numel()));
+      from.read(tensor, first, room);
+      transfer(stream, Tensor(room.data(), to.shape()), to);
+    }
+  }
+}
+
+}  // namespace nanofsdp::store

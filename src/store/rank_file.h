@@ -1,0 +1,32 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "fsdp/checkpoint.h"
+#include "store/manifest.h"
+
+namespace nanofsdp::store {
+
+/// @file
+/// @brief The files of a checkpoint that hold parameters and moments: safetensors, one a rank.
+///
+/// A piece of a parameter is three tensors of one dimension, NAME, NAME.exp_avg and NAME.exp_avg_sq
+/// (PyTorch's names of Adam's moments). The metadata say under NAME which piece it is: `{"range":
+/// [4160, 8320], "shape": [65, 128]}`, of the parameter's elements, row-major. So each file can be
+/// read without the others, by the safetensors package for Python too.
+
+/// Writes what one rank saves, once `stream` has computed it.
+/// @throws UsageError if that fails
+FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
+                           const std::vector<fsdp::StateSlice>& slices);
+
+/// Fills `slices` from the files of all ranks, however many those were. Reads no other elements.
+/// @param files how many there are in `directory`
+/// @throws UsageError naming the file if one is malformed, or the parameter if there is not all of
+/// it
+void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
+                     const std::vector<fsdp::StateSlice>& slices);
+
+}  // namespace nanofsdp::store

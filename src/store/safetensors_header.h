@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace nanofsdp::store {
+
+/// @file
+/// @brief The JSON at the head of a safetensors file (safetensors.h): what lies where.
+///
+///     {"__metadata__": {"key": "text", ...},
+///      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
+///
+/// Offsets count bytes from the end of the header; the tensors leave no gaps.
+
+using Metadata = std::map<std::string, std::string>;
+
+struct TensorInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< empty: a scalar
+
+  std::int64_t numel() const;
+  friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
+};
+
+struct SafetensorsHeader {
+  Metadata metadata;
+  std::vector<TensorInfo> tensors;  ///< in the order of their bytes
+};
+
+/// The JSON, padded with spaces to a multiple of 8 bytes.
+/// @throws Error if two names are equal or one is "__metadata__"
+std::string write_header(const SafetensorsHeader& header);
+
+/// The reverse, trusting nothing.
+/// @param text the JSON, from a file called `path`, in which `data_bytes` bytes come after it
+/// @throws UsageError if it is not such JSON, a tensor is not float32, its bytes do not fit its
+///   shape, or the tensors do not fill the data without gaps
+SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
+                               const std::string& path);
+
+}  // namespace nanofsdp::store

@@ -1,0 +1,51 @@
+#include "store/weights.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/transfer.h"
+
+namespace nanofsdp::store {
+
+std::filesystem::path weights_path(const std::string& out_dir) {
+  return std::filesystem::path(out_dir) / "model.safetensors";
+}
+
+TensorInfo info_of(const nn::Parameter& parameter) {
+  const auto dims = parameter.shape.dims();
+  return {parameter.name, {dims.begin(), dims.end()}};
+}
+
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
+                  int rank) {
+  std::optional<SafetensorsWriter> writer;
+  if (rank == 0) {
+    std::vector<TensorInfo> tensors;
+    for (const fsdp::Unit& unit : model.units()) {
+      for (const nn::Parameter* parameter : unit.flat().parameters()) {
+        tensors.push_back(info_of(*parameter));
+      }
+    }
+    writer.emplace(weights_path(out_dir).string(), std::move(tensors), metadata);
+  }
+  std::vector<float> room;
+  model.summon_full_parameters([&](const nn::Parameter& parameter) {
+    const auto whole = on_host<float>(model.stream(), parameter.data, room);
+    if (writer) writer->append(whole);
+  });
+  if (writer) writer->finish();
+}
+
+void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
+  SafetensorsFile file(weights_path(out_dir).string());
+  for (fsdp::Unit& unit : model.units()) {
+    unit.require_at_rest("loading of weights");
+    const auto parameters = unit.flat().parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+      unit.flat().store(i, file.read(info_of(*parameters[i])));
+    }
+  }
+}
+
+}  // namespace nanofsdp::store

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "fsdp/sharded_model.h"
+#include "store/safetensors.h"
+
+namespace nanofsdp::store {
+
+/// @file
+/// @brief A trained model in one file: DIR/model.safetensors.
+///
+/// A tensor for every parameter, by its name and shape. A weight that modules share, as nanoGPT's
+/// head and embedding do, is stored once. What else belongs to the model travels in the metadata.
+
+std::filesystem::path weights_path(const std::string& out_dir);
+
+/// Gathers the model unit by unit; rank 0 writes it. Collective.
+/// @throws UsageError if the file cannot be written; the one before it is then still there
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
+                  int rank);
+
+/// Fills a model of those parameters; every rank reads, and keeps what belongs to it.
+/// @throws UsageError if the file lacks a parameter, or has it in another shape
+void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
+
+/// The parameter as a file names it.
+TensorInfo info_of(const nn::Parameter& parameter);
+
+}  // namespace nanofsdp::store

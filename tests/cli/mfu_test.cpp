@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "base/context.h"
+#include "ops/vector.h"
+#include "plan/peak.h"
+#include "support/process.h"
+#include "support/temporary_directory.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::Process;
+using testing::read_file;
+using testing::TemporaryDirectory;
+
+TEST(Peak, CountsWhatAllThreadsDo) {
+  const Context one(0, 1, 1), three(0, 1, 3);
+  // 10 registers, 2^20 times a multiply and an add; wider ones than the processor's would spill.
+  EXPECT_EQ(plan::multiply_and_add(*one.compute), 2.0 * (1 << 20) * plan::kLanes);
+  EXPECT_EQ(plan::kLanes, 10 * ops::kLanes);
+  EXPECT_EQ(plan::multiply_and_add(*three.compute), 3 * plan::multiply_and_add(*one.compute));
+  EXPECT_GT(plan::peak_flops(*one.compute), 1e8);  // a processor, even under a sanitizer
+}
+
+// nanoGPT's formula, with every number from the outside.
+TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
+  const TemporaryDirectory d;
+  Process process(d.file(""),
+                  {"train", "--n_layer=2", "--n_head=1", "--n_embd=8", "--bias=True",
+                   "--block_size=8", "--batch_size=4", "--eval_iters=1",
+                   "--gradient_accumulation_steps=3", "--ranks=2", "--max_iters=8", "--metrics=m"});
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  const std::string out = process.out();
+  std::smatch all, mfu, each;
+  ASSERT_TRUE(std::regex_search(out, all, std::regex(R"(model +([\d,]+) parameters)")));
+  ASSERT_TRUE(std::regex_search(
+      out, mfu, std::regex(R"(\nmfu +([\d.]+) %: .* is ([\d.]+) GFLOP/s, of ([\d.]+) that)")));
+  const double N = std::stod(std::regex_replace(all[1].str(), std::regex(","), "")) - 8 * 8;
+  const double flops = (6 * N + 12 * 2 * 8 * 8) * 4 * 8 * 3 / 2;  // of a step, a rank
+  const double peak = 1e9 * std::stod(mfu[3]);
+  double seconds = 0;
+  int steps = 0;
+  std::istringstream text(read_file(d.file("m")));
+  for (std::string line; std::getline(text, line);) {
+    const auto json = nlohmann::json::parse(line);
+    if (!json.contains("loss")) continue;
+    const double ms = json["ms"];
+    seconds += ms / 1e3;
+    ++steps;
+    EXPECT_NEAR(json["mfu"].get<double>() * ms / 1e3 * peak / flops, 1, 0.1 / std::stod(mfu[3]));
+  }
+  EXPECT_EQ(steps, 8);
+  EXPECT_NEAR(std::stod(mfu[2]), 1e-9 * flops * 8 / seconds, 0.051);
+  EXPECT_GT(peak, 1e8);  // a processor, even under a sanitizer
+  EXPECT_NE(out.find("tokens/s, mfu "), std::string::npos);
+}
+
+}  // namespace
+}  // namespace nanofsdp::cli

@@ -1,0 +1,283 @@
+#include "cli/options.h"
+
+#include <gtest/gtest.h>
+
+#include "support/temporary_directory.h"
+#include "support/usage_error.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+using nanofsdp::testing::one_line_with;
+using nanofsdp::testing::TemporaryDirectory;
+using Args = std::vector<std::string>;
+
+TrainOptions parse(const Args& args) { return parse_train_options(args); }
+
+TEST(Options, DefaultToTheRecipeForACpu) {
+  const TrainOptions o = parse({});
+  EXPECT_EQ(o.dataset, "tales");
+  EXPECT_EQ(o.batch_size, 12);
+  EXPECT_EQ(o.block_size, 64);
+  EXPECT_EQ(o.n_embd, 128);
+  EXPECT_EQ(o.max_iters, 2000);
+  EXPECT_EQ(o.sample, 500);
+  EXPECT_EQ(o.dropout, 0);
+  EXPECT_EQ(o.beta2, 0.99);
+  EXPECT_EQ(o.min_lr, 1e-4);
+  EXPECT_FALSE(o.bias);
+  EXPECT_EQ(o.strategy, fsdp::kFullShard);
+  EXPECT_TRUE(o.out_dir.empty());
+  EXPECT_TRUE(o.notes.empty());
+}
+
+// nanoGPT's README, word by word.
+const Args kReadme{"config/train_shakespeare_char.py",
+                   "--device=cpu",
+                   "--compile=False",
+                   "--eval_iters=20",
+                   "--log_interval=1",
+                   "--block_size=64",
+                   "--batch_size=12",
+                   "--n_layer=4",
+                   "--n_head=4",
+                   "--n_embd=128",
+                   "--max_iters=2000",
+                   "--lr_decay_iters=2000",
+                   "--dropout=0.0"};
+
+TEST(Options, TakeTheCommandOfNanoGPTsReadme) {
+  const TrainOptions o = parse(kReadme);
+  EXPECT_EQ(o.dataset, "shakespeare_char");  // from the config
+  EXPECT_EQ(o.out_dir, "out-shakespeare-char");
+  EXPECT_EQ(o.eval_interval, 250);
+  EXPECT_EQ(o.warmup_iters, 100);
+  EXPECT_EQ(o.beta2, 0.99);
+  EXPECT_EQ(o.n_layer, 4);  // from the command line, over the config's
+  EXPECT_EQ(o.n_embd, 128);
+  EXPECT_EQ(o.dropout, 0);
+  EXPECT_EQ(o.eval_iters, 20);
+  EXPECT_EQ(o.lr_decay_iters, 2000);
+  EXPECT_EQ(o.seed, 1337);  // from neither
+  EXPECT_TRUE(o.notes.empty());
+}
+
+TEST(Options, TheConfigAloneIsNanoGPTsForOneGpu) {
+  for (const Args& args :
+       {Args{"config/train_shakespeare_char.py"}, Args{"--config=train_shakespeare_char"},
+        Args{"--config", "config/train_shakespeare_char.py"}}) {
+    const TrainOptions o = parse(args);
+    EXPECT_EQ(o.n_layer, 6);
+    EXPECT_EQ(o.n_embd, 384);
+    EXPECT_EQ(o.batch_size, 64);
+    EXPECT_EQ(o.block_size, 256);
+    EXPECT_EQ(o.dropout, 0.2);
+    EXPECT_EQ(o.max_iters, 5000);
+    EXPECT_EQ(o.eval_iters, 200);
+    EXPECT_EQ(o.log_interval, 10);
+  }
+}
+
+TEST(Options, TheConfigForACpuIsTheCommandOfTheReadme) {
+  const TrainOptions o = parse({"train_shakespeare_char_cpu"});
+  const TrainOptions readme = parse(kReadme);
+  EXPECT_EQ(o.n_layer, readme.n_layer);
+  EXPECT_EQ(o.n_embd, readme.n_embd);
+  EXPECT_EQ(o.batch_size, readme.batch_size);
+  EXPECT_EQ(o.block_size, readme.block_size);
+  EXPECT_EQ(o.dropout, readme.dropout);
+  EXPECT_EQ(o.max_iters, readme.max_iters);
+  EXPECT_EQ(o.lr_decay_iters, readme.lr_decay_iters);
+  EXPECT_EQ(o.eval_iters, readme.eval_iters);
+  EXPECT_EQ(o.out_dir, readme.out_dir);
+}
+
+// nanoGPT's train_gpt2.py, and the defaults of its train.py behind it.
+TEST(Options, TheConfigOfGpt2IsNanoGPTs) {
+  const TrainOptions o = parse({"config/train_gpt2.py", "--ranks=8"});
+  EXPECT_EQ(o.dataset, "openwebtext");
+  EXPECT_EQ(o.gradient_accumulation_steps * o.batch_size * o.block_size, 491'520);
+  EXPECT_EQ(12 * o.n_layer * o.n_embd * o.n_embd, 84'934'656);
+  EXPECT_EQ(o.n_head, 12);
+  EXPECT_EQ(o.learning_rate, 6e-4);
+  EXPECT_EQ(o.min_lr, 6e-5);
+  EXPECT_EQ(o.beta2, 0.95);
+  EXPECT_EQ(o.warmup_iters, 2000);
+  EXPECT_EQ(o.max_iters, 600'000);
+  EXPECT_EQ(o.lr_decay_iters, 600'000);
+  EXPECT_TRUE(o.always_save_checkpoint);
+  EXPECT_FALSE(o.bias);
+  EXPECT_TRUE(o.notes.empty());
+}
+
+TEST(Options, TheConfigOfFinetuningIsNanoGPTs) {
+  const TrainOptions o =
+      parse({"finetune_shakespeare", "--init_from=gpt2",
+             "--pretrained=" NANOFSDP_SOURCE_DIR "/tests/parity/gpt2", "--block_size=16"});
+  EXPECT_EQ(o.dataset, "shakespeare");
+  EXPECT_EQ(o.batch_size * o.gradient_accumulation_steps, 32);
+  EXPECT_EQ(o.learning_rate, 3e-5);
+  EXPECT_FALSE(o.decay_lr);
+  EXPECT_EQ(o.max_iters, 20);
+}
+
+TEST(Options, TheCommandLineWinsWhereverTheConfigStands) {
+  const TemporaryDirectory directory;
+  const std::string config = directory.write("c.py", "n_layer = 3\nbatch_size = 5\n");
+  EXPECT_EQ(parse({"--n_layer=2", config}).n_layer, 2);
+  EXPECT_EQ(parse({config, "--n_layer=2"}).n_layer, 2);
+  EXPECT_EQ(parse({config, "--n_layer=2"}).batch_size, 5);
+  EXPECT_EQ(parse({config, "--n_layer=2", "--n_layer=7"}).n_layer, 7);  // the last of two
+}
+
+TEST(Options, TakeAValueAfterASpaceToo) {
+  const TrainOptions o = parse({"--n_layer", "2", "--out_dir", "out", "--min_lr", "0"});
+  EXPECT_EQ(o.n_layer, 2);
+  EXPECT_EQ(o.out_dir, "out");
+}
+
+TEST(Options, AnEmptyValueIsAValue) {
+  EXPECT_EQ(parse({"config/train_shakespeare_char.py", "--out_dir=", "--n_layer=2"}).out_dir, "");
+  EXPECT_EQ(parse({"--out_dir=", "--n_layer=2"}).n_layer, 2);
+}
+
+TEST(Options, KeepOddValuesAsTheyAre) {
+  EXPECT_EQ(parse_sample_options({"--start=--a=b"}).start, "--a=b");
+  EXPECT_EQ(parse_sample_options({"--start=[x, \"y\"]"}).start, "[x, \"y\"]");
+  EXPECT_EQ(parse_sample_options({"--start=a,b c=d"}).start, "a,b c=d");
+}
+
+TEST(Options, Ours) {
+  const TrainOptions o =
+      parse({"--ranks=4", "--strategy=no_shard", "--threads=3", "--backend=local",
+             "--backward_prefetch=none", "--init_order=fsdp", "--metrics=m.jsonl", "--text=t.txt"});
+  EXPECT_EQ(o.ranks, 4);
+  EXPECT_EQ(o.strategy, fsdp::kNoShard);
+  EXPECT_EQ(o.backend, Backend::local);
+  EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::none);
+  EXPECT_EQ(o.init_order, train::InitOrder::fsdp);
+  EXPECT_EQ(o.metrics, "m.jsonl");
+  EXPECT_EQ(o.text, "t.txt");
+  EXPECT_EQ(threads_per_rank(o, 4), 3);
+  EXPECT_GE(threads_per_rank(parse({"--ranks=12"}), 12), 1);
+}
+
+TEST(Options, NameStrategiesByStageAndByGroups) {
+  const fsdp::ShardingStrategy stages[] = {fsdp::kNoShard, fsdp::kShardOptimizer,
+                                           fsdp::kShardGradients, fsdp::kFullShard};
+  for (int stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(parse({"--zero=" + std::to_string(stage)}).strategy, stages[stage]);
+  }
+  const auto hybrid = [](const std::string& size) {
+    return parse({"--ranks=4", "--strategy=hybrid_shard", "--shard_size=" + size});
+  };
+  EXPECT_EQ(hybrid("2").strategy, fsdp::kHybridShard);
+  EXPECT_EQ(hybrid("2").shard_size, 2);
+  EXPECT_EQ(hybrid("1").strategy, fsdp::kNoShard);  // nothing is shared out
+  EXPECT_EQ(hybrid("4").strategy, fsdp::kFullShard);
+  EXPECT_EQ(hybrid("4").shard_size, 0);
+}
+
+TEST(Options, TakePrecisionAndSchedule) {
+  const TrainOptions o = parse({"--param_dtype=bfloat16", "--reduce_dtype=bfloat16",
+                                "--no_sync=True", "--recompute=True", "--forward_prefetch=2",
+                                "--backward_prefetch=post", "--trace=t.json", "--explain=True"});
+  EXPECT_EQ(o.precision.param_dtype, DType::bfloat16);
+  EXPECT_EQ(o.precision.reduce_dtype, DType::bfloat16);
+  EXPECT_TRUE(o.no_sync && o.recompute && o.explain);
+  EXPECT_EQ(o.forward_prefetch, 2);
+  EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::post);
+  EXPECT_EQ(o.trace, "t.json");
+}
+
+TEST(Options, NoteWhatTheyDoNotDo) {
+  EXPECT_TRUE(parse({"--compile=False", "--wandb_log=False", "--dtype=float32"}).notes.empty());
+  const auto notes = parse({"--compile=True", "--wandb_log=True", "--dtype=bfloat16"}).notes;
+  ASSERT_EQ(notes.size(), 3u);
+  EXPECT_TRUE(one_line_with(notes[0], {"--compile"}));
+  EXPECT_TRUE(one_line_with(notes[1], {"--dtype=bfloat16", "float32"}));
+  EXPECT_TRUE(one_line_with(notes[2], {"--wandb_log", "--metrics"}));
+}
+
+TEST(Options, ATextOutdoesTheDatasetOfAConfig) {
+  EXPECT_EQ(parse({"config/train_shakespeare_char.py", "--text=t.txt"}).text, "t.txt");
+  const TemporaryDirectory directory;
+  const std::string config = directory.write("c.py", "text = 'mine.txt'\n");
+  EXPECT_EQ(parse({config}).text, "mine.txt");
+  EXPECT_EQ(parse({config, "--dataset=tales"}).text, "");  // typed last
+}
+
+TEST(Options, RanksMustShareAllButWhereFilesLie) {
+  const auto settings = [](const Args& args) { return parse(args).settings; };
+  const std::string alike = settings({"--out_dir=a", "--trace=a.json", "--metrics=a", "--text=a"});
+  EXPECT_EQ(alike, settings({"--out_dir=b", "--trace=b.json", "--metrics=b", "--text=b"}));
+  EXPECT_EQ(alike, settings({"--out_dir=a", "--trace=a.json", "--text=a"}));
+  EXPECT_NE(alike, settings({"--trace=a.json", "--metrics=a", "--text=a"}));
+  EXPECT_NE(alike, settings({"--out_dir=a", "--metrics=a", "--text=a"}));
+  EXPECT_NE(settings({}), settings({"--beta1=0.8"}));
+}
+
+TEST(Options, SampleHasNanoGPTs) {
+  const SampleOptions o = parse_sample_options({});
+  EXPECT_EQ(o.start, "\n");
+  EXPECT_EQ(o.max_new_tokens, 500);
+  EXPECT_EQ(o.temperature, 0.8);
+  EXPECT_EQ(o.top_k, 200);
+  const SampleOptions p = parse_sample_options(
+      {"--out_dir=out-shakespeare-char", "--device=cpu", "--start=Olive said", "--num_samples=2"});
+  EXPECT_EQ(p.out_dir, "out-shakespeare-char");
+  EXPECT_EQ(p.start, "Olive said");
+  EXPECT_EQ(p.num_samples, 2);
+}
+
+TEST(Options, SampleHasRanksAndAPretrainedModel) {
+  const SampleOptions o = parse_sample_options({"--ranks=3", "--threads=2", "--backend=local"});
+  EXPECT_EQ(o.ranks, 3);
+  EXPECT_EQ(threads_per_rank(o, 3), 2);
+  EXPECT_EQ(o.backend, Backend::local);
+  EXPECT_EQ(o.pretrained, "");
+  EXPECT_EQ(parse_sample_options({"--init_from=gpt2-xl"}).pretrained, "data/gpt2-xl");
+  EXPECT_EQ(parse_sample_options({"--init_from=gpt2", "--pretrained=here"}).pretrained, "here");
+  // Ranks need not have their files in the same places.
+  const auto settings = [](const char* option) { return parse_sample_options({option}).settings; };
+  EXPECT_EQ(settings("--out_dir=a"), settings("--start=FILE:b"));
+  EXPECT_NE(settings("--seed=1"), settings("--seed=2"));
+}
+
+const std::string kSmall = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2";
+
+TEST(Options, APretrainedModelSaysItsSizes) {
+  const TrainOptions o =
+      parse({"--init_from=gpt2", "--pretrained=" + kSmall, "--block_size=16", "--dropout=0.1"});
+  EXPECT_EQ(o.n_layer, 2);
+  EXPECT_EQ(o.n_head, 2);
+  EXPECT_EQ(o.n_embd, 8);
+  EXPECT_EQ(o.vocab_size, 264);
+  EXPECT_TRUE(o.bias);
+  EXPECT_EQ(o.block_size, 16);
+  EXPECT_EQ(o.dropout, 0.1);
+  EXPECT_EQ(parse({"--init_from=gpt2", "--pretrained=" + kSmall, "--block_size=5"}).block_size, 5);
+  const std::string error = nanofsdp::testing::usage_error([] {
+    parse({"--init_from=gpt2", "--pretrained=" + kSmall});
+  });
+  EXPECT_TRUE(one_line_with(error, {"--block_size", "at most 16", "64"})) << error;
+}
+
+TEST(Options, HelpListsEveryOptionInItsGroup) {
+  for (const char* flag : {"--help", "-h"}) {
+    try {
+      parse({"--n_layer=3", flag});
+      ADD_FAILURE() << "no help";
+    } catch (const HelpRequested& help) {
+      for (const char* words :
+           {"nanofsdp train", "Model\n", "--n_layer=4 ", "--min_lr=0.0001 ", "--bias=False ",
+            "--strategy=full_shard ", "--wandb_run_name=", "Ranks (ours)\n", "--text= "}) {
+        EXPECT_NE(help.text.find(words), std::string::npos) << words << " in\n" << help.text;
+      }
+    }
+  }
+  EXPECT_THROW(parse_sample_options({"--help"}), HelpRequested);
+}
+
+}  // namespace
+}  // namespace nanofsdp::cli

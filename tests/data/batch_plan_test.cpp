@@ -1,0 +1,75 @@
+#include "data/batch_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "support/usage_error.h"
+
+namespace nanofsdp::data {
+namespace {
+
+using nanofsdp::testing::one_line_with;
+using nanofsdp::testing::usage_error;
+
+// The law: over all ranks, the rows tile every micro-batch exactly once; every rank makes the same
+// number of micro-steps, in rising order, none of them empty.
+TEST(BatchPlan, RowsTileEveryMicroBatchExactlyOnce) {
+  int accepted = 0;
+  for (std::int64_t B = 1; B <= 13; ++B) {
+    for (std::int64_t G = 1; G <= 9; ++G) {
+      for (int W = 1; W <= 9; ++W) {
+        const StepShape shape{B, G, W};
+        if (G % W != 0 && B < W) {
+          EXPECT_NE(usage_error([&] { plan_step(shape, 0); }), "no error");
+          continue;
+        }
+        ++accepted;
+        std::vector<std::vector<int>> seen(G, std::vector<int>(B));
+        for (int rank = 0; rank < W; ++rank) {
+          const std::vector<MicroStep> plan = plan_step(shape, rank);
+          ASSERT_EQ(plan.size(), micro_steps_per_rank(shape)) << B << " " << G << " " << W;
+          std::int64_t previous = -1;
+          for (const MicroStep& step : plan) {
+            ASSERT_GT(step.index, previous);
+            ASSERT_GE(step.rows.count, 1) << B << " " << G << " " << W;
+            previous = step.index;
+            for (std::int64_t row = 0; row < step.rows.count; ++row) {
+              ++seen.at(step.index).at(step.rows.first + row);
+            }
+          }
+        }
+        for (const std::vector<int>& rows : seen) {
+          ASSERT_EQ(std::count(rows.begin(), rows.end(), 1), B) << B << " " << G << " " << W;
+        }
+      }
+    }
+  }
+  EXPECT_EQ(accepted, 775);
+}
+
+TEST(BatchPlan, RanksShareTheAccumulationStepsFirst) {
+  const StepShape shape{.batch_size = 12, .gradient_accumulation_steps = 4, .ranks = 2};
+  EXPECT_EQ(plan_step(shape, 0), (std::vector<MicroStep>{{0, {0, 12}}, {1, {0, 12}}}));
+  EXPECT_EQ(plan_step(shape, 1), (std::vector<MicroStep>{{2, {0, 12}}, {3, {0, 12}}}));
+}
+
+TEST(BatchPlan, ElseTheyShareRows) {
+  const StepShape shape{.batch_size = 12, .gradient_accumulation_steps = 3, .ranks = 5};
+  EXPECT_EQ(plan_step(shape, 0), (std::vector<MicroStep>{{0, {0, 2}}, {1, {0, 2}}, {2, {0, 2}}}));
+  EXPECT_EQ(plan_step(shape, 4), (std::vector<MicroStep>{{0, {9, 3}}, {1, {9, 3}}, {2, {9, 3}}}));
+}
+
+TEST(BatchPlan, RefusesFewerRowsThanRanks) {
+  const std::string error = usage_error([] { check_step({3, 1, 4}); });
+  EXPECT_TRUE(one_line_with(error, {"rows", "--ranks=4", "--batch_size=4 or --ranks=3"})) << error;
+}
+
+TEST(BatchPlan, RefusesAMicroBatchThatCannotBeShared) {
+  const std::string error = usage_error([] { check_step({2, 3, 4}); });
+  EXPECT_TRUE(one_line_with(error, {"--batch_size=4 or --gradient_accumulation_steps=4"})) << error;
+  EXPECT_NO_THROW(check_step({1, 4, 4}));  // the same number of ranks, whole micro-batches
+}
+
+}  // namespace
+}  // namespace nanofsdp::data

@@ -1,0 +1,119 @@
+#include "store/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/checkpoints.h"
+
+namespace nanofsdp::store {
+namespace {
+
+using namespace nanofsdp::testing;
+
+// ---- files that are not what was saved
+
+TEST(CheckpointDamage, IsToldWithItsFileAndChangesNothing) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o"), good = directory.file("good");
+  save_after(1, good, 3);
+  save_after(2, good, 3);
+  const auto expect = [&](const char* file, const auto& damage,
+                          std::initializer_list<const char*> words) {
+    fs::remove_all(o);
+    fs::copy(good, o, fs::copy_options::recursive);
+    const std::string path = o + "/checkpoint/" + file;
+    damage(path);
+    const auto before = tree(o);
+    const std::string error = load_error(o);
+    EXPECT_TRUE(one_line_with(error, words)) << error;
+    EXPECT_TRUE(one_line_with(error, {path.c_str(), "checkpoint.previous"})) << error;
+    EXPECT_TRUE(tree(o) == before) << error;
+  };
+  const auto truncate = [](const std::string& p) { fs::resize_file(p, fs::file_size(p) - 3); };
+  for (const char* file :
+       {"rank_0_of_3.safetensors", "rank_1_of_3.safetensors", "rank_2_of_3.safetensors"}) {
+    expect(file, [](const std::string& p) { fs::remove(p); }, {"No such file"});
+    expect(file, truncate, {"bytes"});
+    for (const std::uintmax_t byte : {0, 7, 8, 100, 5000}) {
+      expect(file, [&](const std::string& p) { flip_bit(p, byte, byte % 8); }, {"is damaged"});
+    }
+    expect(file, [](const std::string& p) { flip_bit(p, fs::file_size(p) - 1, 7); }, {"damaged"});
+    expect(file,
+           [&](const std::string& p) {
+             fs::copy_file(good + "/checkpoint.previous/" + file, p,
+                           fs::copy_options::overwrite_existing);
+           },
+           {"of another checkpoint"});
+  }
+  expect("manifest.json", [](const std::string& p) { fs::remove(p); }, {"no such file"});
+  expect("manifest.json", truncate, {"the manifest of a checkpoint"});
+  expect("manifest.json", [](const std::string& p) { std::ofstream(p) << "{}"; }, {"something"});
+}
+
+// One bit anywhere in the manifest: in what counts it is noticed; between, it cannot matter.
+TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  save_after(1, o, 2);
+  const std::string path = o + "/checkpoint/manifest.json", whole = read_file(path);
+  const Manifest expected = read_manifest(o);
+  int taken = 0;
+  for (std::size_t bit = 0; bit < 8 * whole.size(); bit += 17) {
+    std::string text = whole;
+    text[bit / 8] = static_cast<char>(text[bit / 8] ^ (1 << bit % 8));
+    try {
+      const Manifest read = parse_manifest(text, path, "");
+      EXPECT_EQ(read.fingerprint, expected.fingerprint);
+      EXPECT_EQ(read.state.generator, expected.state.generator);
+      EXPECT_EQ(read.state.options, expected.state.options);
+      ++taken;
+    } catch (const UsageError&) {
+    }
+  }
+  EXPECT_LT(taken, 10);  // blanks
+}
+
+TEST(CheckpointDamage, OfAModelIsNotAnotherModel) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  save_after(1, o, 2);
+  const std::string error = usage_error([&] {
+    gpt::GPTConfig config = kTiny;
+    config.n_layer = 4;
+    Context context;
+    TinyTraining t(context, comm::make_self(), {}, std::make_unique<gpt::GPT>(config));
+    load(t, o);
+  });
+  EXPECT_TRUE(one_line_with(error, {"o/checkpoint'", "transformer.h.3.", "none of it"})) << error;
+}
+
+// Ranks that see different directories do not train a model made of two.
+TEST(CheckpointDamage, RanksMustSeeTheSame) {
+  const TemporaryDirectory directory;
+  save_after(1, directory.file("a"), 2);
+  save_after(2, directory.file("b"), 2);
+  try {
+    on_ranks(2, {},
+             [&](TinyTraining& t) { load(t, directory.file(t.mesh.rank() == 0 ? "a" : "b")); });
+    ADD_FAILURE() << "no error";
+  } catch (const RankError& error) {
+    EXPECT_TRUE(one_line_with(error.what(), {"ranks disagree on checkpoint", "--out_dir"}));
+  }
+  const fs::path left_over = directory.file("d/checkpoint.new");
+  fs::create_directories(left_over);
+  fs::last_write_time(left_over, fs::last_write_time(left_over) - std::chrono::hours(1));
+  on_ranks(2, {}, [&](TinyTraining& t) {
+    const std::string out_dir = directory.file(t.mesh.rank() == 0 ? "c" : "d");
+    EXPECT_FALSE(save_checkpoint(out_dir, t.context, t.mesh, t.sharded, t.optimizer, {}));
+  });
+  EXPECT_TRUE(tree(directory.file("c")).empty());
+}
+
+}  // namespace
+}  // namespace nanofsdp::store

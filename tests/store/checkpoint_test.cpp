@@ -1,0 +1,178 @@
+#include "store/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/checkpoints.h"
+
+namespace nanofsdp::store {
+namespace {
+
+using namespace nanofsdp::testing;
+
+// ---- what is saved is loaded
+
+TEST(Checkpoint, SavedByFourRanksIsLoadedByAnyNumber) {
+  const TemporaryDirectory directory;
+  const std::string from = directory.file("from"), back = directory.file("back");
+  const State saved = save_after(2, from);
+  for (const int world : {1, 2, 3, 8}) {
+    EXPECT_EQ(load_at(world, from), saved) << world << " ranks";
+    on_ranks(world, {}, [&](TinyTraining& t) {
+      load(t, from);
+      save(t, back, 2);
+    });
+    EXPECT_EQ(load_at(4, back), saved) << world << " ranks and back";
+  }
+}
+
+TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
+  const TemporaryDirectory directory;
+  const State saved = save_after(2, directory.file("full_shard"));
+  const auto files = [](const std::string& out_dir) {
+    auto all = tree(out_dir);
+    std::map<std::string, std::string> named;
+    for (auto& [path, bytes] : all) named[fs::path(path).filename().string()] = std::move(bytes);
+    return named;
+  };
+  for (const char* name : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op"}) {
+    const std::string out_dir = directory.file("of");
+    save_after(2, out_dir, 4, {.strategy = fsdp::parse_strategy(name)});
+    EXPECT_EQ(files(out_dir + "/checkpoint"), files(directory.file("full_shard/checkpoint")));
+    EXPECT_EQ(load_at(3, directory.file("full_shard"), {.strategy = fsdp::parse_strategy(name)}),
+              saved);
+  }
+#ifndef NANOFSDP_TSAN
+  on_ranks(
+      4, {},
+      [&](TinyTraining& t) {
+        load(t, directory.file("full_shard"));
+        save(t, directory.file("gloo"), 2);
+      },
+      Backend::gloo);
+  EXPECT_EQ(files(directory.file("gloo/checkpoint")),
+            files(directory.file("full_shard/checkpoint")));
+#endif
+}
+
+// Two groups of two hold the same: one of them saves, and both load.
+TEST(Checkpoint, OfReplicasIsSavedOnce) {
+  const TemporaryDirectory directory;
+  const TinyOptions hybrid{.strategy = fsdp::kHybridShard, .shard_size = 2};
+  const State saved = save_after(2, directory.file("o"), 4, hybrid);
+  EXPECT_TRUE(fs::exists(directory.file("o/checkpoint/rank_1_of_2.safetensors")));
+  EXPECT_EQ(tree(directory.file("o/checkpoint")).size(), 3u);
+  EXPECT_EQ(load_at(3, directory.file("o")), saved);
+  const auto states = on_ranks(4, hybrid, [&](TinyTraining& t) {
+    load(t, directory.file("o"));
+    for (const nn::Parameter* p : t.sharded.units()[0].flat().parameters()) {
+      EXPECT_FALSE(p->data.empty() && p->data.numel() > 0);
+    }
+    t.step(2);
+    EXPECT_EQ(t.optimizer.steps(), 3);
+  });
+  const State one_more = whole_state(on_ranks(4, hybrid, [](TinyTraining& t) {
+    for (std::int64_t s = 0; s < 3; ++s) t.step(s);
+  }));
+  EXPECT_EQ(whole_state(states), one_more);
+}
+
+TEST(Checkpoint, TellsWhereTrainingStands) {
+  const TemporaryDirectory directory;
+  save_after(2, directory.file("o"), 2);
+  const RunState state = read_manifest(directory.file("o")).state, expected = run_state(2);
+  EXPECT_EQ(state.iteration, 2);
+  EXPECT_EQ(state.optimizer_steps, 2);
+  EXPECT_EQ(state.best_val_loss, 1.0 / 3);
+  EXPECT_EQ(state.generator, expected.generator);
+  EXPECT_EQ(state.alphabet, expected.alphabet);
+  EXPECT_EQ(state.vocab_size, expected.vocab_size);
+  EXPECT_EQ(state.pieces, expected.pieces);
+  EXPECT_EQ(state.options.at("n_layer"), "3");
+}
+
+// ---- one after the other, and killed between
+
+TEST(Checkpoint, KeepsTheOneBefore) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  std::vector<State> states;
+  for (const std::int64_t steps : {1, 2, 3}) states.push_back(save_after(steps, o, 2));
+  EXPECT_EQ(load_at(2, o), states[2]);
+  EXPECT_FALSE(fs::exists(o + "/checkpoint.new"));
+  fs::remove_all(o + "/checkpoint");
+  EXPECT_TRUE(one_line_with(load_error(o), {"o/checkpoint/manifest.json'", "no such file", "put '",
+                                            "checkpoint.previous' in its place"}));
+  fs::rename(o + "/checkpoint.previous", o + "/checkpoint");
+  EXPECT_EQ(load_at(2, o), states[1]);
+}
+
+// The states in which SIGKILL can leave the directories, and what the next run does with them.
+TEST(Checkpoint, IsFoundWhereverASaveWasInterrupted) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  const std::string now = o + "/checkpoint", before = now + ".previous", next = now + ".new";
+  const auto fresh = [&] {
+    fs::remove_all(o);
+    save_after(1, o, 2);
+    return save_after(2, o, 2);
+  };
+  const auto expect = [&](const State& state, std::int64_t iteration) {
+    EXPECT_EQ(read_manifest(o).state.iteration, iteration);
+    EXPECT_EQ(load_at(3, o), state);
+    const State later = save_after(3, o, 3);
+    EXPECT_EQ(load_at(2, o), later);
+    EXPECT_FALSE(fs::exists(next));
+    fs::remove_all(now);
+    fs::rename(before, now);
+    EXPECT_EQ(load_at(2, o), state) << "the one before";
+  };
+  State saved = fresh();  // while the files are written
+  fs::create_directory(next);
+  fs::copy(now + "/rank_0_of_2.safetensors", next + "/rank_0_of_2.safetensors");
+  expect(saved, 2);
+  saved = fresh();  // when the manifest has been written
+  fs::copy(now, next);
+  flip_bit(now + "/rank_0_of_2.safetensors", 9, 1);  // not this one
+  EXPECT_EQ(checkpoint_path(o), next);
+  expect(saved, 2);
+  saved = fresh();  // while the previous one is removed
+  fs::rename(now, next);
+  fs::copy(before, now);
+  fs::remove(before + "/manifest.json");
+  expect(saved, 2);
+  saved = fresh();  // between the two renames
+  fs::rename(now, next);
+  expect(saved, 2);
+}
+
+TEST(Checkpoint, TakesThePlaceOfNothingElse) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  EXPECT_EQ(obstacle_to_checkpoints(o), "");
+  save_after(1, o, 2);
+  EXPECT_EQ(obstacle_to_checkpoints(o), "");
+  fs::create_directories(o + "/checkpoint.previous");
+  std::ofstream(o + "/checkpoint.previous/thesis.txt") << "x";
+  EXPECT_TRUE(one_line_with(obstacle_to_checkpoints(o), {"thesis.txt", "no file of a checkpoint"}));
+  const std::string error = usage_error([&] {
+    Context context;
+    TinyTraining t(context, comm::make_self(), {});
+    save(t, o, 2);
+  });
+  EXPECT_TRUE(one_line_with(error, {"cannot write", "checkpoint.previous", "not empty"})) << error;
+  EXPECT_EQ(read_file(o + "/checkpoint.previous/thesis.txt"), "x");
+  EXPECT_EQ(read_manifest(o).state.iteration, 2);  // it was whole already
+  fs::remove_all(o);
+  fs::create_directory(o);
+  std::ofstream(o + "/checkpoint") << "x";
+  EXPECT_TRUE(one_line_with(obstacle_to_checkpoints(o), {"o/checkpoint' (a file)"}));
+}
+
+}  // namespace
+}  // namespace nanofsdp::store

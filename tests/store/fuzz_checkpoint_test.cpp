@@ -1,0 +1,159 @@
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "base/fingerprint.h"
+#include "store/rank_file.h"
+#include "store/safetensors.h"
+#include "support/mutator.h"
+#include "support/temporary_directory.h"
+#include "support/tensors.h"
+
+// Damaged checkpoints, below the fingerprints that would refuse them all: as if somebody had made
+// them so. The law is that of every fuzz test: a result, or one UsageError of one line.
+
+namespace nanofsdp::store {
+namespace {
+
+using nanofsdp::testing::fuzz_rounds;
+using nanofsdp::testing::Mutator;
+using nanofsdp::testing::Owned;
+using nanofsdp::testing::TemporaryDirectory;
+using nlohmann::json;
+
+struct Count {
+  int taken = 0;
+  int refused = 0;
+};
+
+template <class Action>
+void attempt(Count& count, const Action& action) {
+  try {
+    action();
+    ++count.taken;
+  } catch (const UsageError& error) {
+    ++count.refused;
+    const std::string text = error.what();
+    EXPECT_LT(text.size(), 3000u);
+    for (const char c : text) ASSERT_TRUE(c < 0 || c >= ' ') << "control character in " << text;
+  }
+}
+
+// The manifest with the fingerprint that fits what it says now.
+std::string sign(const std::string& text) {
+  json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!j.is_object()) return text;
+  const auto dump = [&] { return j.dump(-1, ' ', false, json::error_handler_t::replace); };
+  j.erase("fingerprint");
+  j["fingerprint"] = fingerprint(dump());
+  return dump();
+}
+
+TEST(FuzzCheckpoint, Manifests) {
+  const std::string whole = write_manifest({.state = {.iteration = 7,
+                                                      .alphabet = "abc",
+                                                      .vocab_size = 3,
+                                                      .pieces = {"a"},
+                                                      .options = {{"n_layer", "2"}}},
+                                            .files = {{10, 11}, {12, 13}}});
+  // Mostly with short words: else those of the generator would take all the damage.
+  json j = json::parse(whole);
+  for (json& word : j["generator"]["words"]) word = 1;
+  const std::string seeds[] = {whole, j.dump(), j.dump()};
+  Mutator mutator(5);
+  Count count;
+  for (int i = 0; i < fuzz_rounds(10'000); ++i) {
+    std::string text = mutator.damage(mutator.pick(seeds));
+    if (mutator.below(4) != 0) text = sign(text);
+    attempt(count, [&] {
+      const Manifest manifest = parse_manifest(text, "m", "");
+      ASSERT_FALSE(manifest.files.empty());
+      ASSERT_GE(manifest.state.iteration, 0);
+      Generator(0).set_state(manifest.state.generator);
+    });
+  }
+  EXPECT_GT(count.taken, 100);
+  EXPECT_GT(count.refused, 2000);
+}
+
+TEST(FuzzCheckpoint, ManifestsWithoutEnd) {
+  const std::string deep(100'000, '[');
+  for (const std::string& text :
+       {deep, "{\"format\": \"nanofsdp checkpoint, version 1\", \"options\": " + deep,
+        "{\"format\": \"nanofsdp checkpoint, version 1\", \"fingerprint\": 0, \"options\": " +
+            deep + std::string(100'000, ']') + "}"}) {
+    EXPECT_THROW(parse_manifest(text, "m", ""), UsageError);
+  }
+}
+
+// Two parameters in the files of two ranks.
+struct Saved {
+  Owned<float> a{{3, 4}, 1}, b{{5}, 2};
+
+  std::vector<fsdp::StateSlice> slices(fsdp::Range of_a, fsdp::Range of_b) {
+    const auto slice = [](const char* name, Owned<float>& x, fsdp::Range range) {
+      const Tensor part = x.view().slice(range.begin, range.size());
+      const auto dims = x.shape.dims();
+      return fsdp::StateSlice{{name, {dims.begin(), dims.end()}}, range, part, part, part};
+    };
+    return {slice("a", a, of_a), slice("b", b, of_b)};
+  }
+};
+
+TEST(FuzzCheckpoint, RangesThatAreNone) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  const TemporaryDirectory directory;
+  for (const char* range : {"[-1, 11]", "[12, 0]", "[-9223372036854775808, 9223372036854775807]",
+                            "[0, 18446744073709551615]", "[0]", "{}", "\"0\"", "[null, 12]"}) {
+    SafetensorsWriter writer(directory.file(rank_file_name(0, 1)), {},
+                             {{"a", std::string(R"({"shape": [3, 4], "range": )") + range + "}"}});
+    writer.finish();
+    Saved other;
+    try {
+      read_rank_files(directory.file(""), 1, *stream, other.slices({2, 12}, {1, 5}));
+      ADD_FAILURE() << range;
+    } catch (const UsageError& error) {
+      EXPECT_NE(std::string(error.what()).find("metadata"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(FuzzCheckpoint, RankFiles) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  const TemporaryDirectory directory;
+  Saved saved;
+  const std::string names[] = {rank_file_name(0, 2), rank_file_name(1, 2)};
+  write_rank_file(directory.file(names[0]), *stream, saved.slices({0, 7}, {0, 2}));
+  write_rank_file(directory.file(names[1]), *stream, saved.slices({7, 12}, {2, 5}));
+  const std::string files[] = {testing::read_file(directory.file(names[0])),
+                               testing::read_file(directory.file(names[1]))};
+  const std::size_t data_bytes[] = {3 * 4 * (7 + 2), 3 * 4 * (5 + 3)};  // three tensors a piece
+  const auto load = [&] {
+    Saved other;
+    read_rank_files(directory.file(""), 2, *stream, other.slices({2, 12}, {1, 5}));
+  };
+  load();
+  Mutator mutator(6);
+  Count count;
+  for (int i = 0; i < fuzz_rounds(4'000); ++i) {
+    const std::size_t file = mutator.below(2);
+    std::uint64_t header = 0;
+    std::memcpy(&header, files[file].data(), sizeof header);
+    const std::string text = mutator.damage(files[file].substr(8, header));
+    header = text.size();
+    std::string bytes(8, '\0');
+    std::memcpy(bytes.data(), &header, sizeof header);
+    const std::string data = files[file].substr(files[file].size() - data_bytes[file]);
+    directory.write(names[file], bytes + text + data);
+    attempt(count, load);
+    if (mutator.below(4) != 0) directory.write(names[file], files[file]);  // else both are damaged
+  }
+  EXPECT_GT(count.taken, 10);
+  EXPECT_GT(count.refused, 2000);
+}
+
+}  // namespace
+}  // namespace nanofsdp::store
