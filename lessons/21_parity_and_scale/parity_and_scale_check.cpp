@@ -2,6 +2,7 @@
 
 #include "frame/exercise.h"
 #include "parity_and_scale_exercise.h"
+#include "plan/plan.h"
 #include "plan/shapes.h"
 
 // The specification plans every k as the library does, from shapes.
