@@ -1,0 +1,124 @@
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "house/source_tree.h"
+
+// What a page tells the reader to type exists: targets and variables of make, subcommands and
+// options of nanofsdp.
+
+namespace house {
+namespace {
+
+using Names = std::set<std::string>;
+using Match = std::sregex_iterator;
+
+/// The group of `pattern` that matches, wherever it does.
+Names all(const std::string& text, const std::string& pattern) {
+  const std::regex regex(pattern, std::regex::ECMAScript | std::regex::multiline);
+  Names found;
+  for (Match m(text.begin(), text.end(), regex), end; m != end; ++m) {
+    found.insert((*m)[1].matched ? (*m)[1] : (*m)[2]);
+  }
+  return found;
+}
+
+/// What may be typed.
+struct Known {
+  Names targets, variables, subcommands, options;
+};
+
+Known read_known() {
+  const std::string makefile = read("Makefile");
+  std::string scripts, sources;  // what is given to make reaches its scripts by the environment
+  for (const std::string& file : all(makefile, R"(((?:lessons|tests|src)/[\w/]+\.sh))")) {
+    scripts += read(file);
+  }
+  for (const auto& file : files("src", {".h", ".cpp"})) sources += read(file);
+  return {all(makefile, R"(^([a-z-]+):.*## )"),
+          all(makefile + scripts, R"(\$[({]?(?:origin )?([A-Z][A-Z_]*))"),
+          all(read("src/main.cpp"), R"re(args\[0\] == "([a-z]+)")re"),
+          all(sources + "add(\"help\" add(\"config\"",
+              R"re(\b(?:add|choose|add_dtype)\((?:line, )?"(\w+)"|\{"(\w+)", \{")re")};
+}
+
+/// What of a page is typed as it stands: code spans, and the lines of shell blocks without comments
+/// and with continued lines joined.
+std::vector<std::string> typed(const std::string& page) {
+  std::vector<std::string> pieces;
+  std::string fence, prose;
+  for (const std::string& line : lines(page)) {
+    if (line.starts_with("```")) {
+      fence = fence.empty() ? line : "";
+    } else if (fence.empty()) {
+      prose += line + "\n";
+    } else if (fence == "```sh") {
+      if (pieces.empty() || !pieces.back().ends_with('\\')) pieces.emplace_back("\\");
+      pieces.back().back() = ' ';
+      pieces.back() += line.substr(0, line.find(" #"));
+    }
+  }
+  for (const std::string& span : all(prose, "`([^`\n]+)`")) pieces.push_back(span);
+  return pieces;
+}
+
+/// The names in `text` that do not exist, and what each would be.
+Names wrong(const std::string& text) {
+  static const Known known = read_known();
+  Names result;
+  const auto check = [&](const Names& names, const Names& among, const std::string& kind) {
+    for (const std::string& name : names) {
+      if (!among.contains(name)) result.insert(kind + " " + name);
+    }
+  };
+  // An option with a hyphen inside is another program's: torchrun's, say.
+  const auto check_options = [&](const std::string& words) {
+    check(all(words, R"(--(\w+)(?![\w-]))"), known.options, "option");
+  };
+  static const std::regex make(R"((?:^|[;&|]) *(?:\w+=\S+ +)*make( [^;&|]*))");
+  for (Match m(text.begin(), text.end(), make), end; m != end; ++m) {
+    const std::string rest = std::regex_replace((*m)[1].str(), std::regex("\"[^\"]*\""), "...");
+    check(all(rest, R"(^(?: +[A-Z_]+=\S+)* +([a-z][\w-]*))"), known.targets, "target");
+    check(all(rest, " ([A-Z][A-Z_]*)="), known.variables, "variable");
+    if (rest.starts_with(" train")) check_options((*m)[1]);
+  }
+  static const std::regex nanofsdp(R"((?:^|[ "'/])nanofsdp +([a-z]\w*)([^;&|]*))");
+  for (Match m(text.begin(), text.end(), nanofsdp), end; m != end; ++m) {
+    check({(*m)[1]}, known.subcommands, "subcommand");
+    check_options((*m)[2]);
+  }
+  if (text.starts_with("--")) check_options(text);
+  return result;
+}
+
+Names wrong_on(const std::string& page) {
+  Names result;
+  for (const std::string& piece : typed(page)) result.merge(wrong(piece));
+  return result;
+}
+
+TEST(Commands, ThatDoNotExistAreSeen) {
+  EXPECT_EQ(wrong_on("`make tea`, `make test MILK=1`, `nanofsdp brew`, `--sugar=2`\n"
+                     "```sh\nmake train ARGS=\"--cups=1\"  # make coffee\n"
+                     "x --y build/release/nanofsdp train --ranks=2 \\\n  --honey\n```\n"),
+            (Names{"target tea", "variable MILK", "subcommand brew", "option sugar", "option cups",
+                   "option honey"}));
+}
+
+TEST(Commands, OfEveryPageExist) {
+  EXPECT_EQ(wrong_on(read("README.md")), Names{});
+  for (const char* folder : {"lessons", "tests", "data"}) {
+    for (const auto& page : files(folder, {".md"})) {
+      EXPECT_EQ(wrong_on(read(page)), Names{}) << page;
+    }
+  }
+}
+
+TEST(Commands, OfMakesHelpExist) {
+  for (const std::string& text : all(read("Makefile"), R"(^[a-z-]+:.*## (.*)$)")) {
+    EXPECT_EQ(wrong(text.substr(std::min(text.find("make "), text.size()))), Names{}) << text;
+  }
+}
+
+}  // namespace
+}  // namespace house
