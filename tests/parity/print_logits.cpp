@@ -10,6 +10,7 @@
 #include "comm/self.h"
 #include "gpt/gpt.h"
 #include "store/weights.h"
+#include "train/model_file.h"
 #include "train/pretrained.h"
 
 // The logits that a saved model has for a text, for exchange.py: a line a position.
@@ -33,7 +34,7 @@ void print_logits(const std::string& directory, const std::vector<std::int32_t>&
   if (pretrained) {
     train::load_pretrained(directory, sharded);
   } else {
-    train::load_weights(directory, sharded);
+    store::load_weights(directory, sharded);
   }
   nn::Tape tape(context);
   tape.begin(/*training=*/false);

@@ -6,6 +6,7 @@
 
 // The built-in corpus on stdout.
 int main() {
-  const std::string text = nanofsdp::expand_tales(nanofsdp::kTalesGrammar, nanofsdp::kTalesBytes);
+  using namespace nanofsdp;
+  const std::string text = data::expand_tales(kTalesGrammar, data::kTalesBytes);
   return std::fwrite(text.data(), 1, text.size(), stdout) == text.size() ? 0 : 1;
 }
