@@ -23,11 +23,13 @@ endif
 
 # make has a CXX of its own: only the user's counts. And CMake's makes are none of ours.
 configure = CXX='$(if $(filter default,$(origin CXX)),,$(CXX))' sh src/cmake/configure.sh
+rooms     = $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
 options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 # Once is enough for a lesson; `make build` follows a change of compiler or options.
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
+long      = [.]Long|^faults:|^machines:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 
@@ -45,13 +47,19 @@ gpu: ## The same for GPUs, or an error that says what is missing: CUDA Toolkit, 
 train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 minutes, after the build)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
 
-test: ## Build and run the tests (5 minutes at most, after the build)
+test: ## Build and run the tests (6 minutes); those of one room: make test ROOM=fsdp
+	$(if $(wildcard tests/$(ROOM)/*_test.cpp)$(if $(ROOM),,all),,$(error \
+	  ROOM is to name a room, as in ROOM=fsdp, got '$(ROOM)'; there are $(rooms)))
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
-	@$(compile) build/release --parallel $(JOBS)
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long
+	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target test_$(ROOM))
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long \
+	  $(if $(ROOM),-L '^$(ROOM)$$')
 
-test-all: test ## The same and the long tests: whole training runs
-	@ctest --test-dir build/release --output-on-failure -L long
+test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictures, machines, docs
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
+	@$(compile) build/release --parallel $(JOBS)
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure
+	@$(MAKE) --no-print-directory docs
 
 lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
 	@$(configure_lessons)
@@ -66,20 +74,20 @@ next: ## The first exercise that does not pass yet, with its hint
 	@JOBS=$(JOBS) sh lessons/lessons.sh next
 
 lessons: ## Run all lessons and compare every output, quote, number and picture
-	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS) --target test_lessons
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -L lessons $(ARGS)
+	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -R '^lessons:' $(ARGS)
 	@JOBS=$(JOBS) sh lessons/lessons.sh check
 
 asan: ## The tests under the address and undefined-behaviour sanitizers
-	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ON -DNANOFSDP_SANITIZE=address,undefined
+	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=address,undefined
 	@$(compile) build/asan --parallel $(JOBS)
-	@ctest --test-dir build/asan --parallel $(JOBS) --output-on-failure -LE long
+	@ctest --test-dir build/asan --parallel $(JOBS) --output-on-failure -E '$(long)'
 
 tsan: ## The tests under the thread sanitizer (without Gloo, which is not built for it)
-	@$(configure) build/tsan $(options) -DNANOFSDP_TESTS=ON -DNANOFSDP_SANITIZE=thread
+	@$(configure) build/tsan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=thread
 	@$(compile) build/tsan --parallel $(JOBS)
-	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -LE long -E '[Gg]loo'
+	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -E '[Gg]loo|$(long)'
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
 # The emulated GPU runs what is compiled for CUDA, so that nvcc need not know of the switches.
@@ -87,7 +95,7 @@ mutants: ## Break the code on purpose, in three hundred ways: which test notices
 	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
-	  -DNANOFSDP_TESTS=ON -DNANOFSDP_CUDA=OFF -DCMAKE_BUILD_TYPE=Mutants \
+	  -DNANOFSDP_TESTS=ALL -DNANOFSDP_CUDA=OFF -DCMAKE_BUILD_TYPE=Mutants \
 	  -DCMAKE_CXX_FLAGS='-O1 -DNDEBUG -w -include $(CURDIR)/tests/mutants/mutant.h'
 	@$(compile) build/mutants/binary --parallel $(JOBS)
 	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)

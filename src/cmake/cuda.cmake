@@ -1,10 +1,12 @@
-# CUDA, cuBLAS and NCCL. NANOFSDP_CUDA: AUTO builds the twins when all are found, ON insists, OFF
-# never. Where they lie elsewhere: -DCUDAToolkit_ROOT=..., -DCUBLAS_ROOT=..., -DNCCL_ROOT=...
-set(NANOFSDP_CUDA AUTO CACHE STRING "Build for GPUs too: AUTO (when CUDA and NCCL are found), ON, OFF")
+# CUDA, cuBLAS and NCCL. NANOFSDP_CUDA: AUTO builds the twins where a GPU is and all three are found,
+# ON insists on the three, OFF never builds. Where they lie elsewhere: -DCUDAToolkit_ROOT=..., -DCUBLAS_ROOT=..., -DNCCL_ROOT=...
+set(NANOFSDP_CUDA AUTO CACHE STRING "Build for GPUs too: AUTO (where a GPU is), ON, OFF")
 set(has_cuda OFF)
 set(why_no_cuda "NANOFSDP_CUDA is OFF")
 if(NANOFSDP_SANITIZE)
   set(why_no_cuda "sanitizers see nothing of a GPU")
+elseif(NANOFSDP_CUDA STREQUAL "AUTO" AND NOT EXISTS /dev/nvidiactl AND NOT EXISTS /dev/dxg)
+  set(why_no_cuda "no GPU here (make gpu builds for one all the same)")  # /dev/dxg: Windows' Linux
 elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80 90)  # A100, H100 and H200; newer ones compile the last one's PTX

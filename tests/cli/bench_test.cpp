@@ -38,7 +38,7 @@ TEST(Bench, CountsWhatEachRankSends) {
 }
 
 // Ranks that do not communicate hold the same, but for what Gloo sums in.
-TEST(Bench, MeasuresStepsWithAndWithoutCommunication) {
+TEST(Bench, LongMeasuresStepsWithAndWithoutCommunication) {
   const std::string out = bench({"--only=steps", "--rows=4 x 128, 2 ranks"});
   EXPECT_EQ(count(out, "2 ranks, apart"), 1) << out;
   EXPECT_EQ(count(out, "2 ranks, no_shard"), 1) << out;
@@ -46,7 +46,7 @@ TEST(Bench, MeasuresStepsWithAndWithoutCommunication) {
   EXPECT_EQ(count(out, " MB a rank"), 3) << out;
 }
 
-TEST(Bench, ComparesOperatorsWithWhatTheMachineCanDo) {
+TEST(Bench, LongComparesOperatorsWithWhatTheMachineCanDo) {
   const std::string out = bench({"--only=operators", "--threads=2", "--rows=cache"});
   EXPECT_EQ(count(out, "elementwise, 1 thread, in cache\n"), 1) << out;
   EXPECT_EQ(count(out, "elementwise, 2 threads, in cache\n"), 1) << out;

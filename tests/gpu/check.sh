@@ -55,7 +55,7 @@ pytorch() {  # its first import may take a minute
 }
 
 configure() {
-  local flags=(-DNANOFSDP_TESTS=ON) capability
+  local flags=(-DNANOFSDP_TESTS=ALL) capability
   if [[ $device == cuda ]]; then
     capability=$(nvidia-smi --id=0 --query-gpu=compute_cap --format=csv,noheader | tr -d .)
     flags+=(-DNANOFSDP_CUDA=ON "-DCMAKE_CUDA_ARCHITECTURES=$capability")

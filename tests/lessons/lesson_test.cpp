@@ -87,7 +87,7 @@ TEST_P(Lesson, IsSealed) {
       << "a digit of the prose has changed; if it was meant to: UPDATE_LESSONS=1";
 }
 
-TEST_P(Lesson, ShowsThePictureThatItDraws) {
+TEST_P(Lesson, LongShowsThePictureThatItDraws) {
   const auto picture = folder() / (name_of(folder()) + ".svg");
   EXPECT_NE(readme().text().find("(" + picture.filename().string() + ")"), std::string::npos);
   const testing::TemporaryDirectory directory;
@@ -100,7 +100,7 @@ TEST_P(Lesson, ShowsThePictureThatItDraws) {
   EXPECT_EQ(testing::read_file(picture.string()), testing::read_file(drawn));
 }
 
-TEST_P(Lesson, HasASolutionThatPassesItsCheck) {
+TEST_P(Lesson, LongHasASolutionThatPassesItsCheck) {
   const Ran ran = run(program("solution", folder()));
   EXPECT_EQ(ran.code, 0) << ran.out;
   EXPECT_NE(ran.out.find("right in all"), ran.out.npos) << ran.out;
@@ -123,7 +123,7 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 900);
 }
 
-TEST_P(Lesson, ComparesGuesses) {
+TEST_P(Lesson, LongComparesGuesses) {
   const Ran ran = run(program("lesson", folder()) + " 1 -2 3");
   EXPECT_EQ(ran.code, 0);
   EXPECT_NE(ran.out.find("yours"), ran.out.npos) << ran.out;
