@@ -51,7 +51,7 @@ std::vector<Point> golden_curve(const std::string& name) {
 std::vector<Point> trained(std::vector<std::string> options, std::chrono::seconds limit) {
   const testing::TemporaryDirectory directory;
   const std::vector<std::string> common = {"train", "--metrics=m.jsonl", "--eval_iters=1",
-                                           "--eval_interval=5000"};
+                                           "--sample=0", "--eval_interval=5000"};
   options.insert(options.begin(), common.begin(), common.end());
   testing::Process process(directory.file(""), options);
   EXPECT_EQ(process.wait(limit), 0) << process.err();
