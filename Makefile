@@ -29,7 +29,7 @@ options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
-long      = [.]Long|^faults:|^machines:
+long      = [.]Long|: Long/|^faults:|^machines:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 

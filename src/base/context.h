@@ -9,7 +9,12 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief What belongs to one rank. Passed down, never global: ranks may be threads of one process.
+/// @brief The room `base`: what all others stand on. A Context is what belongs to one rank. It is
+/// passed down, never global: ranks may be threads of one process.
+///
+/// Comes in: a rank's number, its device, its threads. Goes out: streams and events that order all
+/// work (device.h), memory that is counted by class (buffer.h, ledger.h), tensors that look at it
+/// (tensor.h), random numbers (rng.h), spans of time (tracer.h), errors (check.h).
 struct Context {
   /// @param local_rank among those of this machine, which says which GPU is its own; -1: as `rank`
   explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,

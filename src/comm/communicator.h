@@ -12,7 +12,11 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief Collectives of a group of W ranks, ordered by streams.
+/// @brief The room `comm`: what ranks say to each other. Collectives of a group of W ranks, ordered
+/// by streams.
+///
+/// Comes in: tensors, the same sizes on every rank. Goes out: gathered or summed tensors, over
+/// threads (local.h), processes (gloo.h) or GPUs (nccl.h).
 ///
 /// Every call enqueues work on a stream and returns an Event: the collective is done when the event
 /// has passed. All ranks of a group call the same collectives with the same counts in the same

@@ -17,7 +17,10 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief fully_shard: a model that computes as ever, on parameters that come and go.
+/// @brief The room `fsdp`: a model that computes as ever, on parameters that come and go.
+///
+/// Comes in: any tree of modules, a mesh of ranks, options. Goes out: the same model, of which a
+/// rank keeps a shard; gradients of shards for the optimizer (sharded_optimizer.h).
 ///
 /// All there is to it are four hooks on each unit's module and one on each parameter:
 ///

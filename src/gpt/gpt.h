@@ -15,6 +15,12 @@
 
 namespace nanofsdp::gpt {
 
+/// @file
+/// @brief The room `gpt`: nanoGPT, in nanoGPT's names. Nothing in it knows of sharding.
+///
+/// Comes in: a configuration (config.h), tokens. Goes out: logits, and in backward gradients; for a
+/// model without values the order in which nanoGPT draws them.
+
 /// The part of a GPT below its head, under nanoGPT's name: tokens [B, T] to features [B, T, C].
 class Transformer final : public nn::Module {
  public:

@@ -9,7 +9,11 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief Ranks as processes: started together here, or by others on several machines.
+/// @brief The room `launch`: how ranks come together. They are processes, started together here, or
+/// by others on several machines.
+///
+/// Comes in: how many ranks, or a launcher's environment (rendezvous.h). Goes out: a Store in each
+/// rank (store.h), by which ranks exchange addresses and hear that one was lost; and one outcome.
 ///
 /// The launcher forks a child a rank before any thread exists (Gloo and thread pools do not survive
 /// a fork), waits, and when one fails ends the others: SIGTERM, two seconds later SIGKILL. Of all

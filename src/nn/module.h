@@ -13,7 +13,11 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief A module: parameters, children, forward, backward, and four points where others hook in.
+/// @brief The room `nn`: what models are made of. A module has parameters, children, forward,
+/// backward, and four points where others hook in.
+///
+/// Comes in: tensors of activations, and whatever the parameters show at that moment. Goes out:
+/// activations, gradients, and on the tape (tape.h) what backward needs of forward.
 ///
 /// As PyTorch's nn.Module, with backward written out instead of recorded. The public forward and
 /// backward call the hooks around the module's own; that is all FSDP needs of a model.

@@ -6,7 +6,11 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief The linear map of a layer, forward and backward.
+/// @brief The room `ops`: the operators, each for the CPU (.cpp) and for CUDA (.cu). This one is
+/// the linear map of a layer, forward and backward.
+///
+/// Comes in: tensors and a stream. Goes out: numbers in other tensors of the same device, which the
+/// caller owns. No operator knows of models, ranks or shards.
 ///
 /// PyTorch's layout: the weight is stored [out, in], one row an output feature.
 ///

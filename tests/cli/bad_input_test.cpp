@@ -100,6 +100,7 @@ void expect_refusal(const Words& args, const std::string& named) {
 
 class BadInput : public ::testing::TestWithParam<const char*> {};
 
+// Up to four seconds: a process for every option and value.
 TEST_P(BadInput, IsRefusedByEveryOption) {
   const std::string command = GetParam();
   const std::vector<Option> options = options_of(command);

@@ -131,6 +131,7 @@ TEST_F(Joined, HearsOnEveryRankWhichOneWasKilled) {
   }
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_F(Joined, WaitsForAStoppedRankAsLongAsTimeoutSays) {
   start_training(2, {"--timeout=1"});
   kill(ranks_[1]->pid(), SIGSTOP);

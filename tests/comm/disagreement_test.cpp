@@ -188,6 +188,7 @@ TEST_P(Disagreement, ARankThatDoesNotComeShowsTheCallsOfTheOneThatWaits) {
                          "for unit d > barrier 5 for unit e > barrier 6 for unit f"});
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_P(Disagreement, OnTheNumberOfCallsIsATimeoutOrALostRank) {
   const std::string late = error_of(GetParam(), 2,
                                     [](Context& context, Communicator& world) {

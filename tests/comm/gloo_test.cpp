@@ -92,6 +92,7 @@ TEST_F(Gloo, MeetsOnceUnderAName) {
   EXPECT_NE(outcome.message.find("has been set"), std::string::npos) << outcome.message;
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_F(Gloo, SaysWhichRankNeverCame) {
   const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
     if (store.rank() == 1) std::this_thread::sleep_for(3s);

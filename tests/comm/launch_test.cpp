@@ -106,6 +106,7 @@ TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
   }
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_F(Launch, NamesTheRankThatStopped) {
   const Outcome outcome = run_disturbed(
       3, [](int rank) { rank == 1 ? raise(SIGSTOP) : 0; }, 500ms);
@@ -150,7 +151,8 @@ TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
   EXPECT_TRUE(outcome.message.starts_with("rank 1 failed: enough (")) << outcome.message;
 }
 
-// A rank may be stuck in something that no signal but SIGKILL ends; it is asked first.
+// A rank may be stuck in something that no signal but SIGKILL ends; it is asked first,
+// and has two seconds to end.
 TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
   const auto start = Clock::now();
   const std::string asked = directory_ + "/asked";

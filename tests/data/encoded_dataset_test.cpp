@@ -201,7 +201,8 @@ std::int64_t resident() {
   return -1;
 }
 
-// Ten gigabytes of tokens, of which the disk and the memory hold next to none.
+// Ten gigabytes of tokens, of which the disk and the memory hold next to none. Seconds, because the
+// system has to find a page for each that is looked at.
 TEST_F(Encoded, AFileLargerThanMemoryCostsOnlyWhatIsDrawn) {
   constexpr std::uintmax_t kBytes = 10'000'000'000;
   std::error_code error;

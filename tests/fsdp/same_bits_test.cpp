@@ -111,15 +111,28 @@ TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Ranks, SameBits,
-                         ::testing::Combine(::testing::ValuesIn(testing::backends()),
-                                            ::testing::Values(2, 3, 4)),
-                         [](const auto& info) {
-                           return testing::name_of(std::get<0>(info.param)) + "_" +
-                                  std::to_string(std::get<1>(info.param));
-                         });
+// Processes take ten times as long as threads to start: they come in threes, and in `make test-all`
+// in every number.
+std::vector<std::tuple<Backend, int>> worlds(bool quick) {
+  std::vector<std::tuple<Backend, int>> result;
+  for (const Backend backend : testing::backends()) {
+    for (const int ranks : {2, 3, 4}) {
+      if (quick == (backend == Backend::local || ranks == 3)) result.emplace_back(backend, ranks);
+    }
+  }
+  return result;
+}
 
-// Groups of two sum their own ranks first, then each other. Groups of all are full_shard.
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Backend, int>>& info) {
+  const auto& [backend, ranks] = info.param;
+  return testing::name_of(backend) + "_" + std::to_string(ranks);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, SameBits, ::testing::ValuesIn(worlds(true)), name_of);
+INSTANTIATE_TEST_SUITE_P(Long, SameBits, ::testing::ValuesIn(worlds(false)), name_of);
+
+// Groups of two sum their own ranks first, then each other. Groups of all are full_shard. Two
+// seconds and more, as above: most of the ranks are processes.
 TEST(HybridShard, GivesTheBitsOfSumsByGroup) {
   for (const Backend backend : testing::backends()) {
     for (const std::int64_t micro_steps : {1, 3}) {

@@ -64,6 +64,20 @@ TEST(IncludeDirection, EveryRoomIsOnTheMap) {
   }
 }
 
+TEST(IncludeDirection, EveryRoomBeginsAtOneHeader) {
+  for (const auto& [room, below] : kArrows) {
+    int begins = 0;
+    for (const auto& file : files("src/" + room, {".h"})) {
+      const std::string text = read(file);
+      if (text.find("@brief The room `" + room + "`") == text.npos) continue;
+      ++begins;
+      EXPECT_NE(text.find("Comes in: "), text.npos) << file;
+      EXPECT_NE(text.find("Goes out: "), text.npos) << file;
+    }
+    EXPECT_EQ(begins, 1) << room;
+  }
+}
+
 TEST(IncludeDirection, TheBuildLinksTheSameArrows) {
   const std::string cmake = read("CMakeLists.txt");
   const std::regex call(R"(\nroom\((\w+)\s+LINK\s+([^)]*)\))");

@@ -222,7 +222,8 @@ TEST(Store, LetsNobodyLeaveInPeaceAfterALoss) {
   EXPECT_EQ(std::ranges::count(answers, Kind::left), 0);
 }
 
-// The store lives in rank 0: when that stands still, nobody calls.
+// The store lives in rank 0: when that stands still, nobody calls. A rank
+// waits three seconds before it believes this.
 TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   std::thread still([&] {

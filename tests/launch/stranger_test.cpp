@@ -36,6 +36,7 @@ TEST_F(Stranger, HasNotTheToken) {
   EXPECT_EQ(log_.find("sesame"), std::string::npos);
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_F(Stranger, ExpectsAnotherNumberOfRanks) {
   const std::string what = heard([](Rendezvous& r) { r.size = r.local_size = 3; });
   EXPECT_NE(what.find("it expects 3 ranks, rank 0 expects 2"), std::string::npos) << what;
@@ -50,6 +51,7 @@ TEST_F(Stranger, ClaimsARankThatIsTaken) {
   EXPECT_NE(what.find("rank 1 is taken, by 127.0.0.1:"), std::string::npos) << what;
 }
 
+// Seconds of waiting: they are what it tests.
 TEST_F(Stranger, RunsAnotherProgram) {
   const std::string what = heard([](Rendezvous& r) { r.program = 8; });
   EXPECT_NE(what.find("rank 1 runs another program than rank 0"), std::string::npos) << what;

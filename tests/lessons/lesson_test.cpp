@@ -26,6 +26,7 @@ class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
   }
 };
 
+// Seconds for those that train for long; half a minute for lesson 21, which compares whole runs.
 TEST_P(Lesson, PrintsWhatItsReadmeSays) {
   Ran ran = run(program("lesson", folder()));
   EXPECT_EQ(ran.code, 0);

@@ -70,6 +70,7 @@ std::string hash_at(int ranks, const Model& wanted) {
   return found;
 }
 
+// Some seconds: eight models, each on four numbers of ranks.
 TEST(InitParity, EveryWorldStartsFromPyTorchsWeights) {
   ASSERT_EQ(models().size(), 8u);
   for (const Model& model : models()) {
