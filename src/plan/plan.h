@@ -13,9 +13,12 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief The room `plan`: what can be said of a run from shapes and options alone, and how a run
-/// is held against it. What a sharded run will hold and move, from its layouts alone: closed
-/// formulas, to be compared with what the ledger and the counters measure.
+/// @brief The room `plan`: what a sharded run will hold and move, from its layouts alone, and how a
+/// run is held against it.
+///
+/// Comes in: shapes (shapes.h), options, the grid of ranks; of a run its spans. Goes out: closed
+/// formulas, to be compared with what the ledger and the counters measure; how much communication
+/// was hidden (overlap.h); traces (trace_file.h); what a rank can compute at most (peak.h).
 ///
 /// Everything but activations, which depend on the model's arithmetic and are known after the first
 /// step. Padding counts. Taught in lessons 06, 09 to 11 and 18.

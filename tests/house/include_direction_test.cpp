@@ -71,8 +71,8 @@ TEST(IncludeDirection, EveryRoomBeginsAtOneHeader) {
       const std::string text = read(file);
       if (text.find("@brief The room `" + room + "`") == text.npos) continue;
       ++begins;
-      EXPECT_NE(text.find("Comes in: "), text.npos) << file;
-      EXPECT_NE(text.find("Goes out: "), text.npos) << file;
+      EXPECT_NE(text.find("Comes in:"), text.npos) << file;
+      EXPECT_NE(text.find("Goes out:"), text.npos) << file;
     }
     EXPECT_EQ(begins, 1) << room;
   }
