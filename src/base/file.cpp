@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <climits>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>

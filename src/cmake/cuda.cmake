@@ -1,5 +1,6 @@
 # CUDA, cuBLAS and NCCL. NANOFSDP_CUDA: AUTO builds the twins where a GPU is and all three are found,
-# ON insists on the three, OFF never builds. Where they lie elsewhere: -DCUDAToolkit_ROOT=..., -DCUBLAS_ROOT=..., -DNCCL_ROOT=...
+# ON insists on the three, OFF never builds. Where they lie elsewhere: -DCUDAToolkit_ROOT=...,
+# -DCUBLAS_ROOT=..., -DNCCL_ROOT=...
 set(NANOFSDP_CUDA AUTO CACHE STRING "Build for GPUs too: AUTO (where a GPU is), ON, OFF")
 set(has_cuda OFF)
 set(why_no_cuda "NANOFSDP_CUDA is OFF")

@@ -38,35 +38,31 @@ std::vector<Model> models() {
   return all;
 }
 
-bool is_block(const nn::Module& module) {
-  return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-}
-
 // The hash of all parameters in the order of named_parameters(), gathered from the ranks' shards.
 std::string hash_at(int ranks, const Model& wanted) {
   std::string found;
-  testing::run_ranks(ranks == 1 ? testing::Backend::self : testing::Backend::local, ranks,
-                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                       comm::Mesh mesh(std::move(world));
-                       gpt::GPT model(wanted.config);
-                       fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
-                       Generator generator(1337);
-                       fsdp::deferred_init(context, sharded.units(),
-                                           wanted.order == "nanogpt"
-                                               ? model.nanogpt_draws()
-                                               : fsdp::breadth_first_draws(sharded.units()),
-                                           generator);
-                       std::map<const nn::Parameter*, std::vector<float>> values;
-                       sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
-                         const std::span<float> data = parameter.data.span<float>();
-                         values[&parameter].assign(data.begin(), data.end());
-                       });
-                       testing::Sha256 hash;
-                       for (const nn::Parameter* parameter : model.named_parameters()) {
-                         hash.update(std::span<const float>(values.at(parameter)));
-                       }
-                       if (context.rank == 0) found = hash.hex();
-                     });
+  testing::run_ranks(
+      ranks == 1 ? testing::Backend::self : testing::Backend::local, ranks,
+      [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        comm::Mesh mesh(std::move(world));
+        gpt::GPT model(wanted.config);
+        fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
+        Generator generator(1337);
+        fsdp::deferred_init(context, sharded.units(),
+                            wanted.order == "nanogpt" ? model.nanogpt_draws()
+                                                      : fsdp::breadth_first_draws(sharded.units()),
+                            generator);
+        std::map<const nn::Parameter*, std::vector<float>> values;
+        sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
+          const std::span<float> data = parameter.data.span<float>();
+          values[&parameter].assign(data.begin(), data.end());
+        });
+        testing::Sha256 hash;
+        for (const nn::Parameter* parameter : model.named_parameters()) {
+          hash.update(std::span<const float>(values.at(parameter)));
+        }
+        if (context.rank == 0) found = hash.hex();
+      });
   return found;
 }
 

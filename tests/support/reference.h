@@ -28,9 +28,7 @@ class Reference {
         memory_(model_),
         tape_(context_) {
     memory_.initialise(model_.nanogpt_draws(), 1337);
-    for (const auto& unit : fsdp::wrap(model_, [](const nn::Module& m) {
-           return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-         })) {
+    for (const auto& unit : fsdp::wrap(model_, fsdp::is_a<gpt::Block>)) {
       std::vector<fsdp::ParameterSpec> specs;
       for (nn::Parameter* p : unit.parameters) {
         specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});

@@ -85,10 +85,7 @@ class TinyTraining {
                  .reduction = comm::ReduceOp::sum,
                  .poison = options.poison,
                  .pool = options.pool,
-                 .wrap_policy =
-                     [](const nn::Module& m) {
-                       return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-                     }}),
+                 .wrap_policy = fsdp::is_a<gpt::Block>}),
         tape(context),
         norm(context, mesh),
         optimizer(context, sharded.units(), {}) {

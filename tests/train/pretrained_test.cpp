@@ -48,10 +48,6 @@ std::map<std::string, std::vector<double>> expected() {
 
 Tokens tokens_of(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
 
-bool is_block(const nn::Module& module) {
-  return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-}
-
 // What `use(sharded, tape, context)` makes of the model in a directory, on rank 0 of so many.
 template <class Use>
 auto with_model(const std::string& directory, int ranks, std::int64_t block_size, const Use& use) {
@@ -61,7 +57,8 @@ auto with_model(const std::string& directory, int ranks, std::int64_t block_size
                      gpt::GPTConfig config = read_pretrained_config(directory);
                      config.block_size = block_size;
                      gpt::GPT model(config);
-                     fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+                     fsdp::ShardedModel sharded(context, model, mesh,
+                                                {.wrap_policy = fsdp::is_a<gpt::Block>});
                      load_pretrained(directory, sharded);
                      nn::Tape tape(context);
                      return use(sharded, tape, context);

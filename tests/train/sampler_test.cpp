@@ -37,10 +37,6 @@ void fill(fsdp::ShardedModel& model) {
   }
 }
 
-bool is_block(const nn::Module& module) {
-  return dynamic_cast<const gpt::Block*>(&module) != nullptr;
-}
-
 // nanoGPT's generate(), which computes all positions of the window for every token: its logits.
 std::vector<float> last_logits(fsdp::ShardedModel& model, nn::Tape& tape, const Tokens& tokens) {
   const std::int64_t T = std::min<std::int64_t>(std::ssize(tokens), kConfig.block_size);
@@ -92,7 +88,7 @@ Tokens expected(const Case& c) {
   Context context;
   comm::Mesh mesh(comm::make_self());
   gpt::GPT model(kConfig);
-  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   fill(sharded);
   nn::Tape tape(context);
   Generator generator(1337);
@@ -106,20 +102,20 @@ TEST(Sampler, WritesWithTheCacheWhatItWritesWithout) {
     ASSERT_EQ(std::ssize(want), std::ssize(c.prompt) + c.options.max_new_tokens);
     for (const int ranks : {1, 2, 3}) {
       for (const auto& strategy : {fsdp::kFullShard, fsdp::kNoShard}) {
-        const auto got =
-            run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
-                      [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                        comm::Mesh mesh(std::move(world));
-                        gpt::GPT model(kConfig);
-                        fsdp::ShardedModel sharded(
-                            context, model, mesh,
-                            {.strategy = strategy, .poison = true, .wrap_policy = is_block});
-                        fill(sharded);
-                        nn::Tape tape(context);
-                        nn::KeyValueCache cache(context, kConfig.block_size);
-                        Generator generator(1337);
-                        return generate(sharded, tape, cache, c.prompt, c.options, generator);
-                      });
+        const auto got = run_ranks(
+            ranks == 1 ? Backend::self : Backend::local, ranks,
+            [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+              comm::Mesh mesh(std::move(world));
+              gpt::GPT model(kConfig);
+              fsdp::ShardedModel sharded(
+                  context, model, mesh,
+                  {.strategy = strategy, .poison = true, .wrap_policy = fsdp::is_a<gpt::Block>});
+              fill(sharded);
+              nn::Tape tape(context);
+              nn::KeyValueCache cache(context, kConfig.block_size);
+              Generator generator(1337);
+              return generate(sharded, tape, cache, c.prompt, c.options, generator);
+            });
         for (const Tokens& tokens : got) EXPECT_EQ(tokens, want) << ranks << " ranks";
       }
     }
@@ -133,7 +129,7 @@ TEST(Sampler, WritesTheLikeliestTokensWhenItIsCold) {
   Context context;
   comm::Mesh mesh(comm::make_self());
   gpt::GPT model(kConfig);
-  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   fill(sharded);
   nn::Tape tape(context);
   nn::KeyValueCache cache(context, kConfig.block_size);
@@ -149,7 +145,7 @@ TEST(Sampler, BeginsEveryTextAnew) {
   Context context;
   comm::Mesh mesh(comm::make_self());
   gpt::GPT model(kConfig);
-  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = is_block});
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   fill(sharded);
   nn::Tape tape(context);
   nn::KeyValueCache cache(context, kConfig.block_size);

@@ -37,11 +37,9 @@ std::vector<std::vector<float>> trained(bool waits) {
         Stream& stream = *context.compute;
         comm::Mesh mesh(std::move(world), /*shard_size=*/0);
         gpt::GPT model(kModel);
-        const auto is_block = [](const nn::Module& m) {
-          return dynamic_cast<const gpt::Block*>(&m) != nullptr;
-        };
-        fsdp::ShardedModel sharded(context, model, mesh,
-                                   {.reduction = comm::ReduceOp::sum, .wrap_policy = is_block});
+        fsdp::ShardedModel sharded(
+            context, model, mesh,
+            {.reduction = comm::ReduceOp::sum, .wrap_policy = fsdp::is_a<gpt::Block>});
         nn::Tape tape(context);
         fsdp::GradNorm norm(context, mesh);
         fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
