@@ -23,7 +23,7 @@ number_of() {
 compile() {
   log=$build/lessons/build.log
   [ -x "$build/lessons/$1" ] ||
-    echo "Building $1 and what it stands on: several minutes the first time, then seconds."
+    echo "Building $1 and what it stands on: a minute or two the first time, then seconds."
   {
     env -u MAKEFLAGS -u MAKELEVEL cmake --build $build --parallel "${JOBS:-2}" --target "$1" 2>&1 ||
       echo "not built"

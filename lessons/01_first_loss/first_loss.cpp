@@ -1,16 +1,20 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "comm/self.h"
+#include "data/dataset.h"
 #include "frame/lesson.h"
+#include "frame/memory.h"
+#include "frame/nanogpt.h"
 #include "frame/pytorch.h"
-#include "gpt/gpt.h"
+#include "gpt/loss.h"
+#include "ops/adamw.h"
 #include "ops/cross_entropy.h"
-#include "train/trainer.h"
+#include "ops/norm.h"
 
 // Lesson 01: what a loss is, and the first twenty of a GPT, beside those of PyTorch.
 
@@ -19,6 +23,7 @@ namespace {
 using namespace nanofsdp;
 
 constexpr int kSteps = 20;
+constexpr std::int64_t kRows = 12, kTokens = 64, kPredictions = kRows * kTokens;  // of a batch
 
 //! [loss]
 double loss_of(std::span<const float> logits, std::size_t target) {
@@ -28,32 +33,87 @@ double loss_of(std::span<const float> logits, std::size_t target) {
 }
 //! [loss]
 
-//! [train]
-std::vector<double> train_a_little(const train::TrainerOptions& options,
-                                   const data::Dataset& text) {
-  Context context;  // one process, one thread
-  train::Trainer trainer(context, comm::make_self(), options, text);
+// A parameter, and what AdamW keeps of it (lesson 09).
+struct Weight {
+  nn::Parameter& parameter;
+  Tensor m, v;
+};
+
+// Memory for every parameter, and nanoGPT's first values.
+std::vector<Weight> first_weights(gpt::GPT& model, lesson::Memory& memory, Generator& generator) {
+  std::vector<Weight> weights;
+  for (nn::Parameter* parameter : model.named_parameters()) {
+    parameter->data = memory.zeros(parameter->shape);
+    parameter->grad = memory.zeros(parameter->shape);
+    weights.push_back({*parameter, memory.zeros(parameter->shape), memory.zeros(parameter->shape)});
+  }
+  for (const nn::Draw& draw : model.nanogpt_draws()) {
+    nn::draw(generator, draw.init, draw.parameter->data.span<float>());
+  }
+  return weights;
+}
+
+// nanoGPT's step: gradients of a norm of 1 at most (lesson 16), a learning rate that warms up.
+void downhill(lesson::Memory& memory, std::span<const Weight> weights, int step) {
+  double squares = 0;
+  const Tensor sum(&squares, {1}, DType::float64);
+  for (const auto& [p, m, v] : weights) ops::squared_norm(memory.stream(), {p.grad, sum});
+  const Tensor norm = memory.zeros({1}), scale = memory.zeros({1});
+  ops::clip_coefficient(memory.stream(), {sum, 1.0, norm, scale});
+  for (const auto& [p, m, v] : weights) {
+    ops::adamw(memory.stream(), {.param = p.data,
+                                 .grad = p.grad,
+                                 .m = m,
+                                 .v = v,
+                                 .lr = 1e-3 * (step + 1) / 101,
+                                 .beta2 = 0.99,
+                                 .weight_decay = p.shape.rank() >= 2 ? 0.1 : 0,
+                                 .step = step + 1,
+                                 .grad_scale = scale});
+    std::ranges::fill(p.grad.span<float>(), 0.0F);
+  }
+}
+
+std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
+  lesson::Memory memory;
+  Generator generator(1337);
+  const std::vector<Weight> weights = first_weights(model, memory, generator);
+  std::vector<std::int32_t> x(kRows * kTokens), y(kRows * kTokens);
+  const Tensor tokens(x.data(), {kRows, kTokens}, DType::int32);
+  const Tensor targets(y.data(), {kRows, kTokens}, DType::int32);
+  nn::Tape tape(memory.context);
   std::vector<double> losses;
-  for (int step = 0; step < kSteps; ++step) losses.push_back(trainer.step(step).loss);
+  //! [train]
+  for (int step = 0; step < kSteps; ++step) {
+    text.draw(data::Split::train, generator, kRows, {0, kRows}, {x, y});
+    tape.begin(/*training=*/true);
+    double loss = 0;  // of all predictions together
+    gpt::cross_entropy(tape, model.forward(tape, tokens), targets,
+                       Tensor(&loss, {1}, DType::float64));
+    model.backward(tape, gpt::cross_entropy_backward(tape, 1.0F / kPredictions));
+    tape.end_backward();
+    downhill(memory, weights, step);
+    losses.push_back(loss / kPredictions);
+  }
+  //! [train]
   return losses;
 }
-//! [train]
 
 // The library's operator on a thousand random rows, beside the loss by hand.
 bool equals_library(std::int64_t V) {
-  constexpr std::int64_t kRows = 1000;
-  std::vector<float> logits(kRows * V), loss(kRows), lse(kRows);
-  std::vector<std::int32_t> target(kRows);
+  constexpr std::int64_t N = 1000;
+  std::vector<float> logits(N * V), loss(N), lse(N);
+  std::vector<std::int32_t> target(N);
   Generator(1).normal(logits, 0, 3);
-  for (std::int64_t row = 0; row < kRows; ++row) target[row] = static_cast<std::int32_t>(row % V);
+  for (std::int64_t row = 0; row < N; ++row) target[row] = static_cast<std::int32_t>(row % V);
   Context context;
-  ops::cross_entropy(*context.compute, ops::CrossEntropyForward{
-                                           .logits = Tensor(logits.data(), {kRows, V}),
-                                           .target = Tensor(target.data(), {kRows}, DType::int32),
-                                           .loss = Tensor(loss.data(), {kRows}),
-                                           .lse = Tensor(lse.data(), {kRows})});
+  ops::cross_entropy(*context.compute,
+                     ops::CrossEntropyForward{.logits = Tensor(logits.data(), {N, V}),
+                                              .target = Tensor(target.data(), {N}, DType::int32),
+                                              .loss = Tensor(loss.data(), {N}),
+                                              .lse = Tensor(lse.data(), {N})});
   bool right = true;
-  for (std::int64_t row = 0; row < kRows; ++row) {
+  for (std::int64_t row = 0; row < N; ++row) {
     const double mine = loss_of(std::span(logits).subspan(row * V, V), target[row]);
     right = right && std::abs(mine - loss[row]) < 1e-5;
   }
@@ -89,29 +149,22 @@ lesson::Svg drawing(std::span<const double> ours, std::span<const double> theirs
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
-  train::TrainerOptions options;  // nanoGPT's recipe for a CPU
   const data::Dataset text = data::load_dataset({});
   const std::int64_t V = text.tokenizer().vocab_size();
-  gpt::GPT model({.block_size = options.block_size,
-                  .vocab_size = V,
-                  .n_layer = options.n_layer,
-                  .n_head = options.n_head,
-                  .n_embd = options.n_embd,
-                  .bias = options.bias});
+  gpt::GPT model(lesson::nanogpt(V));
   const std::int64_t table = model.named_parameters()[0]->shape.numel();
-  const std::int64_t predictions = options.batch_size * options.block_size;
 
   const std::int64_t length = text.size(data::Split::train) + text.size(data::Split::val);
   lesson.print(fmt::format("text: {} characters, {} different ones", length, V));
   lesson.print(
       fmt::format("tokens of \"owl\": {}", fmt::join(text.tokenizer().encode("owl"), " ")));
-  lesson.print(fmt::format("batch: {} rows of {} tokens, {} predictions", options.batch_size,
-                           options.block_size, predictions));
+  lesson.print(
+      fmt::format("batch: {} rows of {} tokens, {} predictions", kRows, kTokens, kPredictions));
   lesson.print(
       fmt::format("model: {} parameters, {} in the token table", parameters_of(model), table));
   const double uniform = loss_of(std::vector<float>(V), 0);
   lesson.print(fmt::format("knowing nothing: ln {} = {:.4f}", V, uniform));
-  const std::vector<double> ours = train_a_little(options, text),
+  const std::vector<double> ours = train_a_little(model, text),
                             theirs = lesson::pytorch_losses(kSteps);
   for (std::size_t step = 0; step < kSteps; ++step) {
     lesson.claim(std::abs(ours[step] / theirs[step] - 1) < 1e-6, fmt::format("step {}", step));
@@ -122,7 +175,7 @@ int main(int argc, char** argv) {
   }
   lesson.claim(std::abs(uniform - std::log(V)) < 1e-12, "equal logits lose ln V");
   lesson.claim(equals_library(V), "the loss by hand is the library's");
-  lesson.answer(predictions);
+  lesson.answer(kPredictions);
   lesson.answer(std::llround(10 * ours[0]));
   lesson.answer(table);
   lesson.picture(drawing(ours, theirs, uniform));
