@@ -1,20 +1,18 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "data/dataset.h"
+#include "downhill.h"
 #include "frame/lesson.h"
 #include "frame/memory.h"
 #include "frame/nanogpt.h"
 #include "frame/pytorch.h"
 #include "gpt/loss.h"
-#include "ops/adamw.h"
 #include "ops/cross_entropy.h"
-#include "ops/norm.h"
 
 // Lesson 01: what a loss is, and the first twenty of a GPT, beside those of PyTorch.
 
@@ -33,51 +31,10 @@ double loss_of(std::span<const float> logits, std::size_t target) {
 }
 //! [loss]
 
-// A parameter, and what AdamW keeps of it (lesson 09).
-struct Weight {
-  nn::Parameter& parameter;
-  Tensor m, v;
-};
-
-// Memory for every parameter, and nanoGPT's first values.
-std::vector<Weight> first_weights(gpt::GPT& model, lesson::Memory& memory, Generator& generator) {
-  std::vector<Weight> weights;
-  for (nn::Parameter* parameter : model.named_parameters()) {
-    parameter->data = memory.zeros(parameter->shape);
-    parameter->grad = memory.zeros(parameter->shape);
-    weights.push_back({*parameter, memory.zeros(parameter->shape), memory.zeros(parameter->shape)});
-  }
-  for (const nn::Draw& draw : model.nanogpt_draws()) {
-    nn::draw(generator, draw.init, draw.parameter->data.span<float>());
-  }
-  return weights;
-}
-
-// nanoGPT's step: gradients of a norm of 1 at most (lesson 16), a learning rate that warms up.
-void downhill(lesson::Memory& memory, std::span<const Weight> weights, int step) {
-  double squares = 0;
-  const Tensor sum(&squares, {1}, DType::float64);
-  for (const auto& [p, m, v] : weights) ops::squared_norm(memory.stream(), {p.grad, sum});
-  const Tensor norm = memory.zeros({1}), scale = memory.zeros({1});
-  ops::clip_coefficient(memory.stream(), {sum, 1.0, norm, scale});
-  for (const auto& [p, m, v] : weights) {
-    ops::adamw(memory.stream(), {.param = p.data,
-                                 .grad = p.grad,
-                                 .m = m,
-                                 .v = v,
-                                 .lr = 1e-3 * (step + 1) / 101,
-                                 .beta2 = 0.99,
-                                 .weight_decay = p.shape.rank() >= 2 ? 0.1 : 0,
-                                 .step = step + 1,
-                                 .grad_scale = scale});
-    std::ranges::fill(p.grad.span<float>(), 0.0F);
-  }
-}
-
 std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
   lesson::Memory memory;
   Generator generator(1337);
-  const std::vector<Weight> weights = first_weights(model, memory, generator);
+  const std::vector<lesson::Weight> weights = lesson::first_weights(model, memory, generator);
   std::vector<std::int32_t> x(kRows * kTokens), y(kRows * kTokens);
   const Tensor tokens(x.data(), {kRows, kTokens}, DType::int32);
   const Tensor targets(y.data(), {kRows, kTokens}, DType::int32);
@@ -92,7 +49,7 @@ std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
                        Tensor(&loss, {1}, DType::float64));
     model.backward(tape, gpt::cross_entropy_backward(tape, 1.0F / kPredictions));
     tape.end_backward();
-    downhill(memory, weights, step);
+    lesson::downhill(memory, weights, step);
     losses.push_back(loss / kPredictions);
   }
   //! [train]
