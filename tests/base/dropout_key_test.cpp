@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/rng.h"
 
 // All draws are fixed, so these tests pass always or never; the bounds say by how many standard
 // deviations a fair coin would have to be unlucky. 4.5 of them happen once in 150,000 looks.
@@ -63,6 +64,15 @@ TEST(DropoutKey, ThresholdIsPTimes2To32) {
   EXPECT_EQ(drop_threshold(1 - 0x1p-40), 0xffffffffu);
   for (const double p : {-0.1, 1.0, std::numeric_limits<double>::quiet_NaN()}) {
     EXPECT_THROW(drop_threshold(p), Error) << p;
+  }
+}
+
+// To the nearest: what is asked for and what is had differ by half a unit at most.
+TEST(DropoutKey, ThresholdIsTheNearest) {
+  Generator generator(3);
+  for (int i = 0; i < 1000; ++i) {
+    const double p = generator.uniform_double();
+    EXPECT_LE(std::abs(drop_threshold(p) - p * 0x1p32), 0.5) << p;
   }
 }
 

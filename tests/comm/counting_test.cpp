@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "base/rng.h"
 #include "comm/counting.h"
 #include "comm/mesh.h"
 #include "comm/rank_data.h"
@@ -56,6 +57,23 @@ TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Counting, ::testing::Values(1, 2, 3, 4));
+
+TEST(Traffic, DifferenceUndoesTheSum) {
+  constexpr std::int64_t Traffic::*kCounters[] = {
+      &Traffic::all_gathers, &Traffic::reduce_scatters, &Traffic::all_reduces, &Traffic::broadcasts,
+      &Traffic::bytes_sent,  &Traffic::bytes_received,  &Traffic::control};
+  static_assert(sizeof(Traffic) == sizeof kCounters / sizeof *kCounters * sizeof(std::int64_t));
+  Generator generator(1);
+  for (int i = 0; i < 20; ++i) {
+    Traffic a, b;
+    for (const auto counter : kCounters) {
+      a.*counter = 1 + generator.randint(1000);
+      b.*counter = 1 + generator.randint(1000);
+    }
+    EXPECT_EQ(a + b - b, a);
+    for (const auto counter : kCounters) EXPECT_EQ((a + b).*counter, a.*counter + b.*counter);
+  }
+}
 
 TEST(Mesh, AddsUpTheTrafficOfItsGroups) {
   run_ranks(Backend::local, 2, [](Context& context, std::unique_ptr<Communicator> world) {

@@ -164,6 +164,19 @@ TEST_P(Disagreement, ShowsTheLastFiveCallsOfBothRanks) {
   }
 }
 
+// An all-reduce is two calls, and both are for its unit.
+TEST_P(Disagreement, ShowsForWhichUnitBothHalvesOfAnAllReduceWere) {
+  const std::string text = error_of(GetParam(), 2, [](Context& context, Communicator& world) {
+    std::vector<float> x(4);
+    world.all_reduce(*context.compute, view(x), ReduceOp::sum, {.unit = "h.1"}).synchronize();
+    world.barrier(*context.compute, {.unit = context.rank == 0 ? "a" : "b"}).synchronize();
+  });
+  const std::string common =
+      ": reduce_scatter 1 (sum) of 2 float32 a rank for unit h.1 > "
+      "all_gather 2 of 2 float32 a rank for unit h.1 > barrier 3 for unit ";
+  expect_contains(text, {"\n  rank 0" + common + "a", "\n  rank 1" + common + "b"});
+}
+
 TEST_P(Disagreement, ShowsTheFewCallsThatThereWere) {
   const std::string text = error_of(GetParam(), 2, [](Context& context, Communicator& world) {
     world.barrier(*context.compute);

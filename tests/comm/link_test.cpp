@@ -9,8 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "base/check.h"
 #include "comm/local.h"
 #include "comm/rank_data.h"
+#include "support/errors.h"
 
 // The pretended link of local groups: lower bounds only, for a machine may always be slower.
 
@@ -114,6 +116,21 @@ TEST(Link, IsInheritedByGroupsThatAreSplitOff) {
     EXPECT_GE(time_of([&] { return twin->all_gather(*context.gather, view(in), view(all)); }),
               link.time_for(n * sizeof(float)));
   });
+}
+
+// Its wait is the sleep of a stream's thread, and a GPU's streams have none.
+TEST(Link, IsForRanksOnTheCpu) {
+  for (const Link& link : {Link{.bytes_per_second = 1e6}, Link{.latency = 1ms},
+                           Link{.bytes_per_second = 1e6, .latency = 1ms}}) {
+    int ranks = 0;
+    expect_error<Error>(
+        [&] {
+          comm::launch_threads(1, 1, [&](Context&, std::unique_ptr<Communicator>) { ++ranks; },
+                               {.link = link, .device = Device::cuda});
+        },
+        "pretended link: expected ranks on the CPU, got ranks on a GPU");
+    EXPECT_EQ(ranks, 0);
+  }
 }
 
 // Were the abort to wait for the link, or a group of one to have one, this would take 40 seconds.

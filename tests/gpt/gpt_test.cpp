@@ -1,9 +1,11 @@
 #include "gpt/gpt.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/check.h"
 #include "gpt/loss.h"
@@ -188,6 +190,23 @@ TEST(GPT, WantsADropoutBelowOne) {
     config.dropout = dropout;
     const std::string error = testing::usage_error([&] { GPT{config}; });
     EXPECT_TRUE(testing::one_line_with(error, {"dropout", "0 <= dropout < 1"})) << dropout;
+  }
+}
+
+TEST(GPT, WantsAtLeastOneOfEverything) {
+  const std::pair<const char*, std::int64_t GPTConfig::*> sizes[] = {
+      {"block_size", &GPTConfig::block_size},
+      {"vocab_size", &GPTConfig::vocab_size},
+      {"n_layer", &GPTConfig::n_layer},
+      {"n_head", &GPTConfig::n_head},
+      {"n_embd", &GPTConfig::n_embd}};
+  for (const auto& [name, size] : sizes) {
+    for (const std::int64_t n : {0, -1, -128}) {
+      GPTConfig config = kRecipe;
+      config.*size = n;
+      EXPECT_EQ(testing::usage_error([&] { GPT{config}; }),
+                fmt::format("{}: expected at least 1, got {}", name, n));
+    }
   }
 }
 

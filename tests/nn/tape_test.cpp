@@ -81,6 +81,21 @@ TEST(Tape, KeepsNothingInAnEvaluation) {
   expect_error<Error>([&] { tape.restore<1>(); }, "none left");
 }
 
+TEST(Tape, SavesAfterAPauseIfItDidBefore) {
+  Context context;
+  Tape tape(context);
+  for (const bool training : {true, false}) {
+    tape.begin(training);
+    {
+      const Tape::Pause pause(tape);
+      EXPECT_FALSE(tape.saving());
+      EXPECT_EQ(tape.training(), training);
+    }
+    EXPECT_EQ(tape.saving(), training);
+    tape.end();
+  }
+}
+
 TEST(Tape, AllocatesOnlyInTheFirstPass) {
   Context context;
   Tape tape(context);

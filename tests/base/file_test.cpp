@@ -1,0 +1,29 @@
+#include "base/file.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "base/fingerprint.h"
+#include "base/rng.h"
+#include "support/temporary_directory.h"
+
+namespace nanofsdp {
+namespace {
+
+using testing::TemporaryDirectory;
+
+// It is read in portions, which must not show: around one megabyte and around none.
+TEST(File, HasTheFingerprintOfAllItsBytes) {
+  const TemporaryDirectory directory;
+  Generator generator(1);
+  std::string bytes;
+  for (const std::size_t size :
+       {0u, 1u, 4096u, (1u << 20) - 1, 1u << 20, (1u << 20) + 1, 3u << 20}) {
+    while (bytes.size() < size) bytes.push_back(static_cast<char>(generator.randint(256)));
+    EXPECT_EQ(fingerprint_of(directory.write("bytes", bytes)), fingerprint(bytes)) << size;
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp

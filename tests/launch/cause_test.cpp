@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include <string>
+#include <thread>
+
+#include "base/platform.h"
+#include "launch/launch.h"
+#include "launch/party.h"
+
+// One failure sets off others: whatever a rank tells of its own, the first is told beside it.
+
+namespace nanofsdp::testing {
+namespace {
+
+TEST(Cause, IsToldInTheFirstLineOfWhatItSetOff) {
+  if (count_threads() > 1) GTEST_SKIP() << "a sanitizer's thread: such a process is not forked";
+  const launch::Outcome outcome = launch::run_processes(2, [](Store& store) {
+    if (store.rank() == 1) {
+      store.fail("the disk is full");
+      std::this_thread::sleep_for(10s);  // until it is ended: rank 0 alone is to tell of both
+    }
+    store.loss(10s);
+    throw RankError("waited in vain\n  rank 0: barrier 1", /*consequence=*/false);
+  });
+  EXPECT_EQ(outcome.exit_code, 1);
+  const std::string first = outcome.message.substr(0, outcome.message.find('\n'));
+  EXPECT_TRUE(
+      first.starts_with("rank 0: waited in vain; before that, rank 1 failed: the disk is "
+                        "full"))
+      << outcome.message;
+  EXPECT_TRUE(outcome.message.ends_with("\n  rank 0: barrier 1")) << outcome.message;
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
