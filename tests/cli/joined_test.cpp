@@ -4,6 +4,7 @@
 #include <csignal>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "launch/socket.h"
@@ -136,6 +137,15 @@ TEST_F(Joined, WaitsForAStoppedRankAsLongAsTimeoutSays) {
   start_training(2, {"--timeout=1"});
   kill(ranks_[1]->pid(), SIGSTOP);
   expect_end(0, 1, "waited 1000 ms in vain for rank 1");
+}
+
+// Somebody has to start the other ranks: that may take longer than a message. Seconds of waiting.
+TEST_F(Joined, WaitsLongerForARankToStartThanForAMessage) {
+  const Words args = kEndless + Words{"--max_iters=1", "--sample=0", "--timeout=2"};
+  start(0, 2, args);
+  std::this_thread::sleep_for(3s);
+  start(1, 2, args);
+  for (const auto& rank : ranks_) EXPECT_EQ(rank->wait(60s), 0) << rank->err();
 }
 
 TEST_F(Joined, HearsWhatIsWrongWithTheOptionsOfOneRank) {

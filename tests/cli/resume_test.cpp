@@ -232,6 +232,8 @@ TEST(ResumeRefusal, SaysWhatIsWrong) {
   train(d, model);
   train(d, model + Words{"--init_from=resume", "--max_iters=4"});
   d.write("checkpoint", "x");
+  train(d, {"--max_iters=1", "--out_dir=p", "--text=x.txt"});
+  d.write("as_many.txt", text + "yw");
   const struct {
     Words options;
     Words words;
@@ -242,6 +244,8 @@ TEST(ResumeRefusal, SaysWhatIsWrong) {
       {{"--out_dir=."}, {"--out_dir", "checkpoint' (a file)"}},
       {{"--init_from=resume", "--out_dir=o", "--text=x.txt"},
        {"checkpoint 'o/checkpoint'", "characters of text 'x.txt'"}},
+      {{"--init_from=resume", "--out_dir=p", "--text=as_many.txt"},
+       {"checkpoint 'p/checkpoint'", "characters of text 'as_many.txt'"}},
       {{"--init_from=resume", "--out_dir=o", "--max_iters=3"},
        {"checkpoint 'o/checkpoint'", "--max_iters=3", "iteration 4"}},
       {{"--init_from=resume", "--out_dir=o", "--ranks=13"}, {"--ranks=13"}},

@@ -40,6 +40,17 @@ TEST(Tokenizer, IsRestoredFromItsCharacters) {
   EXPECT_EQ(restored.decode(tokenizer.encode(text)), text);
 }
 
+// What begins a text follows the end of a line, wherever that stands in the alphabet.
+TEST(Tokenizer, OpensATextWithTheEndOfALine) {
+  for (const std::string text : {"b\na", "\n", "\tb\n\ta", "\x01\x02\n", "\u00e9\t\n"}) {
+    const CharTokenizer tokenizer(text);
+    EXPECT_EQ(tokenizer.decode(Tokens{tokenizer.opening()}), "\n") << tokenizer.chars();
+  }
+  for (const std::string text : {"ba", "\tb", "\u00e9\u00e8"}) {
+    EXPECT_EQ(CharTokenizer(text).opening(), 0) << text;
+  }
+}
+
 TEST(Tokenizer, NamesACharacterItDoesNotKnow) {
   const CharTokenizer tokenizer("abc");
   for (const char* text : {"abd", "\u00fc", "a\nb", "!"}) {

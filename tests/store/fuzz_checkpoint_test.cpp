@@ -11,6 +11,7 @@
 #include "support/mutator.h"
 #include "support/temporary_directory.h"
 #include "support/tensors.h"
+#include "support/usage_error.h"
 
 // Damaged checkpoints, below the fingerprints that would refuse them all: as if somebody had made
 // them so. The law is that of every fuzz test: a result, or one UsageError of one line.
@@ -22,6 +23,7 @@ using nanofsdp::testing::fuzz_rounds;
 using nanofsdp::testing::Mutator;
 using nanofsdp::testing::Owned;
 using nanofsdp::testing::TemporaryDirectory;
+using nanofsdp::testing::usage_error;
 using nlohmann::json;
 
 struct Count {
@@ -117,6 +119,31 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
       ADD_FAILURE() << range;
     } catch (const UsageError& error) {
       EXPECT_NE(std::string(error.what()).find("metadata"), std::string::npos) << error.what();
+    }
+  }
+}
+
+// As many elements in another shape are another parameter, in whichever of the files.
+TEST(FuzzCheckpoint, ShapesThatAreOthers) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  const TemporaryDirectory directory;
+  const auto write = [&](std::size_t file, std::int64_t rows, fsdp::Range range) {
+    Owned<float> x({range.size()}, 1);
+    const fsdp::StateSlice a{{"a", {rows, 12 / rows}}, range, x, x, x};
+    write_rank_file(directory.file(rank_file_name(file, 2)), *stream, {a});
+  };
+  for (const std::int64_t first : {1, 2, 3, 4, 6, 12}) {
+    for (const std::int64_t second : {1, 2, 3, 4, 6, 12}) {
+      write(0, first, {0, 7});
+      write(1, second, {7, 12});
+      Saved other;
+      const std::string error = usage_error([&] {
+        read_rank_files(directory.file(""), 2, *stream, {other.slices({2, 12}, {1, 5})[0]});
+      });
+      EXPECT_EQ(error.find("a has two shapes") != error.npos, first != second) << error;
+      if (first != second) continue;
+      EXPECT_EQ(error.find("parameter a, got another shape") != error.npos, first != 3) << error;
+      EXPECT_EQ(error == "no error", first == 3) << error;
     }
   }
 }

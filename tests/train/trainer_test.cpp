@@ -160,6 +160,20 @@ TEST(Trainer, EvaluatesEachSplitOnItsOwnText) {
   });
 }
 
+// Only learning makes a difference, not how far training is.
+TEST(Trainer, EvaluatesTheSameBatchesEachTime) {
+  TrainerOptions o = small();
+  o.learning_rate = o.min_lr = 0;
+  with_trainer(o, [](Trainer& trainer) {
+    const EvalResult first = trainer.evaluate();
+    for (std::int64_t it = 0; it < 5; ++it) {
+      trainer.step(it);
+      EXPECT_EQ(trainer.evaluate().train_loss, first.train_loss) << it;
+      EXPECT_EQ(trainer.evaluate().val_loss, first.val_loss) << it;
+    }
+  });
+}
+
 // Fewer rows than ranks: those without one compute a row for the collectives' sake, and it counts
 // for nothing.
 TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
