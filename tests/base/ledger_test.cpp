@@ -107,6 +107,23 @@ TEST(Buffer, OfAPoolCountsAsInUseOnlyWhereItsOwnerSaysSo) {
   EXPECT_EQ(ledger.count(kShards).in_use, 0);
 }
 
+TEST(Buffer, MovesWithItsUse) {
+  for (const Buffer::Use use : {Buffer::Use::whole, Buffer::Use::by_owner}) {
+    Ledger ledger;
+    const std::int64_t in_use = use == Buffer::Use::whole ? 100 : 0;
+    {
+      Buffer first(ledger, kShards, 100, Device::cpu, use);
+      const Buffer second(std::move(first));
+      EXPECT_EQ(ledger.count(kShards).in_use, in_use);
+      Buffer third(ledger, kShards, 100, Device::cpu, use);
+      third = Buffer(ledger, kShards, 100, Device::cpu, use);
+      EXPECT_EQ(ledger.count(kShards).in_use, 2 * in_use);
+    }
+    EXPECT_EQ(ledger.count(kShards).in_use, 0);
+    EXPECT_EQ(ledger.count(kShards).reserved, 0);
+  }
+}
+
 TEST(Buffer, MovesWithoutBeingCountedTwice) {
   Ledger ledger;
   Buffer first(ledger, kShards, 100);

@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "support/process.h"
 #include "support/temporary_directory.h"
@@ -16,30 +17,75 @@ namespace {
 
 using namespace std::chrono_literals;
 
+struct Piece {
+  std::string parameter;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+// A unit as it is told.
+struct Unit {
+  std::int64_t elements = 0;
+  std::int64_t shard = 0;
+  std::vector<Piece> pieces;           // of parameters that ranks share, rank by rank
+  std::vector<std::int64_t> paddings;  // of each rank, 0 if it has none
+};
+
+std::int64_t number(std::string text) {
+  std::erase(text, ',');
+  return std::stoll(text);
+}
+
+std::vector<Unit> told(int ranks) {
+  const testing::TemporaryDirectory directory;
+  testing::Process process(
+      directory.file(""),
+      {"train", "--explain=True", "--ranks=" + std::to_string(ranks), "--backend=local",
+       "--threads=1", "--max_iters=1", "--eval_iters=1", "--sample=0", "--n_layer=2", "--n_embd=6",
+       "--n_head=2", "--block_size=8", "--batch_size=5"});
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  const std::regex heading("  .*: ([0-9,]+) elements in shards of ([0-9,]+)");
+  const std::regex piece(R"(([a-z0-9_.]+)\[([0-9]+):([0-9]+)\])"), padding("padding ([0-9,]+)");
+  std::vector<Unit> units;
+  std::istringstream text(process.out());
+  std::smatch m;
+  for (std::string line; std::getline(text, line);) {
+    if (std::regex_match(line, m, heading)) units.push_back({number(m[1]), number(m[2]), {}, {}});
+    if (!line.starts_with("    rank ")) continue;
+    units.back().paddings.push_back(std::regex_search(line, m, padding) ? number(m[1]) : 0);
+    for (std::sregex_iterator i(line.begin(), line.end(), piece), none; i != none; ++i) {
+      units.back().pieces.push_back({(*i)[1], number((*i)[2]), number((*i)[3])});
+    }
+  }
+  EXPECT_EQ(units.size(), 2u) << "two blocks that are alike, and the root: " << process.out();
+  return units;
+}
+
 // A parameter that ranks share is told from its first element on, each piece where the last ended.
 TEST(Explain, PiecesOfAParameterFollowOneAnother) {
-  const std::regex piece(R"(([a-z0-9_.]+)\[([0-9]+):([0-9]+)\])");
-  for (const char* ranks : {"--ranks=2", "--ranks=3", "--ranks=5"}) {
-    const testing::TemporaryDirectory directory;
-    testing::Process process(directory.file(""),
-                             {"train", "--explain=True", ranks, "--backend=local", "--threads=1",
-                              "--max_iters=1", "--eval_iters=1", "--sample=0", "--n_layer=2",
-                              "--n_embd=6", "--n_head=2", "--block_size=8", "--batch_size=5"});
-    EXPECT_EQ(process.wait(60s), 0) << process.err();
-    std::istringstream text(process.out());
-    std::map<std::string, std::int64_t> ends;  // of the pieces so far, in one unit
-    int continued = 0;
-    for (std::string line; std::getline(text, line);) {
-      if (!line.starts_with("    rank ")) ends.clear();
-      for (std::sregex_iterator i(line.begin(), line.end(), piece), none; i != none; ++i) {
-        const std::int64_t begin = std::stoll((*i)[2]), end = std::stoll((*i)[3]);
-        EXPECT_EQ(begin, ends[(*i)[1]]) << line;
-        EXPECT_LT(begin, end) << line;
-        ends[(*i)[1]] = end;
-        continued += begin > 0 ? 1 : 0;
+  for (const int ranks : {2, 3, 5}) {
+    std::size_t pieces = 0;
+    for (const Unit& unit : told(ranks)) {
+      std::map<std::string, std::int64_t> ends;
+      for (const Piece& piece : unit.pieces) {
+        EXPECT_EQ(piece.begin, ends[piece.parameter]) << piece.parameter;
+        EXPECT_LT(piece.begin, piece.end) << piece.parameter;
+        ends[piece.parameter] = piece.end;
       }
+      pieces += unit.pieces.size();
     }
-    EXPECT_GT(continued, 0) << process.out();
+    EXPECT_GE(pieces, 2u) << ranks;
+  }
+}
+
+TEST(Explain, PaddingIsWhatShardsHaveMoreThanTheUnit) {
+  for (const int ranks : {2, 3, 5}) {
+    for (const Unit& unit : told(ranks)) {
+      ASSERT_EQ(unit.paddings.size(), static_cast<std::size_t>(ranks));
+      std::int64_t padding = 0;
+      for (const std::int64_t n : unit.paddings) padding += n;
+      EXPECT_EQ(unit.elements + padding, ranks * unit.shard);
+    }
   }
 }
 

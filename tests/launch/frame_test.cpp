@@ -21,6 +21,21 @@ std::string header(std::uint32_t key_bytes, std::uint32_t value_bytes) {
   return bytes;
 }
 
+// What does not begin as a frame does may be long: it is refused before the rest has come.
+TEST(Frame, BeginsWithTheWordOfThisProtocol) {
+  const std::string good = launch::encode({.kind = Frame::Kind::left});
+  for (std::size_t bit = 0; bit < 32; ++bit) {
+    std::string bytes = good;
+    bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    EXPECT_THROW(launch::take_frame(bytes), Error) << bit;
+  }
+  std::string bytes = good;
+  EXPECT_TRUE(launch::take_frame(bytes));
+  bytes = good;
+  ++bytes[4];  // a kind behind the last
+  EXPECT_THROW(launch::take_frame(bytes), Error);
+}
+
 // Whoever announces more than ranks ever say is told by the header alone: its bytes would be
 // collected before its token is looked at.
 TEST(Frame, OfMoreThanAMegabyteIsRefusedByItsHeader) {

@@ -42,6 +42,13 @@ TEST_F(Stranger, ExpectsAnotherNumberOfRanks) {
   EXPECT_NE(what.find("it expects 3 ranks, rank 0 expects 2"), std::string::npos) << what;
 }
 
+TEST_F(Stranger, ClaimsARankThatIsNone) {
+  for (const int rank : {2, 3, 1 << 20}) {
+    const std::string what = heard([&](Rendezvous& r) { r.rank = rank; });
+    EXPECT_NE(what.find("there is no rank " + number(rank) + " of 2"), std::string::npos) << what;
+  }
+}
+
 TEST_F(Stranger, ClaimsARankThatIsTaken) {
   ::testing::internal::CaptureStderr();
   Party run(2);
