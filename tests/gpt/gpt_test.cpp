@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
+#include "gpt/attention.h"
 #include "gpt/loss.h"
 #include "support/usage_error.h"
 #include "support/whole_model.h"
@@ -60,6 +62,30 @@ TEST(GPT, CountsParametersAsNanoGPT) {
 }
 
 // A wrong token can only matter from its position on, to the bit.
+// PyTorch's Linear draws its weight and then its bias from one interval, of 1 / sqrt(fan-in). What
+// nanoGPT draws later are normals.
+TEST(GPT, DrawsEveryLinearAsPyTorchConstructsIt) {
+  for (const bool bias : {false, true}) {
+    GPTConfig config = kRecipe;
+    config.bias = bias;
+    GPT model(config);
+    std::vector<std::string> expected, drawn;
+    for (const nn::Parameter* p : model.named_parameters()) {
+      if (p->name.find(".c_") != std::string::npos) expected.push_back(p->name);
+    }
+    expected.push_back("transformer.wte.weight");  // the head's, which nobody has tied yet
+    double bound = 0;
+    for (const nn::Draw& draw : model.nanogpt_draws()) {
+      if (draw.init.kind != nn::Init::Kind::uniform) continue;
+      drawn.push_back(draw.parameter->name);
+      const Shape& shape = draw.parameter->shape;
+      if (shape.rank() == 2) bound = 1 / std::sqrt(static_cast<double>(shape[1]));
+      EXPECT_NEAR(draw.init.scale, bound, 1e-7) << drawn.back();
+    }
+    EXPECT_EQ(drawn, expected);
+  }
+}
+
 TEST(GPT, IsCausal) {
   Context context;
   GPT model(kRecipe);
@@ -177,6 +203,28 @@ TEST(GPT, DropsOtherElementsAtEverySite) {
       tape.end();
     }
   }
+}
+
+// Of one token: its one probability is number 0 of a mask, and so is the first element of the
+// output. Of a shared mask, both would always drop together.
+TEST(GPT, AttentionDropsInsideAndAfterApart) {
+  Context context;
+  CausalSelfAttention attention({.n_head = 1, .n_embd = 64, .dropout = 0.5f}, /*first_site=*/0);
+  WholeModel memory(attention);
+  for (const char* bias : {"c_attn.bias", "c_proj.bias"}) {
+    for (float& x : memory[bias].data.span<float>()) x = 1;
+  }
+  for (int i = 0; i < 64; ++i) memory["c_proj.weight"].data.f32()[i * 65] = 1;
+  Owned<float> x({1, 1, 64});
+  nn::Tape tape(context);
+  std::set<std::pair<bool, bool>> fates;
+  for (int iteration = 0; iteration < 64; ++iteration) {
+    tape.begin(true, {.iteration = iteration});
+    const std::span<float> y = attention.forward(tape, x).span<float>();
+    fates.insert({std::ranges::max(y) > 2, y[0] > 0});  // twice the bias where all else is dropped
+    tape.end();
+  }
+  EXPECT_EQ(fates.size(), 4u);
 }
 
 // Who drops everything divides by what is left.
