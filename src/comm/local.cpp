@@ -7,6 +7,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -31,8 +32,11 @@ class Hub {
     History calls{};           // up to this one
   };
 
-  Hub(int size, const LocalOptions& options)
-      : options_(options), ranks_(static_cast<std::size_t>(size)), open_(ranks_.size()) {}
+  Hub(std::vector<int> members, const LocalOptions& options)
+      : options_(options),
+        members_(std::move(members)),
+        ranks_(members_.size()),
+        open_(members_.size()) {}
 
   // Waits until all ranks have come with an equal operation. The result is valid until part().
   const std::vector<Operands>& meet(int rank, const Operation& operation, Operands mine) {
@@ -40,9 +44,9 @@ class Hub {
     mine.calls = open_[rank].calls;
     append(mine.calls, operation);
     const auto fail = [&](Kind kind, const std::string& what) {
-      if (broken_.empty()) broken_ = fmt::format("rank {} {}", rank, what);
+      if (broken_.empty()) broken_ = fmt::format("rank {} {}", members_[rank], what);
       changed_.notify_all();
-      throw operation_error(kind, rank, mine.calls, what);
+      throw operation_error(kind, members_[rank], mine.calls, what);
     };
     if (!broken_.empty()) fail(Kind::aborted, "gave up: " + broken_);
     open_[rank] = mine;
@@ -62,7 +66,7 @@ class Hub {
       const History& theirs = open_[peer].calls;
       if (theirs.back() == operation) continue;
       broken_ = "its ranks disagreed";
-      throw mismatch_error(rank, mine.calls, static_cast<int>(peer), theirs);
+      throw mismatch_error(members_[rank], mine.calls, members_[peer], theirs);
     }
     return open_;
   }
@@ -88,11 +92,15 @@ class Hub {
   }
 
   // In the meeting of a split: the hub of the ranks with this color.
-  std::shared_ptr<Hub> child(int color, int size) {
+  std::shared_ptr<Hub> child(int color) {
     const std::lock_guard lock(mutex_);
     std::shared_ptr<Hub>& hub = splitting_[color];
-    if (hub == nullptr) hub = std::make_shared<Hub>(size, options_);
-    return hub;
+    if (hub != nullptr) return hub;
+    std::vector<int> members;
+    for (std::size_t rank = 0; rank < open_.size(); ++rank) {
+      if (open_[rank].color == color) members.push_back(members_[rank]);
+    }
+    return hub = std::make_shared<Hub>(std::move(members), options_);
   }
 
   // The rank will not come again.
@@ -120,12 +128,13 @@ class Hub {
     std::string names;
     for (std::size_t peer = 0; peer < ranks_.size(); ++peer) {
       if (ranks_[peer].came >= ranks_[rank].came || (only_if_left && !ranks_[peer].left)) continue;
-      names += fmt::format("{}rank {}", names.empty() ? "" : ", ", peer);
+      names += fmt::format("{}rank {}", names.empty() ? "" : ", ", members_[peer]);
     }
     return names;
   }
 
   const LocalOptions options_;
+  const std::vector<int> members_;  // ranks in the run, by which errors name them
   std::mutex mutex_;
   std::condition_variable changed_;
   std::vector<Rank> ranks_;
@@ -184,7 +193,7 @@ class LocalGroup final : public Group {
     const auto same = [&](const Hub::Operands& theirs) { return theirs.color == color; };
     const auto rank = static_cast<int>(std::count_if(all.begin(), all.begin() + rank_, same));
     const auto size = static_cast<int>(std::count_if(all.begin(), all.end(), same));
-    auto hub = hub_->child(color, size);
+    auto hub = hub_->child(color);
     hub_->part(rank_);
     return std::make_shared<LocalGroup>(std::move(hub), rank, size);
   }
@@ -223,7 +232,9 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options) {
   NANOFSDP_CHECK(world_size >= 1, .what = "local group", .expected = "at least 1 rank",
                  .got = std::to_string(world_size));
-  const auto hub = std::make_shared<Hub>(world_size, options);
+  std::vector<int> members(static_cast<std::size_t>(world_size));
+  std::iota(members.begin(), members.end(), 0);
+  const auto hub = std::make_shared<Hub>(std::move(members), options);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.push_back(on_streams(std::make_shared<LocalGroup>(hub, rank, world_size)));

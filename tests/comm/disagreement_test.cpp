@@ -186,6 +186,17 @@ TEST_P(Disagreement, ShowsTheFewCallsThatThereWere) {
                          "\n  rank 1: barrier 1 > barrier 2 for unit b"});
 }
 
+// By their numbers in the run, wherever they stand in the group.
+TEST_P(Disagreement, InAGroupNamesTheRanksOfTheRun) {
+  const std::string text = error_of(GetParam(), 4, [](Context& context, Communicator& world) {
+    const auto half = world.split(context.rank / 2);
+    const bool odd = context.rank == 3;
+    half->barrier(*context.compute, {.unit = odd ? "b" : "a"}).synchronize();
+    world.barrier(*context.compute).synchronize();  // nobody leaves before it is told
+  });
+  expect_contains(text, {"\n  rank 2: barrier 1 for unit a", "\n  rank 3: barrier 1 for unit b"});
+}
+
 TEST_P(Disagreement, ARankThatDoesNotComeShowsTheCallsOfTheOneThatWaits) {
   const std::string late = error_of(GetParam(), 2,
                                     [](Context& context, Communicator& world) {
