@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "data/dataset.h"
@@ -172,6 +173,20 @@ TEST_F(Encoded, NamesATokenThatTheModelLacks) {
   EXPECT_NO_THROW(dataset.draw(Split::val, generator, 50, {0, 50}, {x, y}));
 }
 
+// The largest token of the validation text is 46: enough rows meet it.
+TEST_F(Encoded, KnowsTheTokensBelowItsVocabulary) {
+  for (int vocabulary = 40; vocabulary < 50; ++vocabulary) {
+    write("meta.json", "{\"vocab_size\": " + std::to_string(vocabulary) + "}");
+    const Dataset dataset = load_dataset(options_, T);
+    Tokens x(500 * T), y(500 * T);
+    Generator generator(1);
+    const std::string error = usage_error([&] {
+      dataset.draw(Split::val, generator, 500, {0, 500}, {x, y});
+    });
+    EXPECT_EQ(error == "no error", vocabulary > 46) << vocabulary << ": " << error;
+  }
+}
+
 // A pretrained model's tokens are its own.
 TEST_F(Encoded, RefusesDataOfAnotherVocabulary) {
   options_.vocab_size = 50257;
@@ -184,12 +199,18 @@ TEST_F(Encoded, RefusesDataOfAnotherVocabulary) {
 TEST_F(Encoded, HasAFingerprintOfItsTokens) {
   const std::uint64_t before = load_dataset(options_, T).fingerprint();
   EXPECT_EQ(load_dataset(options_, T).fingerprint(), before);
-  std::string other = bytes_of(train_);
-  other[123] ^= 1;
-  write("train.bin", other);
-  EXPECT_NE(load_dataset(options_, T).fingerprint(), before);
-  write("train.bin", bytes_of(train_) + "ab");
-  EXPECT_NE(load_dataset(options_, T).fingerprint(), before);
+  for (const auto& [name, tokens] : {std::pair("train.bin", &train_), {"val.bin", &val_}}) {
+    const std::string bytes = bytes_of(*tokens);
+    for (const std::size_t changed : {std::size_t{0}, bytes.size() / 3, bytes.size() - 1}) {
+      std::string other = bytes;
+      other[changed] ^= 1;
+      write(name, other);
+      EXPECT_NE(load_dataset(options_, T).fingerprint(), before) << name << " " << changed;
+    }
+    write(name, bytes + "ab");
+    EXPECT_NE(load_dataset(options_, T).fingerprint(), before) << name;
+    write(name, bytes);
+  }
 }
 
 // The bytes of this process that lie in memory.

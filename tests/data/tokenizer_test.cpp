@@ -72,7 +72,9 @@ TEST(Tokenizer, NamesTheByteAtWhichUtf8Stops) {
       "ab\xc0\xaf",          // longer than needed
       "ab\xe0\x80\xaf",      // same
       "ab\xf0\x80\x80\xaf",  // same
-      "ab\xed\xa0\x80",      // half a UTF-16 pair
+      "ab\xed\xa0\x80",      // half a UTF-16 pair, the first
+      "ab\xed\xaf\xbf",      // one in the middle
+      "ab\xed\xbf\xbf",      // the last
       "ab\xf4\x90\x80\x80",  // above U+10FFFF
       "ab\xf8\x88\x80\x80\x80",
       "ab\xff",
