@@ -79,12 +79,16 @@ TEST(Shapes, AreThoseOfKnownModels) {
 }
 
 TEST(Shapes, OfABareNumberAreUnitsAndARest) {
-  const UnitShapes units = bare_shapes(70, 9);
-  ASSERT_EQ(units.size(), 8u);
-  EXPECT_EQ(numel_of(units[6]), 9);
-  EXPECT_EQ(numel_of(units.back()), 7);
-  EXPECT_EQ(bare_shapes(70, 0).size(), 1u);
-  EXPECT_EQ(numel_of(bare_shapes(70, 70)), 70);
+  for (const std::int64_t numel : {1, 63, 70, 72}) {
+    for (const std::int64_t unit : {1, 9, 70, 71, 100}) {
+      const UnitShapes units = bare_shapes(numel, unit);
+      ASSERT_EQ(std::ssize(units), numel / unit + 1) << numel << " in units of " << unit;
+      for (std::size_t i = 0; i + 1 < units.size(); ++i) EXPECT_EQ(numel_of(units[i]), unit);
+      EXPECT_EQ(numel_of(units.back()), numel % unit);
+    }
+    EXPECT_EQ(bare_shapes(numel, 0).size(), 1u);
+    EXPECT_EQ(numel_of(bare_shapes(numel, 0)), numel);
+  }
 }
 
 TEST(Shapes, MergeBlocksAndLeaveTheRoot) {

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
@@ -94,6 +95,18 @@ TEST(Checkpoint, TellsWhereTrainingStands) {
   EXPECT_EQ(state.vocab_size, expected.vocab_size);
   EXPECT_EQ(state.pieces, expected.pieces);
   EXPECT_EQ(state.options.at("n_layer"), "3");
+}
+
+// Infinite before the first evaluation, so that any loss is better.
+TEST(Checkpoint, TellsTheBestLossToTheBit) {
+  using Limits = std::numeric_limits<double>;
+  for (const double best : {Limits::infinity(), Limits::max(), 4.2, 1.0 / 3, Limits::min(),
+                            Limits::denorm_min(), 0.0}) {
+    Manifest manifest{.state = run_state(1), .files = {{1, 2}}};
+    manifest.state.best_val_loss = best;
+    const std::string text = write_manifest(manifest);
+    EXPECT_EQ(parse_manifest(text, "m", "").state.best_val_loss, best);
+  }
 }
 
 // ---- one after the other, and killed between
