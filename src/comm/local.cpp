@@ -7,7 +7,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -33,10 +32,7 @@ class Hub {
   };
 
   Hub(std::vector<int> members, const LocalOptions& options)
-      : options_(options),
-        members_(std::move(members)),
-        ranks_(members_.size()),
-        open_(members_.size()) {}
+      : options_(options), members_(std::move(members)) {}
 
   // Waits until all ranks have come with an equal operation. The result is valid until part().
   const std::vector<Operands>& meet(int rank, const Operation& operation, Operands mine) {
@@ -91,16 +87,13 @@ class Hub {
     return all_done;
   }
 
-  // In the meeting of a split: the hub of the ranks with this color.
+  // In the meeting of a split: the hub of the ranks with this color, which the first makes.
   std::shared_ptr<Hub> child(int color) {
     const std::lock_guard lock(mutex_);
-    std::shared_ptr<Hub>& hub = splitting_[color];
-    if (hub != nullptr) return hub;
     std::vector<int> members;
-    for (std::size_t rank = 0; rank < open_.size(); ++rank) {
+    for (std::size_t rank = 0; rank < open_.size(); ++rank)
       if (open_[rank].color == color) members.push_back(members_[rank]);
-    }
-    return hub = std::make_shared<Hub>(std::move(members), options_);
+    return splitting_.try_emplace(color, std::make_shared<Hub>(members, options_)).first->second;
   }
 
   // The rank will not come again.
@@ -137,8 +130,8 @@ class Hub {
   const std::vector<int> members_;  // ranks in the run, by which errors name them
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Rank> ranks_;
-  std::vector<Operands> open_;
+  std::vector<Rank> ranks_ = std::vector<Rank>(members_.size());
+  std::vector<Operands> open_ = std::vector<Operands>(members_.size());
   std::chrono::steady_clock::time_point met_at_;  // when the last rank came to the last meeting
   std::string broken_;                            // why nothing works any more; empty while it does
   std::map<int, std::shared_ptr<Hub>> splitting_;
@@ -232,8 +225,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options) {
   NANOFSDP_CHECK(world_size >= 1, .what = "local group", .expected = "at least 1 rank",
                  .got = std::to_string(world_size));
-  std::vector<int> members(static_cast<std::size_t>(world_size));
-  std::iota(members.begin(), members.end(), 0);
+  std::vector<int> members;
+  for (int rank = 0; rank < world_size; ++rank) members.push_back(rank);
   const auto hub = std::make_shared<Hub>(std::move(members), options);
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
