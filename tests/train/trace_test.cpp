@@ -1,0 +1,51 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/self.h"
+#include "train/trainer.h"
+
+namespace nanofsdp::train {
+namespace {
+
+// Notes after which steps the trace has grown.
+class Watcher final : public Listener {
+ public:
+  explicit Watcher(const Context& context) : context_(context) {}
+  void step(std::int64_t iteration, const StepResult&) override {
+    const std::size_t spans = context_.tracer.spans().size();
+    if (spans > spans_) traced.push_back(iteration);
+    spans_ = spans;
+  }
+  std::vector<std::int64_t> traced;
+
+ private:
+  const Context& context_;
+  std::size_t spans_ = 0;
+};
+
+// From the eleventh step on, or the last ones of a shorter run.
+TEST(Trainer, TracesThreeStepsWhenTheFirstOnesAreOver) {
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += static_cast<char>('a' + i % 7);
+  for (const std::int64_t steps : {1, 3, 4, 12, 13, 14, 20}) {
+    TrainerOptions o;
+    o.batch_size = o.gradient_accumulation_steps = o.n_layer = o.n_head = o.eval_iters = 1;
+    o.block_size = o.n_embd = 4;
+    o.max_iters = steps;
+    const data::Dataset dataset(text, "text", o.block_size);
+    Context context;
+    Watcher watcher(context);
+    Trainer(context, comm::make_self(), o, dataset).run(watcher);
+    std::vector<std::int64_t> expected;
+    const std::int64_t first = std::clamp<std::int64_t>(steps - 3, 0, 10);
+    for (std::int64_t i = first; i < std::min(first + 3, steps); ++i) expected.push_back(i);
+    EXPECT_EQ(watcher.traced, expected) << steps << " steps";
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
