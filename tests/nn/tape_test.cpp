@@ -37,6 +37,20 @@ TEST(Tape, RefusesToEndABackwardThatLeftSomething) {
   expect_error<Error>([&] { tape.end_backward(); }, "1 left");
 }
 
+// What the pass before has saved would be restored by the backward of this one.
+TEST(Tape, BeginsNoPassWithinAPass) {
+  for (const bool training : {true, false}) {
+    Context context;
+    Tape tape(context);
+    tape.begin(true);
+    tape.save({tape.allocate({1})});
+    expect_error<Error>([&] { tape.begin(training); }, "forward pass");
+    tape.restore<1>();
+    tape.end();
+    EXPECT_NO_THROW(tape.begin(training));
+  }
+}
+
 // The hook of a tied weight fires once, after the second of its uses has added its part.
 TEST(Tape, CallsTheHookAfterTheLastUse) {
   Context context;
