@@ -50,16 +50,22 @@ TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
   }
 }
 
+// A mutant of the second catalogue may wait for its row until a test notices it.
 TEST(Mutants, HaveNamesOfTheirOwnAndARowInTheTable) {
-  const std::vector<std::string> names = catalogue(read("tests/mutants/mutants.txt")).names;
+  const std::string first = read("tests/mutants/mutants.txt");
+  const std::string second = read("tests/mutants/second.txt");
   const std::string table = read("tests/mutants/TABLE.md");
+  const std::size_t in_first = catalogue(first).names.size();
   std::set<std::string> seen;
-  for (const std::string& name : names) {
+  int rows = 0;
+  for (const std::string& name : catalogue(first + second).names) {
+    const bool waits = seen.size() >= in_first;
     EXPECT_TRUE(seen.insert(name).second) << name;
-    EXPECT_EQ(occurrences(table, "\n| " + name + " | "), 1)
-        << name << ": `make mutants` writes the table";
+    const int here = occurrences(table, "\n| " + name + " | ");
+    EXPECT_TRUE(here == 1 || (waits && here == 0)) << name << ": `make mutants` writes the table";
+    rows += here;
   }
-  EXPECT_EQ(occurrences(table, "\n| "), static_cast<int>(names.size()) + 1) << "and the heading";
+  EXPECT_EQ(occurrences(table, "\n| "), rows + 1) << "and the heading";
   EXPECT_EQ(occurrences(table, "**nobody**"), 0);
 }
 

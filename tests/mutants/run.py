@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""run.py BUILD [NAME...]: breaks the code in each way of mutants.txt and looks which test notices.
+"""run.py BUILD [NAME...]: breaks the code in each way of the catalogues; which test notices?
 
 BUILD is the mutation build. First, without any mutant, all its tests must pass. Then, mutant by
 mutant, they run until one fails: first the one that the table names, then those of the mutant's own
@@ -124,7 +124,7 @@ def main() -> int:
     options = parser.parse_args()
     mutants = read_catalogue()
     if unknown := set(options.names) - {m.name for m in mutants}:
-        print(f"mutants: no mutant '{min(unknown)}' in mutants.txt", file=sys.stderr)
+        print(f"mutants: no mutant '{min(unknown)}' in the catalogues", file=sys.stderr)
         return 2
     rooms = programs(options.build)
     for room in [] if options.names else rooms:
