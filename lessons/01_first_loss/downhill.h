@@ -28,7 +28,7 @@ inline std::vector<Weight> first_weights(gpt::GPT& model, Memory& memory, Genera
   std::vector<Weight> weights;
   for (nn::Parameter* parameter : model.named_parameters()) {
     parameter->data = memory.zeros(parameter->shape);
-    parameter->grad = memory.zeros(parameter->shape);
+    parameter->show_grad(memory.zeros(parameter->shape));
     weights.push_back({*parameter, memory.zeros(parameter->shape), memory.zeros(parameter->shape)});
   }
   for (const nn::Draw& draw : model.nanogpt_draws()) {
@@ -41,12 +41,12 @@ inline std::vector<Weight> first_weights(gpt::GPT& model, Memory& memory, Genera
 inline void downhill(Memory& memory, std::span<const Weight> weights, int step) {
   double squares = 0;
   const Tensor sum(&squares, {1}, DType::float64);
-  for (const auto& [p, m, v] : weights) ops::squared_norm(memory.stream(), {p.grad, sum});
+  for (const auto& [p, m, v] : weights) ops::squared_norm(memory.stream(), {p.grad(), sum});
   const Tensor norm = memory.zeros({1}), scale = memory.zeros({1});
   ops::clip_coefficient(memory.stream(), {sum, 1.0, norm, scale});
   for (const auto& [p, m, v] : weights) {
     ops::adamw(memory.stream(), {.param = p.data,
-                                 .grad = p.grad,
+                                 .grad = p.grad(),
                                  .m = m,
                                  .v = v,
                                  .lr = 1e-3 * (step + 1) / 101,
@@ -54,7 +54,7 @@ inline void downhill(Memory& memory, std::span<const Weight> weights, int step) 
                                  .weight_decay = p.shape.rank() >= 2 ? 0.1 : 0,
                                  .step = step + 1,
                                  .grad_scale = scale});
-    std::ranges::fill(p.grad.span<float>(), 0.0F);
+    std::ranges::fill(p.grad().span<float>(), 0.0F);
   }
 }
 

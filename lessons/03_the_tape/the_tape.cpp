@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -11,6 +11,7 @@
 #include "frame/nanogpt.h"
 #include "ops/embedding.h"
 #include "ops/matmul.h"
+#include "run.h"
 #include "tied.h"
 
 // Lesson 03: a tape by hand under a model of two operators; the library's under the same, and under
@@ -21,94 +22,68 @@ namespace {
 using namespace nanofsdp;
 
 //! [tape]
-struct Weight {
-  Tensor data, grad;
-  int pending = 0;  // uses in forward that backward has yet to visit
+struct Note {
+  std::string by;  // the module that saved it
+  Tensor x;
 };
 
-struct Step {
-  Weight& weight;
-  std::function<Tensor(Tensor)> backward;  // from dy to dx
-};
+struct Tape {
+  void save(const std::string& by, Tensor x) { notes.push_back({by, x}); }
 
-using Tape = std::vector<Step>;
-
-void backward(Tape& tape, Tensor d, const std::function<void(Weight&)>& complete) {
-  for (; !tape.empty(); tape.pop_back()) {
-    Step& step = tape.back();
-    d = step.backward(d);
-    if (--step.weight.pending == 0) complete(step.weight);
+  Tensor restore(const std::string& by) {
+    const Note last = notes.back();
+    if (last.by != by) throw std::logic_error(by + " restores what " + last.by + " saved");
+    notes.pop_back();
+    return last.x;
   }
-}
+
+  std::vector<Note> notes;
+};
 //! [tape]
 
 //! [linear]
-Tensor linear(lesson::Memory& memory, Tape& tape, Weight& weight, Tensor x) {
+struct Weight {
+  Tensor data, grad;
+};
+
+Tensor forward(lesson::Memory& memory, Tape& tape, const Weight& weight, Tensor x) {
   const Tensor y = memory.zeros({x.dim(0), weight.data.dim(0)});
   ops::matmul(memory.stream(), ops::MatmulForward{x, weight.data, {}, y});
-  ++weight.pending;
-  tape.push_back(
-      {weight, [&, x](Tensor dy) {
-         const Tensor dx = memory.zeros(x.shape());
-         ops::matmul(memory.stream(), ops::MatmulBackward{dy, x, weight.data, dx, weight.grad, {}});
-         return dx;
-       }});
+  tape.save("lm_head", x);
   return y;
+}
+
+Tensor backward(lesson::Memory& memory, Tape& tape, const Weight& weight, Tensor dy) {
+  const Tensor x = tape.restore("lm_head"), dx = memory.zeros(x.shape());
+  ops::matmul(memory.stream(), ops::MatmulBackward{dy, x, weight.data, dx, weight.grad, {}});
+  return dx;  // and has added to weight.grad
 }
 //! [linear]
 
-//! [hooks]
-void hook(nn::Module& module, const std::string& name, int depth, std::string& trace) {
-  const auto enter = [&trace, name] { trace += " " + name + "("; };
-  const auto leave = [&trace] { trace += ")"; };
-  module.hooks = {enter, leave, enter, leave};  // before and after forward, then backward
-  if (depth == 0) return;
-  for (const auto& [child, at] : module.children()) hook(*at, child, depth - 1, trace);
-}
-//! [hooks]
-
-// Forward and backward of a module, and what its hooks saw: "gpt( lm_head(*))", a star for a
-// gradient that is complete.
-struct Run {
-  Run(nn::Module& module, const std::string& name, lesson::Memory& memory, Tensor tokens)
-      : parameters(module.named_parameters()) {
-    nn::Tape tape(memory.context);
-    for (nn::Parameter* parameter : parameters) {
-      parameter->data = memory.random(parameter->shape);
-      parameter->grad = memory.zeros(parameter->shape);
-      parameter->post_accumulate_grad = [this] { backward += "*"; };
-      numel += parameter->shape.numel();
-    }
-    tape.begin(/*training=*/true);
-    hook(module, name, 2, forward);
-    const Tensor y = module.forward(tape, tokens);
-    for (const nn::Parameter* parameter : parameters) uses += parameter->pending_uses;
-    hook(module, name, 2, backward);
-    module.backward(tape, memory.random(y.shape()));
-    tape.end_backward();
-  }
-  std::vector<nn::Parameter*> parameters;
-  std::string forward, backward;
-  std::int64_t numel = 0, uses = 0;
+struct ByHand {
+  std::vector<std::vector<float>> grads;  // of the table: after the head, after the lookup
+  std::string error;                      // of the lookup's backward, called first
 };
 
-// The gradient of the tied table by hand: after the head alone, and when it is complete.
-std::vector<std::vector<float>> by_hand(lesson::Memory& memory, Tensor tokens) {
-  Weight table{memory.random({10, 8}), memory.zeros({10, 8})};
-  std::vector<std::vector<float>> grads;
-  const auto look = [&](const Weight& w) { grads.emplace_back(w.grad.f32(), w.grad.f32() + 80); };
+ByHand by_hand(lesson::Memory& memory, Tensor tokens) {
+  ByHand run;
+  const Weight table{memory.random({10, 8}), memory.zeros({10, 8})};
+  const auto look = [&] { run.grads.emplace_back(table.grad.f32(), table.grad.f32() + 80); };
+  const Tensor x = memory.zeros({4, 8}), dy = memory.random({4, 10});
   Tape tape;
-  const Tensor x = memory.zeros({4, 8});
   ops::embedding(memory.stream(), ops::EmbeddingForward{tokens, table.data, x});
-  ++table.pending;
-  tape.push_back({table, [&](Tensor dy) {
-                    look(table);
-                    ops::embedding(memory.stream(), ops::EmbeddingBackward{tokens, dy, table.grad});
-                    return Tensor();  // a token has no slope
-                  }});
-  linear(memory, tape, table, x);
-  backward(tape, memory.random({4, 10}), look);
-  return grads;
+  tape.save("wte", tokens);
+  forward(memory, tape, table, x);
+  try {
+    tape.restore("wte");
+  } catch (const std::logic_error& error) {
+    run.error = error.what();
+  }
+  const Tensor dx = backward(memory, tape, table, dy);
+  look();  // the head's part
+  ops::embedding(memory.stream(), ops::EmbeddingBackward{tape.restore("wte"), dx, table.grad});
+  look();  // both parts
+  return run;
 }
 
 }  // namespace
@@ -118,29 +93,35 @@ int main(int argc, char** argv) {
   lesson::Memory memory;
   const Tensor tokens = memory.tokens({7, 2, 0, 5});
   lesson::Tied tied;
-  const Run small(tied, "tied", memory, tokens);
+  const lesson::Run small(tied, "tied", memory, tokens);
   lesson.print(fmt::format("tied:{}, backward:{}", small.forward, small.backward));
-  const std::vector<std::vector<float>> grads = by_hand(memory, tokens.view({4}));
-  const std::span<float> theirs = small.parameters[0]->grad.span<float>();
-  lesson.claim(grads.size() == 2 && std::ranges::equal(grads[1], theirs), "equal, complete once");
+  const ByHand ours = by_hand(memory, tokens.view({4}));
+  const std::span<const float> theirs = small.parameters[0]->grad_values();
+  lesson.claim(std::ranges::equal(ours.grads[1], theirs), "the gradient by hand");
   std::string rows;
   for (int e = 0; e < 80; e += 8) {
-    if (grads[0][e] != grads[1][e]) rows += fmt::format(" {}", e / 8);
+    if (ours.grads[0][e] != ours.grads[1][e]) rows += fmt::format(" {}", e / 8);
   }
   lesson.print("after the head alone, these of 10 rows lack a part:" + rows);
+  lesson::Hasty hasty;
+  const lesson::Run wrong(hasty, "hasty", memory, tokens);
+  lesson.print("wrong order, by hand: " + ours.error);
+  lesson.print("wrong order, library: " + wrong.error.substr(0, wrong.error.find(';')));
 
   gpt::GPT gpt(lesson::nanogpt(52));
-  const Run run(gpt, "gpt", memory, tokens);
+  const lesson::Run run(gpt, "gpt", memory, tokens);
   lesson.print("forward: " + run.forward + "\nbackward:" + run.backward);
-  const auto gradients = std::ranges::count(run.backward, '*');
-  lesson.print(fmt::format("{} uses, {} gradients complete", run.uses, gradients));
-  const std::int64_t owners = run.numel + run.parameters[0]->shape.numel();  // wte twice
-  lesson.print(fmt::format("{} parameters; {} if wte counted in lm_head, too", run.numel, owners));
-  for (const auto n : {std::ranges::count(rows, ' '), gradients, owners}) lesson.answer(n);
+  const auto all = std::ssize(run.parameters);
+  const auto in_blocks = std::ranges::count_if(run.parameters, [](const nn::Parameter* parameter) {
+    return parameter->name.starts_with("transformer.h.");
+  });
+  lesson.print(fmt::format("{} parts of {} gradients: {} done with their block, {} with the model",
+                           std::ranges::count(run.backward, '*'), all, in_blocks, all - in_blocks));
+  for (const auto n : {std::ranges::count(rows, ' '), all, all - in_blocks}) lesson.answer(n);
   lesson::Svg svg(700, 280);
   svg.text(10, 20, "forward");
   svg.nested(10, 30, run.forward);
-  svg.text(10, 150, "backward; a green square is a gradient that is complete");
+  svg.text(10, 150, "backward; a green square is a part of a gradient");
   svg.nested(10, 160, run.backward);
   lesson.picture(svg);
   return lesson.end("the tape by hand gives the library's gradient, to the bit");

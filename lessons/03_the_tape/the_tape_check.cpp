@@ -1,30 +1,76 @@
+#include <array>
 #include <deque>
+#include <memory>
 #include <string>
 
-#include "base/context.h"
-#include "base/rng.h"
 #include "frame/exercise.h"
-#include "nn/tape.h"
+#include "frame/memory.h"
+#include "nn/linear.h"
 #include "the_tape_exercise.h"
 
 namespace {
 
 using namespace nanofsdp;
+using Parameters = std::array<std::shared_ptr<nn::Parameter>, 9>;
 
-// What the library's tape reports. Parameters are numbered from 0.
-std::vector<int> reported(std::span<const int> uses) {
-  Context context;
-  nn::Tape tape(context);
-  std::vector<int> order;
-  std::deque<nn::Parameter> parameters;
-  for (int i = 0; i < 9; ++i) {
-    parameters.emplace_back(Shape{1}, nn::Init::zeros());
-    parameters.back().post_accumulate_grad = [&order, i] { order.push_back(i); };
+// A module for each use; what goes in comes out multiplied by each.
+class Chain final : public nn::Module {
+ public:
+  Chain(const Parameters& parameters, std::span<const int> uses) {
+    for (const int i : uses) {
+      add(std::to_string(links.size()),
+          links.emplace_back(parameters[static_cast<std::size_t>(i)]));
+    }
   }
+  std::deque<nn::Linear> links;
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    for (nn::Linear& link : links) x = link.forward(tape, x);
+    return x;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    for (std::size_t i = links.size(); i-- > 0;) dy = links[i].backward(tape, dy);
+    return dy;
+  }
+};
+
+// When the gradients have their final values, seen after each module's backward. Parameters are
+// numbered from 0; every part of a gradient is 1.
+std::vector<int> seen(std::span<const int> uses) {
+  lesson::Memory memory;
+  Parameters parameters;
+  for (auto& parameter : parameters) {
+    parameter = std::make_shared<nn::Parameter>(Shape{1, 1}, nn::Init::ones());
+    parameter->data = memory.zeros({1, 1}), parameter->show_grad(memory.zeros({1, 1}));
+    *parameter->data.f32() = 1;
+  }
+  Chain chain(parameters, uses);
+  const auto gradients = [&] {
+    std::array<float, 9> all{};
+    for (std::size_t i = 0; i < 9; ++i) all[i] = parameters[i]->grad_values()[0];
+    return all;
+  };
+  std::vector<std::array<float, 9>> after;
+  for (nn::Linear& link : chain.links) {
+    link.hooks.post_backward = [&](nn::Tape&) { after.push_back(gradients()); };
+  }
+  nn::Tape tape(memory.context);
   tape.begin(/*training=*/true);
-  for (const int i : uses) tape.use(parameters[static_cast<std::size_t>(i)]);
-  for (std::size_t at = uses.size(); at-- > 0;) {
-    tape.accumulated(parameters[static_cast<std::size_t>(uses[at])]);
+  Tensor one = memory.zeros({1, 1});
+  *one.f32() = 1;
+  chain.forward(tape, one);
+  chain.backward(tape, one);
+  tape.end_backward();
+
+  const auto complete = gradients();
+  std::vector<int> order;
+  std::array<bool, 9> told{};
+  for (const auto& now : after) {
+    for (std::size_t i = 0; i < 9; ++i) {
+      if (complete[i] == 0 || now[i] != complete[i] || std::exchange(told[i], true)) continue;
+      order.push_back(static_cast<int>(i));
+    }
   }
   return order;
 }
@@ -40,7 +86,7 @@ int main() {
       std::vector<int> uses(n);
       for (int& use : uses) use = static_cast<int>(generator.randint(9));
       exercise.expect(fmt::format("{}", fmt::join(completion_order(uses), " ")),
-                      fmt::format("{}", fmt::join(reported(uses), " ")), "used: {}",
+                      fmt::format("{}", fmt::join(seen(uses), " ")), "used: {}",
                       fmt::join(uses, " "));
     }
   }

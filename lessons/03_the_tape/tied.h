@@ -8,12 +8,12 @@ namespace lesson {
 
 /// @file
 /// @brief The model of lesson 03 as a module of the library: a table of 10 rows that is looked up,
-/// then multiplied by.
+/// then multiplied by; and one whose backward runs in the order of forward, which is wrong.
 
 using namespace nanofsdp;
 
 //! [module]
-class Tied final : public nn::Module {
+class Tied : public nn::Module {
  public:
   Tied() : wte_(10, 8, nn::Init::normal(1)), lm_head_(wte_.weight()) {
     add("wte", wte_);
@@ -31,5 +31,14 @@ class Tied final : public nn::Module {
   nn::Linear lm_head_;
 };
 //! [module]
+
+//! [hasty]
+class Hasty final : public Tied {
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    for (const auto& [name, child] : children()) dy = child->backward(tape, dy);
+    return dy;
+  }
+};
+//! [hasty]
 
 }  // namespace lesson

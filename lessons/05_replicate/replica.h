@@ -25,7 +25,7 @@ inline train::TrainerOptions recipe() {
   train::TrainerOptions o;
   o.block_size = 32, o.n_layer = 2, o.n_embd = 64;
   o.decay_lr = false;
-  o.strategy = fsdp::kNoShard;
+  o.strategy = fsdp::ShardingStrategy::no_shard;
   return o;
 }
 
@@ -46,7 +46,7 @@ inline std::vector<Owned> replicate(gpt::GPT& model, Generator& generator) {
   std::vector<Owned> all;
   for (nn::Parameter* p : model.named_parameters()) {
     all.push_back({p});  // what it points to stays where it is when `all` grows
-    p->data = all.back().part(0), p->grad = all.back().part(1);
+    p->data = all.back().part(0), p->show_grad(all.back().part(1));
   }
   for (const auto& [p, init] : model.nanogpt_draws()) {
     nn::draw(generator, init, p->data.span<float>());
@@ -89,7 +89,7 @@ struct Replica {
   double norm() const {
     double squares = 0;
     for (const Owned& own : all) {
-      for (const double g : own.parameter->grad.span<float>()) squares += g * g;
+      for (const double g : own.parameter->grad().span<float>()) squares += g * g;
     }
     return std::sqrt(squares);
   }
@@ -115,7 +115,7 @@ inline void update(Stream& stream, Owned& own, const train::TrainerOptions& o, i
   nn::Parameter& p = *own.parameter;
   auto scale = static_cast<float>(clip);
   ops::adamw(stream, {.param = p.data,
-                      .grad = p.grad,
+                      .grad = p.grad(),
                       .m = own.part(2),
                       .v = own.part(3),
                       .lr = o.learning_rate,
@@ -124,7 +124,7 @@ inline void update(Stream& stream, Owned& own, const train::TrainerOptions& o, i
                       .weight_decay = p.shape.rank() >= 2 ? o.weight_decay : 0,
                       .step = step + 1,
                       .grad_scale = Tensor(&scale, {1})});
-  std::ranges::fill(p.grad.span<float>(), 0.0f);
+  std::ranges::fill(p.grad().span<float>(), 0.0f);
 }
 
 }  // namespace lesson

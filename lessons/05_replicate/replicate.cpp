@@ -54,7 +54,7 @@ Run run(int W, Sharing how, const train::TrainerOptions& o, const data::Dataset&
       //! [step]
       replica.draw(text);
       losses[context.rank][step] = replica.forward_backward();
-      for (lesson::Owned& own : replica.all) share(stream, world, own.parameter->grad, how);
+      for (lesson::Owned& own : replica.all) share(stream, world, own.parameter->grad(), how);
       const double norm = replica.norm();
       const double clip = std::min(o.grad_clip / (norm + 1e-6), 1.0);
       for (lesson::Owned& own : replica.all) lesson::update(stream, own, o, step, clip);

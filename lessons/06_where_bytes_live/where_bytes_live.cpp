@@ -11,7 +11,7 @@
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
 
@@ -45,7 +45,7 @@ std::int64_t at_rest(Recipe bytes, std::int64_t n, std::int64_t W, int stage) {
 constexpr std::int64_t kNumel = 804096, kRows = 12;  // a GPT and a batch on tiny Shakespeare
 
 // Rank 0's ledger after forward and backward of 12 rows over W ranks: bytes, class by class.
-std::vector<std::int64_t> ledger(int W, const fsdp::ShardingStrategy& strategy) {
+std::vector<std::int64_t> ledger(int W, fsdp::ShardingStrategy strategy) {
   std::vector<std::int64_t> bytes;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     comm::Mesh mesh(std::move(world));
@@ -115,8 +115,8 @@ int main(int argc, char** argv) {
                     at_rest(kFloat32, kNumel, 2, stage), at_rest(kFloat32, kNumel, 4, stage)));
   }
 
-  const std::vector<std::int64_t> whole = ledger(2, fsdp::kNoShard);
-  const std::vector<std::int64_t> shared = ledger(2, fsdp::kFullShard);
+  const std::vector<std::int64_t> whole = ledger(2, fsdp::ShardingStrategy::no_shard);
+  const std::vector<std::int64_t> shared = ledger(2, fsdp::ShardingStrategy::full_shard);
   lesson.print("the ledger of rank 0, W = 2    no_shard  full_shard");
   for (std::size_t i = 0; i < kMemoryClasses.size(); ++i) {
     lesson.print(fmt::format("{:<27}{:>12}{:>12}", nanofsdp::name_of(kMemoryClasses[i]), whole[i],
@@ -128,7 +128,7 @@ int main(int argc, char** argv) {
   lesson.claim(kept(whole) == at_rest(kFloat32, kNumel, 2, 0), "ZeRO-0 as the formula says");
   lesson.claim(kept(shared) == at_rest(kFloat32, kNumel, 2, 3), "ZeRO-3 as the formula says");
 
-  const std::int64_t three = kept(ledger(3, fsdp::kFullShard));
+  const std::int64_t three = kept(ledger(3, fsdp::ShardingStrategy::full_shard));
   lesson.print(fmt::format("W = 3: full_shard by formula {}, by ledger {}",
                            at_rest(kFloat32, kNumel, 3, 3), three));
   const std::int64_t block = 196864, rest = kNumel - 4 * block;

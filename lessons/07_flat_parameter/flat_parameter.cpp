@@ -12,7 +12,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
-#include "fsdp/flat_parameter.h"
+#include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 
 // Lesson 07: lay parameters end to end in one row, and look at each through a view of it.
@@ -84,7 +84,7 @@ void flatten_gpt(lesson::Lesson& lesson) {
   lesson.print(fmt::format("nanoGPT: {} parameters in {} rows; where each begins, and the end",
                            model.named_parameters().size(), units.size()));
   for (const fsdp::WrappedModule& unit : units) {
-    const fsdp::FlatParameter theirs(context, unit.parameters, 0, 1, fsdp::kNoShard, 1);
+    const fsdp::ShardedParameters theirs(context, unit.parameters, 0, 1, /*kept=*/{}, 1);
     std::vector<std::int64_t> numels;
     for (const nn::Parameter* p : unit.parameters) numels.push_back(p->shape.numel());
     const std::vector<std::int64_t> at = offsets(numels);
@@ -92,7 +92,8 @@ void flatten_gpt(lesson::Lesson& lesson) {
     for (std::size_t i = 0; i < numels.size(); ++i) {
       const nn::Parameter& p = *unit.parameters[i];
       lesson.claim(p.data.f32() == theirs.parameter_storage().f32() + at[i], "data of " + p.name);
-      lesson.claim(p.grad.f32() == theirs.gradient_storage().f32() + at[i], "grad of " + p.name);
+      lesson.claim(p.grad_values().data() == theirs.gradient_storage().f32() + at[i],
+                   "grad of " + p.name);
     }
   }
   lesson.answer(static_cast<std::int64_t>(units.size()));
@@ -147,5 +148,5 @@ int main(int argc, char** argv) {
   const fsdp::FlatLayout layout(kToy, 1);
   for (int i = 0; i < 3; ++i) lesson.claim(layout.in_flat(i).begin == row.at[i], "toy's offset");
   lesson.picture(drawing());
-  return lesson.end("offsets equal FlatLayout's, and every view is FlatParameter's: same pointer");
+  return lesson.end("offsets equal FlatLayout's, views those of ShardedParameters: same pointer");
 }

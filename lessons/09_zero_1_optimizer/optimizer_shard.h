@@ -9,7 +9,7 @@
 #include "base/buffer.h"
 #include "comm/counting.h"
 #include "frame/learner.h"
-#include "fsdp/flat_parameter.h"
+#include "fsdp/sharded_parameters.h"
 #include "ops/adamw.h"
 #include "ops/elementwise.h"
 #include "train/options.h"
@@ -26,13 +26,14 @@ using namespace nanofsdp;
 // One unit: its row of parameters, its row of gradients, and the moments of this rank's shard.
 struct Row {
   Row(Context& context, const std::vector<nn::Parameter*>& parameters,
-      const fsdp::ShardingStrategy& stored)
-      : flat(context, parameters, context.rank, context.world_size, stored, /*alignment=*/1),
+      fsdp::ShardingStrategy strategy)
+      : flat(context, parameters, context.rank, context.world_size, fsdp::sharding_of(strategy),
+             /*alignment=*/1),
         mine(flat.layout().shard_of(context.rank)),
         m(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)),
         v(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)) {}
 
-  fsdp::FlatParameter flat;  // lessons 07 and 08
+  fsdp::ShardedParameters flat;  // lessons 07 and 08
   fsdp::Range mine;
   Buffer m, v;  // a W-th of lesson 05's
 };

@@ -22,7 +22,8 @@ lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& tex
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, auto& run) {
     std::deque<lesson::Row> rows;
     for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
-      rows.emplace_back(context, unit.parameters, fsdp::kNoShard);  // stored: both rows whole
+      rows.emplace_back(context, unit.parameters,
+                        fsdp::ShardingStrategy::no_shard);  // stored: both rows whole
     }
     Stream& stream = *context.compute;
     for (int step = 0; step < kSteps; ++step) {
@@ -55,7 +56,7 @@ lesson::Svg drawing() {
   Context context;
   gpt::GPT model(lesson::nanogpt(65));
   const auto block = fsdp::wrap(model, lesson::is_block).front();
-  const fsdp::FlatParameter flat(context, block.parameters, 0, kRanks, fsdp::kNoShard, 1);
+  const fsdp::ShardedParameters flat(context, block.parameters, 0, kRanks, /*kept=*/{}, 1);
   using namespace lesson::colour;
   const auto x = [&](std::int64_t element) {
     return 110 + static_cast<int>(560 * element / flat.layout().padded_numel());
@@ -85,8 +86,10 @@ int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   train::TrainerOptions o;
   const data::Dataset text = data::load_dataset({});
-  const lesson::Trained replicas = lesson::library(kSteps, {fsdp::kNoShard}, o, text);
-  const lesson::Trained zero_1 = lesson::library(kSteps, {fsdp::kShardOptimizer}, o, text);
+  const lesson::Trained replicas =
+      lesson::library(kSteps, {fsdp::ShardingStrategy::no_shard}, o, text);
+  const lesson::Trained zero_1 =
+      lesson::library(kSteps, {fsdp::ShardingStrategy::shard_optimizer}, o, text);
   const lesson::Trained ours = by_hand(o, text, true), forgot = by_hand(o, text, false);
 
   const auto n = static_cast<std::int64_t>(ours.weights.size());

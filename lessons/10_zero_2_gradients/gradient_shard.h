@@ -19,15 +19,13 @@ struct Gradient {
   const fsdp::WrappedModule& unit;
   Row& row;  // which stores the shard
   Buffer whole{};
-  std::size_t missing = 0;  // parameters whose gradient is not complete
-  bool first = true;        // micro-batch of the step
+  bool first = true;  // micro-batch of the step
 
   //! [borrow]
   void borrow() {
     const std::int64_t n = row.flat.layout().padded_numel();
     whole = Buffer(context.ledger, MemoryClass::unsharded_gradients, n * sizeof(float));  // zeros
     row.flat.show_gradients(whole.tensor({n}));
-    missing = unit.parameters.size();
   }
   //! [borrow]
 

@@ -30,13 +30,11 @@ using Note = std::function<void(const std::string&)>;
 
 //! [hooks]
 void attach(lesson::Gradient& gradient, When when, const Note& note) {
-  gradient.unit.module->hooks.pre_backward = [&gradient, note] { gradient.borrow(), note(""); };
-  for (nn::Parameter* parameter : gradient.unit.parameters) {
-    parameter->post_accumulate_grad = [&gradient, when, note] {
-      if (--gradient.missing > 0 || when == When::after_backward) return;
-      gradient.reduce(), note(gradient.unit.name);
-    };
-  }
+  nn::Module::Hooks& hooks = gradient.unit.module->hooks;
+  hooks.pre_backward = [&gradient, note](nn::Tape&) { gradient.borrow(), note(""); };
+  hooks.post_backward = [&gradient, when, note](nn::Tape&) {
+    if (when == When::unit_by_unit) gradient.reduce(), note(gradient.unit.name);
+  };
 }
 //! [hooks]
 
@@ -51,7 +49,8 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
       run.borrowed.push_back(context.ledger.count(MemoryClass::unsharded_gradients).reserved);
     };
     for (const fsdp::WrappedModule& unit : units) {
-      rows.emplace_back(context, unit.parameters, fsdp::kShardGradients);  // stores only the shard
+      rows.emplace_back(context, unit.parameters,
+                        fsdp::ShardingStrategy::shard_gradients);  // stores only the shard
       gradients.push_back({context, world, unit, rows.back()});
       attach(gradients.back(), when, note);
     }
@@ -97,15 +96,15 @@ int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   const train::TrainerOptions o;
   const data::Dataset text = data::load_dataset({});
-  const auto library = [&](const fsdp::ShardingStrategy& strategy, std::int64_t M) {
+  const auto library = [&](fsdp::ShardingStrategy strategy, std::int64_t M) {
     return lesson::library(kSteps, {strategy}, o, text, M);
   };
   const Run ours = by_hand(o, text, 1, When::unit_by_unit);
   const Run late = by_hand(o, text, 1, When::after_backward);
   const Run ours_3 = by_hand(o, text, 3, When::unit_by_unit);
-  const auto zero_1 = library(fsdp::kShardOptimizer, 1);
-  const auto zero_1_3 = library(fsdp::kShardOptimizer, 3),
-             theirs = library(fsdp::kShardGradients, 3);
+  const auto zero_1 = library(fsdp::ShardingStrategy::shard_optimizer, 1);
+  const auto zero_1_3 = library(fsdp::ShardingStrategy::shard_optimizer, 3),
+             theirs = library(fsdp::ShardingStrategy::shard_gradients, 3);
 
   const auto n = static_cast<std::int64_t>(ours.weights.size());
   lesson.print(fmt::format("{} parameters, 4 ranks: bytes on rank 0, collectives of a step", n));
@@ -127,7 +126,8 @@ int main(int argc, char** argv) {
                            same(ours == zero_1), same(ours_3 == zero_1_3)));
 
   lesson.claim(ours == late, "the moment of the reduction changes no bit");
-  lesson.claim(ours == library(fsdp::kShardGradients, 1), "1 micro-batch, to the bit");
+  lesson.claim(ours == library(fsdp::ShardingStrategy::shard_gradients, 1),
+               "1 micro-batch, to the bit");
   lesson.claim(ours_3 == theirs && ours_3.kept() == theirs.kept(), "3 micro-batches, to the bit");
   lesson.claim(ours_3.traffic.bytes_sent == theirs.traffic.bytes_sent, "bytes sent");
   lesson.answer(ours.kept() / n);

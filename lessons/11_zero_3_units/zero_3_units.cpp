@@ -25,21 +25,18 @@ enum class Backward { gathers, remembers };
 //! [hooks]
 void attach(Unit& unit, bool is_root, Backward how) {
   nn::Module::Hooks& hooks = unit.gradient.unit.module->hooks;
-  hooks.pre_forward = [&unit] { unit.gather(); };
-  hooks.post_forward = [&unit, is_root] {
+  hooks.pre_forward = [&unit](nn::Tape&) { unit.gather(); };
+  hooks.post_forward = [&unit, is_root](nn::Tape&) {
     if (!is_root) unit.discard();
   };
-  hooks.pre_backward = [&unit, is_root, how] {
+  hooks.pre_backward = [&unit, is_root, how](nn::Tape&) {
     if (!is_root) how == Backward::gathers ? unit.gather() : unit.remember();
     unit.gradient.borrow();
   };
-  for (nn::Parameter* parameter : unit.row.flat.parameters()) {
-    parameter->post_accumulate_grad = [&unit] {
-      if (--unit.gradient.missing > 0) return;
-      unit.discard();
-      unit.gradient.reduce(), unit.note("RS.");
-    };
-  }
+  hooks.post_backward = [&unit](nn::Tape&) {
+    unit.discard();
+    unit.gradient.reduce(), unit.note("RS.");
+  };
 }
 //! [hooks]
 
@@ -47,7 +44,8 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, Backward 
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, Run& run) {
     const auto wrapped = fsdp::wrap(learner.model, lesson::is_block);
     std::deque<lesson::Row> rows;
-    for (const auto& w : wrapped) rows.emplace_back(context, w.parameters, fsdp::kFullShard);
+    for (const auto& w : wrapped)
+      rows.emplace_back(context, w.parameters, fsdp::ShardingStrategy::full_shard);
     const Buffer block = lesson::slot_for(context, rows.front());
     const Buffer root = lesson::slot_for(context, rows.back());
     std::deque<Unit> units;
@@ -102,9 +100,9 @@ int main(int argc, char** argv) {
   const Run ours = by_hand(o, text, Backward::gathers, true);
   const Run stale = by_hand(o, text, Backward::remembers, false);
   const Run poisoned = by_hand(o, text, Backward::remembers, true);
-  const auto zero_2 = lesson::library(kSteps, {fsdp::kShardGradients}, o, text);
-  const auto zero_3 =
-      lesson::library(kSteps, {.strategy = fsdp::kFullShard, .poison = true}, o, text);
+  const auto zero_2 = lesson::library(kSteps, {fsdp::ShardingStrategy::shard_gradients}, o, text);
+  const auto zero_3 = lesson::library(
+      kSteps, {.strategy = fsdp::ShardingStrategy::full_shard, .poison = true}, o, text);
 
   const auto n = static_cast<std::int64_t>(ours.weights.size());
   lesson.print(fmt::format("{} parameters, 4 ranks: bytes on rank 0, collectives of a step", n));

@@ -7,7 +7,7 @@
 #include "frame/exercise.h"
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "gpt/loss.h"
 #include "zero_3_units_exercise.h"
 

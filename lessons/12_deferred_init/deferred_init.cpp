@@ -81,7 +81,7 @@ std::vector<std::int64_t> compare(lesson::Lesson& lesson, int W) {
                         generator);
     bool equal = true;
     for (std::size_t u = 0; u < units.size(); ++u) {
-      const std::span<float> theirs = sharded.units()[u].flat().parameter_shard().span<float>();
+      const std::span<float> theirs = sharded.units()[u].rows()[0].parameter_shard().span<float>();
       equal &=
           std::ranges::equal(homes.shards[u].tensor({std::ssize(theirs)}).span<float>(), theirs);
     }

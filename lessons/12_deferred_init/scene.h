@@ -15,7 +15,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 
 /// @file
 /// @brief What lesson 12 needs besides its idea: the shards of lessons 07 and 08, models made by

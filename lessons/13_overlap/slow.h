@@ -8,7 +8,7 @@
 
 #include "comm/local.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "plan/overlap.h"
 

@@ -60,7 +60,7 @@ inline constexpr int kSteps = 100;
 
 inline train::TrainerOptions options(DType dtype) {
   train::TrainerOptions o = recipe();
-  o.strategy = fsdp::kFullShard;
+  o.strategy = fsdp::ShardingStrategy::full_shard;
   o.precision = {dtype, dtype};
   return o;
 }

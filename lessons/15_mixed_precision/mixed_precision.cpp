@@ -1,5 +1,3 @@
-#include "fsdp/mixed_precision.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include "comm/counting.h"
 #include "fsdp/collectives.h"
 #include "long_and_short.h"
+#include "plan/recipes.h"
 
 // Lesson 15: short numbers on the wire, long ones where they are added up.
 
@@ -133,7 +132,7 @@ int main(int argc, char** argv) {
   lesson.print(
       fmt::format("bfloat16 master  {}{:>7}", lesson::row(brief, in_float32), brief.moved));
   lesson.answer(brief.moved);
-  for (const fsdp::Recipe& r : fsdp::kRecipes) {
+  for (const plan::Recipe& r : plan::kRecipes) {
     lesson.print(
         fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",
                     r.name, r.master, r.parameter, r.gradient, r.moment, r.bytes_a_parameter()));

@@ -73,7 +73,7 @@ inline Gradient library(const Setup& setup) {
     }
     rank.norm.compute(rank.sharded.units(), /*max_norm=*/1);
     for (const fsdp::Unit& unit : rank.sharded.units()) {
-      const std::span<float> shard = unit.flat().gradient_shard().span<float>();
+      const std::span<float> shard = unit.rows()[0].gradient_shard().span<float>();
       result.of_rank[context.rank].emplace_back(shard.begin(), shard.end());
     }
     if (context.rank != 0) return;
@@ -88,8 +88,8 @@ inline Gradient library(const Setup& setup) {
 struct WholeRank {
   explicit WholeRank(Context& context) : model(nanogpt(65)), tape(context) {
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, is_block)) {
-      units.emplace_back(context, unit.parameters, context.rank, context.world_size, fsdp::kNoShard,
-                         /*alignment=*/1);
+      units.emplace_back(context, unit.parameters, context.rank, context.world_size,
+                         /*kept=*/fsdp::Sharding{}, /*alignment=*/1);
       units.back().show_parameters(units.back().parameter_storage());
       units.back().show_gradients(units.back().gradient_storage());
     }
@@ -108,7 +108,7 @@ struct WholeRank {
 
   gpt::GPT model;
   nn::Tape tape;
-  std::deque<fsdp::FlatParameter> units;
+  std::deque<fsdp::ShardedParameters> units;
 };
 
 /// Of the elements of two gradients of rank 0.

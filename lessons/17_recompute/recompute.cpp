@@ -24,10 +24,12 @@ using namespace nanofsdp;
 //! [again]
 class Again final : public nn::Module {
  public:
-  explicit Again(nn::Module& block) : block_(block) {}
+  explicit Again(nn::Module& block, bool calls_hooks = false)
+      : block_(block), calls_hooks_(calls_hooks) {}
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    if (again_) return block_.forward(tape, x);
     const Tensor y = tape.allocate(x.shape());
     {
       const nn::Tape::Scope scope(tape);  // its end frees what is allocated from here on
@@ -40,29 +42,21 @@ class Again final : public nn::Module {
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const nn::Tape::Scope scope(tape);
     const auto [x] = tape.restore<1>();
-    block_.forward(tape, x);           // again, and now it saves
+    again_ = true;  // and now it saves
+    calls_hooks_ ? forward(tape, x) : do_forward(tape, x);
+    again_ = false;
     return block_.backward(tape, dy);  // which overwrites dy, below the scope
   }
   nn::Module& block_;
+  bool calls_hooks_, again_ = false;
 };
 //! [again]
 
-enum class State { idle, forward, pre_backward };
-
 //! [hooks]
-// @param naive the unit does not look at its state
-void attach(nn::Module& block, lesson::Weights& weights, State& state, bool naive) {
-  const auto again = [&state, naive] { return state == State::pre_backward && !naive; };
-  block.hooks.pre_forward = [&, again] {
-    if (again()) return;
-    state = State::forward, weights.gather();
-  };
-  block.hooks.post_forward = [&, again] {
-    if (again()) return;
-    state = State::idle, weights.discard();
-  };
-  block.hooks.pre_backward = [&] { state = State::pre_backward, weights.gather(); };
-  block.hooks.post_backward = [&] { state = State::idle, weights.discard(); };
+void attach(nn::Module& module, lesson::Weights& weights) {
+  const auto gather = [&weights](nn::Tape&) { weights.gather(); };
+  const auto discard = [&weights](nn::Tape&) { weights.discard(); };
+  module.hooks = {gather, discard, gather, discard};  // around forward, then around backward
 }
 //! [hooks]
 
@@ -71,15 +65,14 @@ struct Hooked {
   std::vector<float> gradients{};
 };
 
-Hooked with_hooks(bool recompute, bool naive) {
+Hooked with_hooks(const lesson::Stack::Wrap& wrap, bool library = false) {
   Hooked run;
-  lesson::Stack stack(4);
+  lesson::Stack stack(4, wrap);
   std::deque<lesson::Weights> weights;
-  std::array<State, 4> states{};
   for (std::size_t i = 0; i < 4; ++i) {
     weights.emplace_back(fmt::format("h.{}", i), stack.blocks[i], run.order);
-    attach(stack.blocks[i], weights[i], states[i], naive);
-    stack.blocks[i].recompute = recompute;
+    attach(stack.layer(i), weights[i]);
+    stack.blocks[i].recompute = library;
   }
   stack.forward_backward();
   run.gradients = stack.gradients();
@@ -90,11 +83,13 @@ Hooked with_hooks(bool recompute, bool naive) {
 
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
+  const auto again = [](gpt::Block& block) { return std::make_unique<Again>(block); };
+  const auto naively = [](gpt::Block& block) { return std::make_unique<Again>(block, true); };
   lesson.print("activations, bytes   everything kept   inputs only");
   std::vector<lesson::Bytes> bytes;
   for (const int n : {1, 2, 4, 8}) {
     lesson::Stack whole(n), library(n);
-    lesson::Stack by_hand(n, [](gpt::Block& block) { return std::make_unique<Again>(block); });
+    lesson::Stack by_hand(n, again);
     for (gpt::Block& block : library.blocks) block.recompute = true;
     bytes.push_back({whole.forward_backward(), by_hand.forward_backward()});
     lesson.print(fmt::format("{} block{:<13}{:>16}{:>14}", n, n == 1 ? "" : "s", bytes.back()[0],
@@ -107,8 +102,8 @@ int main(int argc, char** argv) {
   const std::int64_t input = 6 * 64 * 128 * sizeof(float);
   lesson.claim(bytes[3][1] - bytes[0][1] == 7 * input, "a block more is an input more");
 
-  const Hooked kept = with_hooks(false, false), minding = with_hooks(true, false);
-  const Hooked naive = with_hooks(true, true);
+  const Hooked kept = with_hooks(nullptr), naive = with_hooks(naively);
+  const Hooked inside = with_hooks(again), library = with_hooks(nullptr, true);
   lesson.print("hooks of 4 blocks    gathers   gradients that are NaN");
   const auto print = [&](std::string_view name, const Hooked& run) {
     const auto gathers = std::ranges::count(run.order, 'U', [](auto& event) { return event[0]; });
@@ -118,14 +113,16 @@ int main(int argc, char** argv) {
     return gathers;
   };
   print("kept", kept);
-  lesson.answer(print("recomputed, naive", naive) / 4);
-  print("recomputed, states", minding);
-  lesson.claim(minding.order == kept.order, "hooks: the order without recompute");
-  lesson.claim(minding.gradients == kept.gradients, "hooks: the gradients without recompute");
+  lesson.answer(print("again, with hooks", naive) / 4);
+  print("again, without", inside);
+  for (const Hooked* run : {&inside, &library}) {
+    lesson.claim(run->order == kept.order, "hooks: the order without recompute");
+    lesson.claim(run->gradients == kept.gradients, "hooks: the gradients without recompute");
+  }
 
   using fsdp::BackwardPrefetch;
   const lesson::Seen plain = lesson::train(true, BackwardPrefetch::none);
-  lesson.claim(lesson::of_blocks(plain.order) == minding.order, "the library's order");
+  lesson.claim(lesson::of_blocks(plain.order) == inside.order, "the library's order");
   const lesson::Seen without = lesson::train(false, BackwardPrefetch::pre);
   const lesson::Seen with = lesson::train(true, BackwardPrefetch::pre);
   lesson.print("full_shard, 2 ranks     activations   all-gathers");

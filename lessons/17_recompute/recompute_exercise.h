@@ -3,7 +3,7 @@
 /// What a hook tells its unit to do.
 enum class Action { nothing, gather, discard };
 
-/// The four hooks of a module. A module that recomputes calls the first two inside its backward.
+/// The four hooks of a module. Whoever recomputes calls the first two inside its backward, too.
 enum class Hook { pre_forward, post_forward, pre_backward, post_backward };
 
 /// Where a unit is in training.

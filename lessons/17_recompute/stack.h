@@ -79,7 +79,7 @@ class Stack {
       config.dropout = 0.1f;
       gpt::Block& block = blocks.emplace_back(config, 1 + 3 * i);
       for (nn::Parameter* p : block.named_parameters()) {
-        p->data = memory_.zeros(p->shape), p->grad = memory_.zeros(p->shape);
+        p->data = memory_.zeros(p->shape), p->show_grad(memory_.zeros(p->shape));
         nn::draw(generator, p->init, p->data.span<float>());
       }
       if (wrap) wrappers_.push_back(wrap(block));
@@ -101,13 +101,14 @@ class Stack {
     std::vector<float> all;
     for (gpt::Block& block : blocks) {
       for (const nn::Parameter* p : block.named_parameters()) {
-        all.insert(all.end(), p->grad.f32(), p->grad.f32() + p->grad.numel());
+        all.insert(all.end(), p->grad_values().begin(), p->grad_values().end());
       }
     }
     return all;
   }
 
   std::deque<gpt::Block> blocks;
+  nn::Module& layer(std::size_t i) { return *layers_.all[i]; }  ///< the block, or what is around it
 
  private:
   Memory memory_;

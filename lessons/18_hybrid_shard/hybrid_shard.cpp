@@ -106,9 +106,9 @@ int main(int argc, char** argv) {
   train::TrainerOptions o = lesson::recipe();
   const data::Dataset text = data::load_dataset({}, o.block_size);
   const lesson::Curve by_hand = train_by_hand(o, text);
-  o.strategy = fsdp::kFullShard;
+  o.strategy = fsdp::ShardingStrategy::full_shard;
   const lesson::Curve full = lesson::train(kRanks, kSteps, o, text);
-  o.strategy = fsdp::kHybridShard, o.shard_size = kGroup;
+  o.strategy = fsdp::ShardingStrategy::hybrid_shard, o.shard_size = kGroup;
   const lesson::Curve hybrid = lesson::train(kRanks, kSteps, o, text);
   const bool equal = by_hand.losses == hybrid.losses && by_hand.norms == hybrid.norms;
   lesson.claim(equal, "hybrid_shard is what we did by hand");
@@ -122,8 +122,8 @@ int main(int argc, char** argv) {
     lesson.print(fmt::format("{:<29}{:>12}{:>14}", name, a, b));
   };
   for (const int M : {1, 3}) {
-    const auto f = lesson::measure(kRanks, fsdp::kFullShard, 0, M);
-    const auto h = lesson::measure(kRanks, fsdp::kHybridShard, kGroup, M);
+    const auto f = lesson::measure(kRanks, fsdp::ShardingStrategy::full_shard, 0, M);
+    const auto h = lesson::measure(kRanks, fsdp::ShardingStrategy::hybrid_shard, kGroup, M);
     const std::int64_t f_across = f.all.bytes_received * 2 / 3;  // 2 of its 3 peers are elsewhere
     const std::int64_t f_inside = f.all.bytes_received - f_across,
                        h_across = h.across.bytes_received;

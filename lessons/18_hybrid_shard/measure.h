@@ -9,7 +9,7 @@
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
 
@@ -28,7 +28,7 @@ struct Measured {
 
 /// One step of M micro-batches of the tales' GPT, one row a rank in each.
 /// @param group ranks of a shard group; 0: all
-inline Measured measure(int ranks, const fsdp::ShardingStrategy& strategy, int group, int M) {
+inline Measured measure(int ranks, fsdp::ShardingStrategy strategy, int group, int M) {
   Measured measured;
   comm::launch_threads(ranks, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     comm::Mesh mesh(std::move(world), group);

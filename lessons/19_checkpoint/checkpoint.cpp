@@ -24,12 +24,12 @@ struct Piece {
   std::string name;
   fsdp::Range range;
   std::vector<float> values, m, v;
+  std::int64_t steps = 0;  // that the optimizer has made with this parameter
 };
 using File = std::vector<Piece>;  // of one rank
 
 struct Checkpoint {
   std::vector<File> files;
-  std::int64_t steps = 0;    // that the optimizer has made
   GeneratorState generator;  // of the next batch
 };
 //! [checkpoint]
@@ -37,9 +37,9 @@ struct Checkpoint {
 File save(lesson::Training& t) {
   File file;
   //! [save]
-  lesson::for_each_piece(t, [&](const auto& name, fsdp::Range range, auto values, auto m, auto v) {
+  lesson::for_each_piece(t, [&](const lesson::View& my) {
     const auto copy = [](auto from) { return std::vector<float>(from.begin(), from.end()); };
-    file.push_back({name, range, copy(values), copy(m), copy(v)});
+    file.push_back({my.name, my.range, copy(my.values), copy(my.m), copy(my.v), my.steps});
   });
   //! [save]
   return file;
@@ -52,24 +52,24 @@ struct Forgets {
 
 void load(const Checkpoint& saved, lesson::Training& t, Forgets forgets = {}) {
   //! [load]
-  lesson::for_each_piece(t, [&](const auto& name, fsdp::Range wanted, auto values, auto m, auto v) {
+  lesson::for_each_piece(t, [&](const lesson::View& my) {
     for (const File& file : saved.files) {
       for (const Piece& piece : file) {
-        const std::int64_t begin = std::max(wanted.begin, piece.range.begin);
-        const std::int64_t end = std::min(wanted.end, piece.range.end);
-        if (piece.name != name || begin >= end) continue;
+        const std::int64_t begin = std::max(my.range.begin, piece.range.begin);
+        const std::int64_t end = std::min(my.range.end, piece.range.end);
+        if (piece.name != my.name || begin >= end) continue;
         const auto copy = [&](const std::vector<float>& from, auto to) {
           std::copy_n(from.begin() + begin - piece.range.begin, end - begin,
-                      to.begin() + begin - wanted.begin);
+                      to.begin() + begin - my.range.begin);
         };
-        copy(piece.values, values);
-        if (!forgets.moments) copy(piece.m, m), copy(piece.v, v);
+        copy(piece.values, my.values);
+        if (!forgets.moments) copy(piece.m, my.m), copy(piece.v, my.v);
+        if (!forgets.steps) my.steps = piece.steps;
       }
     }
   });
   //! [load]
-  for (fsdp::Unit& unit : t.state.sharded.units()) unit.flat().written();
-  if (!forgets.steps) t.state.optimizer.set_steps(saved.steps);
+  for (fsdp::Unit& unit : t.state.sharded.units()) unit.rows()[0].written();
   if (!forgets.generator) t.generator.set_state(saved.generator);
 }
 
@@ -84,7 +84,7 @@ int main(int argc, char** argv) {
   lesson::train(4, kSteps, nothing, [&](lesson::Training& t) {
     saved.files[t.rank] = save(t);
     equal[t.rank] = lesson::is_the_librarys(t, saved.files[t.rank]);
-    if (t.rank == 0) saved.steps = t.state.optimizer.steps(), saved.generator = t.generator.state();
+    if (t.rank == 0) saved.generator = t.generator.state();
   });
   lesson.claim(std::ranges::count(equal, 1) == 4, "saved by hand is saved by the library");
   lesson::train(3, 0, nothing, [&](lesson::Training& t) { wanted[t.rank] = save(t); });

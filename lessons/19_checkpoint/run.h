@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,7 +29,9 @@ struct Training {
       : rank(context.rank),
         W(context.world_size),
         state(context, std::move(world), nanogpt(52),
-              {.strategy = fsdp::kFullShard, .reduction = comm::ReduceOp::sum, .alignment = 1}) {}
+              {.strategy = fsdp::ShardingStrategy::full_shard,
+               .reduction = comm::ReduceOp::sum,
+               .alignment = 1}) {}
 
   /// @return this rank's part of the loss
   double step() {
@@ -44,12 +48,19 @@ struct Training {
   Generator generator{7};
 };
 
-/// Calls use(name, range, values, m, v) for every parameter of which the rank has a piece: lesson
-/// 08's arithmetic.
+/// What a rank has of one parameter.
+struct View {
+  const std::string& name;
+  fsdp::Range range;  // of the parameter's elements
+  std::span<float> values, m, v;
+  std::int64_t& steps;  // that the optimizer has made with this parameter
+};
+
+/// Calls use(view) for every parameter of which the rank has a piece: lesson 08's arithmetic.
 template <class Use>
 void for_each_piece(Training& t, const Use& use) {
   for (std::size_t u = 0; u < t.state.sharded.units().size(); ++u) {
-    const fsdp::FlatParameter& flat = t.state.sharded.units()[u].flat();
+    const fsdp::ShardedParameters& flat = t.state.sharded.units()[u].rows()[0];
     const auto [m, v] = t.state.optimizer.moments(u);
     for (std::size_t i = 0; i < flat.layout().parameters().size(); ++i) {
       const fsdp::Piece piece = flat.layout().piece(i, t.rank);
@@ -57,8 +68,8 @@ void for_each_piece(Training& t, const Use& use) {
       const auto view = [&, at = piece.in_shard](const Tensor& shard) {
         return shard.span<float>().subspan(at.begin, at.size());
       };
-      use(flat.layout().parameters()[i].name, piece.in_parameter, view(flat.parameter_shard()),
-          view(m), view(v));
+      use(View{flat.layout().parameters()[i].name, piece.in_parameter, view(flat.parameter_shard()),
+               view(m), view(v), t.state.optimizer.parameter_steps(u)[i]});
     }
   }
 }
@@ -68,7 +79,7 @@ template <class File>
 bool is_the_librarys(Training& t, const File& file) {
   const auto theirs = fsdp::slices_to_save(t.state.sharded.units(), t.state.optimizer);
   return std::ranges::equal(file, theirs, [](const auto& a, const fsdp::StateSlice& b) {
-    return a.name == b.parameter.name && a.range == b.range &&
+    return a.name == b.parameter.name && a.range == b.range && a.steps == *b.steps &&
            std::ranges::equal(a.values, b.values.span<float>()) &&
            std::ranges::equal(a.m, b.m.span<float>()) && std::ranges::equal(a.v, b.v.span<float>());
   });

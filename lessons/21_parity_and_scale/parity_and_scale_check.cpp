@@ -9,7 +9,7 @@
 static std::int64_t by_planning(std::int64_t memory, std::int64_t n, std::int64_t block,
                                 std::int64_t root, int W) {
   using namespace nanofsdp;
-  const fsdp::Options options{.strategy = fsdp::kFullShard, .alignment = 1};
+  const fsdp::Options options{.strategy = fsdp::ShardingStrategy::full_shard, .alignment = 1};
   plan::UnitShapes blocks(static_cast<std::size_t>(n), {{"block", {block}}});
   blocks.push_back({{"root", {root}}});
   std::int64_t largest = 0;

@@ -53,7 +53,7 @@ inline Run train(int W, int steps, double learning_rate, const data::Dataset& te
 
 /// What the library plans for full_shard, float32 and Adam, from shapes alone.
 inline Rank plan(const plan::UnitShapes& units, int W) {
-  const fsdp::Options options{.strategy = fsdp::kFullShard, .alignment = 1};
+  const fsdp::Options options{.strategy = fsdp::ShardingStrategy::full_shard, .alignment = 1};
   const plan::Plan plan = plan::plan(plan::lay_out(units, options, {W}), options, {W});
   return {plan.at_rest(),
           plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),

@@ -9,8 +9,8 @@
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
 

@@ -9,16 +9,18 @@ double now_seconds() {
   return std::chrono::duration<double>(now).count();
 }
 
-std::size_t Tracer::begin(Stream& stream, Lane lane, std::string name, std::int64_t bytes) {
+std::size_t Tracer::begin(Stream& stream, Lane lane, std::string name) {
   if (!on_) return 0;
-  spans_.push_back(
-      {.lane = lane, .name = std::move(name), .bytes = bytes, .issued = now_seconds()});
+  spans_.push_back({.lane = lane, .name = std::move(name), .issued = now_seconds()});
   stream.enqueue([&span = spans_.back()] { span.begin = now_seconds(); });
   return spans_.size();
 }
 
-Event Tracer::end(Stream& stream, std::size_t span) {
-  if (span != 0) stream.enqueue([&span = spans_[span - 1]] { span.end = now_seconds(); });
+Event Tracer::end(Stream& stream, std::size_t span, std::int64_t bytes) {
+  if (span != 0) {
+    spans_[span - 1].bytes = bytes;
+    stream.enqueue([&span = spans_[span - 1]] { span.end = now_seconds(); });
+  }
   Event event = stream.record();
   event.span = span;
   return event;

@@ -42,6 +42,7 @@ class Tracer {
  public:
   void start() { on_ = true; }
   void stop() { on_ = false; }
+  bool on() const { return on_; }
 
   void issue(std::string event) {
     if (on_) order_.push_back(std::move(event));
@@ -51,10 +52,11 @@ class Tracer {
   std::vector<std::string> take_order() { return std::exchange(order_, {}); }
 
   /// Notes when `stream` comes to what is enqueued next. @return the span's number, 0 when off
-  std::size_t begin(Stream& stream, Lane lane, std::string name, std::int64_t bytes = 0);
+  std::size_t begin(Stream& stream, Lane lane, std::string name);
 
-  /// Notes when `stream` has done what was enqueued so far. @return that moment
-  Event end(Stream& stream, std::size_t span);
+  /// Notes when `stream` has done what was enqueued so far, and what that received.
+  /// @return that moment
+  Event end(Stream& stream, std::size_t span, std::int64_t bytes = 0);
 
   /// `stream.wait(event)`, as a span of the lane of waits.
   void wait(Stream& stream, const Event& event);

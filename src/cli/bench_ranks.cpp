@@ -88,13 +88,13 @@ struct Crew {
   fsdp::ShardingStrategy strategy;
   bool apart = false;
 };
-constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::kNoShard},
-                           {"2 threads", 1, 2, fsdp::kNoShard},
-                           {"2 ranks, apart", 2, 1, fsdp::kFullShard, true},
-                           {"2 ranks, no_shard", 2, 1, fsdp::kNoShard},
-                           {"2 ranks, full_shard", 2, 1, fsdp::kFullShard},
-                           {"4 ranks, no_shard", 4, 1, fsdp::kNoShard},
-                           {"4 ranks, full_shard", 4, 1, fsdp::kFullShard}};
+constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
+                           {"2 threads", 1, 2, fsdp::ShardingStrategy::no_shard},
+                           {"2 ranks, apart", 2, 1, fsdp::ShardingStrategy::full_shard, true},
+                           {"2 ranks, no_shard", 2, 1, fsdp::ShardingStrategy::no_shard},
+                           {"2 ranks, full_shard", 2, 1, fsdp::ShardingStrategy::full_shard},
+                           {"4 ranks, no_shard", 4, 1, fsdp::ShardingStrategy::no_shard},
+                           {"4 ranks, full_shard", 4, 1, fsdp::ShardingStrategy::full_shard}};
 
 // A text of that many different characters, each of them three bytes long.
 std::string text_of(std::int64_t vocabulary) {

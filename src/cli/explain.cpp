@@ -42,7 +42,7 @@ std::string row(std::string_view name, std::int64_t planned, const std::int64_t*
 
 }  // namespace
 
-std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts) {
+std::string unit_sizes(std::span<const plan::UnitLayout> layouts) {
   std::string text;
   while (layouts.size() > 1) {  // the root is the last
     const std::int64_t numel = layouts[0].total_numel();
@@ -55,17 +55,22 @@ std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts) {
 }
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
-  std::string text;
-  for (std::size_t i = 0; i < units.size(); ++i) {
-    const fsdp::FlatLayout& layout = units[i].flat().layout();
-    if (i > 0 && alike(layout, units[i - 1].flat().layout())) {
-      text += fmt::format("  {}: as {}\n", units[i].name(), units[i - 1].name());
-      continue;
-    }
-    text += fmt::format("  {}: {} elements in shards of {}\n", units[i].name(),
-                        grouped(layout.total_numel()), grouped(layout.shard_numel()));
-    for (int rank = 0; rank < layout.world_size(); ++rank) {
-      text += fmt::format("    rank {}: {}\n", rank, owned(units[i].name(), layout, rank));
+  std::string text, before;
+  const fsdp::FlatLayout* last = nullptr;
+  for (const fsdp::Unit& unit : units) {
+    for (const fsdp::ShardedParameters& row : unit.rows()) {
+      const fsdp::FlatLayout& layout = row.layout();
+      const bool frozen = !row.trains() && !row.parameters().empty();
+      const std::string name = unit.name() + (frozen ? ", frozen" : "");
+      const bool known = last != nullptr && alike(layout, *last);
+      text += known ? fmt::format("  {}: as {}\n", name, before)
+                    : fmt::format("  {}: {} elements in shards of {}\n", name,
+                                  grouped(layout.total_numel()), grouped(layout.shard_numel()));
+      for (int rank = 0; rank < (known ? 0 : layout.world_size()); ++rank) {
+        text += fmt::format("    rank {}: {}\n", rank, owned(unit.name(), layout, rank));
+      }
+      last = &layout;
+      before = name;
     }
   }
   return text;

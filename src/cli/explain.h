@@ -7,7 +7,7 @@
 
 #include "base/ledger.h"
 #include "comm/counting.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "plan/plan.h"
 
 namespace nanofsdp::cli {
@@ -16,7 +16,7 @@ namespace nanofsdp::cli {
 /// @brief --explain: what a run will hold and move, in words; and, after it, what it did.
 
 /// "4 x 196,864 + root 16,640": the parameters of each unit; equal ones are told once.
-std::string unit_sizes(std::span<const fsdp::FlatLayout> layouts);
+std::string unit_sizes(std::span<const plan::UnitLayout> layouts);
 
 /// Units and how each lies over the ranks of its group; equal ones are told once.
 std::string explain_layouts(std::span<const fsdp::Unit> units);

@@ -82,12 +82,26 @@ void add_sizes(CommandLine& line, TrainOptions& o) {
   line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
 }
 
+fsdp::ShardingStrategy parse_strategy(const std::string& name) {
+  const auto* found = std::ranges::find(fsdp::kShardings, name, &fsdp::Sharding::name);
+  require(found != fsdp::kShardings.end(), "strategy",
+          "no_shard, shard_optimizer, shard_gradients, shard_grad_op, full_shard or hybrid_shard",
+          "'" + name + "'");
+  return static_cast<fsdp::ShardingStrategy>(found - fsdp::kShardings.begin());
+}
+
+fsdp::ShardingStrategy zero_stage(const std::string& stage) {
+  const std::size_t at = std::string_view("0123").find(stage);
+  require(stage.size() == 1 && at < 4, "zero", "0, 1, 2 or 3", "'" + stage + "'");
+  return static_cast<fsdp::ShardingStrategy>(at);
+}
+
 void add_sharding(CommandLine& line, TrainOptions& o) {
   line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
            name_of(o.strategy),
-           [&o](const std::string& name) { o.strategy = fsdp::parse_strategy(name); });
+           [&o](const std::string& name) { o.strategy = parse_strategy(name); });
   line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
-           [&o](const std::string& stage) { o.strategy = fsdp::zero_stage(stage); });
+           [&o](const std::string& stage) { o.strategy = zero_stage(stage); });
   line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
            {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
@@ -103,14 +117,15 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
   if (line.given("strategy") && line.given("zero")) {
     throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
   }
-  const bool hybrid = o.strategy == fsdp::kHybridShard;
+  const bool hybrid = o.strategy == fsdp::ShardingStrategy::hybrid_shard;
   require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
           o.shard_size);
   if (!hybrid) return;
   require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
           fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
   if (o.shard_size > 1 && o.shard_size < o.ranks) return;
-  o.strategy = o.shard_size == 1 ? fsdp::kNoShard : fsdp::kFullShard;
+  o.strategy =
+      o.shard_size == 1 ? fsdp::ShardingStrategy::no_shard : fsdp::ShardingStrategy::full_shard;
   o.shard_size = 0;
 }
 

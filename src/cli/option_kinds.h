@@ -27,6 +27,11 @@ inline constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in f
 inline constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
 inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
 
+/// "no_shard" ... "hybrid_shard", or ZeRO's stage, "0" to "3".
+/// @throws UsageError naming the choices
+fsdp::ShardingStrategy parse_strategy(const std::string& name);
+fsdp::ShardingStrategy zero_stage(const std::string& stage);
+
 /// Throws unless `holds`. Numbers print as they would be typed.
 template <class T>
 void require(bool holds, const char* name, const std::string& expected, const T& got,

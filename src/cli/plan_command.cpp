@@ -9,6 +9,7 @@
 #include "cli/option_kinds.h"
 #include "data/batch_plan.h"
 #include "plan/plan.h"
+#include "plan/recipes.h"
 #include "plan/shapes.h"
 #include "train/loss_meter.h"
 
@@ -102,7 +103,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   settle_model(o, line);
   settle_strategy(t, line);
   settle_backend(line, t.device, t.backend);
-  if (t.ranks == 1) t.strategy = fsdp::kNoShard;
+  if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
   return o;
 }
 
@@ -116,7 +117,7 @@ std::string row(const std::string& name, double bytes) {
 std::string explain_papers(double numel, double largest, int ranks) {
   std::string text = fmt::format("{:<24}{:>8}{:>10}{:>10}{:>10}{:>10}\n", "papers count, GB a rank",
                                  "bytes", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3");
-  for (const fsdp::Recipe& recipe : fsdp::kRecipes) {
+  for (const plan::Recipe& recipe : plan::kRecipes) {
     text += fmt::format("  {:<22}{:>8}", recipe.name, recipe.bytes_a_parameter());
     for (int stage = 0; stage < 4; ++stage) {
       text += gigabytes(numel * recipe.bytes_a_parameter(stage, ranks));
@@ -128,8 +129,8 @@ std::string explain_papers(double numel, double largest, int ranks) {
 }
 
 // Where our plan has more than shards.
-std::string explain_left_out(const plan::Plan& plan, const fsdp::FlatLayout& root,
-                             const fsdp::PoolSlots& slots, DType computed) {
+std::string explain_left_out(const plan::Plan& plan, const plan::UnitLayout& root,
+                             const fsdp::Whole& slots, DType computed) {
   const auto of = [&](MemoryClass c) { return static_cast<double>(plan.of(c)); };
   const double parameters = of(MemoryClass::unsharded_parameters),
                gradients = of(MemoryClass::unsharded_gradients);
@@ -159,7 +160,7 @@ int plan_command(const std::vector<std::string>& args) {
   const fsdp::Options options = train::fsdp_options(t, t.device);
   const auto layouts = plan::lay_out(units, options, workload);
   std::int64_t numel = 0, shard = 0, padding = 0, largest = 0;
-  for (const fsdp::FlatLayout& layout : layouts) {
+  for (const plan::UnitLayout& layout : layouts) {
     numel += layout.total_numel();
     shard += layout.shard_numel();
     padding += layout.padding_numel();

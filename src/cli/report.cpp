@@ -67,11 +67,11 @@ void Report::started() {
   fsdp::ShardedModel& model = trainer_.model();
   for (const std::string& note : options_.notes) line("note: " + note);
   std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
-  for (const fsdp::Unit& unit : model.units()) {
-    parameters += unit.flat().layout().total_numel();
-    shard += unit.flat().layout().shard_numel();
-    padding += unit.flat().layout().padding_numel();
-    for (const nn::Parameter* parameter : unit.flat().parameters()) {
+  for (const fsdp::ShardedParameters* row : model.rows()) {
+    parameters += row->layout().total_numel();
+    shard += row->layout().shard_numel();
+    padding += row->layout().padding_numel();
+    for (const nn::Parameter* parameter : row->parameters()) {
       if (parameter->shape.rank() >= 2) decayed += parameter->shape.numel();
     }
   }

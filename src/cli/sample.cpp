@@ -13,7 +13,7 @@
 #include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "data/bpe_tokenizer.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
 #include "store/weights.h"
 #include "train/model_file.h"

@@ -1,8 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <vector>
+#include <deque>
 
 #include "base/buffer.h"
 #include "base/context.h"
@@ -17,6 +17,9 @@ namespace nanofsdp::fsdp {
 /// given back may still be read by work in flight, so it carries the event after which it is free,
 /// and whoever takes it next orders its first write after that. This also limits how far
 /// communication runs ahead of computation (FSDP's rate limiter, paper section 3.4).
+///
+/// A model that uses its units in some other way than nested and in turn, one of them twice for
+/// instance, may need more slots than that. The pool lends them, and frees them when the pass ends.
 class BufferPool {
  public:
   struct Slot {
@@ -28,8 +31,7 @@ class BufferPool {
   BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
              DType dtype = DType::float32);
 
-  /// A slot that nobody holds. Order the first write after `slot.free`.
-  /// @throws Error if all are held: the schedule unshards more units than the pool was made for
+  /// A slot that nobody holds, or one more. Order the first write after `slot.free`.
   Slot& acquire();
 
   bool has_free_slot() const;
@@ -37,11 +39,21 @@ class BufferPool {
   /// Gives a slot back; `free` passes after its last use.
   void release(Slot& slot, Event free);
 
+  /// Frees the slots beyond those it was made for, as far as nobody holds one.
+  void shrink();
+
  private:
+  Buffer allocate(std::int64_t slots) const;
+  Slot& lend_one_more();
+
   Context& context_;
   MemoryClass class_;
+  std::int64_t numel_;
+  DType dtype_;
   Buffer memory_;
-  std::vector<Slot> slots_;
+  std::deque<Buffer> more_memory_;  // a slot each
+  std::deque<Slot> slots_;          // which stay where they are when one is added
+  std::size_t planned_;
   std::size_t next_ = 0;
 };
 

@@ -5,48 +5,48 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// What `range` of a unit's row holds, parameter by parameter; it lies within what this rank's
-// optimizer updates.
-void add_slices(const FlatParameter& flat, const ShardedOptimizer::Moments& moments, Range range,
-                std::vector<StateSlice>& slices) {
-  const std::int64_t start = range.begin - flat.optimizer_range().begin;
-  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
-    const Piece piece = flat.layout().piece(i, range);
-    if (piece.in_shard.empty()) continue;
-    const auto view = [&](const Tensor& owned) {
-      return owned.slice(start + piece.in_shard.begin, piece.in_shard.size());
-    };
-    slices.push_back({.parameter = flat.layout().parameters()[i],
-                      .range = piece.in_parameter,
-                      .values = view(flat.optimizer_parameters()),
-                      .m = view(moments.m),
-                      .v = view(moments.v)});
+// What a rank answers for, or its shard alone, parameter by parameter.
+std::vector<StateSlice> slices_of(std::span<Unit> units, ShardedOptimizer& optimizer,
+                                  bool shard_alone) {
+  std::vector<StateSlice> slices;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const ShardedParameters& row : units[u].rows()) {
+      const Range owned = row.optimizer_range(), range = shard_alone ? row.shard_range() : owned;
+      const auto [m, v] = row.trains() ? optimizer.moments(u) : ShardedOptimizer::Moments{};
+      for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+        const Piece piece = row.layout().piece(i, range);
+        if (piece.in_shard.empty()) continue;
+        const auto view = [&](const Tensor& all) {
+          const std::int64_t begin = range.begin - owned.begin + piece.in_shard.begin;
+          return all.empty() ? Tensor() : all.slice(begin, piece.in_shard.size());
+        };
+        slices.push_back({.parameter = row.layout().parameters()[i],
+                          .range = piece.in_parameter,
+                          .values = view(row.optimizer_parameters()),
+                          .m = view(m),
+                          .v = view(v),
+                          .steps = row.trains() ? &optimizer.parameter_steps(u)[i] : nullptr});
+      }
+    }
   }
+  return slices;
 }
 
 }  // namespace
 
-std::vector<StateSlice> slices_to_save(std::span<Unit> units, const ShardedOptimizer& optimizer) {
-  std::vector<StateSlice> slices;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    const FlatParameter& flat = units[u].flat();
-    add_slices(flat, optimizer.moments(u), flat.shard_range(), slices);
-  }
-  return slices;
+std::vector<StateSlice> slices_to_save(std::span<Unit> units, ShardedOptimizer& optimizer) {
+  return slices_of(units, optimizer, /*shard_alone=*/true);
 }
 
-std::vector<StateSlice> slices_to_load(std::span<Unit> units, const ShardedOptimizer& optimizer) {
-  std::vector<StateSlice> slices;
-  for (std::size_t u = 0; u < units.size(); ++u) {
-    units[u].require_at_rest("loading of a checkpoint");
-    const FlatParameter& flat = units[u].flat();
-    add_slices(flat, optimizer.moments(u), flat.optimizer_range(), slices);
-  }
-  return slices;
+std::vector<StateSlice> slices_to_load(std::span<Unit> units, ShardedOptimizer& optimizer) {
+  for (const Unit& unit : units) unit.require_at_rest("loading of a checkpoint");
+  return slices_of(units, optimizer, /*shard_alone=*/false);
 }
 
 void finish_loading(std::span<Unit> units, ShardedOptimizer& optimizer, std::int64_t steps) {
-  for (Unit& unit : units) unit.flat().written();
+  for (Unit& unit : units) {
+    for (ShardedParameters& row : unit.rows()) row.written();
+  }
   optimizer.set_steps(steps);
 }
 

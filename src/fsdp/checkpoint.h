@@ -37,24 +37,25 @@ namespace nanofsdp::fsdp {
 /// where a rank has more than its shard (no_shard), it saves the shard only. Replicas
 /// (hybrid_shard) hold the same, so the first shard group saves for all.
 ///
-/// This file knows no file format; the train room has one.
+/// This file knows no file format; store has one.
 
 /// Neighbouring elements of one parameter, with their moments, as they lie in a rank's memory.
 struct StateSlice {
   ParameterSpec parameter;
   Range range;    ///< of the parameter's elements, row-major; not empty
   Tensor values;  ///< float32 [range.size()], a view, as the next two
-  Tensor m;       ///< Adam's moments; of a frozen parameter zero
+  Tensor m;       ///< Adam's moments; empty if the parameter is frozen
   Tensor v;
+  std::int64_t* steps = nullptr;  ///< that the parameter has made; null if it is frozen
 };
 
 /// What this rank saves.
 /// @param units whose state `optimizer` keeps
-std::vector<StateSlice> slices_to_save(std::span<Unit> units, const ShardedOptimizer& optimizer);
+std::vector<StateSlice> slices_to_save(std::span<Unit> units, ShardedOptimizer& optimizer);
 
 /// What this rank needs, to be overwritten in place: what its optimizer updates, a shard or all.
 /// @throws Error if a unit is not at rest
-std::vector<StateSlice> slices_to_load(std::span<Unit> units, const ShardedOptimizer& optimizer);
+std::vector<StateSlice> slices_to_load(std::span<Unit> units, ShardedOptimizer& optimizer);
 
 /// Says that those have been overwritten: whole copies of the old parameters are stale.
 /// @param steps that the optimizer has made

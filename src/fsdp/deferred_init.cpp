@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <set>
 #include <unordered_map>
 
 #include "base/check.h"
@@ -9,8 +10,9 @@
 namespace nanofsdp::fsdp {
 namespace {
 
+// Where a parameter lies, and which draw of the plan is its last.
 struct Home {
-  FlatParameter* flat = nullptr;
+  ShardedParameters* row = nullptr;
   std::size_t index = 0;
   std::size_t last_draw = 0;
 };
@@ -20,15 +22,42 @@ bool is_other_unit(const nn::Module& module, const Unit& unit, std::span<const U
       units, [&](const Unit& other) { return &other != &unit && &other.module() == &module; });
 }
 
+using Homes = std::unordered_map<const nn::Parameter*, Home>;
+
+Homes find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
+  Homes homes;
+  for (Unit& unit : units) {
+    unit.require_at_rest("initialisation");
+    for (ShardedParameters& row : unit.rows()) {
+      for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+        homes[row.parameters()[i]] = {&row, i, plan.size()};
+      }
+    }
+  }
+  for (std::size_t d = 0; d < plan.size(); ++d) {
+    const auto home = homes.find(plan[d].parameter);
+    NANOFSDP_CHECK(home != homes.end(), .what = "draw of " + plan[d].parameter->name,
+                   .expected = "a parameter of some unit", .got = "none has it");
+    home->second.last_draw = d;
+  }
+  for (const auto& [parameter, home] : homes) {
+    NANOFSDP_CHECK(home.last_draw < plan.size(), .what = "initialisation of " + parameter->name,
+                   .expected = "a draw", .got = "none in the plan");
+  }
+  return homes;
+}
+
 }  // namespace
 
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
   nn::DrawPlan plan;
+  std::set<const nn::Module*> visited;
   for (const Unit& unit : units) {
     std::deque<nn::Module*> queue{&unit.module()};
     while (!queue.empty()) {
       const nn::Module& module = *queue.front();
       queue.pop_front();
+      if (!visited.insert(&module).second) continue;  // the tree has it under two names
       for (const auto& [name, parameter] : module.own_parameters()) {
         plan.push_back({parameter.get(), parameter->init});
       }
@@ -42,27 +71,11 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
 
 void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
                    Generator& generator) {
-  std::unordered_map<const nn::Parameter*, Home> homes;
+  const Homes homes = find_homes(units, plan);
   std::int64_t largest = 0;
-  for (Unit& unit : units) {
-    unit.require_at_rest("initialisation");
-    for (std::size_t i = 0; i < unit.flat().parameters().size(); ++i) {
-      const nn::Parameter* parameter = unit.flat().parameters()[i];
-      homes[parameter] = {&unit.flat(), i, plan.size()};
-      largest = std::max(largest, parameter->shape.numel());
-    }
-  }
-  for (std::size_t d = 0; d < plan.size(); ++d) {
-    const auto home = homes.find(plan[d].parameter);
-    NANOFSDP_CHECK(home != homes.end(), .what = "draw of " + plan[d].parameter->name,
-                   .expected = "a parameter of some unit", .got = "none has it");
-    home->second.last_draw = d;
-  }
   for (const auto& [parameter, home] : homes) {
-    NANOFSDP_CHECK(home.last_draw < plan.size(), .what = "initialisation of " + parameter->name,
-                   .expected = "a draw", .got = "none in the plan");
+    largest = std::max(largest, parameter->shape.numel());
   }
-
   const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
                        static_cast<std::size_t>(largest) * size_of(DType::float32));
   //! [draw_and_store]
@@ -75,7 +88,7 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
     }
     const std::span<float> whole = scratch.tensor({numel}).span<float>();
     nn::draw(generator, plan[d].init, whole);
-    home.flat->store(home.index, whole);
+    home.row->store(home.index, whole);
   }
   //! [draw_and_store]
 }

@@ -22,7 +22,7 @@ namespace nanofsdp::fsdp {
 /// vector loads and the 16-byte rule of PyTorch's flat parameter want that. The gaps are padding.
 ///
 /// This file is arithmetic only. It owns no memory and knows no communicator, so every claim about
-/// sharding can be tested without either. Storage lives in flat_parameter.h.
+/// sharding can be tested without either. Storage lives in sharded_parameters.h.
 ///
 /// All offsets and sizes count elements, not bytes. Taught in lessons 07 and 08.
 

@@ -13,15 +13,30 @@ Buffer scalars(Context& context, int count, DType dtype) {
 
 //! [add_squares]
 // Adds the squares of what `shard` of the row holds, parameter by parameter.
-void add_squares(Stream& stream, const FlatParameter& flat, Range shard, Tensor gradients,
+void add_squares(Stream& stream, const ShardedParameters& row, Range shard, Tensor gradients,
                  Tensor sum) {
-  for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
-    const Range piece = flat.layout().piece(i, shard).in_shard;
+  for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+    const Range piece = row.layout().piece(i, shard).in_shard;
     if (piece.empty()) continue;
     ops::squared_norm(stream, {.x = gradients.slice(piece.begin, piece.size()), .out = sum});
   }
 }
 //! [add_squares]
+
+// The same of all shards that this rank has of the row's reduced gradient: its own, or every one.
+// Returns whether it was its own.
+bool add_row(Stream& stream, const ShardedParameters& row, int rank, const Tensor& squares) {
+  const FlatLayout& layout = row.layout();
+  const Range reduced = row.optimizer_range();
+  const bool whole = reduced == layout.whole();
+  for (int r = whole ? 0 : rank; r < (whole ? layout.world_size() : rank + 1); ++r) {
+    const Range shard = layout.shard_of(r);
+    add_squares(stream, row, shard,
+                row.optimizer_gradients().slice(shard.begin - reduced.begin, shard.size()),
+                squares.slice(r, 1));
+  }
+  return !whole;
+}
 
 }  // namespace
 
@@ -40,18 +55,8 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   const Tensor squares = all.slice(mesh_.rank() - rank, world);
   bool sharded = false;
   ops::fill(stream, {.x = squares, .value = 0});
-  for (Unit& unit : units) {
-    const FlatParameter& flat = unit.flat();
-    const FlatLayout& layout = flat.layout();
-    const Range reduced = flat.optimizer_range();
-    const bool whole = reduced == layout.whole();
-    sharded |= !whole;
-    for (int r = whole ? 0 : rank; r < (whole ? world : rank + 1); ++r) {
-      const Range shard = layout.shard_of(r);
-      add_squares(stream, flat, shard,
-                  flat.optimizer_gradients().slice(shard.begin - reduced.begin, shard.size()),
-                  squares.slice(r, 1));
-    }
+  for (const Unit& unit : units) {
+    if (unit.trains()) sharded |= add_row(stream, unit.rows().front(), rank, squares);
   }
   if (sharded) {
     stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,

@@ -14,6 +14,10 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief AdamW on what this rank owns: its shard of every unit, or the whole where nothing is
 /// sharded. The moments lie as the shard does.
+///
+/// A frozen parameter has no moments. One that no rank gave a gradient since zero_grad is left as
+/// it is, moments and all, and its own count of steps, which Adam's bias correction goes by, stands
+/// still (PyTorch's optimizers, where `grad` is `None`).
 
 struct AdamWOptions {
   double beta1 = 0.9;
@@ -37,33 +41,29 @@ class ShardedOptimizer {
   void step(double lr, Tensor grad_scale);
 
   std::int64_t steps() const { return steps_; }
-  /// Goes on as after so many steps, with the moments of then.
+  /// Goes on as after so many steps. What each parameter has made is set by itself.
   void set_steps(std::int64_t steps) { steps_ = steps; }
+  /// The steps that each parameter of unit `i` which trains has made.
+  std::span<std::int64_t> parameter_steps(std::size_t i) { return states_[i].steps; }
+  std::span<const std::int64_t> parameter_steps(std::size_t i) const { return states_[i].steps; }
 
-  /// Adam's m and v of unit `i`, each [size of its optimizer range]; padding is zero.
+  /// Adam's m and v of unit `i`, each [size of its optimizer range]; padding is zero. Empty if the
+  /// unit is frozen.
   struct Moments {
     Tensor m;
     Tensor v;
   };
   Moments moments(std::size_t i) const;
 
-  /// Elements of this rank that decay, and that do not; padding counts in neither.
-  std::int64_t decayed_numel() const { return numel(true); }
-  std::int64_t undecayed_numel() const { return numel(false); }
-
  private:
-  // Neighbouring elements of the optimizer's range that are treated alike.
-  struct Segment {
-    Range range;
-    bool decays = false;
-  };
   struct UnitState {
-    Unit* unit = nullptr;
-    std::vector<Segment> segments;
+    const Unit* unit = nullptr;
+    ShardedParameters* row = nullptr;  // null if nothing of the unit trains
+    std::vector<bool> decays;          // of each parameter
+    std::vector<std::int64_t> steps;
     Buffer m;
     Buffer v;
   };
-  std::int64_t numel(bool decays) const;
 
   Context& context_;
   AdamWOptions options_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "base/check.h"
 
@@ -21,7 +22,12 @@ class Wrapper {
         visit(*child, child_path, unit);
         continue;
       }
-      WrappedModule inner{child, child_path, {}};
+      if (!wrapped_.insert(child).second) continue;  // the tree has it under two names
+      WrappedModule inner{.module = child,
+                          .name = child_path,
+                          .parameters = {},
+                          .depth = unit.depth + 1,
+                          .entered = ++entered_};
       visit(*child, child_path, inner);
       units.push_back(std::move(inner));
     }
@@ -40,6 +46,8 @@ class Wrapper {
   }
 
   const WrapPolicy& policy_;
+  int entered_ = 0;
+  std::set<const nn::Module*> wrapped_;
   std::map<nn::Parameter*, std::string> owner_;
 };
 
@@ -48,7 +56,7 @@ class Wrapper {
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy) {
   root.named_parameters();  // for the names
   Wrapper wrapper(policy);
-  WrappedModule outer{&root, "root", {}};
+  WrappedModule outer{.module = &root, .name = "root", .parameters = {}};
   wrapper.visit(root, "", outer);
   wrapper.units.push_back(std::move(outer));
   return std::move(wrapper.units);

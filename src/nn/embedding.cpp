@@ -19,18 +19,17 @@ Tensor Embedding::do_forward(Tape& tape, Tensor index) {
       ops::EmbeddingForward{
           .index = flat, .weight = weight_->data, .y = y.view({flat.numel(), weight_->shape[1]})});
   tape.save({flat});
-  tape.use(*weight_);
   return y;
 }
 
 Tensor Embedding::do_backward(Tape& tape, Tensor dy) {
   const auto [index] = tape.restore<1>();
-  if (weight_->grad.empty()) return {};
-  ops::embedding(tape.stream(),
-                 ops::EmbeddingBackward{.index = index,
-                                        .dy = dy.view({index.numel(), weight_->shape[1]}),
-                                        .dweight = weight_->grad});
-  tape.accumulated(*weight_);
+  const Tensor dweight = weight_->grad();
+  if (dweight.empty()) return {};
+  ops::embedding(
+      tape.stream(),
+      ops::EmbeddingBackward{
+          .index = index, .dy = dy.view({index.numel(), weight_->shape[1]}), .dweight = dweight});
   return {};
 }
 

@@ -24,8 +24,6 @@ Tensor LayerNorm::do_forward(Tape& tape, Tensor x) {
                                                        .mean = mean,
                                                        .rstd = rstd});
   tape.save({x, mean, rstd});
-  tape.use(*weight_);
-  if (bias_) tape.use(*bias_);
   return y;
 }
 
@@ -38,10 +36,8 @@ Tensor LayerNorm::do_backward(Tape& tape, Tensor dy) {
                                                         .mean = mean,
                                                         .rstd = rstd,
                                                         .dx = dx.rows(),
-                                                        .dweight = weight_->grad,
-                                                        .dbias = bias_ ? bias_->grad : Tensor()});
-  tape.accumulated(*weight_);
-  if (bias_) tape.accumulated(*bias_);
+                                                        .dweight = weight_->grad(),
+                                                        .dbias = bias_ ? bias_->grad() : Tensor()});
   return dx;
 }
 

@@ -33,8 +33,6 @@ Tensor Linear::do_forward(Tape& tape, Tensor x) {
                                                 .bias = bias_ ? bias_->data : Tensor(),
                                                 .y = y.rows()});
   tape.save({x});
-  tape.use(*weight_);
-  if (bias_) tape.use(*bias_);
   return y;
 }
 
@@ -45,10 +43,8 @@ Tensor Linear::do_backward(Tape& tape, Tensor dy) {
                                                  .x = x.rows(),
                                                  .weight = weight_->data,
                                                  .dx = dx.rows(),
-                                                 .dweight = weight_->grad,
-                                                 .dbias = bias_ ? bias_->grad : Tensor()});
-  tape.accumulated(*weight_);
-  if (bias_) tape.accumulated(*bias_);
+                                                 .dweight = weight_->grad(),
+                                                 .dbias = bias_ ? bias_->grad() : Tensor()});
   return dx;
 }
 

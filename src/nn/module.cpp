@@ -2,13 +2,11 @@
 
 #include <algorithm>
 
-#include "ops/elementwise.h"
-
 namespace nanofsdp::nn {
 namespace {
 
-void call(const std::function<void()>& hook) {
-  if (hook) hook();
+void call(const std::function<void(Tape&)>& hook, Tape& tape) {
+  if (hook) hook(tape);
 }
 
 void collect(Module& module, const std::string& path, std::vector<Parameter*>& found) {
@@ -23,26 +21,30 @@ void collect(Module& module, const std::string& path, std::vector<Parameter*>& f
 }  // namespace
 
 Tensor Module::forward(Tape& tape, Tensor x) {
-  call(hooks.pre_forward);
-  const bool unsaved = recompute && !recomputing_ && tape.saving();
+  const Tape::AtWork at_work(tape, *this);
+  call(hooks.pre_forward, tape);
+  const bool unsaved = recompute && tape.saving();
   const Tensor y = unsaved ? forward_unsaved(tape, x) : do_forward(tape, x);
-  call(hooks.post_forward);
+  call(hooks.post_forward, tape);
   return y;
 }
 
+//! [backward]
 Tensor Module::backward(Tape& tape, Tensor dy) {
-  call(hooks.pre_backward);
+  const Tape::AtWork at_work(tape, *this);
+  call(hooks.pre_backward, tape);
   const Tensor dx = recompute ? backward_again(tape, dy) : do_backward(tape, dy);
-  call(hooks.post_backward);
+  call(hooks.post_backward, tape);
   return dx;
 }
+//! [backward]
 
 Tensor Module::forward_unsaved(Tape& tape, Tensor x) {
-  const Tensor y = tape.allocate(x.shape());
+  Tensor y;
   {
-    const Tape::Scope temporaries(tape);
+    Tape::Scope temporaries(tape);
     const Tape::Pause pause(tape);
-    ops::copy(tape.stream(), {.in = do_forward(tape, x), .out = y});
+    y = temporaries.keep(do_forward(tape, x));
   }
   tape.save({x});
   return y;
@@ -50,14 +52,11 @@ Tensor Module::forward_unsaved(Tape& tape, Tensor x) {
 
 //! [backward_again]
 Tensor Module::backward_again(Tape& tape, Tensor dy) {
-  const Tape::Scope temporaries(tape);
+  Tape::Scope temporaries(tape);
   const auto [x] = tape.restore<1>();
-  recomputing_ = true;
-  forward(tape, x);
-  recomputing_ = false;
+  do_forward(tape, x);
   const Tensor dx = do_backward(tape, dy);
-  if (dx.raw() != dy.raw()) ops::copy(tape.stream(), {.in = dx, .out = dy});
-  return dy;
+  return dx.raw() == dy.raw() ? dx : temporaries.keep(dx);
 }
 //! [backward_again]
 

@@ -28,26 +28,26 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Called around forward and backward. One owner: setting a hook that is set is an error of the
-  /// setter's.
+  /// Called around forward and backward, with the tape of the pass. One owner: setting a hook that
+  /// is set is an error of the setter's.
   struct Hooks {
-    std::function<void()> pre_forward;
-    std::function<void()> post_forward;
-    std::function<void()> pre_backward;
-    std::function<void()> post_backward;
+    std::function<void(Tape&)> pre_forward;
+    std::function<void(Tape&)> post_forward;
+    std::function<void(Tape&)> pre_backward;
+    std::function<void(Tape&)> post_backward;
   };
   Hooks hooks;
 
-  /// Keep only the input of forward; backward runs forward again first, hooks included (activation
-  /// recompute, or checkpointing: Chen et al. 2016, arXiv 1604.06174). For a module whose output
-  /// has its input's shape; the gradient of the input takes the place of the output's.
+  /// Keep only the input of forward; backward runs forward again first, with the hooks of modules
+  /// inside but not its own (activation recompute, or checkpointing: Chen et al. 2016, arXiv
+  /// 1604.06174).
   bool recompute = false;
 
   /// The module's output. The tensor lives on the tape.
   Tensor forward(Tape& tape, Tensor x);
 
   /// The gradient of the input, from that of the output; parameters' gradients are added to.
-  /// Modules run backward in the reverse order of forward.
+  /// Modules run backward in the reverse order of forward. A module that writes over dy says so.
   Tensor backward(Tape& tape, Tensor dy);
 
   using Child = std::pair<std::string, Module*>;
@@ -73,7 +73,6 @@ class Module {
   Tensor forward_unsaved(Tape& tape, Tensor x);
   Tensor backward_again(Tape& tape, Tensor dy);
 
-  bool recomputing_ = false;
   std::vector<Child> children_;
   std::vector<OwnParameter> parameters_;
 };

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <functional>
+#include <span>
 #include <string>
 
 #include "base/tensor.h"
@@ -11,7 +11,7 @@ namespace nanofsdp::nn {
 /// @file
 /// @brief A parameter: a name, a shape, and views of memory that somebody else owns.
 ///
-/// The model reads `data` and adds to `grad` at the moment of use and keeps no copy of either, so
+/// The model reads `data` and adds to `grad()` at the moment of use and keeps no copy of either, so
 /// whoever owns the memory may move it between uses. On one process the views always show the whole
 /// parameter; under FSDP they show the whole of it while its unit is unsharded, and between uses
 /// the piece that lies in this rank's shard, as one dimension: all, a part, or nothing.
@@ -26,13 +26,26 @@ struct Parameter {
   Init init;                  ///< how it is initialised
   bool requires_grad = true;  ///< false: frozen, it gets no gradient and no update
   Tensor data;                ///< float32; bfloat16 only while FSDP shows it so, on a GPU
-  Tensor grad;                ///< float32, same shape as data; empty where no gradient is wanted
 
-  /// Called once a backward, when the gradient has received its last contribution and nothing
-  /// reads `data` any more.
-  std::function<void()> post_accumulate_grad;
+  /// The gradient, for backward to add to: float32, of data's shape, empty where none is wanted.
+  /// Whoever asks for it gives one: a parameter for which nobody asks has none (PyTorch's `None`).
+  Tensor grad() {
+    has_grad = has_grad || !grad_.empty();
+    return grad_;
+  }
 
-  int pending_uses = 0;  ///< uses in the forward pass that backward has yet to visit; kept by Tape
+  /// The gradient's values, to look at.
+  std::span<const float> grad_values() const {
+    return grad_.raw() == nullptr ? std::span<const float>() : grad_.span<float>();
+  }
+
+  /// Points the gradient at memory, which is the caller's.
+  void show_grad(Tensor grad) { grad_ = grad; }
+
+  bool has_grad = false;  ///< grad() was asked for; whoever zeroes the gradient takes it back
+
+ private:
+  Tensor grad_;
 };
 
 }  // namespace nanofsdp::nn

@@ -2,14 +2,38 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "base/check.h"
+#include "nn/module.h"
+#include "ops/elementwise.h"
 
 namespace nanofsdp::nn {
+namespace {
+
+bool overlap(const Tensor& a, const Tensor& b) {
+  const auto* first = static_cast<const std::byte*>(a.raw());
+  const auto* second = static_cast<const std::byte*>(b.raw());
+  return first < second + b.bytes() && second < first + a.bytes();
+}
+
+// "mlp.c_fc"; empty if the tree does not have it, or if it is the root.
+std::string path_to(const Module& root, const Module& module) {
+  for (const auto& [name, child] : root.children()) {
+    if (child == &module) return name;
+    if (const std::string path = path_to(*child, module); !path.empty()) return name + "." + path;
+  }
+  return "";
+}
+
+}  // namespace
 
 void Tape::begin(bool training, const DropoutKey& key) {
-  NANOFSDP_CHECK(saved_.empty(), .what = "forward pass",
-                 .expected = "the pass before it to have ended",
-                 .got = fmt::format("{} saved activations", saved_.size()));
+  NANOFSDP_CHECK(
+      saved_.empty(), .what = "forward pass", .expected = "the pass before it to have ended",
+      .got = fmt::format("{} saved activations", tensors_.size()), .hint = "end() gives a pass up");
+  if (!ends_.empty()) end();  // of an evaluation that nobody ended
   training_ = saving_ = training;
   cache_ = nullptr;
   key_ = key;
@@ -26,46 +50,75 @@ DropoutKey Tape::dropout_key(int site) const {
   return key;
 }
 
-void Tape::save(std::initializer_list<Tensor> tensors) {
-  if (saving_) saved_.insert(saved_.end(), tensors);
+Tensor Tape::Scope::keep(Tensor result) {
+  const Arena::Position top = tape_.arena_.position();
+  tape_.arena_.rewind(position_);
+  if (result.empty()) return result;
+  const Tensor kept = tape_.allocate(result.shape(), result.dtype());
+  position_ = tape_.arena_.position();
+  if (overlap(kept, result) && kept.raw() != result.raw()) {  // by way of memory behind both
+    tape_.arena_.rewind(top);
+    const Tensor aside = tape_.allocate(result.shape(), result.dtype());
+    ops::copy(tape_.stream(), {.in = std::exchange(result, aside), .out = aside});
+    tape_.arena_.rewind(position_);
+  }
+  if (kept.raw() != result.raw()) ops::copy(tape_.stream(), {.in = result, .out = kept});
+  return kept;
 }
 
-Tensor Tape::pop() {
+void Tape::save(std::initializer_list<Tensor> tensors) {
+  if (!saving_) return;
+  tensors_.insert(tensors_.end(), tensors);
+  saved_.push_back({at_work(), tensors.size()});
+}
+
+//! [require_own]
+void Tape::require_own(std::size_t count) {
   NANOFSDP_CHECK(!saved_.empty(), .what = "backward", .expected = "a saved activation",
                  .got = "none left", .hint = "run forward in training mode first");
-  const Tensor tensor = saved_.back();
+  const Saved saved = saved_.back();
+  NANOFSDP_CHECK(saved.by == at_work() && saved.count == count,
+                 .what = "backward of " + name_of(at_work()),
+                 .expected = fmt::format("to restore {} tensors of its own", count),
+                 .got = fmt::format("{} that {} saved last", saved.count, name_of(saved.by)),
+                 .hint = "backward calls modules, and restores, in the reverse order of forward");
   saved_.pop_back();
+}
+//! [require_own]
+
+Tensor Tape::pop() {
+  const Tensor tensor = tensors_.back();
+  tensors_.pop_back();
   return tensor;
 }
 
-//! [uses]
-void Tape::use(Parameter& parameter) {
-  if (!saving_ || !parameter.requires_grad) return;
-  if (parameter.pending_uses++ == 0) used_.push_back(&parameter);
+// Its path in the tree of the outermost module at work.
+std::string Tape::name_of(const Module* module) const {
+  if (module == nullptr) return "no module";
+  std::string path = at_work_.empty() ? "" : path_to(*at_work_.front(), *module);
+  return path.empty() ? "the outermost module" : path;
 }
 
-void Tape::accumulated(Parameter& parameter) {
-  if (!parameter.requires_grad) return;
-  NANOFSDP_CHECK(parameter.pending_uses > 0, .what = "gradient of " + parameter.name,
-                 .expected = "one part for each use in forward", .got = "one more");
-  if (--parameter.pending_uses == 0 && parameter.post_accumulate_grad) {
-    parameter.post_accumulate_grad();
-  }
+bool Tape::at_end(const std::shared_ptr<EndOfPass>& callback) {
+  const auto known = [&](const auto& end) { return end.lock() == callback; };
+  if (std::ranges::any_of(ends_, known)) return false;
+  ends_.push_back(callback);
+  return true;
 }
-//! [uses]
 
 void Tape::end_backward() {
-  NANOFSDP_CHECK(saved_.empty(), .what = "end of backward",
-                 .expected = "every saved activation restored",
-                 .got = fmt::format("{} left", saved_.size()));
-  if (backward_end_) backward_end_();
-  end();
+  NANOFSDP_CHECK(
+      saved_.empty(), .what = "end of backward", .expected = "every saved activation restored",
+      .got = fmt::format("{} left, the last of {}", tensors_.size(), name_of(saved_.back().by)));
+  end(/*backward=*/true);
 }
 
-void Tape::end() {
+void Tape::end(bool backward) {
+  tensors_.clear();
   saved_.clear();
-  for (Parameter* parameter : used_) parameter->pending_uses = 0;
-  used_.clear();
+  for (const auto& end : std::exchange(ends_, {})) {
+    if (const auto callback = end.lock()) (*callback)(backward);
+  }
   arena_.reset();
 }
 

@@ -4,29 +4,32 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/context.h"
 #include "base/dropout_key.h"
 #include "nn/arena.h"
 #include "nn/key_value_cache.h"
-#include "nn/parameter.h"
 
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief What backward needs from forward, and when a gradient is complete.
+/// @brief What backward needs from forward.
 ///
 /// Forward saves activations, backward restores them in reverse order:
 ///
-///     forward:   y = f(x, weight)      tape.save({x});           tape.use(weight);
-///     backward:  auto [x] = tape.restore<1>();   ...             tape.accumulated(weight);
+///     forward:   y = f(x, weight)                 tape.save({x});
+///     backward:  auto [x] = tape.restore<1>();    adds to weight.grad()
 ///
-/// The tape holds activations and handles to parameters, never the memory of a parameter: FSDP
-/// frees that memory between forward and backward.
-///
-/// A parameter used twice in forward (a tied weight) gets its gradient in two parts. The tape
-/// counts the uses, so that `post_accumulate_grad` fires once, after the last.
+/// The tape holds activations, never the memory of a parameter: FSDP frees that memory between
+/// forward and backward. It knows which module is at work, so a module that restores what another
+/// one saved is told both names.
+
+class Module;
+
 class Tape {
  public:
   explicit Tape(Context& context) : context_(context), arena_(context) {}
@@ -42,29 +45,46 @@ class Tape {
   /// Frees on destruction what was allocated since construction: the temporaries of one backward.
   class Scope {
    public:
-    explicit Scope(Tape& tape) : arena_(tape.arena_), position_(arena_.position()) {}
-    ~Scope() { arena_.rewind(position_); }
+    explicit Scope(Tape& tape) : tape_(tape), position_(tape.arena_.position()) {}
+    ~Scope() { tape_.arena_.rewind(position_); }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
+    /// Frees everything now but `result`, which moves to the beginning of the scope.
+    Tensor keep(Tensor result);
+
    private:
-    Arena& arena_;
+    Tape& tape_;
     Arena::Position position_;
   };
 
   /// While it lives, forward saves nothing: what it computes will be computed again.
   class Pause {
    public:
-    explicit Pause(Tape& tape) : tape_(tape) { tape_.saving_ = false; }
-    ~Pause() { tape_.saving_ = tape_.training_; }
+    explicit Pause(Tape& tape) : tape_(tape), before_(std::exchange(tape.saving_, false)) {}
+    ~Pause() { tape_.saving_ = before_; }
     Pause(const Pause&) = delete;
     Pause& operator=(const Pause&) = delete;
 
    private:
     Tape& tape_;
+    bool before_;
   };
 
-  /// Starts a forward pass. `training`: activations are saved and dropout is on.
+  /// While it lives, the module is the one at work: what is saved and restored is its.
+  class AtWork {
+   public:
+    AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
+    ~AtWork() { tape_.at_work_.pop_back(); }
+    AtWork(const AtWork&) = delete;
+    AtWork& operator=(const AtWork&) = delete;
+
+   private:
+    Tape& tape_;
+  };
+
+  /// Starts a forward pass, after the end of the one before. `training`: activations are saved and
+  /// dropout is on.
   /// @param key which rows of which micro-step: the part of a dropout key that sites share
   void begin(bool training, const DropoutKey& key = {});
 
@@ -82,31 +102,39 @@ class Tape {
   void save(std::initializer_list<Tensor> tensors);
 
   /// The tensors of the last save() not yet restored.
+  /// @throws Error naming both modules, if another module saved them, or another number of them
   template <std::size_t N>
   std::array<Tensor, N> restore() {
+    require_own(N);
     std::array<Tensor, N> tensors;
     for (std::size_t i = N; i-- > 0;) tensors[i] = pop();
     return tensors;
   }
 
-  /// Forward used the parameter. Does nothing unless saving(), or if the parameter is frozen.
-  void use(Parameter& parameter);
-
-  /// Backward has added the parameter's gradient for one use and no longer reads its data.
-  void accumulated(Parameter& parameter);
-
-  /// Called when a backward pass is complete, to settle what got no gradient.
-  void on_backward_end(std::function<void()> callback) { backward_end_ = std::move(callback); }
+  /// What to call when the pass under way ends: with true after a whole backward, with false after
+  /// an evaluation or a pass that was given up. It is called once, unless it is gone by then.
+  /// @returns whether this pass did not know of it before
+  using EndOfPass = std::function<void(bool backward)>;
+  bool at_end(const std::shared_ptr<EndOfPass>& callback);
 
   /// Ends a pass: forgets what was saved, frees every activation.
-  /// @throws Error if backward ran and did not restore what forward saved
-  void end();
+  void end() { end(/*backward=*/false); }
 
-  /// Ends a backward pass: the callback, then end().
+  /// Ends a pass whose backward is over.
+  /// @throws Error if that did not restore what forward saved
   void end_backward();
 
  private:
+  // A save(): so many tensors, of the module that was at work, or of none.
+  struct Saved {
+    const Module* by = nullptr;
+    std::size_t count = 0;
+  };
+  const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
+  std::string name_of(const Module* module) const;
+  void require_own(std::size_t count);
   Tensor pop();
+  void end(bool backward);
 
   Context& context_;
   Arena arena_;
@@ -114,9 +142,10 @@ class Tape {
   bool saving_ = false;
   KeyValueCache* cache_ = nullptr;
   DropoutKey key_;
-  std::vector<Tensor> saved_;
-  std::vector<Parameter*> used_;
-  std::function<void()> backward_end_;
+  std::vector<Tensor> tensors_;  // that were saved
+  std::vector<Saved> saved_;     // by whom
+  std::vector<const Module*> at_work_;
+  std::vector<std::weak_ptr<EndOfPass>> ends_;
 };
 
 }  // namespace nanofsdp::nn

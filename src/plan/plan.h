@@ -8,7 +8,7 @@
 #include "base/ledger.h"
 #include "comm/counting.h"
 #include "fsdp/flat_layout.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 
 namespace nanofsdp::plan {
 
@@ -50,23 +50,36 @@ struct Plan {
   }
 };
 
-/// The layouts that a ShardedModel gives to its units, before there is one.
-/// @param units the parameters of each, the root's last
-std::vector<fsdp::FlatLayout> lay_out(std::span<const std::vector<fsdp::ParameterSpec>> units,
-                                      const fsdp::Options& options, const Workload& workload);
+/// The layouts of a unit's rows.
+struct UnitLayout {
+  fsdp::FlatLayout trained;
+  fsdp::FlatLayout frozen{{}, 1};  ///< empty if all parameters learn
+  int depth = 1;                   ///< units around it; the root's is 0
+
+  std::int64_t total_numel() const { return trained.total_numel() + frozen.total_numel(); }
+  std::int64_t shard_numel() const { return trained.shard_numel() + frozen.shard_numel(); }
+  std::int64_t padded_numel() const { return trained.padded_numel() + frozen.padded_numel(); }
+  std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
+};
+
+/// The layouts that a ShardedModel gives to its units, before there is one, if none are nested.
+/// @param units the parameters of each, all of which learn, the root's last
+std::vector<UnitLayout> lay_out(std::span<const std::vector<fsdp::ParameterSpec>> units,
+                                const fsdp::Options& options, const Workload& workload);
 
 /// The layouts of the model's units, the root's last.
-std::vector<fsdp::FlatLayout> layouts_of(std::span<const fsdp::Unit> units);
+std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units);
 
-/// @param layouts of all units over `shard_size` ranks, the root's last; all their parameters learn
+/// @param layouts of all units over `shard_size` ranks, the root's last; each unit is used once a
+///        micro-step
 /// @param options as given to ShardedModel
-Plan plan(std::span<const fsdp::FlatLayout> layouts, const fsdp::Options& options,
+Plan plan(std::span<const UnitLayout> layouts, const fsdp::Options& options,
           const Workload& workload);
 
 /// plan(), and what lies outside the sharded model: the sums of the norm, what Gloo receives in,
 /// and whatever else the program keeps for communication.
 /// @param others bytes of those (LossMeter::bytes())
-Plan plan_training(std::span<const fsdp::FlatLayout> layouts, const fsdp::Options& options,
+Plan plan_training(std::span<const UnitLayout> layouts, const fsdp::Options& options,
                    const Workload& workload, bool over_gloo, std::int64_t others);
 
 }  // namespace nanofsdp::plan

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "fsdp/flat_parameter.h"
+#include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 #include "gpt/gpt.h"
 

@@ -142,7 +142,7 @@ Manifest read_manifest(const std::string& out_dir) {
 }
 
 bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
-                     fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
+                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer,
                      const RunState& state) try {
   const auto rank = static_cast<std::size_t>(mesh.rank());
   const auto files = static_cast<std::size_t>(mesh.shard_size());
@@ -185,7 +185,7 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Conte
   }
   barrier(context, mesh);  // every file is good, and that is known before any is used
   read_rank_files(directory, files, *context.compute,
-                  fsdp::slices_to_load(model.units(), optimizer));
+                  fsdp::slices_to_load(model.units(), optimizer), manifest.state.optimizer_steps);
   barrier(context, mesh);  // nobody trains on before all have loaded
   fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);
 }

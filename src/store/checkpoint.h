@@ -4,7 +4,7 @@
 #include <string>
 
 #include "comm/mesh.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/sharded_optimizer.h"
 #include "store/manifest.h"
 
@@ -43,7 +43,7 @@ Manifest read_manifest(const std::string& out_dir);
 /// @returns false on every rank, and nothing is saved, if the ranks do not all see one `out_dir`
 /// @throws UsageError if a file cannot be written; the checkpoint before is then still there
 bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
-                     fsdp::ShardedModel& model, const fsdp::ShardedOptimizer& optimizer,
+                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer,
                      const RunState& state);
 
 /// Loads the last checkpoint into a model of its sizes. Collective; when it returns, every file has

@@ -1,8 +1,8 @@
 #include "store/rank_file.h"
 
-#include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <utility>
@@ -22,11 +22,12 @@ struct NamedTensor {
   Tensor values;
 };
 
-// The three tensors of a piece that has the range `saved` of a parameter.
-std::array<NamedTensor, 3> tensors_of(const fsdp::StateSlice& slice, fsdp::Range saved) {
+// The tensors of a piece that has the range `saved` of a parameter. A frozen one has no moments.
+std::vector<NamedTensor> tensors_of(const fsdp::StateSlice& slice, fsdp::Range saved) {
   const auto named = [&](const char* suffix, const Tensor& values) {
     return NamedTensor{{slice.parameter.name + suffix, {saved.size()}}, values};
   };
+  if (slice.m.empty()) return {named("", slice.values)};
   return {named("", slice.values), named(".exp_avg", slice.m), named(".exp_avg_sq", slice.v)};
 }
 
@@ -35,6 +36,7 @@ struct Pieces {
   std::vector<std::int64_t> shape;
   std::vector<fsdp::Range> ranges;
   std::vector<std::size_t> files;  // of each range
+  std::optional<std::int64_t> steps;
 };
 using Index = std::map<std::string, Pieces>;
 
@@ -47,6 +49,7 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
     Pieces& pieces = index[name];
     if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
     if (shape != json(pieces.shape)) throw std::invalid_argument(name + " has two shapes");
+    if (place.contains("step")) pieces.steps = place.at("step").get<std::int64_t>();
     pieces.ranges.push_back({range.at(0), range.at(1)});
     const auto [begin, end] = pieces.ranges.back();
     if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
@@ -74,8 +77,9 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   Metadata metadata{{"format", "pt"}};
   for (const fsdp::StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
-    const json place = {{"shape", slice.parameter.shape},
-                        {"range", {slice.range.begin, slice.range.end}}};
+    json place = {{"shape", slice.parameter.shape},
+                  {"range", {slice.range.begin, slice.range.end}}};
+    if (slice.steps != nullptr) place["step"] = *slice.steps;
     metadata[slice.parameter.name] = place.dump();
   }
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
@@ -90,7 +94,7 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
 }
 
 void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
-                     const std::vector<fsdp::StateSlice>& slices) {
+                     const std::vector<fsdp::StateSlice>& slices, std::int64_t steps) {
   const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
   for (std::size_t file = 0; file < files; ++file) add_to_index(index, path(file), file);
@@ -104,6 +108,7 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
                         .expected = "all of the model's parameter " + slice.parameter.name,
                         .got = pieces.files.empty() ? "none of it" : "another shape, or gaps"});
     }
+    if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
     for (const fsdp::ReadItem& item : *items) {
       for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {
         const Tensor to = tensor.values.slice(item.in_wanted.begin, item.in_wanted.size());

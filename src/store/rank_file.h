@@ -14,8 +14,9 @@ namespace nanofsdp::store {
 ///
 /// A piece of a parameter is three tensors of one dimension, NAME, NAME.exp_avg and NAME.exp_avg_sq
 /// (PyTorch's names of Adam's moments). The metadata say under NAME which piece it is: `{"range":
-/// [4160, 8320], "shape": [65, 128]}`, of the parameter's elements, row-major. So each file can be
-/// read without the others, by the safetensors package for Python too.
+/// [4160, 8320], "shape": [65, 128], "step": 250}`, of the parameter's elements, row-major, and the
+/// optimizer's steps that it has made. A frozen parameter has neither moments nor steps. So each
+/// file can be read without the others, by the safetensors package for Python too.
 
 /// Writes what one rank saves, once `stream` has computed it.
 /// @throws UsageError if that fails
@@ -24,9 +25,10 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
 
 /// Fills `slices` from the files of all ranks, however many those were. Reads no other elements.
 /// @param files how many there are in `directory`
+/// @param steps that a parameter has made of which a file does not say so
 /// @throws UsageError naming the file if one is malformed, or the parameter if there is not all of
 /// it
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
-                     const std::vector<fsdp::StateSlice>& slices);
+                     const std::vector<fsdp::StateSlice>& slices, std::int64_t steps);
 
 }  // namespace nanofsdp::store

@@ -22,8 +22,8 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
   std::optional<SafetensorsWriter> writer;
   if (rank == 0) {
     std::vector<TensorInfo> tensors;
-    for (const fsdp::Unit& unit : model.units()) {
-      for (const nn::Parameter* parameter : unit.flat().parameters()) {
+    for (const fsdp::ShardedParameters* row : model.rows()) {
+      for (const nn::Parameter* parameter : row->parameters()) {
         tensors.push_back(info_of(*parameter));
       }
     }
@@ -39,11 +39,11 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
   SafetensorsFile file(weights_path(out_dir).string());
-  for (fsdp::Unit& unit : model.units()) {
-    unit.require_at_rest("loading of weights");
-    const auto parameters = unit.flat().parameters();
+  for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
+  for (fsdp::ShardedParameters* row : model.rows()) {
+    const auto parameters = row->parameters();
     for (std::size_t i = 0; i < parameters.size(); ++i) {
-      unit.flat().store(i, file.read(info_of(*parameters[i])));
+      row->store(i, file.read(info_of(*parameters[i])));
     }
   }
 }

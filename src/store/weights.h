@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <string>
 
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "store/safetensors.h"
 
 namespace nanofsdp::store {

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "base/device.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/mixed_precision.h"
-#include "fsdp/prefetch.h"
-#include "fsdp/sharded_model.h"
-#include "fsdp/sharding_strategy.h"
+#include "fsdp/schedule.h"
+#include "fsdp/strategy.h"
 #include "gpt/config.h"
 
 namespace nanofsdp::train {
@@ -58,7 +58,7 @@ struct TrainerOptions {
   bool saves() const { return !out_dir.empty() && !eval_only; }
 
   // Sharding.
-  fsdp::ShardingStrategy strategy = fsdp::kFullShard;
+  fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
   fsdp::MixedPrecision precision;
   int forward_prefetch = 1;

@@ -106,12 +106,10 @@ gpt::GPTConfig read_pretrained_config(const std::string& directory) {
 
 void load_pretrained(const std::string& directory, fsdp::ShardedModel& model) {
   Pretrained file(directory);
-  for (fsdp::Unit& unit : model.units()) {
-    unit.require_at_rest("loading of weights");
-    const auto parameters = unit.flat().parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      unit.flat().store(i, file.read(*parameters[i]));
-    }
+  for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
+  for (fsdp::ShardedParameters* row : model.rows()) {
+    const auto parameters = row->parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i) row->store(i, file.read(*parameters[i]));
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "gpt/config.h"
 
 namespace nanofsdp::train {

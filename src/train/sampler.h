@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "nn/key_value_cache.h"
 #include "nn/tape.h"
 

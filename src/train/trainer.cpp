@@ -162,8 +162,8 @@ std::string Trainer::sample(std::int64_t length) {
 // Before anything is trained: what ranks that were started apart may have got differently.
 void Trainer::require_agreement() {
   std::string model;
-  for (const fsdp::Unit& unit : sharded_.units()) {
-    for (const fsdp::ParameterSpec& p : unit.flat().layout().parameters()) {
+  for (const fsdp::ShardedParameters* row : sharded_.rows()) {
+    for (const fsdp::ParameterSpec& p : row->layout().parameters()) {
       model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
     }
   }

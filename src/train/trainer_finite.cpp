@@ -57,7 +57,9 @@ void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
   for (const fsdp::Unit& unit : sharded_.units()) units.push_back(&unit);
   std::reverse(units.begin(), units.end() - 1);
   std::vector<Tensor> gradients;
-  for (const fsdp::Unit* unit : units) gradients.push_back(unit->flat().optimizer_gradients());
+  for (const fsdp::Unit* unit : units) {
+    gradients.push_back(unit->trains() ? unit->rows()[0].optimizer_gradients() : Tensor());
+  }
   const std::size_t first = first_not_finite(context_, mesh_, gradients);
   stop(iteration,
        fmt::format("loss {}, gradient norm {}; {}", shown(result.loss), shown(result.grad_norm),
@@ -80,10 +82,15 @@ void Trainer::require_finite_state(std::int64_t iteration) {
   for (std::size_t i = 0; i < sharded_.units().size(); ++i) {
     const fsdp::Unit& unit = sharded_.units()[i];
     const auto [m, v] = optimizer_.moments(i);
-    tensors.insert(tensors.end(), {unit.flat().optimizer_parameters(), m, v});
-    for (const char* what : {"parameters", "first moments", "second moments"}) {
+    const auto look_at = [&](const char* what, const Tensor& tensor) {
+      tensors.push_back(tensor);
       names.push_back(fmt::format("{} of {} that are not finite", what, unit.name()));
+    };
+    for (const fsdp::ShardedParameters& row : unit.rows()) {
+      look_at("parameters", row.optimizer_parameters());
     }
+    look_at("first moments", m);
+    look_at("second moments", v);
   }
   const std::size_t first = first_not_finite(context_, mesh_, tensors);
   if (first < names.size()) stop(iteration, names[first]);

@@ -15,10 +15,10 @@ TEST(Tracer, WaitsKnowTheSpanTheyWaitFor) {
   const auto gather = make_communication_stream(Device::cpu);
   Tracer tracer;
   tracer.start();
-  const std::size_t first = tracer.begin(*gather, Lane::all_gather, "first", 100);
-  const Event first_done = tracer.end(*gather, first);
-  const std::size_t second = tracer.begin(*gather, Lane::all_gather, "second", 200);
-  const Event second_done = tracer.end(*gather, second);
+  const std::size_t first = tracer.begin(*gather, Lane::all_gather, "first");
+  const Event first_done = tracer.end(*gather, first, 100);
+  const std::size_t second = tracer.begin(*gather, Lane::all_gather, "second");
+  const Event second_done = tracer.end(*gather, second, 200);
   tracer.wait(*compute, second_done);
   tracer.wait(*compute, first_done);
   tracer.wait(*compute, Event());

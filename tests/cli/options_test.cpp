@@ -26,7 +26,7 @@ TEST(Options, DefaultToTheRecipeForACpu) {
   EXPECT_EQ(o.beta2, 0.99);
   EXPECT_EQ(o.min_lr, 1e-4);
   EXPECT_FALSE(o.bias);
-  EXPECT_EQ(o.strategy, fsdp::kFullShard);
+  EXPECT_EQ(o.strategy, fsdp::ShardingStrategy::full_shard);
   EXPECT_TRUE(o.out_dir.empty());
   EXPECT_TRUE(o.notes.empty());
 }
@@ -152,7 +152,7 @@ TEST(Options, Ours) {
       parse({"--ranks=4", "--strategy=no_shard", "--threads=3", "--backend=local",
              "--backward_prefetch=none", "--init_order=fsdp", "--metrics=m.jsonl", "--text=t.txt"});
   EXPECT_EQ(o.ranks, 4);
-  EXPECT_EQ(o.strategy, fsdp::kNoShard);
+  EXPECT_EQ(o.strategy, fsdp::ShardingStrategy::no_shard);
   EXPECT_EQ(o.backend, Backend::local);
   EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::none);
   EXPECT_EQ(o.init_order, train::InitOrder::fsdp);
@@ -163,18 +163,19 @@ TEST(Options, Ours) {
 }
 
 TEST(Options, NameStrategiesByStageAndByGroups) {
-  const fsdp::ShardingStrategy stages[] = {fsdp::kNoShard, fsdp::kShardOptimizer,
-                                           fsdp::kShardGradients, fsdp::kFullShard};
+  const fsdp::ShardingStrategy stages[] = {
+      fsdp::ShardingStrategy::no_shard, fsdp::ShardingStrategy::shard_optimizer,
+      fsdp::ShardingStrategy::shard_gradients, fsdp::ShardingStrategy::full_shard};
   for (int stage = 0; stage < 4; ++stage) {
     EXPECT_EQ(parse({"--zero=" + std::to_string(stage)}).strategy, stages[stage]);
   }
   const auto hybrid = [](const std::string& size) {
     return parse({"--ranks=4", "--strategy=hybrid_shard", "--shard_size=" + size});
   };
-  EXPECT_EQ(hybrid("2").strategy, fsdp::kHybridShard);
+  EXPECT_EQ(hybrid("2").strategy, fsdp::ShardingStrategy::hybrid_shard);
   EXPECT_EQ(hybrid("2").shard_size, 2);
-  EXPECT_EQ(hybrid("1").strategy, fsdp::kNoShard);  // nothing is shared out
-  EXPECT_EQ(hybrid("4").strategy, fsdp::kFullShard);
+  EXPECT_EQ(hybrid("1").strategy, fsdp::ShardingStrategy::no_shard);  // nothing is shared out
+  EXPECT_EQ(hybrid("4").strategy, fsdp::ShardingStrategy::full_shard);
   EXPECT_EQ(hybrid("4").shard_size, 0);
 }
 

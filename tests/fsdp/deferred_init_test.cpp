@@ -102,31 +102,32 @@ TEST(DeferredInit, NamesAParameterThatThePlanForgets) {
 
 // A model that has its values is sharded as it is; on request they are rank 0's on every rank.
 TEST(Materialised, ModelKeepsItsValues) {
-  for (const ShardingStrategy& strategy : {kNoShard, kShardOptimizer, kFullShard}) {
+  for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+                                    ShardingStrategy::full_shard}) {
     for (const bool sync : {false, true}) {
-      testing::run_ranks(Backend::local, 3,
-                         [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                           gpt::GPT model(kTiny);
-                           WholeModel memory(model);
-                           const auto seed = static_cast<std::uint64_t>(sync ? context.rank : 0);
-                           memory.initialise(model.nanogpt_draws(), 7 + seed);
-                           gpt::GPT twin(kTiny);
-                           WholeModel twin_memory(twin);
-                           twin_memory.initialise(twin.nanogpt_draws(), 7);  // rank 0's
-                           comm::Mesh mesh(std::move(world));
-                           ShardedModel sharded(context, model, mesh,
-                                                {.strategy = strategy,
-                                                 .sync_module_states = sync,
-                                                 .wrap_policy = is_a<gpt::Block>});
-                           std::vector<float> whole;
-                           sharded.summon_full_parameters([&](const nn::Parameter& p) {
-                             const auto values = p.data.span<float>();
-                             whole.insert(whole.end(), values.begin(), values.end());
-                           });
-                           EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
-                           // No part of training, but where the copy is kept for the first step.
-                           EXPECT_EQ(mesh.traffic().bytes_sent > 0, strategy == kShardOptimizer);
-                         });
+      testing::run_ranks(
+          Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+            gpt::GPT model(kTiny);
+            WholeModel memory(model);
+            const auto seed = static_cast<std::uint64_t>(sync ? context.rank : 0);
+            memory.initialise(model.nanogpt_draws(), 7 + seed);
+            gpt::GPT twin(kTiny);
+            WholeModel twin_memory(twin);
+            twin_memory.initialise(twin.nanogpt_draws(), 7);  // rank 0's
+            comm::Mesh mesh(std::move(world));
+            ShardedModel sharded(context, model, mesh,
+                                 {.strategy = strategy,
+                                  .sync_module_states = sync,
+                                  .wrap_policy = is_a<gpt::Block>});
+            std::vector<float> whole;
+            sharded.summon_full_parameters([&](const nn::Parameter& p) {
+              const auto values = p.data.span<float>();
+              whole.insert(whole.end(), values.begin(), values.end());
+            });
+            EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
+            // No part of training, but where the copy is kept for the first step.
+            EXPECT_EQ(mesh.traffic().bytes_sent > 0, strategy == ShardingStrategy::shard_optimizer);
+          });
     }
   }
 }

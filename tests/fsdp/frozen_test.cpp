@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "plan/plan.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -45,10 +46,12 @@ std::vector<float> weights_after(int world, const TinyOptions& options, const Fr
 // a constant, under every strategy.
 TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
   const Frozen frozen = {"attn.c_attn", "ln_2", "wpe"};
-  const std::vector<float> whole = weights_after(2, {.strategy = kNoShard}, frozen);
-  EXPECT_NE(whole, weights_after(2, {.strategy = kNoShard}, {}));
-  for (const ShardingStrategy& strategy :
-       {kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+  const std::vector<float> whole =
+      weights_after(2, {.strategy = ShardingStrategy::no_shard}, frozen);
+  EXPECT_NE(whole, weights_after(2, {.strategy = ShardingStrategy::no_shard}, {}));
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients,
+        ShardingStrategy::shard_grad_op, ShardingStrategy::full_shard}) {
     EXPECT_EQ(weights_after(2, {.strategy = strategy, .forward_prefetch = 1}, frozen), whole)
         << name_of(strategy);
   }
@@ -59,13 +62,13 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
         t.step(0);
         const std::vector<float> after = t.weights();
         std::size_t at = 0;
-        for (const Unit& unit : t.sharded.units()) {
-          for (const nn::Parameter* p : unit.flat().parameters()) {
+        for (const ShardedParameters* row : t.sharded.rows()) {
+          for (const nn::Parameter* p : row->parameters()) {
             const auto n = static_cast<std::size_t>(p->shape.numel());
             const bool same =
                 std::equal(before.begin() + at, before.begin() + at + n, after.begin() + at);
             EXPECT_EQ(same, is_frozen(frozen, p->name)) << p->name;
-            EXPECT_EQ(p->grad.empty(), !p->requires_grad || p->grad.numel() == 0);
+            EXPECT_EQ(p->grad_values().empty(), !p->requires_grad || p->data.numel() == 0);
             at += n;
           }
         }
@@ -75,7 +78,7 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
 // Whichever parameters are frozen: one that stands between two that decay keeps its value, too,
 // where the optimizer updates all of a unit or a shard.
 TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
-  const auto test = [](const ShardingStrategy& strategy, unsigned seed) {
+  const auto test = [](ShardingStrategy strategy, unsigned seed) {
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           std::mt19937 random(seed);
@@ -96,14 +99,60 @@ TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
         });
   };
   for (unsigned seed = 1; seed <= 8; ++seed) {
-    for (const ShardingStrategy& strategy : {kNoShard, kShardOptimizer}) test(strategy, seed);
+    for (const Sharding& sharding : kShardings) test(testing::strategy_named(sharding.name), seed);
+  }
+}
+
+// What is frozen has no gradient and no moments, in memory and in the plan, and is not reduced;
+// where whole copies are kept it is gathered once for all.
+TEST(Frozen, ParametersCostWhatIsPlanned) {
+  const auto test = [](ShardingStrategy strategy, unsigned seed) {
+    testing::run_ranks(
+        Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          std::mt19937 random(seed);
+          auto model = std::make_unique<gpt::GPT>(testing::kTiny);
+          std::int64_t trains = 0;
+          for (nn::Parameter* p : model->named_parameters()) {
+            p->requires_grad = random() % 3 == 0;
+            if (p->requires_grad) trains += p->shape.numel();
+          }
+          const int shard_size = sharding_of(strategy).replicates ? 2 : 4;
+          const TinyOptions options{
+              .strategy = strategy, .micro_steps = 2, .shard_size = shard_size};
+          TinyTraining t(context, std::move(group), options, std::move(model));
+          t.step(0);
+          const comm::Traffic before = t.mesh.traffic();
+          t.step(1);
+          const comm::Traffic step = t.mesh.traffic() - before;
+          const std::vector<plan::UnitLayout> layouts = plan::layouts_of(t.sharded.units());
+          const plan::Plan plan =
+              plan::plan(layouts, {.strategy = strategy, .forward_prefetch = 0},
+                         {.shard_size = shard_size, .replicas = 4 / shard_size, .micro_steps = 2});
+          for (const MemoryClass c :
+               {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
+                MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
+            EXPECT_EQ(context.ledger.count(c).reserved, plan.of(c))
+                << nanofsdp::name_of(c) << ", " << name_of(strategy) << ", seed " << seed;
+          }
+          if (strategy == ShardingStrategy::no_shard) {
+            EXPECT_LT(plan.of(MemoryClass::optimizer), 8 * trains + 8 * 4 * 40) << "and padding";
+          }
+          EXPECT_EQ(step.all_gathers, plan.step.all_gathers) << name_of(strategy);
+          EXPECT_EQ(step.reduce_scatters, plan.step.reduce_scatters) << name_of(strategy);
+          EXPECT_EQ(step.all_reduces, plan.step.all_reduces) << name_of(strategy);
+          EXPECT_EQ(step.bytes_sent, plan.step.bytes_sent) << name_of(strategy);
+        });
+  };
+  for (unsigned seed = 1; seed <= 4; ++seed) {
+    for (const Sharding& sharding : kShardings) test(testing::strategy_named(sharding.name), seed);
   }
 }
 
 // A unit in which nothing learns is gathered and freed as ever, and never reduced.
 TEST(Frozen, UnitIsNeverReduced) {
   const Frozen frozen = {"transformer.h.1."};
-  const std::vector<float> whole = weights_after(2, {.strategy = kNoShard}, frozen);
+  const std::vector<float> whole =
+      weights_after(2, {.strategy = ShardingStrategy::no_shard}, frozen);
   EXPECT_EQ(weights_after(2, {}, frozen), whole);
   testing::run_ranks(
       Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {

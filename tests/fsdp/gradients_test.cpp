@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "nn/linear.h"
 #include "support/errors.h"
@@ -28,7 +28,7 @@ struct Scalar {
         mesh(std::move(world)),
         sharded(context, model, mesh, options),
         tape(context) {
-    sharded.units()[0].flat().store(0, std::vector<float>{2});
+    sharded.units()[0].rows()[0].store(0, std::vector<float>{2});
   }
 
   // One micro-step with gradient `g`: x = 1, dy = g.
@@ -43,7 +43,7 @@ struct Scalar {
 
   // The reduced gradient of the weight; 0 where this rank has none of it.
   float gradient() {
-    const FlatParameter& flat = sharded.units()[0].flat();
+    const ShardedParameters& flat = sharded.units()[0].rows()[0];
     const Range mine = flat.layout().piece(0, flat.optimizer_range()).in_shard;
     return mine.empty() ? 0 : flat.optimizer_gradients().f32()[mine.begin];
   }
@@ -58,8 +58,10 @@ struct Scalar {
 // Four micro-steps of ones on four ranks average to 4: the sum over micro-steps of the mean over
 // ranks. Scaling what was added up before would give 5.3125 (1 + 1/4 + ... of the accumulator).
 TEST(Average, ScalesWhatArrivesAndNeverWhatWasAddedUp) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
+        ShardingStrategy::full_shard}) {
     for (const bool no_sync : {false, true}) {
       testing::run_ranks(
           Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -68,7 +70,7 @@ TEST(Average, ScalesWhatArrivesAndNeverWhatWasAddedUp) {
                 {.strategy = strategy, .no_sync = no_sync, .alignment = 1, .wrap_policy = never});
             scalar.sharded.zero_grad();
             for (int m = 0; m < 4; ++m) scalar.micro_step(1, m == 3);
-            const bool owner = context.rank == 0 || strategy == kNoShard;
+            const bool owner = context.rank == 0 || strategy == ShardingStrategy::no_shard;
             EXPECT_EQ(scalar.gradient(), owner ? 4 : 0) << name_of(strategy) << no_sync;
           });
     }
@@ -81,10 +83,11 @@ TEST(Average, IsOverAllRanksOfAHybridMesh) {
       Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
         nn::Linear model({.in = 1, .out = 1, .bias = false});
         comm::Mesh mesh(std::move(world), 2);
-        ShardedModel sharded(context, model, mesh,
-                             {.strategy = kHybridShard, .alignment = 1, .wrap_policy = never});
+        ShardedModel sharded(
+            context, model, mesh,
+            {.strategy = ShardingStrategy::hybrid_shard, .alignment = 1, .wrap_policy = never});
         Unit& unit = sharded.units()[0];
-        unit.flat().store(0, std::vector<float>{2});
+        unit.rows()[0].store(0, std::vector<float>{2});
         nn::Tape tape(context);
         Owned<float> x({1, 1}), dy({1, 1});
         x.values[0] = 1;
@@ -94,7 +97,7 @@ TEST(Average, IsOverAllRanksOfAHybridMesh) {
         sharded.forward(tape, x);
         sharded.backward(tape, dy);
         if (mesh.shard_rank() == 0) {
-          EXPECT_EQ(unit.flat().gradient_shard().f32()[0], 15.0f / 4);
+          EXPECT_EQ(unit.rows()[0].gradient_shard().f32()[0], 15.0f / 4);
         }
         // Replicas hold the same gradient: the norm counts it once.
         GradNorm norm(context, mesh);
@@ -135,7 +138,7 @@ TEST(PaddingOnly, RankTrainsAlong) {
       EXPECT_EQ(*norm.norm().f32(), 3);
       EXPECT_NEAR(*norm.coefficient().f32(), 0.5, 1e-6);
       optimizer.step(0.1, norm.coefficient());
-      EXPECT_EQ(optimizer.undecayed_numel() + optimizer.decayed_numel(), context.rank == 0 ? 1 : 0);
+      EXPECT_EQ(optimizer.parameter_steps(0)[0], context.rank == 0 ? 1 : 0);
       scalar.sharded.summon_full_parameters([](const nn::Parameter& p) {
         EXPECT_NEAR(*p.data.f32(), 1.9, 1e-6);  // Adam's first step is the learning rate
       });
@@ -145,8 +148,9 @@ TEST(PaddingOnly, RankTrainsAlong) {
 
 // To none or to zero: the same gradients; to zero they can be read before anything is reduced.
 TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kFullShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
           Scalar scalar(context, std::move(world),
@@ -173,15 +177,16 @@ TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
 // Forgotten, the gradients of the step before stay in the sum; where they have been summed over all
 // ranks already, so that they would be once more, it is an error.
 TEST(ZeroGrad, IsMissed) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kFullShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
           Scalar scalar(context, std::move(world),
                         {.strategy = strategy, .alignment = 1, .wrap_policy = never});
           scalar.sharded.zero_grad();
           scalar.micro_step(1);
-          if (!strategy.shard_gradients) {
+          if (!sharding_of(strategy).gradients) {
             testing::expect_error<Error>([&] { scalar.micro_step(2); }, "zero_grad");
             return;
           }
@@ -191,7 +196,8 @@ TEST(ZeroGrad, IsMissed) {
   }
   testing::run_ranks(
       Backend::local, 4, [](Context& context, std::unique_ptr<comm::Communicator> world) {
-        TinyTraining t(context, std::move(world), {.strategy = kHybridShard, .shard_size = 2});
+        TinyTraining t(context, std::move(world),
+                       {.strategy = ShardingStrategy::hybrid_shard, .shard_size = 2});
         t.step(0);
         testing::expect_error<Error>([&] { t.micro_step(1, 0); }, "zero_grad");
       });
@@ -200,8 +206,10 @@ TEST(ZeroGrad, IsMissed) {
 // A step that was given up after some of its micro-steps leaves nothing, also if its gradients are
 // still whole.
 TEST(ZeroGrad, ForgetsAStepThatWasGivenUp) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
+        ShardingStrategy::full_shard}) {
     for (const bool no_sync : {false, true}) {
       testing::run_ranks(
           Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -213,7 +221,7 @@ TEST(ZeroGrad, ForgetsAStepThatWasGivenUp) {
             scalar.sharded.zero_grad();
             scalar.micro_step(1, /*last=*/false);
             scalar.micro_step(2);
-            const bool owner = context.rank == 0 || strategy == kNoShard;
+            const bool owner = context.rank == 0 || strategy == ShardingStrategy::no_shard;
             EXPECT_EQ(scalar.gradient(), owner ? 3 : 0) << name_of(strategy) << no_sync;
           });
     }

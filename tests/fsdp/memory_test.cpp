@@ -22,10 +22,11 @@ std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n,
                                            std::int64_t b, std::int64_t r) {
   const std::int64_t two = 4 * (2 * b + r), each = 4 * (3 * b + r);  // of three blocks
   const std::int64_t borrowed = o.no_sync ? each : two;
-  if (o.strategy == kNoShard || s == n) return {4 * n, 4 * n, 8 * n, 0, 0};  // or one rank
-  if (o.strategy == kShardOptimizer) return {4 * n, 4 * n, 8 * s, 0, 0};
-  if (o.strategy == kShardGradients) return {4 * n, 4 * s, 8 * s, 0, borrowed};
-  if (o.strategy == kShardGradOp) return {4 * s, 4 * s, 8 * s, each, borrowed};
+  if (o.strategy == ShardingStrategy::no_shard || s == n)
+    return {4 * n, 4 * n, 8 * n, 0, 0};  // or one rank
+  if (o.strategy == ShardingStrategy::shard_optimizer) return {4 * n, 4 * n, 8 * s, 0, 0};
+  if (o.strategy == ShardingStrategy::shard_gradients) return {4 * n, 4 * s, 8 * s, 0, borrowed};
+  if (o.strategy == ShardingStrategy::shard_grad_op) return {4 * s, 4 * s, 8 * s, each, borrowed};
   return {4 * s, 4 * s, 8 * s, two, borrowed};
 }
 
@@ -36,24 +37,26 @@ constexpr MemoryClass kPlanned[] = {MemoryClass::parameter_shards, MemoryClass::
 // Promise 3: the closed formula, the plan and the ledger agree to the byte, after construction and
 // at the peak of training; initialisation has had a scratch of one parameter besides.
 TEST(Memory, IsTheClosedFormula) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard, kHybridShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
+        ShardingStrategy::full_shard, ShardingStrategy::hybrid_shard}) {
     for (const bool no_sync : {false, true}) {
       for (const int world : {1, 2, 3, 4}) {
-        if (strategy == kHybridShard && world != 4) continue;
+        if (strategy == ShardingStrategy::hybrid_shard && world != 4) continue;
         const TinyOptions o{.strategy = strategy,
                             .forward_prefetch = 1,
                             .micro_steps = no_sync ? 3 : 1,
                             .no_sync = no_sync,
-                            .shard_size = strategy == kHybridShard ? 2 : 0};
+                            .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0};
         testing::run_ranks(
             Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> g) {
               TinyTraining training(context, std::move(g), o);
               for (std::int64_t step = 0; step < 2; ++step) training.step(step);
-              std::vector<FlatLayout> layouts;
+              std::vector<plan::UnitLayout> layouts;
               std::int64_t n = 0, s = 0;
               for (const Unit& unit : training.sharded.units()) {
-                layouts.push_back(unit.flat().layout());
+                layouts.push_back({unit.rows()[0].layout()});
                 n += layouts.back().padded_numel();
                 s += layouts.back().shard_numel();
               }
@@ -89,11 +92,12 @@ TEST(Memory, IsNotBorrowedBetweenSteps) {
 
 // The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
 TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
-  const std::vector<FlatLayout> layouts = {FlatLayout({{"block", {96, 4}}}, 4, 4),
-                                           FlatLayout({{"root", {32}}}, 4, 4)};
+  const std::vector<plan::UnitLayout> layouts = {{FlatLayout({{"block", {96, 4}}}, 4, 4)},
+                                                 {FlatLayout({{"root", {32}}}, 4, 4)}};
   for (const auto& [strategy, bytes] :
-       {std::pair(kNoShard, 16), std::pair(kShardOptimizer, 10), std::pair(kShardGradients, 7),
-        std::pair(kFullShard, 4), std::pair(kShardGradOp, 4)}) {
+       {std::pair(ShardingStrategy::no_shard, 16), std::pair(ShardingStrategy::shard_optimizer, 10),
+        std::pair(ShardingStrategy::shard_gradients, 7), std::pair(ShardingStrategy::full_shard, 4),
+        std::pair(ShardingStrategy::shard_grad_op, 4)}) {
     EXPECT_EQ(plan::plan(layouts, {.strategy = strategy}, {.shard_size = 4}).at_rest(),
               bytes * (96 * 4 + 32))
         << name_of(strategy);
@@ -102,17 +106,18 @@ TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
 
 // In bfloat16 the master shard is kept and a rounded whole copy borrowed; the wires are shared.
 TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
-  for (const ShardingStrategy& strategy :
-       {kNoShard, kShardOptimizer, kShardGradients, kFullShard}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+        ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
     const MixedPrecision precision{DType::bfloat16, DType::bfloat16};
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group),
                                 {.strategy = strategy, .precision = precision});
           training.step(0);
-          std::vector<FlatLayout> layouts;
+          std::vector<plan::UnitLayout> layouts;
           for (const Unit& unit : training.sharded.units()) {
-            layouts.push_back(unit.flat().layout());
+            layouts.push_back({unit.rows()[0].layout()});
           }
           const plan::Plan p = plan::plan(
               layouts, {.strategy = strategy, .precision = precision, .forward_prefetch = 0},
@@ -130,8 +135,9 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
 
 // Where the device computes in bfloat16, parameters stay as they travel: half the slots, no wire.
 TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
-  const std::vector<FlatLayout> layouts{FlatLayout({{"block", {24}}}, 2, 8),
-                                        FlatLayout({{"root", {50}}}, 2, 8)};  // 32 and 64 padded
+  const std::vector<plan::UnitLayout> layouts{
+      {FlatLayout({{"block", {24}}}, 2, 8)},
+      {FlatLayout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
   const auto of = [&](Device device, DType param, MemoryClass c) {
     return plan::plan(layouts, {.precision = {.param_dtype = param}},
                       {.shard_size = 2, .device = device})
@@ -160,8 +166,8 @@ TEST(Memory, OfALargeRootIsItsOwn) {
           TinyTraining t(context, std::move(group), {.precision = precision},
                          std::make_unique<gpt::GPT>(config));
           t.step(0);
-          std::vector<FlatLayout> layouts;
-          for (const Unit& unit : t.sharded.units()) layouts.push_back(unit.flat().layout());
+          std::vector<plan::UnitLayout> layouts;
+          for (const Unit& unit : t.sharded.units()) layouts.push_back({unit.rows()[0].layout()});
           const std::int64_t block = layouts[0].padded_numel(),
                              root = layouts.back().padded_numel();
           ASSERT_GT(root, block);
@@ -181,8 +187,10 @@ TEST(Memory, OfALargeRootIsItsOwn) {
 
 TEST(Memory, IsNotAllocatedAfterTheFirstStep) {
   for (const Backend backend : testing::backends()) {
-    for (const ShardingStrategy& strategy :
-         {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp, kFullShard}) {
+    for (ShardingStrategy strategy :
+         {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+          ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
+          ShardingStrategy::full_shard}) {
       testing::run_ranks(backend, 2,
                          [&](Context& context, std::unique_ptr<comm::Communicator> group) {
                            TinyTraining training(context, std::move(group),

@@ -69,7 +69,8 @@ const std::string kForwardKept = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2
 
 // SHARD_GRAD_OP: nothing is gathered in backward.
 TEST(Order, OfShardGradOpKeepsUnitsFromForwardToBackward) {
-  EXPECT_EQ(order_of_a_step({.strategy = kShardGradOp, .prefetch = BackwardPrefetch::none}),
+  EXPECT_EQ(order_of_a_step(
+                {.strategy = ShardingStrategy::shard_grad_op, .prefetch = BackwardPrefetch::none}),
             kForwardKept + "u.root u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
 }
 
@@ -81,7 +82,7 @@ TEST(Order, UnderNoSyncReducesNothing) {
 
 // And SHARD_GRAD_OP frees nothing either: the next forward gathers nothing.
 TEST(Order, OfShardGradOpUnderNoSyncFreesNothing) {
-  const TinyOptions options{.strategy = kShardGradOp,
+  const TinyOptions options{.strategy = ShardingStrategy::shard_grad_op,
                             .prefetch = BackwardPrefetch::none,
                             .micro_steps = 2,
                             .no_sync = true};
@@ -107,11 +108,48 @@ TEST(Order, OfRecomputeIsTheOrderWithout) {
   EXPECT_EQ(order_of_a_step({.recompute = true}), order_of_a_step({}));
 }
 
+// Recompute of what is around units runs their forward twice, and each is reduced when its backward
+// is over.
+TEST(Order, OfRecomputeAroundUnitsReducesEachInItsTurn) {
+  std::string line;
+  testing::run_ranks(
+      Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(context, std::move(group), {.prefetch = BackwardPrefetch::none});
+        training.model.recompute = true;
+        training.step(0);
+        if (context.rank == 0) context.tracer.start();
+        training.step(1);
+        if (context.rank == 0) line = order(context.tracer);
+      });
+  EXPECT_EQ(line, kForward +
+                      "U.b0 F.b0 R.b0 U.b1 F.b1 R.b1 U.b2 F.b2 R.b2 "
+                      "U.b2 R.b2 RS.b2 U.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root");
+}
+
+// A pass that was given up leaves no trace in the order of the next.
+TEST(Order, OfAStepAfterAPassThatWasGivenUp) {
+  std::string line;
+  testing::run_ranks(Backend::local, 2,
+                     [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                       TinyTraining training(context, std::move(group), {});
+                       auto tokens = testing::tiny_tokens(0, 0, 0, 1, 0);
+                       training.step(0);
+                       training.tape.begin(true);
+                       training.sharded.forward(training.tape, tokens);
+                       training.tape.end();
+                       if (context.rank == 0) context.tracer.start();
+                       training.step(1);
+                       if (context.rank == 0) line = order(context.tracer);
+                     });
+  EXPECT_EQ(line, order_of_a_step({}));
+}
+
 // Where parameters are stored whole, they are gathered when the optimizer has changed them.
 TEST(Order, OfWholeParametersGathersOnceAStep) {
   const std::string forward = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2 r.b2 r.root ";
   const std::string backward = "u.root u.b2 r.b2 RS.b2 u.b1 r.b1 RS.b1 u.b0 r.b0 RS.b0 r.root";
-  for (const ShardingStrategy& strategy : {kShardOptimizer, kShardGradients}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients}) {
     EXPECT_EQ(order_of_a_step({.strategy = strategy}), forward + backward + " RS.root");
   }
 }

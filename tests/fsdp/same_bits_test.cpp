@@ -41,14 +41,15 @@ class SameBits : public ::testing::TestWithParam<std::tuple<Backend, int>> {
   }
 };
 
-constexpr ShardingStrategy kAll[] = {kNoShard, kShardOptimizer, kShardGradients, kShardGradOp,
-                                     kFullShard};
+constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+                                     ShardingStrategy::shard_gradients,
+                                     ShardingStrategy::shard_grad_op, ShardingStrategy::full_shard};
 
 // Promise 1: at a fixed world size, every way to shard gives the same bits: losses, gradient norms
 // and final weights, those of a reference that adds the ranks up in order.
 TEST_P(SameBits, WhateverTheStrategy) {
   const auto expected = Reference(std::get<1>(GetParam()), {}).run();
-  for (const ShardingStrategy& strategy : kAll) {
+  for (ShardingStrategy strategy : kAll) {
     for (const bool no_sync : {false, true})
       expect({.strategy = strategy, .no_sync = no_sync}, expected);
   }
@@ -80,17 +81,20 @@ TEST_P(SameBits, WhateverTheStrategyInEitherAccumulationMode) {
   const int world = std::get<1>(GetParam());
   for (const bool no_sync : {false, true}) {
     const auto reduced_each =
-        Reference(world, {.strategy = kFullShard, .micro_steps = 3, .no_sync = no_sync}).run();
-    const auto reduced_once = Reference(world, {.strategy = kNoShard, .micro_steps = 3}).run();
+        Reference(world,
+                  {.strategy = ShardingStrategy::full_shard, .micro_steps = 3, .no_sync = no_sync})
+            .run();
+    const auto reduced_once =
+        Reference(world, {.strategy = ShardingStrategy::no_shard, .micro_steps = 3}).run();
     EXPECT_EQ(reduced_each == reduced_once, no_sync);
-    for (const ShardingStrategy& strategy : kAll) {
+    for (ShardingStrategy strategy : kAll) {
       for (const bool recompute : {false, true}) {
         expect({.strategy = strategy,
                 .forward_prefetch = 1,
                 .micro_steps = 3,
                 .no_sync = no_sync,
                 .recompute = recompute},
-               strategy.shard_gradients ? reduced_each : reduced_once);
+               sharding_of(strategy).gradients ? reduced_each : reduced_once);
       }
     }
   }
@@ -105,7 +109,7 @@ TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
         std::pair(DType::bfloat16, DType::bfloat16)}) {
     const MixedPrecision precision{param, reduce};
     const auto expected = Reference(world, {.precision = precision}).run();
-    for (const ShardingStrategy& strategy : kAll) {
+    for (ShardingStrategy strategy : kAll) {
       expect({.strategy = strategy, .forward_prefetch = 1, .precision = precision}, expected);
     }
   }
@@ -136,21 +140,24 @@ INSTANTIATE_TEST_SUITE_P(Long, SameBits, ::testing::ValuesIn(worlds(false)), nam
 TEST(HybridShard, GivesTheBitsOfSumsByGroup) {
   for (const Backend backend : testing::backends()) {
     for (const std::int64_t micro_steps : {1, 3}) {
-      const TinyOptions hybrid{.strategy = kHybridShard,
+      const TinyOptions hybrid{.strategy = ShardingStrategy::hybrid_shard,
                                .forward_prefetch = 1,
                                .micro_steps = micro_steps,
                                .shard_size = 2};
       const auto expected = Reference(4, hybrid).run();  // ends its threads before ranks are forked
       EXPECT_EQ(train(backend, 4, hybrid), expected);
-      const TinyOptions all{.strategy = kHybridShard, .micro_steps = micro_steps, .shard_size = 3};
+      const TinyOptions all{
+          .strategy = ShardingStrategy::hybrid_shard, .micro_steps = micro_steps, .shard_size = 3};
       EXPECT_EQ(train(backend, 3, all),
-                train(backend, 3, {.strategy = kFullShard, .micro_steps = micro_steps}));
+                train(backend, 3,
+                      {.strategy = ShardingStrategy::full_shard, .micro_steps = micro_steps}));
     }
   }
 }
 
 TEST(HybridShard, IsFullShardUpToRounding) {
-  const auto hybrid = train(Backend::local, 4, {.strategy = kHybridShard, .shard_size = 2});
+  const auto hybrid =
+      train(Backend::local, 4, {.strategy = ShardingStrategy::hybrid_shard, .shard_size = 2});
   const auto full = train(Backend::local, 4, {});
   EXPECT_NE(hybrid, full);
   for (std::size_t i = 0; i < 2 * testing::kTinySteps; ++i) {  // losses and norms
@@ -159,10 +166,12 @@ TEST(HybridShard, IsFullShardUpToRounding) {
 }
 
 TEST(HybridShard, WantsItsStrategyAndGroupsThatDivide) {
-  EXPECT_THROW(train(Backend::local, 4, {.strategy = kFullShard, .shard_size = 2}),
-               testing::RankError);
-  EXPECT_THROW(train(Backend::local, 4, {.strategy = kHybridShard, .shard_size = 3}),
-               testing::RankError);
+  EXPECT_THROW(
+      train(Backend::local, 4, {.strategy = ShardingStrategy::full_shard, .shard_size = 2}),
+      testing::RankError);
+  EXPECT_THROW(
+      train(Backend::local, 4, {.strategy = ShardingStrategy::hybrid_shard, .shard_size = 3}),
+      testing::RankError);
 }
 
 // Another number of ranks adds in another order, and nothing else.
@@ -184,7 +193,7 @@ TEST(WorldSize, ChangesNoMoreThanRounding) {
 
 // Micro-steps of a third of the rows add up to the same gradient, summed in shards or in full.
 TEST(Accumulation, GivesTheGradientOfAllMicroSteps) {
-  for (const ShardingStrategy& strategy : {kFullShard, kNoShard}) {
+  for (ShardingStrategy strategy : {ShardingStrategy::full_shard, ShardingStrategy::no_shard}) {
     const auto one = train(Backend::self, 1, {.strategy = strategy, .micro_steps = 3});
     const auto two = train(Backend::local, 2, {.strategy = strategy, .micro_steps = 3});
     for (std::size_t step = 0; step < testing::kTinySteps; ++step) {

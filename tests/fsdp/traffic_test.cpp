@@ -14,18 +14,20 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-constexpr ShardingStrategy kAll[] = {kNoShard,     kShardOptimizer, kShardGradients,
-                                     kShardGradOp, kFullShard,      kHybridShard};
+constexpr ShardingStrategy kAll[] = {
+    ShardingStrategy::no_shard,        ShardingStrategy::shard_optimizer,
+    ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
+    ShardingStrategy::full_shard,      ShardingStrategy::hybrid_shard};
 
 // The design's table, by hand: how often a step of M micro-steps gathers, reduce-scatters and
 // all-reduces a unit.
 std::array<std::int64_t, 3> table(const TinyOptions& o, bool root) {
   const std::int64_t M = o.micro_steps, reductions = o.no_sync ? 1 : M;
-  if (o.strategy == kNoShard) return {0, 0, 1};
-  if (o.strategy == kShardOptimizer) return {1, 1, 0};
-  if (o.strategy == kShardGradients) return {1, reductions, 0};
-  if (o.strategy == kShardGradOp) return {o.no_sync ? 1 : M, reductions, 0};
-  return {root ? M : 2 * M, reductions, o.strategy == kHybridShard ? 1 : 0};
+  if (o.strategy == ShardingStrategy::no_shard) return {0, 0, 1};
+  if (o.strategy == ShardingStrategy::shard_optimizer) return {1, 1, 0};
+  if (o.strategy == ShardingStrategy::shard_gradients) return {1, reductions, 0};
+  if (o.strategy == ShardingStrategy::shard_grad_op) return {o.no_sync ? 1 : M, reductions, 0};
+  return {root ? M : 2 * M, reductions, o.strategy == ShardingStrategy::hybrid_shard ? 1 : 0};
 }
 
 // Counts and bytes of the second step: measured, by the table, and as planned from the layouts.
@@ -44,15 +46,15 @@ std::vector<std::int64_t> three_accounts(Context& context,
   const std::int64_t gathered = o.precision.param_dtype == DType::bfloat16 ? 2 : 4;
   const std::int64_t reduced = o.precision.reduce_dtype == DType::bfloat16 ? 2 : 4;
   std::int64_t counts[3] = {}, bytes = 0, bytes_across = 0;
-  std::vector<FlatLayout> layouts;
+  std::vector<plan::UnitLayout> layouts;
   for (const Unit& unit : training.sharded.units()) {
-    layouts.push_back(unit.flat().layout());
+    layouts.push_back({unit.rows()[0].layout()});
     const std::int64_t s = layouts.back().shard_numel();
     const auto times = table(o, unit.name() == "root");
     for (int i = 0; i < 3; ++i) counts[i] += times[i];
     bytes += (F - 1) * s * (times[0] * gathered + times[1] * reduced);
-    if (o.strategy == kNoShard) bytes += 2 * (F - 1) * s * reduced;
-    if (o.strategy == kHybridShard) bytes_across += 2 * (R - 1) * (s / R) * 4;
+    if (o.strategy == ShardingStrategy::no_shard) bytes += 2 * (F - 1) * s * reduced;
+    if (o.strategy == ShardingStrategy::hybrid_shard) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
   const plan::Plan p =
       plan::plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
@@ -97,18 +99,18 @@ void expect_equal_accounts(Backend backend, int world, const TinyOptions& option
 
 // Promise 4: the traffic of a step is the design's table, to the operation and to the byte.
 TEST(Traffic, EqualsTheTable) {
-  for (const ShardingStrategy& strategy : kAll) {
+  for (ShardingStrategy strategy : kAll) {
     for (const std::int64_t micro_steps : {1, 3}) {
       for (const bool no_sync : {false, true}) {
         for (const int world : {2, 3, 4}) {
-          if (strategy == kHybridShard && world != 4) continue;
+          if (strategy == ShardingStrategy::hybrid_shard && world != 4) continue;
           expect_equal_accounts(Backend::local, world,
                                 {.strategy = strategy,
                                  .forward_prefetch = 1,
                                  .micro_steps = micro_steps,
                                  .no_sync = no_sync,
                                  .recompute = no_sync,  // moves nothing more
-                                 .shard_size = strategy == kHybridShard ? 2 : 0});
+                                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
         }
       }
     }
@@ -119,15 +121,16 @@ TEST(Traffic, IsTheSameOverGloo) {
 #ifdef NANOFSDP_TSAN
   GTEST_SKIP() << "Gloo under the thread sanitizer";
 #endif
-  for (const ShardingStrategy& strategy : {kNoShard, kShardGradients, kFullShard}) {
+  for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_gradients,
+                                    ShardingStrategy::full_shard}) {
     expect_equal_accounts(Backend::gloo, 3, {.strategy = strategy, .micro_steps = 2});
   }
 }
 
 // What is gathered in bfloat16 is half as many bytes; what is reduced is another matter.
 TEST(Traffic, InBfloat16IsHalf) {
-  for (const ShardingStrategy& strategy : kAll) {
-    const int groups_of = strategy == kHybridShard ? 2 : 0;
+  for (ShardingStrategy strategy : kAll) {
+    const int groups_of = strategy == ShardingStrategy::hybrid_shard ? 2 : 0;
     for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
                                         std::pair(DType::bfloat16, DType::bfloat16)}) {
       expect_equal_accounts(
@@ -154,7 +157,8 @@ TEST(Traffic, OfAnEvaluationCountsApart) {
 
 // But where parameters are stored whole, the evaluation after a step gathers for the next step too.
 TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
-  for (const ShardingStrategy& strategy : {kShardOptimizer, kShardGradients}) {
+  for (ShardingStrategy strategy :
+       {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients}) {
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group), {.strategy = strategy});
@@ -172,15 +176,16 @@ TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
 
 // The bytes in a trace are those of the counters.
 TEST(Traffic, IsWhatTheTraceShows) {
-  for (const ShardingStrategy& strategy : kAll) {
+  for (ShardingStrategy strategy : kAll) {
     for (const DType param : {DType::float32, DType::bfloat16}) {
       testing::run_ranks(
           Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-            TinyTraining training(context, std::move(group),
-                                  {.strategy = strategy,
-                                   .micro_steps = 2,
-                                   .precision = {param, DType::bfloat16},
-                                   .shard_size = strategy == kHybridShard ? 2 : 0});
+            TinyTraining training(
+                context, std::move(group),
+                {.strategy = strategy,
+                 .micro_steps = 2,
+                 .precision = {param, DType::bfloat16},
+                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
             context.tracer.start();
             training.step(0);
             std::int64_t bytes = 0;
@@ -193,12 +198,12 @@ TEST(Traffic, IsWhatTheTraceShows) {
 
 // To look at whole parameters between two steps takes no gather from the second, and adds none.
 TEST(Traffic, OfAStepIsTheSameAfterALookAtTheWeights) {
-  for (const ShardingStrategy& strategy : kAll) {
+  for (ShardingStrategy strategy : kAll) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-          TinyTraining training(
-              context, std::move(group),
-              {.strategy = strategy, .shard_size = strategy == kHybridShard ? 2 : 0});
+          TinyTraining training(context, std::move(group),
+                                {.strategy = strategy,
+                                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
           training.step(0);
           const comm::Traffic one = training.mesh.traffic();
           training.weights();

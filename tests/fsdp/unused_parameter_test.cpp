@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
@@ -38,7 +38,7 @@ class Optional final : public nn::Module {
 };
 
 // The summed gradients of both layers, from what each rank stores of them.
-std::vector<float> gradients(const ShardingStrategy& strategy) {
+std::vector<float> gradients(ShardingStrategy strategy) {
   const auto ranks = testing::run_ranks(
       Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
         comm::Mesh mesh(std::move(world));
@@ -49,7 +49,7 @@ std::vector<float> gradients(const ShardingStrategy& strategy) {
                               .wrap_policy = [](const nn::Module&) { return false; }});
         Unit& unit = sharded.units()[0];
         for (std::size_t i = 0; i < 2; ++i) {
-          unit.flat().store(i, testing::random_tensor({kWidth, kWidth}, 1 + i).values);
+          unit.rows()[0].store(i, testing::random_tensor({kWidth, kWidth}, 1 + i).values);
         }
         nn::Tape tape(context);
         Owned<float> x = testing::random_tensor({2, kWidth}, 10 + context.rank);
@@ -59,10 +59,10 @@ std::vector<float> gradients(const ShardingStrategy& strategy) {
         Owned<float> dy = testing::random_tensor({2, kWidth}, 20 + context.rank);
         sharded.backward(tape, dy);
         unit.require_at_rest("end of backward");
-        const std::span<float> stored = unit.flat().gradient_storage().span<float>();
+        const std::span<float> stored = unit.rows()[0].gradient_storage().span<float>();
         return std::vector<float>(stored.begin(), stored.end());
       });
-  if (strategy == kNoShard) {
+  if (strategy == ShardingStrategy::no_shard) {
     for (const auto& rank : ranks) EXPECT_EQ(rank, ranks[0]);
     return ranks[0];
   }
@@ -73,8 +73,8 @@ std::vector<float> gradients(const ShardingStrategy& strategy) {
 
 // Every rank calls the same collectives, and a gradient that one rank alone has is not lost.
 TEST(UnusedParameter, HasTheGradientOfTheRanksThatUseIt) {
-  const std::vector<float> whole = gradients(kNoShard);
-  EXPECT_EQ(gradients(kFullShard), whole);
+  const std::vector<float> whole = gradients(ShardingStrategy::no_shard);
+  EXPECT_EQ(gradients(ShardingStrategy::full_shard), whole);
   EXPECT_NE(whole[kWidth * kWidth + kWidth], 0) << "the second layer's";
 }
 

@@ -116,7 +116,7 @@ class Readme {
 
 inline bool updating() { return std::getenv("UPDATE_LESSONS") != nullptr; }
 
-/// The lines between two markers `//! [name]`, without their common indent.
+/// The lines between two markers `//! [name]`, without their common indent and other markers.
 /// @throws std::runtime_error if there are not exactly two
 inline std::string snippet(const std::string& source, const std::string& name) {
   const std::string marker = "//! [" + name + "]";
@@ -129,7 +129,7 @@ inline std::string snippet(const std::string& source, const std::string& name) {
     begin = end + 1;
     if (line.find(marker) != line.npos) {
       ++markers;
-    } else if (markers == 1) {
+    } else if (markers == 1 && line.find("//! [") == line.npos) {
       lines.push_back(line);
       if (!line.empty()) indent = std::min(indent, line.find_first_not_of(' '));
     }

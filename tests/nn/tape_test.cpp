@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "base/check.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
@@ -51,47 +55,37 @@ TEST(Tape, BeginsNoPassWithinAPass) {
   }
 }
 
-// The hook of a tied weight fires once, after the second of its uses has added its part.
-TEST(Tape, CallsTheHookAfterTheLastUse) {
+// The end of a pass is told once, with whether its backward is over, to whoever is still there.
+TEST(Tape, TellsTheEndOfAPass) {
   Context context;
   Tape tape(context);
-  Parameter weight({2, 2}, Init::zeros());
-  int calls = 0;
-  weight.post_accumulate_grad = [&] { ++calls; };
+  std::string ends;
+  const auto first = std::make_shared<Tape::EndOfPass>([&](bool b) { ends += b ? "1" : "one "; });
+  auto second = std::make_shared<Tape::EndOfPass>([&](bool b) { ends += b ? "2" : "two "; });
   tape.begin(true);
-  tape.use(weight);
-  tape.use(weight);
-  tape.accumulated(weight);
-  EXPECT_EQ(calls, 0);
-  tape.accumulated(weight);
-  EXPECT_EQ(calls, 1);
-  expect_error<Error>([&] { tape.accumulated(weight); }, "one more");
-}
-
-// A forward that was given up leaves no use that the next pass would wait for.
-TEST(Tape, ForgetsTheUsesOfAPassThatHadNoBackward) {
-  Context context;
-  Tape tape(context);
-  Parameter weight({2, 2}, Init::zeros());
-  int calls = 0;
-  weight.post_accumulate_grad = [&] { ++calls; };
-  tape.begin(true);
-  tape.use(weight);
+  EXPECT_TRUE(tape.at_end(first));
+  EXPECT_TRUE(tape.at_end(second));
+  EXPECT_FALSE(tape.at_end(first)) << "known already";
+  tape.end_backward();
+  EXPECT_EQ(ends, "12");
+  tape.begin(false);
+  tape.at_end(first);
   tape.end();
-  tape.begin(true);
-  tape.use(weight);
-  tape.accumulated(weight);
-  EXPECT_EQ(calls, 1);
+  tape.end();
+  EXPECT_EQ(ends, "12one ");
+  tape.begin(false);
+  tape.at_end(second);
+  tape.at_end(first);
+  second.reset();
+  tape.begin(true);  // an evaluation that nobody ended
+  EXPECT_EQ(ends, "12one one ");
 }
 
 TEST(Tape, KeepsNothingInAnEvaluation) {
   Context context;
   Tape tape(context);
-  Parameter weight({2, 2}, Init::zeros());
   tape.begin(false);
   tape.save({tape.allocate({1})});
-  tape.use(weight);
-  EXPECT_EQ(weight.pending_uses, 0);
   expect_error<Error>([&] { tape.restore<1>(); }, "none left");
 }
 
@@ -169,22 +163,21 @@ TEST(Module, CallsItsHooksAroundForwardAndBackward) {
   Tied module;
   testing::WholeModel memory(module);
   std::string calls;
-  module.hooks = {.pre_forward = [&] { calls += "f"; },
-                  .post_forward = [&] { calls += "F"; },
-                  .pre_backward = [&] { calls += "b"; },
-                  .post_backward = [&] { calls += "B"; }};
-  memory.parameters[0]->post_accumulate_grad = [&] { calls += "g"; };
+  module.hooks = {.pre_forward = [&](Tape&) { calls += "f"; },
+                  .post_forward = [&](Tape&) { calls += "F"; },
+                  .pre_backward = [&](Tape&) { calls += "b"; },
+                  .post_backward = [&](Tape&) { calls += "B"; }};
   testing::Owned<std::int32_t> tokens({4}, 2);
   tape.begin(true);
   module.backward(tape, module.forward(tape, tokens));
   tape.end_backward();
-  EXPECT_EQ(calls, "fFbgB");
+  EXPECT_EQ(calls, "fFbB");
 }
 
-// Two layers whose input and output have the same shape, as recompute wants it.
+// Two layers, of widths that the test chooses.
 class Square final : public Module {
  public:
-  Square() {
+  explicit Square(std::int64_t out = 40) : second_({.in = 40, .out = out, .bias = false}) {
     add("first", first_);
     add("second", second_);
   }
@@ -197,41 +190,75 @@ class Square final : public Module {
     return first_.backward(tape, second_.backward(tape, dy));
   }
   Linear first_{{.in = 40, .out = 40, .bias = false}};
-  Linear second_{{.in = 40, .out = 40, .bias = false}};
+  Linear second_;
 };
 
-// Recompute keeps the input alone, gives the same gradients, and each parameter is ready once.
+// Recompute keeps the input alone and gives the same gradients, whatever the shapes.
 TEST(Module, RecomputeChangesNothingButMemory) {
-  const auto run = [](bool recompute) {
+  const auto run = [](std::int64_t out, bool recompute) {
     Context context;
     Tape tape(context);
-    Square module;
+    Square module(out);
     module.recompute = recompute;
     testing::WholeModel memory(module);
-    int ready = 0;
     for (Parameter* p : memory.parameters) {
       std::ranges::copy(testing::random_tensor(p->shape, 5).values, p->data.f32());
-      p->post_accumulate_grad = [&] { ++ready; };
     }
-    auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, 40}, 2);
+    auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, out}, 2);
     tape.begin(true);
     const Tensor before = tape.allocate({1});
-    module.forward(tape, x);
+    const std::span<float> y = module.forward(tape, x).span<float>();
+    std::vector<float> result(y.begin(), y.end());
     const auto held = static_cast<const std::byte*>(tape.allocate({1}).raw()) -
                       static_cast<const std::byte*>(before.raw());
-    EXPECT_EQ(held, 64 + (recompute ? 1 : 2) * 64 * 40 * 4) << "the output, and what is between";
-    std::vector<float> result;
+    EXPECT_EQ(held, 64 + 64 * out * 4 + (recompute ? 0 : 64 * 40 * 4))
+        << "the output, and what is between";
     const std::span<float> dx = module.backward(tape, dy).span<float>();
-    result.assign(dx.begin(), dx.end());
-    EXPECT_EQ(ready, 2);
+    result.insert(result.end(), dx.begin(), dx.end());
     tape.end_backward();
-    for (const Parameter* p : memory.parameters) {
-      const std::span<float> grad = p->grad.span<float>();
+    for (Parameter* p : memory.parameters) {
+      EXPECT_TRUE(p->has_grad);
+      const std::span<const float> grad = p->grad_values();
       result.insert(result.end(), grad.begin(), grad.end());
     }
     return result;
   };
-  EXPECT_EQ(run(true), run(false));
+  for (const std::int64_t out : {40, 24, 56}) EXPECT_EQ(run(out, true), run(out, false)) << out;
+}
+
+// Calls its layers in backward in the order of forward, which is wrong, though their shapes agree.
+class Confused final : public Module {
+ public:
+  Confused() {
+    add("first", first_);
+    add("second", second_);
+  }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    return second_.forward(tape, first_.forward(tape, x));
+  }
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    return second_.backward(tape, first_.backward(tape, dy));
+  }
+  Linear first_{{.in = 4, .out = 4, .bias = false}};
+  Linear second_{{.in = 4, .out = 4, .bias = false}};
+};
+
+TEST(Tape, NamesWhoRestoresWhatAnotherSaved) {
+  Context context;
+  Tape tape(context);
+  Confused module;
+  const testing::WholeModel memory(module);
+  auto x = testing::random_tensor({2, 4}, 1);
+  tape.begin(true);
+  const Tensor y = module.forward(tape, x);
+  expect_error<Error>([&] { module.backward(tape, y); }, "backward of first");
+  tape.end();
+  tape.begin(true);
+  module.forward(tape, x);
+  expect_error<Error>([&] { module.backward(tape, y); }, "1 that second saved last");
+  tape.end();
 }
 
 // The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2
@@ -260,7 +287,7 @@ TEST(Module, AddsBothUsesOfATiedWeight) {
     }
     return sum;
   };
-  EXPECT_LE(testing::relative_l2(memory.parameters[0]->grad.span<float>(),
+  EXPECT_LE(testing::relative_l2(memory.parameters[0]->grad().span<float>(),
                                  testing::finite_differences(weight.doubles(), f)),
             1e-6);
 }

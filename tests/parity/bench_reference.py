@@ -4,6 +4,7 @@
 
 The model is layers, heads, width, context, rows. Attention is scaled_dot_product_attention where
 PyTorch has it, as in nanoGPT; AdamW is PyTorch's default, or one of its other implementations.
+"compiled" is torch.compile, with the fused AdamW.
 """
 
 import argparse
@@ -29,8 +30,11 @@ def configure(model, adamw):
     reference.LAYERS, reference.HEADS, reference.WIDTH, reference.CONTEXT, reference.ROWS = sizes
     if hasattr(F, "scaled_dot_product_attention"):
         reference.Attention.forward = fused_attention
+    if adamw == "compiled":
+        reference.GPT.forward = torch.compile(reference.GPT.forward)
     if adamw != "default":
-        torch.optim.AdamW = functools.partial(torch.optim.AdamW, **{adamw: True})
+        kind = "fused" if adamw == "compiled" else adamw
+        torch.optim.AdamW = functools.partial(torch.optim.AdamW, **{kind: True})
 
 
 def run_rank(rank, ours, args):
@@ -41,7 +45,7 @@ def run_rank(rank, ours, args):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", required=True)
-    parser.add_argument("--adamw", choices=("default", "foreach", "fused"), default="default")
+    parser.add_argument("--adamw", choices=("default", "foreach", "fused", "compiled"), default="default")
     ours, rest = parser.parse_known_args(sys.argv[1:])
     args = reference.parse(rest)
     if args.how == "single":

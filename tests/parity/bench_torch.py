@@ -3,7 +3,7 @@
 Every round runs each candidate once, one after the other, each in processes of its own; a figure is
 the median over the rounds of a run's mean step, without its first two. Peak memory is the VmHWM of
 the process that had most, on both sides. Whether the targets are met is judged against the fastest
-AdamW that this PyTorch has.
+AdamW that this PyTorch has; torch.compile, with the fused one, counts as one more where ranks are not.
 """
 
 import argparse
@@ -28,6 +28,7 @@ ROWS = {"1 thread": ("1 thread", [], 1), "2 threads": ("2 threads", [], 2),
 FASTER = {"1 thread": 1.5, "2 threads": 1.5, "2 ranks, full_shard": 2.0}
 OVER_APART = {"6 x 384": 1.10, "124M": 1.5}
 HAS_ADAMW = "import torch; p = torch.zeros(1, requires_grad=True); p.grad = p.detach(); torch.optim.AdamW([p], {}=True).step()"
+COMPILES = "import torch; torch.compile(lambda x: x + 1)(torch.zeros(1))"
 
 
 def characters(vocabulary):
@@ -41,7 +42,8 @@ def find_pytorch(named):
         found = pytorch.says(python, pytorch.PROBE)
         if found is not None:
             kinds = [k for k in ("foreach", "fused") if pytorch.says(python, HAS_ADAMW.format(k)) is not None]
-            return python, found[0], ["default", *kinds]
+            compiles = "fused" in kinds and pytorch.says(python, COMPILES) is not None
+            return python, found[0], ["default", *kinds, *(["compiled"] if compiles else [])]
     pytorch.stop("no PyTorch; name an interpreter with PYTHON=..., or `make parity TORCH=install` fetches one")
 
 
@@ -161,10 +163,11 @@ def main():
         candidates = [Ours(args.binary, recipe, "2 ranks, apart")]
         for row in args.rows.split(";"):
             candidates.append(Ours(args.binary, recipe, row))
-            candidates += [PyTorch(python, recipe, row, kind, text, args.out / "metrics.jsonl") for kind in kinds]
+            candidates += [PyTorch(python, recipe, row, kind, text, args.out / "metrics.jsonl")
+                           for kind in kinds if kind != "compiled" or "thread" in row]
         print(f"{recipe}: {len(candidates)} candidates, {args.rounds} rounds", flush=True)
         records += summarise(recipe, race(candidates, args.rounds))
-        report = (f"One training step beside PyTorch {version}, float32, eager; medians of {args.rounds} rounds in turns. "
+        report = (f"One training step beside PyTorch {version}, float32; medians of {args.rounds} rounds in turns. "
                   f"AdamW of PyTorch: {', '.join(kinds)}. A process that only imports PyTorch: {library:.0f} MB.\n\n"
                   + table(records))
         (args.out / "bench_torch.md").write_text(report)

@@ -7,7 +7,7 @@
 
 #include "data/dataset.h"
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
 #include "parity/golden.h"
 #include "support/ranks.h"

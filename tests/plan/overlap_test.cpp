@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "fsdp/deferred_init.h"
-#include "fsdp/sharded_model.h"
+#include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "support/ranks.h"
 #include "support/tensors.h"

@@ -1,4 +1,5 @@
 #include "plan/plan.h"
+#include "plan/recipes.h"
 #include "plan/shapes.h"
 
 #include <gtest/gtest.h>
@@ -20,14 +21,13 @@
 namespace nanofsdp::plan {
 namespace {
 
-using fsdp::kRecipes;
 using testing::kTiny;
 
 constexpr double kGigabyte = 1e9;
 
 // ZeRO (arXiv 1910.02054), figure 1 and section 3.1: 7.5 billion parameters, 64 ranks.
 TEST(PapersCount, IsZeroFigure1) {
-  const fsdp::Recipe& recipe = kRecipes[2];
+  const Recipe& recipe = kRecipes[2];
   EXPECT_EQ(recipe.name, "master weights (O2)");
   const double figure[] = {120, 31.40625, 16.640625, 1.875};
   for (int stage = 0; stage < 4; ++stage) {
@@ -156,7 +156,7 @@ void expect_planned(int blocks, const fsdp::Options& given, int world, int shard
                             generator);
         ASSERT_EQ(sharded.units().size(), layouts.size());
         for (std::size_t i = 0; i < layouts.size(); ++i) {
-          const fsdp::FlatLayout& real = sharded.units()[i].flat().layout();
+          const fsdp::FlatLayout& real = sharded.units()[i].rows()[0].layout();
           EXPECT_EQ(real.shard_numel(), layouts[i].shard_numel());
           EXPECT_EQ(real.total_numel(), layouts[i].total_numel());
         }
@@ -173,8 +173,8 @@ void expect_planned(int blocks, const fsdp::Options& given, int world, int shard
           if (c == MemoryClass::activations) continue;
           EXPECT_EQ(context.ledger.count(c).reserved, planned.of(c)) << name_of(c);
         }
-        if (options.strategy == fsdp::kShardOptimizer ||
-            options.strategy == fsdp::kShardGradients) {
+        if (options.strategy == fsdp::ShardingStrategy::shard_optimizer ||
+            options.strategy == fsdp::ShardingStrategy::shard_gradients) {
           return;  // gathered before the next forward: the optimizer has not stepped here
         }
         EXPECT_EQ(mesh.traffic(), planned.step);
@@ -183,11 +183,12 @@ void expect_planned(int blocks, const fsdp::Options& given, int world, int shard
 
 TEST(Plan, OfUnitsOfOneAndOfTwoBlocksIsTheLedgers) {
   for (const int blocks : {1, 2}) {
-    for (const fsdp::ShardingStrategy& strategy :
-         {fsdp::kNoShard, fsdp::kShardOptimizer, fsdp::kShardGradients, fsdp::kShardGradOp,
-          fsdp::kFullShard, fsdp::kHybridShard}) {
+    for (fsdp::ShardingStrategy strategy :
+         {fsdp::ShardingStrategy::no_shard, fsdp::ShardingStrategy::shard_optimizer,
+          fsdp::ShardingStrategy::shard_gradients, fsdp::ShardingStrategy::shard_grad_op,
+          fsdp::ShardingStrategy::full_shard, fsdp::ShardingStrategy::hybrid_shard}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
-        const bool hybrid = strategy == fsdp::kHybridShard;
+        const bool hybrid = strategy == fsdp::ShardingStrategy::hybrid_shard;
         for (const int world : {3, hybrid ? 6 : 4}) {
           if (hybrid && world == 3) continue;
           SCOPED_TRACE(fsdp::name_of(strategy) + ", blocks " + std::to_string(blocks));

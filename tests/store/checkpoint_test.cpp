@@ -43,9 +43,9 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
   };
   for (const char* name : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op"}) {
     const std::string out_dir = directory.file("of");
-    save_after(2, out_dir, 4, {.strategy = fsdp::parse_strategy(name)});
+    save_after(2, out_dir, 4, {.strategy = testing::strategy_named(name)});
     EXPECT_EQ(files(out_dir + "/checkpoint"), files(directory.file("full_shard/checkpoint")));
-    EXPECT_EQ(load_at(3, directory.file("full_shard"), {.strategy = fsdp::parse_strategy(name)}),
+    EXPECT_EQ(load_at(3, directory.file("full_shard"), {.strategy = testing::strategy_named(name)}),
               saved);
   }
 #ifndef NANOFSDP_TSAN
@@ -64,14 +64,14 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
 // Two groups of two hold the same: one of them saves, and both load.
 TEST(Checkpoint, OfReplicasIsSavedOnce) {
   const TemporaryDirectory directory;
-  const TinyOptions hybrid{.strategy = fsdp::kHybridShard, .shard_size = 2};
+  const TinyOptions hybrid{.strategy = fsdp::ShardingStrategy::hybrid_shard, .shard_size = 2};
   const State saved = save_after(2, directory.file("o"), 4, hybrid);
   EXPECT_TRUE(fs::exists(directory.file("o/checkpoint/rank_1_of_2.safetensors")));
   EXPECT_EQ(tree(directory.file("o/checkpoint")).size(), 3u);
   EXPECT_EQ(load_at(3, directory.file("o")), saved);
   const auto states = on_ranks(4, hybrid, [&](TinyTraining& t) {
     load(t, directory.file("o"));
-    for (const nn::Parameter* p : t.sharded.units()[0].flat().parameters()) {
+    for (const nn::Parameter* p : t.sharded.units()[0].rows()[0].parameters()) {
       EXPECT_FALSE(p->data.empty() && p->data.numel() > 0);
     }
     t.step(2);

@@ -115,7 +115,7 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
     writer.finish();
     Saved other;
     try {
-      read_rank_files(directory.file(""), 1, *stream, other.slices({2, 12}, {1, 5}));
+      read_rank_files(directory.file(""), 1, *stream, other.slices({2, 12}, {1, 5}), 1);
       ADD_FAILURE() << range;
     } catch (const UsageError& error) {
       EXPECT_NE(std::string(error.what()).find("metadata"), std::string::npos) << error.what();
@@ -138,7 +138,7 @@ TEST(FuzzCheckpoint, ShapesThatAreOthers) {
       write(1, second, {7, 12});
       Saved other;
       const std::string error = usage_error([&] {
-        read_rank_files(directory.file(""), 2, *stream, {other.slices({2, 12}, {1, 5})[0]});
+        read_rank_files(directory.file(""), 2, *stream, {other.slices({2, 12}, {1, 5})[0]}, 1);
       });
       EXPECT_EQ(error.find("a has two shapes") != error.npos, first != second) << error;
       if (first != second) continue;
@@ -160,7 +160,7 @@ TEST(FuzzCheckpoint, RankFiles) {
   const std::size_t data_bytes[] = {3 * 4 * (7 + 2), 3 * 4 * (5 + 3)};  // three tensors a piece
   const auto load = [&] {
     Saved other;
-    read_rank_files(directory.file(""), 2, *stream, other.slices({2, 12}, {1, 5}));
+    read_rank_files(directory.file(""), 2, *stream, other.slices({2, 12}, {1, 5}), 1);
   };
   load();
   Mutator mutator(6);

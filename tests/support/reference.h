@@ -85,7 +85,7 @@ class Reference {
   }
 
   bool reduces_each_micro_step() const {
-    return options_.strategy.shard_gradients && !options_.no_sync;
+    return sharding_of(options_.strategy).gradients && !options_.no_sync;
   }
 
   void add_gradients(std::int64_t step, std::vector<std::vector<float>>& records) {
@@ -103,7 +103,7 @@ class Reference {
           for (std::int64_t m = time; m < end; ++m) losses[rank] += micro_step(step, m, rank);
           Gradients mine;
           for (nn::Parameter* p : order_) {
-            const std::span<float> grad = p->grad.span<float>();
+            const std::span<float> grad = p->grad().span<float>();
             round(grad, options_.precision.reduce_dtype);
             mine.emplace_back(grad.begin(), grad.end());
           }

@@ -1,14 +1,16 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/mesh.h"
 #include "fsdp/deferred_init.h"
+#include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_model.h"
 #include "fsdp/sharded_optimizer.h"
 #include "gpt/gpt.h"
 #include "gpt/loss.h"
@@ -47,8 +49,13 @@ inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_ste
   return tokens;
 }
 
+inline fsdp::ShardingStrategy strategy_named(std::string_view name) {
+  const auto* found = std::ranges::find(fsdp::kShardings, name, &fsdp::Sharding::name);
+  return static_cast<fsdp::ShardingStrategy>(found - fsdp::kShardings.begin());
+}
+
 struct TinyOptions {
-  fsdp::ShardingStrategy strategy = fsdp::kFullShard;
+  fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
   fsdp::BackwardPrefetch prefetch = fsdp::BackwardPrefetch::pre;
   int forward_prefetch = 0;
   bool poison = true;

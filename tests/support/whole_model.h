@@ -17,7 +17,7 @@ class WholeModel {
   explicit WholeModel(nn::Module& model) : parameters(model.named_parameters()) {
     for (nn::Parameter* parameter : parameters) {
       parameter->data = memory_.emplace_back(parameter->shape).view();
-      parameter->grad = memory_.emplace_back(parameter->shape).view();
+      parameter->show_grad(memory_.emplace_back(parameter->shape).view());
     }
   }
 
@@ -31,7 +31,7 @@ class WholeModel {
 
   void zero_grad() {
     for (nn::Parameter* parameter : parameters) {
-      for (float& x : parameter->grad.span<float>()) x = 0;
+      for (float& x : parameter->grad().span<float>()) x = 0;
     }
   }
 

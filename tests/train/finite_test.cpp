@@ -68,7 +68,7 @@ std::string error_of(const TrainerOptions& o, int ranks, const Use& use) {
 /// Fills parameters of a block, whose MLP has no part in the forward pass then, and computes one
 /// large gradient in the backward pass: of c_fc, by c_proj's weights times ln_2's.
 void make_large(Trainer& trainer, std::size_t block, float c_proj, float ln_2) {
-  fsdp::FlatParameter& flat = trainer.model().units()[block].flat();
+  fsdp::ShardedParameters& flat = trainer.model().units()[block].rows()[0];
   for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
     const nn::Parameter& parameter = *flat.parameters()[i];
     const auto fill = [&](const std::string& name, float value) {
@@ -143,7 +143,7 @@ TEST(Finite, KeepsTheCheckpointBefore) {
   const std::string error = error_of(o, 3, [&](Trainer& trainer) {
     run(trainer);
     if (trainer.mesh().rank() == 0) saved = nanofsdp::testing::tree(o.out_dir);
-    fsdp::FlatParameter& flat = trainer.model().units()[1].flat();
+    fsdp::ShardedParameters& flat = trainer.model().units()[1].rows()[0];
     if (trainer.mesh().rank() == 1) *flat.parameter_shard().f32() = NAN;
     flat.written();
     run(trainer);

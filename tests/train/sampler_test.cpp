@@ -28,11 +28,11 @@ float value(std::size_t i) { return 0.4f * std::sin(static_cast<float>(i * i % 1
 void fill(fsdp::ShardedModel& model) {
   std::size_t i = 0;
   for (fsdp::Unit& unit : model.units()) {
-    const auto parameters = unit.flat().parameters();
+    const auto parameters = unit.rows()[0].parameters();
     for (std::size_t p = 0; p < parameters.size(); ++p) {
       std::vector<float> whole(static_cast<std::size_t>(parameters[p]->shape.numel()));
       for (float& x : whole) x = value(i++);
-      unit.flat().store(p, whole);
+      unit.rows()[0].store(p, whole);
     }
   }
 }
@@ -101,7 +101,8 @@ TEST(Sampler, WritesWithTheCacheWhatItWritesWithout) {
     const Tokens want = expected(c);
     ASSERT_EQ(std::ssize(want), std::ssize(c.prompt) + c.options.max_new_tokens);
     for (const int ranks : {1, 2, 3}) {
-      for (const auto& strategy : {fsdp::kFullShard, fsdp::kNoShard}) {
+      for (const auto& strategy :
+           {fsdp::ShardingStrategy::full_shard, fsdp::ShardingStrategy::no_shard}) {
         const auto got = run_ranks(
             ranks == 1 ? Backend::self : Backend::local, ranks,
             [&](Context& context, std::unique_ptr<comm::Communicator> world) {

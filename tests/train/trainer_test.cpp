@@ -94,14 +94,14 @@ std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& da
     }
     double squares = 0;
     for (const nn::Parameter* p : memory.parameters) {
-      for (const double x : p->grad.span<float>()) squares += x * x;
+      for (const double x : p->grad_values()) squares += x * x;
     }
     const double norm = std::sqrt(squares);
     Owned<float> coefficient({1}, static_cast<float>(std::min(o.grad_clip / (norm + 1e-6), 1.0)));
     for (std::size_t i = 0; i < memory.parameters.size(); ++i) {
-      const nn::Parameter& p = *memory.parameters[i];
+      nn::Parameter& p = *memory.parameters[i];
       ops::adamw(*context.compute, {.param = p.data,
-                                    .grad = p.grad,
+                                    .grad = p.grad(),
                                     .m = m[i],
                                     .v = v[i],
                                     .lr = learning_rate_at(o, it),
@@ -214,7 +214,7 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
   EXPECT_EQ(count(o, "u.transformer.h"), 0);
   o.no_sync = true;
   EXPECT_EQ(count(o, "RS."), 3);
-  o.strategy = fsdp::kNoShard;
+  o.strategy = fsdp::ShardingStrategy::no_shard;
   EXPECT_EQ(count(o, "RS."), 0);
   EXPECT_EQ(count(o, "AR."), 3);
 }

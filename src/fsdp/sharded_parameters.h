@@ -7,13 +7,13 @@
 #include "base/buffer.h"
 #include "base/context.h"
 #include "fsdp/flat_layout.h"
-#include "fsdp/sharding_strategy.h"
+#include "fsdp/strategy.h"
 #include "nn/parameter.h"
 
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief The parameters of one unit as one row of elements, and the views that show them.
+/// @brief Parameters of one unit as one row of elements, and the views that show them.
 ///
 /// A rank keeps for good either its shard of the row or, where the strategy does not shard, the
 /// whole row, of which its shard is a slice:
@@ -26,17 +26,29 @@ namespace nanofsdp::fsdp {
 /// the piece that lies in it (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
 /// The shard is the truth, and it carries a version: every write counts it up, so that whoever
-/// holds a whole copy can tell whether it is stale. Values that a parameter has when its flat
-/// parameter is built are kept. A frozen parameter lies in the row as any other and is gathered
-/// with it, but shows no gradient.
-class FlatParameter {
+/// holds a whole copy can tell whether it is stale. Values that a parameter has when its row is
+/// built are kept.
+///
+/// All parameters of a row train, or all are frozen; a unit that has both kinds has two rows. A
+/// frozen row has no gradient: it takes no memory, and nothing reduces or updates it.
+///
+/// **No gradient is written -0.** A parameter for which backward did not ask on any rank has no
+/// gradient (PyTorch's `None`), and an optimizer has to leave it alone, which is not what it does
+/// with a zero. Before a reduction each rank writes -0 where it has none. As x + -0 = x for every
+/// x, also for x = +0, this counts for nothing in a sum, and stays only where all ranks wrote it.
+/// No other gradient is -0: it was added to +0. (One that vanishes from below in all its elements,
+/// when it is averaged or rounded, looks like none.)
+class ShardedParameters {
  public:
-  /// @param parameters of one unit, in the model's order, all float32; they outlive this object
-  FlatParameter(Context& context, std::vector<nn::Parameter*> parameters, int rank, int world_size,
-                const ShardingStrategy& strategy, std::int64_t alignment);
+  /// @param parameters all of which train, or none, in the model's order, all float32; they outlive
+  ///        this object
+  /// @param kept what this rank keeps a shard of
+  ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
+                    int world_size, const Sharding& kept, std::int64_t alignment);
 
   const FlatLayout& layout() const { return layout_; }
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
+  bool trains() const { return !parameters_.empty() && parameters_[0]->requires_grad; }
 
   /// The elements of the row that are this rank's shard, kept alone or not.
   Range shard_range() const { return layout_.shard_of(rank_); }
@@ -49,7 +61,8 @@ class FlatParameter {
   Tensor parameter_storage() const { return parameters_memory_.tensor({parameter_range_.size()}); }
   Tensor gradient_storage() const { return gradients_memory_.tensor({gradient_range_.size()}); }
 
-  /// The part of the row that the optimizer of this rank updates, and these elements of it.
+  /// The part of the row that this rank answers for, its optimizer and its checkpoint, and these
+  /// elements of it.
   Range optimizer_range() const { return optimizer_range_; }
   Tensor optimizer_parameters() const;
   Tensor optimizer_gradients() const;
@@ -62,6 +75,17 @@ class FlatParameter {
   /// Points the views back at what this rank keeps.
   void show_stored_parameters();
   void show_stored_gradients();
+
+  /// Whole gradients have been zeroed: none of them has been asked for yet.
+  void forget_gradients();
+  /// Whole gradients are about to be reduced: -0 into those that backward did not ask for.
+  /// @param full [padded_numel]
+  void mark_missing_gradients(Stream& stream, Tensor full);
+  /// Whether any rank had a gradient of parameter `i`, since `zero_grad`, after the reduction.
+  /// Waits for the stream only if this rank had none.
+  bool has_gradient(std::size_t i) const;
+  /// What zero_grad leaves: no gradients, or zeros, which are gradients.
+  void zero_grad(bool set_to_none);
 
   /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory.
   void store(std::size_t i, std::span<const float> whole);
@@ -82,8 +106,13 @@ class FlatParameter {
   Range optimizer_range_;
   Buffer parameters_memory_;
   Buffer gradients_memory_;
+  std::vector<bool> had_gradient_;  // on this rank, since zero_grad
   std::int64_t version_ = 0;
 };
+
+/// The rows of a unit: the parameters that train, then those that are frozen. One row, maybe empty,
+/// if there is but one kind.
+std::vector<std::vector<nn::Parameter*>> rows_of(std::span<nn::Parameter* const> parameters);
 
 /// Names and shapes, of which a layout is made.
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);

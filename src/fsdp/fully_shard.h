@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/context.h"
+#include "comm/mesh.h"
+#include "fsdp/options.h"
+#include "fsdp/schedule.h"
+#include "fsdp/tracing.h"
+#include "fsdp/unit.h"
+#include "fsdp/wrap.h"
+#include "nn/module.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief The room `fsdp`: a model that computes as ever, on parameters that come and go.
+///
+/// Comes in: any tree of modules, a mesh of ranks, options. Goes out: the same model, of which a
+/// rank keeps a shard; gradients of shards for the optimizer (sharded_optimizer.h).
+///
+/// All there is to it are four hooks on each unit's module, and the end of the pass:
+///
+///     pre_forward     unshard, prefetch what comes next, wait
+///     post_forward    reshard (the root stays, and is resharded after evaluation)
+///     pre_backward    unshard, prefetch what comes next, wait, take zeroed gradients
+///     post_backward   reshard, reduce
+///     end of pass     reduce what is left, undo prefetches that nobody used
+///
+/// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
+/// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).
+
+/// Of parameters in a layout: shards are all-reduced across groups in equal chunks, too.
+std::int64_t alignment_of(const Options& options, int replicas);
+
+/// Two: a unit computes out of one slot while the next is gathered into, or the one before is
+/// reduced out of, the other. More to gather further ahead, and where units are nested; one a unit
+/// where units stay whole.
+/// @param blocks units without the root  @param depth how many of them are around each other, at
+///        most
+Whole pool_slots(const Options& options, int blocks, int depth = 1);
+
+class ShardedModel {
+ public:
+  /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
+  /// whose parameters have values keeps them; one without is initialised afterwards
+  /// (deferred_init).
+  /// @param context, model, mesh outlive this object
+  /// @throws Error if a module's hooks are taken, or the mesh has groups and the strategy has none
+  ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
+  ~ShardedModel();
+  ShardedModel(const ShardedModel&) = delete;
+  ShardedModel& operator=(const ShardedModel&) = delete;
+
+  /// The units, in the order of the model, the root last.
+  std::span<Unit> units() { return units_; }
+  std::span<const Unit> units() const { return units_; }
+  /// Their rows, in the same order.
+  std::vector<ShardedParameters*> rows();
+  ShardingStrategy strategy() const { return options_.strategy; }
+  Stream& stream() { return *context_.compute; }
+
+  Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
+
+  /// Backward of the whole model, and the end of the pass; afterwards the reduced gradients can be
+  /// read.
+  /// @param last_micro_step of the optimizer step: gradients that were kept whole are reduced now
+  void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
+
+  /// For a pass of several models on one tape, which call Module::backward of each and then
+  /// Tape::end_backward: whether its micro-step is the last.
+  void set_last_micro_step(bool last) { last_micro_step_ = last; }
+
+  /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
+  /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
+  void zero_grad(bool set_to_none = true);
+
+  /// Calls `visit` on every parameter while its unit is unsharded, one unit at a time, the same on
+  /// every rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units
+  /// compute in bfloat16 it takes memory of its own for the unit, meanwhile.
+  void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
+
+ private:
+  using Rows = std::vector<ShardedParameters>;
+  std::vector<Rows> shard(std::span<const WrappedModule> wrapped);
+  void make_units(std::vector<WrappedModule> wrapped, std::vector<Rows> rows);
+  void require_free_hooks() const;
+  void attach_forward(Unit& unit);
+  void attach_backward(Unit& unit);
+  void begin_pass(nn::Tape& tape);
+  void prefetch_in_forward(const Purpose& purpose);
+  void prefetch_in_backward(BackwardPrefetch moment);
+  void reduce_in_order(Unit& unit);
+  void end_pass(bool backward);
+  bool keeps_after_forward(const Unit& unit) const;
+  bool keeps_after_backward() const;
+
+  Context& context_;
+  nn::Module& model_;
+  comm::Mesh& mesh_;
+  Options options_;
+  Tracing tracing_;
+  Poison poison_;
+  std::vector<UnitObserver*> observers_;
+  std::unique_ptr<SharedMemory> memory_;
+  std::vector<Unit> units_;
+  std::vector<Unit*> backward_order_;  // in which backward ends with units that are used once
+  std::size_t reduced_ = 0;            // units of that order that this pass has passed over
+  std::vector<const Unit*> done_;      // with backward, in this pass
+  Schedule schedule_;
+  std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
+  bool last_micro_step_ = true;
+};
+
+}  // namespace nanofsdp::fsdp

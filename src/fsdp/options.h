@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "comm/communicator.h"
+#include "fsdp/mixed_precision.h"
+#include "fsdp/strategy.h"
+#include "fsdp/wrap.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief How a model is sharded.
+
+/// When backward asks for the next unit's parameters.
+enum class BackwardPrefetch {
+  none,  ///< when the unit's own turn comes
+  pre,   ///< when the unit before it in backward starts, so that the gather hides behind it
+  post   ///< when the unit before it has been resharded: less memory, little to hide behind
+};
+
+struct Options {
+  ShardingStrategy strategy = ShardingStrategy::full_shard;
+  MixedPrecision precision{};
+  int forward_prefetch = 1;  ///< gathers issued ahead of the unit that computes
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
+  bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
+  comm::ReduceOp reduction = comm::ReduceOp::average;  ///< of gradients over ranks
+  std::int64_t alignment = 4;  ///< of parameters in a row, in elements: 16 bytes
+  bool poison = false;         ///< NaN into discarded parameters
+  bool pool = true;            ///< false: every unit has slots of its own
+  /// A model that has its values: rank 0's count for all. Collective.
+  bool sync_module_states = false;
+  WrapPolicy wrap_policy{};  ///< which modules become units
+
+  const Sharding& sharding() const { return sharding_of(strategy); }
+
+  /// Whether units borrow memory for their whole parameters: they are not stored whole, or not in
+  /// the numbers to compute with.
+  bool borrows_parameters() const {
+    return sharding().parameters || precision.param_dtype != DType::float32;
+  }
+
+  /// What a rank keeps a shard of. Who computes with a rounded copy need not keep the exact numbers
+  /// whole: a shard is enough.
+  Sharding kept() const {
+    Sharding kept = sharding();
+    if (borrows_parameters()) kept.parameters = kept.optimizer;
+    return kept;
+  }
+};
+
+}  // namespace nanofsdp::fsdp

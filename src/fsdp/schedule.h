@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "fsdp/unit.h"
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief Which unit comes next: in forward the one that came next in the pass before that
+/// gathered, in backward the one whose forward ended before in this pass.
+///
+/// A unit that is used twice comes twice. A guess may be wrong, where a model takes another way
+/// than before: then a gather was in vain, and nothing else.
+
+/// The orders in which a pass used the units, recorded anew in each pass.
+class Schedule {
+ public:
+  /// A pass begins.
+  void begin();
+
+  /// The parameters of a unit are on their way. Only what was gathered is guessed by: all ranks
+  /// gather alike, but where they need not, each may go its own way.
+  void gathers(const Unit& unit) { gathered_.insert(&unit); }
+  /// Forward begins, or ends, with a unit. Does nothing in backward, where some of it runs again.
+  void begin_forward(Unit& unit);
+  void end_forward(Unit& unit);
+  bool in_backward() const { return in_backward_; }
+  /// Backward begins with a unit.
+  void begin_backward(const Unit& unit);
+
+  /// The unit that the pass before used `distance` units after the current one. Null if none.
+  Unit* next_in_forward(std::size_t distance) const;
+  /// The unit whose forward ended just before that of the current one. Null if none.
+  Unit* next_in_backward() const { return backward_at_ == 0 ? nullptr : ended_[backward_at_ - 1]; }
+
+ private:
+  std::set<const Unit*> gathered_;  // for their next use
+  std::vector<Unit*> begun_;        // in forward, of those
+  std::vector<Unit*> before_;       // begun in the pass before
+  std::vector<Unit*> ended_;
+  std::size_t forward_at_ = 0;  // where in before_ this pass is: behind the current unit
+  std::size_t backward_at_ = 0;
+  bool known_ = false;  // whether the pass before used the current unit
+  bool in_backward_ = false;
+};
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace nanofsdp::fsdp {
+
+/// @file
+/// @brief What is sharded: the stages of ZeRO (arXiv 1910.02054, figure 1) and FSDP's strategies
+/// (arXiv 2304.11277, sections 3.2 and 3.3), each with a row in one table.
+
+enum class ShardingStrategy {
+  no_shard,         ///< ZeRO-0, distributed data parallel: gradients are all-reduced
+  shard_optimizer,  ///< ZeRO-1: each rank updates its shard of the parameters, then all gather
+  shard_gradients,  ///< ZeRO-2: of the gradients too, a rank keeps what its optimizer needs
+  full_shard,       ///< ZeRO-3, fully sharded data parallel: a unit is whole while it computes
+  shard_grad_op,    ///< as full_shard, but a unit stays whole from its forward to its backward
+  hybrid_shard      ///< full_shard inside each group of ranks, gradients all-reduced across groups
+};
+
+/// One strategy. What is not sharded is kept whole on every rank.
+struct Sharding {
+  std::string_view name;
+  bool parameters = false;
+  bool gradients = false;
+  bool optimizer = false;
+  bool reshards_after_forward = false;
+  bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
+};
+
+/// In the order of the enumeration.
+inline constexpr std::array<Sharding, 6> kShardings = {{
+    {"no_shard", false, false, false, false, false},
+    {"shard_optimizer", false, false, true, false, false},
+    {"shard_gradients", false, true, true, false, false},
+    {"full_shard", true, true, true, true, false},
+    {"shard_grad_op", true, true, true, false, false},
+    {"hybrid_shard", true, true, true, true, true},
+}};
+
+constexpr const Sharding& sharding_of(ShardingStrategy strategy) {
+  return kShardings[static_cast<std::size_t>(strategy)];
+}
+
+inline std::string name_of(ShardingStrategy strategy) {
+  return std::string(sharding_of(strategy).name);
+}
+
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,24 @@
+#include "nn/parameter.h"
+
+#include <gtest/gtest.h>
+
+#include "support/tensors.h"
+
+namespace nanofsdp::nn {
+namespace {
+
+// Only who asks for a gradient gives one, and a frozen parameter has none to ask for.
+TEST(Parameter, HasAGradientOnceBackwardHasAskedForIt) {
+  Parameter weight({2}, Init::zeros());
+  weight.grad();
+  EXPECT_FALSE(weight.has_grad) << "there is no memory for one";
+  testing::Owned<float> memory({2}, 3.0F);
+  weight.show_grad(memory);
+  EXPECT_EQ(weight.grad_values()[1], 3);
+  EXPECT_FALSE(weight.has_grad) << "to look is not to ask";
+  EXPECT_EQ(weight.grad().f32(), memory.values.data());
+  EXPECT_TRUE(weight.has_grad);
+}
+
+}  // namespace
+}  // namespace nanofsdp::nn
