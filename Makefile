@@ -105,6 +105,12 @@ faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each 
 	@$(need_python)
 	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)
 
+# Others: make models ARGS="--seed=1001 --models=100000". It shrinks the first that fails.
+models: ## Random models under FSDP: does each train as it does without? (1,000, half a minute)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target models
+	@build/release/tests/models $(ARGS)
+
 shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
@@ -153,4 +159,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults gpu gpu-check gpu-deps docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean

@@ -1,0 +1,194 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <span>
+#include <utility>
+
+#include "models/program.h"
+#include "nn/module.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+
+namespace models {
+
+using nanofsdp::Tensor;
+namespace nn = nanofsdp::nn;
+namespace ops = nanofsdp::ops;
+
+/// @file
+/// @brief The modules that compute.
+
+using SharedParameter = std::shared_ptr<nn::Parameter>;
+
+/// Weights of one unit that have several owners, by tie and number of dimensions.
+using Ties = std::map<std::pair<int, std::size_t>, SharedParameter>;
+
+/// Has a weight, its own or a tied one, and perhaps a bias.
+class Leaf : public nn::Module {
+ public:
+  Leaf(const Node& node, nanofsdp::Shape shape, Ties& ties) {
+    SharedParameter own;
+    SharedParameter& weight = node.tie == 0 ? own : ties[{node.tie, shape.rank()}];
+    if (!weight) weight = parameter(shape, node.frozen);
+    add("weight", weight_ = weight);
+    if (node.bias) add("bias", bias_ = parameter({shape[0]}, node.frozen_bias));
+  }
+
+ protected:
+  Tensor bias() const { return bias_ ? bias_->data : Tensor(); }
+  Tensor bias_grad() const { return bias_ ? bias_->grad() : Tensor(); }
+
+  SharedParameter weight_, bias_;
+
+ private:
+  static SharedParameter parameter(nanofsdp::Shape shape, bool frozen) {
+    auto made = std::make_shared<nn::Parameter>(shape, nn::Init::zeros());
+    made->requires_grad = !frozen;
+    return made;
+  }
+};
+
+class Linear final : public Leaf {
+ public:
+  Linear(const Node& node, int width, Ties& ties) : Leaf(node, {width, width}, ties) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    ops::matmul(tape.stream(),
+                ops::MatmulForward{.x = x, .weight = weight_->data, .bias = bias(), .y = y});
+    tape.save({x});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const auto [x] = tape.restore<1>();
+    const Tensor dx = tape.allocate(x.shape());
+    ops::matmul(tape.stream(), ops::MatmulBackward{.dy = dy,
+                                                   .x = x,
+                                                   .weight = weight_->data,
+                                                   .dx = dx,
+                                                   .dweight = weight_->grad(),
+                                                   .dbias = bias_grad()});
+    return dx;
+  }
+};
+
+class LayerNorm final : public Leaf {
+ public:
+  LayerNorm(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    const Tensor mean = tape.allocate({x.shape()[0]}), rstd = tape.allocate({x.shape()[0]});
+    ops::layer_norm(
+        tape.stream(),
+        ops::LayerNormForward{
+            .x = x, .weight = weight_->data, .bias = bias(), .y = y, .mean = mean, .rstd = rstd});
+    tape.save({x, mean, rstd});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const auto [x, mean, rstd] = tape.restore<3>();
+    const Tensor dx = tape.allocate(x.shape());
+    ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = dy,
+                                                          .x = x,
+                                                          .weight = weight_->data,
+                                                          .mean = mean,
+                                                          .rstd = rstd,
+                                                          .dx = dx,
+                                                          .dweight = weight_->grad(),
+                                                          .dbias = bias_grad()});
+    return dx;
+  }
+};
+
+/// y = x * weight + bias, element by element, by hand: not everybody calls our operators.
+class Affine final : public Leaf {
+ public:
+  Affine(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    const std::span<const float> in = x.span<float>(), scale = weight_->data.span<float>();
+    const std::span<float> out = y.span<float>();
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::size_t column = i % scale.size();
+      out[i] = in[i] * scale[column] + (bias_ ? bias_->data.span<float>()[column] : 0);
+    }
+    tape.save({x});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const auto [x] = tape.restore<1>();
+    const Tensor dx = tape.allocate(x.shape()), dweight = weight_->grad(), dbias = bias_grad();
+    const std::span<const float> in = x.span<float>(), d = dy.span<float>();
+    const std::span<const float> scale = weight_->data.span<float>();
+    for (std::size_t i = 0; i < in.size(); ++i) {
+      const std::size_t column = i % scale.size();
+      dx.span<float>()[i] = d[i] * scale[column];
+      if (!dweight.empty()) dweight.span<float>()[column] += d[i] * in[i];
+      if (!dbias.empty()) dbias.span<float>()[column] += d[i];
+    }
+    return dx;
+  }
+};
+
+class Gelu final : public nn::Module {
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    ops::gelu(tape.stream(), ops::GeluForward{.x = x, .y = y});
+    tape.save({x});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const auto [x] = tape.restore<1>();
+    const Tensor dx = tape.allocate(x.shape());
+    ops::gelu(tape.stream(), ops::GeluBackward{.dy = dy, .x = x, .dx = dx});
+    return dx;
+  }
+};
+
+class Identity final : public nn::Module {
+  Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
+  Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
+};
+
+/// The identity with a weight: one that is of no use, or one whose gradient is zero.
+class Unused final : public Leaf {
+ public:
+  Unused(const Node& node, int width, Ties& ties)
+      : Leaf(node, {width}, ties), asks_(node.kind == Kind::silent) {}
+
+ private:
+  Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
+  Tensor do_backward(nn::Tape&, Tensor dy) override {
+    if (asks_) weight_->grad();
+    return dy;
+  }
+
+  bool asks_;
+};
+
+inline std::unique_ptr<nn::Module> make_leaf(const Node& node, int width, Ties& ties) {
+  switch (node.kind) {
+    case Kind::gelu:
+      return std::make_unique<Gelu>();
+    case Kind::linear:
+      return std::make_unique<Linear>(node, width, ties);
+    case Kind::layer_norm:
+      return std::make_unique<LayerNorm>(node, width, ties);
+    case Kind::affine:
+      return std::make_unique<Affine>(node, width, ties);
+    case Kind::unused:
+    case Kind::silent:
+      return std::make_unique<Unused>(node, width, ties);
+    default:
+      return std::make_unique<Identity>();
+  }
+}
+
+}  // namespace models

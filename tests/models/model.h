@@ -1,0 +1,215 @@
+#pragma once
+
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/leaves.h"
+#include "models/program.h"
+#include "ops/elementwise.h"
+
+namespace models {
+
+/// @file
+/// @brief The modules of a program: such as a user would write, with forward and backward, and
+/// without a word about FSDP.
+
+/// What the modules that choose know of the pass under way.
+struct Pass {
+  int rank = 0;
+  int number = 0;
+  bool together = true;  ///< a rank may have to gather: all ranks use the same modules
+};
+
+/// A module of modules, which owns them.
+class Branch : public nn::Module {
+ public:
+  /// Takes the children of `node`.
+  void own(std::vector<std::shared_ptr<nn::Module>> modules, const Node& node) {
+    modules_ = std::move(modules);
+    if (node.again && !modules_.empty()) modules_.push_back(modules_.front());
+    for (std::size_t i = 0; i < modules_.size(); ++i) {
+      const std::size_t at = node.last_first ? modules_.size() - 1 - i : i;
+      add(std::to_string(at), *modules_[at]);
+    }
+  }
+
+ protected:
+  Tensor forward_all(nn::Tape& tape, Tensor x) {
+    for (const auto& module : modules_) x = module->forward(tape, x);
+    return x;
+  }
+  Tensor backward_all(nn::Tape& tape, Tensor dy) {
+    for (auto module = modules_.rbegin(); module != modules_.rend(); ++module) {
+      dy = (*module)->backward(tape, dy);
+    }
+    return dy;
+  }
+
+  std::vector<std::shared_ptr<nn::Module>> modules_;
+};
+
+class Sequential final : public Branch {
+  Tensor do_forward(nn::Tape& tape, Tensor x) override { return forward_all(tape, x); }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return backward_all(tape, dy); }
+};
+
+class Residual final : public Branch {
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    ops::add(tape.stream(), {.a = x, .b = forward_all(tape, x), .out = y});
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const Tensor dx = tape.allocate(dy.shape());
+    ops::add(tape.stream(), {.a = dy, .b = backward_all(tape, dy), .out = dx});
+    return dx;
+  }
+};
+
+class Parallel final : public Branch {
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    ops::fill(tape.stream(), {.x = y, .value = 0});
+    for (const auto& module : modules_) {
+      ops::accumulate(tape.stream(), {.in = module->forward(tape, x), .out = y});
+    }
+    return y;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const Tensor dx = tape.allocate(dy.shape());
+    ops::fill(tape.stream(), {.x = dx, .value = 0});
+    for (auto module = modules_.rbegin(); module != modules_.rend(); ++module) {
+      ops::accumulate(tape.stream(), {.in = (*module)->backward(tape, dy), .out = dx});
+    }
+    return dx;
+  }
+};
+
+class Detached final : public Branch {
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    const nn::Tape::Pause pause(tape);
+    ops::add(tape.stream(), {.a = x, .b = forward_all(tape, x), .out = y});
+    return y;
+  }
+  Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
+};
+
+class Repeat final : public Branch {
+ public:
+  explicit Repeat(int times) : times_(times) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    for (int i = 0; i < times_; ++i) x = forward_all(tape, x);
+    return x;
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    for (int i = 0; i < times_; ++i) dy = backward_all(tape, dy);
+    return dy;
+  }
+
+  int times_;
+};
+
+class Choose final : public Branch {
+ public:
+  Choose(std::vector<int> picks, bool by_rank, const Pass& pass)
+      : picks_(std::move(picks)), by_rank_(by_rank), pass_(pass) {}
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    if (by_rank_ && pass_.together) return forward_all(tape, x);
+    return picked() == nullptr ? x : picked()->forward(tape, x);
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    if (by_rank_ && pass_.together) return backward_all(tape, dy);
+    return picked() == nullptr ? dy : picked()->backward(tape, dy);
+  }
+  nn::Module* picked() const {
+    const int turn = pass_.number + (by_rank_ ? pass_.rank : 0);
+    const int pick = picks_.empty() ? -1 : picks_[turn % static_cast<int>(picks_.size())];
+    return pick < 0 || modules_.empty() ? nullptr : modules_[pick % modules_.size()].get();
+  }
+
+  std::vector<int> picks_;
+  bool by_rank_;
+  const Pass& pass_;
+};
+
+/// The model of a program.
+class Model {
+ public:
+  /// @param recompute false: the flags of the nodes do not count
+  explicit Model(const Program& program, bool recompute = true)
+      : width_(program.width), recompute_(recompute) {
+    Ties ties;
+    root_ = make(program.model, ties, Above{});
+  }
+
+  nn::Module& root() { return *root_; }
+  bool is_unit(const nn::Module& module) const { return units_.contains(&module); }
+  Pass pass;
+
+ private:
+  // Ranks that may differ in what they use must have used all of it together before, in the first
+  // pass of the step. So a choice by rank is one among what is the same in all passes: below a
+  // choice by pass there is none by rank, and below one by rank the first pick holds for good.
+  struct Above {
+    bool choice_by_pass = false;
+    bool choice_by_rank = false;
+  };
+
+  std::unique_ptr<nn::Module> make(const Node& node, Ties& outer, Above above) {
+    Ties own;
+    Ties& ties = node.unit ? own : outer;
+    std::unique_ptr<Branch> branch = make_branch(node, above);
+    if (node.kind == Kind::choose) {
+      const bool by_rank = node.by_rank && !above.choice_by_pass;
+      (by_rank ? above.choice_by_rank : above.choice_by_pass) = true;
+    }
+    if (branch) {
+      std::vector<std::shared_ptr<nn::Module>> children;
+      for (const Node& child : node.children) children.push_back(make(child, ties, above));
+      branch->own(std::move(children), node);
+    }
+    std::unique_ptr<nn::Module> module = std::move(branch);
+    if (!module) module = make_leaf(node, width_, ties);
+    module->recompute = node.recompute && recompute_;
+    if (node.unit) units_.insert(module.get());
+    return module;
+  }
+
+  std::unique_ptr<Branch> make_branch(const Node& node, const Above& above) {
+    switch (node.kind) {
+      case Kind::sequential:
+        return std::make_unique<Sequential>();
+      case Kind::residual:
+        return std::make_unique<Residual>();
+      case Kind::parallel:
+        return std::make_unique<Parallel>();
+      case Kind::detached:
+        return std::make_unique<Detached>();
+      case Kind::repeat:
+        return std::make_unique<Repeat>(node.times);
+      case Kind::choose: {
+        std::vector<int> picks = node.picks;
+        const bool by_rank = node.by_rank && !above.choice_by_pass;
+        if (!by_rank && above.choice_by_rank && !picks.empty()) picks.resize(1);
+        return std::make_unique<Choose>(std::move(picks), by_rank, pass);
+      }
+      default:
+        return nullptr;
+    }
+  }
+
+  int width_;
+  bool recompute_;
+  std::set<const nn::Module*> units_;
+  std::unique_ptr<nn::Module> root_;
+};
+
+}  // namespace models

@@ -1,0 +1,89 @@
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <stdexcept>
+#include <string>
+
+#include "models/code.h"
+#include "models/generate.h"
+#include "models/run.h"
+#include "models/shrink.h"
+#include "models/watchdog.h"
+
+// Random models under FSDP, as many as asked for: `make models ARGS="--seed=1 --models=10000"`. The
+// first that fails is shrunk and printed, and the exit code is 1.
+
+namespace {
+
+struct Options {
+  std::uint64_t seed = 1;
+  std::uint64_t models = 1000;
+  std::uint64_t times = 1;  // that each is run: a race may hide from one run
+};
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    const std::size_t value = argument.find('=') + 1;
+    if (argument.starts_with("--seed=")) {
+      options.seed = std::stoull(argument.substr(value));
+    } else if (argument.starts_with("--models=")) {
+      options.models = std::stoull(argument.substr(value));
+    } else if (argument.starts_with("--times=")) {
+      options.times = std::stoull(argument.substr(value));
+    } else {
+      throw std::invalid_argument("models: expected --seed=, --models= or --times=, got " +
+                                  argument);
+    }
+  }
+  return options;
+}
+
+std::string run_often(const models::Program& program, std::uint64_t times,
+                      models::Patience patience = std::chrono::seconds(5)) {
+  const models::Watchdog watchdog(program);
+  std::string words;
+  for (std::uint64_t i = 0; i < times && words.empty(); ++i) {
+    words = models::run(program, patience);
+  }
+  return words;
+}
+
+void print_shrunk(const models::Program& program, std::uint64_t times) {
+  const auto fails = [&](const models::Program& smaller) {
+    return !run_often(smaller, times, std::chrono::seconds(1)).empty();
+  };
+  const models::Program smallest = models::shrink(program, fails);
+  fmt::print("{}{}\n", models::code_of(smallest), run_often(smallest, times));
+}
+
+int run_all(const Options& options) {
+  for (std::uint64_t i = 0; i < options.models; ++i) {
+    const models::Program program = models::generate(options.seed + i);
+    const std::string words = run_often(program, options.times);
+    if (!words.empty()) {
+      fmt::print("seed {}: {}\n{}shrinking ...\n", options.seed + i, words,
+                 models::code_of(program));
+      std::fflush(stdout);
+      print_shrunk(program, options.times + 2);
+      return 1;
+    }
+    if ((i + 1) % 1000 == 0) fmt::print("{} models\n", i + 1);
+    std::fflush(stdout);
+  }
+  fmt::print("{} models from seed {}: each equals its reference\n", options.models, options.seed);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_all(parse(argc, argv));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}\n", error.what());
+    return 2;
+  }
+}
