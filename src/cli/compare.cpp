@@ -89,7 +89,7 @@ int compare_command(const std::vector<std::string>& args) {
   bool same = true;
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
-    options.strategy = static_cast<fsdp::ShardingStrategy>(stage);
+    options.strategy = fsdp::kShardings[stage].strategy;
     const Row row = on_ranks<Row>(options.ranks, threads_per_rank(options, options.ranks),
                                   [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                                     return train_row(options, dataset, context, std::move(world));

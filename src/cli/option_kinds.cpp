@@ -87,13 +87,13 @@ fsdp::ShardingStrategy parse_strategy(const std::string& name) {
   require(found != fsdp::kShardings.end(), "strategy",
           "no_shard, shard_optimizer, shard_gradients, shard_grad_op, full_shard or hybrid_shard",
           "'" + name + "'");
-  return static_cast<fsdp::ShardingStrategy>(found - fsdp::kShardings.begin());
+  return found->strategy;
 }
 
 fsdp::ShardingStrategy zero_stage(const std::string& stage) {
   const std::size_t at = std::string_view("0123").find(stage);
   require(stage.size() == 1 && at < 4, "zero", "0, 1, 2 or 3", "'" + stage + "'");
-  return static_cast<fsdp::ShardingStrategy>(at);
+  return fsdp::kShardings[at].strategy;
 }
 
 void add_sharding(CommandLine& line, TrainOptions& o) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -22,6 +23,7 @@ enum class ShardingStrategy {
 
 /// One strategy. What is not sharded is kept whole on every rank.
 struct Sharding {
+  ShardingStrategy strategy = ShardingStrategy::no_shard;
   std::string_view name;
   bool parameters = false;
   bool gradients = false;
@@ -30,19 +32,23 @@ struct Sharding {
   bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
 };
 
-/// In the order of the enumeration.
+/// In the order of the enumeration, which begins with the stages of ZeRO: row 2 is ZeRO-2.
 inline constexpr std::array<Sharding, 6> kShardings = {{
-    {"no_shard", false, false, false, false, false},
-    {"shard_optimizer", false, false, true, false, false},
-    {"shard_gradients", false, true, true, false, false},
-    {"full_shard", true, true, true, true, false},
-    {"shard_grad_op", true, true, true, false, false},
-    {"hybrid_shard", true, true, true, true, true},
+    {ShardingStrategy::no_shard, "no_shard", false, false, false, false, false},
+    {ShardingStrategy::shard_optimizer, "shard_optimizer", false, false, true, false, false},
+    {ShardingStrategy::shard_gradients, "shard_gradients", false, true, true, false, false},
+    {ShardingStrategy::full_shard, "full_shard", true, true, true, true, false},
+    {ShardingStrategy::shard_grad_op, "shard_grad_op", true, true, true, false, false},
+    {ShardingStrategy::hybrid_shard, "hybrid_shard", true, true, true, true, true},
 }};
 
 constexpr const Sharding& sharding_of(ShardingStrategy strategy) {
   return kShardings[static_cast<std::size_t>(strategy)];
 }
+
+static_assert(std::ranges::all_of(kShardings, [](const Sharding& row) {
+  return &row == &sharding_of(row.strategy);
+}));
 
 inline std::string name_of(ShardingStrategy strategy) {
   return std::string(sharding_of(strategy).name);

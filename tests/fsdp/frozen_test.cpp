@@ -99,7 +99,7 @@ TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
         });
   };
   for (unsigned seed = 1; seed <= 8; ++seed) {
-    for (const Sharding& sharding : kShardings) test(testing::strategy_named(sharding.name), seed);
+    for (const Sharding& sharding : kShardings) test(sharding.strategy, seed);
   }
 }
 
@@ -144,7 +144,7 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
         });
   };
   for (unsigned seed = 1; seed <= 4; ++seed) {
-    for (const Sharding& sharding : kShardings) test(testing::strategy_named(sharding.name), seed);
+    for (const Sharding& sharding : kShardings) test(sharding.strategy, seed);
   }
 }
 

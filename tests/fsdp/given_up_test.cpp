@@ -48,7 +48,7 @@ TEST(GivenUp, PassLeavesAModelThatTrainsOn) {
   };
   for (const Sharding& sharding : kShardings) {
     for (const bool no_sync : {false, true}) {
-      const TinyOptions options{.strategy = testing::strategy_named(sharding.name),
+      const TinyOptions options{.strategy = sharding.strategy,
                                 .forward_prefetch = 1,
                                 .no_sync = no_sync,
                                 .shard_size = sharding.replicates ? 1 : 0};

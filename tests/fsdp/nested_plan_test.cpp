@@ -95,10 +95,9 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
 TEST(Plan, OfNestedUnitsAndFrozenParametersIsTheLedgers) {
   for (const Sharding& sharding : kShardings) {
     if (sharding.replicates) continue;
-    const auto strategy = static_cast<ShardingStrategy>(&sharding - kShardings.data());
     testing::run_ranks(testing::Backend::local, 2,
                        [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                         expect_planned(context, std::move(world), strategy);
+                         expect_planned(context, std::move(world), sharding.strategy);
                        });
   }
 }

@@ -67,15 +67,14 @@ Options options_of(ShardingStrategy strategy) {
 // Two sharded models, one after the other on one tape, have the gradients of a model of two units.
 TEST(SeveralModels, OnOneTapeAreAsOne) {
   for (const Sharding& sharding : kShardings) {
-    const auto strategy = static_cast<ShardingStrategy>(&sharding - kShardings.data());
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
           comm::Mesh mesh(world->split(0)), first_mesh(world->split(0)),
               second_mesh(std::move(world));
           Both both, apart;
-          ShardedModel one(context, both, mesh, options_of(strategy));
-          ShardedModel first(context, apart.first, first_mesh, options_of(strategy));
-          ShardedModel second(context, apart.second, second_mesh, options_of(strategy));
+          ShardedModel one(context, both, mesh, options_of(sharding.strategy));
+          ShardedModel first(context, apart.first, first_mesh, options_of(sharding.strategy));
+          ShardedModel second(context, apart.second, second_mesh, options_of(sharding.strategy));
           store(one.units()[0], 1), store(first.units()[0], 1);
           store(one.units()[1], 3), store(second.units()[0], 3);
           nn::Tape tape(context);
@@ -94,7 +93,7 @@ TEST(SeveralModels, OnOneTapeAreAsOne) {
             tape.end_backward();
             EXPECT_EQ(gradients(first.units()[0], second.units()[0]),
                       gradients(one.units()[0], one.units()[1]))
-                << name_of(strategy);
+                << sharding.name;
           }
         });
   }

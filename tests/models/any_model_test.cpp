@@ -31,8 +31,7 @@ Node used_in(std::vector<int> picks, Node child) {
 void expect_equal_under_every_strategy(Program program) {
   program.ranks = program.ranks > 1 ? program.ranks : 3;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
-    const auto at = static_cast<int>(&sharding - fsdp::kShardings.data());
-    program.strategy = static_cast<ShardingStrategy>(at);
+    program.strategy = sharding.strategy;
     for (const bool no_sync : {false, true}) {
       program.no_sync = no_sync;
       EXPECT_EQ(run(program), "") << code_of(program);

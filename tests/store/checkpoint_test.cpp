@@ -33,6 +33,7 @@ TEST(Checkpoint, SavedByFourRanksIsLoadedByAnyNumber) {
 }
 
 TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
+  using enum fsdp::ShardingStrategy;
   const TemporaryDirectory directory;
   const State saved = save_after(2, directory.file("full_shard"));
   const auto files = [](const std::string& out_dir) {
@@ -41,12 +42,11 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
     for (auto& [path, bytes] : all) named[fs::path(path).filename().string()] = std::move(bytes);
     return named;
   };
-  for (const char* name : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op"}) {
+  for (const auto strategy : {no_shard, shard_optimizer, shard_gradients, shard_grad_op}) {
     const std::string out_dir = directory.file("of");
-    save_after(2, out_dir, 4, {.strategy = testing::strategy_named(name)});
+    save_after(2, out_dir, 4, {.strategy = strategy});
     EXPECT_EQ(files(out_dir + "/checkpoint"), files(directory.file("full_shard/checkpoint")));
-    EXPECT_EQ(load_at(3, directory.file("full_shard"), {.strategy = testing::strategy_named(name)}),
-              saved);
+    EXPECT_EQ(load_at(3, directory.file("full_shard"), {.strategy = strategy}), saved);
   }
 #ifndef NANOFSDP_TSAN
   on_ranks(

@@ -1,10 +1,8 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -47,11 +45,6 @@ inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_ste
     }
   }
   return tokens;
-}
-
-inline fsdp::ShardingStrategy strategy_named(std::string_view name) {
-  const auto* found = std::ranges::find(fsdp::kShardings, name, &fsdp::Sharding::name);
-  return static_cast<fsdp::ShardingStrategy>(found - fsdp::kShardings.begin());
 }
 
 struct TinyOptions {
