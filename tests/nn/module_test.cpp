@@ -1,0 +1,182 @@
+#include "nn/module.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "base/check.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/tape.h"
+#include "support/errors.h"
+#include "support/tensors.h"
+#include "support/whole_model.h"
+
+namespace nanofsdp::nn {
+namespace {
+
+using testing::expect_error;
+
+// A layer that looks rows up and multiplies by the same table again, as a tied head does.
+class Tied final : public Module {
+ public:
+  Tied() : table_(5, 3, Init::normal(0.02)), head_(table_.weight()) {
+    add("table", table_);
+    add("head", head_);
+  }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    return head_.forward(tape, table_.forward(tape, x));
+  }
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    return table_.backward(tape, head_.backward(tape, dy));
+  }
+  Embedding table_;
+  Linear head_;
+};
+
+TEST(Module, NamesATiedParameterOnceAtItsFirstPlace) {
+  Tied module;
+  const std::vector<Parameter*> parameters = module.named_parameters();
+  ASSERT_EQ(parameters.size(), 1u);
+  EXPECT_EQ(parameters[0]->name, "table.weight");
+}
+
+TEST(Module, CallsItsHooksAroundForwardAndBackward) {
+  Context context;
+  Tape tape(context);
+  Tied module;
+  testing::WholeModel memory(module);
+  std::string calls;
+  module.hooks = {.pre_forward = [&](Tape&) { calls += "f"; },
+                  .post_forward = [&](Tape&) { calls += "F"; },
+                  .pre_backward = [&](Tape&) { calls += "b"; },
+                  .post_backward = [&](Tape&) { calls += "B"; }};
+  testing::Owned<std::int32_t> tokens({4}, 2);
+  tape.begin(true);
+  module.backward(tape, module.forward(tape, tokens));
+  tape.end_backward();
+  EXPECT_EQ(calls, "fFbB");
+}
+
+// Two layers. The backward of a confused module calls them in the order of forward, which is wrong.
+class TwoLayers final : public Module {
+ public:
+  explicit TwoLayers(std::int64_t out, bool confused = false)
+      : second_({.in = 40, .out = out, .bias = false}), confused_(confused) {
+    add("first", first_);
+    add("second", second_);
+  }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    return second_.forward(tape, first_.forward(tape, x));
+  }
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    if (confused_) return second_.backward(tape, first_.backward(tape, dy));
+    return first_.backward(tape, second_.backward(tape, dy));
+  }
+  Linear first_{{.in = 40, .out = 40, .bias = false}};
+  Linear second_;
+  bool confused_;
+};
+
+// Recompute keeps the input alone and gives the same gradients, whatever the shapes.
+TEST(Module, RecomputeChangesNothingButMemory) {
+  const auto run = [](std::int64_t out, bool recompute) {
+    Context context;
+    Tape tape(context);
+    TwoLayers module(out);
+    module.recompute = recompute;
+    testing::WholeModel memory(module);
+    for (Parameter* p : memory.parameters) {
+      std::ranges::copy(testing::random_tensor(p->shape, 5).values, p->data.f32());
+    }
+    auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, out}, 2);
+    tape.begin(true);
+    const Tensor before = tape.allocate({1});
+    const std::span<float> y = module.forward(tape, x).span<float>();
+    std::vector<float> result(y.begin(), y.end());
+    const auto held = static_cast<const std::byte*>(tape.allocate({1}).raw()) -
+                      static_cast<const std::byte*>(before.raw());
+    EXPECT_EQ(held, 64 + 64 * out * 4 + (recompute ? 0 : 64 * 40 * 4))
+        << "the output, and what is between";
+    const std::span<float> dx = module.backward(tape, dy).span<float>();
+    result.insert(result.end(), dx.begin(), dx.end());
+    tape.end_backward();
+    for (Parameter* p : memory.parameters) {
+      EXPECT_TRUE(p->has_grad);
+      const std::span<const float> grad = p->grad_values();
+      result.insert(result.end(), grad.begin(), grad.end());
+    }
+    return result;
+  };
+  for (const std::int64_t out : {40, 24, 56}) EXPECT_EQ(run(out, true), run(out, false)) << out;
+}
+
+// Whoever calls a module may need the gradient of its output once more: for a residual, say.
+TEST(Module, RecomputeLeavesTheGradientOfItsOutput) {
+  Context context;
+  Tape tape(context);
+  Linear layer({.in = 4, .out = 4});
+  layer.recompute = true;
+  testing::WholeModel memory(layer);
+  auto x = testing::random_tensor({3, 4}, 1), dy = testing::random_tensor({3, 4}, 2);
+  const std::vector<float> before = dy.values;
+  tape.begin(true);
+  layer.forward(tape, x);
+  layer.backward(tape, dy);
+  tape.end_backward();
+  EXPECT_EQ(dy.values, before);
+}
+
+TEST(Tape, NamesWhoRestoresWhatAnotherSaved) {
+  Context context;
+  Tape tape(context);
+  TwoLayers module(40, /*confused=*/true);
+  const testing::WholeModel memory(module);
+  auto x = testing::random_tensor({2, 40}, 1);
+  tape.begin(true);
+  const auto pass = [&] { module.backward(tape, module.forward(tape, x)); };
+  expect_error<Error>(pass, "backward of first");
+  tape.end();
+  tape.begin(true);
+  expect_error<Error>(pass, "1 that second saved last");
+  tape.end();
+}
+
+// The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2
+// of the output, whose gradient is the output itself.
+TEST(Module, AddsBothUsesOfATiedWeight) {
+  Context context;
+  Tape tape(context);
+  Tied module;
+  testing::WholeModel memory(module);
+  const std::vector<std::int32_t> index = {0, 3, 3};
+  auto weight = testing::random_tensor({5, 3}, 7);
+  std::ranges::copy(weight.values, memory.parameters[0]->data.f32());
+  testing::Owned<std::int32_t> tokens({3});
+  tokens.values = index;
+  tape.begin(true);
+  module.backward(tape, module.forward(tape, tokens));
+  tape.end_backward();
+  const auto f = [&](const std::vector<double>& w) {
+    double sum = 0;
+    for (const std::int32_t n : index) {
+      for (int v = 0; v < 5; ++v) {
+        double y = 0;
+        for (int c = 0; c < 3; ++c) y += w[n * 3 + c] * w[v * 3 + c];
+        sum += y * y / 2;
+      }
+    }
+    return sum;
+  };
+  EXPECT_LE(testing::relative_l2(memory.parameters[0]->grad().span<float>(),
+                                 testing::finite_differences(weight.doubles(), f)),
+            1e-6);
+}
+
+}  // namespace
+}  // namespace nanofsdp::nn
