@@ -4,6 +4,14 @@
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
+namespace {
+
+// Rounds into the wire, or widens out of it. Two operands of one dtype are the same memory.
+void convert(Stream& stream, Tensor in, Tensor out) {
+  if (in.dtype() != out.dtype()) ops::cast(stream, {.in = in, .out = out});
+}
+
+}  // namespace
 
 Tensor own_chunk(const comm::Communicator& group, const Tensor& whole) {
   const std::int64_t n = whole.numel() / group.size();
@@ -13,43 +21,35 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& whole) {
 //! [all_gather]
 void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor full, Tensor wire,
                 const comm::Call& call) {
-  if (wire.empty()) {
-    group.all_gather(stream, shard, full, call);
-    return;
-  }
-  const Tensor mine = own_chunk(group, wire);
-  ops::cast(stream, {.in = shard, .out = mine});
-  group.all_gather(stream, mine, wire, call);
-  if (full.dtype() != wire.dtype()) ops::cast(stream, {.in = wire, .out = full});
+  const Tensor sent = wire.empty() ? shard : own_chunk(group, wire);
+  const Tensor received = wire.empty() ? full : wire;
+  convert(stream, shard, sent);
+  group.all_gather(stream, sent, received, call);
+  convert(stream, received, full);
 }
 //! [all_gather]
 
 void reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, Tensor wire,
                     comm::ReduceOp op, const comm::Call& call) {
-  if (wire.empty()) {
-    group.reduce_scatter(stream, full, own_chunk(group, full), op, call);
-    return;
-  }
-  ops::cast(stream, {.in = full, .out = wire});
-  group.reduce_scatter(stream, wire, own_chunk(group, wire), op, call);
-  ops::cast(stream, {.in = own_chunk(group, wire), .out = own_chunk(group, full)});
+  const Tensor sent = wire.empty() ? full : wire;
+  const Tensor received = own_chunk(group, sent);
+  convert(stream, full, sent);
+  group.reduce_scatter(stream, sent, received, op, call);
+  convert(stream, received, own_chunk(group, full));
 }
 
 void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, Tensor wire,
                 comm::ReduceOp op, const comm::Call& call) {
-  if (wire.empty()) {
-    group.all_reduce(stream, full, op, call);
-    return;
-  }
-  ops::cast(stream, {.in = full, .out = wire});
-  group.all_reduce(stream, wire, op, call);
-  ops::cast(stream, {.in = wire, .out = full});
+  const Tensor sent = wire.empty() ? full : wire;
+  convert(stream, full, sent);
+  group.all_reduce(stream, sent, op, call);
+  convert(stream, sent, full);
 }
 
 void round_to_wire(Stream& stream, Tensor in, Tensor out, Tensor wire) {
   if (wire.empty()) return ops::copy(stream, {.in = in, .out = out});
-  ops::cast(stream, {.in = in, .out = wire});
-  if (out.dtype() != wire.dtype()) ops::cast(stream, {.in = wire, .out = out});
+  convert(stream, in, wire);
+  convert(stream, wire, out);
 }
 
 }  // namespace nanofsdp::fsdp
