@@ -17,11 +17,6 @@ struct Home {
   std::size_t last_draw = 0;
 };
 
-bool is_other_unit(const nn::Module& module, const Unit& unit, std::span<const Unit> units) {
-  return std::ranges::any_of(
-      units, [&](const Unit& other) { return &other != &unit && &other.module() == &module; });
-}
-
 using Homes = std::unordered_map<const nn::Parameter*, Home>;
 
 Homes find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
@@ -51,18 +46,19 @@ Homes find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
 
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
   nn::DrawPlan plan;
-  std::set<const nn::Module*> visited;
+  // No unit enters a known module: another unit, or one that the tree has under two names.
+  std::set<const nn::Module*> known;
+  for (const Unit& unit : units) known.insert(&unit.module());
   for (const Unit& unit : units) {
     std::deque<nn::Module*> queue{&unit.module()};
     while (!queue.empty()) {
       const nn::Module& module = *queue.front();
       queue.pop_front();
-      if (!visited.insert(&module).second) continue;  // the tree has it under two names
       for (const auto& [name, parameter] : module.own_parameters()) {
         plan.push_back({parameter.get(), parameter->init});
       }
       for (const auto& [name, child] : module.children()) {
-        if (!is_other_unit(*child, unit, units)) queue.push_back(child);
+        if (known.insert(child).second) queue.push_back(child);
       }
     }
   }
@@ -73,9 +69,7 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
                    Generator& generator) {
   const Homes homes = find_homes(units, plan);
   std::int64_t largest = 0;
-  for (const auto& [parameter, home] : homes) {
-    largest = std::max(largest, parameter->shape.numel());
-  }
+  for (const nn::Draw& draw : plan) largest = std::max(largest, draw.parameter->shape.numel());
   const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
                        static_cast<std::size_t>(largest) * size_of(DType::float32));
   //! [draw_and_store]
