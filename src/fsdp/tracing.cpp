@@ -21,20 +21,28 @@ void Tracing::on(const Unit& unit, const UnitEvent& event) {
     case Moment::waits:
       return tracer_.wait(*event.stream, *event.event);
     case Moment::gather_begins:
-      issue("U.", unit);
-      return begin_communication(event, Lane::all_gather, unit);
+      return begin_communication("U.", Lane::all_gather, unit, event);
     case Moment::reduce_scatter_begins:
-      issue("RS.", unit);
-      return begin_communication(event, Lane::reduce, unit);
+      return begin_communication("RS.", Lane::reduce, unit, event);
     case Moment::all_reduce_begins:
-      issue("AR.", unit);
-      return begin_communication(event, Lane::reduce, unit);
-    default:
-      return event.event != nullptr ? end_communication(event) : compute(unit, event);
+      return begin_communication("AR.", Lane::reduce, unit, event);
+    case Moment::gather_ends:
+    case Moment::reduction_ends:
+      return end_communication(event);
+    case Moment::forward_begins:
+      return begin_compute("forward ", unit, event);
+    case Moment::backward_begins:
+      return begin_compute("backward ", unit, event);
+    case Moment::forward_ends:
+    case Moment::backward_ends:
+      tracer_.end(*event.stream, compute_[&unit]);
+      if (event.moment == Moment::forward_ends && !unit.is_root()) issue("F.", unit);
   }
 }
 
-void Tracing::begin_communication(const UnitEvent& event, Lane lane, const Unit& unit) {
+void Tracing::begin_communication(const char* verb, Lane lane, const Unit& unit,
+                                  const UnitEvent& event) {
+  issue(verb, unit);
   received_ = mesh_.traffic().bytes_received;
   communication_ = tracer_.begin(*event.stream, lane, unit.name());
 }
@@ -44,16 +52,8 @@ void Tracing::end_communication(const UnitEvent& event) {
       tracer_.end(*event.stream, communication_, mesh_.traffic().bytes_received - received_);
 }
 
-void Tracing::compute(const Unit& unit, const UnitEvent& event) {
-  const bool forward =
-      event.moment == Moment::forward_begins || event.moment == Moment::forward_ends;
-  if (event.moment == Moment::forward_begins || event.moment == Moment::backward_begins) {
-    compute_[&unit] = tracer_.begin(*event.stream, Lane::compute,
-                                    (forward ? "forward " : "backward ") + unit.name());
-    return;
-  }
-  tracer_.end(*event.stream, compute_[&unit]);
-  if (forward && !unit.is_root()) issue("F.", unit);
+void Tracing::begin_compute(const char* pass, const Unit& unit, const UnitEvent& event) {
+  compute_[&unit] = tracer_.begin(*event.stream, Lane::compute, pass + unit.name());
 }
 
 void Poison::on(const Unit&, const UnitEvent& event) {

@@ -20,9 +20,9 @@ class Tracing final : public UnitObserver {
 
  private:
   void issue(const char* verb, const Unit& unit);
-  void begin_communication(const UnitEvent& event, Lane lane, const Unit& unit);
+  void begin_communication(const char* verb, Lane lane, const Unit& unit, const UnitEvent& event);
   void end_communication(const UnitEvent& event);
-  void compute(const Unit& unit, const UnitEvent& event);
+  void begin_compute(const char* pass, const Unit& unit, const UnitEvent& event);
 
   Tracer& tracer_;
   const comm::Mesh& mesh_;
