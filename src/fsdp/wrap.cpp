@@ -23,11 +23,8 @@ class Wrapper {
         continue;
       }
       if (!wrapped_.insert(child).second) continue;  // the tree has it under two names
-      WrappedModule inner{.module = child,
-                          .name = child_path,
-                          .parameters = {},
-                          .depth = unit.depth + 1,
-                          .entered = ++entered_};
+      WrappedModule inner{
+          .module = child, .name = child_path, .depth = unit.depth + 1, .entered = ++entered_};
       visit(*child, child_path, inner);
       units.push_back(std::move(inner));
     }
@@ -56,7 +53,7 @@ class Wrapper {
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy) {
   root.named_parameters();  // for the names
   Wrapper wrapper(policy);
-  WrappedModule outer{.module = &root, .name = "root", .parameters = {}};
+  WrappedModule outer{.module = &root, .name = "root"};
   wrapper.visit(root, "", outer);
   wrapper.units.push_back(std::move(outer));
   return std::move(wrapper.units);

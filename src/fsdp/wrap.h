@@ -15,10 +15,9 @@ namespace nanofsdp::fsdp {
 struct WrappedModule {
   nn::Module* module = nullptr;
   std::string name;  ///< its path, "transformer.h.0"; the root's is "root"
-  std::vector<nn::Parameter*> parameters;
-  int depth = 0;  ///< units around it; the root's is 0
-  int entered =
-      0;  ///< how many units forward has entered before it, if it calls each once, in order
+  std::vector<nn::Parameter*> parameters{};
+  int depth = 0;    ///< units around it; the root's is 0
+  int entered = 0;  ///< units that forward has entered before it, if it calls each once, in order
 };
 
 /// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy).
