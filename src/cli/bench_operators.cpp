@@ -109,10 +109,19 @@ void attention(Stream& stream, Operands& operands, const Model& model, Rows& row
   const Tensor qkv = operands({B, T, 3 * C}), dqkv = operands({B, T, 3 * C});
   const Tensor y = operands({B, T, C}), dy = operands({B, T, C}), lse = operands({B, heads, T});
   const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
+  const ops::Heads q{qkv, 0, heads}, k{qkv, C, heads}, v{qkv, 2 * C, heads};
   const ops::AttentionForward forward{
-      .qkv = qkv, .y = y, .lse = lse, .scratch = scratch, .heads = heads};
-  const ops::AttentionBackward backward{
-      .dy = dy, .qkv = qkv, .y = y, .lse = lse, .dqkv = dqkv, .scratch = scratch, .heads = heads};
+      .q = q, .k = k, .v = v, .y = y, .lse = lse, .scratch = scratch};
+  const ops::AttentionBackward backward{.dy = dy,
+                                        .q = q,
+                                        .k = k,
+                                        .v = v,
+                                        .y = y,
+                                        .lse = lse,
+                                        .dq = {dqkv, 0, heads},
+                                        .dk = {dqkv, C, heads},
+                                        .dv = {dqkv, 2 * C, heads},
+                                        .scratch = scratch};
   const double gigaflop = 2e-9 * static_cast<double>(B * T * T * C);  // causal: half of it
   rows.push_back(calls("attention, forward", gigaflop, "GF/s", kPeak,
                        [=, &stream] { ops::attention(stream, forward); }));

@@ -21,22 +21,22 @@ CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, int first_site
 Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
   Tensor qkv = c_attn_.forward(tape, x);  // [B, T, 3C]
   if (tape.cache() != nullptr) qkv = tape.cache()->append(tape.stream(), this, qkv);
-  const std::int64_t T = qkv.dim(1);  // with a cache also the positions before those of x
+  // With a cache also the positions before those of x.
+  const std::int64_t T = qkv.dim(1), C = x.dim(2);
   const Tensor y = tape.allocate(x.shape());
   const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
   {
     const nn::Tape::Scope temporaries(tape);
-    ops::attention(
-        tape.stream(),
-        ops::AttentionForward{
-            .qkv = qkv,
-            .y = y,
-            .lse = lse,
-            .scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())}),
-            .heads = heads_,
-            .dropout = tape.training() ? dropout_ : 0,
-            .key = tape.dropout_key(site_),
-            .first = T - x.dim(1)});
+    const auto scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())});
+    ops::attention(tape.stream(), ops::AttentionForward{.q = {qkv, 0, heads_},
+                                                        .k = {qkv, C, heads_},
+                                                        .v = {qkv, 2 * C, heads_},
+                                                        .y = y,
+                                                        .lse = lse,
+                                                        .scratch = scratch,
+                                                        .dropout = tape.training() ? dropout_ : 0,
+                                                        .key = tape.dropout_key(site_),
+                                                        .first = T - x.dim(1)});
   }
   tape.save({qkv, y, lse});
   return resid_dropout_.forward(tape, c_proj_.forward(tape, y));
@@ -45,18 +45,21 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
 Tensor CausalSelfAttention::do_backward(nn::Tape& tape, Tensor dy) {
   const Tensor d = c_proj_.backward(tape, resid_dropout_.backward(tape, dy));
   const auto [qkv, y, lse] = tape.restore<3>();
+  const std::int64_t T = y.dim(1), C = y.dim(2);
   const Tensor dqkv = tape.allocate(qkv.shape());
-  ops::attention(tape.stream(),
-                 ops::AttentionBackward{.dy = d,
-                                        .qkv = qkv,
-                                        .y = y,
-                                        .lse = lse,
-                                        .dqkv = dqkv,
-                                        .scratch = tape.allocate({ops::attention_scratch_numel(
-                                            y.dim(1), tape.stream().threads())}),
-                                        .heads = heads_,
-                                        .dropout = dropout_,
-                                        .key = tape.dropout_key(site_)});
+  const auto scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())});
+  ops::attention(tape.stream(), ops::AttentionBackward{.dy = d,
+                                                       .q = {qkv, 0, heads_},
+                                                       .k = {qkv, C, heads_},
+                                                       .v = {qkv, 2 * C, heads_},
+                                                       .y = y,
+                                                       .lse = lse,
+                                                       .dq = {dqkv, 0, heads_},
+                                                       .dk = {dqkv, C, heads_},
+                                                       .dv = {dqkv, 2 * C, heads_},
+                                                       .scratch = scratch,
+                                                       .dropout = dropout_,
+                                                       .key = tape.dropout_key(site_)});
   return c_attn_.backward(tape, dqkv);
 }
 

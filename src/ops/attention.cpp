@@ -5,6 +5,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "ops/exp.h"
 #include "ops/gemm.h"
@@ -28,17 +29,18 @@ std::int64_t block_numel(std::int64_t T) { return query_block(T) * whole_lines(T
 using Lines = Eigen::Map<Eigen::ArrayXf, Eigen::Aligned64>;
 using Row = Eigen::Map<const Eigen::ArrayXf>;
 
-// The numbers of one call; its heads are counted through all sequences.
+// The numbers of one call; its query heads are counted through all sequences.
 struct Layout {
-  std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0, first = 0;
+  std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0, group = 1, first = 0;
   float scale = 1;  // 1 / sqrt(D)
   std::uint32_t threshold = 0;
   float survivor = 1;  // 1 / (1 - dropout)
 
-  // One head's [rows, D] in a tensor [B, rows, parts * C].
-  Matrix of(const Tensor& x, std::int64_t head, int part = 0) const {
-    const std::int64_t rows = x.dim(1), width = x.dim(2);
-    return {x.f32() + head / H * rows * width + part * C + head % H * D, rows, D, width};
+  // The [rows, D] that query head `head` has in x, or shares with the others of its group.
+  Matrix of(const Heads& x, std::int64_t head) const {
+    const std::int64_t rows = x.rows.dim(1), width = x.rows.dim(2);
+    const std::int64_t b = head / H, h = head % H / (H / x.heads);
+    return {x.rows.f32() + b * rows * width + x.first + h * D, rows, D, width};
   }
 
   // Dropout of row i of P, or of its derivative; `key` is the sequence's.
@@ -62,8 +64,8 @@ Lines exp_row(float* row, std::int64_t i, std::int64_t cols, float scale, float 
 }
 
 void forward(const AttentionForward& a, const Layout& l, std::int64_t head, float* scratch) {
-  const Matrix q = l.of(a.qkv, head, 0), k = l.of(a.qkv, head, 1);
-  const Matrix v = l.of(a.qkv, head, 2), y = l.of(a.y, head);
+  const Matrix q = l.of(a.q, head), k = l.of(a.k, head), v = l.of(a.v, head);
+  const Matrix y = l.of({a.y, 0, a.q.heads}, head);
   float* lse = a.lse.f32() + head * y.rows;
   const std::uint64_t key = row_key(a.key, head / l.H);
   const std::int64_t block = query_block(l.T);
@@ -87,16 +89,17 @@ void forward(const AttentionForward& a, const Layout& l, std::int64_t head, floa
 }
 
 void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, float* scratch) {
-  const Matrix q = l.of(a.qkv, head, 0), k = l.of(a.qkv, head, 1), v = l.of(a.qkv, head, 2);
-  const Matrix dq = l.of(a.dqkv, head, 0), dk = l.of(a.dqkv, head, 1), dv = l.of(a.dqkv, head, 2);
-  const Matrix y = l.of(a.y, head), dy = l.of(a.dy, head);
+  const Matrix q = l.of(a.q, head), k = l.of(a.k, head), v = l.of(a.v, head);
+  const Matrix dq = l.of(a.dq, head), dk = l.of(a.dk, head), dv = l.of(a.dv, head);
+  const Matrix y = l.of({a.y, 0, a.q.heads}, head), dy = l.of({a.dy, 0, a.q.heads}, head);
   const std::uint64_t key = row_key(a.key, head / l.H);
   const std::int64_t block = query_block(l.T);
 
-  // Last block first: it sees every key, so it writes dK and dV and the others add to them.
+  // Last block first: it sees every key, so there the group's first head writes dK and dV. The
+  // other blocks add to them, and so do the group's other heads.
   for (std::int64_t end = l.T, begin; end > 0; end = begin) {
     begin = (end - 1) / block * block;
-    const Write write = end == l.T ? Write::assign : Write::add;
+    const Write write = end == l.T && head % l.group == 0 ? Write::assign : Write::add;
     const Matrix p{scratch, end - begin, end, whole_lines(l.T)};
     const Matrix ds{scratch + block_numel(l.T), p.rows, p.cols, p.stride};
     const Matrix q_block = q.row_range(begin, end), dy_block = dy.row_range(begin, end);
@@ -121,43 +124,41 @@ void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, fl
 // Checks what both directions share.
 template <class Operands>
 Layout layout_of(const Stream& stream, const Operands& a) {
-  require_rank("attention: qkv", a.qkv, 3);
-  Layout l{.B = a.qkv.dim(0), .T = a.qkv.dim(1), .C = a.qkv.dim(2) / 3, .H = a.heads};
-  NANOFSDP_CHECK_SHAPE(l.H > 0 && a.qkv.dim(2) % (3 * l.H) == 0, .what = "attention: heads",
-                       .expected = fmt::format("a divisor of C = {} / 3", a.qkv.dim(2)),
-                       .got = fmt::format("{}", l.H));
+  require_rank("attention: y", a.y, 3);
+  const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);  // if they are right
+  const std::int64_t B = a.q.rows.dim(0), T = a.q.rows.dim(1), C = a.y.dim(2), D = C / H;
+  Layout l{B, T, C, H, D, H / H_kv};
+  const Require require(stream);
+  require.heads("attention: q", a.q, {B, T, H, D});
+  require.heads("attention: k", a.k, {B, T, H_kv, D});
+  require.heads("attention: v", a.v, {B, T, H_kv, D});
   if constexpr (requires { a.first; }) l.first = a.first;
-  NANOFSDP_CHECK_SHAPE(l.first >= 0 && l.first <= l.T, .what = "attention: first",
-                       .expected = fmt::format("a position in [0, {}]", l.T),
+  NANOFSDP_CHECK_SHAPE(l.first >= 0 && l.first <= T, .what = "attention: first",
+                       .expected = fmt::format("a position in [0, {}]", T),
                        .got = fmt::to_string(l.first));
-  l.D = l.C / l.H;
   l.scale = 1 / std::sqrt(static_cast<float>(l.D));
   l.threshold = drop_threshold(a.dropout);
   l.survivor = 1 / (1 - a.dropout);
-  const Require require(stream);
-  require("attention: qkv", a.qkv, {l.B, l.T, 3 * l.C});
-  require("attention: y", a.y, {l.B, l.T - l.first, l.C});
-  require("attention: lse", a.lse, {l.B, l.H, l.T - l.first});
-  const std::int64_t scratch = attention_scratch_numel(l.T, stream.threads());
-  require("attention: scratch", a.scratch, a.scratch.shape());  // of any shape, if large enough
-  NANOFSDP_CHECK_SHAPE(a.scratch.numel() >= scratch, .what = "attention: scratch",
-                       .expected = fmt::format("at least {} elements", scratch),
-                       .got = fmt::format("{}", a.scratch.numel()));
+  require("attention: y", a.y, {B, T - l.first, H * D});
+  require("attention: lse", a.lse, {B, H, T - l.first});
+  const std::int64_t scratch = attention_scratch_numel(T, stream.threads());
+  require.numel("attention: scratch", a.scratch, std::max(a.scratch.numel(), scratch));
   return l;
 }
 
-// Shares sequences and heads between the threads; each thread has its own slice of scratch.
+// Shares the groups of heads of all sequences between the threads; each thread has its own slice of
+// scratch.
 template <class Operands, class Body>
 void for_each_head(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
   auto* scratch =
       reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64);
-  const std::int64_t heads = l.T > 0 ? l.B * l.H : 0;
-  const std::int64_t slices = std::min<std::int64_t>(stream.threads(), heads);
+  const std::int64_t groups = l.T > 0 ? l.B * l.H / l.group : 0;
+  const std::int64_t slices = std::min<std::int64_t>(stream.threads(), groups);
   stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t slice = first; slice < last; ++slice) {
       float* own = scratch + slice * 2 * block_numel(l.T);
-      const std::int64_t begin = heads * slice / slices, end = heads * (slice + 1) / slices;
-      for (std::int64_t head = begin; head < end; ++head) body(a, l, head, own);
+      const std::int64_t begin = groups * slice / slices, end = groups * (slice + 1) / slices;
+      for (std::int64_t h = begin * l.group; h < end * l.group; ++h) body(a, l, h, own);
     }
   });
 }
@@ -179,8 +180,10 @@ void attention(Stream& stream, const AttentionForward& a) {
 void attention(Stream& stream, const AttentionBackward& a) {
   const Layout l = layout_of(stream, a);
   const Require require(stream);
-  require("attention: dy", a.dy, {l.B, l.T, l.C});
-  require("attention: dqkv", a.dqkv, {l.B, l.T, 3 * l.C});
+  require("attention: dy", a.dy, a.y.shape());
+  require.heads("attention: dq", a.dq, {l.B, l.T, l.H, l.D});
+  require.heads("attention: dk", a.dk, {l.B, l.T, a.k.heads, l.D});
+  require.heads("attention: dv", a.dv, {l.B, l.T, a.k.heads, l.D});
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::attention(stream, a);
   }

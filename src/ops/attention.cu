@@ -7,58 +7,57 @@
 #include "ops/tile.cuh"
 
 // All three kernels are one scheme. A block owns 64 rows of a head, queries or keys, and walks over
-// the others, 64 at a time: the products of its rows with those are a tile of scores, which never
-// leaves the block; the tile times rows of a third matrix adds to what the block will write.
-// Forward keeps the largest score and the sum of each query so far, and corrects what it has when
-// they change (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135).
-// Backward knows the sums: one kernel owns queries and writes dQ, one owns keys and writes dK and
-// dV; nobody adds to what another block writes. Most work first: blocks start in order.
+// the others, 64 at a time (a block of keys: over those of each query head that reads them): the
+// products of its rows with those are a tile of scores, which never leaves the block; the tile
+// times rows of a third matrix adds to what the block will write. Forward keeps the largest score
+// and the sum of each query so far, and corrects what it has when they change (Milakov and
+// Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135). Backward knows the sums:
+// one kernel owns queries and writes dQ, one owns keys and writes dK and dV; nobody adds to what
+// another block writes. Most work first: blocks start in order.
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
 constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
 
+// The rows of Heads: `stride` apart, `rows` of them a sequence.
+struct Columns {
+  float* data;
+  int stride, rows, heads;
+};
+
 struct Call {
-  int T, C, H, D;
+  int T, H, D;
+  int group;              // query heads that read one key/value head
   int first;              // queries before it do not ask: forward alone knows that
-  unsigned heads, tiles;  // heads of all sequences; tiles of 64 rows
+  unsigned heads, tiles;  // heads, of all sequences, that blocks own; tiles of 64 rows
   float scale;
   DropoutKey key;
   std::uint32_t threshold;
   float survivor;
 };
 
-// The head that a block works on.
+// The head among those that blocks own that this block works on.
+__device__ int own_head(const Call& call) { return static_cast<int>(blockIdx.x % call.heads); }
+
+// A query head.
 struct Head {
   const Call& call;
   int number, b, h;   // of all; of its sequence; in its sequence
   std::uint64_t key;  // the sequence's
 
-  __device__ explicit Head(const Call& c)
-      : call(c),
-        number(static_cast<int>(blockIdx.x % c.heads)),
-        b(number / c.H),
-        h(number % c.H),
-        key(row_key(c.key, b)) {}
+  __device__ Head(const Call& c, int number)
+      : call(c), number(number), b(number / c.H), h(number % c.H), key(row_key(c.key, b)) {}
 
-  // Its [n, D] of y, and its [n] of lse, whose first row is query number call.first.
-  __device__ Rows asking(float* y) const {
-    const int n = call.T - call.first;
-    return {y + static_cast<std::int64_t>(b) * n * call.C + h * call.D, call.C, n, call.D};
+  // Its rows of D in x, or those that it shares with the others of its group.
+  __device__ Rows of(const Columns& x) const {
+    float* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
+    return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
   }
-  __device__ float* asking_row(float* lse) const {
+
+  // Its [n] of lse, whose first element is query number call.first.
+  __device__ float* row_of(float* lse) const {
     return lse + static_cast<std::int64_t>(number) * (call.T - call.first);
-  }
-
-  // Its [T, D] in a tensor [B, T, parts * C], and its [T] in one [B, H, T].
-  __device__ Rows of(float* x, int parts = 1, int part = 0) const {
-    const int stride = parts * call.C;
-    float* first = x + static_cast<std::int64_t>(b) * call.T * stride + part * call.C + h * call.D;
-    return {first, stride, call.T, call.D};
-  }
-  __device__ float* row_of(float* x) const {
-    return x + static_cast<std::int64_t>(number) * call.T;
   }
 
   // What dropout makes of a weight of 1.
@@ -104,12 +103,13 @@ __device__ void weigh(const Head& head, int first, int walked, Softmax& softmax,
 }
 
 template <int kSlices>
-__global__ void __launch_bounds__(kThreads, 2) attend(Call call, float* qkv, float* y, float* lse) {
+__global__ void __launch_bounds__(kThreads, 2)
+    attend(Call call, Columns queries, Columns keys, Columns values, Columns y, float* lse) {
   __shared__ Tiles tiles;
-  const Head head(call);
+  const Head head(call, own_head(call));
   const int row = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
   const int first = call.first + row;
-  const Rows q = head.of(qkv, 3, 0), k = head.of(qkv, 3, 1), v = head.of(qkv, 3, 2);
+  const Rows q = head.of(queries), k = head.of(keys), v = head.of(values);
   Output<kSlices> out = {};
   Softmax softmax = {};
   for (float& x : softmax.largest) x = -INFINITY;
@@ -123,14 +123,20 @@ __global__ void __launch_bounds__(kThreads, 2) attend(Call call, float* qkv, flo
     const int query = first + own(i);
     const float sum = over_warp(softmax.sum[i], Sum{}, kSide);
     if (other(0) == 0 && query < call.T) {
-      head.asking_row(lse)[row + own(i)] = softmax.largest[i] + logf(sum);
+      head.row_of(lse)[row + own(i)] = softmax.largest[i] + logf(sum);
     }
     for (int slice = 0; slice < kSlices; ++slice) {
       for (float& x : out[slice][i]) x *= 1 / sum;
     }
   }
-  write<kSlices>(out, head.asking(y), row);
+  write<kSlices>(out, head.of(y), row);
 }
+
+// What both kernels of backward read.
+struct Given {
+  Columns dy, q, k, v, y;
+  float* lse;
+};
 
 // What backward wants to know of 64 queries.
 struct Queries {
@@ -162,14 +168,14 @@ __device__ void differentiate(const Head& head, const Queries& queries, int r, i
 
 template <int kSlices>
 __global__ void __launch_bounds__(kThreads, 2)
-    differentiate_queries(Call call, float* dy, float* qkv, float* y, float* lse, float* dqkv) {
+    differentiate_queries(Call call, Given given, Columns dq_columns) {
   __shared__ Tiles tiles;
   __shared__ Queries queries;
-  const Head head(call);
+  const Head head(call, own_head(call));
   const int first = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
-  const Rows q = head.of(qkv, 3, 0), k = head.of(qkv, 3, 1), v = head.of(qkv, 3, 2);
-  const Rows dout = head.of(dy);
-  stage(dout, head.of(y), head.row_of(lse), first, queries);
+  const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
+  const Rows dout = head.of(given.dy);
+  stage(dout, head.of(given.y), head.row_of(given.lse), first, queries);
   Output<kSlices> dq = {};
   for (int walked = 0; walked <= first; walked += kTile) {
     Scores p = {}, ds = {};
@@ -182,51 +188,63 @@ __global__ void __launch_bounds__(kThreads, 2)
     }
     add_weighted<kSlices>(tiles, ds, k, walked, dq);
   }
-  write<kSlices>(dq, head.of(dqkv, 3, 0), first);
+  write<kSlices>(dq, head.of(dq_columns), first);
 }
 
-// Its tiles are transposed: the block's own rows are keys, the others queries. With two slices of
-// dK and of dV only one such block fits on a multiprocessor.
+// Its tiles are transposed: the block's own rows are keys, the others queries. It adds what the
+// group's query heads give, in their order. With two slices of dK and of dV only one such block
+// fits on a multiprocessor.
 template <int kSlices>
 __global__ void __launch_bounds__(kThreads, 3 - kSlices)
-    differentiate_keys(Call call, float* dy, float* qkv, float* y, float* lse, float* dqkv) {
+    differentiate_keys(Call call, Given given, Columns dk_columns, Columns dv_columns) {
   __shared__ Tiles tiles;
   __shared__ Queries queries;
-  const Head head(call);
+  const int begin = own_head(call) * call.group;
   const int first = static_cast<int>(blockIdx.x / call.heads) * kTile;
-  const Rows q = head.of(qkv, 3, 0), k = head.of(qkv, 3, 1), v = head.of(qkv, 3, 2);
-  const Rows dout = head.of(dy), out = head.of(y);
   Output<kSlices> dk = {}, dv = {};
-  for (int walked = first; walked < call.T; walked += kTile) {
-    stage(dout, out, head.row_of(lse), walked, queries);  // all have read the last ones
-    Scores p = {}, ds = {};
-    add_products<kSlices>(tiles, k, first, q, walked, p);
-    add_products<kSlices>(tiles, v, first, dout, walked, ds);
-    for (int i = 0; i < kEach; ++i) {
-      for (int j = 0; j < kEach; ++j) {
-        differentiate(head, queries, other(j), walked + other(j), first + own(i), p[i][j],
-                      ds[i][j]);
+  for (int number = begin; number < begin + call.group; ++number) {
+    const Head head(call, number);
+    const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
+    const Rows dout = head.of(given.dy), out = head.of(given.y);
+    for (int walked = first; walked < call.T; walked += kTile) {
+      stage(dout, out, head.row_of(given.lse), walked, queries);  // all have read the last ones
+      Scores p = {}, ds = {};
+      add_products<kSlices>(tiles, k, first, q, walked, p);
+      add_products<kSlices>(tiles, v, first, dout, walked, ds);
+      for (int i = 0; i < kEach; ++i) {
+        for (int j = 0; j < kEach; ++j) {
+          differentiate(head, queries, other(j), walked + other(j), first + own(i), p[i][j],
+                        ds[i][j]);
+        }
       }
+      add_weighted<kSlices>(tiles, p, dout, walked, dv);
+      add_weighted<kSlices>(tiles, ds, q, walked, dk);
     }
-    add_weighted<kSlices>(tiles, p, dout, walked, dv);
-    add_weighted<kSlices>(tiles, ds, q, walked, dk);
   }
-  write<kSlices>(dk, head.of(dqkv, 3, 1), first);
-  write<kSlices>(dv, head.of(dqkv, 3, 2), first);
+  const Head head(call, begin);
+  write<kSlices>(dk, head.of(dk_columns), first);
+  write<kSlices>(dv, head.of(dv_columns), first);
+}
+
+Columns columns_of(const Heads& x) {
+  return {.data = x.rows.f32() + x.first,
+          .stride = static_cast<int>(x.rows.dim(2)),
+          .rows = static_cast<int>(x.rows.dim(1)),
+          .heads = x.heads};
 }
 
 template <class Operands>
 Call call_of(const Operands& a) {
-  const int T = static_cast<int>(a.qkv.dim(1)), C = static_cast<int>(a.qkv.dim(2)) / 3;
-  const int D = C / a.heads;
+  const int T = static_cast<int>(a.q.rows.dim(1)), H = a.q.heads;
+  const int D = static_cast<int>(a.y.dim(2)) / H;
   NANOFSDP_CHECK_SHAPE(D <= kMaxWidth, .what = "attention: heads",
                        .expected = "heads of at most " + std::to_string(kMaxWidth) + " features",
                        .got = std::to_string(D), .hint = "more heads, or --device=cpu");
   return {.T = T,
-          .C = C,
-          .H = a.heads,
+          .H = H,
           .D = D,
-          .heads = static_cast<unsigned>(a.qkv.dim(0) * a.heads),
+          .group = H / a.k.heads,
+          .heads = static_cast<unsigned>(a.y.dim(0) * H),
           .tiles = blocks_for(T, kTile),
           .scale = 1 / std::sqrt(static_cast<float>(D)),
           .key = a.key,
@@ -241,17 +259,23 @@ void attention(Stream& stream, const AttentionForward& a) {
   call.first = static_cast<int>(a.first);
   call.tiles = blocks_for(call.T - call.first, kTile);
   launch(stream, call.tiles * call.heads, kThreads, call.D <= kTile ? attend<1> : attend<2>, call,
-         a.qkv.f32(), a.y.f32(), a.lse.f32());
+         columns_of(a.q), columns_of(a.k), columns_of(a.v), columns_of({a.y, 0, call.H}),
+         a.lse.f32());
 }
 
 void attention(Stream& stream, const AttentionBackward& a) {
-  const Call call = call_of(a);
+  Call call = call_of(a);
   const bool one_slice = call.D <= kTile;
-  for (const auto kernel : {one_slice ? differentiate_queries<1> : differentiate_queries<2>,
-                            one_slice ? differentiate_keys<1> : differentiate_keys<2>}) {
-    launch(stream, call.tiles * call.heads, kThreads, kernel, call, a.dy.f32(), a.qkv.f32(),
-           a.y.f32(), a.lse.f32(), a.dqkv.f32());
-  }
+  const Given given{
+      columns_of({a.dy, 0, call.H}), columns_of(a.q), columns_of(a.k), columns_of(a.v),
+      columns_of({a.y, 0, call.H}),  a.lse.f32()};
+  launch(stream, call.tiles * call.heads, kThreads,
+         one_slice ? differentiate_queries<1> : differentiate_queries<2>, call, given,
+         columns_of(a.dq));
+  call.heads /= call.group;  // blocks own heads of keys and values
+  launch(stream, call.tiles * call.heads, kThreads,
+         one_slice ? differentiate_keys<1> : differentiate_keys<2>, call, given, columns_of(a.dk),
+         columns_of(a.dv));
 }
 
 }  // namespace nanofsdp::ops::cuda

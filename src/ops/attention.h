@@ -5,11 +5,13 @@
 #include "base/device.h"
 #include "base/dropout_key.h"
 #include "base/tensor.h"
+#include "ops/heads.h"
 
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Causal self-attention over packed queries, keys and values, forward and backward.
+/// @brief Causal self-attention, also with fewer keys and values than queries; forward and
+/// backward.
 ///
 /// For each sequence and each of H heads of width D = C / H (Vaswani et al. 2017, arXiv
 /// 1706.03762):
@@ -22,6 +24,10 @@ namespace nanofsdp::ops {
 ///     dV = dropout(P)^T dO       dP = dropout(dO V^T)            dS = P * (dP - delta)
 ///     dQ = dS K / sqrt(D)        dK = dS^T Q / sqrt(D)
 ///
+/// Grouped queries (Ainslie et al. 2023, arXiv 2305.13245): there are H query heads and H_kv heads
+/// of keys and values, H_kv divides H, and query head h reads key/value head h / (H / H_kv). dK and
+/// dV are the sums over the query heads that read the head.
+///
 /// Queries are taken in blocks, and for each block only the keys up to its end: no mask tensor and
 /// no full score matrix. Only O and lse are kept for backward; P is recomputed.
 ///
@@ -32,33 +38,33 @@ namespace nanofsdp::ops {
 /// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
 /// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
 ///
-/// Sequences and heads are worked out one by one, so the bits do not depend on the number of
-/// threads, and a sequence's not on the rest of the batch. A position's bits depend on no later
-/// one.
+/// Sequences and heads are worked out one by one. One task owns a key/value head of a sequence,
+/// with all query heads that read it: backward adds what they give, in the order of these heads. So
+/// the bits do not depend on the number of threads, of which at most B * H_kv are busy, and a
+/// sequence's not on the rest of the batch. A position's bits depend on no later one.
 ///
 /// Both directions have operands of the same names: a call says which it means,
-/// `attention(stream, AttentionForward{.qkv = ...})`.
+/// `attention(stream, AttentionForward{.q = ...})`.
 
 /// Shapes: B sequences of T positions, C = H * D features; n = T - first, which is T in training.
 struct AttentionForward {
-  Tensor qkv{};      ///< in   [B, T, 3C]: query, key, value side by side, heads side by side inside
-  Tensor y{};        ///< out  [B, n, C], written
-  Tensor lse{};      ///< out  [B, H, n], written
-  Tensor scratch{};  ///< [attention_scratch_numel(...)], contents meaningless before and after
-  int heads = 1;
+  Heads q{};          ///< in   H heads
+  Heads k{}, v{};     ///< in   H_kv heads
+  Tensor y{};         ///< out  [B, n, C], written; its width says what D is
+  Tensor lse{};       ///< out  [B, H, n], written
+  Tensor scratch{};   ///< [attention_scratch_numel(...)], contents meaningless before and after
   float dropout = 0;  ///< probability of dropping an element of P
   DropoutKey key{};
   std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
 };
 
 struct AttentionBackward {
-  Tensor dy{};       ///< in   [B, T, C]
-  Tensor qkv{};      ///< in   [B, T, 3C]
-  Tensor y{};        ///< in   [B, T, C], from the forward pass
-  Tensor lse{};      ///< in   [B, H, T], from the forward pass
-  Tensor dqkv{};     ///< out  [B, T, 3C], written
-  Tensor scratch{};  ///< as in the forward pass
-  int heads = 1;
+  Tensor dy{};             ///< in   [B, T, C]
+  Heads q{}, k{}, v{};     ///< in   as in the forward pass
+  Tensor y{};              ///< in   [B, T, C], from the forward pass
+  Tensor lse{};            ///< in   [B, H, T], from the forward pass
+  Heads dq{}, dk{}, dv{};  ///< out  H, H_kv, H_kv heads, written; no other column is
+  Tensor scratch{};        ///< as in the forward pass
   float dropout = 0;
   DropoutKey key{};
 };

@@ -10,6 +10,7 @@
 #include "base/cuda.h"
 #include "base/device.h"
 #include "base/tensor.h"
+#include "ops/heads.h"
 
 namespace nanofsdp::ops {
 
@@ -35,6 +36,18 @@ class Require {
   void parameter(const char* operand, const Tensor& t, const Shape& shape) const {
     const bool narrow = t.dtype() == DType::bfloat16 && has_bfloat16_arithmetic(device_);
     (*this)(operand, t, shape, narrow ? DType::bfloat16 : DType::float32);
+  }
+
+  /// Columns of wider rows.
+  /// @throws ShapeError unless `x` is [B, T, heads, D] = `shape`, within rows on the stream's
+  /// device
+  void heads(const char* operand, const Heads& x, const Shape& shape) const {
+    NANOFSDP_CHECK_SHAPE(x.heads == shape[2] && x.first >= 0, .what = operand,
+                         .expected = fmt::format("{} heads, from column 0 or later", shape[2]),
+                         .got = fmt::format("{}, from {}", x.heads, x.first),
+                         .hint = "the heads of keys and of values divide those of queries");
+    const std::int64_t columns = std::max(x.rows.dim(2), x.first + shape[2] * shape[3]);
+    (*this)(operand, x.rows, {shape[0], shape[1], columns});
   }
 
   /// The shape does not matter, the number of elements does.

@@ -26,19 +26,23 @@ inline constexpr DropoutKey kKey{
 
 struct Sizes {
   std::int64_t B, T, C;
-  int H;
+  int H, H_kv = H;  // query heads; heads of keys and values
+  std::int64_t kv() const { return C / H * H_kv; }
+  std::int64_t row() const { return C + 2 * kv(); }  // of packed queries, keys and values
 };
 
 // One position, odd widths, one query block more or less one row, several blocks; heads as wide as
-// what CUDA stages at a time, one feature wider, and the widest it takes.
-inline constexpr Sizes kSizes[] = {{1, 1, 5, 1},    {2, 1, 8, 2},    {1, 3, 4, 2},
-                                   {2, 33, 12, 3},  {1, 64, 32, 1},  {2, 65, 10, 2},
-                                   {1, 130, 32, 4}, {3, 31, 5, 1},   {1, 200, 16, 1},
-                                   {1, 70, 64, 1},  {1, 63, 130, 2}, {2, 66, 128, 1}};
+// what CUDA stages at a time, one feature wider, and the widest it takes; heads that share keys.
+inline constexpr Sizes kSizes[] = {
+    {1, 1, 5, 1},      {2, 1, 8, 2},      {1, 3, 4, 2},       {2, 33, 12, 3},
+    {1, 64, 32, 1},    {2, 65, 10, 2},    {1, 130, 32, 4},    {3, 31, 5, 1},
+    {1, 200, 16, 1},   {1, 70, 64, 1},    {1, 63, 130, 2},    {2, 66, 128, 1},
+    {2, 33, 12, 4, 2}, {1, 70, 18, 6, 1}, {1, 66, 192, 4, 2}, {3, 5, 130, 2, 1}};
 
 inline std::string name(const Sizes& s, float dropout) {
   return "B=" + std::to_string(s.B) + " T=" + std::to_string(s.T) + " C=" + std::to_string(s.C) +
-         " H=" + std::to_string(s.H) + " dropout=" + std::to_string(dropout);
+         " H=" + std::to_string(s.H) + " H_kv=" + std::to_string(s.H_kv) +
+         " dropout=" + std::to_string(dropout);
 }
 
 // The whole of P, its mask and every derivative in double: nothing blocked, nothing saved.
@@ -48,9 +52,10 @@ struct Oracle {
     const std::int64_t T = s.T, D = s.C / s.H;
     for (std::int64_t b = 0; b < s.B; ++b) {
       for (std::int64_t h = 0; h < s.H; ++h) {
-        const auto q = [&](std::int64_t t) { return (b * T + t) * 3 * s.C + h * D; };
-        const auto k = [&](std::int64_t t) { return q(t) + s.C; };
-        const auto v = [&](std::int64_t t) { return q(t) + 2 * s.C; };
+        const std::int64_t shared = s.C + h / (s.H / s.H_kv) * D;
+        const auto q = [&](std::int64_t t) { return (b * T + t) * s.row() + h * D; };
+        const auto k = [&](std::int64_t t) { return (b * T + t) * s.row() + shared; };
+        const auto v = [&](std::int64_t t) { return k(t) + s.kv(); };
         const auto out = [&](std::int64_t t) { return (b * T + t) * s.C + h * D; };
         for (std::int64_t i = 0; i < T; ++i) {
           Doubles p(i + 1), mask(i + 1), dp(i + 1);
@@ -88,36 +93,44 @@ struct Oracle {
   Doubles y, lse, dqkv;
 };
 
-// A call of both directions: outputs poisoned, scratch of exactly the size asked for.
+// A call of both directions: packed, outputs poisoned, scratch of exactly the size asked for.
 struct Operands {
   explicit Operands(const Sizes& s, int threads = 1, float dropout = 0)
-      : qkv(random_tensor({s.B, s.T, 3 * s.C}, 1, 2)),
+      : sizes(s),
+        qkv(random_tensor({s.B, s.T, s.row()}, 1, 2)),
         dy(random_tensor({s.B, s.T, s.C}, 2)),
         y({s.B, s.T, s.C}, kPoison),
         lse({s.B, s.H, s.T}, kPoison),
-        dqkv({s.B, s.T, 3 * s.C}, kPoison),
+        dqkv({s.B, s.T, s.row()}, kPoison),
         scratch({attention_scratch_numel(s.T, threads)}, kPoison),
         stream(testing::stream_of(threads)),
-        heads(s.H),
         dropout(dropout) {}
 
+  Heads q(Tensor rows) const { return {rows, 0, sizes.H}; }
+  Heads k(Tensor rows) const { return {rows, sizes.C, sizes.H_kv}; }
+  Heads v(Tensor rows) const { return {rows, sizes.C + sizes.kv(), sizes.H_kv}; }
+
   AttentionForward forward() {
-    return {.qkv = qkv,
+    return {.q = q(qkv),
+            .k = k(qkv),
+            .v = v(qkv),
             .y = y,
             .lse = lse,
             .scratch = scratch,
-            .heads = heads,
             .dropout = dropout,
             .key = key};
   }
   AttentionBackward backward() {
     return {.dy = dy,
-            .qkv = qkv,
+            .q = q(qkv),
+            .k = k(qkv),
+            .v = v(qkv),
             .y = y,
             .lse = lse,
-            .dqkv = dqkv,
+            .dq = q(dqkv),
+            .dk = k(dqkv),
+            .dv = v(dqkv),
             .scratch = scratch,
-            .heads = heads,
             .dropout = dropout,
             .key = key};
   }
@@ -127,9 +140,9 @@ struct Operands {
     return *this;
   }
 
+  Sizes sizes;
   Owned<float> qkv, dy, y, lse, dqkv, scratch;
   std::unique_ptr<Stream> stream;
-  int heads;
   float dropout;
   DropoutKey key = kKey;
 };
