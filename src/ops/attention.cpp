@@ -29,7 +29,8 @@ std::int64_t block_numel(std::int64_t T) { return query_block(T) * whole_lines(T
 using Lines = Eigen::Map<Eigen::ArrayXf, Eigen::Aligned64>;
 using Row = Eigen::Map<const Eigen::ArrayXf>;
 
-// The numbers of one call; its query heads are counted through all sequences.
+// The numbers of one call. Its query heads are counted through all sequences; each `group` of them
+// reads one key/value head.
 struct Layout {
   std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0, group = 1, first = 0;
   float scale = 1;  // 1 / sqrt(D)
@@ -125,7 +126,8 @@ void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, fl
 template <class Operands>
 Layout layout_of(const Stream& stream, const Operands& a) {
   require_rank("attention: y", a.y, 3);
-  const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);  // if they are right
+  // What is asked for: at least one head, and a divisor. Operands that differ are refused below.
+  const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);
   const std::int64_t B = a.q.rows.dim(0), T = a.q.rows.dim(1), C = a.y.dim(2), D = C / H;
   Layout l{B, T, C, H, D, H / H_kv};
   const Require require(stream);

@@ -38,9 +38,8 @@ class Require {
     (*this)(operand, t, shape, narrow ? DType::bfloat16 : DType::float32);
   }
 
-  /// Columns of wider rows.
-  /// @throws ShapeError unless `x` is [B, T, heads, D] = `shape`, within rows on the stream's
-  /// device
+  /// Rows may be wider than their heads.
+  /// @throws ShapeError unless `x` is [B, T, heads, D] = `shape`, in rows on the stream's device
   void heads(const char* operand, const Heads& x, const Shape& shape) const {
     NANOFSDP_CHECK_SHAPE(x.heads == shape[2] && x.first >= 0, .what = operand,
                          .expected = fmt::format("{} heads, from column 0 or later", shape[2]),

@@ -67,11 +67,17 @@ TEST(AttentionHeads, MayLieInTensorsOfTheirOwn) {
       v.take(packed.qkv, first_v);
 
       AttentionForward forward = o.forward();
-      forward.q = q.view, forward.k = k.view, forward.v = v.view;
+      forward.q = q.view;
+      forward.k = k.view;
+      forward.v = v.view;
       attention(*o.stream, forward);
       AttentionBackward backward = o.backward();
-      backward.q = q.view, backward.k = k.view, backward.v = v.view;
-      backward.dq = dq.view, backward.dk = dk.view, backward.dv = dv.view;
+      backward.q = q.view;
+      backward.k = k.view;
+      backward.v = v.view;
+      backward.dq = dq.view;
+      backward.dk = dk.view;
+      backward.dv = dv.view;
       attention(*o.stream, backward);
 
       EXPECT_EQ(o.y.values, packed.y.values);
