@@ -6,9 +6,10 @@ rng.txt        one generator's calls in order, with every value to the bit
 init.txt       SHA-256 of all weights of four models in both orders of initialisation
 batches.txt    where the first batches of tiny Shakespeare begin
 one_step.txt   a small GPT in float64, one forward and one backward (one_step.py)
+llama.txt      lesson 22's Llama in float64: gradients, and losses of a few steps (llama.py)
 curve_*.txt    loss and gradient norm before clipping of every step, computed in float64 from the
                float32 weights: a truth that belongs to no BLAS
-manifest.json  PyTorch's version, what each file is, its SHA-256
+manifest.json  what each file is, which PyTorch wrote it, its SHA-256
 
 Weights, batches and random numbers depend on PyTorch's CPU generator on x86 with AVX2.
 """
@@ -109,25 +110,31 @@ def main():
     parser.add_argument("--tales", required=True, help="the embedded corpus, from build/.../print_tales")
     parser.add_argument("--only", default="", help="write only files whose name holds this")
     args = parser.parse_args()
-    one_step = [sys.executable, pathlib.Path(__file__).with_name("one_step.py")]
+
+    def says(script, *words):
+        command = [sys.executable, pathlib.Path(__file__).with_name(script), *words]
+        return subprocess.check_output(command, text=True).splitlines()
+
     files = {
         "rng.txt": ("calls of one generator", rng_lines),
         "curve_shakespeare_nanogpt.txt": ("2000 steps", lambda: curve_lines(args.shakespeare, "nanogpt", 2000)),
         "curve_shakespeare_fsdp.txt": ("2000 steps", lambda: curve_lines(args.shakespeare, "fsdp", 2000)),
         "curve_tales_nanogpt.txt": ("250 steps", lambda: curve_lines(args.tales, "nanogpt", 250)),
         "batches.txt": ("first batches of tiny Shakespeare", lambda: batch_lines(args.shakespeare)),
-        "one_step.txt": ("a step in float64", lambda: subprocess.check_output(one_step, text=True).splitlines()),
+        "one_step.txt": ("a step in float64", lambda: says("one_step.py")),
+        "llama.txt": ("a small Llama in float64", lambda: says("llama.py", "--golden")),
         "init.txt": ("hashes of initial weights", init_lines),  # last: it changes the model's size
     }
     HERE.mkdir(exist_ok=True)
     torch.set_num_threads(1)
-    for name, (_, lines) in files.items():
+    manifest = json.loads((HERE / "manifest.json").read_text())
+    for name, (what, lines) in files.items():
         if args.only in name:
             (HERE / name).write_text("\n".join(lines()) + "\n")
+            manifest["files"][name] = {"what": what, "by": f"PyTorch {torch.__version__}, numpy {numpy.__version__}",
+                                       "sha256": hashlib.sha256((HERE / name).read_bytes()).hexdigest()}
             print("wrote", HERE / name, flush=True)
-    manifest = {"pytorch": torch.__version__, "numpy": numpy.__version__, "written_by": "golden.py",
-                "files": {name: {"what": what, "sha256": hashlib.sha256((HERE / name).read_bytes()).hexdigest()}
-                          for name, (what, _) in sorted(files.items())}}
+    manifest["files"] = dict(sorted(manifest["files"].items()))
     (HERE / "manifest.json").write_text(json.dumps(manifest, indent=2) + "\n")
 
 
