@@ -63,7 +63,7 @@ struct Training {
 
   /// @param rows of this rank  @param tokens of the step, over all ranks
   /// @return the sum of its tokens' losses
-  double step(Rows rows, std::int64_t tokens) {
+  double step(Rows rows, std::int64_t tokens, double lr) {
     double loss = 0;
     sharded.zero_grad();
     tape.begin(/*training=*/true);
@@ -71,7 +71,7 @@ struct Training {
     gpt::cross_entropy(tape, logits, rows.targets(), Tensor(&loss, {1}, DType::float64));
     sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / static_cast<float>(tokens)));
     norm.compute(sharded.units(), /*max_norm=*/1);
-    optimizer.step(/*lr=*/1e-3, norm.coefficient());
+    optimizer.step(lr, norm.coefficient());
     return loss;
   }
 
@@ -91,6 +91,7 @@ struct Task {
   std::function<void(int step, std::int64_t first, Rows& rows)> text;
   int steps;
   bool lora = false;  ///< of rank 4 with alpha 8; what it is added to is frozen
+  double lr = 1e-3;
 };
 
 /// What came of it.
@@ -123,7 +124,7 @@ inline Run train(int W, const Task& task, const Values& start = {},
       training.mesh.reset_traffic();
       Rows rows(task.rows * (context.rank + 1) / W - first, task.T);
       task.text(step, first, rows);
-      losses[context.rank].push_back(training.step(std::move(rows), task.rows * task.T));
+      losses[context.rank].push_back(training.step(std::move(rows), task.rows * task.T, task.lr));
     }
     if (context.rank == 0) run.traffic = training.mesh.traffic();
     for (const MemoryClass kind : kMemoryClasses) {
