@@ -130,6 +130,13 @@ exchange: ## Weights to PyTorch and back: the same logits and greedy texts (PYTH
 	@$(firstword $(PYTHON) python3) tests/parity/exchange.py --binary=build/release/nanofsdp \
 	  --print_logits=build/release/tests/print_logits --out=build/exchange
 
+llama: ## Lesson 22's Llama beside PyTorch's: gradients, 100 steps, files, LoRA (PYTHON=... has PyTorch)
+	@$(need_python)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target print_llama
+	@$(firstword $(PYTHON) python3) tests/parity/llama.py \
+	  --print_llama=build/release/tests/print_llama --out=build/llama
+
 bench-torch: ## One training step beside PyTorch's, in turns: time and memory (ARGS="--rounds=1")
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
@@ -159,4 +166,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean
+.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean

@@ -25,8 +25,10 @@ CONFIG = {"vocab_size": 61, "hidden_size": 48, "intermediate_size": 128, "num_hi
 TINY = {"vocab_size": 11, "hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2,
         "num_attention_heads": 4, "num_key_value_heads": 2, "rms_norm_eps": 1e-5, "rope_theta": 10000.0}
 LORA = {"rank": 4, "alpha": 8.0}
-LR, BETAS, DECAY, CLIP = 1e-3, (0.9, 0.95), 0.1, 1.0
-GRADIENTS, LOSSES, GREEDY = 2e-6, 1e-6, 100  # allowed, allowed, tokens
+BETAS, DECAY, CLIP = (0.9, 0.95), 0.1, 1.0
+CALM = 3e-4  # a learning rate with which rounding errors do not grow
+GRADIENTS, LOSSES, GREEDY = 2e-6, 1e-6, 60  # allowed, allowed, tokens
+PROMPT = [5, 1, 7]
 
 
 class RMSNorm(nn.Module):
@@ -133,12 +135,12 @@ def gradients(model, rows):
     return {name: p.grad for name, p in model.named_parameters() if p.requires_grad}
 
 
-def train(model, batches):
+def train(model, batches, lr):
     """AdamW as nanofsdp has it: matrices decay, the gradient's norm is clipped."""
     trained = [p for p in model.parameters() if p.requires_grad]
     groups = [{"params": [p for p in trained if p.dim() >= 2], "weight_decay": DECAY},
               {"params": [p for p in trained if p.dim() < 2], "weight_decay": 0.0}]
-    optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS)
+    optimizer = torch.optim.AdamW(groups, lr=lr, betas=BETAS)
     losses = []
     for rows in batches:
         optimizer.zero_grad()
@@ -169,13 +171,79 @@ def golden():
         along = g.flatten() @ torch.arange(1, g.numel() + 1, dtype=torch.float64).cos()
         print(f"gradient {name} {g.norm():.9g} {along:.9g}")
     for kind, lora in (("losses", None), ("lora_losses", LORA)):
-        losses = train(Llama(TINY, 1337, lora, std=0.3).double(), batches)
+        losses = train(Llama(TINY, 1337, lora, std=0.3).double(), batches, 1e-3)
         print(kind, " ".join(f"{loss:.9g}" for loss in losses))
+
+
+def run_ours(args, name, model, c, batches, ranks, lora=False):
+    """Writes the directory that print_llama reads, and returns what it prints."""
+    folder = args.out / name
+    folder.mkdir(parents=True, exist_ok=True)
+    gpt2.save(folder / "model.safetensors", {key: value.detach() for key, value in model.state_dict().items()})
+    (folder / "run.json").write_text(json.dumps({
+        "config": c, "batches": batches.tolist(), "lora": lora, "lr": CALM, "prompt": PROMPT, "write": GREEDY}))
+    done = subprocess.run([args.print_llama, folder, str(ranks)], capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"llama: print_llama ended with {done.returncode}: {done.stderr}")
+    return json.loads(done.stdout)
+
+
+def farthest_gradient(ours, truth):
+    """Of a parameter's gradient from the truth, as a whole: relative to the truth's norm."""
+    assert ours.keys() == truth.keys(), ours.keys() ^ truth.keys()
+    return max(((torch.as_tensor(ours[name]).double().flatten() - g.flatten()).norm() / g.norm()).item()
+               for name, g in truth.items())
+
+
+def farthest_loss(ours, truth):
+    assert len(ours) == len(truth)
+    return max(abs(a / b - 1) for a, b in zip(ours, truth))
+
+
+@torch.no_grad()
+def wrong_tokens(model, tokens):
+    """Of a greedy text, those that are not the likeliest, and how near the second was at least."""
+    wrong, nearest = 0, float("inf")
+    for i in range(len(PROMPT), len(tokens)):
+        best = model(torch.tensor([tokens[:i]]))[0, -1].topk(2)
+        nearest = min(nearest, (best.values[0] - best.values[1]).item())
+        wrong += best.indices[0].item() != tokens[i]
+    return wrong, nearest
+
+
+def compare(args, kind, lora):
+    """Lines of the report, and whether all is within what is allowed."""
+    def fresh():
+        return Llama(CONFIG, 7, lora)
+
+    batches = batches_of(CONFIG, 20 if lora else 100, 6, 32)
+    truth, losses = gradients(fresh().double(), batches[0]), train(fresh().double(), batches, CALM)
+    theirs = (farthest_gradient(gradients(fresh(), batches[0]), truth),
+              farthest_loss(train(fresh(), batches, CALM), losses))
+    good = True
+    for ranks in (1, 3):
+        ours = run_ours(args, f"{kind}_{ranks}", fresh(), CONFIG, batches, ranks, bool(lora))
+        gradient, loss = farthest_gradient(ours["gradients"], truth), farthest_loss(ours["losses"], losses)
+        wrong, nearest = wrong_tokens(fresh().double(), ours["tokens"])
+        good &= gradient <= GRADIENTS and loss <= LOSSES and wrong == 0
+        print(f"  {kind}, ranks: {ranks}\n"
+              f"    gradients {gradient:.1e} away (PyTorch's float32 {theirs[0]:.1e})\n"
+              f"    {len(losses)} losses, {losses[0]:.4f} to {losses[-1]:.4f}, {loss:.1e} away ({theirs[1]:.1e})\n"
+              f"    {wrong} of {GREEDY} greedy tokens wrong (the second was {nearest:.1e} behind at least)", flush=True)
+    return good
 
 
 def main():
     if sys.argv[1:] == ["--golden"]:
         return golden()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--print_llama", required=True)
+    parser.add_argument("--out", type=pathlib.Path, required=True)
+    args = parser.parse_args()
+    print(f"llama: PyTorch {torch.__version__} in float64; allowed away: gradients {GRADIENTS} of their norm, "
+          f"losses {LOSSES}, no token")
+    if not all([compare(args, "all parameters", None), compare(args, "adapters", LORA)]):
+        sys.exit("llama: outside what is allowed")
 
 
 if __name__ == "__main__":
