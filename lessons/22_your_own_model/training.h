@@ -51,12 +51,11 @@ inline void give(nn::Module& model, Values& values, std::uint64_t seed = 1337) {
 struct Training {
   /// @param model with values, of which the rank keeps its shard
   Training(Context& context, std::unique_ptr<comm::Communicator> world, nn::Module& model,
-           fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard)
+           fsdp::Options options = {})
       : mesh(std::move(world)),
         sharded(context, model, mesh,
-                {.strategy = strategy,
-                 .reduction = comm::ReduceOp::sum,
-                 .wrap_policy = fsdp::is_a<llama::Block>}),
+                (options.wrap_policy = fsdp::is_a<llama::Block>,
+                 options.reduction = comm::ReduceOp::sum, options)),
         tape(context),
         norm(context, mesh),
         optimizer(context, sharded.units(), {}) {}
@@ -109,16 +108,17 @@ inline std::unique_ptr<llama::Llama> make_model(const Task& task) {
   return model;
 }
 
-/// Calls body(training) on W ranks, then takes the steps.
+/// A run on W ranks.
+/// @param start values of some parameters, or of all
 inline Run train(int W, const Task& task, const Values& start = {},
-                 fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard) {
+                 const fsdp::Options& options = {}) {
   Run run;
   std::vector<std::vector<double>> losses(static_cast<std::size_t>(W));
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     const auto model = make_model(task);
     Values values = start;
     give(*model, values);
-    Training training(context, std::move(world), *model, strategy);
+    Training training(context, std::move(world), *model, options);
     const std::int64_t first = task.rows * context.rank / W;
     for (int step = 0; step < task.steps; ++step) {
       training.mesh.reset_traffic();

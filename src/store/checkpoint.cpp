@@ -12,6 +12,7 @@
 #include "fsdp/checkpoint.h"
 #include "store/new_file.h"
 #include "store/rank_file.h"
+#include "store/weights.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -184,7 +185,13 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Conte
     verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
   }
   barrier(context, mesh);  // every file is good, and that is known before any is used
-  read_rank_files(directory, files, *context.compute,
+  std::vector<TensorInfo> parameters;
+  for (const fsdp::ShardedParameters* row : model.rows()) {
+    for (const nn::Parameter* parameter : row->parameters()) {
+      parameters.push_back(info_of(*parameter));
+    }
+  }
+  read_rank_files(directory, files, *context.compute, parameters,
                   fsdp::slices_to_load(model.units(), optimizer), manifest.state.optimizer_steps);
   barrier(context, mesh);  // nobody trains on before all have loaded
   fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);

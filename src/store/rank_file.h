@@ -1,11 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fsdp/checkpoint.h"
 #include "store/manifest.h"
+#include "store/safetensors_header.h"
 
 namespace nanofsdp::store {
 
@@ -25,10 +27,12 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
 
 /// Fills `slices` from the files of all ranks, however many those were. Reads no other elements.
 /// @param files how many there are in `directory`
+/// @param model all its parameters
 /// @param steps that a parameter has made of which a file does not say so
-/// @throws UsageError naming the file if one is malformed, or the parameter if there is not all of
-/// it
+/// @throws UsageError naming the file if one is malformed; the parameters that are missing, surplus
+/// or of another shape, if they are of another model; or a parameter of which a part is missing
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
-                     const std::vector<fsdp::StateSlice>& slices, std::int64_t steps);
+                     std::span<const TensorInfo> model, const std::vector<fsdp::StateSlice>& slices,
+                     std::int64_t steps);
 
 }  // namespace nanofsdp::store
