@@ -25,15 +25,15 @@ using Matrix = std::unique_ptr<nn::Module>;
 /// Several heads of queries share one head of keys and values: num_attention_heads is a multiple of
 /// num_key_value_heads.
 struct Config {
-  int vocab_size, hidden_size, intermediate_size;  // the last: inside the MLP
+  int vocab_size, hidden_size, intermediate_size;  // the last is the width inside the MLP
   int num_hidden_layers, num_attention_heads, num_key_value_heads;
   float rms_norm_eps = 1e-5f;
   double rope_theta = 10000;
   int head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-/// A matrix without bias. Who makes it may make more of it: lora.h.
-/// @param name "q_proj", "up_proj" ...
+/// Makes a matrix without bias for the place of that name: "q_proj", "up_proj" ... lora.h has
+/// another function of this type, which adds adapters.
 using MakeMatrix =
     std::function<Matrix(const std::string& name, std::int64_t in, std::int64_t out)>;
 inline Matrix linear(const std::string&, std::int64_t in, std::int64_t out) {
