@@ -22,8 +22,9 @@ inline Svg drawing(const Run& all, const Run& adapters) {
   for (const auto& [name, run] : {std::pair("all train", &all), {"adapters train", &adapters}}) {
     svg.text(kLeft - 10, y + 25, name, Svg::At::end);
     int x = kLeft;
-    const auto bar = [&](MemoryClass kind, std::string_view colour, const std::string& label) {
-      const int width = static_cast<int>(run->bytes.at(kind) / kBytes);
+    const auto bar = [&, &bytes = run->bytes](MemoryClass kind, std::string_view colour,
+                                              const std::string& label) {
+      const int width = static_cast<int>(bytes.at(kind) / kBytes);
       width < 60 ? svg.rect(x, y, width, 40, colour) : svg.box(x, y, width, 40, colour, label);
       x += width;
     };
@@ -32,7 +33,8 @@ inline Svg drawing(const Run& all, const Run& adapters) {
     bar(MemoryClass::optimizer, colour::green, "moments (optimizer)");
     if (run == &adapters) {
       svg.text(x + 8, y + 25,
-               fmt::format("gradients {}, moments {}", run->bytes.at(MemoryClass::gradient_shards),
+               fmt::format("gradients {} bytes, moments {} bytes",
+                           run->bytes.at(MemoryClass::gradient_shards),
                            run->bytes.at(MemoryClass::optimizer)));
     }
     y += 60;
