@@ -171,7 +171,6 @@ struct MLP final : nn::Module {
     add("gate_proj", *gate_proj), add("up_proj", *up_proj), add("down_proj", *down_proj);
   }
 
-  //! [swiglu]
   static float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
@@ -195,7 +194,6 @@ struct MLP final : nn::Module {
     ops::accumulate(tape.stream(), {.in = gate_proj->backward(tape, gate), .out = dx});
     return dx;
   }
-  //! [swiglu]
 
   Matrix gate_proj, up_proj, down_proj;
 };
@@ -233,7 +231,6 @@ struct Block final : nn::Module {
   RMSNorm norm_1, norm_2;
 };
 
-//! [llama]
 /// Tokens [B, T] to logits [B, T, vocab_size].
 struct Llama final : nn::Module {
   explicit Llama(const Config& c, const MakeMatrix& make = linear)
@@ -264,6 +261,5 @@ struct Llama final : nn::Module {
   RMSNorm norm;
   nn::Linear lm_head;
 };
-//! [llama]
 
 }  // namespace llama

@@ -27,7 +27,6 @@ void backwards(lesson::Rows& rows) {
   std::swap(rows.x, rows.y);
 }
 
-//! [task]
 Task on_tales(const data::Dataset& tales, bool lora, int steps = kSteps) {
   return {.config = {.vocab_size = 52,
                      .hidden_size = 64,
@@ -48,7 +47,6 @@ Task on_tales(const data::Dataset& tales, bool lora, int steps = kSteps) {
           .lora = lora,
           .lr = lora ? 3e-3 : 1e-3};
 }
-//! [task]
 
 std::int64_t numel(const llama::Config& config) {
   std::int64_t sum = 0;
