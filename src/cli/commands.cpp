@@ -11,15 +11,11 @@
 
 #include "base/check.h"
 #include "base/context.h"
-#include "base/cuda.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/report.h"
 #include "cli/sample.h"
-#include "comm/gloo.h"
-#include "comm/local.h"
-#include "comm/nccl.h"
-#include "comm/self.h"
+#include "comm/run_ranks.h"
 #include "launch/launch.h"
 #include "plan/trace_file.h"
 #include "train/trainer.h"
@@ -31,11 +27,11 @@ namespace {
 template <class Options>
 struct Command {
   Options (*parse)(const std::vector<std::string>& args);
-  RankBody (*prepare)(const Options& options, int rank);  // reads what the rank needs
+  comm::RankBody (*prepare)(const Options& options, int rank);  // reads what the rank needs
 };
 
 // Rank 0 is the one that will write.
-RankBody prepare_training(const TrainOptions& options, int rank) {
+comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   const auto dataset =
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
   if (rank == 0) require_outputs(options);
@@ -50,36 +46,6 @@ RankBody prepare_training(const TrainOptions& options, int rank) {
   };
 }
 
-// For ranks to come: longer than for a message, because somebody has to start them.
-template <class Options>
-std::chrono::seconds patience(const Options& options) {
-  return std::chrono::seconds(5 * options.timeout);
-}
-
-template <class Options>
-std::unique_ptr<comm::Communicator> connect(Context& context, launch::Store& store,
-                                            const Options& options) {
-  const std::chrono::seconds timeout(options.timeout);
-  if constexpr (kCuda) {
-    if (options.backend == Backend::nccl) {
-      return comm::make_nccl(
-          context, store,
-          {.timeout = timeout,
-           .connect_timeout = patience(options),
-           .share_gpu = comm::must_share_gpu(store.local_size(), count_devices(Device::cuda))});
-    }
-  }
-  return comm::make_gloo(context, store,
-                         {.timeout = timeout, .connect_timeout = patience(options)});
-}
-
-// One rank that is a process, among others like it.
-template <class Options>
-void run_process(launch::Store& store, int threads, const Options& options, const RankBody& body) {
-  Context context(store.rank(), store.size(), threads, options.device, store.local_rank());
-  body(context, connect(context, store, options));
-}
-
 // Others have started the ranks: how many there are is not for the options to say. Joins also with
 // wrong options, so that the other ranks hear of what is wrong with them.
 template <class Options>
@@ -90,7 +56,7 @@ int join(const Command<Options>& command, std::vector<std::string> args,
   std::exception_ptr wrong;
   try {
     options = command.parse(args);
-    rendezvous.patience = patience(options);
+    rendezvous.patience = options.patience();
   } catch (const UsageError&) {
     wrong = std::current_exception();
   }
@@ -103,8 +69,7 @@ int join(const Command<Options>& command, std::vector<std::string> args,
            .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
            .hint = "leave them out, or unset the launcher's variables"});
     }
-    run_process(store, threads_per_rank(options, rendezvous.local_size), options,
-                command.prepare(options, store.rank()));
+    comm::run_rank(store, options, command.prepare(options, store.rank()));
   });
 }
 
@@ -113,19 +78,7 @@ int run(const Command<Options>& command, const std::vector<std::string>& args) {
   const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
   if (rendezvous) return join(command, args, *rendezvous);
   const Options options = command.parse(args);
-  const RankBody body = command.prepare(options, 0);
-  const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
-  if (ranks == 1) {
-    Context context(0, 1, threads, options.device);
-    body(context, comm::make_self());
-    return 0;
-  }
-  if (options.backend == Backend::local) {
-    comm::launch_threads(ranks, threads, body, {.device = options.device});
-    return 0;
-  }
-  return launch::launch_processes(
-      ranks, [&](launch::Store& store) { run_process(store, threads, options, body); });
+  return comm::run_ranks(options, command.prepare(options, 0));
 }
 
 }  // namespace

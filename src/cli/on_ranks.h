@@ -9,7 +9,7 @@
 
 #include "base/check.h"
 #include "base/context.h"
-#include "comm/gloo.h"
+#include "comm/run_ranks.h"
 #include "launch/launch.h"
 
 namespace nanofsdp::cli {
@@ -24,9 +24,10 @@ Result on_ranks(int ranks, int threads,
   NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
                  .got = "none");
   const launch::Outcome outcome = launch::run_processes(ranks, [&](launch::Store& store) {
-    Context context(store.rank(), ranks, threads);
-    const Result result = body(context, comm::make_gloo(context, store));
-    if (store.rank() == 0) std::fwrite(&result, sizeof result, 1, file.get());
+    comm::run_rank(store, {.threads = threads}, [&](Context& context, auto world) {
+      const Result result = body(context, std::move(world));
+      if (context.rank == 0) std::fwrite(&result, sizeof result, 1, file.get());
+    });
   });
   Result result{};
   std::rewind(file.get());

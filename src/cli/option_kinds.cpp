@@ -1,7 +1,6 @@
 #include "cli/option_kinds.h"
 
 #include <algorithm>
-#include <thread>
 
 namespace nanofsdp::cli {
 namespace {
@@ -21,12 +20,6 @@ void add_dtype(CommandLine& line, const char* name, const char* help, DType& tar
   line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
     target = value == "float32" ? DType::float32 : DType::bfloat16;
   });
-}
-
-int threads_for(int asked, int ranks) {
-  if (asked > 0) return asked;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
-  return std::max(1, cores / ranks);
 }
 
 }  // namespace
@@ -137,25 +130,13 @@ void add_backend(CommandLine& line, Backend& target) {
               });
 }
 
-template <class Options>
-void add_ranks(CommandLine& line, Options& o) {
+void add_ranks(CommandLine& line, comm::RanksOptions& o) {
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
   add_backend(line, o.backend);
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
   line.add("timeout",
            "seconds that a rank waits for a message; five times that for all ranks to come",
            o.timeout, {1, 86401, "1 to 86400"});
-}
-
-template void add_ranks(CommandLine&, TrainOptions&);
-template void add_ranks(CommandLine&, SampleOptions&);
-
-int threads_per_rank(const TrainOptions& options, int local_ranks) {
-  return threads_for(options.threads, local_ranks > 0 ? local_ranks : options.ranks);
-}
-
-int threads_per_rank(const SampleOptions& options, int local_ranks) {
-  return threads_for(options.threads, local_ranks > 0 ? local_ranks : options.ranks);
 }
 
 }  // namespace nanofsdp::cli

@@ -76,8 +76,7 @@ void settle_strategy(TrainOptions& o, CommandLine& line);
 /// --backend: how ranks are connected.
 void add_backend(CommandLine& line, Backend& target);
 
-/// How many ranks, and how they are connected: the variables of TrainOptions or SampleOptions.
-template <class Options>
-void add_ranks(CommandLine& line, Options& o);
+/// How many ranks, and how they are connected.
+void add_ranks(CommandLine& line, comm::RanksOptions& o);
 
 }  // namespace nanofsdp::cli

@@ -222,11 +222,6 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
 
 }  // namespace
 
-std::string name_of(Backend backend) {
-  using enum Backend;
-  return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";
-}
-
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
   return parse_options({}, kTrainUsage, {"scratch", "resume"}, args);
 }

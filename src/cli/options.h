@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "base/device.h"
+#include "comm/run_ranks.h"
 #include "data/dataset.h"
 #include "train/options.h"
 
@@ -19,13 +19,11 @@ namespace nanofsdp::cli {
 /// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was
 /// expected and what to write instead.
 
-enum class Backend { gloo, nccl, local };  ///< ranks are processes, or threads of one process
-
-std::string name_of(Backend backend);
+using comm::Backend;
 
 /// Options of `nanofsdp train` and `nanofsdp eval`: what the trainer and the data ask for, and what
 /// is of the command alone.
-struct TrainOptions : train::TrainerOptions, data::TextOptions {
+struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptions {
   // What a person sees.
   std::int64_t log_interval = 10;
   std::int64_t sample = 500;  ///< tokens of the text written at the end; 0: none
@@ -34,19 +32,12 @@ struct TrainOptions : train::TrainerOptions, data::TextOptions {
   std::string trace;          ///< a Chrome trace of a few steps; empty: none
   bool explain = false;
 
-  // Ranks.
-  int ranks = 1;
-  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
-  int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
-  Backend backend = Backend::gloo;
-  Device device = Device::cpu;
-
   /// One line for each option that asks for what this program does not do, to be shown at start-up.
   std::vector<std::string> notes{};
 };
 
 /// Options of `nanofsdp sample`.
-struct SampleOptions {
+struct SampleOptions : comm::RanksOptions {
   std::string out_dir = "out";  ///< where `train --out_dir` saved
   std::string init_from = "resume";
   std::string pretrained;    ///< the directory of another model instead (pretrained.h); empty: none
@@ -57,11 +48,6 @@ struct SampleOptions {
   double temperature = 0.8;
   std::int64_t top_k = 200;
   std::int64_t seed = 1337;
-  int ranks = 1;
-  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
-  int timeout = 60;  ///< as in TrainOptions
-  Backend backend = Backend::gloo;
-  Device device = Device::cpu;
   std::string settings{};  ///< what all ranks must have alike, "name=value" a line
   std::vector<std::string> notes{};
 };
@@ -84,10 +70,5 @@ TrainOptions parse_eval_options(const std::vector<std::string>& args);
 /// @param args what follows `nanofsdp sample`
 /// @throws UsageError, HelpRequested
 SampleOptions parse_sample_options(const std::vector<std::string>& args);
-
-/// `threads` if it was given, else this machine's cores / the ranks on it, at least 1.
-/// @param local_ranks 0: unknown, perhaps all
-int threads_per_rank(const TrainOptions& options, int local_ranks);
-int threads_per_rank(const SampleOptions& options, int local_ranks);
 
 }  // namespace nanofsdp::cli

@@ -104,7 +104,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
 
 }  // namespace
 
-RankBody prepare_sampling(const SampleOptions& options, int rank) {
+comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
   for (const std::string& note : options.notes) {
     if (rank == 0) fmt::print(stderr, "note: {}\n", note);
   }

@@ -1,5 +1,9 @@
 # The compiler: is it new enough, and which flags make it fast? Everything lands in `nf_flags`, an
 # interface library which our own code links and third-party code does not.
+set(say STATUS)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  set(say VERBOSE)  # how the library is built, within another project's build
+endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()

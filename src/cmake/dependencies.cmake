@@ -6,54 +6,62 @@ if(POLICY CMP0135)
 endif()
 find_package(Threads REQUIRED)
 
-set(deps ${CMAKE_SOURCE_DIR}/build/deps)
+set(deps ${PROJECT_SOURCE_DIR}/build/deps)
 list(APPEND CMAKE_PREFIX_PATH ${deps}/usr)
 set(libraries "")  # every library asked for
 set(missing "")    # those not found so far
 
-# library(NAME DEBIAN package URL archive SHA256 hash [HEADERS target directory])
+# nf_library(NAME TARGET target DEBIAN package URL archive SHA256 hash [HEADERS directory])
 # HEADERS: all it takes is an include path, so its own build stays unread.
-macro(library name)
-  cmake_parse_arguments(${name} "" "DEBIAN;URL;SHA256" "HEADERS" ${ARGN})
+macro(nf_library name)
+  cmake_parse_arguments(${name} "" "TARGET;DEBIAN;URL;SHA256;HEADERS" "" ${ARGN})
   list(APPEND libraries ${name})
 endmacro()
 
-library(Eigen3 DEBIAN libeigen3-dev HEADERS Eigen3::Eigen .
+nf_library(Eigen3 TARGET Eigen3::Eigen DEBIAN libeigen3-dev HEADERS .
   URL https://gitlab.com/libeigen/eigen/-/archive/3.4.0/eigen-3.4.0.tar.gz
   SHA256 8586084f71f9bde545ee7fa6d00288b264a2b7ac3607b974e54d13e7162c1c72)
-library(nlohmann_json DEBIAN nlohmann-json3-dev HEADERS nlohmann_json::nlohmann_json include
+nf_library(nlohmann_json TARGET nlohmann_json::nlohmann_json DEBIAN nlohmann-json3-dev HEADERS include
   URL https://github.com/nlohmann/json/releases/download/v3.11.2/json.tar.xz
   SHA256 8c4b26bf4b422252e13f332bc5e388ec0ab5c3443d24399acb675e68278d341f)
-library(fmt DEBIAN libfmt-dev
+nf_library(fmt TARGET fmt::fmt DEBIAN libfmt-dev
   URL https://github.com/fmtlib/fmt/archive/9.1.0.tar.gz
   SHA256 5dea48d1fcddc3ec571ce2058e13910a0d4a6bab4cc09a809d8b1dd1c88ae6f2)
-library(Gloo DEBIAN libgloo-dev
-  URL https://github.com/facebookincubator/gloo/archive/5354032ea08eadd7fc4456477f7f7c6308818509.tar.gz
-  SHA256 5759a06e6c8863c58e8ceadeb56f7c701fec89b2559ba33a103a447207bf69c7)
-if(NANOFSDP_TESTS)
-  library(GTest DEBIAN libgtest-dev
+set(NANOFSDP_GLOO AUTO CACHE STRING
+  "Ranks that are processes, over Gloo: AUTO (on Linux, elsewhere if it is found), ON, OFF")
+if(NANOFSDP_GLOO)
+  nf_library(Gloo TARGET gloo DEBIAN libgloo-dev
+    URL https://github.com/facebookincubator/gloo/archive/5354032ea08eadd7fc4456477f7f7c6308818509.tar.gz
+    SHA256 5759a06e6c8863c58e8ceadeb56f7c701fec89b2559ba33a103a447207bf69c7)
+endif()
+if(NANOFSDP_TESTS AND PROJECT_IS_TOP_LEVEL)
+  nf_library(GTest TARGET GTest::gtest DEBIAN libgtest-dev
     URL https://github.com/google/googletest/archive/release-1.12.1.tar.gz
     SHA256 81964fe578e9bd7c94dfdb09c8e4d6e6759e19967e397dbea48d1c10e45d0df2)
 endif()
 
-macro(find_libraries)
+# A project around this one may have some of them already.
+macro(nf_find_libraries)
   set(missing "")
   set(packages "")
   foreach(name IN LISTS libraries)
-    if(NOT NANOFSDP_PINNED)
+    if(NOT NANOFSDP_PINNED AND NOT TARGET ${${name}_TARGET})
       find_package(${name} CONFIG QUIET)
     endif()
-    if(NOT ${name}_FOUND)
+    if(NOT TARGET ${${name}_TARGET})
       list(APPEND missing ${name})
       list(APPEND packages ${${name}_DEBIAN})
     endif()
   endforeach()
 endmacro()
 
-find_libraries()
+nf_find_libraries()
 if(missing AND NANOFSDP_INSTALL AND NOT NANOFSDP_PINNED)
   execute_process(COMMAND sh ${CMAKE_CURRENT_LIST_DIR}/install_dependencies.sh ${deps} ${packages})
-  find_libraries()
+  nf_find_libraries()
+endif()
+if(NANOFSDP_GLOO STREQUAL "AUTO" AND NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+  list(REMOVE_ITEM missing Gloo)
 endif()
 
 # Unpacked shared libraries need each other at run time: an rpath that reaches them too, which the
@@ -69,7 +77,10 @@ if(missing)
   list(JOIN packages " " packages)
   message(NOTICE "nanofsdp: to be downloaded and built, as this system lacks them: ${missing}.\n"
     "          On Debian/Ubuntu quicker: sudo apt-get install ${packages}")
-  set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
+  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)  # the libraries' options are what is set here
+  set(BUILD_GMOCK OFF)
+  set(FMT_INSTALL ${PROJECT_IS_TOP_LEVEL})   # beside our own library, which needs these two
+  set(GLOO_INSTALL ${PROJECT_IS_TOP_LEVEL})
   set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
 endif()
 foreach(name IN LISTS missing)
@@ -77,10 +88,10 @@ foreach(name IN LISTS missing)
   if(${name}_HEADERS)
     FetchContent_Declare(${name} ${place} SOURCE_SUBDIR none)
     FetchContent_MakeAvailable(${name})
-    list(POP_FRONT ${name}_HEADERS target directory)
     string(TOLOWER ${name} lower)
-    add_library(${target} INTERFACE IMPORTED)
-    target_include_directories(${target} INTERFACE ${${lower}_SOURCE_DIR}/${directory})
+    add_library(${${name}_TARGET} INTERFACE IMPORTED)
+    target_include_directories(${${name}_TARGET} INTERFACE
+      ${${lower}_SOURCE_DIR}/${${name}_HEADERS})
   else()
     FetchContent_Declare(${name} ${place})
     FetchContent_MakeAvailable(${name})
@@ -92,8 +103,21 @@ if(Gloo IN_LIST missing)  # its target does not say where its headers are, nor t
   target_compile_options(gloo PUBLIC -include cstdint)
 endif()
 
+set(has_gloo OFF)
+set(gloo "")
+if(TARGET gloo)
+  set(has_gloo ON)
+  set(gloo gloo)
+elseif(NANOFSDP_TESTS AND PROJECT_IS_TOP_LEVEL)
+  message(FATAL_ERROR "nanofsdp: the tests need Gloo: expected NANOFSDP_GLOO=ON, got "
+    "${NANOFSDP_GLOO}")
+else()
+  message(${say} "nanofsdp: without Gloo: ranks are threads of one process")
+endif()
+
 # Warnings are for our own code: whatever the libraries' headers say stays out of sight.
-foreach(target gloo fmt gtest gtest_main)
+string(TOLOWER "${missing}" pinned)
+foreach(target IN LISTS pinned ITEMS gtest_main)
   if(TARGET ${target})
     get_target_property(headers ${target} INTERFACE_INCLUDE_DIRECTORIES)
     set_target_properties(${target} PROPERTIES INTERFACE_SYSTEM_INCLUDE_DIRECTORIES "${headers}")

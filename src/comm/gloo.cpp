@@ -28,8 +28,8 @@ using Way = Message::Way;
 
 // A segment of a reduce_scatter, and how many are under way at once: receiving one while summing
 // another. Smaller ones cost more in hand-overs between threads than they hide.
-constexpr std::int64_t kSegmentBytes = 1 << 20;
 constexpr std::int64_t kWindow = 2;
+constexpr std::int64_t kSegmentBytes = kGlooWindowBytes / kWindow;
 
 constexpr std::int64_t kPieceBytes = 1 << 18;  // what is read from a neighbour and summed at once
 
@@ -282,10 +282,6 @@ void GlooGroup::sum_by_reading(const Operation& operation, Tensor in, Tensor out
 }
 
 }  // namespace
-
-std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
-  return (world_size - 1) * std::min(chunk_bytes, kWindow * kSegmentBytes);
-}
 
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -38,9 +39,14 @@ struct GlooOptions {
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options = {});
 
+/// How much of a chunk is received from each peer before it is summed.
+constexpr std::int64_t kGlooWindowBytes = 2 << 20;
+
 /// Memory that a communicator takes in its first reduce_scatter of `chunk_bytes` a rank, from the
 /// class `communication`, and keeps: (W - 1) * min(chunk_bytes, 2 MB). Larger chunks later take
 /// more.
-std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes);
+inline std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
+  return (world_size - 1) * std::min(chunk_bytes, kGlooWindowBytes);
+}
 
 }  // namespace nanofsdp::comm

@@ -32,11 +32,14 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
   }
   EXPECT_LE(nccl, 420);  // a list of NCCL's functions, which are not linked, is among them
-  EXPECT_LE(room("comm") - nccl, 1400);
+  // What a program calls to have ranks at all: among the collectives, but an instrument.
+  const int starts =
+      lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
+  EXPECT_LE(room("comm") - nccl - starts, 1400);
   EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1544);  // 322 of them are the matrix product, our own
   EXPECT_LE(room("nn") + room("gpt"), 1035);
-  int book = -nccl, instruments = 0;
+  int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);

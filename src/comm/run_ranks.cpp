@@ -1,0 +1,115 @@
+#include "comm/run_ranks.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "base/check.h"
+#include "base/cuda.h"
+#include "comm/gloo.h"
+#include "comm/local.h"
+#include "comm/nccl.h"
+#include "comm/self.h"
+#include "launch/launch.h"
+
+namespace nanofsdp::comm {
+namespace {
+
+// Whether this build has Gloo. Where it has not, make_gloo() is never called.
+#ifdef NANOFSDP_GLOO
+constexpr bool kGloo = true;
+#else
+constexpr bool kGloo = false;
+#endif
+
+void require_processes(Backend backend) {
+  if (backend == Backend::local) {
+    throw UsageError({.what = "backend local",
+                      .expected = "ranks that are threads of one process",
+                      .got = "processes that a launcher has started",
+                      .hint = "use another backend, or unset the launcher's variables"});
+  }
+  if (backend == Backend::gloo ? kGloo : kCuda) return;
+  const bool gloo = backend == Backend::gloo;
+  throw UsageError({.what = "backend " + name_of(backend),
+                    .expected = gloo ? "a build with Gloo" : "a build with CUDA and NCCL",
+                    .got = "one without",
+                    .hint = gloo ? "use --backend=local, or build with -DNANOFSDP_GLOO=ON"
+                                 : "use --backend=gloo, or build with -DNANOFSDP_CUDA=ON"});
+}
+
+std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
+                                      const RanksOptions& options) {
+  require_processes(options.backend);
+  const std::chrono::seconds timeout(options.timeout);
+  if constexpr (kCuda) {
+    if (options.backend == Backend::nccl) {
+      return make_nccl(
+          context, store,
+          {.timeout = timeout,
+           .connect_timeout = options.patience(),
+           .share_gpu = must_share_gpu(store.local_size(), count_devices(Device::cuda))});
+    }
+  }
+  if constexpr (kGloo) {
+    return make_gloo(context, store, {.timeout = timeout, .connect_timeout = options.patience()});
+  }
+  return nullptr;
+}
+
+int start_ranks(const RanksOptions& options, const RankBody& body) {
+  const int ranks = options.ranks, threads = threads_per_rank(options, ranks);
+  if (ranks == 1) {
+    Context context(0, 1, threads, options.device);
+    body(context, make_self());
+    return 0;
+  }
+  if (options.backend == Backend::local) {
+    launch_threads(ranks, threads, body,
+                   {.timeout = std::chrono::seconds(options.timeout), .device = options.device});
+    return 0;
+  }
+  require_processes(options.backend);
+  return launch::launch_processes(ranks,
+                                  [&](launch::Store& store) { run_rank(store, options, body); });
+}
+
+int tell(const std::exception& error, int exit_code) {
+  std::fprintf(stderr, "nanofsdp: %s\n", error.what());
+  return exit_code;
+}
+
+}  // namespace
+
+std::string name_of(Backend backend) {
+  using enum Backend;
+  return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";
+}
+
+int threads_per_rank(const RanksOptions& options, int local_ranks) {
+  if (options.threads > 0) return options.threads;
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
+  return std::max(1, cores / std::max(1, local_ranks > 0 ? local_ranks : options.ranks));
+}
+
+int run_ranks(const RanksOptions& options, const RankBody& body) try {
+  auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
+  if (!rendezvous) return start_ranks(options, body);
+  rendezvous->patience = options.patience();
+  return launch::join(*rendezvous, [&](launch::Store& store) { run_rank(store, options, body); });
+} catch (const UsageError& error) {
+  return tell(error, 2);
+} catch (const std::exception& error) {
+  return tell(error, 1);
+}
+
+void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body) {
+  Context context(store.rank(), store.size(), threads_per_rank(options, store.local_size()),
+                  options.device, store.local_rank());
+  body(context, connect(context, store, options));
+}
+
+}  // namespace nanofsdp::comm
