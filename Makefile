@@ -11,6 +11,7 @@
 
 RANKS         ?= 2
 ARGS          ?=
+PREFIX        ?= /usr/local
 JOBS          ?= $(shell getconf _NPROCESSORS_ONLN)
 NANOFSDP_ARCH ?= native
 CMAKE_FLAGS   ?=
@@ -43,6 +44,10 @@ build: ## Build the product: build/release/nanofsdp
 
 gpu: ## The same for GPUs, or an error that says what is missing: CUDA Toolkit, NCCL
 	@$(MAKE) --no-print-directory build CMAKE_FLAGS="$(CMAKE_FLAGS) -DNANOFSDP_CUDA=ON"
+
+install: build ## Put the library for other programs, and nanofsdp, into PREFIX=/usr/local
+	@$(compile) build/release --parallel $(JOBS) --target nf_library
+	@cmake --install build/release --prefix $(PREFIX)
 
 train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 minutes, after the build)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
@@ -166,4 +171,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean
+.PHONY: help build install train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean

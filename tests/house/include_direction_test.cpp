@@ -60,7 +60,7 @@ TEST(IncludeDirection, FollowsTheArrows) {
 TEST(IncludeDirection, EveryRoomIsOnTheMap) {
   for (const auto& file : files("src", kSources)) {
     const std::string room = first_part(file.lexically_relative("src").string());
-    EXPECT_TRUE(kArrows.contains(room) || room == "main.cpp") << file;
+    EXPECT_TRUE(kArrows.contains(room) || room == "main.cpp" || room == "nanofsdp.h") << file;
   }
 }
 
