@@ -1,0 +1,144 @@
+#include "comm/run_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/check.h"
+#include "comm/rank_data.h"
+#include "launch/launch.h"
+#include "launch/socket.h"
+#include "support/ranks.h"
+
+// One call makes a program ranks: processes, threads, this process alone, or one of those that a
+// launcher has started.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::RanksOptions;
+
+/// Throws unless there are `ranks` of them and their sum is right.
+void require_sum(int ranks, Context& context, Communicator& world) {
+  std::vector<float> x(static_cast<std::size_t>(ranks), static_cast<float>(world.rank() + 1));
+  world.all_reduce(*context.compute, view(x), comm::ReduceOp::sum).synchronize();
+  const auto sum = static_cast<float>(ranks * (ranks + 1) / 2);
+  if (world.size() != ranks || context.world_size != ranks || x.back() != sum) {
+    throw std::runtime_error("another sum");
+  }
+}
+
+comm::RankBody sum_of(int ranks) {
+  return [ranks](Context& context, std::unique_ptr<Communicator> world) {
+    require_sum(ranks, context, *world);
+  };
+}
+
+struct Ended {
+  int exit_code;
+  std::string said;
+};
+Ended run(const RanksOptions& options, const comm::RankBody& body) {
+  ::testing::internal::CaptureStderr();
+  const int exit_code = comm::run_ranks(options, body);
+  return {exit_code, ::testing::internal::GetCapturedStderr()};
+}
+
+TEST(RunRanks, AreThreads) {
+  std::atomic<int> bodies = 0;
+  const Ended ended = run({.ranks = 3, .threads = 2, .backend = comm::Backend::local},
+                          [&](Context& context, std::unique_ptr<Communicator> world) {
+                            require_sum(3, context, *world);
+                            bodies += context.compute->threads();
+                          });
+  EXPECT_EQ(ended.exit_code, 0);
+  EXPECT_EQ(ended.said, "");
+  EXPECT_EQ(bodies, 6);
+}
+
+TEST(RunRanks, OneIsThisProcess) {
+  int bodies = 0;
+  const auto body = [&](Context& context, std::unique_ptr<Communicator> world) {
+    require_sum(1, context, *world);
+    ++bodies;
+  };
+  EXPECT_EQ(run({}, body).exit_code, 0);
+  EXPECT_EQ(bodies, 1);
+}
+
+TEST(RunRanks, ThatFailEndWithOneLine) {
+  const auto wrong = [](Context& context, std::unique_ptr<Communicator> world) {
+    if (context.rank == 1) throw UsageError({.what = "rows", .expected = "7", .got = "8"});
+    require_sum(2, context, *world);
+  };
+  const Ended threads = run({.ranks = 2, .backend = comm::Backend::local}, wrong);
+  EXPECT_EQ(threads.exit_code, 2);
+  EXPECT_EQ(threads.said, "nanofsdp: rows: expected 7, got 8\n");
+  EXPECT_EQ(run({}, [](Context&, auto) { throw std::runtime_error("no"); }).exit_code, 1);
+#ifndef NANOFSDP_TSAN  // which does not see inside Gloo
+  const Ended processes = run({.ranks = 2}, wrong);
+  EXPECT_EQ(processes.exit_code, 2);
+  EXPECT_EQ(processes.said, threads.said);
+#endif
+}
+
+TEST(RunRanks, OfNoGpuAreNotConnectedByNccl) {
+  const Ended ended = run({.ranks = 2, .backend = comm::Backend::nccl}, sum_of(2));
+  EXPECT_EQ(ended.exit_code, 2);
+  EXPECT_EQ(ended.said.find("nanofsdp: backend nccl: expected "), 0u) << ended.said;
+}
+
+#ifndef NANOFSDP_TSAN
+
+TEST(RunRanks, AreProcesses) {
+  int bodies = 0;
+  const Ended ended = run({.ranks = 3}, [&](Context& context, std::unique_ptr<Communicator> world) {
+    require_sum(3, context, *world);
+    ++bodies;
+  });
+  EXPECT_EQ(ended.exit_code, 0) << ended.said;
+  EXPECT_EQ(bodies, 0) << "what a rank writes is its own";
+}
+
+/// What both of two processes end with, of which a launcher says that they are ranks.
+int exit_code_under_a_launcher(const RanksOptions& options, const comm::RankBody& body) {
+  const std::string port = std::to_string(launch::listen_on("127.0.0.1", 0).local_port());
+  const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
+    for (const auto& [name, value] : std::initializer_list<std::pair<const char*, std::string>>{
+             {"RANK", std::to_string(store.rank())},
+             {"WORLD_SIZE", "2"},
+             {"LOCAL_WORLD_SIZE", "2"},
+             {"MASTER_PORT", port},
+             {"NANOFSDP_TOKEN", "sesame"}}) {
+      setenv(name, value.c_str(), 1);
+    }
+    const int exit_code = comm::run_ranks(options, body);
+    if (exit_code != 0) throw std::runtime_error("exit code " + std::to_string(exit_code));
+  });
+  if (outcome.exit_code == 0) return 0;
+  return outcome.message.back() - '0';
+}
+
+// Whatever the program says of their number.
+TEST(RunRanks, JoinThoseThatALauncherHasStarted) {
+  EXPECT_EQ(exit_code_under_a_launcher({.ranks = 5}, sum_of(2)), 0);
+}
+
+TEST(RunRanks, AreNoThreadsUnderALauncher) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code_under_a_launcher({.backend = comm::Backend::local}, sum_of(2)), 2);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("backend local: expected ranks that are threads"), said.npos) << said;
+}
+
+#endif
+
+}  // namespace
+}  // namespace nanofsdp::testing
