@@ -37,8 +37,8 @@ void require_processes(Backend backend) {
   throw UsageError({.what = "backend " + name_of(backend),
                     .expected = gloo ? "a build with Gloo" : "a build with CUDA and NCCL",
                     .got = "one without",
-                    .hint = gloo ? "use --backend=local, or build with -DNANOFSDP_GLOO=ON"
-                                 : "use --backend=gloo, or build with -DNANOFSDP_CUDA=ON"});
+                    .hint = gloo ? "use the backend local, or build with -DNANOFSDP_GLOO=ON"
+                                 : "use the backend gloo, or build with -DNANOFSDP_CUDA=ON"});
 }
 
 std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
