@@ -77,10 +77,8 @@ if(missing)
   list(JOIN packages " " packages)
   message(NOTICE "nanofsdp: to be downloaded and built, as this system lacks them: ${missing}.\n"
     "          On Debian/Ubuntu quicker: sudo apt-get install ${packages}")
-  set(CMAKE_POLICY_DEFAULT_CMP0077 NEW)  # the libraries' options are what is set here
-  set(BUILD_GMOCK OFF)
-  set(FMT_INSTALL ${PROJECT_IS_TOP_LEVEL})   # beside our own library, which needs these two
-  set(GLOO_INSTALL ${PROJECT_IS_TOP_LEVEL})
+  set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
+  set(GLOO_INSTALL OFF CACHE BOOL "")  # it would ignore the prefix; our library takes its objects
   set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
 endif()
 foreach(name IN LISTS missing)
@@ -116,7 +114,7 @@ else()
 endif()
 
 # Warnings are for our own code: whatever the libraries' headers say stays out of sight.
-string(TOLOWER "${missing}" pinned)
+string(TOLOWER "${missing}" pinned)  # those targets that are built from pinned sources
 foreach(target IN LISTS pinned ITEMS gtest_main)
   if(TARGET ${target})
     get_target_property(headers ${target} INTERFACE_INCLUDE_DIRECTORIES)
