@@ -9,6 +9,7 @@
 
 #include "base/check.h"
 #include "base/cuda.h"
+#include "base/platform.h"
 #include "comm/gloo.h"
 #include "comm/local.h"
 #include "comm/nccl.h"
@@ -96,6 +97,7 @@ int threads_per_rank(const RanksOptions& options, int local_ranks) {
 }
 
 int run_ranks(const RanksOptions& options, const RankBody& body) try {
+  keep_freed_memory();
   auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
   if (!rendezvous) return start_ranks(options, body);
   rendezvous->patience = options.patience();

@@ -47,7 +47,8 @@ using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;
 /// stderr names the rank that failed first, and why.
 ///
 /// Call it before anything starts a thread: ranks are forked. What `body` writes to memory stays in
-/// its process, but for the backend `local`. A forked rank ends where `body` does.
+/// its process, but for the backend `local`. A forked rank ends where `body` does. What this
+/// process frees, it keeps for its next allocations (keep_freed_memory(), base/platform.h).
 /// @returns the exit code: 0, 1, 2 for a UsageError, 128 + n for signal n
 int run_ranks(const RanksOptions& options, const RankBody& body);
 
