@@ -12,7 +12,7 @@
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/loss.h"
 
 // Lesson 06: what a rank keeps between two steps, by formula; and what the ledger says it keeps.
@@ -56,7 +56,7 @@ std::vector<std::int64_t> ledger(int W, fsdp::ShardingStrategy strategy) {
     fsdp::ShardedModel sharded(context, model, mesh, options);
     Generator generator(1);
     fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
-    const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+    const fsdp::AdamW optimizer(context, sharded.units(), {});
     nn::Tape tape(context);
     std::vector<std::int32_t> tokens(static_cast<std::size_t>(kRows / W * config.block_size));
     const Tensor rows(tokens.data(), {kRows / W, config.block_size}, DType::int32);

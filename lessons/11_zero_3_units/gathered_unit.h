@@ -44,7 +44,7 @@ struct Unit {
   }
 
   void discard() {
-    row.flat.show_stored_parameters();  // the shard: nothing that a layer could compute with
+    row.flat.show_parameters(row.flat.parameter_storage());  // the shard: nothing that a layer could compute with
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     if (poison) ops::fill(*context.compute, {.x = slot, .value = nan});
     note("R.");

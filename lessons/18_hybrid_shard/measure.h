@@ -10,7 +10,7 @@
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/loss.h"
 
 /// @file
@@ -35,7 +35,7 @@ inline Measured measure(int ranks, fsdp::ShardingStrategy strategy, int group, i
     gpt::GPT model(nanogpt(52));
     fsdp::ShardedModel sharded(context, model, mesh,
                                {.strategy = strategy, .alignment = 1, .wrap_policy = is_block});
-    const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+    const fsdp::AdamW optimizer(context, sharded.units(), {});
     Generator generator(1337);
     fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
     std::vector<std::int32_t> tokens(64);

@@ -12,7 +12,7 @@
 #include "base/rng.h"
 #include "comm/local.h"
 #include "frame/sharded_rank.h"
-#include "fsdp/checkpoint.h"
+#include "store/slices.h"
 
 /// @file
 /// @brief A training run that can stop and go on, for lesson 19.
@@ -61,7 +61,7 @@ template <class Use>
 void for_each_piece(Training& t, const Use& use) {
   for (std::size_t u = 0; u < t.state.sharded.units().size(); ++u) {
     const fsdp::ShardedParameters& flat = t.state.sharded.units()[u].rows()[0];
-    const auto [m, v] = t.state.optimizer.moments(u);
+    const std::vector<Tensor> moments = t.state.optimizer.state(u);
     for (std::size_t i = 0; i < flat.layout().parameters().size(); ++i) {
       const fsdp::Piece piece = flat.layout().piece(i, t.rank);
       if (piece.in_shard.empty()) continue;
@@ -69,7 +69,7 @@ void for_each_piece(Training& t, const Use& use) {
         return shard.span<float>().subspan(at.begin, at.size());
       };
       use(View{flat.layout().parameters()[i].name, piece.in_parameter, view(flat.parameter_shard()),
-               view(m), view(v), t.state.optimizer.parameter_steps(u)[i]});
+               view(moments[0]), view(moments[1]), t.state.optimizer.parameter_steps(u)[i]});
     }
   }
 }
@@ -77,11 +77,12 @@ void for_each_piece(Training& t, const Use& use) {
 /// Whether the library would save the same, to the bit.
 template <class File>
 bool is_the_librarys(Training& t, const File& file) {
-  const auto theirs = fsdp::slices_to_save(t.state.sharded.units(), t.state.optimizer);
-  return std::ranges::equal(file, theirs, [](const auto& a, const fsdp::StateSlice& b) {
+  const auto theirs = store::slices_to_save(t.state.sharded.units(), t.state.optimizer);
+  return std::ranges::equal(file, theirs, [](const auto& a, const store::StateSlice& b) {
     return a.name == b.parameter.name && a.range == b.range && a.steps == *b.steps &&
            std::ranges::equal(a.values, b.values.span<float>()) &&
-           std::ranges::equal(a.m, b.m.span<float>()) && std::ranges::equal(a.v, b.v.span<float>());
+           std::ranges::equal(a.m, b.state[0].span<float>()) &&
+           std::ranges::equal(a.v, b.state[1].span<float>());
   });
 }
 

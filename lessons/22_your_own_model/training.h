@@ -11,9 +11,9 @@
 #include "22_your_own_model/lora.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
+#include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
 #include "gpt/loss.h"
 
 /// @file
@@ -78,7 +78,7 @@ struct Training {
   fsdp::ShardedModel sharded;
   nn::Tape tape;
   fsdp::GradNorm norm;
-  fsdp::ShardedOptimizer optimizer;
+  fsdp::AdamW optimizer;
 };
 //! [training]
 

@@ -19,7 +19,7 @@
 #include "frame/train.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/loss.h"
 #include "nn/tape.h"
 #include "train/options.h"
@@ -183,7 +183,7 @@ inline Trained library(int steps, const fsdp::Options& options, const train::Tra
     fsdp::Options wrapped = options;
     wrapped.wrap_policy = is_block, wrapped.alignment = 1;
     fsdp::ShardedModel sharded(context, learner.model, mesh, wrapped);
-    fsdp::ShardedOptimizer optimizer(
+    fsdp::AdamW optimizer(
         context, sharded.units(),
         {.beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay});
     fsdp::GradNorm norm(context, mesh);

@@ -11,7 +11,7 @@
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/loss.h"
 
 namespace lesson {
@@ -93,7 +93,7 @@ struct ShardedRank {
   nanofsdp::fsdp::ShardedModel sharded;
   nanofsdp::nn::Tape tape;
   nanofsdp::fsdp::GradNorm norm;
-  nanofsdp::fsdp::ShardedOptimizer optimizer;
+  nanofsdp::fsdp::AdamW optimizer;
 };
 
 }  // namespace lesson

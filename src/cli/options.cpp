@@ -12,6 +12,7 @@
 #include "data/batch_plan.h"
 #include "data/bpe_tokenizer.h"
 #include "store/checkpoint.h"
+#include "train/model_file.h"
 #include "train/pretrained.h"
 
 namespace nanofsdp::cli {
@@ -80,7 +81,8 @@ void settle_text(TrainOptions& o, CommandLine& line) {
 /// given again, and what it says of them no longer counts.
 void settle_resumed(TrainOptions& o, CommandLine& line) {
   require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
-  const store::RunState saved = store::read_manifest(o.out_dir).state;
+  const train::RunState saved =
+      train::run_state_of(store::read_manifest(o.out_dir).metadata, o.out_dir);
   const std::string place = "checkpoint '" + store::checkpoint_path(o.out_dir).string() + "': ";
   const auto said = [&](const char* name) {
     const auto found = saved.options.find(name);

@@ -23,8 +23,9 @@ namespace nanofsdp::fsdp {
 class BufferPool {
  public:
   struct Slot {
+    Buffer owner;
     Tensor memory;  ///< [numel]
-    Event free;     ///< after this event nobody uses what the slot held before
+    Event free{};   ///< after this event nobody uses what the slot held before
     bool held = false;
   };
 
@@ -43,16 +44,13 @@ class BufferPool {
   void shrink();
 
  private:
-  Buffer allocate(std::int64_t slots) const;
-  Slot& lend_one_more();
+  void add_slot();
 
   Context& context_;
   MemoryClass class_;
   std::int64_t numel_;
   DType dtype_;
-  Buffer memory_;
-  std::deque<Buffer> more_memory_;  // a slot each
-  std::deque<Slot> slots_;          // which stay where they are when one is added
+  std::deque<Slot> slots_;  // which stay where they are when one is added
   std::size_t planned_;
   std::size_t next_ = 0;
 };

@@ -19,12 +19,13 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& whole) {
 }
 
 //! [all_gather]
-void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor full, Tensor wire,
+void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor full, Tensor wire,
                 const comm::Call& call) {
-  const Tensor sent = wire.empty() ? shard : own_chunk(group, wire);
   const Tensor received = wire.empty() ? full : wire;
+  const Tensor chunk = group == nullptr ? received : own_chunk(*group, received);
+  const Tensor sent = wire.empty() ? shard : chunk;
   convert(stream, shard, sent);
-  group.all_gather(stream, sent, received, call);
+  if (group != nullptr) group->all_gather(stream, sent, received, call);
   convert(stream, received, full);
 }
 //! [all_gather]
@@ -44,12 +45,6 @@ void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, Tensor w
   convert(stream, full, sent);
   group.all_reduce(stream, sent, op, call);
   convert(stream, sent, full);
-}
-
-void round_to_wire(Stream& stream, Tensor in, Tensor out, Tensor wire) {
-  if (wire.empty()) return ops::copy(stream, {.in = in, .out = out});
-  convert(stream, in, wire);
-  convert(stream, wire, out);
 }
 
 }  // namespace nanofsdp::fsdp

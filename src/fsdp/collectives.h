@@ -15,8 +15,9 @@ namespace nanofsdp::fsdp {
 /// Parameters may also stay bfloat16 where they land: then `full` is the wire.
 
 /// full = the ranks' shards.
+/// @param group of W ranks; null: nothing travels, and `shard` is all there is
 /// @param shard [n], may be this rank's chunk of `full`  @param full [W * n]
-void all_gather(Stream& stream, comm::Communicator& group, Tensor shard, Tensor full, Tensor wire,
+void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor full, Tensor wire,
                 const comm::Call& call);
 
 /// In place: this rank's chunk of `full` becomes that of the sum or average over ranks.
@@ -26,9 +27,6 @@ void reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, Tens
 /// In place: `full` becomes the sum or average over ranks.
 void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, Tensor wire,
                 comm::ReduceOp op, const comm::Call& call);
-
-/// out = in, rounded to the precision of the wire.
-void round_to_wire(Stream& stream, Tensor in, Tensor out, Tensor wire);
 
 /// The chunk of `whole` that is this rank's.
 Tensor own_chunk(const comm::Communicator& group, const Tensor& whole);

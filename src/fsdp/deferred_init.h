@@ -27,4 +27,9 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units);
 void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
                    Generator& generator);
 
+/// The same in FSDP's order.
+inline void deferred_init(Context& context, std::span<Unit> units, Generator& generator) {
+  deferred_init(context, units, breadth_first_draws(units), generator);
+}
+
 }  // namespace nanofsdp::fsdp

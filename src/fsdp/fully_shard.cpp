@@ -10,6 +10,8 @@
 namespace nanofsdp::fsdp {
 namespace {
 
+using enum UnitEvent::Kind;
+
 // What the options mean on this mesh.
 Options settled(Options options, const comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
@@ -20,13 +22,9 @@ Options settled(Options options, const comm::Mesh& mesh) {
   return options;
 }
 
-Whole whole_numel(std::span<const ShardedParameters> rows) {
-  Whole numel;
-  for (const ShardedParameters& row : rows) {
-    numel.parameters += row.layout().padded_numel();
-    if (row.trains()) numel.gradients += row.layout().padded_numel();
-  }
-  return numel;
+void require_free_hooks(const WrappedModule& wrapped) {
+  NANOFSDP_CHECK(!wrapped.module->hooks.pre_forward, .what = "hooks of unit " + wrapped.name,
+                 .expected = "free", .got = "taken", .hint = "a model can be sharded once");
 }
 
 }  // namespace
@@ -40,63 +38,40 @@ ShardedModel::ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh
       tracing_(context.tracer, mesh),
       observers_{&tracing_} {
   if (options_.poison) observers_.push_back(&poison_);
-  std::vector<WrappedModule> wrapped = wrap(model_, options_.wrap_policy);
-  std::vector<Rows> rows = shard(wrapped);
-  make_units(std::move(wrapped), std::move(rows));
-  require_free_hooks();
+  make_units();
   for (Unit& unit : units_) attach_forward(unit), attach_backward(unit);
   end_of_pass_ = std::make_shared<nn::Tape::EndOfPass>([this](bool done) { end_pass(done); });
 }
 
-std::vector<ShardedModel::Rows> ShardedModel::shard(std::span<const WrappedModule> wrapped) {
-  std::vector<Rows> units;
-  for (const WrappedModule& w : wrapped) {
-    for (const nn::Parameter* p : w.parameters) {
-      if (!options_.sync_module_states || p->data.empty()) continue;
-      context_.compute->wait(mesh_.world().broadcast(*context_.compute, p->data, 0,
-                                                     {.unit = p->name, .control = true}));
-    }
-    Rows& rows = units.emplace_back();
-    for (std::vector<nn::Parameter*>& row : rows_of(w.parameters)) {
-      rows.emplace_back(context_, std::move(row), mesh_.shard_rank(), mesh_.shard_size(),
-                        options_.kept(), alignment_of(options_, mesh_.replicas()));
-    }
-  }
-  return units;
-}
-
-void ShardedModel::make_units(std::vector<WrappedModule> wrapped, std::vector<Rows> rows) {
+void ShardedModel::make_units() {
+  std::vector<WrappedModule> wrapped = wrap(model_, options_.wrap_policy);
   const std::size_t n = wrapped.size();
-  Whole largest;
-  int depth = 0;
-  for (std::size_t i = 0; i + 1 < n; ++i) {
-    const Whole numel = whole_numel(rows[i]);
-    largest = {std::max(largest.parameters, numel.parameters),
-               std::max(largest.gradients, numel.gradients)};
-    depth = std::max(depth, wrapped[i].depth);
-  }
-  memory_ = std::make_unique<SharedMemory>(context_, options_,
-                                           pool_slots(options_, static_cast<int>(n) - 1, depth),
-                                           largest, whole_numel(rows.back()));
   units_.reserve(n);
   backward_order_.resize(n);
-  for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t at = n - 1 - static_cast<std::size_t>(wrapped[i].entered);
-    backward_order_[at] = &units_.emplace_back(context_, mesh_, options_, std::move(wrapped[i]),
-                                               std::move(rows[i]), *memory_, observers_);
+  Whole largest;
+  int depth = 0;
+  for (WrappedModule& module : wrapped) {
+    require_free_hooks(module);
+    if (options_.sync_module_states) broadcast(module.parameters);
+    Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
+    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, observers_);
+    if (turn->is_root()) continue;
+    const Whole numel = turn->padded_numel();
+    largest = {std::max(largest.parameters, numel.parameters),
+               std::max(largest.gradients, numel.gradients)};
+    depth = std::max(depth, turn->depth());
   }
+  memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth),
+                   largest, units_.back().padded_numel());
 }
 
-std::int64_t alignment_of(const Options& options, int replicas) {
-  return std::lcm(options.alignment, replicas);
-}
-
-Whole pool_slots(const Options& options, int blocks, int depth) {
-  const bool discards = options.sharding().parameters && options.sharding().reshards_after_forward;
-  const std::int64_t around = std::max(depth, 1);
-  return {.parameters =
-              discards && options.pool ? around + std::max(1, options.forward_prefetch) : blocks,
-          .gradients = options.no_sync || !options.pool ? blocks : around + 1};
+// A model that has its values: rank 0's count.
+void ShardedModel::broadcast(std::span<nn::Parameter* const> parameters) {
+  Stream& stream = *context_.compute;
+  for (const nn::Parameter* p : parameters) {
+    if (p->data.empty()) continue;
+    stream.wait(mesh_.world().broadcast(stream, p->data, 0, {.unit = p->name, .control = true}));
+  }
 }
 
 ShardedModel::~ShardedModel() {
@@ -117,27 +92,20 @@ ShardedModel::~ShardedModel() {
   }
 }
 
-void ShardedModel::require_free_hooks() const {
-  for (const Unit& unit : units_) {
-    NANOFSDP_CHECK(!unit.module().hooks.pre_forward, .what = "hooks of unit " + unit.name(),
-                   .expected = "free", .got = "taken", .hint = "a model can be sharded once");
-  }
-}
-
 //! [attach]
 void ShardedModel::attach_forward(Unit& unit) {
   nn::Module::Hooks& on = unit.module().hooks;
   on.pre_forward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
-    const Purpose purpose{.control = !tape.training()};
+    const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
     if (unit.unshard(purpose)) schedule_.gathers(unit);
     schedule_.begin_forward(unit);
     prefetch_in_forward(purpose);
     unit.wait_until_unsharded();
-    unit.tell({Moment::forward_begins, &tape.stream()});
+    unit.tell({.kind = begins, .pass = "forward ", .stream = &tape.stream()});
   };
   on.post_forward = [this, &unit](nn::Tape& tape) {
-    unit.tell({Moment::forward_ends, &tape.stream()});
+    unit.tell({.kind = ends, .verb = unit.is_root() ? "" : "F.", .stream = &tape.stream()});
     schedule_.end_forward(unit);
     unit.reshard(/*keep=*/tape.training() && keeps_after_forward(unit));
     if (tape.training() && !schedule_.in_backward()) ++unit.pending_calls;
@@ -152,13 +120,13 @@ void ShardedModel::attach_backward(Unit& unit) {
     prefetch_in_backward(BackwardPrefetch::pre);
     unit.wait_until_unsharded();
     unit.take_gradients();
-    unit.tell({Moment::backward_begins, &tape.stream()});
+    unit.tell({.kind = begins, .pass = "backward ", .stream = &tape.stream()});
   };
   on.post_backward = [this, &unit](nn::Tape& tape) {
-    unit.tell({Moment::backward_ends, &tape.stream()});
+    unit.tell({.kind = ends, .stream = &tape.stream()});
     unit.reshard(/*keep=*/keeps_after_backward());
     prefetch_in_backward(BackwardPrefetch::post);
-    if (--unit.pending_calls == 0) reduce_in_order(unit);
+    if (--unit.pending_calls == 0) reduce(unit);
   };
 }
 
@@ -172,17 +140,14 @@ void ShardedModel::end_pass(bool backward) {
   for (Unit* unit : backward_order_) {
     unit->rest(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
     unit->pending_calls = 0;
-    if (backward && unit->owes_reduction(last_micro_step_)) {
-      unit->reduce_gradients(last_micro_step_);
-    } else if (!options_.no_sync) {
-      unit->drop_gradients();
-    }
+    if (backward) unit->reduce_gradients(last_micro_step_);
+    if (!options_.no_sync) unit->drop_gradients();
   }
   for (Unit* unit : backward_order_) {
     unit->wait_for_reduction();
     if (backward && last_micro_step_) unit->settle_gradients();
   }
-  memory_->shrink();
+  memory_.shrink();
 }
 //! [attach]
 
@@ -204,7 +169,7 @@ bool ShardedModel::keeps_after_backward() const {
   return options_.no_sync && !last_micro_step_ && !options_.sharding().reshards_after_forward;
 }
 
-void ShardedModel::prefetch_in_forward(const Purpose& purpose) {
+void ShardedModel::prefetch_in_forward(Purpose purpose) {
   for (int i = 1; i <= options_.forward_prefetch; ++i) {
     if (Unit* next = schedule_.next_in_forward(static_cast<std::size_t>(i))) {
       if (next->prefetch(purpose)) schedule_.gathers(*next);
@@ -219,16 +184,13 @@ void ShardedModel::prefetch_in_backward(BackwardPrefetch moment) {
 
 // Where parameters are gathered, all ranks use the same units in the same order. Where they are
 // not, a rank may skip a unit that others use: then all keep to one order, and who is early waits.
-void ShardedModel::reduce_in_order(Unit& unit) {
-  done_.push_back(&unit);
-  const auto reduce = [&](Unit& done) {
-    if (done.owes_reduction(last_micro_step_)) done.reduce_gradients(last_micro_step_);
-  };
-  if (options_.sharding().parameters) return reduce(unit);
+void ShardedModel::reduce(Unit& unit) {
+  if (options_.sharding().parameters) return unit.reduce_gradients(last_micro_step_);
+  done_.insert(&unit);
   for (; reduced_ < backward_order_.size(); ++reduced_) {
     Unit& next = *backward_order_[reduced_];
-    if (next.trains() && std::ranges::find(done_, &next) == done_.end()) return;
-    reduce(next);
+    if (next.trains() && !done_.contains(&next)) return;
+    next.reduce_gradients(last_micro_step_);
   }
 }
 
@@ -244,16 +206,42 @@ void ShardedModel::zero_grad(bool set_to_none) {
   for (Unit& unit : units_) unit.zero_grad(set_to_none);
 }
 
+Tensor ShardedModel::clip(double max_norm) {
+  if (!norm_) norm_.emplace(context_, mesh_);
+  norm_->compute(units_, max_norm);
+  return norm_->coefficient();
+}
+
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
+  const bool exact = options_.precision.param_dtype == DType::float32;  // when it is unsharded
   context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {
-    unit.unshard({.control = true, .full_precision = true});
-    unit.wait_until_unsharded();
-    for (const ShardedParameters& row : unit.rows()) {
+    if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
+    for (ShardedParameters& row : unit.rows()) {
+      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
       for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+      if (exact) continue;
+      context_.compute->synchronize();  // until nobody reads it
+      row.show_parameters(row.parameter_storage());
     }
-    unit.reshard();
+    if (exact) unit.reshard();
   }
+}
+
+// Shows the whole row, and returns its memory; none if it is stored.
+Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
+  if (!options_.kept().parameters) {
+    row.show_parameters(row.parameter_storage());
+    return {};
+  }
+  const std::int64_t numel = row.layout().padded_numel();
+  Buffer memory(context_.ledger, MemoryClass::unsharded_parameters,
+                static_cast<std::size_t>(numel) * size_of(DType::float32), context_.device);
+  const Tensor whole = memory.tensor({numel});
+  context_.compute->wait(mesh_.gather().all_gather(*context_.gather, row.parameter_shard(), whole,
+                                                   {.unit = unit, .control = true}));
+  row.show_parameters(whole);
+  return memory;
 }
 
 }  // namespace nanofsdp::fsdp

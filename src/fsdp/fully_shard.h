@@ -4,11 +4,14 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
 #include "base/context.h"
 #include "comm/mesh.h"
+#include "fsdp/grad_norm.h"
 #include "fsdp/options.h"
 #include "fsdp/schedule.h"
 #include "fsdp/tracing.h"
@@ -35,16 +38,6 @@ namespace nanofsdp::fsdp {
 /// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
 /// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).
 
-/// Of parameters in a layout: shards are all-reduced across groups in equal chunks, too.
-std::int64_t alignment_of(const Options& options, int replicas);
-
-/// Two: a unit computes out of one slot while the next is gathered into, or the one before is
-/// reduced out of, the other. More to gather further ahead, and where units are nested; one a unit
-/// where units stay whole.
-/// @param blocks units without the root  @param depth how many of them are around each other, at
-///        most
-Whole pool_slots(const Options& options, int blocks, int depth = 1);
-
 class ShardedModel {
  public:
   /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
@@ -63,6 +56,8 @@ class ShardedModel {
   /// Their rows, in the same order.
   std::vector<ShardedParameters*> rows();
   ShardingStrategy strategy() const { return options_.strategy; }
+  Context& context() { return context_; }
+  comm::Mesh& mesh() { return mesh_; }
   Stream& stream() { return *context_.compute; }
 
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
@@ -80,22 +75,28 @@ class ShardedModel {
   /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
   void zero_grad(bool set_to_none = true);
 
-  /// Calls `visit` on every parameter while its unit is unsharded, one unit at a time, the same on
-  /// every rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units
-  /// compute in bfloat16 it takes memory of its own for the unit, meanwhile.
+  /// The norm of all gradients after their reduction, and what clips it: pass what this returns to
+  /// the optimizer's step (grad_norm.h).
+  /// @param max_norm 0 or less: no clipping
+  Tensor clip(double max_norm);
+  /// As of the last clip(): float32 [1], before clipping.
+  Tensor grad_norm() const { return norm_->norm(); }
+
+  /// Calls `visit` on every parameter while it is whole, one unit at a time, the same on every
+  /// rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units compute
+  /// with rounded parameters it takes memory of its own, meanwhile.
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
  private:
-  using Rows = std::vector<ShardedParameters>;
-  std::vector<Rows> shard(std::span<const WrappedModule> wrapped);
-  void make_units(std::vector<WrappedModule> wrapped, std::vector<Rows> rows);
-  void require_free_hooks() const;
+  void make_units();
+  void broadcast(std::span<nn::Parameter* const> parameters);
+  Buffer gather_exactly(ShardedParameters& row, const std::string& unit);
   void attach_forward(Unit& unit);
   void attach_backward(Unit& unit);
   void begin_pass(nn::Tape& tape);
-  void prefetch_in_forward(const Purpose& purpose);
+  void prefetch_in_forward(Purpose purpose);
   void prefetch_in_backward(BackwardPrefetch moment);
-  void reduce_in_order(Unit& unit);
+  void reduce(Unit& unit);
   void end_pass(bool backward);
   bool keeps_after_forward(const Unit& unit) const;
   bool keeps_after_backward() const;
@@ -107,14 +108,30 @@ class ShardedModel {
   Tracing tracing_;
   Poison poison_;
   std::vector<UnitObserver*> observers_;
-  std::unique_ptr<SharedMemory> memory_;
+  std::optional<GradNorm> norm_;
+  SharedMemory memory_;
   std::vector<Unit> units_;
   std::vector<Unit*> backward_order_;  // in which backward ends with units that are used once
   std::size_t reduced_ = 0;            // units of that order that this pass has passed over
-  std::vector<const Unit*> done_;      // with backward, in this pass
+  std::set<const Unit*> done_;         // with backward, in this pass
   Schedule schedule_;
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
   bool last_micro_step_ = true;
 };
+
+/// PyTorch's name for it. All of a step, of a model that takes a tensor and gives one:
+///
+///     auto sharded = fully_shard(context, model, mesh, {.wrap_policy = is_a<Layer>});
+///     AdamW optimizer(context, sharded.units(), {});
+///     ...
+///     sharded.zero_grad();
+///     tape.begin(/*training=*/true);
+///     Tensor y = sharded.forward(tape, x);  // and the gradient dy of the loss, by y
+///     sharded.backward(tape, dy);
+///     optimizer.step(1e-3, sharded.clip(1.0));
+inline ShardedModel fully_shard(Context& context, nn::Module& model, comm::Mesh& mesh,
+                                const Options& options = {}) {
+  return ShardedModel(context, model, mesh, options);
+}
 
 }  // namespace nanofsdp::fsdp

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <string_view>
+
 #include "base/device.h"
 #include "base/tensor.h"
+#include "base/tracer.h"
 
 namespace nanofsdp::fsdp {
 
@@ -12,27 +15,20 @@ class Unit;
 /// knows of it.
 
 /// One step of a unit's way, when the main thread has come to it.
-enum class Moment {
-  found,           ///< unshard: a whole copy is there, or on its way
-  gather_begins,   ///< the all-gather of the parameters is enqueued next, on `stream`
-  gather_ends,     ///< it is enqueued; `event` passes when it is done
-  waits,           ///< `stream` is to wait for `event`
-  forward_begins,  ///< the module computes next, on `stream`
-  forward_ends,
-  backward_begins,
-  backward_ends,
-  kept,                   ///< reshard: the whole copy stays
-  discarded,              ///< reshard: `memory`, empty if none was borrowed, is free after `stream`
-  reduce_scatter_begins,  ///< a reduction of the gradients is enqueued next, on `stream`
-  all_reduce_begins,
-  reduction_ends  ///< it is enqueued; `event` passes when it is done
-};
-
 struct UnitEvent {
-  Moment moment;
+  enum class Kind {
+    done,    ///< it takes no time
+    begins,  ///< work of the unit is enqueued next, on `stream`
+    ends,    ///< the work that began last is enqueued; `event` passes when it is done
+    waits    ///< `stream` is to wait for `event`
+  };
+  Kind kind = Kind::done;
+  std::string_view verb{};    ///< "U." and the other short ones of base/tracer.h, where it has one
+  std::string_view pass{};    ///< of computation that begins: "forward " or "backward "
+  Lane lane = Lane::compute;  ///< of work that begins
   Stream* stream = nullptr;
   Event* event = nullptr;
-  Tensor memory{};
+  Tensor memory{};  ///< discarded: free after `stream`
 };
 
 class UnitObserver {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <numeric>
 
 #include "comm/communicator.h"
 #include "fsdp/mixed_precision.h"
@@ -32,6 +33,11 @@ struct Options {
   /// A model that has its values: rank 0's count for all. Collective.
   bool sync_module_states = false;
   WrapPolicy wrap_policy{};  ///< which modules become units
+
+  /// Of parameters in a layout: shards are all-reduced across groups in equal chunks, too.
+  std::int64_t alignment_on(int replicas) const {
+    return std::lcm(alignment, static_cast<std::int64_t>(replicas));
+  }
 
   const Sharding& sharding() const { return sharding_of(strategy); }
 

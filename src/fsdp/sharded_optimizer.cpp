@@ -2,25 +2,20 @@
 
 #include <utility>
 
-#include "ops/adamw.h"
-
 namespace nanofsdp::fsdp {
 
 ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
-                                   const AdamWOptions& options)
-    : context_(context), options_(options) {
+                                   std::vector<std::string> state_names)
+    : context_(context), state_names_(std::move(state_names)) {
   for (Unit& unit : units) {
+    const ShardedParameters& row = unit.rows().front();
+    const auto bytes =
+        static_cast<std::size_t>(row.optimizer_range().size()) * size_of(DType::float32);
     UnitState& state = states_.emplace_back();
     state.unit = &unit;
-    if (!unit.trains()) continue;
-    state.row = &unit.rows().front();
-    const auto bytes =
-        static_cast<std::size_t>(state.row->optimizer_range().size()) * size_of(DType::float32);
-    state.m = Buffer(context.ledger, MemoryClass::optimizer, bytes, context.device);
-    state.v = Buffer(context.ledger, MemoryClass::optimizer, bytes, context.device);
-    for (const nn::Parameter* p : state.row->parameters()) {
-      state.decays.push_back(options_.decays(*p));
-      state.steps.push_back(0);
+    state.steps.resize(row.parameters().size());
+    for (std::size_t s = 0; s < state_names_.size(); ++s) {
+      state.memory.emplace_back(context.ledger, MemoryClass::optimizer, bytes, context.device);
     }
   }
 }
@@ -28,34 +23,34 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
 //! [step]
 void ShardedOptimizer::step(double lr, Tensor grad_scale) {
   ++steps_;
-  for (UnitState& state : states_) {
-    state.unit->require_at_rest("optimizer step");
-    for (std::size_t i = 0; i < state.steps.size(); ++i) {
-      const Range owned = state.row->optimizer_range(),
-                  at = state.row->layout().piece(i, owned).in_shard;
-      if (at.empty() || !state.row->has_gradient(i)) continue;
+  for (std::size_t u = 0; u < states_.size(); ++u) {
+    states_[u].unit->require_at_rest("optimizer step");
+    ShardedParameters& row = states_[u].unit->rows().front();
+    for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+      const Range at = row.layout().piece(i, row.optimizer_range()).in_shard;
+      if (at.empty() || !row.has_gradient(i)) continue;
       const auto piece = [&](const Tensor& all) { return all.slice(at.begin, at.size()); };
-      ops::adamw(*context_.compute, {.param = piece(state.row->optimizer_parameters()),
-                                     .grad = piece(state.row->optimizer_gradients()),
-                                     .m = piece(state.m.tensor({owned.size()})),
-                                     .v = piece(state.v.tensor({owned.size()})),
-                                     .lr = lr,
-                                     .beta1 = options_.beta1,
-                                     .beta2 = options_.beta2,
-                                     .eps = options_.eps,
-                                     .weight_decay = state.decays[i] ? options_.weight_decay : 0,
-                                     .step = ++state.steps[i],
-                                     .grad_scale = grad_scale});
+      std::vector<Tensor> memory;
+      for (const Tensor& all : state(u)) memory.push_back(piece(all));
+      update(*context_.compute, {.parameter = *row.parameters()[i],
+                                 .values = piece(row.optimizer_parameters()),
+                                 .gradients = piece(row.optimizer_gradients()),
+                                 .state = memory,
+                                 .step = ++states_[u].steps[i],
+                                 .lr = lr,
+                                 .grad_scale = grad_scale});
     }
-    if (state.row != nullptr) state.row->written();
+    row.written();
   }
 }
 //! [step]
 
-ShardedOptimizer::Moments ShardedOptimizer::moments(std::size_t i) const {
-  if (states_[i].row == nullptr) return {};
-  const std::int64_t owned = states_[i].row->optimizer_range().size();
-  return {states_[i].m.tensor({owned}), states_[i].v.tensor({owned})};
+std::vector<Tensor> ShardedOptimizer::state(std::size_t i) const {
+  std::vector<Tensor> all;
+  for (const Buffer& memory : states_[i].memory) {
+    all.push_back(memory.tensor({states_[i].unit->rows().front().optimizer_range().size()}));
+  }
+  return all;
 }
 
 }  // namespace nanofsdp::fsdp

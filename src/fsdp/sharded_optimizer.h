@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
@@ -12,61 +12,73 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief AdamW on what this rank owns: its shard of every unit, or the whole where nothing is
-/// sharded. The moments lie as the shard does.
+/// @brief An optimizer on what this rank owns: its shard of every unit, or the whole where nothing
+/// is sharded. What it remembers lies as the shard does.
 ///
-/// A frozen parameter has no moments. One that no rank gave a gradient since zero_grad is left as
-/// it is, moments and all, and its own count of steps, which Adam's bias correction goes by, stands
-/// still (PyTorch's optimizers, where `grad` is `None`).
+/// An optimizer of your own names the tensors that it remembers for each element, and says how one
+/// piece of a parameter is updated. adamw.h is one. Everything else happens here:
+///
+///     class Momentum final : public ShardedOptimizer {
+///      public:
+///       Momentum(Context& context, std::span<Unit> units)
+///           : ShardedOptimizer(context, units, {"momentum_buffer"}) {}
+///      private:
+///       void update(Stream& stream, const Update& u) override { ... u.state[0] ... }
+///     };
+///
+/// A frozen parameter is not updated, and nothing is remembered for it. One that no rank gave a
+/// gradient since zero_grad is left as it is, and its own count of steps stands still (PyTorch's
+/// optimizers, where `grad` is `None`).
 
-struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  /// Which parameters decay. nanoGPT: those of at least two dimensions, by their shape before
-  /// flattening; biases and layer norms do not.
-  std::function<bool(const nn::Parameter&)> decays = [](const nn::Parameter& parameter) {
-    return parameter.shape.rank() >= 2;
-  };
+/// One step of what this rank owns of a parameter: n elements, neighbours of each other.
+struct Update {
+  const nn::Parameter& parameter;  ///< for its name and its shape; its views are of no use here
+  Tensor values;                   ///< in, out  float32 [n]
+  Tensor gradients;                ///< in       float32 [n]
+  std::span<const Tensor> state;   ///< in, out  float32 [n] each; zeros before the first step
+  std::int64_t step = 1;           ///< of this parameter, counts from 1
+  double lr = 0;
+  Tensor grad_scale{};  ///< in  [1], float32: multiplies the gradients (clipping); empty: 1
 };
 
 class ShardedOptimizer {
  public:
-  /// @param units of one model; they outlive the optimizer
-  ShardedOptimizer(Context& context, std::span<Unit> units, const AdamWOptions& options);
+  virtual ~ShardedOptimizer() = default;
 
   /// One step on reduced gradients.
-  /// @param grad_scale float32 [1]: multiplies every gradient (clipping)
-  void step(double lr, Tensor grad_scale);
+  /// @param grad_scale float32 [1]: multiplies every gradient (clipping); empty: 1
+  /// @throws Error if a unit is not at rest
+  void step(double lr, Tensor grad_scale = {});
 
   std::int64_t steps() const { return steps_; }
   /// Goes on as after so many steps. What each parameter has made is set by itself.
   void set_steps(std::int64_t steps) { steps_ = steps; }
   /// The steps that each parameter of unit `i` which trains has made.
   std::span<std::int64_t> parameter_steps(std::size_t i) { return states_[i].steps; }
-  std::span<const std::int64_t> parameter_steps(std::size_t i) const { return states_[i].steps; }
 
-  /// Adam's m and v of unit `i`, each [size of its optimizer range]; padding is zero. Empty if the
-  /// unit is frozen.
-  struct Moments {
-    Tensor m;
-    Tensor v;
-  };
-  Moments moments(std::size_t i) const;
+  /// What is remembered of each element, by name: a checkpoint has it under NAME of a parameter and
+  /// "." and this name.
+  std::span<const std::string> state_names() const { return state_names_; }
+  /// That of unit `i`, in the order of the names, each [size of its optimizer range]; padding is
+  /// zero, and a unit in which nothing trains has no elements.
+  std::vector<Tensor> state(std::size_t i) const;
+
+ protected:
+  /// @param units of one model; they outlive the optimizer
+  ShardedOptimizer(Context& context, std::span<Unit> units, std::vector<std::string> state_names);
 
  private:
+  /// Enqueues the update on `stream`.
+  virtual void update(Stream& stream, const Update& u) = 0;
+
   struct UnitState {
-    const Unit* unit = nullptr;
-    ShardedParameters* row = nullptr;  // null if nothing of the unit trains
-    std::vector<bool> decays;          // of each parameter
-    std::vector<std::int64_t> steps;
-    Buffer m;
-    Buffer v;
+    Unit* unit = nullptr;
+    std::vector<Buffer> memory;       // one a name
+    std::vector<std::int64_t> steps;  // of each parameter that trains
   };
 
   Context& context_;
-  AdamWOptions options_;
+  std::vector<std::string> state_names_;
   std::vector<UnitState> states_;
   std::int64_t steps_ = 0;
 };

@@ -17,13 +17,14 @@ Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
 
 }  // namespace
 
-std::vector<std::vector<nn::Parameter*>> rows_of(std::span<nn::Parameter* const> parameters) {
-  std::vector<std::vector<nn::Parameter*>> rows(2);
-  for (nn::Parameter* parameter : parameters) {
-    rows[parameter->requires_grad ? 0 : 1].push_back(parameter);
-  }
-  const std::size_t empty = rows[1].empty() ? 1 : 0;
-  if (rows[empty].empty()) rows.erase(rows.begin() + static_cast<std::ptrdiff_t>(empty));
+std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
+                                     int rank, int world_size, const Sharding& kept,
+                                     std::int64_t alignment) {
+  std::vector<nn::Parameter*> trained, frozen;
+  for (nn::Parameter* p : parameters) (p->requires_grad ? trained : frozen).push_back(p);
+  std::vector<ShardedParameters> rows;
+  rows.emplace_back(context, trained, rank, world_size, kept, alignment);
+  if (!frozen.empty()) rows.emplace_back(context, frozen, rank, world_size, kept, alignment);
   return rows;
 }
 
@@ -42,67 +43,53 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(specs_of(parameters_), world_size, alignment),
-      //! [ranges]
+      kept_(kept),
       rank_(rank),
-      parameter_range_(kept.parameters ? layout_.shard_of(rank) : layout_.whole()),
-      gradient_range_(kept.gradients ? layout_.shard_of(rank) : layout_.whole()),
-      optimizer_range_(kept.optimizer ? layout_.shard_of(rank) : layout_.whole()),
-      //! [ranges]
-      parameters_memory_(memory_for(context, MemoryClass::parameter_shards, parameter_range_)),
-      gradients_memory_(
-          memory_for(context, MemoryClass::gradient_shards, trains() ? gradient_range_ : Range{})),
       had_gradient_(parameters_.size()) {
+  //! [ranges]
+  const Range whole = layout_.whole(), shard = layout_.shard_of(rank);
+  parameters_memory_ =
+      memory_for(context, MemoryClass::parameter_shards, kept.parameters ? shard : whole);
+  if (trains()) {
+    gradients_memory_ =
+        memory_for(context, MemoryClass::gradient_shards, kept.gradients ? shard : whole);
+  }
+  //! [ranges]
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
   }
-  show_stored_parameters();
-  if (trains()) show_stored_gradients();
+  show_parameters(parameter_storage());
+  if (trains()) show_gradients(gradient_storage());
 }
 
-Tensor ShardedParameters::shard_of(const Tensor& storage) const {
-  const bool whole = storage.numel() == layout_.padded_numel();
-  return storage.slice(whole ? layout_.shard_of(rank_).begin : 0, layout_.shard_numel());
+Tensor ShardedParameters::all_of(const Buffer& memory) {
+  return memory.tensor({static_cast<std::int64_t>(memory.bytes() / size_of(DType::float32))});
 }
 
-Tensor ShardedParameters::optimizer_parameters() const {
-  return parameter_storage().slice(optimizer_range_.begin - parameter_range_.begin,
-                                   optimizer_range_.size());
+// Of the row, which elements lie in the memory: all, or this rank's shard.
+Range ShardedParameters::range_of(const Tensor& memory) const {
+  return memory.numel() == layout_.padded_numel() ? layout_.whole() : shard_range();
 }
 
-Tensor ShardedParameters::optimizer_gradients() const {
-  return gradient_storage().slice(optimizer_range_.begin - gradient_range_.begin,
-                                  optimizer_range_.size());
+Tensor ShardedParameters::part_of(const Tensor& memory, Range range) const {
+  return memory.slice(range.begin - range_of(memory).begin, range.size());
 }
 
 //! [show_parameters]
-void ShardedParameters::show_parameters(Tensor full) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Range at = layout_.in_flat(i);
-    parameters_[i]->data = full.slice(at.begin, at.size()).view(parameters_[i]->shape);
-  }
+Tensor ShardedParameters::view_of(std::size_t i, const Tensor& memory) const {
+  const Range there = range_of(memory), at = layout_.piece(i, there).in_shard;
+  const Tensor piece = memory.slice(at.begin, at.size());
+  return there == layout_.whole() ? piece.view(parameters_[i]->shape) : piece;
+}
+
+void ShardedParameters::show_parameters(Tensor memory) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->data = view_of(i, memory);
 }
 //! [show_parameters]
 
-void ShardedParameters::show_gradients(Tensor full) {
+void ShardedParameters::show_gradients(Tensor memory) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Range at = layout_.in_flat(i);
-    parameters_[i]->show_grad(full.slice(at.begin, at.size()).view(parameters_[i]->shape));
-  }
-}
-
-void ShardedParameters::show_stored_parameters() {
-  if (parameter_range_ == layout_.whole()) return show_parameters(parameter_storage());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Range at = layout_.piece(i, parameter_range_).in_shard;
-    parameters_[i]->data = parameter_storage().slice(at.begin, at.size());
-  }
-}
-
-void ShardedParameters::show_stored_gradients() {
-  if (gradient_range_ == layout_.whole()) return show_gradients(gradient_storage());
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Range at = layout_.piece(i, gradient_range_).in_shard;
-    parameters_[i]->show_grad(gradient_storage().slice(at.begin, at.size()));
+    parameters_[i]->show_grad(view_of(i, memory));
   }
 }
 
@@ -122,7 +109,7 @@ void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor full) {
 
 bool ShardedParameters::has_gradient(std::size_t i) const {
   if (had_gradient_[i]) return true;
-  const Range piece = layout_.piece(i, optimizer_range_).in_shard;
+  const Range piece = layout_.piece(i, optimizer_range()).in_shard;
   std::vector<float> reduced(static_cast<std::size_t>(piece.size()));
   transfer(*context_.compute, optimizer_gradients().slice(piece.begin, piece.size()),
            Tensor(reduced.data(), {piece.size()}));
@@ -132,11 +119,11 @@ bool ShardedParameters::has_gradient(std::size_t i) const {
 //! [mark_missing_gradients]
 
 void ShardedParameters::zero_grad(bool set_to_none) {
-  std::fill(had_gradient_.begin(), had_gradient_.end(), !set_to_none);
+  had_gradient_.assign(parameters_.size(), !set_to_none);
 }
 
 void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
-  const Piece piece = layout_.piece(i, parameter_range_);
+  const Piece piece = layout_.piece(i, range_of(parameter_storage()));
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));

@@ -52,29 +52,26 @@ class ShardedParameters {
 
   /// The elements of the row that are this rank's shard, kept alone or not.
   Range shard_range() const { return layout_.shard_of(rank_); }
-
-  /// This rank's shard: [shard_numel].
-  Tensor parameter_shard() const { return shard_of(parameter_storage()); }
-  Tensor gradient_shard() const { return shard_of(gradient_storage()); }
+  /// The part of the row that this rank answers for, its optimizer and its checkpoint.
+  Range optimizer_range() const { return kept_.optimizer ? shard_range() : layout_.whole(); }
 
   /// What this rank keeps for good: the shard, or the whole row.
-  Tensor parameter_storage() const { return parameters_memory_.tensor({parameter_range_.size()}); }
-  Tensor gradient_storage() const { return gradients_memory_.tensor({gradient_range_.size()}); }
+  Tensor parameter_storage() const { return all_of(parameters_memory_); }
+  Tensor gradient_storage() const { return all_of(gradients_memory_); }
 
-  /// The part of the row that this rank answers for, its optimizer and its checkpoint, and these
-  /// elements of it.
-  Range optimizer_range() const { return optimizer_range_; }
-  Tensor optimizer_parameters() const;
-  Tensor optimizer_gradients() const;
+  /// This rank's shard: [shard_numel].
+  Tensor parameter_shard() const { return part_of(parameter_storage(), shard_range()); }
+  Tensor gradient_shard() const { return part_of(gradient_storage(), shard_range()); }
 
-  /// Points `data` of every parameter at the whole row `full` [padded_numel].
-  void show_parameters(Tensor full);
-  /// Points `grad` of every parameter at the whole row `full` [padded_numel].
-  void show_gradients(Tensor full);
+  /// What this rank answers for.
+  Tensor optimizer_parameters() const { return part_of(parameter_storage(), optimizer_range()); }
+  Tensor optimizer_gradients() const { return part_of(gradient_storage(), optimizer_range()); }
 
-  /// Points the views back at what this rank keeps.
-  void show_stored_parameters();
-  void show_stored_gradients();
+  /// Points `data` of every parameter at the row `memory`: the whole of it [padded_numel], or what
+  /// is stored.
+  void show_parameters(Tensor memory);
+  /// The same for `grad`.
+  void show_gradients(Tensor memory);
 
   /// Whole gradients have been zeroed: none of them has been asked for yet.
   void forget_gradients();
@@ -95,24 +92,27 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< 0: never written
 
  private:
-  Tensor shard_of(const Tensor& storage) const;
+  static Tensor all_of(const Buffer& memory);
+  Range range_of(const Tensor& memory) const;
+  Tensor part_of(const Tensor& memory, Range range) const;
+  Tensor view_of(std::size_t i, const Tensor& memory) const;
 
   Context& context_;
   std::vector<nn::Parameter*> parameters_;
   FlatLayout layout_;
+  Sharding kept_;
   int rank_;
-  Range parameter_range_;  // of the row: what is kept
-  Range gradient_range_;
-  Range optimizer_range_;
   Buffer parameters_memory_;
   Buffer gradients_memory_;
   std::vector<bool> had_gradient_;  // on this rank, since zero_grad
   std::int64_t version_ = 0;
 };
 
-/// The rows of a unit: the parameters that train, then those that are frozen. One row, maybe empty,
-/// if there is but one kind.
-std::vector<std::vector<nn::Parameter*>> rows_of(std::span<nn::Parameter* const> parameters);
+/// The rows of a unit: the parameters that train, which may be none; then those that are frozen, if
+/// there are any. The arguments are those of a row.
+std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
+                                     int rank, int world_size, const Sharding& kept,
+                                     std::int64_t alignment);
 
 /// Names and shapes, of which a layout is made.
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -17,8 +18,7 @@ namespace nanofsdp::fsdp {
 /// @brief Where whole parameters and gradients of a unit lie, and how long: for good, in the
 /// storage of which the shard is a slice, or in a slot that is borrowed and given back.
 ///
-/// This is the only place that asks for the strategy. All work is ordered on streams; none blocks
-/// the host on a GPU.
+/// All work is ordered on streams; none blocks the host on a GPU.
 
 /// One number for whole parameters, and one for whole gradients.
 struct Whole {
@@ -26,48 +26,47 @@ struct Whole {
   std::int64_t gradients = 0;
 };
 
+/// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
+/// the next is gathered into, or the one before is reduced out of, the other. More to gather
+/// further ahead, and where units are nested; all where units stay whole.
+/// @param blocks units without the root  @param depth how many of them are around each other, at
+///        most
+Whole pool_slots(const Options& options, int blocks, int depth = 1);
+
 /// The memory that units share while they are whole. The root has slots of its own.
 struct SharedMemory {
-  /// @param slots units but the root that may be whole at a time
-  /// @param largest elements of the largest of them  @param root of the root
-  SharedMemory(Context& context, const Options& options, const Whole& slots, const Whole& largest,
-               const Whole& root);
-
-  BufferPool parameters, gradients;
-  BufferPool root_parameters, root_gradients;
-  Buffer gather_wire;  ///< bfloat16, as long as the largest unit, if gathered and widened
-  Buffer reduce_wire;  ///< bfloat16, the same, if reduced so
-
+  /// Makes the slots, where the strategy needs any. Once, when all units are known.
+  /// @param slots for units but the root  @param largest elements of the largest of them
+  /// @param root_numel of the root
+  void allocate(Context& context, const Options& options, const Whole& slots, const Whole& largest,
+                const Whole& root_numel);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
-};
 
-/// Why parameters are gathered.
-struct Purpose {
-  bool control = false;         ///< not training but an evaluation, a checkpoint: counted apart
-  bool full_precision = false;  ///< as the shard has them, whatever units compute with
+  struct Pools {
+    std::optional<BufferPool> parameters, gradients;  // none: what is whole is stored
+  };
+  Pools units, root;
+  Buffer gather_wire;  ///< bfloat16, as long as the largest unit, if gathered and widened
+  Buffer reduce_wire;  ///< bfloat16, the same, if reduced so
 };
 
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
 class WholeParameters {
  public:
-  WholeParameters(Context& context, const Options& options, std::span<ShardedParameters> rows,
-                  SharedMemory& memory, bool is_root);
+  WholeParameters(const Options& options, std::span<ShardedParameters> rows, SharedMemory& memory,
+                  bool is_root);
 
   /// Whether ranks have to send each other anything for a whole copy.
   bool travel() const { return options_.sharding().optimizer; }
   /// Whether a whole copy is there that shows the shards as they are; of one row, or of all.
-  bool is_fresh(std::size_t row, const Purpose& purpose) const;
-  bool are_fresh(const Purpose& purpose) const;
+  bool is_fresh(std::size_t row) const;
+  bool are_fresh() const;
   /// Whether a copy can be made without more memory than planned.
-  bool have_room() const {
-    return slot_ != nullptr || !options_.borrows_parameters() || pool_->has_free_slot();
-  }
-  /// A copy that is kept serves the next step too: it is training's, whoever asks first.
-  bool serve_training(const Purpose& purpose) const;
+  bool have_room() const { return !pool_ || slot_ != nullptr || pool_->has_free_slot(); }
 
   /// Finds memory for a whole copy, which `stream` is to write.
-  void take(Stream& stream, const Purpose& purpose);
+  void take(Stream& stream);
   /// The whole copy of a row has been written, or is on its way.
   void filled(std::size_t row) { shown_version_[row] = rows_[row].version(); }
   Tensor whole(std::size_t row) const;
@@ -79,26 +78,17 @@ class WholeParameters {
 
   /// Whether the end of a use frees the copy.
   bool are_discarded(bool keep) const;
-  /// Frees it, and shows what is stored.
-  void discard();
-  /// The memory of the copy that discard() gives back; empty if it was not borrowed.
+  /// Shows what is stored, and frees the copy: after the event nobody reads it.
+  void discard(Event free);
   Tensor borrowed() const { return slot_ == nullptr ? Tensor() : slot_->memory; }
 
  private:
-  bool rounded(const Purpose& purpose) const;
-  std::int64_t padded_numel() const;
-  Tensor of_row(const Tensor& all, std::size_t row) const;
-
-  Context& context_;
   const Options& options_;
   std::span<ShardedParameters> rows_;
-  BufferPool* pool_;
-  Tensor wire_;
-
-  BufferPool::Slot* slot_ = nullptr;         // borrowed
-  Buffer exact_;                             // where slots are too narrow for what is asked for
+  std::optional<BufferPool>& pool_;
+  const Buffer& wire_;
+  BufferPool::Slot* slot_ = nullptr;
   std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
-  bool rounded_ = true;                      // it is in the numbers to compute with
 };
 
 /// Whole gradients of the row of a unit that trains.
@@ -107,11 +97,9 @@ class WholeGradients {
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
                  SharedMemory& memory, bool is_root);
 
-  /// Whether they are to be reduced in this micro-step, once backward is over.
+  /// Whether they are to be reduced after backward: because of what backward added here, or may
+  /// have added on another rank.
   bool are_due(bool last_micro_step) const;
-  /// Whether something waits for a reduction: what backward added here, or what it may have added
-  /// on another rank.
-  bool are_pending() const;
   /// Whether the reduction leaves each rank its shard, or all of them the whole.
   bool are_scattered() const { return options_.sharding().optimizer; }
 
@@ -120,9 +108,9 @@ class WholeGradients {
   Event take();
   /// Shows them to the model. @throws Error where those of the step before were not forgotten
   void show();
-
   Tensor whole() const;
-  Tensor wire() const { return wire_; }
+  /// Memory to travel through, bfloat16; empty if they travel as they are.
+  Tensor wire() const;
 
   /// Before a reduction: says which of them this rank does not have.
   void mark_missing();
@@ -141,18 +129,15 @@ class WholeGradients {
   void settle();
 
  private:
-  bool borrow() const { return options_.sharding().gradients; }
-
   Context& context_;
   const Options& options_;
   ShardedParameters* row_;
-  BufferPool* pool_;
-  Tensor wire_;
-
-  BufferPool::Slot* slot_ = nullptr;  // borrowed
-  bool zeroed_ = false;               // the slot has been, and holds what backward added since
-  bool accumulate_ = false;           // the shard already holds a part of this step's
-  bool complete_ = false;             // what is stored must not be reduced again
+  std::optional<BufferPool>& pool_;
+  const Buffer& wire_;
+  BufferPool::Slot* slot_ = nullptr;
+  bool zeroed_ = false;    // the slot has been, and holds what backward added since
+  bool landed_ = false;    // the shard already holds a part of this step's
+  bool complete_ = false;  // what is stored must not be reduced again
 };
 
 }  // namespace nanofsdp::fsdp

@@ -1,7 +1,8 @@
 #pragma once
 
 #include <cstddef>
-#include <map>
+#include <cstdint>
+#include <vector>
 
 #include "base/context.h"
 #include "comm/mesh.h"
@@ -12,23 +13,20 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief Observers of units.
 
-/// Writes what units do to the rank's tracer (base/tracer.h), in its short verbs.
+/// Writes what units do to the rank's tracer (base/tracer.h).
 class Tracing final : public UnitObserver {
  public:
   Tracing(Tracer& tracer, const comm::Mesh& mesh) : tracer_(tracer), mesh_(mesh) {}
   void on(const Unit& unit, const UnitEvent& event) override;
 
  private:
-  void issue(const char* verb, const Unit& unit);
-  void begin_communication(const char* verb, Lane lane, const Unit& unit, const UnitEvent& event);
-  void end_communication(const UnitEvent& event);
-  void begin_compute(const char* pass, const Unit& unit, const UnitEvent& event);
-
+  struct Begun {
+    std::size_t span = 0;
+    std::int64_t received = 0;  // bytes, before it
+  };
   Tracer& tracer_;
   const comm::Mesh& mesh_;
-  std::size_t communication_ = 0;               // the span that is being enqueued
-  std::int64_t received_ = 0;                   // bytes, before it
-  std::map<const Unit*, std::size_t> compute_;  // the span of the unit that computes
+  std::vector<Begun> begun_;  // and not ended; what began last ends first
 };
 
 /// Fills discarded parameters with NaN: a stale pointer shows at once.

@@ -10,26 +10,30 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-constexpr std::array<std::string_view, 4> kStateNames = {"sharded", "gathering", "unsharded",
-                                                         "reducing"};
-
 std::string name_of(Unit::State state) {
-  return std::string(kStateNames[static_cast<std::size_t>(state)]);
+  constexpr std::array kNames = {"sharded", "gathering", "unsharded", "reducing"};
+  return kNames[static_cast<std::size_t>(state)];
 }
 
 }  // namespace
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-           std::vector<ShardedParameters> rows, SharedMemory& memory,
-           std::span<UnitObserver* const> observers)
+           SharedMemory& memory, std::span<UnitObserver* const> observers)
     : context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
-      rows_(std::move(rows)),
-      parameters_(context, options, rows_, memory, is_root()),
+      rows_(shard(context, wrapped_.parameters, mesh.shard_rank(), mesh.shard_size(),
+                  options.kept(), options.alignment_on(mesh.replicas()))),
+      parameters_(options, rows_, memory, is_root()),
       gradients_(context, options, rows_.front(), memory, is_root()),
       observers_(observers) {}
+
+Whole Unit::padded_numel() const {
+  Whole numel{.gradients = trains() ? rows_.front().layout().padded_numel() : 0};
+  for (const ShardedParameters& row : rows_) numel.parameters += row.layout().padded_numel();
+  return numel;
+}
 
 void Unit::tell(const UnitEvent& event) const {
   for (UnitObserver* observer : observers_) observer->on(*this, event);
@@ -42,14 +46,14 @@ void Unit::advance(State from, State to, const char* verb) {
 }
 
 //! [unshard]
-bool Unit::unshard(const Purpose& purpose) {
+bool Unit::unshard(Purpose purpose) {
   const bool asked_before = state_ == State::gathering || state_ == State::unsharded;
   if (!asked_before) {
     require_initialised();
     advance(State::sharded, State::gathering, "unshard");
   }
-  if (asked_before || parameters_.are_fresh(purpose)) {
-    tell({Moment::found});
+  if (asked_before || parameters_.are_fresh()) {
+    tell({.verb = "u."});
     return false;
   }
   gather(purpose);
@@ -65,11 +69,9 @@ void Unit::wait_until_unsharded() {
 
 void Unit::reshard(bool keep) {
   advance(State::unsharded, State::sharded, "reshard");
-  if (!parameters_.are_discarded(keep)) return tell({Moment::kept});
-  tell({.moment = Moment::discarded,
-        .stream = context_.compute.get(),
-        .memory = parameters_.borrowed()});
-  parameters_.discard();
+  if (!parameters_.are_discarded(keep)) return tell({.verb = "r."});
+  tell({.verb = "R.", .stream = context_.compute.get(), .memory = parameters_.borrowed()});
+  parameters_.discard(context_.compute->record());
 }
 
 void Unit::take_gradients() {
@@ -79,6 +81,7 @@ void Unit::take_gradients() {
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
+  if (state_ == State::reducing || !gradients_.are_due(last_micro_step)) return;
   advance(State::sharded, State::reducing, "reduction of gradients");
   take_gradients();  // zeros, if this rank did not use the unit
   gradients_.mark_missing();
@@ -86,7 +89,7 @@ void Unit::reduce_gradients(bool last_micro_step) {
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
   const bool scatter = gradients_.are_scattered();
-  tell({scatter ? Moment::reduce_scatter_begins : Moment::all_reduce_begins, &stream});
+  tell({UnitEvent::Kind::begins, scatter ? "RS." : "AR.", "", Lane::reduce, &stream});
   const Tensor whole = gradients_.whole();
   const comm::Call call{.unit = name()};
   const auto reduce = scatter ? reduce_scatter : all_reduce;
@@ -98,47 +101,41 @@ void Unit::reduce_gradients(bool last_micro_step) {
   }
   //! [landed]
   reduced_ = stream.record();
-  tell({.moment = Moment::reduction_ends, .stream = &stream, .event = &reduced_});
+  tell({.kind = UnitEvent::Kind::ends, .stream = &stream, .event = &reduced_});
   gradients_.complete(last_micro_step);
   gradients_.give_back(reduced_);
 }
 //! [unshard]
 
-bool Unit::prefetch(const Purpose& purpose) {
+bool Unit::prefetch(Purpose purpose) {
   if (state_ == State::sharded && !parameters_.have_room()) return false;
   return unshard(purpose);
 }
 
-void Unit::gather(const Purpose& purpose) {
+void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
-  parameters_.take(stream, purpose);
-  const bool travel = parameters_.travel();  // else they are rounded where they are
-  tell({travel ? Moment::gather_begins : Moment::found, &stream});
-  const comm::Call call{.unit = name(),
-                        .control = purpose.control && !parameters_.serve_training(purpose)};
+  parameters_.take(stream);
+  comm::Communicator* group = parameters_.travel() ? &mesh_.gather() : nullptr;
+  const UnitEvent begins{UnitEvent::Kind::begins, "U.", "", Lane::all_gather, &stream};
+  tell(group != nullptr ? begins : UnitEvent{.verb = "u."});
+  // A copy that stays serves the next step too: it is training's, whoever asks first.
+  const comm::Call call{
+      .unit = name(), .control = purpose == Purpose::evaluation && options_.sharding().parameters};
   for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (parameters_.is_fresh(row, purpose)) continue;
-    const Tensor whole = parameters_.whole(row), wire = parameters_.wire(row);
-    if (travel) {
-      all_gather(stream, mesh_.gather(), rows_[row].parameter_shard(), whole, wire, call);
-    } else {
-      round_to_wire(stream, rows_[row].parameter_storage(), whole, wire);
-    }
+    if (parameters_.is_fresh(row)) continue;
+    all_gather(stream, group, rows_[row].optimizer_parameters(), parameters_.whole(row),
+               parameters_.wire(row), call);
     parameters_.filled(row);
   }
   gathered_ = stream.record();
-  if (travel) tell({.moment = Moment::gather_ends, .stream = &stream, .event = &gathered_});
+  if (group == nullptr) return;
+  tell({.kind = UnitEvent::Kind::ends, .stream = &stream, .event = &gathered_});
 }
 
 void Unit::rest(bool keep) {
   if (state_ == State::gathering) wait_until_unsharded();
   if (state_ == State::sharded && parameters_.are_discarded(keep)) state_ = State::unsharded;
   if (state_ == State::unsharded) reshard(keep);
-}
-
-bool Unit::owes_reduction(bool last_micro_step) const {
-  return state_ == State::sharded && gradients_.are_due(last_micro_step) &&
-         gradients_.are_pending();
 }
 
 void Unit::wait_for_reduction() {
@@ -156,7 +153,7 @@ void Unit::zero_grad(bool set_to_none) {
 
 void Unit::wait_on_compute(Event event) {
   if (event.state() == nullptr) return;
-  tell({.moment = Moment::waits, .stream = context_.compute.get(), .event = &event});
+  tell({.kind = UnitEvent::Kind::waits, .stream = context_.compute.get(), .event = &event});
   context_.compute->wait(event);
 }
 

@@ -23,6 +23,9 @@ namespace nanofsdp::fsdp {
 /// Every step of the way is enqueued on streams, none blocks the host on a GPU. The way is the same
 /// for every strategy; where whole copies lie, and how long they are kept, is storage.h's.
 
+/// What parameters are gathered for. An evaluation's traffic, or a checkpoint's, is counted apart.
+enum class Purpose { training, evaluation };
+
 class Unit {
  public:
   enum class State {
@@ -32,10 +35,11 @@ class Unit {
     reducing    ///< the reduction of the gradients is under way
   };
 
+  /// Shards the module's parameters.
   /// @param context, mesh, options, memory, observers outlive the unit, as do the parameters
+  /// @param memory may be allocated later, before the first use
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-       std::vector<ShardedParameters> rows, SharedMemory& memory,
-       std::span<UnitObserver* const> observers);
+       SharedMemory& memory, std::span<UnitObserver* const> observers);
   Unit(Unit&&) = default;
 
   const std::string& name() const { return wrapped_.name; }
@@ -44,17 +48,17 @@ class Unit {
   bool is_root() const { return depth() == 0; }
   State state() const { return state_; }
 
-  /// The parameters that train, and those that are frozen: a row each. One row if there is but one
-  /// kind, or none.
+  /// The parameters that train, which may be none; then those that are frozen, if there are any.
   std::span<ShardedParameters> rows() { return rows_; }
   std::span<const ShardedParameters> rows() const { return rows_; }
   bool trains() const { return rows_.front().trains(); }
+  Whole padded_numel() const;
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
   /// @returns whether it did  @throws Error if they were never initialised
-  bool unshard(const Purpose& purpose = {});
+  bool unshard(Purpose purpose = Purpose::training);
   /// The same, ahead of time, if there is room.
-  bool prefetch(const Purpose& purpose = {});
+  bool prefetch(Purpose purpose = Purpose::training);
 
   /// Orders computation after the all-gather and shows the whole parameters to the model.
   void wait_until_unsharded();
@@ -72,10 +76,8 @@ class Unit {
   /// @throws Error where those of the step before are whole or replicated and were not forgotten
   void take_gradients();
 
-  /// Whether its gradients wait for a reduction in this micro-step.
-  bool owes_reduction(bool last_micro_step) const;
-
-  /// Issues the reduction of the gradients, after reshard(): its result is added to the shard.
+  /// Issues the reduction of the gradients, after reshard(): its result is added to the shard. Does
+  /// nothing where none is due in this micro-step, or it is under way.
   /// @param last_micro_step of the optimizer step
   void reduce_gradients(bool last_micro_step);
 
@@ -103,7 +105,7 @@ class Unit {
  private:
   void advance(State from, State to, const char* verb);
   void require_initialised() const;
-  void gather(const Purpose& purpose);
+  void gather(Purpose purpose);
   void wait_on_compute(Event event);
 
   Context& context_;

@@ -18,7 +18,7 @@ class Wrapper {
     for (const auto& [name, parameter] : module.own_parameters()) take(*parameter, unit);
     for (const auto& [name, child] : module.children()) {
       const std::string child_path = path.empty() ? name : path + "." + name;
-      if (!policy_(*child)) {
+      if (!policy_ || !policy_(*child)) {
         visit(*child, child_path, unit);
         continue;
       }

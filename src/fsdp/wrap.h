@@ -20,7 +20,8 @@ struct WrappedModule {
   int entered = 0;  ///< units that forward has entered before it, if it calls each once, in order
 };
 
-/// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy).
+/// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy). Without one all
+/// of the model is one unit.
 using WrapPolicy = std::function<bool(const nn::Module&)>;
 
 /// The policy that names all modules of one type.

@@ -150,7 +150,7 @@ std::vector<UnitLayout> lay_out(std::span<const std::vector<ParameterSpec>> unit
   std::vector<UnitLayout> layouts;
   for (const auto& unit : units) {
     layouts.push_back({.trained = FlatLayout(unit, workload.shard_size,
-                                             fsdp::alignment_of(options, workload.replicas))});
+                                             options.alignment_on(workload.replicas))});
   }
   return layouts;
 }

@@ -9,9 +9,9 @@
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agreement.h"
-#include "fsdp/checkpoint.h"
 #include "store/new_file.h"
 #include "store/rank_file.h"
+#include "store/slices.h"
 #include "store/weights.h"
 
 namespace nanofsdp::store {
@@ -142,9 +142,10 @@ Manifest read_manifest(const std::string& out_dir) {
   return parse_manifest(text, path, remedy(out_dir));
 }
 
-bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
-                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer,
-                     const RunState& state) try {
+bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata) try {
+  Context& context = model.context();
+  comm::Mesh& mesh = model.mesh();
   const auto rank = static_cast<std::size_t>(mesh.rank());
   const auto files = static_cast<std::size_t>(mesh.shard_size());
   const fs::path directory = unfinished(out_dir);
@@ -158,12 +159,14 @@ bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
   FileRecord mine;
   if (rank < files) {
     mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
-                           fsdp::slices_to_save(model.units(), optimizer));
+                           slices_to_save(model.units(), optimizer));
   }
   std::vector<FileRecord> records = gather(context, mesh, mine);
   records.resize(files);  // replicas have written nothing
   if (rank == 0) {
-    write_manifest_file(directory / kManifest, {.state = state, .files = records});
+    write_manifest_file(
+        directory / kManifest,
+        {.optimizer_steps = optimizer.steps(), .metadata = metadata, .files = records});
     rotate(out_dir);
   }
   //! [write]
@@ -173,9 +176,10 @@ bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& m
       {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()});
 }
 
-void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Context& context,
-                     comm::Mesh& mesh, fsdp::ShardedModel& model,
-                     fsdp::ShardedOptimizer& optimizer) {
+void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
+                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer) {
+  Context& context = model.context();
+  comm::Mesh& mesh = model.mesh();
   const fs::path directory = checkpoint_path(out_dir);
   comm::require_agreement(mesh.world(), *context.compute, "checkpoint", manifest.fingerprint,
                           "all ranks must see the same --out_dir");
@@ -192,9 +196,16 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Conte
     }
   }
   read_rank_files(directory, files, *context.compute, parameters,
-                  fsdp::slices_to_load(model.units(), optimizer), manifest.state.optimizer_steps);
+                  slices_to_load(model.units(), optimizer), manifest.optimizer_steps);
   barrier(context, mesh);  // nobody trains on before all have loaded
-  fsdp::finish_loading(model.units(), optimizer, manifest.state.optimizer_steps);
+  finish_loading(model.units(), optimizer, manifest.optimizer_steps);
+}
+
+Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                         fsdp::ShardedOptimizer& optimizer) {
+  const Manifest manifest = read_manifest(out_dir);
+  load_checkpoint(out_dir, manifest, model, optimizer);
+  return manifest.metadata;
 }
 
 std::string obstacle_to_checkpoints(const std::string& out_dir) {

@@ -23,7 +23,7 @@ namespace nanofsdp::store {
 ///     DIR/checkpoint.previous/    the one before, in case this one is damaged later
 ///     DIR/checkpoint.new/         one that is being written
 ///
-/// Every rank writes one file (rank_file.h), of what fsdp/checkpoint.h says is its own.
+/// Every rank writes one file (rank_file.h), of what slices.h says is its own.
 ///
 /// At any moment there is a whole checkpoint, once there has been one. A new one is written aside;
 /// when every file is on the disk, its manifest follows, and a directory with a manifest is whole.
@@ -40,20 +40,23 @@ std::filesystem::path checkpoint_path(const std::string& out_dir);
 Manifest read_manifest(const std::string& out_dir);
 
 /// Saves a checkpoint. Collective; when it returns on rank 0 the checkpoint is on the disk.
+/// @param metadata what else the program needs to go on, by name: rank 0's is written
 /// @returns false on every rank, and nothing is saved, if the ranks do not all see one `out_dir`
 /// @throws UsageError if a file cannot be written; the checkpoint before is then still there
-bool save_checkpoint(const std::string& out_dir, Context& context, comm::Mesh& mesh,
-                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer,
-                     const RunState& state);
+bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata = {});
 
 /// Loads the last checkpoint into a model of its sizes. Collective; when it returns, every file has
 /// been verified, each by one rank.
 /// @param manifest of that checkpoint, read by this rank
 /// @throws UsageError naming the file that is missing, damaged, or of another model; CommError if
 /// ranks have read different manifests
-void load_checkpoint(const std::string& out_dir, const Manifest& manifest, Context& context,
-                     comm::Mesh& mesh, fsdp::ShardedModel& model,
-                     fsdp::ShardedOptimizer& optimizer);
+void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
+                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer);
+
+/// The same, of the last checkpoint as this rank finds it. @returns its metadata
+Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                         fsdp::ShardedOptimizer& optimizer);
 
 /// What in `out_dir` stands where checkpoints go and is none; empty if nothing does. A checkpoint
 /// takes the place of another, and nothing else's.

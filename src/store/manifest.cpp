@@ -9,18 +9,14 @@
 #include "base/check.h"
 #include "base/fingerprint.h"
 
-namespace nanofsdp {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GeneratorState, words, position, has_cached_normal,
-                                   cached_normal)
-}  // namespace nanofsdp
-
 namespace nanofsdp::store {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileRecord, bytes, fingerprint)
 namespace {
 
 using nlohmann::json;
 
-constexpr char kFormat[] = "nanofsdp checkpoint, version 1";
+constexpr char kFormat[] = "nanofsdp checkpoint, version 2";
+constexpr char kFormat1[] = "nanofsdp checkpoint, version 1";
 constexpr char kFingerprint[] = "fingerprint";
 
 // What is not UTF-8, an option's value perhaps, is replaced: JSON cannot hold it.
@@ -42,30 +38,29 @@ std::uint64_t fingerprint_of(json j) {
   return fingerprint(text_of(j));
 }
 
+// Version 1 had what the trainer keeps beside what is the checkpoint's own.
+Metadata metadata_of(const json& j) {
+  if (j.at("format") == kFormat) return j.at("metadata").get<Metadata>();
+  Metadata metadata;
+  for (const auto& [name, value] : j.items()) {
+    metadata[name] = value.is_string() ? value.get<std::string>() : text_of(value);
+  }
+  return metadata;
+}
+
 // One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
 // what was built before it.
 Manifest from_json(const json& j) {
   Manifest manifest;
   manifest.fingerprint = j.at(kFingerprint);
-  RunState& state = manifest.state;
-  state.iteration = j.at("iteration");
-  state.optimizer_steps = j.at("optimizer_steps");
-  const json& loss = j.at("best_val_loss");
-  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
-  state.generator = j.at("generator");
-  state.alphabet = j.at("alphabet");
-  state.vocab_size = j.at("vocab_size");
-  state.pieces = j.at("pieces").get<std::vector<std::string>>();
-  state.options = j.at("options").get<std::map<std::string, std::string>>();
+  manifest.optimizer_steps = j.at("optimizer_steps");
+  manifest.metadata = metadata_of(j);
   const json& files = j.at("files");
   for (std::size_t rank = 0; rank < files.size(); ++rank) {
     manifest.files.push_back(files.at(rank_file_name(rank, files.size())));
   }
-  Generator(0).set_state(state.generator);  // throws if it is none
-  const bool counts = state.iteration >= 0 && state.optimizer_steps >= 0 &&
-                      state.vocab_size >= std::ssize(state.pieces) && state.vocab_size <= 1'000'000;
-  if (!counts || manifest.files.empty())
-    throw std::invalid_argument("counts that make no sense, or no files");
+  if (manifest.optimizer_steps < 0 || manifest.files.empty())
+    throw std::invalid_argument("steps that make no sense, or no files");
   return manifest;
 }
 
@@ -76,16 +71,9 @@ std::string rank_file_name(std::size_t rank, std::size_t ranks) {
 }
 
 std::string write_manifest(const Manifest& manifest) {
-  const RunState& state = manifest.state;
   json j = {{"format", kFormat},
-            {"iteration", state.iteration},
-            {"optimizer_steps", state.optimizer_steps},
-            {"best_val_loss", state.best_val_loss},
-            {"generator", state.generator},
-            {"alphabet", state.alphabet},
-            {"vocab_size", state.vocab_size},
-            {"pieces", state.pieces},
-            {"options", state.options},
+            {"optimizer_steps", manifest.optimizer_steps},
+            {"metadata", manifest.metadata},
             {"files", json::object()}};
   for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {
     j["files"][rank_file_name(rank, manifest.files.size())] = manifest.files[rank];
@@ -102,7 +90,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   std::string got = "something else";
   try {
     const json j = parse_flat(text);
-    if (j.is_object() && j.value("format", json()) == kFormat) {
+    const json format = j.is_object() ? j.value("format", json()) : json();
+    if (format == kFormat || format == kFormat1) {
       if (j.at(kFingerprint) == fingerprint_of(j)) return from_json(j);
       got = "one whose fingerprint does not fit: it is damaged";
     }

@@ -1,34 +1,18 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
-#include <map>
 #include <string>
 #include <vector>
 
-#include "base/rng.h"
+#include "store/safetensors_header.h"
 
 namespace nanofsdp::store {
 
 /// @file
-/// @brief The manifest of a checkpoint: where training stands, and which files belong to it.
+/// @brief The manifest of a checkpoint: what belongs to it, and which files.
 ///
 /// JSON, the last file of a checkpoint to be written: where there is one, the checkpoint is whole.
 /// It holds fingerprints of the other files and of itself, so damage is seen before it is loaded.
-
-/// Where training stands, but for parameters and moments. This is all there is: masks of dropout
-/// are functions of the iteration, and the place in the data is the generator's state, for batches
-/// are drawn at random.
-struct RunState {
-  std::int64_t iteration = 0;  ///< steps that were made; the next one has this number
-  std::int64_t optimizer_steps = 0;
-  double best_val_loss = std::numeric_limits<double>::infinity();
-  GeneratorState generator;                    ///< of batches
-  std::string alphabet;                        ///< of the text; tokens are places in it, or
-  std::int64_t vocab_size = 0;                 ///< so many, which are ...
-  std::vector<std::string> pieces{};           ///< ... these (bpe_tokenizer.h); empty: unknown
-  std::map<std::string, std::string> options;  ///< of the run, as on its command line
-};
 
 /// What one rank wrote.
 struct FileRecord {
@@ -37,7 +21,8 @@ struct FileRecord {
 };
 
 struct Manifest {
-  RunState state;
+  std::int64_t optimizer_steps = 0;
+  Metadata metadata;              ///< what else the program keeps there, by name
   std::vector<FileRecord> files;  ///< one a rank
   std::uint64_t fingerprint = 0;  ///< of all this; computed when it is written
 };

@@ -26,13 +26,14 @@ struct NamedTensor {
   Tensor values;
 };
 
-// The tensors of a piece that has the range `saved` of a parameter. A frozen one has no moments.
-std::vector<NamedTensor> tensors_of(const fsdp::StateSlice& slice, fsdp::Range saved) {
-  const auto named = [&](const char* suffix, const Tensor& values) {
-    return NamedTensor{{slice.parameter.name + suffix, {saved.size()}}, values};
-  };
-  if (slice.m.empty()) return {named("", slice.values)};
-  return {named("", slice.values), named(".exp_avg", slice.m), named(".exp_avg_sq", slice.v)};
+// The tensors of a piece that has the range `saved` of a parameter.
+std::vector<NamedTensor> tensors_of(const StateSlice& slice, fsdp::Range saved) {
+  std::vector<NamedTensor> tensors{{{slice.parameter.name, {saved.size()}}, slice.values}};
+  for (std::size_t i = 0; i < slice.state.size(); ++i) {
+    const std::string name = slice.parameter.name + "." + slice.state_names[i];
+    tensors.push_back({{name, {saved.size()}}, slice.state[i]});
+  }
+  return tensors;
 }
 
 // Which pieces of a parameter there are, and in which files.
@@ -111,10 +112,10 @@ struct Read {
 }  // namespace
 
 FileRecord write_rank_file(const fs::path& path, Stream& stream,
-                           const std::vector<fsdp::StateSlice>& slices) {
+                           const std::vector<StateSlice>& slices) {
   std::vector<TensorInfo> tensors;
   Metadata metadata{{"format", "pt"}};
-  for (const fsdp::StateSlice& slice : slices) {
+  for (const StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
     json place = {{"shape", slice.parameter.shape},
                   {"range", {slice.range.begin, slice.range.end}}};
@@ -123,7 +124,7 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   }
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
   std::vector<float> room;
-  for (const fsdp::StateSlice& slice : slices) {
+  for (const StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) {
       writer.append(on_host<float>(stream, tensor.values, room));
     }
@@ -133,7 +134,7 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
 }
 
 void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
-                     std::span<const TensorInfo> model, const std::vector<fsdp::StateSlice>& slices,
+                     std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
                      std::int64_t steps) {
   const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
@@ -141,16 +142,16 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
   require_all_of(model, index, directory);
 
   std::vector<std::vector<Read>> reads(files);
-  for (const fsdp::StateSlice& slice : slices) {
+  for (const StateSlice& slice : slices) {
     const Pieces& pieces = index[slice.parameter.name];
-    const auto items = fsdp::plan_reads(slice.range, pieces.ranges);
+    const auto items = plan_reads(slice.range, pieces.ranges);
     if (!items) {
       throw UsageError({.what = "checkpoint '" + directory.string() + "'",
                         .expected = "all of the model's parameter " + slice.parameter.name,
                         .got = "gaps, or elements that are there twice"});
     }
     if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
-    for (const fsdp::ReadItem& item : *items) {
+    for (const ReadItem& item : *items) {
       for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {
         const Tensor to = tensor.values.slice(item.in_wanted.begin, item.in_wanted.size());
         reads[pieces.files[item.saved]].push_back({tensor.info, item.in_saved.begin, to});

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/checkpoint.h"
 #include "store/manifest.h"
 #include "store/safetensors_header.h"
+#include "store/slices.h"
 
 namespace nanofsdp::store {
 
@@ -23,7 +23,7 @@ namespace nanofsdp::store {
 /// Writes what one rank saves, once `stream` has computed it.
 /// @throws UsageError if that fails
 FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
-                           const std::vector<fsdp::StateSlice>& slices);
+                           const std::vector<StateSlice>& slices);
 
 /// Fills `slices` from the files of all ranks, however many those were. Reads no other elements.
 /// @param files how many there are in `directory`
@@ -32,7 +32,7 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
 /// @throws UsageError naming the file if one is malformed; the parameters that are missing, surplus
 /// or of another shape, if they are of another model; or a parameter of which a part is missing
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
-                     std::span<const TensorInfo> model, const std::vector<fsdp::StateSlice>& slices,
+                     std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
                      std::int64_t steps);
 
 }  // namespace nanofsdp::store

@@ -4,11 +4,18 @@
 #include <cmath>
 #include <exception>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "base/check.h"
 #include "data/bpe_tokenizer.h"
 #include "gpt/gpt.h"
+#include "store/checkpoint.h"
 #include "store/weights.h"
+
+namespace nanofsdp {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GeneratorState, words, position, has_cached_normal,
+                                   cached_normal)
+}  // namespace nanofsdp
 
 namespace nanofsdp::gpt {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GPTConfig, block_size, vocab_size, n_layer, n_head, n_embd,
@@ -45,7 +52,57 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   });
 }
 
+// A hostile one could nest until a recursion has no stack left.
+json parse_flat(const std::string& text) {
+  constexpr int kDeepest = 2;
+  return json::parse(text, [](int depth, json::parse_event_t, json&) {
+    return depth <= kDeepest ? true : throw std::invalid_argument("too many brackets");
+  });
+}
+
+// What is not UTF-8, an option's value perhaps, is replaced: JSON cannot hold it.
+std::string text_of(const json& j) {
+  return j.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
+// what was built before it.
+RunState run_state_of(const store::Metadata& metadata) {
+  const auto read = [&](const char* name) { return parse_flat(metadata.at(name)); };
+  RunState state;
+  state.iteration = read("iteration");
+  const json loss = read("best_val_loss");
+  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
+  state.generator = read("generator");
+  state.alphabet = metadata.at("alphabet");
+  state.vocab_size = read("vocab_size");
+  state.pieces = read("pieces").get<std::vector<std::string>>();
+  state.options = read("options").get<std::map<std::string, std::string>>();
+  Generator(0).set_state(state.generator);  // throws if it is none
+  if (state.iteration < 0 || state.vocab_size < std::ssize(state.pieces) ||
+      state.vocab_size > 1'000'000) {
+    throw std::invalid_argument("counts that make no sense");
+  }
+  return state;
+}
+
 }  // namespace
+
+store::Metadata metadata_of(const RunState& state) {
+  return {
+      {"iteration", text_of(state.iteration)},   {"best_val_loss", text_of(state.best_val_loss)},
+      {"generator", text_of(state.generator)},   {"alphabet", state.alphabet},
+      {"vocab_size", text_of(state.vocab_size)}, {"pieces", text_of(state.pieces)},
+      {"options", text_of(state.options)}};
+}
+
+RunState run_state_of(const store::Metadata& metadata, const std::string& out_dir) try {
+  return run_state_of(metadata);
+} catch (const std::exception& error) {
+  throw UsageError({.what = "checkpoint '" + store::checkpoint_path(out_dir).string() + "'",
+                    .expected = "one saved by `nanofsdp train`",
+                    .got = error.what()});
+}
 
 std::shared_ptr<const data::Tokenizer> make_tokenizer(const WeightsInfo& info) {
   if (!info.chars.empty()) return std::make_shared<data::CharTokenizer>(info.chars);

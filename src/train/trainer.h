@@ -10,9 +10,9 @@
 #include "comm/mesh.h"
 #include "data/batch_plan.h"
 #include "data/dataset.h"
+#include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
 #include "gpt/gpt.h"
 #include "nn/tape.h"
 #include "train/loss_meter.h"
@@ -115,7 +115,7 @@ class Trainer {
   fsdp::ShardedModel sharded_;
   nn::Tape tape_;
   fsdp::GradNorm norm_;
-  fsdp::ShardedOptimizer optimizer_;
+  fsdp::AdamW optimizer_;
   data::StepShape shape_;
   std::vector<data::MicroStep> plan_;  // this rank's share of a step
   std::vector<std::int32_t> drawn_;    // x and y, where the host draws them

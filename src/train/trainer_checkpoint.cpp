@@ -26,7 +26,7 @@ std::map<std::string, std::string> options_map(const std::string& settings) {
 
 void Trainer::resume() {
   const store::Manifest manifest = store::read_manifest(options_.out_dir);
-  const store::RunState& state = manifest.state;
+  const RunState state = run_state_of(manifest.metadata, options_.out_dir);
   const std::string what = "checkpoint '" + store::checkpoint_path(options_.out_dir).string() + "'";
   const data::Tokenizer& tokenizer = dataset_.tokenizer();
   if (state.alphabet != tokenizer.chars() || state.vocab_size != tokenizer.vocab_size()) {
@@ -42,7 +42,7 @@ void Trainer::resume() {
                       .got = fmt::format("iteration {}", state.iteration),
                       .hint = "give a larger --max_iters to train on"});
   }
-  store::load_checkpoint(options_.out_dir, manifest, context_, mesh_, sharded_, optimizer_);
+  store::load_checkpoint(options_.out_dir, manifest, sharded_, optimizer_);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
   first_ = saved_ = state.iteration;
@@ -51,24 +51,24 @@ void Trainer::resume() {
 void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) {
   require_finite_state(iteration);
   const data::Tokenizer& tokenizer = dataset_.tokenizer();
-  const bool saved = store::save_checkpoint(options_.out_dir, context_, mesh_, sharded_, optimizer_,
-                                            {.iteration = iteration,
-                                             .optimizer_steps = optimizer_.steps(),
-                                             .best_val_loss = best_val_loss_,
-                                             .generator = generator_.state(),
-                                             .alphabet = tokenizer.chars(),
-                                             .vocab_size = tokenizer.vocab_size(),
-                                             .pieces = tokenizer.pieces(),
-                                             .options = options_map(options_.settings)});
+  const bool saved =
+      store::save_checkpoint(options_.out_dir, sharded_, optimizer_,
+                             metadata_of(RunState{.iteration = iteration,
+                                                  .best_val_loss = best_val_loss_,
+                                                  .generator = generator_.state(),
+                                                  .alphabet = tokenizer.chars(),
+                                                  .vocab_size = tokenizer.vocab_size(),
+                                                  .pieces = tokenizer.pieces(),
+                                                  .options = options_map(options_.settings)}));
   if (saved) saved_ = iteration;
   const std::string path = store::checkpoint_path(options_.out_dir).string();
   listener.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   store::save_weights(options_.out_dir, sharded_,
-                      metadata_of({.config = model_.config(),
-                                   .chars = tokenizer.chars(),
-                                   .iteration = iteration,
-                                   .val_loss = val_loss,
-                                   .pieces = tokenizer.pieces()}),
+                      metadata_of(WeightsInfo{.config = model_.config(),
+                                              .chars = tokenizer.chars(),
+                                              .iteration = iteration,
+                                              .val_loss = val_loss,
+                                              .pieces = tokenizer.pieces()}),
                       context_.rank);
   listener.saved(store::weights_path(options_.out_dir).string());
 }

@@ -81,7 +81,6 @@ void Trainer::require_finite_state(std::int64_t iteration) {
   std::vector<std::string> names;
   for (std::size_t i = 0; i < sharded_.units().size(); ++i) {
     const fsdp::Unit& unit = sharded_.units()[i];
-    const auto [m, v] = optimizer_.moments(i);
     const auto look_at = [&](const char* what, const Tensor& tensor) {
       tensors.push_back(tensor);
       names.push_back(fmt::format("{} of {} that are not finite", what, unit.name()));
@@ -89,8 +88,9 @@ void Trainer::require_finite_state(std::int64_t iteration) {
     for (const fsdp::ShardedParameters& row : unit.rows()) {
       look_at("parameters", row.optimizer_parameters());
     }
-    look_at("first moments", m);
-    look_at("second moments", v);
+    for (std::size_t s = 0; s < optimizer_.state_names().size(); ++s) {
+      look_at(optimizer_.state_names()[s].c_str(), optimizer_.state(i)[s]);
+    }
   }
   const std::size_t first = first_not_finite(context_, mesh_, tensors);
   if (first < names.size()) stop(iteration, names[first]);

@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 
 #include "base/check.h"
+#include "nn/layer_norm.h"
 #include "support/errors.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
@@ -79,6 +81,24 @@ TEST(DeferredInit, DrawsBreadthFirst) {
         const std::string wte = "transformer.wte.weight";
         expected.insert(expected.end(), {wte, wte, "transformer.wpe.weight"});
         EXPECT_EQ(order, expected);
+      });
+}
+
+// Whatever the units: each parameter is drawn once for each of its owners, and wte has two.
+TEST(DeferredInit, DrawsNoParameterOfAnotherUnit) {
+  testing::run_ranks(
+      Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        gpt::GPT model(kTiny);
+        comm::Mesh mesh(std::move(group));
+        ShardedModel sharded(context, model, mesh, {.wrap_policy = is_a<nn::LayerNorm>});
+        std::map<std::string, int> draws;
+        for (const nn::Draw& draw : breadth_first_draws(sharded.units())) {
+          ++draws[draw.parameter->name];
+        }
+        EXPECT_EQ(draws.size(), model.named_parameters().size());
+        for (const auto& [name, times] : draws) {
+          EXPECT_EQ(times, name == "transformer.wte.weight" ? 2 : 1) << name;
+        }
       });
 }
 

@@ -5,7 +5,7 @@
 
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "nn/linear.h"
 #include "support/errors.h"
 #include "support/ranks.h"
@@ -131,7 +131,7 @@ TEST(PaddingOnly, RankTrainsAlong) {
     testing::run_ranks(backend, 3, [](Context& context, std::unique_ptr<comm::Communicator> world) {
       Scalar scalar(context, std::move(world), {.alignment = 1, .wrap_policy = never});
       GradNorm norm(context, scalar.mesh);
-      ShardedOptimizer optimizer(context, scalar.sharded.units(), {.weight_decay = 0});
+      AdamW optimizer(context, scalar.sharded.units(), {.weight_decay = 0});
       scalar.sharded.zero_grad();
       scalar.micro_step(static_cast<float>(3 * context.rank));
       norm.compute(scalar.sharded.units(), 1.5);

@@ -7,7 +7,7 @@
 
 #include "comm/mesh.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "nn/linear.h"
 #include "plan/plan.h"
 #include "support/ranks.h"
@@ -61,7 +61,7 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
   }
   const Options options{.strategy = strategy, .wrap_policy = is_a<Around>};
   ShardedModel sharded(context, *model, mesh, options);
-  ShardedOptimizer optimizer(context, sharded.units(), {});
+  AdamW optimizer(context, sharded.units(), {});
   for (ShardedParameters* row : sharded.rows()) {
     for (std::size_t i = 0; i < row->parameters().size(); ++i) {
       const auto numel = static_cast<std::size_t>(row->parameters()[i]->shape.numel());

@@ -161,5 +161,31 @@ TEST(Schedule, TakesNoSlotMoreThanPlannedForAWrongGuess) {
       });
 }
 
+// Where ranks may skip different units, reductions keep to one order: each waits for those before
+// it. A frozen unit has none, so nobody waits for it, also where it is skipped.
+TEST(Schedule, OfReductionsPassesOverAFrozenUnit) {
+  testing::run_ranks(
+      testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
+        Picks model;
+        model.named_parameters()[1]->requires_grad = false;
+        model.used = {0, 2, 3, 4};
+        comm::Mesh mesh(std::move(group));
+        ShardedModel sharded(
+            context, model, mesh,
+            {.strategy = ShardingStrategy::shard_gradients, .wrap_policy = is_a<nn::Linear>});
+        for (ShardedParameters* row : sharded.rows()) {
+          if (!row->parameters().empty()) row->store(0, std::vector<float>(16, 1));
+        }
+        nn::Tape tape(context);
+        testing::Owned<float> x({1, 4}), dy({1, 4});
+        tape.begin(true);
+        sharded.forward(tape, x);
+        context.tracer.start();
+        sharded.backward(tape, dy);
+        const std::vector<std::string> order = context.tracer.take_order();
+        EXPECT_LT(std::ranges::find(order, "RS.0"), std::ranges::find(order, "r.root"));
+      });
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp

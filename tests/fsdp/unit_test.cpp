@@ -3,9 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <deque>
+#include <future>
 #include <memory>
 #include <random>
+#include <span>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -105,31 +109,38 @@ TEST(Unit, RefusesStepsOutOfOrder) {
         unit.unshard();  // once is enough
         EXPECT_EQ(unit.state(), Unit::State::gathering);
         unit.wait_until_unsharded();
+        unit.take_gradients();
         expect_error<Error>([&] { unit.reduce_gradients(true); }, "got unsharded");
         expect_error<Error>([&] { training.optimizer.step(1e-3, {}); }, "would go stale");
         expect_error<Error>([&] { training.sharded.zero_grad(); }, unit.name());
         unit.reshard();
         EXPECT_EQ(unit.state(), Unit::State::sharded);
+        unit.drop_gradients();
       });
 }
 
-// At rest a parameter shows the piece of it that this rank keeps, and nothing borrowed.
+// At rest a parameter shows the piece of it that this rank keeps, and nothing borrowed: after a
+// step, and after somebody has looked at the whole.
 TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
-  testing::run_ranks(
-      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
-        TinyTraining training(context, std::move(group), {});
-        training.step(0);
-        for (Unit& unit : training.sharded.units()) {
-          const ShardedParameters& flat = unit.rows()[0];
-          for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
-            const Range at = flat.layout().piece(i, context.rank).in_shard;
-            const nn::Parameter& p = *flat.parameters()[i];
-            EXPECT_EQ(p.data.numel(), at.size()) << p.name;
-            EXPECT_EQ(p.data.raw(), flat.parameter_storage().f32() + at.begin);
-            EXPECT_EQ(p.grad_values().data(), flat.gradient_storage().f32() + at.begin);
+  const auto test = [](DType dtype) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group), {.precision = {dtype}});
+          training.step(0);
+          training.weights();
+          for (Unit& unit : training.sharded.units()) {
+            const ShardedParameters& flat = unit.rows()[0];
+            for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
+              const Range at = flat.layout().piece(i, context.rank).in_shard;
+              const nn::Parameter& p = *flat.parameters()[i];
+              EXPECT_EQ(p.data.numel(), at.size()) << p.name;
+              EXPECT_EQ(p.data.raw(), flat.parameter_storage().f32() + at.begin);
+              EXPECT_EQ(p.grad_values().data(), flat.gradient_storage().f32() + at.begin);
+            }
           }
-        }
-      });
+        });
+  };
+  for (const DType dtype : {DType::float32, DType::bfloat16}) test(dtype);
 }
 
 // A copy that units keep goes stale with every write of the shard, not only with the optimizer's.
@@ -139,12 +150,19 @@ TEST(Unit, GathersAnewWhatWasStoredSince) {
         TinyTraining training(
             context, std::move(group),
             {.strategy = ShardingStrategy::shard_gradients, .precision = {DType::bfloat16}});
-        training.weights();
-        ShardedParameters& flat = training.sharded.units()[0].rows()[0];
-        const auto n = static_cast<std::size_t>(flat.parameters()[0]->shape.numel());
-        flat.store(0, std::vector<float>(n, 3));
-        const std::vector<float> now = training.weights();
-        EXPECT_EQ(std::vector<float>(now.begin(), now.begin() + n), std::vector<float>(n, 3));
+        Unit& unit = training.sharded.units()[0];
+        ShardedParameters& flat = unit.rows()[0];
+        const auto first_parameter = [&] {
+          unit.unshard();
+          unit.wait_until_unsharded();
+          const std::span<float> values = flat.parameters()[0]->data.span<float>();
+          std::vector<float> copy(values.begin(), values.end());
+          unit.reshard();
+          return copy;
+        };
+        const std::vector<float> threes(first_parameter().size(), 3);
+        flat.store(0, threes);
+        EXPECT_EQ(first_parameter(), threes);
       });
 }
 
@@ -216,6 +234,23 @@ TEST(ShardedModel, EndsWhenARankFails) {
                                     training.step(1);
                                   }),
                testing::RankError);
+}
+
+// A rank that fails ends its own collectives in flight. It does not sit out their timeout.
+TEST(ShardedModel, WaitsForNoGatherWhenItsRankFails) {
+  std::promise<void> gone;
+  const auto test = [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+    const std::shared_ptr<void> says(nullptr, [&](void*) {
+      if (context.rank == 1) gone.set_value();
+    });
+    TinyTraining training(context, std::move(group), {});
+    if (context.rank == 1) {
+      training.sharded.units()[0].unshard();
+      throw std::runtime_error("lost");
+    }
+    EXPECT_EQ(gone.get_future().wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  };
+  EXPECT_THROW(testing::run_ranks(Backend::local, 2, test), testing::RankError);
 }
 
 }  // namespace

@@ -24,6 +24,14 @@ TEST(Wrap, RefusesAWeightThatTwoUnitsUse) {
       "tied parameter transformer.wte.weight");
 }
 
+TEST(Wrap, MakesOneUnitOfAModelWithoutAPolicy) {
+  gpt::GPT model(testing::kTiny);
+  const auto units = wrap(model, {});
+  ASSERT_EQ(units.size(), 1u);
+  EXPECT_EQ(units[0].module, &model);
+  EXPECT_EQ(units[0].parameters.size(), model.named_parameters().size());
+}
+
 // A layer that a model has under two names, alone or in two others.
 class Shared final : public nn::Module {
  public:

@@ -26,7 +26,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const auto room = [](const char* name) {
     return lines_of(files(std::filesystem::path("src") / name, kCode));
   };
-  EXPECT_LE(room("fsdp"), 1900);
+  EXPECT_LE(room("fsdp"), 1725);
   int nccl = 0;  // for GPUs only, so apart
   for (const auto& file : files("src/comm", kCode)) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
@@ -44,7 +44,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
   EXPECT_LE(book, 8500);
-  EXPECT_LE(instruments, 5500);
+  EXPECT_LE(instruments, 5640);
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {

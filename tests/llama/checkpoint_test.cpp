@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "22_your_own_model/float64.h"
-#include "fsdp/checkpoint.h"
 #include "support/checkpoints.h"
 
 namespace lesson {
@@ -28,14 +27,14 @@ using State = std::map<std::string, Kept>;  // of the whole model
 void keep(Training& t, State& state) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  for (const fsdp::StateSlice& slice : fsdp::slices_to_save(t.sharded.units(), t.optimizer)) {
+  for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
     Kept& kept = state[slice.parameter.name];
     const auto put = [&](const Tensor& from, std::vector<float>& to) {
       to.resize(static_cast<std::size_t>(slice.parameter.numel()), NAN);
       if (!from.empty()) std::ranges::copy(from.span<float>(), to.begin() + slice.range.begin);
     };
     put(slice.values, kept.values);
-    if (!slice.m.empty()) put(slice.m, kept.m), put(slice.v, kept.v);
+    if (!slice.state.empty()) put(slice.state[0], kept.m), put(slice.state[1], kept.v);
     if (slice.steps != nullptr) kept.steps = *slice.steps;
   }
 }
@@ -64,14 +63,12 @@ State save_after_two_steps(const std::string& out_dir, const Task& task) {
       task.text(step, first, rows);
       t.step(std::move(rows), task.rows * task.T, task.lr);
     }
-    store::save_checkpoint(out_dir, context, t.mesh, t.sharded, t.optimizer,
-                           nanofsdp::testing::run_state(2));
+    store::save_checkpoint(out_dir, t.sharded, t.optimizer);
   });
 }
 
-void load(const std::string& out_dir, Training& t, Context& context) {
-  store::load_checkpoint(out_dir, store::read_manifest(out_dir), context, t.mesh, t.sharded,
-                         t.optimizer);
+void load(const std::string& out_dir, Training& t) {
+  store::load_checkpoint(out_dir, t.sharded, t.optimizer);
 }
 
 TEST(Llama, SavedByFourRanksIsLoadedByAnyNumber) {
@@ -80,8 +77,8 @@ TEST(Llama, SavedByFourRanksIsLoadedByAnyNumber) {
     const TemporaryDirectory directory;
     const State saved = save_after_two_steps(directory.file("o"), task);
     for (const int W : {1, 2, 3, 8}) {
-      const State loaded = on_ranks(
-          W, task, [&](Training& t, Context& context) { load(directory.file("o"), t, context); });
+      const State loaded =
+          on_ranks(W, task, [&](Training& t, Context&) { load(directory.file("o"), t); });
       EXPECT_EQ(loaded, saved) << W << " ranks";
     }
   }
@@ -93,10 +90,8 @@ TEST(Llama, RefusesTheCheckpointOfAnotherModel) {
   const TemporaryDirectory directory;
   nanofsdp::testing::save_after(1, directory.file("gpt"));
   const auto error = [&](const Task& task, const char* name) {
-    return nanofsdp::testing::usage_error([&] {
-      on_ranks(1, task,
-               [&](Training& t, Context& context) { load(directory.file(name), t, context); });
-    });
+    return nanofsdp::testing::usage_error(
+        [&] { on_ranks(1, task, [&](Training& t, Context&) { load(directory.file(name), t); }); });
   };
   EXPECT_TRUE(
       one_line_with(error(tiny_task(), "gpt"),

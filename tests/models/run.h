@@ -9,13 +9,14 @@
 #include <utility>
 
 #include "comm/mesh.h"
-#include "fsdp/checkpoint.h"
+#include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
 #include "models/record.h"
 #include "models/reference.h"
 #include "models/training.h"
 #include "plan/plan.h"
+#include "store/slices.h"
 #include "support/late_wire.h"
 #include "support/ranks.h"
 
@@ -59,14 +60,18 @@ class ShardedRun {
       optimizer_.step(kLearningRate, norm_.coefficient());
     }
     record_parameters("at the end: ");
-    for (const fsdp::StateSlice& slice : fsdp::slices_to_load(sharded_.units(), optimizer_)) {
+    for (const nanofsdp::store::StateSlice& slice :
+         nanofsdp::store::slices_to_load(sharded_.units(), optimizer_)) {
       const auto copy = [](const Tensor& x) {
         const std::span<const float> values = x.span<float>();
         return std::vector<float>(values.begin(), values.end());
       };
-      record_.slices.push_back({slice.parameter.name, slice.range.begin, copy(slice.values),
-                                copy(slice.m), copy(slice.v),
-                                slice.steps == nullptr ? 0 : *slice.steps});
+      record_.slices.push_back(
+          {slice.parameter.name, slice.range.begin, copy(slice.values), {}, {}, 0});
+      if (slice.steps == nullptr) continue;
+      record_.slices.back().m = copy(slice.state[0]);
+      record_.slices.back().v = copy(slice.state[1]);
+      record_.slices.back().steps = *slice.steps;
     }
     return std::move(record_);
   }
@@ -201,7 +206,7 @@ class ShardedRun {
   fsdp::ShardedModel sharded_;
   nn::Tape tape_{context_}, other_tape_{context_};
   fsdp::GradNorm norm_;
-  fsdp::ShardedOptimizer optimizer_;
+  fsdp::AdamW optimizer_;
   std::deque<Owned<float>> rows_;  // of the passes under way
   Record record_;
   std::int64_t planned_ = 0;

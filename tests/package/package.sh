@@ -1,6 +1,6 @@
 #!/bin/sh
 # package.sh BUILD: a project of somebody else's (CMakeLists.txt, perceptron.cpp) gets nanofsdp in
-# every way there is, and prints the same losses each time, to the bit: over Gloo and over threads,
+# every way there is, and prints the same gradient norms each time, to the bit: over Gloo and over threads,
 # under every strategy. BUILD is a configured build directory.
 set -eu
 build=$(readlink -f "$1")
@@ -26,14 +26,14 @@ compile() {  # compile NAME CMAKE OPTIONS
   quietly "$name" cmake --build "$out/$name" --parallel 2 --target perceptron
 }
 
-same_losses() {  # same_losses NAME COMMAND...
+same_norms() {  # same_norms NAME COMMAND...
   name=$1; shift
-  "$@" >"$out/losses" || fail "$name: exit code $?"
-  [ -e "$out/expected" ] || cp "$out/losses" "$out/expected"
-  diff "$out/expected" "$out/losses" || fail "$name: other losses"
-  [ "$(sed 's/.*loss //' "$out/losses" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 6 ] ||
-    fail "$name: not one loss of six strategies: $(cat "$out/losses")"
-  echo "$name: the same losses"
+  "$@" >"$out/norms" || fail "$name: exit code $?"
+  [ -e "$out/expected" ] || cp "$out/norms" "$out/expected"
+  diff "$out/expected" "$out/norms" || fail "$name: other norms"
+  [ "$(sed 's/.* //' "$out/norms" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 6 ] ||
+    fail "$name: not one norm of six strategies: $(cat "$out/norms")"
+  echo "$name: the same gradient norms"
 }
 
 quietly "the library" cmake --build "$build" --target nf_library
@@ -55,20 +55,20 @@ cd "$out"
 echo "headers and symbols: ours alone"
 
 compile find_package "-DCMAKE_PREFIX_PATH=$prefix"
-same_losses "find_package, processes" find_package/perceptron
-same_losses "find_package, threads" find_package/perceptron threads
+same_norms "find_package, processes" find_package/perceptron
+same_norms "find_package, threads" find_package/perceptron threads
 
 compile add_subdirectory "-DNANOFSDP_SOURCE=$here/../.." -DNANOFSDP_CUDA=OFF -DNANOFSDP_GLOO=ON \
   "-DNANOFSDP_ARCH=$(of_cache NANOFSDP_ARCH)"
-same_losses "add_subdirectory, processes" add_subdirectory/perceptron
-same_losses "add_subdirectory, threads" add_subdirectory/perceptron threads
+same_norms "add_subdirectory, processes" add_subdirectory/perceptron
+same_norms "add_subdirectory, threads" add_subdirectory/perceptron threads
 # Nothing of ours reaches the compiler of somebody else's code.
 grep 'command.*/perceptron.cpp"' add_subdirectory/compile_commands.json >commands ||
   fail "no command for perceptron.cpp"
 ! grep -E -e ' -(march|mcpu|W|O|f|D)' commands || fail "our flags in somebody else's commands"
 
 compile add_subdirectory -DNANOFSDP_GLOO=OFF
-same_losses "without Gloo, threads" add_subdirectory/perceptron threads
+same_norms "without Gloo, threads" add_subdirectory/perceptron threads
 code=0
 add_subdirectory/perceptron 2>without_gloo || code=$?
 grep -q '^nanofsdp: backend gloo: expected a build with Gloo' without_gloo && [ $code = 2 ] ||
@@ -79,8 +79,8 @@ PKG_CONFIG_PATH=$(echo "$prefix"/lib*/pkgconfig)${PKG_CONFIG_PATH:+:$PKG_CONFIG_
 export PKG_CONFIG_PATH
 if pkg-config --exists nanofsdp; then
   quietly pkg-config "$CXX" "$here/perceptron.cpp" -o bare $(pkg-config --cflags --libs nanofsdp)
-  same_losses "pkg-config, processes" ./bare
-  same_losses "pkg-config, threads" ./bare threads
+  same_norms "pkg-config, processes" ./bare
+  same_norms "pkg-config, threads" ./bare threads
 else
   echo "pkg-config: skipped, as it is missing or does not know fmt"
 fi

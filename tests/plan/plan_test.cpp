@@ -9,7 +9,7 @@
 
 #include "fsdp/deferred_init.h"
 #include "fsdp/mixed_precision.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/gpt.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
@@ -150,7 +150,7 @@ void expect_planned(int blocks, const fsdp::Options& given, int world, int shard
         Turns model = stack(4 / blocks, blocks);
         comm::Mesh mesh(std::move(group), shard_size);
         fsdp::ShardedModel sharded(context, model, mesh, options);
-        const fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+        const fsdp::AdamW optimizer(context, sharded.units(), {});
         Generator generator(1);
         fsdp::deferred_init(context, sharded.units(), fsdp::breadth_first_draws(sharded.units()),
                             generator);

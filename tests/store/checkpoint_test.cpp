@@ -4,11 +4,11 @@
 
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "base/fingerprint.h"
 #include "support/checkpoints.h"
 
 namespace nanofsdp::store {
@@ -83,30 +83,37 @@ TEST(Checkpoint, OfReplicasIsSavedOnce) {
   EXPECT_EQ(whole_state(states), one_more);
 }
 
-TEST(Checkpoint, TellsWhereTrainingStands) {
+TEST(Checkpoint, TellsWhatTheProgramKeepsThere) {
   const TemporaryDirectory directory;
   save_after(2, directory.file("o"), 2);
-  const RunState state = read_manifest(directory.file("o")).state, expected = run_state(2);
-  EXPECT_EQ(state.iteration, 2);
-  EXPECT_EQ(state.optimizer_steps, 2);
-  EXPECT_EQ(state.best_val_loss, 1.0 / 3);
-  EXPECT_EQ(state.generator, expected.generator);
-  EXPECT_EQ(state.alphabet, expected.alphabet);
-  EXPECT_EQ(state.vocab_size, expected.vocab_size);
-  EXPECT_EQ(state.pieces, expected.pieces);
-  EXPECT_EQ(state.options.at("n_layer"), "3");
+  const Manifest manifest = read_manifest(directory.file("o"));
+  EXPECT_EQ(manifest.optimizer_steps, 2);
+  EXPECT_EQ(manifest.metadata, testing::metadata_at(2));
 }
 
-// Infinite before the first evaluation, so that any loss is better.
-TEST(Checkpoint, TellsTheBestLossToTheBit) {
-  using Limits = std::numeric_limits<double>;
-  for (const double best : {Limits::infinity(), Limits::max(), 4.2, 1.0 / 3, Limits::min(),
-                            Limits::denorm_min(), 0.0}) {
-    Manifest manifest{.state = run_state(1), .files = {{1, 2}}};
-    manifest.state.best_val_loss = best;
-    const std::string text = write_manifest(manifest);
-    EXPECT_EQ(parse_manifest(text, "m", "").state.best_val_loss, best);
-  }
+// What is not UTF-8 cannot be kept as it is, and does no harm.
+TEST(Checkpoint, KeepsNoBytesThatAreNoText) {
+  const std::string text = write_manifest({.metadata = {{"name", "a=b\n\xff"}}, .files = {{1, 2}}});
+  EXPECT_EQ(parse_manifest(text, "m", "").metadata.at("name"), "a=b\n\ufffd");
+}
+
+// Version 1 had the trainer's own words among those of the checkpoint.
+TEST(Checkpoint, OfVersion1TellsTheSame) {
+  nlohmann::json j = {{"format", "nanofsdp checkpoint, version 1"},
+                      {"iteration", 250},
+                      {"optimizer_steps", 249},
+                      {"best_val_loss", nullptr},
+                      {"alphabet", "a\"b"},
+                      {"pieces", {"x", "y"}},
+                      {"files", {{"rank_0_of_1.safetensors", {{"bytes", 1}, {"fingerprint", 2}}}}}};
+  j["fingerprint"] = fingerprint(j.dump());
+  const Manifest manifest = parse_manifest(j.dump(), "m", "");
+  EXPECT_EQ(manifest.optimizer_steps, 249);
+  EXPECT_EQ(manifest.files.at(0).bytes, 1u);
+  EXPECT_EQ(manifest.metadata.at("iteration"), "250");
+  EXPECT_EQ(manifest.metadata.at("best_val_loss"), "null");
+  EXPECT_EQ(manifest.metadata.at("alphabet"), "a\"b");
+  EXPECT_EQ(manifest.metadata.at("pieces"), "[\"x\",\"y\"]");
 }
 
 // ---- one after the other, and killed between
@@ -136,7 +143,7 @@ TEST(Checkpoint, IsFoundWhereverASaveWasInterrupted) {
     return save_after(2, o, 2);
   };
   const auto expect = [&](const State& state, std::int64_t iteration) {
-    EXPECT_EQ(read_manifest(o).state.iteration, iteration);
+    EXPECT_EQ(read_manifest(o).optimizer_steps, iteration);
     EXPECT_EQ(load_at(3, o), state);
     const State later = save_after(3, o, 3);
     EXPECT_EQ(load_at(2, o), later);
@@ -180,7 +187,7 @@ TEST(Checkpoint, TakesThePlaceOfNothingElse) {
   });
   EXPECT_TRUE(one_line_with(error, {"cannot write", "checkpoint.previous", "not empty"})) << error;
   EXPECT_EQ(read_file(o + "/checkpoint.previous/thesis.txt"), "x");
-  EXPECT_EQ(read_manifest(o).state.iteration, 2);  // it was whole already
+  EXPECT_EQ(read_manifest(o).metadata.at("iteration"), "2");  // it was whole already
   fs::remove_all(o);
   fs::create_directory(o);
   std::ofstream(o + "/checkpoint") << "x";

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/checkpoint.h"
+#include "store/slices.h"
 #include "support/tiny_training.h"
 
 namespace nanofsdp::testing {
@@ -29,10 +29,13 @@ inline std::vector<float> saved_state(TinyTraining& t) {
   }
   std::vector<float> all(total, std::numeric_limits<float>::quiet_NaN());
   if (t.mesh.rank() >= t.mesh.shard_size()) return all;  // a replica
-  for (const fsdp::StateSlice& slice : fsdp::slices_to_save(t.sharded.units(), t.optimizer)) {
+  for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
     auto to = all.begin() + static_cast<std::ptrdiff_t>(starts.at(slice.parameter.name)) +
               slice.range.begin;
-    for (const Tensor& tensor : {slice.values, slice.m, slice.v}) {
+    std::vector<Tensor> tensors{slice.values};
+    tensors.insert(tensors.end(), slice.state.begin(), slice.state.end());
+    tensors.resize(3);
+    for (const Tensor& tensor : tensors) {
       const bool none = slice.steps == nullptr && tensor.empty();  // moments of a frozen one
       EXPECT_EQ(none ? slice.range.size() : tensor.numel(), slice.range.size());
       if (none) std::fill_n(to, slice.range.size(), 0.0F);

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "comm/mesh.h"
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
 #include "gpt/gpt.h"
 #include "gpt/loss.h"
 #include "support/tensors.h"
@@ -145,7 +145,7 @@ class TinyTraining {
   fsdp::ShardedModel sharded;
   nn::Tape tape;
   fsdp::GradNorm norm;
-  fsdp::ShardedOptimizer optimizer;
+  fsdp::AdamW optimizer;
   Owned<double> total{{1}};
 };
 

@@ -127,7 +127,7 @@ TEST(Finite, SavesNoMomentThatIsNot) {
     });
     EXPECT_TRUE(
         error.starts_with("training stopped at iteration 2: expected finite numbers, got "
-                          "second moments of transformer.h.1"))
+                          "exp_avg_sq of transformer.h.1"))
         << error;
     EXPECT_TRUE(std::filesystem::is_empty(o.out_dir));
   }

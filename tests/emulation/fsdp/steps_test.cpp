@@ -8,7 +8,7 @@
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/sharded_optimizer.h"
+#include "fsdp/adamw.h"
 #include "gpt/block.h"
 #include "gpt/gpt.h"
 #include "gpt/loss.h"
@@ -42,7 +42,7 @@ std::vector<std::vector<float>> trained(bool waits) {
             {.reduction = comm::ReduceOp::sum, .wrap_policy = fsdp::is_a<gpt::Block>});
         nn::Tape tape(context);
         fsdp::GradNorm norm(context, mesh);
-        fsdp::ShardedOptimizer optimizer(context, sharded.units(), {});
+        fsdp::AdamW optimizer(context, sharded.units(), {});
         Generator generator(1);
         fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
         Buffer memory(context.ledger, MemoryClass::activations, 2 * kTokens * size_of(DType::int32),

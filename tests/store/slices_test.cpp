@@ -1,4 +1,4 @@
-#include "fsdp/checkpoint.h"
+#include "store/slices.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,15 @@
 #include "support/ranks.h"
 #include "support/saved_state.h"
 
-namespace nanofsdp::fsdp {
+namespace nanofsdp::store {
 namespace {
 
+using fsdp::FlatLayout;
+using fsdp::MixedPrecision;
+using fsdp::Range;
+using fsdp::ShardedParameters;
+using fsdp::ShardingStrategy;
+using fsdp::Unit;
 using testing::Backend;
 using testing::saved_state;
 using testing::TinyOptions;
@@ -133,8 +139,9 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
     for (const StateSlice& slice : slices_to_load(t.sharded.units(), t.optimizer)) {
       auto at = from->begin() + static_cast<std::ptrdiff_t>(starts[slice.parameter.name]);
       if (slice.steps != nullptr) *slice.steps = steps;
-      for (const Tensor& tensor : {slice.values, slice.m, slice.v}) {
-        if (tensor.empty()) continue;
+      std::vector<Tensor> tensors{slice.values};
+      tensors.insert(tensors.end(), slice.state.begin(), slice.state.end());
+      for (const Tensor& tensor : tensors) {
         std::copy(at + slice.range.begin, at + slice.range.end, tensor.f32());
         at += slice.parameter.numel();
       }
@@ -145,7 +152,7 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
 
 // The law: every element of parameter, m and v is saved by one rank, whatever the strategy; at one
 // world size the same bits. (whole_state() looks for elements that are saved twice, or not.)
-TEST(Checkpoint, HasEveryElementOnceWhateverTheStrategy) {
+TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
   for (const bool frozen : {false, true}) {
     const auto two_steps = [](TinyTraining& t) { train(t, 0, 2); };
     const State expected =
@@ -162,7 +169,7 @@ TEST(Checkpoint, HasEveryElementOnceWhateverTheStrategy) {
 }
 
 // Each rank saves no more than its shard, without the padding.
-TEST(Checkpoint, SharesTheWorkEqually) {
+TEST(Slices, SharesTheWorkEqually) {
   for (ShardingStrategy strategy : kAll) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -181,7 +188,7 @@ TEST(Checkpoint, SharesTheWorkEqually) {
 }
 
 // Loaded at any world size, under any strategy, saved again: the same bits.
-TEST(Checkpoint, LoadsAtAnyWorldSizeUnderAnyStrategy) {
+TEST(Slices, LoadsAtAnyWorldSizeUnderAnyStrategy) {
   const State saved = state_after(4, options_of(ShardingStrategy::full_shard), false,
                                   [](TinyTraining& t) { train(t, 0, 2); });
   for (const int world : {1, 2, 3, 4, 8}) {
@@ -196,7 +203,7 @@ TEST(Checkpoint, LoadsAtAnyWorldSizeUnderAnyStrategy) {
 }
 
 // And training goes on as if it had never stopped; whole copies of old values are not used.
-TEST(Checkpoint, TrainingGoesOnBitForBit) {
+TEST(Slices, TrainingGoesOnBitForBit) {
   const auto run = [](ShardingStrategy strategy, std::int64_t steps, bool frozen) {
     return state_after(4, options_of(strategy), frozen,
                        [&](TinyTraining& t) { train(t, 0, steps); });
@@ -220,7 +227,7 @@ TEST(Checkpoint, TrainingGoesOnBitForBit) {
 }
 
 // Units may compute in bfloat16: what is saved are the master weights.
-TEST(Checkpoint, KeepsMasterWeights) {
+TEST(Slices, KeepsMasterWeights) {
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_gradients,
                                     ShardingStrategy::full_shard}) {
     TinyOptions options = options_of(strategy);
@@ -239,7 +246,7 @@ TEST(Checkpoint, KeepsMasterWeights) {
   }
 }
 
-TEST(Checkpoint, IsNotLoadedIntoAUnitAtWork) {
+TEST(Slices, IsNotLoadedIntoAUnitAtWork) {
   testing::run_ranks(
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
         TinyTraining t(context, std::move(group), {});
@@ -250,4 +257,4 @@ TEST(Checkpoint, IsNotLoadedIntoAUnitAtWork) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::fsdp
+}  // namespace nanofsdp::store

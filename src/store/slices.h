@@ -3,13 +3,14 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "fsdp/flat_layout.h"
 #include "fsdp/sharded_optimizer.h"
 #include "fsdp/unit.h"
 
-namespace nanofsdp::fsdp {
+namespace nanofsdp::store {
 
 /// @file
 /// @brief What a rank saves and loads of parameters and Adam's moments: any world size to any
@@ -39,33 +40,37 @@ namespace nanofsdp::fsdp {
 ///
 /// This file knows no file format; store has one.
 
-/// Neighbouring elements of one parameter, with their moments, as they lie in a rank's memory.
+/// Neighbouring elements of one parameter, with what the optimizer remembers of them, as they lie
+/// in a rank's memory.
 struct StateSlice {
-  ParameterSpec parameter;
-  Range range;    ///< of the parameter's elements, row-major; not empty
-  Tensor values;  ///< float32 [range.size()], a view, as the next two
-  Tensor m;       ///< Adam's moments; empty if the parameter is frozen
-  Tensor v;
+  fsdp::ParameterSpec parameter;
+  fsdp::Range range;            ///< of the parameter's elements, row-major; not empty
+  Tensor values;                ///< float32 [range.size()], a view, as the next ones
+  std::vector<Tensor> state{};  ///< none if the parameter is frozen
+  std::span<const std::string> state_names{};  ///< of as many (sharded_optimizer.h)
   std::int64_t* steps = nullptr;  ///< that the parameter has made; null if it is frozen
 };
 
 /// What this rank saves.
 /// @param units whose state `optimizer` keeps
-std::vector<StateSlice> slices_to_save(std::span<Unit> units, ShardedOptimizer& optimizer);
+std::vector<StateSlice> slices_to_save(std::span<fsdp::Unit> units,
+                                       fsdp::ShardedOptimizer& optimizer);
 
 /// What this rank needs, to be overwritten in place: what its optimizer updates, a shard or all.
 /// @throws Error if a unit is not at rest
-std::vector<StateSlice> slices_to_load(std::span<Unit> units, ShardedOptimizer& optimizer);
+std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
+                                       fsdp::ShardedOptimizer& optimizer);
 
 /// Says that those have been overwritten: whole copies of the old parameters are stale.
 /// @param steps that the optimizer has made
-void finish_loading(std::span<Unit> units, ShardedOptimizer& optimizer, std::int64_t steps);
+void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
+                    std::int64_t steps);
 
 /// One copy from a saved range to a wanted one.
 struct ReadItem {
   std::size_t saved = 0;  ///< which range
-  Range in_saved;         ///< from its start
-  Range in_wanted;        ///< from the start of the wanted one, same size
+  fsdp::Range in_saved;   ///< from its start
+  fsdp::Range in_wanted;  ///< from the start of the wanted one, same size
 
   friend bool operator==(const ReadItem&, const ReadItem&) = default;
 };
@@ -73,6 +78,7 @@ struct ReadItem {
 /// The copies that fill `wanted`, in the order of its elements.
 /// @param saved ranges of the same parameter, in any order
 /// @returns nothing if they leave a gap in it, or have an element of it twice
-std::optional<std::vector<ReadItem>> plan_reads(Range wanted, std::span<const Range> saved);
+std::optional<std::vector<ReadItem>> plan_reads(fsdp::Range wanted,
+                                                std::span<const fsdp::Range> saved);
 
-}  // namespace nanofsdp::fsdp
+}  // namespace nanofsdp::store

@@ -1,0 +1,79 @@
+#include "store/slices.h"
+
+#include <algorithm>
+
+namespace nanofsdp::store {
+namespace {
+
+// What a rank answers for, or its shard alone, parameter by parameter.
+std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
+                                  bool shard_alone) {
+  std::vector<StateSlice> slices;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    for (const fsdp::ShardedParameters& row : units[u].rows()) {
+      const fsdp::Range owned = row.optimizer_range(),
+                        range = shard_alone ? row.shard_range() : owned;
+      for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+        const fsdp::Piece piece = row.layout().piece(i, range);
+        if (piece.in_shard.empty()) continue;
+        const auto view = [&](const Tensor& all) {
+          const std::int64_t begin = range.begin - owned.begin + piece.in_shard.begin;
+          return all.slice(begin, piece.in_shard.size());
+        };
+        StateSlice& slice = slices.emplace_back(StateSlice{
+            row.layout().parameters()[i], piece.in_parameter, view(row.optimizer_parameters())});
+        if (!row.trains()) continue;
+        for (const Tensor& all : optimizer.state(u)) slice.state.push_back(view(all));
+        slice.state_names = optimizer.state_names();
+        slice.steps = &optimizer.parameter_steps(u)[i];
+      }
+    }
+  }
+  return slices;
+}
+
+}  // namespace
+
+std::vector<StateSlice> slices_to_save(std::span<fsdp::Unit> units,
+                                       fsdp::ShardedOptimizer& optimizer) {
+  return slices_of(units, optimizer, /*shard_alone=*/true);
+}
+
+std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
+                                       fsdp::ShardedOptimizer& optimizer) {
+  for (const fsdp::Unit& unit : units) unit.require_at_rest("loading of a checkpoint");
+  return slices_of(units, optimizer, /*shard_alone=*/false);
+}
+
+void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
+                    std::int64_t steps) {
+  for (fsdp::Unit& unit : units) {
+    for (fsdp::ShardedParameters& row : unit.rows()) row.written();
+  }
+  optimizer.set_steps(steps);
+}
+
+//! [plan_reads]
+std::optional<std::vector<ReadItem>> plan_reads(fsdp::Range wanted,
+                                                std::span<const fsdp::Range> saved) {
+  std::vector<ReadItem> items;
+  for (std::size_t i = 0; i < saved.size(); ++i) {
+    const std::int64_t begin = std::max(wanted.begin, saved[i].begin);
+    const std::int64_t end = std::min(wanted.end, saved[i].end);
+    if (begin >= end) continue;
+    items.push_back({.saved = i,
+                     .in_saved = {begin - saved[i].begin, end - saved[i].begin},
+                     .in_wanted = {begin - wanted.begin, end - wanted.begin}});
+  }
+  std::ranges::sort(items, {}, [](const ReadItem& item) { return item.in_wanted.begin; });
+  std::int64_t next = 0;
+  for (const ReadItem& item : items) {
+    if (item.in_wanted.begin != next) return std::nullopt;
+    next = item.in_wanted.end;
+  }
+  if (next != wanted.size()) return std::nullopt;
+  return items;
+}
+//! [plan_reads]
+
+}  // namespace nanofsdp::store

@@ -1,0 +1,76 @@
+#include "train/model_file.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "support/usage_error.h"
+
+namespace nanofsdp::train {
+namespace {
+
+RunState some_state() {
+  Generator generator(7);
+  std::vector<float> some(3);
+  generator.normal(some, 0, 1);  // leaves a cached one
+  return {.iteration = 250,
+          .best_val_loss = 1.0 / 3,
+          .generator = generator.state(),
+          .alphabet = "\n\"\\\u00e9",
+          .vocab_size = 4,
+          .pieces = {"\u0120a", "\""},
+          .options = {{"n_layer", "3"}, {"wandb_run_name", "a=b\n\xff"}}};
+}
+
+TEST(RunState, ComesBackFromMetadata) {
+  const RunState state = some_state(), back = run_state_of(metadata_of(state), "o");
+  EXPECT_EQ(back.iteration, state.iteration);
+  EXPECT_EQ(back.generator, state.generator);
+  EXPECT_EQ(back.alphabet, state.alphabet);
+  EXPECT_EQ(back.vocab_size, state.vocab_size);
+  EXPECT_EQ(back.pieces, state.pieces);
+  EXPECT_EQ(back.options.at("n_layer"), "3");
+}
+
+// Infinite before the first evaluation, so that any loss is better.
+TEST(RunState, TellsTheBestLossToTheBit) {
+  using Limits = std::numeric_limits<double>;
+  RunState state = some_state();
+  for (const double best : {Limits::infinity(), Limits::max(), 4.2, 1.0 / 3, Limits::min(),
+                            Limits::denorm_min(), 0.0}) {
+    state.best_val_loss = best;
+    EXPECT_EQ(run_state_of(metadata_of(state), "o").best_val_loss, best);
+  }
+}
+
+// Another program's checkpoint, or a hostile one's: one error that says which words.
+TEST(RunState, TrustsNoMetadata) {
+  const auto error_with = [](const std::string& name, const std::string& text) {
+    store::Metadata metadata = metadata_of(some_state());
+    metadata.at(name) = text;
+    return testing::usage_error([&] { run_state_of(metadata, "o"); });
+  };
+  EXPECT_EQ(testing::usage_error([] { run_state_of(metadata_of(some_state()), "o"); }), "no error");
+  const std::string deep = std::string(100'000, '[') + std::string(100'000, ']');
+  for (const auto& [name, text] : std::vector<std::pair<std::string, std::string>>{
+           {"iteration", "-1"},
+           {"iteration", "\"x\""},
+           {"iteration", ""},
+           {"vocab_size", "1"},
+           {"vocab_size", "1000001"},
+           {"pieces", deep},
+           {"pieces", "[1]"},
+           {"options", "[]"},
+           {"generator", "{}"},
+           {"generator", "{\"words\": [1], \"position\": 0}"}}) {
+    const std::string error = error_with(name, text);
+    EXPECT_NE(error.find("checkpoint 'o/checkpoint'"), std::string::npos) << name << ": " << error;
+    EXPECT_NE(error.find("saved by `nanofsdp train`"), std::string::npos) << name;
+  }
+  EXPECT_NE(testing::usage_error([] { run_state_of({}, "o"); }), "no error");
+}
+
+}  // namespace
+}  // namespace nanofsdp::train
