@@ -4,7 +4,7 @@
 /// @brief All that a program needs which shards a model of its own: `#include <nanofsdp/nanofsdp.h>`.
 ///
 /// lessons/library.md has such a program. Not here, because most have no use for them: nanoGPT
-/// (gpt/gpt.h), its loss (gpt/loss.h), texts and tokens (data/dataset.h).
+/// (gpt/gpt.h), texts and tokens (data/dataset.h), ranks that are threads (comm/local.h).
 
 #include "base/buffer.h"
 #include "base/check.h"
@@ -26,8 +26,10 @@
 #include "nn/embedding.h"
 #include "nn/layer_norm.h"
 #include "nn/linear.h"
+#include "nn/loss.h"
 #include "nn/module.h"
 #include "nn/tape.h"
+#include "ops/attention.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/gelu.h"

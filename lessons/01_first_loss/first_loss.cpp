@@ -11,7 +11,7 @@
 #include "frame/memory.h"
 #include "frame/nanogpt.h"
 #include "frame/pytorch.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "ops/cross_entropy.h"
 
 // Lesson 01: what a loss is, and the first twenty of a GPT, beside those of PyTorch.
@@ -45,9 +45,9 @@ std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
     text.draw(data::Split::train, generator, kRows, {0, kRows}, {x, y});
     tape.begin(/*training=*/true);
     double loss = 0;  // of all predictions together
-    gpt::cross_entropy(tape, model.forward(tape, tokens), targets,
-                       Tensor(&loss, {1}, DType::float64));
-    model.backward(tape, gpt::cross_entropy_backward(tape, 1.0F / kPredictions));
+    nn::cross_entropy(tape, model.forward(tape, tokens), targets,
+                      Tensor(&loss, {1}, DType::float64));
+    model.backward(tape, nn::cross_entropy_backward(tape, 1.0F / kPredictions));
     tape.end_backward();
     lesson::downhill(memory, weights, step);
     losses.push_back(loss / kPredictions);

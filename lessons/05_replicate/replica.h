@@ -7,7 +7,7 @@
 
 #include "data/dataset.h"
 #include "gpt/gpt.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "nn/tape.h"
 #include "ops/adamw.h"
 #include "train/options.h"
@@ -77,9 +77,9 @@ struct Replica {
     double loss = 0;                                       // summed over their tokens
     tape.begin(/*training=*/true);
     const Tensor logits = model.forward(tape, inputs);
-    gpt::cross_entropy(tape, logits, targets, Tensor(&loss, {1}, DType::float64));
+    nn::cross_entropy(tape, logits, targets, Tensor(&loss, {1}, DType::float64));
     const float mean = 1.0f / static_cast<float>(inputs.numel());
-    model.backward(tape, gpt::cross_entropy_backward(tape, mean));
+    model.backward(tape, nn::cross_entropy_backward(tape, mean));
     tape.end_backward();
     return loss;
   }

@@ -10,10 +10,10 @@
 #include "comm/mesh.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/adamw.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 
 // Lesson 06: what a rank keeps between two steps, by formula; and what the ledger says it keeps.
 
@@ -62,8 +62,8 @@ std::vector<std::int64_t> ledger(int W, fsdp::ShardingStrategy strategy) {
     const Tensor rows(tokens.data(), {kRows / W, config.block_size}, DType::int32);
     double total = 0;
     tape.begin(/*training=*/true);
-    gpt::cross_entropy(tape, sharded.forward(tape, rows), rows, {&total, {1}, DType::float64});
-    sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f));
+    nn::cross_entropy(tape, sharded.forward(tape, rows), rows, {&total, {1}, DType::float64});
+    sharded.backward(tape, nn::cross_entropy_backward(tape, 1.0f));
     if (context.rank != 0) return;
     //! [ledger]
     for (const MemoryClass kind : kMemoryClasses) {

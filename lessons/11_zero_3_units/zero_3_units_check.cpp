@@ -8,7 +8,7 @@
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "zero_3_units_exercise.h"
 
 namespace {
@@ -45,9 +45,9 @@ std::string traced(int blocks, bool training) {
     double loss = 0;
     context.tracer.start();
     tape.begin(training);
-    gpt::cross_entropy(tape, sharded.forward(tape, row), row, {&loss, {1}, DType::float64});
+    nn::cross_entropy(tape, sharded.forward(tape, row), row, {&loss, {1}, DType::float64});
     if (training) {
-      sharded.backward(tape, gpt::cross_entropy_backward(tape, 1));
+      sharded.backward(tape, nn::cross_entropy_backward(tape, 1));
     } else {
       tape.end();
     }

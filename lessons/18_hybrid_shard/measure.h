@@ -8,10 +8,10 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/adamw.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 
 /// @file
 /// @brief What the library keeps and moves in a step, for lesson 18.
@@ -44,8 +44,8 @@ inline Measured measure(int ranks, fsdp::ShardingStrategy strategy, int group, i
     double loss = 0;
     for (int m = 0; m < M; ++m) {
       tape.begin(/*training=*/true);
-      gpt::cross_entropy(tape, sharded.forward(tape, row), row, {&loss, {1}, DType::float64});
-      sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f), m + 1 == M);
+      nn::cross_entropy(tape, sharded.forward(tape, row), row, {&loss, {1}, DType::float64});
+      sharded.backward(tape, nn::cross_entropy_backward(tape, 1.0f), m + 1 == M);
     }
     if (context.rank != 0) return;
     for (const MemoryClass kind :

@@ -71,8 +71,8 @@ inline std::map<std::string, Measured> measure_gradients(int threads = 1) {
   Rows rows(6, 8);
   tiny_task().text(0, 0, rows);
   tape.begin(/*training=*/true);
-  gpt::cross_entropy(tape, model.forward(tape, rows.inputs()), rows.targets(), {});
-  model.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / (6 * 8)));
+  nn::cross_entropy(tape, model.forward(tape, rows.inputs()), rows.targets(), {});
+  model.backward(tape, nn::cross_entropy_backward(tape, 1.0f / (6 * 8)));
   std::map<std::string, Measured> measured;
   for (const auto& [name, gradient] : gradients) {
     double squares = 0, along = 0;

@@ -1,16 +1,12 @@
 #pragma once
 
+#include <nanofsdp/nanofsdp.h>
+
 #include <cmath>
 #include <complex>
 #include <deque>
 #include <memory>
 #include <string>
-
-#include "nn/embedding.h"
-#include "nn/linear.h"
-#include "nn/module.h"
-#include "ops/attention.h"
-#include "ops/elementwise.h"
 
 /// @file
 /// @brief A Llama (Touvron et al. 2023, arXiv 2302.13971), as somebody else would write it on top

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nanofsdp/comm/local.h>
+
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -9,12 +11,6 @@
 #include <vector>
 
 #include "22_your_own_model/lora.h"
-#include "comm/local.h"
-#include "comm/mesh.h"
-#include "fsdp/adamw.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/grad_norm.h"
-#include "gpt/loss.h"
 
 /// @file
 /// @brief A Llama in training on ranks that are threads, for lesson 22.
@@ -57,7 +53,6 @@ struct Training {
                 (options.wrap_policy = fsdp::is_a<llama::Block>,
                  options.reduction = comm::ReduceOp::sum, options)),
         tape(context),
-        norm(context, mesh),
         optimizer(context, sharded.units(), {}) {}
 
   /// @param rows of this rank  @param tokens of the step, over all ranks
@@ -67,17 +62,15 @@ struct Training {
     sharded.zero_grad();
     tape.begin(/*training=*/true);
     const Tensor logits = sharded.forward(tape, rows.inputs());
-    gpt::cross_entropy(tape, logits, rows.targets(), Tensor(&loss, {1}, DType::float64));
-    sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / static_cast<float>(tokens)));
-    norm.compute(sharded.units(), /*max_norm=*/1);
-    optimizer.step(lr, norm.coefficient());
+    nn::cross_entropy(tape, logits, rows.targets(), Tensor(&loss, {1}, DType::float64));
+    sharded.backward(tape, nn::cross_entropy_backward(tape, 1.0f / static_cast<float>(tokens)));
+    optimizer.step(lr, sharded.clip(/*max_norm=*/1));
     return loss;
   }
 
   comm::Mesh mesh;
   fsdp::ShardedModel sharded;
   nn::Tape tape;
-  fsdp::GradNorm norm;
   fsdp::AdamW optimizer;
 };
 //! [training]

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <nanofsdp/data/dataset.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -9,7 +10,6 @@
 #include "22_your_own_model/float64.h"
 #include "22_your_own_model/picture.h"
 #include "22_your_own_model/training.h"
-#include "data/dataset.h"
 #include "frame/lesson.h"
 
 // Lesson 22: a model that the library has never seen, checked against float64, sharded, and then

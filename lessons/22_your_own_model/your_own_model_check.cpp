@@ -1,7 +1,8 @@
+#include <nanofsdp/base/rng.h>
+
 #include <cstdint>
 #include <vector>
 
-#include "base/rng.h"
 #include "frame/exercise.h"
 #include "your_own_model_exercise.h"
 

@@ -17,10 +17,10 @@
 #include "data/dataset.h"
 #include "frame/nanogpt.h"
 #include "frame/train.h"
+#include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/adamw.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "nn/tape.h"
 #include "train/options.h"
 
@@ -76,9 +76,9 @@ struct Learner {
     double loss = 0;
     tape.begin(/*training=*/true);
     const Tensor logits = model.forward(tape, tokens(x));
-    gpt::cross_entropy(tape, logits, tokens(y), Tensor(&loss, {1}, DType::float64));
+    nn::cross_entropy(tape, logits, tokens(y), Tensor(&loss, {1}, DType::float64));
     const auto own = static_cast<float>(micro_steps * tokens(x).numel());
-    run_backward(model, tape, gpt::cross_entropy_backward(tape, 1 / own), last);
+    run_backward(model, tape, nn::cross_entropy_backward(tape, 1 / own), last);
     return loss;
   }
 
@@ -183,9 +183,8 @@ inline Trained library(int steps, const fsdp::Options& options, const train::Tra
     fsdp::Options wrapped = options;
     wrapped.wrap_policy = is_block, wrapped.alignment = 1;
     fsdp::ShardedModel sharded(context, learner.model, mesh, wrapped);
-    fsdp::AdamW optimizer(
-        context, sharded.units(),
-        {.beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay});
+    fsdp::AdamW optimizer(context, sharded.units(),
+                          {.beta1 = o.beta1, .beta2 = o.beta2, .weight_decay = o.weight_decay});
     fsdp::GradNorm norm(context, mesh);
     for (int step = 0; step < steps; ++step) {
       mesh.reset_traffic();

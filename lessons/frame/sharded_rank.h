@@ -8,11 +8,11 @@
 
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/adamw.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 
 namespace lesson {
 
@@ -47,9 +47,9 @@ double pass(nanofsdp::nn::Tape& tape, Rows rows, float scale, const Forward& for
   double sum = 0;
   tape.begin(/*training=*/true, {.seed = 1});
   const nanofsdp::Tensor logits = forward(rows.tensor(rows.inputs));
-  nanofsdp::gpt::cross_entropy(tape, logits, rows.tensor(rows.targets),
-                               {&sum, {1}, nanofsdp::DType::float64});
-  backward(nanofsdp::gpt::cross_entropy_backward(tape, scale));
+  nanofsdp::nn::cross_entropy(tape, logits, rows.tensor(rows.targets),
+                              {&sum, {1}, nanofsdp::DType::float64});
+  backward(nanofsdp::nn::cross_entropy_backward(tape, scale));
   return sum;
 }
 

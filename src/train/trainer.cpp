@@ -10,7 +10,7 @@
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "fsdp/deferred_init.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "store/checkpoint.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
@@ -117,9 +117,9 @@ void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& mi
                                   .first_row = rows.first});
   //! [backward]
   const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
-  gpt::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0));
+  nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0));
   const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
-  sharded_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens), last);
+  sharded_.backward(tape_, nn::cross_entropy_backward(tape_, 1 / tokens), last);
   //! [backward]
 }
 
@@ -146,7 +146,7 @@ void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor tot
   send(batch, rows.count);
   tape_.begin(/*training=*/false);
   const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
-  gpt::cross_entropy(tape_, logits, batch_tensor(1, rows.count), total);
+  nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), total);
   tape_.end();
 }
 

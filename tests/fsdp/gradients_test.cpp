@@ -3,9 +3,9 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/adamw.h"
 #include "nn/linear.h"
 #include "support/errors.h"
 #include "support/ranks.h"
@@ -245,8 +245,8 @@ TEST(Accumulation, OfMicroBatchesIsOneBatch) {
             auto x = testing::tiny_tokens(0, 0, first, rows, 0);
             auto y = testing::tiny_tokens(0, 0, first, rows, 1);
             t.tape.begin(true);
-            gpt::cross_entropy(t.tape, t.sharded.forward(t.tape, x), y, t.total);
-            t.sharded.backward(t.tape, gpt::cross_entropy_backward(t.tape, 1e-2f),
+            nn::cross_entropy(t.tape, t.sharded.forward(t.tape, x), y, t.total);
+            t.sharded.backward(t.tape, nn::cross_entropy_backward(t.tape, 1e-2f),
                                m + 1 == micro_steps);
           }
           t.norm.compute(t.sharded.units(), 0);

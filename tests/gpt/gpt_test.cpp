@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "gpt/attention.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "support/usage_error.h"
 #include "support/whole_model.h"
 

@@ -63,9 +63,9 @@ class Plain {
     double loss = 0;
     tape_.begin(/*training=*/true);
     const Tensor logits = model_->forward(tape_, rows.inputs());
-    gpt::cross_entropy(tape_, logits, rows.targets(), Tensor(&loss, {1}, DType::float64));
+    nn::cross_entropy(tape_, logits, rows.targets(), Tensor(&loss, {1}, DType::float64));
     const auto tokens = static_cast<float>(task_.rows * task_.T);
-    model_->backward(tape_, gpt::cross_entropy_backward(tape_, 1.0f / tokens));
+    model_->backward(tape_, nn::cross_entropy_backward(tape_, 1.0f / tokens));
     tape_.end_backward();
     for (State& state : states_) {
       for (std::size_t i = 0; i < state.sum.values.size(); ++i) {

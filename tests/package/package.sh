@@ -58,6 +58,14 @@ compile find_package "-DCMAKE_PREFIX_PATH=$prefix"
 same_norms "find_package, processes" find_package/perceptron
 same_norms "find_package, threads" find_package/perceptron threads
 
+# What lesson 22 prints, by a program of the installed library.
+quietly "lesson 22" cmake --build "$out/find_package" --target llama
+page=$here/../../lessons/22_your_own_model/README.md
+sed -n '/^<!-- output:/,/^```$/p' "$page" | sed -e '1,2d' -e '$d' >"$out/printed"
+(cd "$out" && find_package/llama) >"$out/prints" || fail "lesson 22: exit code $?"
+diff "$out/printed" "$out/prints" || fail "lesson 22 prints something else"
+echo "lesson 22: prints what its page says"
+
 compile add_subdirectory "-DNANOFSDP_SOURCE=$here/../.." -DNANOFSDP_CUDA=OFF -DNANOFSDP_GLOO=ON \
   "-DNANOFSDP_ARCH=$(of_cache NANOFSDP_ARCH)"
 same_norms "add_subdirectory, processes" add_subdirectory/perceptron

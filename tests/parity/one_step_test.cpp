@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "gpt/gpt.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "parity/golden.h"
 #include "support/whole_model.h"
 

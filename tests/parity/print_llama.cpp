@@ -88,9 +88,9 @@ lesson::Values gradients_of(const Task& task, lesson::Values values) {
   Rows rows(task.rows, task.T);
   task.text(0, 0, rows);
   tape.begin(/*training=*/true);
-  gpt::cross_entropy(tape, model->forward(tape, rows.inputs()), rows.targets(), {});
+  nn::cross_entropy(tape, model->forward(tape, rows.inputs()), rows.targets(), {});
   const auto tokens = static_cast<float>(task.rows * task.T);
-  model->backward(tape, gpt::cross_entropy_backward(tape, 1 / tokens));
+  model->backward(tape, nn::cross_entropy_backward(tape, 1 / tokens));
   tape.end_backward();
   return gradients;
 }

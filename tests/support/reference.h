@@ -5,7 +5,7 @@
 
 #include "fsdp/flat_layout.h"
 #include "fsdp/wrap.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "ops/adamw.h"
 #include "ops/norm.h"
 #include "support/tiny_training.h"
@@ -126,9 +126,9 @@ class Reference {
     Owned<std::int32_t> y = tiny_tokens(step, m, first, count, 1);
     Owned<double> total({1});
     tape_.begin(true, {.seed = 1, .iteration = step, .micro_step = m, .first_row = first});
-    gpt::cross_entropy(tape_, model_.forward(tape_, x), y, total);
+    nn::cross_entropy(tape_, model_.forward(tape_, x), y, total);
     const auto tokens = static_cast<float>(kRows * kTiny.block_size * options_.micro_steps);
-    model_.backward(tape_, gpt::cross_entropy_backward(tape_, 1 / tokens));
+    model_.backward(tape_, nn::cross_entropy_backward(tape_, 1 / tokens));
     tape_.end_backward();
     return total.values[0];
   }

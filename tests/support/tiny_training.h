@@ -11,7 +11,7 @@
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
 #include "gpt/gpt.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "support/tensors.h"
 
 namespace nanofsdp::testing {
@@ -100,9 +100,9 @@ class TinyTraining {
     Owned<std::int32_t> x = tiny_tokens(step, m, first, count, 0);
     Owned<std::int32_t> y = tiny_tokens(step, m, first, count, 1);
     tape.begin(true, {.seed = 1, .iteration = step, .micro_step = m, .first_row = first});
-    gpt::cross_entropy(tape, sharded.forward(tape, x), y, total);
+    nn::cross_entropy(tape, sharded.forward(tape, x), y, total);
     const auto tokens = static_cast<float>(kRows * kTiny.block_size * options.micro_steps);
-    sharded.backward(tape, gpt::cross_entropy_backward(tape, 1 / tokens),
+    sharded.backward(tape, nn::cross_entropy_backward(tape, 1 / tokens),
                      m + 1 == options.micro_steps);
   }
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "comm/self.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "ops/adamw.h"
 #include "support/ranks.h"
 #include "support/whole_model.h"
@@ -88,8 +88,8 @@ std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& da
       dataset.draw(data::Split::train, generator, B, {0, B}, {x.values, y.values});
       tape.begin(true,
                  {.seed = static_cast<std::uint64_t>(o.seed), .iteration = it, .micro_step = g});
-      gpt::cross_entropy(tape, model.forward(tape, x), y, total);
-      model.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / static_cast<float>(G * B * T)));
+      nn::cross_entropy(tape, model.forward(tape, x), y, total);
+      model.backward(tape, nn::cross_entropy_backward(tape, 1.0f / static_cast<float>(G * B * T)));
       tape.end_backward();
     }
     double squares = 0;

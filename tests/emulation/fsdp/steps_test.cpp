@@ -5,13 +5,13 @@
 
 #include "base/buffer.h"
 #include "base/transfer.h"
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/adamw.h"
 #include "gpt/block.h"
 #include "gpt/gpt.h"
-#include "gpt/loss.h"
+#include "nn/loss.h"
 #include "support/ranks.h"
 
 // A training of the library's user on GPUs, which are emulated: nobody looks at a loss or a norm,
@@ -63,9 +63,9 @@ std::vector<std::vector<float>> trained(bool waits) {
           sharded.zero_grad();
           tape.begin(/*training=*/true,
                      {.seed = 1, .iteration = step, .first_row = kRows * context.rank});
-          gpt::cross_entropy(tape, sharded.forward(tape, half(0)), half(1),
-                             loss.tensor({1}, DType::float64));
-          sharded.backward(tape, gpt::cross_entropy_backward(tape, 1.0f / (kRanks * kTokens)));
+          nn::cross_entropy(tape, sharded.forward(tape, half(0)), half(1),
+                            loss.tensor({1}, DType::float64));
+          sharded.backward(tape, nn::cross_entropy_backward(tape, 1.0f / (kRanks * kTokens)));
           norm.compute(sharded.units(), /*max_norm=*/0.5);
           optimizer.step(/*lr=*/1e-2, norm.coefficient());
           if (waits) stream.synchronize();

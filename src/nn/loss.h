@@ -2,17 +2,17 @@
 
 #include "nn/tape.h"
 
-namespace nanofsdp::gpt {
+namespace nanofsdp::nn {
 
 /// @file
-/// @brief The loss of a GPT: cross-entropy of the logits against the next tokens.
+/// @brief The loss of a model of language: cross-entropy of the logits against the next tokens.
 
 /// Forward: adds the sum of the tokens' losses to `total`, and keeps what backward needs.
 /// @param logits [B, T, V]  @param targets [B, T], int32, -1 to ignore  @param total [1], float64
-void cross_entropy(nn::Tape& tape, Tensor logits, Tensor targets, Tensor total);
+void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total);
 
 /// Backward: d (scale * sum of losses) / d logits, written over the logits.
 /// @param scale 1 / (tokens of the whole step, on all ranks and in all micro-steps)
-Tensor cross_entropy_backward(nn::Tape& tape, float scale);
+Tensor cross_entropy_backward(Tape& tape, float scale);
 
-}  // namespace nanofsdp::gpt
+}  // namespace nanofsdp::nn

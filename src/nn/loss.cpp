@@ -1,10 +1,10 @@
-#include "gpt/loss.h"
+#include "nn/loss.h"
 
 #include "ops/cross_entropy.h"
 
-namespace nanofsdp::gpt {
+namespace nanofsdp::nn {
 
-void cross_entropy(nn::Tape& tape, Tensor logits, Tensor targets, Tensor total) {
+void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
   const std::int64_t rows = targets.numel();
   const Tensor flat = logits.view({rows, logits.numel() / rows});
   const Tensor target = targets.view({rows});
@@ -16,7 +16,7 @@ void cross_entropy(nn::Tape& tape, Tensor logits, Tensor targets, Tensor total) 
   tape.save({logits, target, lse});
 }
 
-Tensor cross_entropy_backward(nn::Tape& tape, float scale) {
+Tensor cross_entropy_backward(Tape& tape, float scale) {
   const auto [logits, target, lse] = tape.restore<3>();
   const std::int64_t rows = target.numel();
   ops::cross_entropy(tape.stream(),
@@ -27,4 +27,4 @@ Tensor cross_entropy_backward(nn::Tape& tape, float scale) {
   return logits;
 }
 
-}  // namespace nanofsdp::gpt
+}  // namespace nanofsdp::nn
