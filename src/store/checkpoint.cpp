@@ -189,13 +189,7 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
     verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
   }
   barrier(context, mesh);  // every file is good, and that is known before any is used
-  std::vector<TensorInfo> parameters;
-  for (const fsdp::ShardedParameters* row : model.rows()) {
-    for (const nn::Parameter* parameter : row->parameters()) {
-      parameters.push_back(info_of(*parameter));
-    }
-  }
-  read_rank_files(directory, files, *context.compute, parameters,
+  read_rank_files(directory, files, *context.compute, infos_of(model),
                   slices_to_load(model.units(), optimizer), manifest.optimizer_steps);
   barrier(context, mesh);  // nobody trains on before all have loaded
   finish_loading(model.units(), optimizer, manifest.optimizer_steps);

@@ -68,39 +68,10 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
                     .got = error.what()});
 }
 
-// "3 missing: a, b, c"; of many names the first four. Nothing if there are none.
-void tell(std::vector<std::string>& faults, const char* fault,
-          const std::vector<std::string>& names) {
-  const std::size_t shown = std::min<std::size_t>(names.size(), 4);
-  if (shown == 0) return;
-  faults.push_back(fmt::format("{} {}: {}{}", names.size(), fault,
-                               fmt::join(names.begin(), names.begin() + shown, ", "),
-                               shown < names.size() ? " ..." : ""));
-}
-
-void require_all_of(std::span<const TensorInfo> model, const Index& index,
-                    const fs::path& directory) {
-  std::vector<std::string> missing, surplus, reshaped, faults;
-  for (const TensorInfo& parameter : model) {
-    const auto found = index.find(parameter.name);
-    if (found == index.end()) {
-      if (parameter.numel() > 0) missing.push_back(parameter.name);
-    } else if (const auto& shape = found->second.shape; shape != parameter.shape) {
-      reshaped.push_back(fmt::format("{} ([{}], not [{}])", parameter.name, fmt::join(shape, ", "),
-                                     fmt::join(parameter.shape, ", ")));
-    }
-  }
-  for (const auto& [name, pieces] : index) {
-    if (std::ranges::find(model, name, &TensorInfo::name) == model.end()) surplus.push_back(name);
-  }
-  tell(faults, "missing", missing);
-  tell(faults, "surplus", surplus);
-  tell(faults, "of another shape", reshaped);
-  if (faults.empty()) return;
-  throw UsageError({.what = "checkpoint '" + directory.string() + "'",
-                    .expected = fmt::format("the model's {} parameters", model.size()),
-                    .got = fmt::format("{}", fmt::join(faults, "; ")),
-                    .hint = "it was saved by another model, or by one of other sizes"});
+std::vector<TensorInfo> infos_of(const Index& index) {
+  std::vector<TensorInfo> infos;
+  for (const auto& [name, pieces] : index) infos.push_back({name, pieces.shape});
+  return infos;
 }
 
 struct Read {
@@ -139,7 +110,7 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
   const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
   for (std::size_t file = 0; file < files; ++file) add_to_index(index, path(file), file);
-  require_all_of(model, index, directory);
+  require_same_tensors(model, infos_of(index), "checkpoint '" + directory.string() + "'");
 
   std::vector<std::vector<Read>> reads(files);
   for (const StateSlice& slice : slices) {

@@ -89,7 +89,43 @@ SafetensorsHeader parse(const json& header, std::uint64_t data_bytes) {
   return result;
 }
 
+// "3 missing: a, b, c"; of many names the first four. Nothing if there are none.
+void tell(std::vector<std::string>& faults, const char* fault,
+          const std::vector<std::string>& names) {
+  const std::size_t shown = std::min<std::size_t>(names.size(), 4);
+  if (shown == 0) return;
+  faults.push_back(fmt::format("{} {}: {}{}", names.size(), fault,
+                               fmt::join(names.begin(), names.begin() + shown, ", "),
+                               shown < names.size() ? " ..." : ""));
+}
+
 }  // namespace
+
+void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
+                          const std::string& file) {
+  std::vector<std::string> missing, surplus, reshaped, faults;
+  for (const auto& [name, shape] : of_model) {
+    const auto found = std::ranges::find(of_file, name, &TensorInfo::name);
+    if (found == of_file.end()) {
+      if (TensorInfo{name, shape}.numel() > 0) missing.push_back(name);
+    } else if (found->shape != shape) {
+      reshaped.push_back(fmt::format("{} ([{}], not [{}])", name, fmt::join(found->shape, ", "),
+                                     fmt::join(shape, ", ")));
+    }
+  }
+  for (const TensorInfo& tensor : of_file) {
+    const auto found = std::ranges::find(of_model, tensor.name, &TensorInfo::name);
+    if (found == of_model.end()) surplus.push_back(tensor.name);
+  }
+  tell(faults, "missing", missing);
+  tell(faults, "surplus", surplus);
+  tell(faults, "of another shape", reshaped);
+  if (faults.empty()) return;
+  throw UsageError({.what = file,
+                    .expected = fmt::format("the model's {} parameters", of_model.size()),
+                    .got = fmt::format("{}", fmt::join(faults, "; ")),
+                    .hint = "it was saved by another model, or by one of other sizes"});
+}
 
 std::int64_t TensorInfo::numel() const {
   std::int64_t n = 1;

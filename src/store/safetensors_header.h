@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,12 @@ struct TensorInfo {
   std::int64_t numel() const;
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
+
+/// Whether a file has a model's tensors, and no others. A tensor without elements may be missing.
+/// @param file names it, for the error
+/// @throws UsageError naming those that are missing, surplus, or of another shape
+void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
+                          const std::string& file);
 
 struct SafetensorsHeader {
   Metadata metadata;

@@ -17,17 +17,19 @@ TensorInfo info_of(const nn::Parameter& parameter) {
   return {parameter.name, {dims.begin(), dims.end()}};
 }
 
+std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
+  std::vector<TensorInfo> infos;
+  for (const fsdp::ShardedParameters* row : model.rows()) {
+    for (const nn::Parameter* parameter : row->parameters()) infos.push_back(info_of(*parameter));
+  }
+  return infos;
+}
+
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
                   int rank) {
   std::optional<SafetensorsWriter> writer;
   if (rank == 0) {
-    std::vector<TensorInfo> tensors;
-    for (const fsdp::ShardedParameters* row : model.rows()) {
-      for (const nn::Parameter* parameter : row->parameters()) {
-        tensors.push_back(info_of(*parameter));
-      }
-    }
-    writer.emplace(weights_path(out_dir).string(), std::move(tensors), metadata);
+    writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
   }
   std::vector<float> room;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
@@ -38,7 +40,9 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 }
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
-  SafetensorsFile file(weights_path(out_dir).string());
+  const std::string path = weights_path(out_dir).string();
+  SafetensorsFile file(path);
+  require_same_tensors(infos_of(model), file.tensors(), "weights '" + path + "'");
   for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
   for (fsdp::ShardedParameters* row : model.rows()) {
     const auto parameters = row->parameters();

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "fsdp/fully_shard.h"
 #include "store/safetensors.h"
@@ -22,10 +23,12 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
                   int rank);
 
 /// Fills a model of those parameters; every rank reads, and keeps what belongs to it.
-/// @throws UsageError if the file lacks a parameter, or has it in another shape
+/// @throws UsageError naming the parameters that the file lacks, that it has and the model does
+/// not, and those of another shape
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
-/// The parameter as a file names it.
+/// The parameters in the order of the units, as files name them; and one.
+std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model);
 TensorInfo info_of(const nn::Parameter& parameter);
 
 }  // namespace nanofsdp::store

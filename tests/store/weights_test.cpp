@@ -1,0 +1,81 @@
+#include "store/weights.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "comm/self.h"
+#include "nn/linear.h"
+#include "support/temporary_directory.h"
+#include "support/tensors.h"
+#include "support/usage_error.h"
+
+// Files of weights, of models that are no GPT.
+
+namespace nanofsdp::store {
+namespace {
+
+struct Pair final : nn::Module {
+  Pair(const std::string& second, std::int64_t out)
+      : a({.in = 3, .out = 2}), b({.in = 2, .out = out}) {
+    add("a", a), add(second, b);
+  }
+  Tensor do_forward(nn::Tape& t, Tensor x) override { return b.forward(t, a.forward(t, x)); }
+  Tensor do_backward(nn::Tape& t, Tensor d) override { return a.backward(t, b.backward(t, d)); }
+  nn::Linear a, b;
+};
+
+struct Sharded {
+  explicit Sharded(const std::string& second = "b", std::int64_t out = 4, std::uint32_t seed = 1)
+      : model(second, out), sharded(fsdp::fully_shard(context, model, mesh)) {
+    for (fsdp::ShardedParameters* row : sharded.rows()) {
+      for (std::size_t i = 0; i < row->parameters().size(); ++i) {
+        row->store(i, testing::random_tensor(row->parameters()[i]->shape, ++seed).values);
+      }
+    }
+  }
+  std::vector<float> values() {
+    std::vector<float> all;
+    sharded.summon_full_parameters([&](const nn::Parameter& p) {
+      const std::span<const float> of_one = p.data.span<float>();
+      all.insert(all.end(), of_one.begin(), of_one.end());
+    });
+    return all;
+  }
+
+  Context context;
+  comm::Mesh mesh{comm::make_self()};
+  Pair model;
+  fsdp::ShardedModel sharded;
+};
+
+TEST(Weights, OfAnyModelComeBack) {
+  const testing::TemporaryDirectory directory;
+  Sharded saved("b", 4, 1), loaded("b", 4, 77);
+  ASSERT_NE(saved.values(), loaded.values());
+  save_weights(directory.file(""), saved.sharded, {}, 0);
+  load_weights(directory.file(""), loaded.sharded);
+  EXPECT_EQ(saved.values(), loaded.values());
+}
+
+// One error names everything that does not fit, and nothing has been written then.
+TEST(Weights, OfAnotherModelAreRefusedByTheirNames) {
+  const testing::TemporaryDirectory directory;
+  Sharded saved;
+  save_weights(directory.file(""), saved.sharded, {}, 0);
+  Sharded renamed("c", 4), wider("b", 5);
+  const std::vector<float> before = renamed.values();
+  EXPECT_TRUE(testing::one_line_with(
+      testing::usage_error([&] { load_weights(directory.file(""), renamed.sharded); }),
+      {"weights '", "2 missing: c.weight, c.bias", "2 surplus: b.", "another model"}));
+  EXPECT_EQ(renamed.values(), before);
+  EXPECT_TRUE(testing::one_line_with(
+      testing::usage_error([&] { load_weights(directory.file(""), wider.sharded); }),
+      {"of another shape: ", "b.weight ([4, 2], not [5, 2])", "b.bias ([4], not [5])"}));
+}
+
+}  // namespace
+}  // namespace nanofsdp::store
