@@ -19,13 +19,17 @@ class Buffer {
   enum class Use { whole, by_owner };
 
   Buffer() = default;
+  /// Allocates `bytes` bytes, which may be 0, on the device.
+  /// @throws Error if there is not enough memory
   Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device = Device::cpu,
          Use use = Use::whole);
   ~Buffer();
+  /// Takes the memory over; the other buffer is empty afterwards.
   Buffer(Buffer&& other) noexcept;
+  /// Frees what it had, and takes the memory over.
   Buffer& operator=(Buffer&& other) noexcept;
 
-  std::size_t bytes() const { return bytes_; }
+  std::size_t bytes() const { return bytes_; }  ///< of the whole buffer
 
   /// A view that starts `offset` bytes into the buffer.
   /// @throws ShapeError if it would end behind the buffer

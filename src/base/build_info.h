@@ -4,6 +4,9 @@
 
 namespace nanofsdp {
 
+/// @file
+/// @brief How the library was built, in words.
+
 /// How this program was compiled: "GCC 12.2, AVX-512". The vector instructions decide the speed.
 std::string build_info();
 

@@ -39,6 +39,7 @@ class ShapeError : public Error {
 /// `\x1b`.
 class UsageError : public std::runtime_error {
  public:
+  /// The message is describe(fault).
   explicit UsageError(const Fault& fault);
 };
 
@@ -46,6 +47,7 @@ class UsageError : public std::runtime_error {
 /// file and line.
 class RunError : public std::runtime_error {
  public:
+  /// The message is describe(fault).
   explicit RunError(const Fault& fault);
 };
 

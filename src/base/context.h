@@ -15,8 +15,13 @@ namespace nanofsdp {
 /// Comes in: a rank's number, its device, its threads. Goes out: streams and events that order all
 /// work (device.h), memory that is counted by class (buffer.h, ledger.h), tensors that look at it
 /// (tensor.h), random numbers (rng.h), spans of time (tracer.h), errors (check.h).
+
+/// One rank's number, device, memory counts, trace and streams. All that is made with a Context
+/// ends before it.
 struct Context {
+  /// @param threads of the compute stream, on the CPU
   /// @param local_rank among those of this machine, which says which GPU is its own; -1: as `rank`
+  /// @throws Error if the machine has no such device
   explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,
                    int local_rank = -1)
       : rank(rank),
@@ -26,11 +31,11 @@ struct Context {
         gather(make_communication_stream(device)),
         reduce(make_communication_stream(device)) {}
 
-  int rank;
-  int world_size;
-  Device device;
-  Ledger ledger;
-  Tracer tracer;
+  int rank;                         ///< 0 ... world_size - 1
+  int world_size;                   ///< ranks of the run
+  Device device;                    ///< on which this rank computes
+  Ledger ledger;                    ///< counts every Buffer made with it
+  Tracer tracer;                    ///< off until start()
   std::unique_ptr<Stream> compute;  ///< operators
   std::unique_ptr<Stream> gather;   ///< all-gathers of parameters
   std::unique_ptr<Stream> reduce;   ///< reductions of gradients

@@ -25,6 +25,7 @@ namespace nanofsdp {
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
+/// Where memory lies and work runs: the host, or an NVIDIA GPU.
 enum class Device { cpu, cuda };
 
 /// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
@@ -46,6 +47,7 @@ int count_devices(Device device);
 /// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);
+/// Frees what allocate_memory() gave, on the same device.
 void release_memory(Device device, void* memory) noexcept;
 
 class Stream;
@@ -64,11 +66,12 @@ class Event {
   /// What a kind of stream knows of its points.
   struct State {
     virtual ~State() = default;
-    virtual bool ready() = 0;
-    virtual void synchronize() = 0;
+    virtual bool ready() = 0;        ///< as Event::ready()
+    virtual void synchronize() = 0;  ///< as Event::synchronize()
   };
+  /// For the makers of streams: an event with this state.
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
-  State* state() const { return state_.get(); }
+  State* state() const { return state_.get(); }  ///< null: has always passed
 
   std::size_t span = 0;  ///< the number of the traced work that ends here (base/tracer.h)
 
@@ -79,11 +82,13 @@ class Event {
 /// Loop body over a range of indices, without the allocation of std::function.
 class RangeBody {
  public:
+  /// @param body outlives this object; called as body(begin, end)
   template <class F>
   explicit RangeBody(const F& body)
       : object_(&body), call_([](const void* object, std::int64_t begin, std::int64_t end) {
           (*static_cast<const F*>(object))(begin, end);
         }) {}
+  /// Calls the body.
   void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }
 
  private:
@@ -99,7 +104,7 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  virtual Device device() const { return Device::cpu; }
+  virtual Device device() const { return Device::cpu; }  ///< on which its work runs
 
   /// CUDA: `work` launches on the stream, and is called at once.
   virtual void enqueue(std::function<void()> work) = 0;

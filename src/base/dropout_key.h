@@ -34,8 +34,8 @@ namespace nanofsdp {
 
 /// Names one dropout call. Equal keys, equal masks.
 struct DropoutKey {
-  std::uint64_t seed = 0;
-  std::int64_t iteration = 0;
+  std::uint64_t seed = 0;       ///< of the run
+  std::int64_t iteration = 0;   ///< optimizer step
   std::int64_t micro_step = 0;  ///< counted over all ranks: which micro-batch of the step
   std::int64_t first_row = 0;   ///< global number, within the micro-batch, of the caller's row 0
   int site = 0;                 ///< which dropout of the model

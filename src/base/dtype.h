@@ -11,6 +11,7 @@ namespace nanofsdp {
 /// @file
 /// @brief Element types of tensors.
 
+/// The type of a tensor's elements, and what it is used for.
 enum class DType {
   float32,   ///< parameters, gradients, arithmetic
   bfloat16,  ///< storage, communication, and on a GPU factors of products
@@ -20,7 +21,7 @@ enum class DType {
 
 /// The upper half of a float32: 8 bits of exponent, 7 of mantissa. Storage only.
 struct bfloat16 {
-  std::uint16_t bits = 0;
+  std::uint16_t bits = 0;  ///< sign, exponent, mantissa, from the top
 };
 
 /// Bytes of one element.
@@ -67,12 +68,16 @@ NANOFSDP_HOST_DEVICE inline bfloat16 to_bfloat16(float x) {
   return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
 }
 
+/// The dtype of a C++ type: float, bfloat16, double, std::int32_t.
 template <class T>
 inline constexpr DType dtype_of = DType::float32;
+/// @copydoc dtype_of
 template <>
 inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
+/// @copydoc dtype_of
 template <>
 inline constexpr DType dtype_of<double> = DType::float64;
+/// @copydoc dtype_of
 template <>
 inline constexpr DType dtype_of<std::int32_t> = DType::int32;
 

@@ -32,6 +32,7 @@ class MappedFile {
   /// @throws UsageError as read_file()
   MappedFile(const std::string& path, Fault fault);
 
+  /// All of the file; none of a default MappedFile.
   std::span<const std::byte> bytes() const {
     return {static_cast<const std::byte*>(memory_.get()), size_};
   }

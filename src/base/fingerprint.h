@@ -7,6 +7,9 @@
 
 namespace nanofsdp {
 
+/// @file
+/// @brief A number that stands for bytes, to compare ranks and files by.
+
 /// Equal for equal bytes, and hardly ever for others (FNV-1a, 64 bits); the same on every machine.
 /// Of texts of one length that differ in one byte only, never.
 /// @param hash that of the bytes before, to go on from
@@ -17,6 +20,7 @@ inline std::uint64_t fingerprint(std::span<const std::byte> bytes,
   return hash;
 }
 
+/// The fingerprint of a text's bytes.
 inline std::uint64_t fingerprint(std::string_view text) {
   return fingerprint(std::as_bytes(std::span(text)));
 }

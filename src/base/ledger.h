@@ -21,20 +21,22 @@ enum class MemoryClass {
   communication
 };
 
+/// All classes, in the order of the enumeration.
 inline constexpr std::array kMemoryClasses = {
     MemoryClass::parameter_shards,     MemoryClass::gradient_shards,     MemoryClass::optimizer,
     MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients, MemoryClass::activations,
     MemoryClass::communication};
 
+/// "parameter_shards" and so on.
 std::string_view name_of(MemoryClass memory_class);
 
 /// Bytes of one class. Reserved: allocated. In use: of these, holding something now; they differ
 /// only for pools, whose slots stay allocated between uses.
 struct MemoryCount {
-  std::int64_t reserved = 0;
-  std::int64_t reserved_peak = 0;
-  std::int64_t in_use = 0;
-  std::int64_t in_use_peak = 0;
+  std::int64_t reserved = 0;       ///< now
+  std::int64_t reserved_peak = 0;  ///< at most, so far
+  std::int64_t in_use = 0;         ///< now
+  std::int64_t in_use_peak = 0;    ///< at most, so far
 };
 
 /// Counts bytes by class for one rank. Safe to call from the rank's streams.
@@ -46,11 +48,12 @@ class Ledger {
   /// Reserved memory begins (bytes > 0) or ends (bytes < 0) to hold something.
   void use(MemoryClass memory_class, std::int64_t bytes);
 
+  /// The bytes of one class.
   MemoryCount count(MemoryClass memory_class) const;
 
   /// Reserved bytes over all classes, now, and at the moment when they were most.
   std::int64_t total() const;
-  std::int64_t total_peak() const;
+  std::int64_t total_peak() const;  ///< at that moment
 
   /// Allocations so far: it must not grow after the first step.
   std::int64_t allocations() const;

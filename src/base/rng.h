@@ -39,7 +39,7 @@ class Generator {
   /// PyTorch 1.13 had 2^32 here, so draws below a `high` between the two differ by version.
   static constexpr std::uint64_t kRandint64 = std::uint64_t{1} << 28;
 
-  explicit Generator(std::uint64_t seed) { this->seed(seed); }
+  explicit Generator(std::uint64_t seed) { this->seed(seed); }  ///< as seed()
 
   /// Starts anew, as manual_seed: only the low 32 bits count, and the cached normal is forgotten.
   void seed(std::uint64_t seed);
@@ -100,6 +100,7 @@ class Generator {
   void discard_uniform(std::int64_t numel);  ///< leaves the state that uniform() of numel leaves
   void discard_normal(std::int64_t numel);   ///< same for normal(), cache included
 
+  /// All that set_state() needs to go on from here.
   const GeneratorState& state() const { return state_; }
 
   /// Continues where `state` was taken.

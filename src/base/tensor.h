@@ -19,12 +19,16 @@ namespace nanofsdp {
 class Shape {
  public:
   Shape() = default;
+  /// @throws ShapeError for more than four dimensions, or a negative one
   Shape(std::initializer_list<std::int64_t> dims);
+  /// @copydoc Shape(std::initializer_list<std::int64_t>)
   explicit Shape(std::span<const std::int64_t> dims);
 
-  int rank() const { return rank_; }
+  int rank() const { return rank_; }  ///< dimensions
+  /// Dimension i, from 0.
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
-  std::int64_t numel() const;
+  std::int64_t numel() const;  ///< elements; 1 without dimensions
+  /// All dimensions, outermost first.
   std::span<const std::int64_t> dims() const { return {dims_.data(), std::size_t(rank_)}; }
   std::string str() const;  ///< "[12, 64, 128]"
 
@@ -40,17 +44,19 @@ class Shape {
 class Tensor {
  public:
   Tensor() = default;
+  /// @param data row-major elements, which outlive every use of the view
   Tensor(void* data, Shape shape, DType dtype = DType::float32, Device device = Device::cpu)
       : data_(data), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
 
-  bool empty() const { return !present_ || numel() == 0; }
-  const Shape& shape() const { return shape_; }
-  DType dtype() const { return dtype_; }
-  Device device() const { return device_; }
-  std::int64_t dim(int i) const { return shape_[i]; }
-  std::int64_t numel() const { return present_ ? shape_.numel() : 0; }
+  bool empty() const { return !present_ || numel() == 0; }  ///< left out, or no elements
+  const Shape& shape() const { return shape_; }             ///< outermost dimension first
+  DType dtype() const { return dtype_; }                    ///< of the elements
+  Device device() const { return device_; }                 ///< where they lie
+  std::int64_t dim(int i) const { return shape_[i]; }       ///< dimension i, from 0
+  std::int64_t numel() const { return present_ ? shape_.numel() : 0; }  ///< elements
+  /// The size of the elements.
   std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
-  void* raw() const { return data_; }
+  void* raw() const { return data_; }  ///< the first element
 
   /// The elements as T.
   /// @throws ShapeError if T is not the tensor's dtype
@@ -59,20 +65,25 @@ class Tensor {
     require(dtype_of<T>);
     return static_cast<T*>(data_);
   }
-  float* f32() const { return data<float>(); }
+  float* f32() const { return data<float>(); }  ///< as data<float>()
 
+  /// The elements as a span of T.
+  /// @throws ShapeError if T is not the tensor's dtype
   template <class T>
   std::span<T> span() const {
     return {data<T>(), static_cast<std::size_t>(numel())};
   }
 
-  /// The same elements under another shape of equal numel.
+  /// The same elements under another shape.
+  /// @throws ShapeError unless it has as many
   Tensor view(Shape shape) const;
 
   /// [..., n] as rows [numel / n, n].
+  /// @pre at least one dimension, and n > 0
   Tensor rows() const;
 
-  /// Elements [begin, begin + count) as one dimension.
+  /// Elements [begin, begin + count) as one dimension, [count].
+  /// @throws ShapeError if there are not so many
   Tensor slice(std::int64_t begin, std::int64_t count) const;
 
  private:

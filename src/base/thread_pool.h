@@ -15,13 +15,15 @@ namespace nanofsdp {
 /// Our own 60 lines instead of OpenMP: both compilers have it without another package, ranks may be
 /// threads, and the thread sanitizer understands it. Workers spin a while for the next loop, as
 /// operators follow each other within microseconds, then sleep.
+
+/// A fixed number of threads, which work for the one thread that calls run().
 class ThreadPool {
  public:
   /// @param threads including the caller, at least 1
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }  ///< including the caller
 
   /// Cuts [0, n) into equal ranges and runs them, the first on the caller. Returns when all are
   /// done. A range that throws must not: bodies are arithmetic.

@@ -21,12 +21,12 @@ constexpr bool spans_say_when_work_ran(Device device) { return device == Device:
 
 /// Something that took a while. Times in seconds of a clock that all processes of a host share.
 struct Span {
-  Lane lane = Lane::compute;
-  std::string name;        ///< "forward transformer.h.0"; of communication, the unit
-  std::int64_t bytes = 0;  ///< payload that the rank receives
-  double issued = 0;       ///< when the main thread asked for it
-  double begin = 0;        ///< when it ran, 0 while it has not
-  double end = 0;
+  Lane lane = Lane::compute;  ///< where it ran
+  std::string name;           ///< "forward transformer.h.0"; of communication, the unit
+  std::int64_t bytes = 0;     ///< payload that the rank receives
+  double issued = 0;          ///< when the main thread asked for it
+  double begin = 0;           ///< when it ran, 0 while it has not
+  double end = 0;             ///< when it was done, 0 while it is not
   std::size_t waits_for = 0;  ///< of a wait: the number of the span it waits for, 0 if none
 };
 
@@ -40,10 +40,11 @@ struct Span {
 /// the main thread's; begin and end of a span are noted where its stream runs.
 class Tracer {
  public:
-  void start() { on_ = true; }
-  void stop() { on_ = false; }
-  bool on() const { return on_; }
+  void start() { on_ = true; }     ///< from now on, record
+  void stop() { on_ = false; }     ///< what was recorded stays
+  bool on() const { return on_; }  ///< between start() and stop()
 
+  /// Adds an event to the order, "U.h0"; nothing while it is off.
   void issue(std::string event) {
     if (on_) order_.push_back(std::move(event));
   }

@@ -31,6 +31,7 @@ namespace nanofsdp::comm {
 /// backend on the CPU and whatever the timing: one process that adds in the same order gets the
 /// same bits. An average is the sum times 1/W, once.
 
+/// What a reduction makes of the ranks' numbers.
 enum class ReduceOp { sum, average };
 
 /// Who asks and why: named in errors, and control traffic is counted apart.
@@ -42,6 +43,7 @@ struct Call {
 /// A collective that failed. The communicator is unusable afterwards.
 class CommError : public launch::RankError {
  public:
+  /// What went wrong.
   enum class Kind {
     peer_lost,  ///< another rank went away: the cause lies there
     timeout,    ///< a rank did not come in time
@@ -50,21 +52,25 @@ class CommError : public launch::RankError {
     failed,     ///< the library underneath, for reasons of its own
     aborted     ///< this rank gave up after an error elsewhere
   };
+  /// A lost peer, or an abort, is the consequence of an error elsewhere (launch::RankError).
   CommError(Kind kind, const std::string& message)
       : RankError(message, kind == Kind::peer_lost || kind == Kind::aborted), kind_(kind) {}
-  Kind kind() const { return kind_; }
+  Kind kind() const { return kind_; }  ///< what went wrong
 
  private:
   Kind kind_;
 };
 
+/// One rank's end of a group. One thread issues all its calls. They throw ShapeError for operands
+/// that do not fit, and CommError where the collective fails: here, or where somebody waits for its
+/// event.
 class Communicator {
  public:
   /// Work in flight is aborted and waited for: after this, buffers may go.
   virtual ~Communicator() = default;
 
-  virtual int rank() const = 0;
-  virtual int size() const = 0;
+  virtual int rank() const = 0;  ///< in the group, 0 ... W - 1
+  virtual int size() const = 0;  ///< W
 
   /// out = the ranks' `in`, concatenated in rank order. Any dtype.
   /// @param in [n]  @param out [W * n]
@@ -96,7 +102,10 @@ class Communicator {
 
 /// Throws ShapeError unless the operands fit the contract above.
 void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out);
+/// Throws ShapeError unless `in` is W times as long as `out`, both float32 or both bfloat16, and
+/// they overlap as allowed or not at all.
 void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out);
+/// Throws ShapeError unless `root` is a rank of the group.
 void check_root(const Communicator& comm, int root);
 
 }  // namespace nanofsdp::comm

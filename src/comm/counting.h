@@ -19,26 +19,27 @@ namespace nanofsdp::comm {
 
 /// What one rank did. Control traffic counts in `control` only.
 struct Traffic {
-  std::int64_t all_gathers = 0;
-  std::int64_t reduce_scatters = 0;
-  std::int64_t all_reduces = 0;
-  std::int64_t broadcasts = 0;
-  std::int64_t bytes_sent = 0;
-  std::int64_t bytes_received = 0;
-  std::int64_t control = 0;  ///< operations
+  std::int64_t all_gathers = 0;      ///< operations, as the next three
+  std::int64_t reduce_scatters = 0;  ///< those that are not part of an all_reduce
+  std::int64_t all_reduces = 0;      ///< each is one operation
+  std::int64_t broadcasts = 0;       ///< also at the root
+  std::int64_t bytes_sent = 0;       ///< of payload
+  std::int64_t bytes_received = 0;   ///< of payload
+  std::int64_t control = 0;          ///< operations
 
-  Traffic operator+(const Traffic& other) const;
-  Traffic operator-(const Traffic& other) const;
+  Traffic operator+(const Traffic& other) const;  ///< field by field
+  Traffic operator-(const Traffic& other) const;  ///< what came since `other`
   friend bool operator==(const Traffic&, const Traffic&) = default;
 };
 
 /// Does what `inner` does and counts each call when it is issued. For the thread that issues.
 class CountingCommunicator final : public Communicator {
  public:
+  /// Takes the communicator over; counts begin at 0.
   explicit CountingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
 
-  const Traffic& traffic() const { return traffic_; }
-  void reset() { traffic_ = {}; }
+  const Traffic& traffic() const { return traffic_; }  ///< since the last reset()
+  void reset() { traffic_ = {}; }                      ///< all counts to 0
 
   int rank() const override { return inner_->rank(); }
   int size() const override { return inner_->size(); }

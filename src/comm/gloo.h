@@ -24,6 +24,7 @@ namespace nanofsdp::comm {
 /// Ranks of one machine send no large payload at all: each reads the others' memory, and then they
 /// part (neighbours.h). Sums are taken in the same order, so the bits are the same.
 
+/// How long ranks wait for each other, and what they read from each other's memory.
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< for ranks to come

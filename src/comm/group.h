@@ -19,19 +19,24 @@ namespace nanofsdp::comm {
 /// is the thread that issues the call, and a part is done when it is launched on the stream.
 class Group {
  public:
-  Group(int rank, int size) : rank_(rank), size_(size) {}
+  Group(int rank, int size) : rank_(rank), size_(size) {}  ///< this end's rank, of `size`
   virtual ~Group() = default;
-  int rank() const { return rank_; }
-  int size() const { return size_; }
+  int rank() const { return rank_; }  ///< 0 ... size - 1
+  int size() const { return size_; }  ///< ranks
 
   /// Whether it can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
 
+  /// out [W * n] = the ranks' `in` [n], in rank order.
   virtual void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
+  /// out [n] = this rank's chunk of the reduced `in` [W * n]; `operation.reduce` says how.
   virtual void reduce_scatter(Stream& stream, const Operation& operation, Tensor in,
                               Tensor out) = 0;
+  /// x = that of rank `operation.root`.
   virtual void broadcast(Stream& stream, const Operation& operation, Tensor x) = 0;
+  /// Returns when every rank has called it.
   virtual void barrier(Stream& stream, const Operation& operation) = 0;
+  /// This rank's end of a group of the ranks with its color, in the order of their ranks here.
   virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
 
   /// Wakes the call in progress. From any thread.
@@ -41,8 +46,8 @@ class Group {
   /// Nothing if `to` is there already.
   static void copy(Stream& stream, const void* from, const Tensor& to);
 
-  const int rank_;
-  const int size_;
+  const int rank_;  ///< as rank()
+  const int size_;  ///< as size()
 };
 
 /// A Communicator that checks operands, numbers the calls and runs them on their streams.

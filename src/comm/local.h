@@ -42,6 +42,7 @@ struct Link {
   }
 };
 
+/// How long threads wait for each other, and what they compute on.
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
   Link link{};                  ///< on the CPU only: elsewhere no thread sleeps beside the caller
@@ -49,6 +50,7 @@ struct LocalOptions {
 };
 
 /// The communicators of ranks 0 .. world_size - 1. Each is for one thread (and its streams).
+/// @throws Error unless world_size is at least 1
 std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options = {});
 

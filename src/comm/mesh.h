@@ -19,6 +19,15 @@ namespace nanofsdp::comm {
 /// each other, on one rank sooner than on another; within one communicator that would pair the
 /// wrong calls. So each stream has a communicator over the same ranks, and the main thread a third.
 
+/// One rank's place in the grid. 8 ranks as 2 replicas of a model that 4 ranks shard:
+///
+///     comm::run_ranks({.ranks = 8}, [](Context& context, auto world) {
+///       comm::Mesh mesh(std::move(world), /*shard_size=*/4);
+///       Model model;
+///       auto sharded = fsdp::fully_shard(
+///           context, model, mesh, {.strategy = fsdp::ShardingStrategy::hybrid_shard});
+///       ...
+///     });
 class Mesh {
  public:
   /// Splits `world`. Collective over its ranks.
@@ -26,11 +35,11 @@ class Mesh {
   /// @throws UsageError if shard_size does not divide the number of ranks
   explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0);
 
-  int rank() const { return world_.rank(); }
-  int size() const { return world_.size(); }
-  int shard_rank() const { return gather_.rank(); }
-  int shard_size() const { return gather_.size(); }
-  int replicas() const { return size() / shard_size(); }
+  int rank() const { return world_.rank(); }              ///< among all ranks
+  int size() const { return world_.size(); }              ///< of the whole mesh, in ranks
+  int shard_rank() const { return gather_.rank(); }       ///< within the shard group
+  int shard_size() const { return gather_.size(); }       ///< ranks of a shard group
+  int replicas() const { return size() / shard_size(); }  ///< shard groups, each with a whole model
 
   Communicator& world() { return world_; }    ///< for the compute stream: norms, losses, control
   Communicator& gather() { return gather_; }  ///< shard group, for the stream of the all-gathers
@@ -43,7 +52,7 @@ class Mesh {
   }
   /// Of the replicate group: what leaves the shard group.
   Traffic traffic_across() const { return replicate_.traffic(); }
-  void reset_traffic();
+  void reset_traffic();  ///< all counts to 0
 
   /// Aborts all of them: call it when one fails, so that no stream waits for the others' timeout.
   void abort(const std::string& reason) noexcept;

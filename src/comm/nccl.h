@@ -20,6 +20,7 @@ namespace nanofsdp::comm {
 /// they disagree they wait for each other, and the error is a timeout that shows a rank's last five
 /// calls. It comes when the host waits, for the event itself or for a stream that waits for it.
 
+/// How long ranks wait for each other, and whether they share a GPU.
 struct NcclOptions {
   /// For a collective to end, from when the host begins to wait for it: what was enqueued before it
   /// counts too.

@@ -16,6 +16,7 @@ namespace nanofsdp::comm {
 /// @brief Ranks of one machine that read each other's memory: one copy, where a connection needs
 /// two and a good deal of the kernel between them.
 
+/// The ranks of a group, as far as this rank can read their memory. Linux only: elsewhere none.
 class Neighbours {
  public:
   /// Finds out whether the ranks of a group are all neighbours: each tries to read a word of each.

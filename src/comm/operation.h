@@ -15,15 +15,16 @@ namespace nanofsdp::comm {
 
 /// One call of a collective. All ranks of a group must make equal calls in the same order.
 struct Operation {
+  /// The collectives of a group; an all_reduce is two of them.
   enum class Kind : std::int32_t { all_gather, reduce_scatter, broadcast, barrier, split };
 
-  std::uint64_t sequence = 0;  ///< position among the group's calls, from 1
-  std::int64_t count = 0;      ///< elements of one rank's chunk
-  Kind kind = Kind::barrier;
-  ReduceOp reduce = ReduceOp::sum;
-  DType dtype = DType::float32;
-  std::int32_t root = 0;        ///< of a broadcast
-  std::array<char, 32> unit{};  ///< Call::unit, cut to its first 31 characters
+  std::uint64_t sequence = 0;       ///< position among the group's calls, from 1
+  std::int64_t count = 0;           ///< elements of one rank's chunk
+  Kind kind = Kind::barrier;        ///< which collective
+  ReduceOp reduce = ReduceOp::sum;  ///< of a reduce_scatter
+  DType dtype = DType::float32;     ///< of the elements
+  std::int32_t root = 0;            ///< of a broadcast
+  std::array<char, 32> unit{};      ///< Call::unit, cut to its first 31 characters
 
   friend bool operator==(const Operation&, const Operation&) = default;
 };

@@ -23,14 +23,16 @@ namespace nanofsdp::comm {
 /// this process.
 enum class Backend { gloo, nccl, local };
 
+/// "gloo", "nccl" or "local".
 std::string name_of(Backend backend);
 
+/// How many ranks there are, and what they compute and communicate with.
 struct RanksOptions {
   int ranks = 1;     ///< to start; where a launcher has started them, it says how many there are
   int threads = 0;   ///< of one rank; 0: see threads_per_rank()
   int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
-  Backend backend = Backend::gloo;
-  Device device = Device::cpu;
+  Backend backend = Backend::gloo;  ///< what connects the ranks
+  Device device = Device::cpu;      ///< what each rank computes on
 
   /// For ranks to come: longer than for a message, because somebody has to start them.
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }

@@ -25,13 +25,14 @@ struct StepShape {
   std::int64_t gradient_accumulation_steps = 1;  ///< G >= 1: micro-batches
   int ranks = 1;                                 ///< W >= 1
 
+  /// Rows of the step, over all ranks.
   std::int64_t rows() const { return batch_size * gradient_accumulation_steps; }
 };
 
 /// Rows [first, first + count) of a micro-batch.
 struct BatchRows {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
+  std::int64_t first = 0;  ///< of the micro-batch, from 0
+  std::int64_t count = 0;  ///< of them
 
   friend bool operator==(const BatchRows&, const BatchRows&) = default;
 };

@@ -18,6 +18,8 @@ namespace nanofsdp::data {
 /// U+010A.
 ///
 /// Cutting a text into pieces takes more than the list, and is left to nanoGPT's prepare.py.
+
+/// GPT-2's list of pieces, to decode with, and to look up a prompt that is one piece.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// @param vocab_size of the model; GPT-2's 50257 are often padded to 50304

@@ -22,12 +22,13 @@ namespace nanofsdp::data {
 /// int32 tokens, each with its targets. The tokens of a text are its characters (tokenizer.h);
 /// those of files may be GPT-2's (bpe_tokenizer.h). Which rows a rank takes says batch_plan.h.
 
+/// Tokens to train on, and tokens to validate with.
 enum class Split { train, val };
 
 /// Where a micro-batch goes, each [rows, T] row-major: y is x shifted by one token.
 struct Batch {
-  std::span<std::int32_t> x;
-  std::span<std::int32_t> y;
+  std::span<std::int32_t> x;  ///< tokens, the model's input
+  std::span<std::int32_t> y;  ///< targets
 };
 
 /// Tokens in two splits. Immutable: ranks that are threads may share one.
@@ -47,10 +48,10 @@ class Dataset {
           std::string name, std::int64_t block_size);
   Dataset(Dataset&&) = default;  // no copies: a text's tokens are shown where they lie
 
-  const std::string& name() const { return name_; }
-  const Tokenizer& tokenizer() const { return *tokenizer_; }
-  std::int64_t block_size() const { return block_size_; }
-  std::int64_t size(Split split) const;  ///< tokens
+  const std::string& name() const { return name_; }           ///< as messages name it
+  const Tokenizer& tokenizer() const { return *tokenizer_; }  ///< of the tokens in both splits
+  std::int64_t block_size() const { return block_size_; }     ///< T: tokens of a row
+  std::int64_t size(Split split) const;                       ///< tokens
 
   /// Of its tokens, to compare with other ranks'; where they are many, of some from all over.
   std::uint64_t fingerprint() const;

@@ -11,6 +11,7 @@ namespace nanofsdp::data {
 /// @file
 /// @brief Text to tokens and back: what every tokenizer can, and the one of characters.
 
+/// The two ways between text and int32 tokens, to derive from.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -22,6 +23,7 @@ class Tokenizer {
   /// @throws UsageError saying what it cannot read
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
+  /// The text of the tokens.
   /// @pre 0 <= token < vocab_size() for each
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
 

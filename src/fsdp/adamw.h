@@ -10,11 +10,13 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief AdamW (ops/adamw.h), sharded. It remembers two moments, under PyTorch's names.
 
+/// The constants of AdamW; the defaults are nanoGPT's.
 struct AdamWOptions {
-  double beta1 = 0.9;
-  double beta2 = 0.95;
+  double beta1 = 0.9;   ///< decay of the first moment, in [0, 1)
+  double beta2 = 0.95;  ///< decay of the second moment, in [0, 1)
+  /// Added to the root of the second moment.
   double eps = 1e-8;
-  double weight_decay = 0.1;
+  double weight_decay = 0.1;  ///< a step takes lr * weight_decay of each weight that decays
   /// Which parameters decay. nanoGPT: those of at least two dimensions, by their shape before
   /// flattening; biases and layer norms do not.
   std::function<bool(const nn::Parameter&)> decays = [](const nn::Parameter& parameter) {
@@ -22,6 +24,8 @@ struct AdamWOptions {
   };
 };
 
+/// The optimizer of GPTs. It holds 8 bytes, two float32 moments, for each element that this rank
+/// updates.
 class AdamW final : public ShardedOptimizer {
  public:
   /// @param units of one model; they outlive the optimizer

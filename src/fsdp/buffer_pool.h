@@ -20,21 +20,27 @@ namespace nanofsdp::fsdp {
 ///
 /// A model that uses its units in some other way than nested and in turn, one of them twice for
 /// instance, may need more slots than that. The pool lends them, and frees them when the pass ends.
+
+/// Slots of one size. For the main thread.
 class BufferPool {
  public:
+  /// Memory for one unit at a time.
   struct Slot {
-    Buffer owner;
-    Tensor memory;  ///< [numel]
-    Event free{};   ///< after this event nobody uses what the slot held before
-    bool held = false;
+    Buffer owner;       ///< of the memory
+    Tensor memory;      ///< [numel]
+    Event free{};       ///< after this event nobody uses what the slot held before
+    bool held = false;  ///< a unit has it now
   };
 
+  /// Allocates the slots.
+  /// @param numel elements of each slot
   BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
              DType dtype = DType::float32);
 
   /// A slot that nobody holds, or one more. Order the first write after `slot.free`.
   Slot& acquire();
 
+  /// Whether acquire() would not have to make one.
   bool has_free_slot() const;
 
   /// Gives a slot back; `free` passes after its last use.

@@ -16,6 +16,11 @@ namespace nanofsdp::fsdp {
 /// the same seed: it draws one whole parameter into a scratch, keeps the piece that it owns, and
 /// forgets the rest. So no broadcast is needed, every world size starts from the same weights, and
 /// the peak is the shards and one parameter.
+///
+///     Model model;  // shapes only
+///     auto sharded = fsdp::fully_shard(context, model, mesh, options);
+///     Generator generator(1337);  // the same seed on every rank
+///     fsdp::deferred_init(context, sharded.units(), generator);
 
 /// FSDP's order of draws: unit by unit, blocks first and the root last, and inside a unit
 /// breadth-first, not entering other units (PyTorch 2's _get_modules_to_materialize). A tied weight

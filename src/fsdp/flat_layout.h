@@ -28,11 +28,11 @@ namespace nanofsdp::fsdp {
 
 /// Half-open range of elements [begin, end).
 struct Range {
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
+  std::int64_t begin = 0;  ///< the first element
+  std::int64_t end = 0;    ///< the one behind the last
 
-  constexpr std::int64_t size() const { return end - begin; }
-  constexpr bool empty() const { return begin == end; }
+  constexpr std::int64_t size() const { return end - begin; }  ///< elements
+  constexpr bool empty() const { return begin == end; }        ///< no element
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
@@ -41,7 +41,7 @@ struct ParameterSpec {
   std::string name;                 ///< path in the module tree, e.g. "h.0.attn.c_attn.weight"
   std::vector<std::int64_t> shape;  ///< row-major; an empty shape is a scalar
 
-  std::int64_t numel() const;
+  std::int64_t numel() const;  ///< elements; a scalar has one
 };
 
 /// The part of a parameter that lies in a shard, counted twice. Empty if none does.
@@ -59,12 +59,13 @@ class FlatLayout {
   /// @throws Error if W < 1, a < 1, or a shape has a negative dimension
   FlatLayout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment = 1);
 
-  int world_size() const { return world_size_; }
+  int world_size() const { return world_size_; }  ///< W
+  /// The parameters, in their order in the row.
   std::span<const ParameterSpec> parameters() const { return parameters_; }
 
-  std::int64_t total_numel() const { return total_numel_; }  ///< without padding
-  std::int64_t padded_numel() const { return shard_numel_ * world_size_; }
-  std::int64_t shard_numel() const { return shard_numel_; }
+  std::int64_t total_numel() const { return total_numel_; }                     ///< without padding
+  std::int64_t padded_numel() const { return shard_numel_ * world_size_; }      ///< W * s
+  std::int64_t shard_numel() const { return shard_numel_; }                     ///< s
   std::int64_t padding_numel() const { return padded_numel() - total_numel_; }  ///< < W if a = 1
 
   /// Elements of the flat parameter that parameter `i` occupies.

@@ -38,6 +38,9 @@ namespace nanofsdp::fsdp {
 /// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
 /// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).
 
+/// A model under FSDP. fully_shard() below makes it, and shows a step. Every rank calls forward,
+/// backward, clip and summon_full_parameters, in the same order: these are collective, and throw
+/// comm::CommError if a rank is lost.
 class ShardedModel {
  public:
   /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
@@ -52,19 +55,24 @@ class ShardedModel {
 
   /// The units, in the order of the model, the root last.
   std::span<Unit> units() { return units_; }
-  std::span<const Unit> units() const { return units_; }
+  std::span<const Unit> units() const { return units_; }  ///< the same, to look at
   /// Their rows, in the same order.
   std::vector<ShardedParameters*> rows();
-  ShardingStrategy strategy() const { return options_.strategy; }
-  Context& context() { return context_; }
-  comm::Mesh& mesh() { return mesh_; }
-  Stream& stream() { return *context_.compute; }
+  ShardingStrategy strategy() const { return options_.strategy; }  ///< as in the options
+  Context& context() { return context_; }                          ///< of this rank
+  comm::Mesh& mesh() { return mesh_; }                             ///< of all ranks
+  Stream& stream() { return *context_.compute; }                   ///< where operators run
 
+  /// Module::forward of the model. The result lives on the tape.
+  /// @throws Error if the parameters never got values
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
 
   /// Backward of the whole model, and the end of the pass; afterwards the reduced gradients can be
   /// read.
+  /// @param dy of the output's shape; may be written over
   /// @param last_micro_step of the optimizer step: gradients that were kept whole are reduced now
+  /// @throws Error if gradients of the step before had to be forgotten (zero_grad), or if backward
+  ///         does not restore what forward saved
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
   /// For a pass of several models on one tape, which call Module::backward of each and then
@@ -78,6 +86,7 @@ class ShardedModel {
   /// The norm of all gradients after their reduction, and what clips it: pass what this returns to
   /// the optimizer's step (grad_norm.h).
   /// @param max_norm 0 or less: no clipping
+  /// @returns float32 [1], on the rank's device: min(1, max_norm / norm)
   Tensor clip(double max_norm);
   /// As of the last clip(): float32 [1], before clipping.
   Tensor grad_norm() const { return norm_->norm(); }
@@ -129,6 +138,8 @@ class ShardedModel {
 ///     Tensor y = sharded.forward(tape, x);  // and the gradient dy of the loss, by y
 ///     sharded.backward(tape, dy);
 ///     optimizer.step(1e-3, sharded.clip(1.0));
+///
+/// @throws Error as the constructor of ShardedModel; and if two units use one parameter (wrap.h)
 inline ShardedModel fully_shard(Context& context, nn::Module& model, comm::Mesh& mesh,
                                 const Options& options = {}) {
   return ShardedModel(context, model, mesh, options);

@@ -19,8 +19,11 @@ namespace nanofsdp::fsdp {
 ///
 /// Padding does not count. Where the reduced gradient is whole, each rank adds up the same s_0
 /// ... s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
+
+/// The norm and the coefficient of one sharded model. ShardedModel::clip() calls it.
 class GradNorm {
  public:
+  /// @param context, mesh outlive this object
   explicit GradNorm(Context& context, comm::Mesh& mesh);
 
   /// Enqueues the computation over the units' reduced gradients.

@@ -20,11 +20,12 @@ enum class BackwardPrefetch {
   post   ///< when the unit before it has been resharded: less memory, little to hide behind
 };
 
+/// What fully_shard() can be told, by name: `{.strategy = ..., .no_sync = true}`.
 struct Options {
-  ShardingStrategy strategy = ShardingStrategy::full_shard;
-  MixedPrecision precision{};
-  int forward_prefetch = 1;  ///< gathers issued ahead of the unit that computes
-  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;
+  ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< what is sharded (strategy.h)
+  MixedPrecision precision{};  ///< of whole parameters, and of what travels
+  int forward_prefetch = 1;    ///< gathers issued ahead of the unit that computes
+  BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;  ///< when the next gather is issued
   bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
   comm::ReduceOp reduction = comm::ReduceOp::average;  ///< of gradients over ranks
   std::int64_t alignment = 4;  ///< of parameters in a row, in elements: 16 bytes
@@ -39,7 +40,7 @@ struct Options {
     return std::lcm(alignment, static_cast<std::int64_t>(replicas));
   }
 
-  const Sharding& sharding() const { return sharding_of(strategy); }
+  const Sharding& sharding() const { return sharding_of(strategy); }  ///< its row
 
   /// Whether units borrow memory for their whole parameters: they are not stored whole, or not in
   /// the numbers to compute with.

@@ -27,8 +27,9 @@ class Schedule {
   void gathers(const Unit& unit) { gathered_.insert(&unit); }
   /// Forward begins, or ends, with a unit. Does nothing in backward, where some of it runs again.
   void begin_forward(Unit& unit);
+  /// @copydoc begin_forward()
   void end_forward(Unit& unit);
-  bool in_backward() const { return in_backward_; }
+  bool in_backward() const { return in_backward_; }  ///< of this pass
   /// Backward begins with a unit.
   void begin_backward(const Unit& unit);
 

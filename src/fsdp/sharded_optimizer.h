@@ -37,20 +37,21 @@ struct Update {
   Tensor gradients;                ///< in       float32 [n]
   std::span<const Tensor> state;   ///< in, out  float32 [n] each; zeros before the first step
   std::int64_t step = 1;           ///< of this parameter, counts from 1
-  double lr = 0;
+  double lr = 0;                   ///< learning rate
   Tensor grad_scale{};  ///< in  [1], float32: multiplies the gradients (clipping); empty: 1
 };
 
+/// The base of all optimizers. A step sends nothing: each rank updates what it owns.
 class ShardedOptimizer {
  public:
   virtual ~ShardedOptimizer() = default;
 
-  /// One step on reduced gradients.
+  /// One step on reduced gradients, with the learning rate `lr`.
   /// @param grad_scale float32 [1]: multiplies every gradient (clipping); empty: 1
   /// @throws Error if a unit is not at rest
   void step(double lr, Tensor grad_scale = {});
 
-  std::int64_t steps() const { return steps_; }
+  std::int64_t steps() const { return steps_; }  ///< so far
   /// Goes on as after so many steps. What each parameter has made is set by itself.
   void set_steps(std::int64_t steps) { steps_ = steps; }
   /// The steps that each parameter of unit `i` which trains has made.

@@ -38,6 +38,8 @@ namespace nanofsdp::fsdp {
 /// x, also for x = +0, this counts for nothing in a sum, and stays only where all ranks wrote it.
 /// No other gradient is -0: it was added to +0. (One that vanishes from below in all its elements,
 /// when it is averaged or rounded, looks like none.)
+
+/// One row of a unit, on one rank.
 class ShardedParameters {
  public:
   /// @param parameters all of which train, or none, in the model's order, all float32; they outlive
@@ -46,8 +48,10 @@ class ShardedParameters {
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& kept, std::int64_t alignment);
 
-  const FlatLayout& layout() const { return layout_; }
+  const FlatLayout& layout() const { return layout_; }  ///< of the row, over the ranks
+  /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
+  /// Whether it has gradients. A row of no parameters has none.
   bool trains() const { return !parameters_.empty() && parameters_[0]->requires_grad; }
 
   /// The elements of the row that are this rank's shard, kept alone or not.
@@ -57,14 +61,16 @@ class ShardedParameters {
 
   /// What this rank keeps for good: the shard, or the whole row.
   Tensor parameter_storage() const { return all_of(parameters_memory_); }
-  Tensor gradient_storage() const { return all_of(gradients_memory_); }
+  Tensor gradient_storage() const { return all_of(gradients_memory_); }  ///< the same
 
   /// This rank's shard: [shard_numel].
   Tensor parameter_shard() const { return part_of(parameter_storage(), shard_range()); }
+  /// As for parameters.
   Tensor gradient_shard() const { return part_of(gradient_storage(), shard_range()); }
 
   /// What this rank answers for.
   Tensor optimizer_parameters() const { return part_of(parameter_storage(), optimizer_range()); }
+  /// The gradients of the same elements.
   Tensor optimizer_gradients() const { return part_of(gradient_storage(), optimizer_range()); }
 
   /// Points `data` of every parameter at the row `memory`: the whole of it [padded_numel], or what

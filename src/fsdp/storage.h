@@ -22,8 +22,8 @@ namespace nanofsdp::fsdp {
 
 /// One number for whole parameters, and one for whole gradients.
 struct Whole {
-  std::int64_t parameters = 0;
-  std::int64_t gradients = 0;
+  std::int64_t parameters = 0;  ///< slots, or elements
+  std::int64_t gradients = 0;   ///< slots, or elements
 };
 
 /// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
@@ -43,9 +43,12 @@ struct SharedMemory {
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
 
+  /// The slots of units that are whole.
   struct Pools {
-    std::optional<BufferPool> parameters, gradients;  // none: what is whole is stored
+    /// None where what is whole is stored.
+    std::optional<BufferPool> parameters, gradients;
   };
+  /// For all units but the root, and for the root.
   Pools units, root;
   Buffer gather_wire;  ///< bfloat16, as long as the largest unit, if gathered and widened
   Buffer reduce_wire;  ///< bfloat16, the same, if reduced so
@@ -54,6 +57,7 @@ struct SharedMemory {
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
 class WholeParameters {
  public:
+  /// @param options, rows, memory outlive this object, and `memory` may be allocated later
   WholeParameters(const Options& options, std::span<ShardedParameters> rows, SharedMemory& memory,
                   bool is_root);
 
@@ -61,7 +65,7 @@ class WholeParameters {
   bool travel() const { return options_.sharding().optimizer; }
   /// Whether a whole copy is there that shows the shards as they are; of one row, or of all.
   bool is_fresh(std::size_t row) const;
-  bool are_fresh() const;
+  bool are_fresh() const;  ///< of all rows
   /// Whether a copy can be made without more memory than planned.
   bool have_room() const { return !pool_ || slot_ != nullptr || pool_->has_free_slot(); }
 
@@ -69,6 +73,7 @@ class WholeParameters {
   void take(Stream& stream);
   /// The whole copy of a row has been written, or is on its way.
   void filled(std::size_t row) { shown_version_[row] = rows_[row].version(); }
+  /// The whole copy of a row, [padded_numel of the row].
   Tensor whole(std::size_t row) const;
   /// Memory for row `row` to travel through, bfloat16; empty if it travels as it is.
   Tensor wire(std::size_t row) const;
@@ -80,6 +85,7 @@ class WholeParameters {
   bool are_discarded(bool keep) const;
   /// Shows what is stored, and frees the copy: after the event nobody reads it.
   void discard(Event free);
+  /// The memory of the slot that it has; empty if it has none.
   Tensor borrowed() const { return slot_ == nullptr ? Tensor() : slot_->memory; }
 
  private:
@@ -94,6 +100,7 @@ class WholeParameters {
 /// Whole gradients of the row of a unit that trains.
 class WholeGradients {
  public:
+  /// @param context, options, row, memory outlive this object, and `memory` may be allocated later
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
                  SharedMemory& memory, bool is_root);
 
@@ -108,7 +115,7 @@ class WholeGradients {
   Event take();
   /// Shows them to the model. @throws Error where those of the step before were not forgotten
   void show();
-  Tensor whole() const;
+  Tensor whole() const;  ///< [padded_numel of the row]
   /// Memory to travel through, bfloat16; empty if they travel as they are.
   Tensor wire() const;
 

@@ -12,6 +12,7 @@ namespace nanofsdp::fsdp {
 /// @brief What is sharded: the stages of ZeRO (arXiv 1910.02054, figure 1) and FSDP's strategies
 /// (arXiv 2304.11277, sections 3.2 and 3.3), each with a row in one table.
 
+/// The strategy says what each rank keeps a shard of, and how long a unit is whole.
 enum class ShardingStrategy {
   no_shard,         ///< ZeRO-0, distributed data parallel: gradients are all-reduced
   shard_optimizer,  ///< ZeRO-1: each rank updates its shard of the parameters, then all gather
@@ -23,12 +24,12 @@ enum class ShardingStrategy {
 
 /// One strategy. What is not sharded is kept whole on every rank.
 struct Sharding {
-  ShardingStrategy strategy = ShardingStrategy::no_shard;
-  std::string_view name;
-  bool parameters = false;
-  bool gradients = false;
-  bool optimizer = false;
-  bool reshards_after_forward = false;
+  ShardingStrategy strategy = ShardingStrategy::no_shard;  ///< of this row of the table
+  std::string_view name;                                   ///< "full_shard"
+  bool parameters = false;                                 ///< sharded while they are not in use
+  bool gradients = false;                                  ///< sharded after their reduction
+  bool optimizer = false;                                  ///< its state is sharded
+  bool reshards_after_forward = false;  ///< or a unit stays whole until its backward
   bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
 };
 
@@ -42,6 +43,7 @@ inline constexpr std::array<Sharding, 6> kShardings = {{
     {ShardingStrategy::hybrid_shard, "hybrid_shard", true, true, true, true, true},
 }};
 
+/// The strategy's row of the table.
 constexpr const Sharding& sharding_of(ShardingStrategy strategy) {
   return kShardings[static_cast<std::size_t>(strategy)];
 }
@@ -50,6 +52,7 @@ static_assert(std::ranges::all_of(kShardings, [](const Sharding& row) {
   return &row == &sharding_of(row.strategy);
 }));
 
+/// The strategy's name, as options and messages have it.
 inline std::string name_of(ShardingStrategy strategy) {
   return std::string(sharding_of(strategy).name);
 }

@@ -16,6 +16,7 @@ namespace nanofsdp::fsdp {
 /// Writes what units do to the rank's tracer (base/tracer.h).
 class Tracing final : public UnitObserver {
  public:
+  /// @param tracer, mesh outlive this object
   Tracing(Tracer& tracer, const comm::Mesh& mesh) : tracer_(tracer), mesh_(mesh) {}
   void on(const Unit& unit, const UnitEvent& event) override;
 

@@ -26,8 +26,11 @@ namespace nanofsdp::fsdp {
 /// What parameters are gathered for. An evaluation's traffic, or a checkpoint's, is counted apart.
 enum class Purpose { training, evaluation };
 
+/// One unit on one rank. ShardedModel makes all units, and its hooks call them. For the main
+/// thread.
 class Unit {
  public:
+  /// Where the unit is on its way.
   enum class State {
     sharded,    ///< at rest: nobody reads whole parameters
     gathering,  ///< a whole copy is on its way, or there
@@ -36,23 +39,23 @@ class Unit {
   };
 
   /// Shards the module's parameters.
-  /// @param context, mesh, options, memory, observers outlive the unit, as do the parameters
-  /// @param memory may be allocated later, before the first use
+  /// @param context, mesh, options, observers outlive the unit, as do the parameters
+  /// @param memory outlives the unit too; it may be allocated later, before the first use
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
        SharedMemory& memory, std::span<UnitObserver* const> observers);
   Unit(Unit&&) = default;
 
-  const std::string& name() const { return wrapped_.name; }
-  nn::Module& module() const { return *wrapped_.module; }
-  int depth() const { return wrapped_.depth; }  ///< units around it
-  bool is_root() const { return depth() == 0; }
-  State state() const { return state_; }
+  const std::string& name() const { return wrapped_.name; }  ///< the module's path; "root"
+  nn::Module& module() const { return *wrapped_.module; }    ///< that is the unit
+  int depth() const { return wrapped_.depth; }               ///< units around it
+  bool is_root() const { return depth() == 0; }              ///< no unit is around it
+  State state() const { return state_; }                     ///< now
 
   /// The parameters that train, which may be none; then those that are frozen, if there are any.
   std::span<ShardedParameters> rows() { return rows_; }
-  std::span<const ShardedParameters> rows() const { return rows_; }
-  bool trains() const { return rows_.front().trains(); }
-  Whole padded_numel() const;
+  std::span<const ShardedParameters> rows() const { return rows_; }  ///< the same, to look at
+  bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
+  Whole padded_numel() const;  ///< elements of its rows, and of the row that has gradients
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
   /// @returns whether it did  @throws Error if they were never initialised
@@ -100,7 +103,7 @@ class Unit {
   /// How many calls of forward wait for their backward in this pass.
   int pending_calls = 0;
 
-  void tell(const UnitEvent& event) const;
+  void tell(const UnitEvent& event) const;  ///< tells all observers
 
  private:
   void advance(State from, State to, const char* verb);

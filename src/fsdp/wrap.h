@@ -13,8 +13,9 @@ namespace nanofsdp::fsdp {
 
 /// A module of the tree that FSDP shards as one, with the parameters it answers for.
 struct WrappedModule {
-  nn::Module* module = nullptr;
-  std::string name;  ///< its path, "transformer.h.0"; the root's is "root"
+  nn::Module* module = nullptr;  ///< the unit
+  std::string name;              ///< its path, "transformer.h.0"; the root's is "root"
+  /// Those of its subtree that no unit inside it has.
   std::vector<nn::Parameter*> parameters{};
   int depth = 0;    ///< units around it; the root's is 0
   int entered = 0;  ///< units that forward has entered before it, if it calls each once, in order

@@ -7,10 +7,14 @@
 
 namespace nanofsdp::gpt {
 
+/// @file
+/// @brief The attention of a GPT's layer, as a module.
+
 /// Multi-head causal self-attention: c_attn makes queries, keys and values, c_proj mixes the heads'
 /// answers. Its dropout sites are `first_site` (on the probabilities) and the next (on the output).
 class CausalSelfAttention final : public nn::Module {
  public:
+  /// Forward takes [B, T, C] and gives the same shape.
   CausalSelfAttention(const GPTConfig& config, int first_site);
 
  private:

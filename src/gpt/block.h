@@ -9,9 +9,13 @@
 
 namespace nanofsdp::gpt {
 
+/// @file
+/// @brief One layer of a GPT: attention, then an MLP, each added to the stream.
+
 /// c_proj(gelu(c_fc(x))), four times as wide inside.
 class MLP final : public nn::Module {
  public:
+  /// Forward takes [B, T, C] and gives the same shape. Takes one dropout site.
   MLP(const GPTConfig& config, int site);
 
  private:
@@ -28,6 +32,7 @@ class MLP final : public nn::Module {
 /// output's: the residual path hands it through unchanged.
 class Block final : public nn::Module {
  public:
+  /// Forward takes [B, T, C] and gives the same shape.
   Block(const GPTConfig& config, int first_site);
 
  private:

@@ -24,9 +24,12 @@ namespace nanofsdp::gpt {
 /// The part of a GPT below its head, under nanoGPT's name: tokens [B, T] to features [B, T, C].
 class Transformer final : public nn::Module {
  public:
+  /// Declares shapes only; the configuration has been checked.
   explicit Transformer(const GPTConfig& config);
 
+  /// The token embedding's table, [vocab_size, n_embd], which the head shares.
   const std::shared_ptr<nn::Parameter>& token_weight() const { return wte_.weight(); }
+  /// The layers, in the order of forward.
   const std::vector<std::unique_ptr<Block>>& blocks() const { return h_; }
 
  private:
@@ -54,7 +57,8 @@ class GPT final : public nn::Module {
   ///         outside [0, 1)
   explicit GPT(const GPTConfig& config);
 
-  const GPTConfig& config() const { return config_; }
+  const GPTConfig& config() const { return config_; }  ///< as it was made
+  /// The layers, in the order of forward: the usual units of FSDP.
   const std::vector<std::unique_ptr<Block>>& blocks() const { return transformer_.blocks(); }
 
   /// Every draw that nanoGPT's constructor makes, in its order: PyTorch's layers draw first, then

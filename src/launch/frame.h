@@ -24,7 +24,9 @@ namespace nanofsdp::launch {
 ///     leave                   →
 ///                             ←     left, to every rank, when all want to leave
 
+/// One message.
 struct Frame {
+  /// The messages above, each from a rank or from the store.
   enum class Kind : std::uint32_t {
     hello,
     welcome,
@@ -40,18 +42,19 @@ struct Frame {
     leave,
     left
   };
-  Kind kind = Kind::hello;
-  std::string key{};    ///< of set, get and value; hello: the run's token
-  std::string value{};  ///< or why
+  Kind kind = Kind::hello;  ///< which message
+  std::string key{};        ///< of set, get and value; hello: the run's token
+  std::string value{};      ///< or why
 };
 
 /// Whom a rank claims to be, in the bytes of its hello.
 struct Member {
   std::uint64_t program = 0;  ///< a fingerprint of its executable
-  std::int32_t rank = 0;
-  std::int32_t size = 0;  ///< ranks that it expects
+  std::int32_t rank = 0;      ///< that it claims
+  std::int32_t size = 0;      ///< ranks that it expects
 };
 
+/// The bytes of a message, which take_frame() reads.
 std::string encode(const Frame& frame);
 
 /// Takes the first frame off `buffer`; none if it has not come as a whole.

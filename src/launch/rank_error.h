@@ -5,9 +5,13 @@
 
 namespace nanofsdp::launch {
 
+/// @file
+/// @brief The error of a run of several ranks.
+
 /// What goes wrong between ranks. Of all the errors that one failure sets off, one is the cause.
 class RankError : public std::runtime_error {
  public:
+  /// @param consequence whether another rank failed first
   RankError(const std::string& message, bool consequence)
       : std::runtime_error(message), consequence_(consequence) {}
 

@@ -11,13 +11,14 @@ namespace nanofsdp::launch {
 /// @file
 /// @brief Where the ranks of a run find each other, and who this one is.
 
+/// One rank's place in a run, and where rank 0 waits for it.
 struct Rendezvous {
-  std::string host = "127.0.0.1";  ///< rank 0's machine, as the others know it
-  std::uint16_t port = 0;          ///< where rank 0 serves the store
-  std::string token{};             ///< who does not know it is no rank of this run
-  std::uint64_t program = 0;       ///< a fingerprint of the executable, the same on every rank
-  int rank = 0;
-  int size = 1;
+  std::string host = "127.0.0.1";      ///< rank 0's machine, as the others know it
+  std::uint16_t port = 0;              ///< where rank 0 serves the store
+  std::string token{};                 ///< who does not know it is no rank of this run
+  std::uint64_t program = 0;           ///< a fingerprint of the executable, the same on every rank
+  int rank = 0;                        ///< of this process, among all
+  int size = 1;                        ///< ranks of the run
   int local_rank = -1;                 ///< among the ranks on this machine; -1: as `rank`
   int local_size = 0;                  ///< ranks on this machine; 0: unknown
   std::chrono::seconds patience{300};  ///< machines do not all start at once

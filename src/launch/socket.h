@@ -15,13 +15,15 @@ namespace nanofsdp::launch {
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}  ///< owned from now on
   ~Socket();
+  /// Takes the connection over; the other socket is closed afterwards.
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+  /// Closes what it had, and takes the connection over.
   Socket& operator=(Socket&& other) noexcept;
 
-  bool is_open() const { return descriptor_ >= 0; }
-  int descriptor() const { return descriptor_; }
+  bool is_open() const { return descriptor_ >= 0; }  ///< false for a default Socket
+  int descriptor() const { return descriptor_; }     ///< for poll() and the like; -1: none
 
   /// All of `bytes`, or false if the other end is gone.
   bool send(std::string_view bytes) const;
@@ -33,8 +35,8 @@ class Socket {
   void shut_down() const;
 
   std::string local_address() const;  ///< "10.0.0.1"
-  std::uint16_t local_port() const;
-  std::string peer() const;  ///< "10.0.0.2:51234"
+  std::uint16_t local_port() const;   ///< of this end
+  std::string peer() const;           ///< "10.0.0.2:51234"
 
  private:
   int descriptor_ = -1;
@@ -44,6 +46,7 @@ class Socket {
 /// is any free one. @throws UsageError
 Socket listen_on(const std::string& host, std::uint16_t port);
 
+/// The next connection; blocks until there is one.
 Socket accept_on(const Socket& listener);
 
 /// Tries until `timeout` is over: the other end may start later. A closed socket if it never came.

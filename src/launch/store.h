@@ -22,6 +22,7 @@ namespace nanofsdp::launch {
 
 class StoreServer;
 
+/// One rank's connection to the store of the run. Any thread may use it.
 class Store {
  public:
   /// Joins the run; rank 0 serves it. A run of one rank has no store, only a place.
@@ -33,8 +34,8 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  int rank() const { return rendezvous_.rank; }
-  int size() const { return rendezvous_.size; }
+  int rank() const { return rendezvous_.rank; }  ///< 0 ... size() - 1
+  int size() const { return rendezvous_.size; }  ///< ranks of the run
 
   /// The same among the ranks of this machine.
   int local_rank() const { return rendezvous_.local_rank < 0 ? rank() : rendezvous_.local_rank; }
@@ -43,7 +44,7 @@ class Store {
   /// This machine's address on the way to rank 0, for other connections; and the interface, if one
   /// was asked for.
   const std::string& address() const { return address_; }
-  const std::string& interface() const { return rendezvous_.interface; }
+  const std::string& interface() const { return rendezvous_.interface; }  ///< empty: none
 
   /// Each key once.
   void set(const std::string& key, const std::string& value);

@@ -20,8 +20,10 @@ namespace nanofsdp::launch {
 /// The connections are also how a rank's death is noticed, wherever it ran: a connection that
 /// closes before its rank has left is a rank that was lost. The first loss is told to everybody.
 
+/// Serves from its constructor until its destructor, on a thread of its own.
 class StoreServer {
  public:
+  /// @param listener on which the ranks connect
   StoreServer(Socket listener, const Rendezvous& rendezvous);
   ~StoreServer();
 

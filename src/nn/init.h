@@ -15,23 +15,25 @@ struct Parameter;
 
 /// A distribution. Zeros and ones take nothing from the stream.
 struct Init {
+  /// The distributions that there are.
   enum class Kind { zeros, ones, normal, uniform };
-  Kind kind = Kind::zeros;
-  double scale = 0;  ///< normal: standard deviation, mean 0; uniform: bound b of [-b, b)
+  Kind kind = Kind::zeros;  ///< which of them
+  double scale = 0;         ///< normal: standard deviation, mean 0; uniform: bound b of [-b, b)
 
-  static Init zeros() { return {Kind::zeros, 0}; }
-  static Init ones() { return {Kind::ones, 0}; }
-  static Init normal(double std) { return {Kind::normal, std}; }
-  static Init uniform(double bound) { return {Kind::uniform, bound}; }
+  static Init zeros() { return {Kind::zeros, 0}; }                      ///< every element 0
+  static Init ones() { return {Kind::ones, 0}; }                        ///< every element 1
+  static Init normal(double std) { return {Kind::normal, std}; }        ///< mean 0, variance std^2
+  static Init uniform(double bound) { return {Kind::uniform, bound}; }  ///< in [-bound, bound)
 };
 
 /// One draw of a plan. A plan lists every draw in stream order, also those that a later one
 /// overwrites (PyTorch's constructors draw, and nanoGPT draws again): they move the stream.
 struct Draw {
-  Parameter* parameter = nullptr;
-  Init init{};
+  Parameter* parameter = nullptr;  ///< whose elements
+  Init init{};                     ///< from which distribution
 };
 
+/// Draws, in the order in which they take from the stream.
 using DrawPlan = std::vector<Draw>;
 
 /// Fills `out`, the whole parameter, from the stream.

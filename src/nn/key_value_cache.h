@@ -20,13 +20,16 @@ namespace nanofsdp::nn {
 /// Each attention layer has a row a position, its query, key and value side by side, as the
 /// operator reads them; the query is not needed again, but its third of the memory spares a second
 /// layout. One text at a time.
+
+/// The rows of one text, for every attention layer of one model. It is filled by the passes that
+/// follow Tape::begin_decoding().
 class KeyValueCache {
  public:
   /// @param capacity positions: the model's block_size
   /// @param context outlives this object
   KeyValueCache(Context& context, std::int64_t capacity) : context_(context), capacity_(capacity) {}
 
-  std::int64_t capacity() const { return capacity_; }
+  std::int64_t capacity() const { return capacity_; }  ///< positions that fit
 
   /// Positions held, between two passes: all layers hold the same.
   std::int64_t length() const { return layers_.empty() ? 0 : layers_.begin()->second.length; }

@@ -7,16 +7,21 @@
 
 namespace nanofsdp::nn {
 
+/// @file
+/// @brief A dense layer as a module: one matrix product, and a bias.
+
 /// y = x weight^T + bias over the last dimension; weight [out, in], bias [out] or none
 /// (PyTorch's nn.Linear). Weights start as N(0, 0.02), biases at zero (GPT-2). Keeps x for
 /// backward.
 class Linear final : public Module {
  public:
+  /// The sizes of a layer: `nn::Linear fc{{.in = 128, .out = 512}};`
   struct Options {
-    std::int64_t in = 0;
-    std::int64_t out = 0;
-    bool bias = true;
+    std::int64_t in = 0;   ///< elements of a row of x
+    std::int64_t out = 0;  ///< elements of a row of y
+    bool bias = true;      ///< whether there is one
   };
+  /// Forward takes [..., in] and gives [..., out]; another last dimension is a ShapeError.
   explicit Linear(const Options& options);
 
   /// A layer without bias whose weight is another module's too (a tied weight).

@@ -9,10 +9,13 @@ namespace nanofsdp::nn {
 
 /// Forward: adds the sum of the tokens' losses to `total`, and keeps what backward needs.
 /// @param logits [B, T, V]  @param targets [B, T], int32, -1 to ignore  @param total [1], float64
+/// @throws ShapeError for other shapes; Error naming a target that is no token (on a
+///         GPU the kernel stops)
 void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total);
 
 /// Backward: d (scale * sum of losses) / d logits, written over the logits.
 /// @param scale 1 / (tokens of the whole step, on all ranks and in all micro-steps)
+/// @returns [B, T, V]  @throws Error if the last tensors on the tape are not those of the forward
 Tensor cross_entropy_backward(Tape& tape, float scale);
 
 }  // namespace nanofsdp::nn

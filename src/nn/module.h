@@ -21,6 +21,32 @@ namespace nanofsdp::nn {
 ///
 /// As PyTorch's nn.Module, with backward written out instead of recorded. The public forward and
 /// backward call the hooks around the module's own; that is all FSDP needs of a model.
+
+/// The base of every layer and every model. A module of your own registers its parameters and
+/// children in its constructor, and has two functions (this one computes on the CPU):
+///
+///     struct Gain final : nn::Module {  // y = gain * x, with a gain that is learnt
+///       std::shared_ptr<nn::Parameter> gain =
+///           std::make_shared<nn::Parameter>(Shape{1}, nn::Init::ones());
+///       Gain() { add("gain", gain); }
+///       Tensor do_forward(nn::Tape& tape, Tensor x) override {
+///         const Tensor y = tape.allocate(x.shape());
+///         for (int i = 0; i < x.numel(); ++i) y.f32()[i] = gain->data.f32()[0] * x.f32()[i];
+///         tape.save({x});
+///         return y;
+///       }
+///       Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+///         const auto [x] = tape.restore<1>();
+///         const Tensor dx = tape.allocate(x.shape()), dgain = gain->grad();  // empty if frozen
+///         for (int i = 0; i < x.numel(); ++i) {
+///           dx.f32()[i] = gain->data.f32()[0] * dy.f32()[i];
+///           if (!dgain.empty()) dgain.f32()[0] += dy.f32()[i] * x.f32()[i];
+///         }
+///         return dx;
+///       }
+///     };
+///
+/// A module with children only calls theirs: Block in gpt/block.h is one.
 class Module {
  public:
   virtual ~Module() = default;
@@ -31,12 +57,12 @@ class Module {
   /// Called around forward and backward, with the tape of the pass. One owner: setting a hook that
   /// is set is an error of the setter's.
   struct Hooks {
-    std::function<void(Tape&)> pre_forward;
-    std::function<void(Tape&)> post_forward;
-    std::function<void(Tape&)> pre_backward;
-    std::function<void(Tape&)> post_backward;
+    std::function<void(Tape&)> pre_forward;    ///< before the module's own forward
+    std::function<void(Tape&)> post_forward;   ///< after it
+    std::function<void(Tape&)> pre_backward;   ///< before the module's own backward
+    std::function<void(Tape&)> post_backward;  ///< after it
   };
-  Hooks hooks;
+  Hooks hooks;  ///< none, until somebody attaches
 
   /// Keep only the input of forward; backward runs forward again first, with the hooks of modules
   /// inside but not its own (activation recompute, or checkpointing: Chen et al. 2016, arXiv
@@ -44,17 +70,23 @@ class Module {
   bool recompute = false;
 
   /// The module's output. The tensor lives on the tape.
+  /// @throws ShapeError where an input does not fit a layer; and what hooks throw
   Tensor forward(Tape& tape, Tensor x);
 
   /// The gradient of the input, from that of the output; parameters' gradients are added to.
   /// Modules run backward in the reverse order of forward. A module that writes over dy says so.
+  /// @param dy of the output's shape
+  /// @returns of the input's shape; empty if the input has no gradient
+  /// @throws Error naming both modules, if the order is another than the reverse
   Tensor backward(Tape& tape, Tensor dy);
 
+  /// A child and its local name, which is one part of a path: "attn" of "h.0.attn".
   using Child = std::pair<std::string, Module*>;
-  const std::vector<Child>& children() const { return children_; }
+  const std::vector<Child>& children() const { return children_; }  ///< in the order of add()
 
   /// The module's own parameters, under their local names. A tied one appears in each owner.
   using OwnParameter = std::pair<std::string, std::shared_ptr<Parameter>>;
+  /// In the order of add().
   const std::vector<OwnParameter>& own_parameters() const { return parameters_; }
 
   /// Every parameter of the subtree once, a module's own before its children's (PyTorch's order),
@@ -62,7 +94,9 @@ class Module {
   std::vector<Parameter*> named_parameters();
 
  protected:
+  /// For constructors: registers a child, usually a member. It lives as long as this module.
   void add(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
+  /// For constructors: registers a parameter. Several modules may register one (a tied weight).
   void add(std::string name, std::shared_ptr<Parameter> parameter) {
     parameters_.emplace_back(std::move(name), std::move(parameter));
   }

@@ -16,7 +16,10 @@ namespace nanofsdp::nn {
 /// parameter; under FSDP they show the whole of it while its unit is unsharded, and between uses
 /// the piece that lies in this rank's shard, as one dimension: all, a part, or nothing.
 
+/// A module makes its parameters with std::make_shared and registers them (Module::add). Their
+/// memory comes later, by FSDP or from whoever else trains the model.
 struct Parameter {
+  /// Declares it: no memory yet, `data` and grad() are empty.
   Parameter(Shape shape, Init init) : shape(shape), init(init) {}
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;

@@ -30,11 +30,24 @@ namespace nanofsdp::nn {
 
 class Module;
 
+/// The tape of one rank, for one pass at a time. A step of a model that is not sharded, and an
+/// evaluation (a sharded one has backward and its end in one call, fsdp/fully_shard.h):
+///
+///     nn::Tape tape(context);
+///     tape.begin(/*training=*/true);
+///     const Tensor y = model.forward(tape, x);  // and dy, the gradient of the loss by y
+///     model.backward(tape, dy);
+///     tape.end_backward();
+///
+///     tape.begin(/*training=*/false);
+///     const Tensor z = model.forward(tape, x);  // valid until end()
+///     tape.end();
 class Tape {
  public:
+  /// @param context outlives this object
   explicit Tape(Context& context) : context_(context), arena_(context) {}
 
-  Stream& stream() { return *context_.compute; }
+  Stream& stream() { return *context_.compute; }  ///< where operators run
 
   /// Memory for an activation or a temporary, valid until reset() or the end of the innermost
   /// Scope.
@@ -45,6 +58,7 @@ class Tape {
   /// Frees on destruction what was allocated since construction: the temporaries of one backward.
   class Scope {
    public:
+    /// Scopes of one tape end in the reverse order of their beginning.
     explicit Scope(Tape& tape) : tape_(tape), position_(tape.arena_.position()) {}
     ~Scope() { tape_.arena_.rewind(position_); }
     Scope(const Scope&) = delete;
@@ -61,6 +75,7 @@ class Tape {
   /// While it lives, forward saves nothing: what it computes will be computed again.
   class Pause {
    public:
+    /// The tape outlives it.
     explicit Pause(Tape& tape) : tape_(tape), before_(std::exchange(tape.saving_, false)) {}
     ~Pause() { tape_.saving_ = before_; }
     Pause(const Pause&) = delete;
@@ -74,6 +89,7 @@ class Tape {
   /// While it lives, the module is the one at work: what is saved and restored is its.
   class AtWork {
    public:
+    /// Tape and module outlive it.
     AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
     ~AtWork() { tape_.at_work_.pop_back(); }
     AtWork(const AtWork&) = delete;
@@ -86,14 +102,16 @@ class Tape {
   /// Starts a forward pass, after the end of the one before. `training`: activations are saved and
   /// dropout is on.
   /// @param key which rows of which micro-step: the part of a dropout key that sites share
+  /// @throws Error if the pass before saved activations and has not ended
   void begin(bool training, const DropoutKey& key = {});
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.
+  /// @throws Error as begin()
   void begin_decoding(KeyValueCache& cache);
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
-  bool training() const { return training_; }
-  bool saving() const { return saving_; }  ///< training, and no Pause
+  bool training() const { return training_; }  ///< as begin() was told
+  bool saving() const { return saving_; }      ///< training, and no Pause
 
   /// The dropout key of one place in the model.
   DropoutKey dropout_key(int site) const;
@@ -113,8 +131,9 @@ class Tape {
 
   /// What to call when the pass under way ends: with true after a whole backward, with false after
   /// an evaluation or a pass that was given up. It is called once, unless it is gone by then.
-  /// @returns whether this pass did not know of it before
   using EndOfPass = std::function<void(bool backward)>;
+  /// Registers `callback`, which the caller goes on to own, with the pass under way.
+  /// @returns whether this pass did not know of it before
   bool at_end(const std::shared_ptr<EndOfPass>& callback);
 
   /// Ends a pass: forgets what was saved, frees every activation.

@@ -23,18 +23,19 @@ namespace nanofsdp::ops {
 /// grad_scale on the device, so that the host need not wait for the norm). The same constants and
 /// operations in the same order: they differ by single roundings.
 
+/// Operands of one step, float32 on one device, n elements each.
 struct AdamW {
-  Tensor param{};  ///< in, out  [n]
-  Tensor grad{};   ///< in       [n]
-  Tensor m{};      ///< in, out  [n], first moment
-  Tensor v{};      ///< in, out  [n], second moment
-  double lr = 0;
-  double beta1 = 0.9;
-  double beta2 = 0.999;
-  double eps = 1e-8;
-  double weight_decay = 0;
-  std::int64_t step = 1;  ///< counts from 1
-  Tensor grad_scale{};    ///< in  [1], float32: the coefficient of clipping; empty: 1
+  Tensor param{};           ///< in, out  [n]
+  Tensor grad{};            ///< in       [n]
+  Tensor m{};               ///< in, out  [n], first moment
+  Tensor v{};               ///< in, out  [n], second moment
+  double lr = 0;            ///< learning rate
+  double beta1 = 0.9;       ///< decay of m, in [0, 1)
+  double beta2 = 0.999;     ///< decay of v, in [0, 1)
+  double eps = 1e-8;        ///< keeps the quotient finite
+  double weight_decay = 0;  ///< a step takes lr * weight_decay of param
+  std::int64_t step = 1;    ///< counts from 1
+  Tensor grad_scale{};      ///< in  [1], float32: the coefficient of clipping; empty: 1
 };
 
 /// Enqueues the operator on `stream`.

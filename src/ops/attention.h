@@ -54,10 +54,11 @@ struct AttentionForward {
   Tensor lse{};       ///< out  [B, H, n], written
   Tensor scratch{};   ///< [attention_scratch_numel(...)], contents meaningless before and after
   float dropout = 0;  ///< probability of dropping an element of P
-  DropoutKey key{};
+  DropoutKey key{};   ///< which mask
   std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
 };
 
+/// Shapes as in the forward pass, with first = 0.
 struct AttentionBackward {
   Tensor dy{};             ///< in   [B, T, C]
   Heads q{}, k{}, v{};     ///< in   as in the forward pass
@@ -65,8 +66,8 @@ struct AttentionBackward {
   Tensor lse{};            ///< in   [B, H, T], from the forward pass
   Heads dq{}, dk{}, dv{};  ///< out  H, H_kv, H_kv heads, written; no other column is
   Tensor scratch{};        ///< as in the forward pass
-  float dropout = 0;
-  DropoutKey key{};
+  float dropout = 0;       ///< as in the forward pass
+  DropoutKey key{};        ///< as in the forward pass
 };
 
 /// Elements of scratch that each direction needs for sequences of T positions on `threads` threads

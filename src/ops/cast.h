@@ -10,6 +10,7 @@ namespace nanofsdp::ops {
 ///
 /// Twins: cast.cpp (CPU), cast.cu (CUDA), to the same bits: both call base/dtype.h.
 
+/// Operands. The dtypes say which way.
 struct Cast {
   Tensor in{};   ///< in   float32 or bfloat16
   Tensor out{};  ///< out  the other of the two, same numel, written

@@ -16,6 +16,7 @@ namespace nanofsdp::ops {
 /// Twins: cross_entropy.cpp (Eigen), cross_entropy.cu (CUDA: a block of threads for each row, which
 /// finds maximum and sum together in one reading). They agree within 1e-5 relative L2.
 
+/// Shapes: N tokens, V of the vocabulary.
 struct CrossEntropyForward {
   Tensor logits{};  ///< in   [N, V]
   Tensor target{};  ///< in   [N], int32, each in [0, V) or -1
@@ -24,6 +25,7 @@ struct CrossEntropyForward {
   Tensor total{};   ///< in, out  [1], float64, or empty: the sum of the losses is added to it
 };
 
+/// Shapes as in the forward pass.
 struct CrossEntropyBackward {
   Tensor logits{};  ///< in, out  [N, V]: becomes dlogits
   Tensor target{};  ///< in   [N], int32

@@ -12,32 +12,38 @@ namespace nanofsdp::ops {
 ///
 /// Twins: elementwise.cpp (Eigen), elementwise.cu (CUDA), to the same bits.
 
+/// out = a + b.
 struct Add {
   Tensor a{};    ///< in
   Tensor b{};    ///< in, same numel
   Tensor out{};  ///< out = a + b; may alias either
 };
 
+/// x *= factor.
 struct Scale {
-  Tensor x{};  ///< in, out: x *= factor
-  float factor = 1;
+  Tensor x{};        ///< in, out: x *= factor
+  float factor = 1;  ///< of every element
 };
 
+/// x = value.
 struct Fill {
-  Tensor x{};  ///< out: x = value; float32, float64 or bfloat16
-  float value = 0;
+  Tensor x{};       ///< out: x = value; float32, float64 or bfloat16
+  float value = 0;  ///< of every element
 };
 
+/// out = in.
 struct Copy {
   Tensor in{};   ///< in
   Tensor out{};  ///< out, same numel and dtype; not overlapping
 };
 
+/// out += in.
 struct Accumulate {
   Tensor in{};   ///< in
   Tensor out{};  ///< in, out: out += in
 };
 
+/// x = 0, 1, ..., period - 1, 0, 1, ...
 struct Arange {
   Tensor x{};               ///< out: x[i] = i % period, int32
   std::int64_t period = 1;  ///< at least 1
@@ -46,20 +52,26 @@ struct Arange {
 /// y = x / (1 - p) where the mask keeps the element, else 0 (inverted dropout). Its own backward:
 /// apply it to dy with the same key. Row r of x is global row key.first_row + r.
 struct Dropout {
-  Tensor x{};  ///< in   [rows, ...]
-  Tensor y{};  ///< out  same shape; may alias x
-  float p = 0;
-  DropoutKey key{};
+  Tensor x{};        ///< in   [rows, ...]
+  Tensor y{};        ///< out  same shape; may alias x
+  float p = 0;       ///< probability of dropping an element, in [0, 1)
+  DropoutKey key{};  ///< which mask
 };
 
 /// Each enqueues its operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void add(Stream& stream, const Add& a);
+/// @copydoc add()
 void scale(Stream& stream, const Scale& a);
+/// @copydoc add()
 void fill(Stream& stream, const Fill& a);
+/// @copydoc add()
 void copy(Stream& stream, const Copy& a);
+/// @copydoc add()
 void accumulate(Stream& stream, const Accumulate& a);
+/// @copydoc add()
 void arange(Stream& stream, const Arange& a);
+/// @copydoc add()
 void dropout(Stream& stream, const Dropout& a);
 
 /// The CUDA side, in elementwise.cu, called with operands that have been checked.

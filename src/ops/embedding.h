@@ -15,12 +15,14 @@ namespace nanofsdp::ops {
 /// anything is written on the CPU; on CUDA it ends the kernel, and with it this process's use of
 /// the GPU: the next call on the stream that looks for errors throws.
 
+/// Shapes: N indices, a table of V rows of C elements.
 struct EmbeddingForward {
   Tensor index{};   ///< in   [N], int32, each in [0, V)
   Tensor weight{};  ///< in   [V, C], on a GPU also bfloat16
   Tensor y{};       ///< out  [N, C], written
 };
 
+/// Shapes as in the forward pass.
 struct EmbeddingBackward {
   Tensor index{};    ///< in   [N], int32
   Tensor dy{};       ///< in   [N, C]

@@ -14,11 +14,13 @@ namespace nanofsdp::ops {
 ///
 /// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits.
 
+/// Operands, float32.
 struct GeluForward {
   Tensor x{};  ///< in   any shape
   Tensor y{};  ///< out  same shape, written
 };
 
+/// Operands of one shape, float32.
 struct GeluBackward {
   Tensor dy{};  ///< in
   Tensor x{};   ///< in

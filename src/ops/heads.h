@@ -14,7 +14,7 @@ namespace nanofsdp::ops {
 struct Heads {
   Tensor rows{};           ///< [B, T, any number of columns]
   std::int64_t first = 0;  ///< column where head 0 begins
-  int heads = 1;
+  int heads = 1;           ///< how many, H
 };
 
 }  // namespace nanofsdp::ops

@@ -26,6 +26,7 @@ namespace nanofsdp::ops {
 /// on it. The same input gives the same bits on every run; the twins agree within 1e-5 relative L2
 /// in float32. Taught in lesson 02.
 
+/// PyTorch's default.
 inline constexpr float kLayerNormEps = 1e-5f;
 
 /// Shapes: R rows of C elements. `bias` and `dbias` may be empty (a model without biases).
@@ -38,6 +39,7 @@ struct LayerNormForward {
   Tensor rstd{};    ///< out  [R], float32
 };
 
+/// Shapes as in the forward pass.
 struct LayerNormBackward {
   Tensor dy{};       ///< in   [R, C]
   Tensor x{};        ///< in   [R, C]

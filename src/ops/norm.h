@@ -15,6 +15,7 @@ namespace nanofsdp::ops {
 /// Twins: norm.cpp (a plain loop), norm.cu (CUDA: a block of threads for each block of x). Each
 /// adds up in an order of its own, the same on every run and every GPU; they agree within 1e-13.
 
+/// out += the sum of x[i]^2.
 struct SquaredNorm {
   Tensor x{};    ///< in   any shape, float32
   Tensor out{};  ///< in, out  [1], float64, added to
@@ -34,6 +35,7 @@ struct ClipCoefficient {
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void squared_norm(Stream& stream, const SquaredNorm& a);
+/// @copydoc squared_norm()
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 
 /// The CUDA side, in norm.cu, called with operands that have been checked.

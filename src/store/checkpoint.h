@@ -30,6 +30,19 @@ namespace nanofsdp::store {
 /// Then the directories are renamed. Killed between these, the next run finds the new one where it
 /// was written.
 ///
+/// A program that goes on where it was stopped:
+///
+///     std::int64_t step = 0;
+///     if (std::filesystem::exists(store::checkpoint_path(dir) / "manifest.json")) {
+///       const store::Metadata kept = store::load_checkpoint(dir, sharded, adamw);
+///       step = std::stoll(kept.at("step"));
+///     }
+///     for (; step < steps; ++step) {
+///       if (step % 100 == 0)
+///         store::save_checkpoint(dir, sharded, adamw, {{"step", std::to_string(step)}});
+///       ...
+///     }
+///
 /// Ranks on several machines need one DIR that all of them see; without, there are no checkpoints.
 
 /// The directory of the last whole checkpoint in `out_dir`; DIR/checkpoint if there is none.

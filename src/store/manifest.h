@@ -16,20 +16,22 @@ namespace nanofsdp::store {
 
 /// What one rank wrote.
 struct FileRecord {
-  std::uint64_t bytes = 0;
-  std::uint64_t fingerprint = 0;
+  std::uint64_t bytes = 0;        ///< of the file
+  std::uint64_t fingerprint = 0;  ///< of those bytes (base/fingerprint.h)
 };
 
+/// What a checkpoint says of itself.
 struct Manifest {
-  std::int64_t optimizer_steps = 0;
-  Metadata metadata;              ///< what else the program keeps there, by name
-  std::vector<FileRecord> files;  ///< one a rank
-  std::uint64_t fingerprint = 0;  ///< of all this; computed when it is written
+  std::int64_t optimizer_steps = 0;  ///< made before it was saved
+  Metadata metadata;                 ///< what else the program keeps there, by name
+  std::vector<FileRecord> files;     ///< one a rank
+  std::uint64_t fingerprint = 0;     ///< of all this; computed when it is written
 };
 
 /// "rank_0_of_4.safetensors"
 std::string rank_file_name(std::size_t rank, std::size_t ranks);
 
+/// The text of manifest.json, with the fingerprint worked out.
 std::string write_manifest(const Manifest& manifest);
 
 /// The reverse, trusting nothing.

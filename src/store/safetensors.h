@@ -49,6 +49,7 @@ class SafetensorsFile {
   /// @throws UsageError saying what is wrong if the file is missing or malformed in any way
   explicit SafetensorsFile(std::string path);
 
+  /// The texts in the header, by name.
   const Metadata& metadata() const { return header_.metadata; }
   /// As they lie in the file.
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }

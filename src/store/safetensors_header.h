@@ -16,13 +16,15 @@ namespace nanofsdp::store {
 ///
 /// Offsets count bytes from the end of the header; the tensors leave no gaps.
 
+/// Texts that a file keeps beside its tensors, by name.
 using Metadata = std::map<std::string, std::string>;
 
+/// One tensor of a file, float32.
 struct TensorInfo {
-  std::string name;
+  std::string name;                 ///< unique in the file
   std::vector<std::int64_t> shape;  ///< empty: a scalar
 
-  std::int64_t numel() const;
+  std::int64_t numel() const;  ///< elements; a scalar has one
   friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
 };
 
@@ -32,8 +34,9 @@ struct TensorInfo {
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
                           const std::string& file);
 
+/// All that the head of a file says.
 struct SafetensorsHeader {
-  Metadata metadata;
+  Metadata metadata;                ///< the "__metadata__"; may be empty
   std::vector<TensorInfo> tensors;  ///< in the order of their bytes
 };
 

@@ -43,10 +43,10 @@ namespace nanofsdp::store {
 /// Neighbouring elements of one parameter, with what the optimizer remembers of them, as they lie
 /// in a rank's memory.
 struct StateSlice {
-  fsdp::ParameterSpec parameter;
-  fsdp::Range range;            ///< of the parameter's elements, row-major; not empty
-  Tensor values;                ///< float32 [range.size()], a view, as the next ones
-  std::vector<Tensor> state{};  ///< none if the parameter is frozen
+  fsdp::ParameterSpec parameter;  ///< whose elements these are
+  fsdp::Range range;              ///< of the parameter's elements, row-major; not empty
+  Tensor values;                  ///< float32 [range.size()], a view, as the next ones
+  std::vector<Tensor> state{};    ///< none if the parameter is frozen
   std::span<const std::string> state_names{};  ///< of as many (sharded_optimizer.h)
   std::int64_t* steps = nullptr;  ///< that the parameter has made; null if it is frozen
 };

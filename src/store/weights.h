@@ -14,7 +14,14 @@ namespace nanofsdp::store {
 ///
 /// A tensor for every parameter, by its name and shape. A weight that modules share, as nanoGPT's
 /// head and embedding do, is stored once. What else belongs to the model travels in the metadata.
+///
+///     store::save_weights("out", sharded, {{"made_by", "perceptron"}}, context.rank);
+///
+///     Model other;  // of the same shapes, at any number of ranks
+///     auto loaded = fsdp::fully_shard(context, other, mesh, {});
+///     store::load_weights("out", loaded);
 
+/// DIR/model.safetensors.
 std::filesystem::path weights_path(const std::string& out_dir);
 
 /// Gathers the model unit by unit; rank 0 writes it. Collective.
