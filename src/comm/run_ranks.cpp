@@ -26,15 +26,21 @@ constexpr bool kGloo = true;
 constexpr bool kGloo = false;
 #endif
 
-void require_processes(Backend backend) {
+void require_processes(const RanksOptions& options) {
+  const Backend backend = options.backend;
   if (backend == Backend::local) {
     throw UsageError({.what = "backend local",
                       .expected = "ranks that are threads of one process",
                       .got = "processes that a launcher has started",
                       .hint = "use another backend, or unset the launcher's variables"});
   }
-  if (backend == Backend::gloo ? kGloo : kCuda) return;
   const bool gloo = backend == Backend::gloo;
+  if (gloo == (options.device == Device::cuda)) {
+    throw UsageError({.what = "backend " + name_of(backend),
+                      .expected = gloo ? "device cpu" : "device cuda",
+                      .got = gloo ? "cuda" : "cpu"});
+  }
+  if (gloo ? kGloo : kCuda) return;
   throw UsageError({.what = "backend " + name_of(backend),
                     .expected = gloo ? "a build with Gloo" : "a build with CUDA and NCCL",
                     .got = "one without",
@@ -44,7 +50,7 @@ void require_processes(Backend backend) {
 
 std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
                                       const RanksOptions& options) {
-  require_processes(options.backend);
+  require_processes(options);
   const std::chrono::seconds timeout(options.timeout);
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
@@ -73,7 +79,7 @@ int start_ranks(const RanksOptions& options, const RankBody& body) {
                    {.timeout = std::chrono::seconds(options.timeout), .device = options.device});
     return 0;
   }
-  require_processes(options.backend);
+  require_processes(options);
   return launch::launch_processes(ranks,
                                   [&](launch::Store& store) { run_rank(store, options, body); });
 }

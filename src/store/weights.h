@@ -34,8 +34,9 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 /// not, and those of another shape
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
-/// The parameters in the order of the units, as files name them; and one.
+/// The parameters in the order of the units, as files name them.
 std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model);
+/// One of them.
 TensorInfo info_of(const nn::Parameter& parameter);
 
 }  // namespace nanofsdp::store

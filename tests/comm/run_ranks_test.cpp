@@ -89,10 +89,15 @@ TEST(RunRanks, ThatFailEndWithOneLine) {
 #endif
 }
 
-TEST(RunRanks, OfNoGpuAreNotConnectedByNccl) {
-  const Ended ended = run({.ranks = 2, .backend = comm::Backend::nccl}, sum_of(2));
-  EXPECT_EQ(ended.exit_code, 2);
-  EXPECT_EQ(ended.said.find("nanofsdp: backend nccl: expected "), 0u) << ended.said;
+// NCCL moves what lies on GPUs, Gloo what lies in the host's memory; whether a GPU is there or not.
+TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
+  const Ended nccl = run({.ranks = 2, .backend = comm::Backend::nccl}, sum_of(2));
+  EXPECT_EQ(nccl.exit_code, 2);
+  EXPECT_EQ(nccl.said, "nanofsdp: backend nccl: expected device cuda, got cpu\n");
+  const Ended gloo =
+      run({.ranks = 2, .backend = comm::Backend::gloo, .device = Device::cuda}, sum_of(2));
+  EXPECT_EQ(gloo.exit_code, 2);
+  EXPECT_EQ(gloo.said, "nanofsdp: backend gloo: expected device cpu, got cuda\n");
 }
 
 #ifndef NANOFSDP_TSAN
