@@ -44,7 +44,7 @@ def last_checkpoint(out_dir: Path) -> int:
     """The iteration of the last whole checkpoint."""
     for name in ("checkpoint.new", "checkpoint"):
         if (manifest := out_dir / name / "manifest.json").exists():
-            return json.loads(manifest.read_text())["iteration"]
+            return int(json.loads(manifest.read_text())["metadata"]["iteration"])
     raise ValueError("no whole checkpoint")
 
 
