@@ -62,6 +62,11 @@ TEST(LineBudget, OneOperatorFitsOnThreePages) {
   }
 }
 
+TEST(LineBudget, AModelOfOnesOwnHas250LinesWithLora) {
+  const std::filesystem::path lesson = "lessons/22_your_own_model";
+  EXPECT_LE(lines_of_code(lesson / "llama.h") + lines_of_code(lesson / "lora.h"), 250);
+}
+
 TEST(LineBudget, NoFileIsLongerThan300Lines) {
   for (const char* folder : {"src", "tests", "lessons"}) {
     for (const auto& file : files(folder, {".h", ".cpp", ".cu", ".cuh", ".cmake", ".sh", ".py"})) {

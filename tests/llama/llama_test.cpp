@@ -5,7 +5,6 @@
 #include <sstream>
 
 #include "22_your_own_model/float64.h"
-#include "house/source_tree.h"
 #include "parity/golden.h"
 
 // Lesson 22's Llama, which is written on top of the library as anybody would.
@@ -40,12 +39,6 @@ TEST(Llama, HasTheLossesOfPyTorchInFloat64) {
           << W << " ranks, " << (lora ? "adapters" : "all parameters");
     }
   }
-}
-
-TEST(Llama, IsAModelOf250LinesWithLora) {
-  const std::filesystem::path folder = "lessons/22_your_own_model";
-  EXPECT_LE(house::lines_of_code(folder / "llama.h") + house::lines_of_code(folder / "lora.h"),
-            250);
 }
 
 }  // namespace
