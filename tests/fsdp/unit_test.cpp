@@ -143,6 +143,25 @@ TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) test(dtype);
 }
 
+// Whatever is stored, a shard is the rank's own chunk of the row.
+TEST(ShardedParameters, HasItsOwnChunkOfWhatIsStored) {
+  for (const Sharding& sharding : kShardings) {
+    testing::run_ranks(
+        Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group), {.strategy = sharding.strategy});
+          for (const ShardedParameters* row : training.sharded.rows()) {
+            const Range mine = row->shard_range();
+            const std::int64_t p = sharding.parameters ? 0 : mine.begin;
+            const std::int64_t g = sharding.gradients ? 0 : mine.begin;
+            EXPECT_EQ(mine, row->layout().shard_of(context.rank));
+            EXPECT_EQ(row->parameter_shard().f32(), row->parameter_storage().f32() + p);
+            EXPECT_EQ(row->gradient_shard().f32(), row->gradient_storage().f32() + g);
+            EXPECT_EQ(row->parameter_shard().numel(), mine.size());
+          }
+        });
+  }
+}
+
 // A copy that units keep goes stale with every write of the shard, not only with the optimizer's.
 TEST(Unit, GathersAnewWhatWasStoredSince) {
   testing::run_ranks(
