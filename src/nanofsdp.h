@@ -1,7 +1,9 @@
 #pragma once
 
 /// @file
-/// @brief All that a program needs which shards a model of its own: `#include <nanofsdp/nanofsdp.h>`.
+/// @brief All that a program needs which shards a model of its own.
+///
+///     #include <nanofsdp/nanofsdp.h>
 ///
 /// lessons/library.md has such a program. Not here, because most have no use for them: nanoGPT
 /// (gpt/gpt.h), texts and tokens (data/dataset.h), ranks that are threads (comm/local.h).

@@ -44,7 +44,8 @@ struct Unit {
   }
 
   void discard() {
-    row.flat.show_parameters(row.flat.parameter_storage());  // the shard: nothing that a layer could compute with
+    // The shard: nothing that a layer could compute with.
+    row.flat.show_parameters(row.flat.parameter_storage());
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     if (poison) ops::fill(*context.compute, {.x = slot, .value = nan});
     note("R.");

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "fsdp/fully_shard.h"
 #include "fsdp/adamw.h"
+#include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "plan/plan.h"
 #include "support/ranks.h"

@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/mixed_precision.h"
-#include "fsdp/adamw.h"
 #include "gpt/gpt.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
