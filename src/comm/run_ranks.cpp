@@ -50,7 +50,6 @@ void require_processes(const RanksOptions& options) {
 
 std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
                                       const RanksOptions& options) {
-  require_processes(options);
   const std::chrono::seconds timeout(options.timeout);
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
@@ -115,6 +114,7 @@ int run_ranks(const RanksOptions& options, const RankBody& body) try {
 }
 
 void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body) {
+  require_processes(options);  // before a GPU is asked for
   Context context(store.rank(), store.size(), threads_per_rank(options, store.local_size()),
                   options.device, store.local_rank());
   body(context, connect(context, store, options));

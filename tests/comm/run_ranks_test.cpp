@@ -143,6 +143,14 @@ TEST(RunRanks, AreNoThreadsUnderALauncher) {
   EXPECT_NE(said.find("backend local: expected ranks that are threads"), said.npos) << said;
 }
 
+// Nor is a GPU asked for that the backend could not reach.
+TEST(RunRanks, AreRefusedUnderALauncherAsElsewhere) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(exit_code_under_a_launcher({.device = Device::cuda}, sum_of(2)), 2);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("backend gloo: expected device cpu, got cuda"), said.npos) << said;
+}
+
 #endif
 
 }  // namespace
