@@ -89,7 +89,10 @@ void Unit::reduce_gradients(bool last_micro_step) {
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
   const bool scatter = gradients_.are_scattered();
-  tell({UnitEvent::Kind::begins, scatter ? "RS." : "AR.", "", Lane::reduce, &stream});
+  tell({.kind = UnitEvent::Kind::begins,
+        .verb = scatter ? "RS." : "AR.",
+        .lane = Lane::reduce,
+        .stream = &stream});
   const Tensor whole = gradients_.whole();
   const comm::Call call{.unit = name()};
   const auto reduce = scatter ? reduce_scatter : all_reduce;
@@ -116,7 +119,8 @@ void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
   parameters_.take(stream);
   comm::Communicator* group = parameters_.travel() ? &mesh_.gather() : nullptr;
-  const UnitEvent begins{UnitEvent::Kind::begins, "U.", "", Lane::all_gather, &stream};
+  const UnitEvent begins{
+      .kind = UnitEvent::Kind::begins, .verb = "U.", .lane = Lane::all_gather, .stream = &stream};
   tell(group != nullptr ? begins : UnitEvent{.verb = "u."});
   // A copy that stays serves the next step too: it is training's, whoever asks first.
   const comm::Call call{
