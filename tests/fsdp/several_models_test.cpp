@@ -7,6 +7,7 @@
 #include "comm/mesh.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
+#include "support/plain_models.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
 
@@ -28,22 +29,7 @@ class Layer final : public nn::Module {
   nn::Linear linear_{{.in = kWidth, .out = kWidth, .bias = true}};
 };
 
-class Both final : public nn::Module {
- public:
-  Both() {
-    add("first", first);
-    add("second", second);
-  }
-  Layer first, second;
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    return second.forward(tape, first.forward(tape, x));
-  }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    return first.backward(tape, second.backward(tape, dy));
-  }
-};
+using Both = testing::InTurn<Layer>;
 
 void store(Unit& unit, std::uint64_t seed) {
   ShardedParameters& row = unit.rows()[0];

@@ -11,6 +11,7 @@
 #include "nn/linear.h"
 #include "ops/elementwise.h"
 #include "store/checkpoint.h"
+#include "support/plain_models.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 #include "support/tensors.h"
@@ -66,22 +67,7 @@ class Layer final : public nn::Module {
   nn::Linear b_{{.in = kWidth + 1, .out = kWidth, .bias = true}};
 };
 
-class Two final : public nn::Module {
- public:
-  Two() {
-    add("first", first);
-    add("second", second);
-  }
-  Layer first, second;
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    return second.forward(tape, first.forward(tape, x));
-  }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    return first.backward(tape, second.backward(tape, dy));
-  }
-};
+using Two = testing::InTurn<Layer>;
 
 // One rank of a training. The loss is the sum of the outputs' squares, halved.
 struct Training {
@@ -95,12 +81,7 @@ struct Training {
                                    .poison = true,
                                    .wrap_policy = fsdp::is_a<Layer>})),
         optimizer(context, sharded.units()) {
-    std::uint64_t seed = 1;
-    for (fsdp::ShardedParameters* row : sharded.rows()) {
-      for (std::size_t i = 0; i < row->parameters().size(); ++i) {
-        row->store(i, testing::random_tensor(row->parameters()[i]->shape, ++seed, 0.2F).values);
-      }
-    }
+    testing::store_random(sharded, 1, 0.2F);
   }
 
   void step(std::uint64_t seed) {
@@ -117,15 +98,6 @@ struct Training {
     optimizer.step(0.01);
   }
 
-  std::vector<float> weights() {
-    std::vector<float> all;
-    sharded.summon_full_parameters([&](const nn::Parameter& p) {
-      const std::span<const float> values = p.data.span<float>();
-      all.insert(all.end(), values.begin(), values.end());
-    });
-    return all;
-  }
-
   Context& context;
   comm::Mesh mesh;
   Two model;
@@ -139,7 +111,7 @@ std::vector<float> train(int world, fsdp::ShardingStrategy strategy, int steps) 
                             [&](Context& context, std::unique_ptr<comm::Communicator> group) {
                               Training t(context, std::move(group), strategy);
                               for (int s = 0; s < steps; ++s) t.step(100 + s);
-                              return t.weights();
+                              return testing::whole_weights(t.sharded);
                             })[0];
 }
 
@@ -190,7 +162,7 @@ TEST(OwnOptimizer, GoesOnFromACheckpoint) {
             store::save_checkpoint(o, t.sharded, t.optimizer, {{"next", "2"}});
           }
           t.step(102);
-          return t.weights();
+          return testing::whole_weights(t.sharded);
         })[0];
   };
   const std::vector<float> expected = run(2, false);

@@ -9,8 +9,8 @@
 #include "comm/mesh.h"
 #include "comm/self.h"
 #include "nn/linear.h"
+#include "support/plain_models.h"
 #include "support/temporary_directory.h"
-#include "support/tensors.h"
 #include "support/usage_error.h"
 
 // Files of weights, of models that are no GPT.
@@ -31,20 +31,9 @@ struct Pair final : nn::Module {
 struct Sharded {
   explicit Sharded(const std::string& second = "b", std::int64_t out = 4, std::uint32_t seed = 1)
       : model(second, out), sharded(fsdp::fully_shard(context, model, mesh)) {
-    for (fsdp::ShardedParameters* row : sharded.rows()) {
-      for (std::size_t i = 0; i < row->parameters().size(); ++i) {
-        row->store(i, testing::random_tensor(row->parameters()[i]->shape, ++seed).values);
-      }
-    }
+    testing::store_random(sharded, seed);
   }
-  std::vector<float> values() {
-    std::vector<float> all;
-    sharded.summon_full_parameters([&](const nn::Parameter& p) {
-      const std::span<const float> of_one = p.data.span<float>();
-      all.insert(all.end(), of_one.begin(), of_one.end());
-    });
-    return all;
-  }
+  std::vector<float> values() { return testing::whole_weights(sharded); }
 
   Context context;
   comm::Mesh mesh{comm::make_self()};

@@ -12,6 +12,7 @@
 #include "fsdp/grad_norm.h"
 #include "gpt/gpt.h"
 #include "nn/loss.h"
+#include "support/plain_models.h"
 #include "support/tensors.h"
 
 namespace nanofsdp::testing {
@@ -115,14 +116,7 @@ class TinyTraining {
   }
 
   /// Every weight of the model, in the order of the units.
-  std::vector<float> weights() {
-    std::vector<float> all;
-    sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
-      const std::span<float> values = parameter.data.span<float>();
-      all.insert(all.end(), values.begin(), values.end());
-    });
-    return all;
-  }
+  std::vector<float> weights() { return whole_weights(sharded); }
 
   /// Trains. Loss of this rank's rows and global gradient norm of each step, then the weights.
   std::vector<float> run() {
