@@ -32,7 +32,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::release() {
   if (data_ == nullptr) return;
-  release_memory(device_, data_);
+  release_memory(device_, data_, bytes_);
   ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
   if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
   data_ = nullptr;

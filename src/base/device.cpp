@@ -1,5 +1,6 @@
 #include "base/device.h"
 
+#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -10,6 +11,8 @@
 
 #include "base/check.h"
 #include "base/cuda.h"
+#include "base/platform.h"
+#include "base/simulated.h"
 #include "base/thread_pool.h"
 
 namespace nanofsdp {
@@ -18,6 +21,15 @@ bool Event::ready() const { return !state_ || state_->ready(); }
 
 void Event::synchronize() const {
   if (state_) state_->synchronize();
+}
+
+double now_seconds() {
+  const auto now = std::chrono::steady_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+void Stream::note(double& when) {
+  enqueue([&when] { when = now_seconds(); });
 }
 
 namespace {
@@ -147,7 +159,7 @@ void require(Device device) {
 }  // namespace
 
 std::string why_not(Device device) {
-  if (device == Device::cpu) return "";
+  if (device != Device::cuda) return "";
   if constexpr (kCuda) return cuda::why_not();
   return "this build has no CUDA";
 }
@@ -171,27 +183,32 @@ void* allocate_memory(Device device, std::size_t bytes) {
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::allocate(bytes);
   }
+  if (is_simulated(device)) return reserve_addresses(bytes);
   void* memory = ::operator new(bytes, kAlignment);
   return std::memset(memory, 0, bytes);
 }
 
-void release_memory(Device device, void* memory) noexcept {
+void release_memory(Device device, void* memory, std::size_t bytes) noexcept {
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::release(memory);
   }
+  if (is_simulated(device)) return give_back_addresses(memory, bytes);
   ::operator delete(memory, kAlignment);
 }
 
-std::unique_ptr<Stream> make_compute_stream(Device device, int threads) {
+std::unique_ptr<Stream> make_compute_stream(Device device, int threads, IssueLog* log) {
   require(device);
+  const bool is_inline = device == Device::simulated_cpu;
+  if (is_simulated(device)) return make_simulated_stream(device, threads, is_inline, *log);
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::make_stream(cuda::Priority::normal);
   }
   return std::make_unique<InlineStream>(threads);
 }
 
-std::unique_ptr<Stream> make_communication_stream(Device device) {
+std::unique_ptr<Stream> make_communication_stream(Device device, IssueLog* log) {
   require(device);
+  if (is_simulated(device)) return make_simulated_stream(device, 1, /*is_inline=*/false, *log);
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::make_stream(cuda::Priority::high);
   }

@@ -7,6 +7,8 @@
 #include <string>
 #include <type_traits>
 
+#include "base/cost.h"
+
 namespace nanofsdp {
 
 /// @file
@@ -21,12 +23,20 @@ namespace nanofsdp {
 /// On the CPU the compute stream runs its work inline, on the caller's thread, so waiting on it
 /// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a
 /// CUDA stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are
-/// written against this contract and know no device.
+/// written against this contract and know no device. A simulated device writes down what it is
+/// asked for (simulated.h).
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
-/// Where memory lies and work runs: the host, or an NVIDIA GPU.
-enum class Device { cpu, cuda };
+/// Where memory lies and work runs: the host, or an NVIDIA GPU; or what stands for one of them,
+/// without memory and without arithmetic.
+enum class Device { cpu, cuda, simulated_cpu, simulated_cuda };
+
+/// Whether tensors there have shapes, but no values.
+constexpr bool is_simulated(Device device) { return device >= Device::simulated_cpu; }
+
+/// Whether the host reads and writes memory there.
+constexpr bool is_host(Device device) { return device == Device::cpu; }
 
 /// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
 /// if it may. Starts nothing, so the process may still fork: CUDA does not survive that.
@@ -34,7 +44,9 @@ std::string why_not(Device device);
 
 /// Whether kernels of this device compute with bfloat16 operands. A CPU has to widen them first. A
 /// GPU does from compute capability 8.0 on, the lowest that is compiled for.
-constexpr bool has_bfloat16_arithmetic(Device device) { return device == Device::cuda; }
+constexpr bool has_bfloat16_arithmetic(Device device) {
+  return device == Device::cuda || device == Device::simulated_cuda;
+}
 
 /// Makes the calling thread use the machine's device number `local_rank`, counted round.
 /// @return `device`
@@ -47,8 +59,8 @@ int count_devices(Device device);
 /// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);
-/// Frees what allocate_memory() gave, on the same device.
-void release_memory(Device device, void* memory) noexcept;
+/// Frees what allocate_memory() gave, of the same size, on the same device.
+void release_memory(Device device, void* memory, std::size_t bytes) noexcept;
 
 class Stream;
 
@@ -109,6 +121,17 @@ class Stream {
   /// CUDA: `work` launches on the stream, and is called at once.
   virtual void enqueue(std::function<void()> work) = 0;
 
+  /// The same, of work that says what it costs. A simulated stream asks; where it is not told, it
+  /// takes it that the work writes what was allocated since the last, and reads as much.
+  virtual void enqueue(const Cost&, std::function<void()> work) { enqueue(std::move(work)); }
+
+  /// Writes the time when the stream comes to what is enqueued next, on the clock of now_seconds().
+  /// @param when outlives the stream's work
+  virtual void note(double& when);
+
+  /// Says that memory for the next work has been allocated: what it costs, if it does not say.
+  virtual void allocated(std::size_t /*bytes*/) {}
+
   /// The point after all work enqueued so far.
   virtual Event record() = 0;
 
@@ -133,10 +156,17 @@ class Stream {
   virtual void parallel_ranges(std::int64_t n, std::int64_t, const RangeBody& body) { body(0, n); }
 };
 
+class IssueLog;
+
 /// The stream for operators: inline on the CPU, `threads` wide.
-std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
+/// @param log of a simulated device: where its streams write
+std::unique_ptr<Stream> make_compute_stream(Device device, int threads, IssueLog* log = nullptr);
 
 /// A stream for collectives: on the CPU a thread of its own.
-std::unique_ptr<Stream> make_communication_stream(Device device);
+/// @copydetails make_compute_stream()
+std::unique_ptr<Stream> make_communication_stream(Device device, IssueLog* log = nullptr);
+
+/// Seconds of a clock that runs alike in all processes of a host.
+double now_seconds();
 
 }  // namespace nanofsdp

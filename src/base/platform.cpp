@@ -9,9 +9,11 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <new>
 #include <sstream>
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "base/fingerprint.h"
@@ -26,6 +28,18 @@
 #endif
 
 namespace nanofsdp {
+
+void* reserve_addresses(std::size_t bytes) {
+  const std::size_t length = std::max<std::size_t>(bytes, 1);
+  void* first =
+      mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (first == MAP_FAILED) throw std::bad_alloc();
+  return first;
+}
+
+void give_back_addresses(void* addresses, std::size_t bytes) noexcept {
+  munmap(addresses, std::max<std::size_t>(bytes, 1));
+}
 
 #if defined(__linux__)
 

@@ -48,10 +48,22 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {
   return Tensor(first, {count}, dtype_, device_);
 }
 
-void Tensor::require(DType dtype) const {
-  NANOFSDP_CHECK_SHAPE(dtype == dtype_, .what = "elements of a tensor " + shape_.str(),
-                       .expected = std::string(name_of(dtype)),
-                       .got = std::string(name_of(dtype_)));
+void Tensor::refuse(DType dtype) const {
+  const bool valued = !is_simulated(device_);
+  NANOFSDP_CHECK_SHAPE(
+      false, .what = "elements of a tensor " + shape_.str(),
+      .expected = std::string(name_of(dtype)),
+      .got = valued ? std::string(name_of(dtype_)) : "no values: a simulated device",
+      .hint = valued ? "" : "enqueue on its stream what reads and writes them");
+}
+
+Cost moves(std::initializer_list<Tensor> read, std::initializer_list<Tensor> written,
+           double flops) {
+  Cost cost;
+  if (read.size() > 0) cost.flops = flops * static_cast<double>(read.begin()->numel());
+  for (const Tensor& tensor : read) cost.read += static_cast<double>(tensor.bytes());
+  for (const Tensor& tensor : written) cost.written += static_cast<double>(tensor.bytes());
+  return cost;
 }
 
 }  // namespace nanofsdp

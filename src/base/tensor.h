@@ -59,7 +59,7 @@ class Tensor {
   void* raw() const { return data_; }  ///< the first element
 
   /// The elements as T.
-  /// @throws ShapeError if T is not the tensor's dtype
+  /// @throws ShapeError if T is not the tensor's dtype, or the device is a simulated one
   template <class T>
   T* data() const {
     require(dtype_of<T>);
@@ -87,7 +87,10 @@ class Tensor {
   Tensor slice(std::int64_t begin, std::int64_t count) const;
 
  private:
-  void require(DType dtype) const;
+  void require(DType dtype) const {
+    if (dtype != dtype_ || is_simulated(device_)) refuse(dtype);
+  }
+  [[noreturn]] void refuse(DType dtype) const;
 
   void* data_ = nullptr;
   Shape shape_;
@@ -95,5 +98,10 @@ class Tensor {
   Device device_ = Device::cpu;
   bool present_ = false;
 };
+
+/// The cost of work that reads and writes each of these once, in one kernel.
+/// @param flops for each element of the first that is read
+Cost moves(std::initializer_list<Tensor> read, std::initializer_list<Tensor> written,
+           double flops = 0);
 
 }  // namespace nanofsdp

@@ -1,25 +1,18 @@
 #include "base/tracer.h"
 
-#include <chrono>
-
 namespace nanofsdp {
-
-double now_seconds() {
-  const auto now = std::chrono::steady_clock::now().time_since_epoch();
-  return std::chrono::duration<double>(now).count();
-}
 
 std::size_t Tracer::begin(Stream& stream, Lane lane, std::string name) {
   if (!on_) return 0;
   spans_.push_back({.lane = lane, .name = std::move(name), .issued = now_seconds()});
-  stream.enqueue([&span = spans_.back()] { span.begin = now_seconds(); });
+  stream.note(spans_.back().begin);
   return spans_.size();
 }
 
 Event Tracer::end(Stream& stream, std::size_t span, std::int64_t bytes) {
   if (span != 0) {
     spans_[span - 1].bytes = bytes;
-    stream.enqueue([&span = spans_[span - 1]] { span.end = now_seconds(); });
+    stream.note(spans_[span - 1].end);
   }
   Event event = stream.record();
   event.span = span;

@@ -71,7 +71,4 @@ class Tracer {
   std::deque<Span> spans_;  // which never moves what it holds
 };
 
-/// Seconds of a clock that runs alike in all processes of a host.
-double now_seconds();
-
 }  // namespace nanofsdp

@@ -79,7 +79,8 @@ class StreamCommunicator final : public Communicator {
 
   template <class Work>
   Event enqueue(Stream& stream, const Operation& operation, const Work& work) {
-    stream.enqueue([group = group_, &stream, operation, work] { work(*group, stream, operation); });
+    stream.enqueue(group_->announce(operation),
+                   [group = group_, &stream, operation, work] { work(*group, stream, operation); });
     return last_ = stream.record();
   }
 

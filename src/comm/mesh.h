@@ -19,6 +19,11 @@ namespace nanofsdp::comm {
 /// each other, on one rank sooner than on another; within one communicator that would pair the
 /// wrong calls. So each stream has a communicator over the same ranks, and the main thread a third.
 
+/// Ranks of a shard group, of a run of `ranks`.
+/// @param shard_size as asked for; 0: all
+/// @throws UsageError if it does not divide them
+int shard_group_size(int shard_size, int ranks);
+
 /// One rank's place in the grid. 8 ranks as 2 replicas of a model that 4 ranks shard:
 ///
 ///     comm::run_ranks({.ranks = 8}, [](Context& context, auto world) {
@@ -34,6 +39,10 @@ class Mesh {
   /// @param shard_size ranks of a shard group; 0: all
   /// @throws UsageError if shard_size does not divide the number of ranks
   explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0);
+
+  /// Of communicators that are there already, among them those of simulated ranks.
+  Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> gather,
+       std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate);
 
   int rank() const { return world_.rank(); }              ///< among all ranks
   int size() const { return world_.size(); }              ///< of the whole mesh, in ranks

@@ -22,6 +22,7 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
     blocks_.emplace_back(context_.ledger, MemoryClass::activations, std::max(bytes, kBlockBytes),
                          context_.device);
   }
+  context_.compute->allocated(bytes);
   const Tensor tensor = blocks_[top_.block].tensor(shape, dtype, top_.offset);
   top_.offset += bytes;
   top_.held += bytes;

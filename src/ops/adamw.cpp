@@ -38,7 +38,7 @@ void adamw(Stream& stream, const AdamW& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::adamw(stream, a);
   }
-  stream.enqueue([&stream, a, n] {
+  stream.enqueue(cost(a), [&stream, a, n] {
     const AdamWConstants constants(a);
     const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {

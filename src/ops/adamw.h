@@ -38,6 +38,11 @@ struct AdamW {
   Tensor grad_scale{};      ///< in  [1], float32: the coefficient of clipping; empty: 1
 };
 
+/// Fifteen operations an element, a root and a quotient among them.
+inline Cost cost(const AdamW& a) {
+  return moves({a.param, a.grad, a.m, a.v}, {a.param, a.m, a.v}, 15);
+}
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void adamw(Stream& stream, const AdamW& a);

@@ -15,7 +15,7 @@ void cast(Stream& stream, const Cast& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::cast(stream, a);
   }
-  stream.enqueue([&stream, a, n, narrow] {
+  stream.enqueue(cost(a), [&stream, a, n, narrow] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       if (narrow) {
         const float* in = a.in.f32();

@@ -16,6 +16,9 @@ struct Cast {
   Tensor out{};  ///< out  the other of the two, same numel, written
 };
 
+/// Bytes alone.
+inline Cost cost(const Cast& a) { return moves({a.in}, {a.out}); }
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError if the sizes differ or the dtypes are not one of each
 void cast(Stream& stream, const Cast& a);

@@ -80,7 +80,7 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
   }
-  stream.enqueue([&stream, a, N, V] {
+  stream.enqueue(cost(a), [&stream, a, N, V] {
     require_targets(a.target, V);
     const std::int32_t* target = a.target.data<std::int32_t>();
     stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
@@ -107,7 +107,7 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
   }
-  stream.enqueue([&stream, a, N, V] {
+  stream.enqueue(cost(a), [&stream, a, N, V] {
     require_targets(a.target, V);
     const std::int32_t* target = a.target.data<std::int32_t>();
     stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {

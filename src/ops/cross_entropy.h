@@ -33,6 +33,15 @@ struct CrossEntropyBackward {
   float scale = 1;  ///< 1 / (tokens that share the loss): here, and nowhere else, a mean is taken
 };
 
+/// An exponential and two operations a logit.
+inline Cost cost(const CrossEntropyForward& a) {
+  return moves({a.logits, a.target}, {a.loss, a.lse}, 20);
+}
+/// As of forward.
+inline Cost cost(const CrossEntropyBackward& a) {
+  return moves({a.logits, a.target, a.lse}, {a.logits}, 20);
+}
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit; Error naming a target outside its range
 /// (CUDA: the kernel stops, and what waits for the stream throws what CUDA says of that)

@@ -39,7 +39,7 @@ void add(Stream& stream, const Add& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::add(stream, a);
   }
-  stream.enqueue([&stream, a, n] {
+  stream.enqueue(cost(a), [&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t size = end - begin;
       Map(a.out.f32() + begin, size) =
@@ -54,7 +54,7 @@ void scale(Stream& stream, const Scale& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::scale(stream, a);
   }
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin) *= a.factor;
     });
@@ -69,11 +69,11 @@ void fill(Stream& stream, const Fill& a) {
     if (on_cuda(stream)) return cuda::fill(stream, a);
   }
   const auto fill_with = [&](auto value) {
-    stream.enqueue([a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
+    stream.enqueue(cost(a), [a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
   };
   if (dtype == DType::float64) return fill_with(double{a.value});
   if (dtype == DType::bfloat16) return fill_with(to_bfloat16(a.value));
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin).setConstant(a.value);
     });
@@ -87,7 +87,7 @@ void copy(Stream& stream, const Copy& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::copy(stream, a);
   }
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     const auto* in = static_cast<const std::byte*>(a.in.raw());
     auto* out = static_cast<std::byte*>(a.out.raw());
     const auto bytes = static_cast<std::int64_t>(a.out.bytes());
@@ -105,7 +105,7 @@ void accumulate(Stream& stream, const Accumulate& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::accumulate(stream, a);
   }
-  stream.enqueue([&stream, a, n] {
+  stream.enqueue(cost(a), [&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.out.f32() + begin, end - begin) += ConstMap(a.in.f32() + begin, end - begin);
     });
@@ -120,7 +120,7 @@ void arange(Stream& stream, const Arange& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::arange(stream, a);
   }
-  stream.enqueue([a] {
+  stream.enqueue(cost(a), [a] {
     const std::span<std::int32_t> x = a.x.span<std::int32_t>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       x[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % a.period);
@@ -137,7 +137,7 @@ void dropout(Stream& stream, const Dropout& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::dropout(stream, a);
   }
-  stream.enqueue([&stream, a, threshold] {
+  stream.enqueue(cost(a), [&stream, a, threshold] {
     const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
     const std::int64_t n = a.x.numel() / rows;
     const float factor = 1 / (1 - a.p);

@@ -58,6 +58,15 @@ struct Dropout {
   DropoutKey key{};  ///< which mask
 };
 
+/// One operation an element; some twelve more for a mask.
+inline Cost cost(const Add& a) { return moves({a.a, a.b}, {a.out}, 1); }
+inline Cost cost(const Scale& a) { return moves({a.x}, {a.x}, 1); }                 ///< as of Add
+inline Cost cost(const Fill& a) { return moves({}, {a.x}); }                        ///< as of Add
+inline Cost cost(const Copy& a) { return moves({a.in}, {a.out}); }                  ///< as of Add
+inline Cost cost(const Accumulate& a) { return moves({a.in, a.out}, {a.out}, 1); }  ///< as of Add
+inline Cost cost(const Arange& a) { return moves({}, {a.x}); }                      ///< as of Add
+inline Cost cost(const Dropout& a) { return moves({a.x}, {a.y}, 13); }              ///< as of Add
+
 /// Each enqueues its operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void add(Stream& stream, const Add& a);

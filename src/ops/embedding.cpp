@@ -32,7 +32,7 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::embedding(stream, a);
   }
-  stream.enqueue([&stream, a, N, V, C] {
+  stream.enqueue(cost(a), [&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* weight = a.weight.f32();
@@ -56,7 +56,7 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::embedding(stream, a);
   }
-  stream.enqueue([&stream, a, N, V, C] {
+  stream.enqueue(cost(a), [&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* dy = a.dy.f32();

@@ -29,6 +29,11 @@ struct EmbeddingBackward {
   Tensor dweight{};  ///< in, out  [V, C], added to
 };
 
+/// Of the table, the rows that are looked up.
+inline Cost cost(const EmbeddingForward& a) { return moves({a.y, a.index}, {a.y}); }
+/// As of forward, and what is added to them.
+inline Cost cost(const EmbeddingBackward& a) { return moves({a.dy, a.dy, a.index}, {a.dy}, 1); }
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit; CPU: Error naming an index outside [0,
 /// V)

@@ -47,7 +47,7 @@ void gelu(Stream& stream, const GeluForward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::gelu(stream, a);
   }
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     const float* in = a.x.f32();
     float* out = a.y.f32();
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
@@ -69,7 +69,7 @@ void gelu(Stream& stream, const GeluBackward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::gelu(stream, a);
   }
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     const float* in = a.x.f32();
     const float* dy = a.dy.f32();
     float* dx = a.dx.f32();

@@ -27,6 +27,11 @@ struct GeluBackward {
   Tensor dx{};  ///< out, written; may alias dy
 };
 
+/// Some forty operations an element, nearly all for erf.
+inline Cost cost(const GeluForward& a) { return moves({a.x}, {a.y}, 40); }
+/// And an exponential more.
+inline Cost cost(const GeluBackward& a) { return moves({a.dy, a.x}, {a.dx}, 60); }
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void gelu(Stream& stream, const GeluForward& a);

@@ -73,7 +73,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::layer_norm(stream, a);
   }
-  stream.enqueue([&stream, a, R, C] {
+  stream.enqueue(cost(a), [&stream, a, R, C] {
     stream.parallel_for(R, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         prefetch(a.x.f32() + (r + 1) * C, C);  // of the next row
@@ -100,7 +100,7 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::layer_norm(stream, a);
   }
-  stream.enqueue([&stream, a, R, C] {
+  stream.enqueue(cost(a), [&stream, a, R, C] {
     Eigen::ArrayXXf dweight = Eigen::ArrayXXf::Zero(C, kSlices), dbias = dweight;
     stream.parallel_for(kSlices, grain_of(R * C / kSlices), [&](std::int64_t s, std::int64_t end) {
       for (; s < end; ++s) {

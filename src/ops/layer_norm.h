@@ -51,6 +51,16 @@ struct LayerNormBackward {
   Tensor dbias{};    ///< in, out  [C] or empty, added to
 };
 
+/// Eight operations an element.
+inline Cost cost(const LayerNormForward& a) {
+  return moves({a.x, a.weight, a.bias}, {a.y, a.mean, a.rstd}, 8);
+}
+/// Fourteen, those of dweight and dbias among them.
+inline Cost cost(const LayerNormBackward& a) {
+  return moves({a.dy, a.x, a.weight, a.mean, a.rstd, a.dweight, a.dbias},
+               {a.dx, a.dweight, a.dbias}, 14);
+}
+
 /// Enqueues the operator on `stream` (on the CPU: runs it).
 /// @param stream where the work is ordered
 /// @param a operands, named at the call: `layer_norm(stream, {.x = h, .weight = w, ...})`

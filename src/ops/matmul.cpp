@@ -7,6 +7,23 @@
 
 namespace nanofsdp::ops {
 
+Cost cost(const MatmulForward& a) {
+  Cost cost = moves({a.x, a.weight, a.bias}, {a.y});
+  cost.products = 2 * static_cast<double>(a.y.numel()) * static_cast<double>(a.x.dim(1));
+  return cost;
+}
+
+Cost cost(const MatmulBackward& a) {
+  const bool dx = !a.dx.empty(), dweight = !a.dweight.empty(), dbias = !a.dbias.empty();
+  Cost cost = moves({a.dy, dx ? a.weight : a.x, a.dweight, a.dbias}, {a.dx, a.dweight, a.dbias});
+  if (dx && dweight) cost.read += moves({a.dy, a.x}, {}).read;
+  if (dbias) cost.read += moves({a.dy}, {}).read;
+  cost.products =
+      2.0 * (dx + dweight) * static_cast<double>(a.dy.numel()) * static_cast<double>(a.x.dim(1));
+  cost.launches = dx + dweight + dbias;
+  return cost;
+}
+
 void matmul(Stream& stream, const MatmulForward& a) {
   const Require require(stream);
   require_rank("matmul: x", a.x, 2);
@@ -20,7 +37,7 @@ void matmul(Stream& stream, const MatmulForward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::matmul(stream, a);
   }
-  stream.enqueue([&stream, a, N, M] {
+  stream.enqueue(cost(a), [&stream, a, N, M] {
     if (!a.bias.empty()) {
       const float* bias = a.bias.f32();
       float* y = a.y.f32();
@@ -48,7 +65,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::matmul(stream, a);
   }
-  stream.enqueue([&stream, a, N, M] {
+  stream.enqueue(cost(a), [&stream, a, N, M] {
     const Matrix dy = matrix(a.dy);
     if (!a.dx.empty()) {
       gemm(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);

@@ -46,6 +46,11 @@ struct MatmulBackward {
   Tensor dbias{};    ///< in, out  [M] or empty, added to
 };
 
+/// 2 N M K operations.
+Cost cost(const MatmulForward& a);
+/// As many for each of dx and dweight.
+Cost cost(const MatmulBackward& a);
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void matmul(Stream& stream, const MatmulForward& a);

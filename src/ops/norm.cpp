@@ -41,7 +41,7 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::squared_norm(stream, a);
   }
-  stream.enqueue([&stream, a] {
+  stream.enqueue(cost(a), [&stream, a] {
     const float* x = a.x.f32();
     const std::int64_t n = a.x.numel();
     const std::int64_t blocks = (n + kBlock - 1) / kBlock;
@@ -69,7 +69,7 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::clip_coefficient(stream, a);
   }
-  stream.enqueue([a] {
+  stream.enqueue(cost(a), [a] {
     double sum = 0;
     for (const double square : a.squares.span<double>()) sum += square;
     const double norm = std::sqrt(sum);

@@ -32,6 +32,11 @@ struct ClipCoefficient {
   Tensor coefficient{};  ///< out  [1], float32
 };
 
+/// A square and a sum an element.
+inline Cost cost(const SquaredNorm& a) { return moves({a.x}, {a.out}, 2); }
+/// A sum.
+inline Cost cost(const ClipCoefficient& a) { return moves({a.squares}, {a.coefficient}, 1); }
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit
 void squared_norm(Stream& stream, const SquaredNorm& a);

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief What work takes, whoever does it: counts that follow from shapes alone. A machine's speed
+/// turns them into time (plan/machine.h).
+
+/// What a collective asks of the network. Ranks r, r + stride, r + 2 stride ... take part.
+struct Message {
+  double bytes = 0;  ///< that each rank sends, and receives
+  int ranks = 1;     ///< of the group; 1: nothing travels
+  int stride = 1;    ///< between neighbours in it, in ranks of the run
+};
+
+/// What one piece of work takes. Every operator has a function `cost` of its operands, beside its
+/// formula.
+struct Cost {
+  double products = 0;  ///< floating-point operations of products of matrices
+  double flops = 0;     ///< all other floating-point operations; a multiply-add counts as two
+  double read = 0;      ///< bytes of memory
+  double written = 0;   ///< bytes of memory
+  int launches = 1;     ///< kernels, on a GPU
+  Message message{};    ///< of a collective
+};
+
+}  // namespace nanofsdp

@@ -1,0 +1,82 @@
+#include "base/simulated.h"
+
+#include <utility>
+
+namespace nanofsdp {
+namespace {
+
+using Kind = Issued::Kind;
+
+class SimulatedEvent final : public Event::State {
+ public:
+  SimulatedEvent(IssueLog& log, int stream) : point(log.size()), log_(log), stream_(stream) {}
+  bool ready() override { return true; }
+  void synchronize() override {
+    log_.add({.kind = Kind::block, .stream = stream_, .point = point});
+  }
+  const std::size_t point;
+
+ private:
+  IssueLog& log_;
+  int stream_;
+};
+
+class SimulatedStream final : public Stream {
+ public:
+  SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log)
+      : device_(device),
+        threads_(threads),
+        is_inline_(is_inline),
+        log_(log),
+        number_(log.new_stream()) {}
+
+  Device device() const override { return device_; }
+  int threads() const override { return threads_; }
+
+  void enqueue(std::function<void()> work) override {
+    const double bytes = static_cast<double>(std::exchange(allocated_, 0));
+    enqueue({.read = bytes, .written = bytes}, std::move(work));
+  }
+
+  void enqueue(const Cost& cost, std::function<void()>) override {
+    allocated_ = 0;
+    log_.add({.kind = Kind::work, .stream = number_, .cost = cost});
+  }
+
+  // As on a CPU, whose main thread has done all work before the point.
+  Event record() override {
+    return is_inline_ ? Event() : Event(std::make_shared<SimulatedEvent>(log_, number_));
+  }
+
+  void wait(const Event& event) override {
+    const auto* state = static_cast<const SimulatedEvent*>(event.state());
+    if (state != nullptr) {
+      log_.add({.kind = Kind::wait, .stream = number_, .point = state->point});
+    }
+  }
+
+  void synchronize() override { record().synchronize(); }
+
+  void note(double& when) override {
+    log_.add({.kind = Kind::note, .stream = number_, .when = &when});
+  }
+
+  void allocated(std::size_t bytes) override { allocated_ += bytes; }
+
+ private:
+  Device device_;
+  int threads_;
+  bool is_inline_;
+  IssueLog& log_;
+  int number_;
+  std::size_t allocated_ = 0;  // since the last work
+};
+
+}  // namespace
+
+std::unique_ptr<Stream> make_simulated_stream(Device device, int threads, bool is_inline,
+                                              IssueLog& log) {
+  return std::make_unique<SimulatedStream>(device, threads, is_inline, log);
+}
+
+}  // namespace nanofsdp

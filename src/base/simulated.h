@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <memory>
+
+#include "base/cost.h"
+#include "base/device.h"
+
+namespace nanofsdp {
+
+/// @file
+/// @brief A device without memory and without arithmetic: what is issued on it is written down.
+///
+/// Buffers there are entries of the ledger and addresses that nobody can read; tensors have shapes,
+/// but no values. Work is not done, its cost is kept. So a program runs as ever, issues the same
+/// work in the same order, and leaves a log that a clock can play at the speed of any machine
+/// (plan/clock.h). What the host reads back is 0.
+///
+/// There are two: the program asks a CPU and a GPU for different things.
+
+/// One thing that the main thread did.
+struct Issued {
+  /// What it was.
+  enum class Kind {
+    work,   ///< work for the stream
+    wait,   ///< what the stream does later comes after `point`
+    block,  ///< the main thread waits for `point`
+    note    ///< the time when the stream comes here is to be written to `when`
+  };
+  Kind kind = Kind::work;  ///< which
+  int stream = 0;          ///< number of the stream, in the order of their making
+  Cost cost{};             ///< of work
+  std::size_t point = 0;   ///< everything on its stream up to this number of the log, from 1
+  double* when = nullptr;  ///< outlives the log
+};
+
+/// All of one rank, in order. One thread writes it.
+class IssueLog {
+ public:
+  void add(const Issued& issued) { all_.push_back(issued); }  ///< at the end
+  std::size_t size() const { return all_.size(); }            ///< so many so far
+  const std::deque<Issued>& all() const { return all_; }      ///< number 1 first
+  int new_stream() { return streams_++; }                     ///< its number, from 0
+  int streams() const { return streams_; }                    ///< that write to it
+
+ private:
+  std::deque<Issued> all_;
+  int streams_ = 0;
+};
+
+/// A stream that writes down what is enqueued.
+/// @param is_inline the main thread itself does its work, as a CPU's compute stream
+/// @param log outlives the stream
+std::unique_ptr<Stream> make_simulated_stream(Device device, int threads, bool is_inline,
+                                              IssueLog& log);
+
+}  // namespace nanofsdp

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "base/context.h"
+#include "comm/local.h"
+#include "comm/mesh.h"
+#include "comm/simulated.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief All that can be seen of a rank but its numbers and its time.
+
+/// Equal for a real rank and a simulated one.
+struct Observed {
+  std::map<std::string, std::int64_t> bytes;    ///< of each class, now and at their peaks
+  std::map<std::string, std::int64_t> traffic;  ///< of the second step
+  std::vector<std::string> order;               ///< of the second step
+
+  friend bool operator==(const Observed&, const Observed&) = default;
+  friend std::ostream& operator<<(std::ostream& out, const Observed& o) {
+    for (const auto& [name, value] : o.bytes) out << "\n  " << name << " " << value;
+    for (const auto& [name, value] : o.traffic) out << "\n  " << name << " " << value;
+    for (const std::string& event : o.order) out << " " << event;
+    return out;
+  }
+};
+
+/// Two steps of what `make` returns, the second of them observed.
+template <class Make>
+Observed observe(Context& context, comm::Mesh& mesh, const Make& make) {
+  auto training = make();
+  training.step();
+  mesh.reset_traffic();
+  context.tracer.start();
+  training.step();
+  context.tracer.stop();
+  Observed seen{.order = context.tracer.take_order()};
+  for (const MemoryClass c : kMemoryClasses) {
+    const MemoryCount count = context.ledger.count(c);
+    const std::string name(name_of(c));
+    seen.bytes[name + " reserved"] = count.reserved;
+    seen.bytes[name + " reserved, peak"] = count.reserved_peak;
+    seen.bytes[name + " in use"] = count.in_use;
+    seen.bytes[name + " in use, peak"] = count.in_use_peak;
+  }
+  seen.bytes["total"] = context.ledger.total();
+  seen.bytes["total, peak"] = context.ledger.total_peak();
+  seen.bytes["allocations"] = context.ledger.allocations();
+  const comm::Traffic t = mesh.traffic();
+  seen.traffic = {
+      {"all-gathers", t.all_gathers}, {"reduce-scatters", t.reduce_scatters},
+      {"all-reduces", t.all_reduces}, {"broadcasts", t.broadcasts},
+      {"bytes sent", t.bytes_sent},   {"bytes received", t.bytes_received},
+      {"control", t.control},         {"sent across", mesh.traffic_across().bytes_sent}};
+  return seen;
+}
+
+/// What ranks that are threads have seen, in their order.
+template <class Body>
+std::vector<Observed> on_threads(int ranks, const Body& body) {
+  std::vector<Observed> all(static_cast<std::size_t>(ranks));
+  comm::launch_threads(ranks, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    all[static_cast<std::size_t>(context.rank)] = body(context, std::move(world));
+  });
+  return all;
+}
+
+}  // namespace nanofsdp::testing
