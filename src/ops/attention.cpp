@@ -177,7 +177,7 @@ namespace {
 Cost of_pairs(Cost cost, const Tensor& y, std::int64_t T, int heads, int products) {
   const auto n = static_cast<double>(y.dim(1)), first = static_cast<double>(T) - n;
   const double pairs = n * first + n * (n + 1) / 2, B = static_cast<double>(y.dim(0));
-  cost.products = products * 2.0 * B * pairs * static_cast<double>(y.dim(2));
+  cost.attention = products * 2.0 * B * pairs * static_cast<double>(y.dim(2));
   cost.flops = 20.0 * B * pairs * heads;
   return cost;
 }

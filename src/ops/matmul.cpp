@@ -7,9 +7,21 @@
 
 namespace nanofsdp::ops {
 
+namespace {
+
+// Of `count` products of matrices whose sides are N, M and K.
+void add_products(Cost& cost, int count, const Tensor& nm, const Tensor& nk, const Tensor& weight) {
+  const std::int64_t N = nm.dim(0), M = nm.dim(1), K = nk.dim(1);
+  cost.products = 2.0 * count * static_cast<double>(N * M) * static_cast<double>(K);
+  cost.narrowest = static_cast<double>(std::min({N, M, K}));
+  cost.rounded = weight.dtype() == DType::bfloat16;
+}
+
+}  // namespace
+
 Cost cost(const MatmulForward& a) {
   Cost cost = moves({a.x, a.weight, a.bias}, {a.y});
-  cost.products = 2 * static_cast<double>(a.y.numel()) * static_cast<double>(a.x.dim(1));
+  add_products(cost, 1, a.y, a.x, a.weight);
   return cost;
 }
 
@@ -18,8 +30,7 @@ Cost cost(const MatmulBackward& a) {
   Cost cost = moves({a.dy, dx ? a.weight : a.x, a.dweight, a.dbias}, {a.dx, a.dweight, a.dbias});
   if (dx && dweight) cost.read += moves({a.dy, a.x}, {}).read;
   if (dbias) cost.read += moves({a.dy}, {}).read;
-  cost.products =
-      2.0 * (dx + dweight) * static_cast<double>(a.dy.numel()) * static_cast<double>(a.x.dim(1));
+  add_products(cost, dx + dweight, a.dy, a.x, a.weight);
   cost.launches = dx + dweight + dbias;
   return cost;
 }

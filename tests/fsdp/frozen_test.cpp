@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/plan.h"
+#include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -124,9 +124,9 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
           const comm::Traffic before = t.mesh.traffic();
           t.step(1);
           const comm::Traffic step = t.mesh.traffic() - before;
-          const std::vector<plan::UnitLayout> layouts = plan::layouts_of(t.sharded.units());
-          const plan::Plan plan =
-              plan::plan(layouts, {.strategy = strategy, .forward_prefetch = 0},
+          const std::vector<formula::UnitLayout> layouts = formula::layouts_of(t.sharded.units());
+          const formula::Plan plan =
+              formula::plan(layouts, {.strategy = strategy, .forward_prefetch = 0},
                          {.shard_size = shard_size, .replicas = 4 / shard_size, .micro_steps = 2});
           for (const MemoryClass c :
                {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,

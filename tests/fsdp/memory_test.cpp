@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "plan/plan.h"
+#include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -53,7 +53,7 @@ TEST(Memory, IsTheClosedFormula) {
             Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> g) {
               TinyTraining training(context, std::move(g), o);
               for (std::int64_t step = 0; step < 2; ++step) training.step(step);
-              std::vector<plan::UnitLayout> layouts;
+              std::vector<formula::UnitLayout> layouts;
               std::int64_t n = 0, s = 0;
               for (const Unit& unit : training.sharded.units()) {
                 layouts.push_back({unit.rows()[0].layout()});
@@ -62,7 +62,7 @@ TEST(Memory, IsTheClosedFormula) {
               }
               const auto expected =
                   closed_formula(o, n, s, layouts[0].padded_numel(), layouts.back().padded_numel());
-              const plan::Plan p = plan::plan(
+              const formula::Plan p = formula::plan(
                   layouts, {.strategy = strategy, .no_sync = no_sync},
                   {.shard_size = training.mesh.shard_size(), .replicas = training.mesh.replicas()});
               EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // c_fc
@@ -92,13 +92,13 @@ TEST(Memory, IsNotBorrowedBetweenSteps) {
 
 // The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
 TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
-  const std::vector<plan::UnitLayout> layouts = {{FlatLayout({{"block", {96, 4}}}, 4, 4)},
+  const std::vector<formula::UnitLayout> layouts = {{FlatLayout({{"block", {96, 4}}}, 4, 4)},
                                                  {FlatLayout({{"root", {32}}}, 4, 4)}};
   for (const auto& [strategy, bytes] :
        {std::pair(ShardingStrategy::no_shard, 16), std::pair(ShardingStrategy::shard_optimizer, 10),
         std::pair(ShardingStrategy::shard_gradients, 7), std::pair(ShardingStrategy::full_shard, 4),
         std::pair(ShardingStrategy::shard_grad_op, 4)}) {
-    EXPECT_EQ(plan::plan(layouts, {.strategy = strategy}, {.shard_size = 4}).at_rest(),
+    EXPECT_EQ(formula::plan(layouts, {.strategy = strategy}, {.shard_size = 4}).at_rest(),
               bytes * (96 * 4 + 32))
         << name_of(strategy);
   }
@@ -115,11 +115,11 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           TinyTraining training(context, std::move(group),
                                 {.strategy = strategy, .precision = precision});
           training.step(0);
-          std::vector<plan::UnitLayout> layouts;
+          std::vector<formula::UnitLayout> layouts;
           for (const Unit& unit : training.sharded.units()) {
             layouts.push_back({unit.rows()[0].layout()});
           }
-          const plan::Plan p = plan::plan(
+          const formula::Plan p = formula::plan(
               layouts, {.strategy = strategy, .precision = precision, .forward_prefetch = 0},
               {.shard_size = 2});
           for (const MemoryClass c : kPlanned) {
@@ -135,11 +135,11 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
 
 // Where the device computes in bfloat16, parameters stay as they travel: half the slots, no wire.
 TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
-  const std::vector<plan::UnitLayout> layouts{
+  const std::vector<formula::UnitLayout> layouts{
       {FlatLayout({{"block", {24}}}, 2, 8)},
       {FlatLayout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
   const auto of = [&](Device device, DType param, MemoryClass c) {
-    return plan::plan(layouts, {.precision = {.param_dtype = param}},
+    return formula::plan(layouts, {.precision = {.param_dtype = param}},
                       {.shard_size = 2, .device = device})
         .of(c);
   };
@@ -166,12 +166,12 @@ TEST(Memory, OfALargeRootIsItsOwn) {
           TinyTraining t(context, std::move(group), {.precision = precision},
                          std::make_unique<gpt::GPT>(config));
           t.step(0);
-          std::vector<plan::UnitLayout> layouts;
+          std::vector<formula::UnitLayout> layouts;
           for (const Unit& unit : t.sharded.units()) layouts.push_back({unit.rows()[0].layout()});
           const std::int64_t block = layouts[0].padded_numel(),
                              root = layouts.back().padded_numel();
           ASSERT_GT(root, block);
-          const plan::Plan p = plan::plan(layouts, {.precision = precision}, {.shard_size = 2});
+          const formula::Plan p = formula::plan(layouts, {.precision = precision}, {.shard_size = 2});
           const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
           for (const auto& [c, bytes] :
                {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),

@@ -9,7 +9,7 @@
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
-#include "plan/plan.h"
+#include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
 
@@ -79,7 +79,7 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
     sharded.backward(tape, dy);
     optimizer.step(1e-3, one);
   }
-  const plan::Plan plan = plan::plan(plan::layouts_of(sharded.units()), options, {.shard_size = 2});
+  const formula::Plan plan = formula::plan(formula::layouts_of(sharded.units()), options, {.shard_size = 2});
   for (const MemoryClass c :
        {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
         MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {

@@ -3,7 +3,7 @@
 #include <array>
 #include <utility>
 
-#include "plan/plan.h"
+#include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -46,7 +46,7 @@ std::vector<std::int64_t> three_accounts(Context& context,
   const std::int64_t gathered = o.precision.param_dtype == DType::bfloat16 ? 2 : 4;
   const std::int64_t reduced = o.precision.reduce_dtype == DType::bfloat16 ? 2 : 4;
   std::int64_t counts[3] = {}, bytes = 0, bytes_across = 0;
-  std::vector<plan::UnitLayout> layouts;
+  std::vector<formula::UnitLayout> layouts;
   for (const Unit& unit : training.sharded.units()) {
     layouts.push_back({unit.rows()[0].layout()});
     const std::int64_t s = layouts.back().shard_numel();
@@ -56,8 +56,8 @@ std::vector<std::int64_t> three_accounts(Context& context,
     if (o.strategy == ShardingStrategy::no_shard) bytes += 2 * (F - 1) * s * reduced;
     if (o.strategy == ShardingStrategy::hybrid_shard) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
-  const plan::Plan p =
-      plan::plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
+  const formula::Plan p =
+      formula::plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
                  {.shard_size = static_cast<int>(F),
                   .replicas = static_cast<int>(R),
                   .micro_steps = o.micro_steps});

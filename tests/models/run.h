@@ -15,7 +15,7 @@
 #include "models/record.h"
 #include "models/reference.h"
 #include "models/training.h"
-#include "plan/plan.h"
+#include "support/closed_formula.h"
 #include "store/slices.h"
 #include "support/late_wire.h"
 #include "support/ranks.h"
@@ -79,8 +79,8 @@ class ShardedRun {
  private:
   // What is reserved is what was to be expected, whatever is nested, frozen or shared.
   void require_plan() const {
-    const nanofsdp::plan::Plan plan =
-        nanofsdp::plan::plan(nanofsdp::plan::layouts_of(sharded_.units()), options(),
+    const nanofsdp::formula::Plan plan =
+        nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded_.units()), options(),
                              {.shard_size = mesh_.shard_size(), .replicas = mesh_.replicas()});
     for (const MemoryClass c :
          {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,

@@ -1,0 +1,215 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ledger.h"
+#include "comm/counting.h"
+#include "fsdp/flat_layout.h"
+#include "fsdp/fully_shard.h"
+#include "gpt/gpt.h"
+
+namespace nanofsdp::formula {
+
+/// @file
+/// @brief What a run must hold and move by closed formulas: the oracle of ledger, counters and
+/// plans. Everything but activations. Padding counts.
+
+/// The ranks as a grid, and what one of them does in a step.
+struct Workload {
+  int shard_size = 1;            ///< F, ranks of a shard group
+  int replicas = 1;              ///< R, groups
+  std::int64_t micro_steps = 1;  ///< M, of one rank in an optimizer step
+  Device device = Device::cpu;   ///< which says in what units compute
+};
+
+struct Plan {
+  /// Bytes that a rank has reserved, by class, from the construction of model and optimizer on.
+  std::array<std::int64_t, kMemoryClasses.size()> bytes{};
+  /// Bytes of the largest parameter, in which initialisation draws and which it gives back.
+  std::int64_t init_scratch = 0;
+  /// What a rank does in one optimizer step.
+  comm::Traffic step;
+  std::int64_t bytes_across = 0;  ///< of them, sent to other shard groups
+
+  std::int64_t& of(MemoryClass c) { return bytes[static_cast<std::size_t>(c)]; }
+  std::int64_t of(MemoryClass c) const { return bytes[static_cast<std::size_t>(c)]; }
+
+  /// Parameters, gradients and optimizer state: what is there between two steps.
+  std::int64_t at_rest() const {
+    return of(MemoryClass::parameter_shards) + of(MemoryClass::gradient_shards) +
+           of(MemoryClass::optimizer);
+  }
+};
+
+/// The layouts of a unit's rows.
+struct UnitLayout {
+  fsdp::FlatLayout trained;
+  fsdp::FlatLayout frozen{{}, 1};  ///< empty if all parameters learn
+  int depth = 1;                   ///< units around it; the root's is 0
+
+  std::int64_t total_numel() const { return trained.total_numel() + frozen.total_numel(); }
+  std::int64_t shard_numel() const { return trained.shard_numel() + frozen.shard_numel(); }
+  std::int64_t padded_numel() const { return trained.padded_numel() + frozen.padded_numel(); }
+  std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
+};
+
+using fsdp::FlatLayout;
+using fsdp::MixedPrecision;
+using fsdp::Options;
+using fsdp::ParameterSpec;
+using fsdp::Whole;
+
+using Size = std::int64_t;
+
+inline Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
+
+inline void plan_memory(std::span<const UnitLayout> layouts, const Options& options, Device device,
+                        Plan& plan) {
+  const fsdp::Sharding& sharding = options.sharding();
+  const MixedPrecision& precision = options.precision;
+  Whole whole, shards, largest;
+  int depth = 0;
+  for (const UnitLayout& layout : layouts) {
+    whole.parameters += layout.padded_numel();
+    whole.gradients += layout.trained.padded_numel();
+    shards.parameters += layout.shard_numel();
+    shards.gradients += layout.trained.shard_numel();
+    if (&layout != &layouts.back()) {
+      largest = {std::max(largest.parameters, layout.padded_numel()),
+                 std::max(largest.gradients, layout.trained.padded_numel())};
+      depth = std::max(depth, layout.depth);
+    }
+    for (const FlatLayout* row : {&layout.trained, &layout.frozen}) {
+      for (const ParameterSpec& p : row->parameters()) {
+        plan.init_scratch = std::max(plan.init_scratch, bytes_of(DType::float32) * p.numel());
+      }
+    }
+  }
+  const Whole root{layouts.back().padded_numel(), layouts.back().trained.padded_numel()};
+  const Whole slots = fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
+  const Size four = bytes_of(DType::float32);
+  const DType computed = fsdp::compute_dtype(precision, device);
+  const Size element = bytes_of(computed);
+  const Whole& stored = options.kept().parameters ? shards : whole;
+  plan.of(MemoryClass::parameter_shards) = four * stored.parameters;
+  plan.of(MemoryClass::gradient_shards) = four * (sharding.gradients ? shards : whole).gradients;
+  plan.of(MemoryClass::optimizer) = 2 * four * (sharding.optimizer ? shards : whole).gradients;
+  if (options.borrows_parameters()) {
+    plan.of(MemoryClass::unsharded_parameters) =
+        element * (slots.parameters * largest.parameters + root.parameters);
+  }
+  if (sharding.gradients) {
+    plan.of(MemoryClass::unsharded_gradients) =
+        four * (slots.gradients * largest.gradients + root.gradients);
+  }
+  const auto wire = [&](DType travels, DType kept, Size numel) {
+    if (travels != kept) plan.of(MemoryClass::communication) += bytes_of(travels) * numel;
+  };
+  wire(precision.param_dtype, computed, std::max(largest.parameters, root.parameters));
+  wire(precision.reduce_dtype, DType::float32, std::max(largest.gradients, root.gradients));
+}
+
+// How often a step gathers and reduces a unit.
+struct Times {
+  Size gathers = 0;
+  Size reductions = 0;
+};
+
+inline Times times(const Options& options, Size micro_steps, bool root) {
+  const fsdp::Sharding& s = options.sharding();
+  const Size M = micro_steps;
+  Times t{.gathers = s.optimizer ? 1 : 0, .reductions = 1};
+  if (s.gradients && !options.no_sync) t.reductions = M;
+  if (!s.parameters) return t;
+  if (s.reshards_after_forward) {
+    t.gathers = root ? M : 2 * M;  // the root stays from forward to backward
+  } else {
+    t.gathers = options.no_sync ? 1 : M;
+  }
+  return t;
+}
+
+inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& options,
+                         const Workload& workload, Plan& plan) {
+  const Size F = workload.shard_size, R = workload.replicas;
+  if (F * R == 1) return;
+  comm::Traffic& t = plan.step;
+  const auto gather = [&](const FlatLayout& row, Size times) {
+    if (row.parameters().empty()) return;
+    t.all_gathers += times;
+    t.bytes_sent += times * (F - 1) * row.shard_numel() * bytes_of(options.precision.param_dtype);
+  };
+  for (const UnitLayout& layout : layouts) {
+    const auto [gathers, reductions] =
+        times(options, workload.micro_steps, &layout == &layouts.back());
+    gather(layout.trained, gathers);
+    gather(layout.frozen, options.sharding().parameters ? gathers : 0);  // else they stay fresh
+    if (layout.trained.parameters().empty()) continue;
+    const Size shard = layout.trained.shard_numel();
+    const Size reduced = (F - 1) * shard * bytes_of(options.precision.reduce_dtype);
+    if (options.sharding().optimizer) {
+      t.reduce_scatters += reductions;
+      t.bytes_sent += reductions * reduced;
+    } else {
+      t.all_reduces += reductions;  // a reduce-scatter and an all-gather
+      t.bytes_sent += 2 * reductions * reduced;
+    }
+    if (!options.sharding().replicates) continue;
+    ++t.all_reduces;
+    plan.bytes_across += 2 * (R - 1) * shard / R * bytes_of(DType::float32);
+  }
+  t.bytes_sent += plan.bytes_across;
+  t.bytes_received = t.bytes_sent;
+}
+
+inline std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units) {
+  std::vector<UnitLayout> layouts;
+  for (const fsdp::Unit& unit : units) {
+    UnitLayout layout{.trained = FlatLayout({}, 1), .depth = unit.depth()};
+    for (const fsdp::ShardedParameters& row : unit.rows()) {
+      (row.trains() ? layout.trained : layout.frozen) = row.layout();
+    }
+    layouts.push_back(std::move(layout));
+  }
+  return layouts;
+}
+
+inline std::vector<UnitLayout> lay_out(std::span<const std::vector<ParameterSpec>> units,
+                                       const Options& options, const Workload& workload) {
+  std::vector<UnitLayout> layouts;
+  for (const auto& unit : units) {
+    layouts.push_back({.trained = FlatLayout(unit, workload.shard_size,
+                                             options.alignment_on(workload.replicas))});
+  }
+  return layouts;
+}
+
+inline Plan plan(std::span<const UnitLayout> layouts, const Options& options,
+                 const Workload& workload) {
+  Options settled = options;
+  if (workload.shard_size * workload.replicas == 1)
+    settled.strategy = fsdp::ShardingStrategy::no_shard;
+  Plan plan;
+  plan_memory(layouts, settled, workload.device, plan);
+  plan_traffic(layouts, settled, workload, plan);
+  return plan;
+}
+
+/// The parameters of each unit, the root's last.
+using UnitShapes = std::vector<std::vector<fsdp::ParameterSpec>>;
+
+/// nanoGPT, of whose blocks each is a unit.
+inline UnitShapes gpt_shapes(const gpt::GPTConfig& config) {
+  gpt::GPT model(config);
+  UnitShapes units;
+  for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
+    units.push_back(fsdp::specs_of(unit.parameters));
+  }
+  return units;
+}
+
+}  // namespace nanofsdp::formula
