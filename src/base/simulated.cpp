@@ -9,16 +9,16 @@ using Kind = Issued::Kind;
 
 class SimulatedEvent final : public Event::State {
  public:
-  SimulatedEvent(IssueLog& log, int stream) : point(log.size()), log_(log), stream_(stream) {}
+  SimulatedEvent(IssueLog& log, int stream) : stream(stream), point(log.size()), log_(log) {}
   bool ready() override { return true; }
   void synchronize() override {
-    log_.add({.kind = Kind::block, .stream = stream_, .point = point});
+    log_.add({.kind = Kind::block, .stream = stream, .awaited = stream, .point = point});
   }
+  const int stream;
   const std::size_t point;
 
  private:
   IssueLog& log_;
-  int stream_;
 };
 
 class SimulatedStream final : public Stream {
@@ -51,7 +51,8 @@ class SimulatedStream final : public Stream {
   void wait(const Event& event) override {
     const auto* state = static_cast<const SimulatedEvent*>(event.state());
     if (state != nullptr) {
-      log_.add({.kind = Kind::wait, .stream = number_, .point = state->point});
+      log_.add(
+          {.kind = Kind::wait, .stream = number_, .awaited = state->stream, .point = state->point});
     }
   }
 

@@ -24,28 +24,38 @@ struct Issued {
   /// What it was.
   enum class Kind {
     work,   ///< work for the stream
-    wait,   ///< what the stream does later comes after `point`
-    block,  ///< the main thread waits for `point`
+    wait,   ///< what the stream does later comes after `point` of stream `awaited`
+    block,  ///< the main thread waits for `point` of stream `awaited`
     note    ///< the time when the stream comes here is to be written to `when`
   };
   Kind kind = Kind::work;  ///< which
   int stream = 0;          ///< number of the stream, in the order of their making
   Cost cost{};             ///< of work
-  std::size_t point = 0;   ///< everything on its stream up to this number of the log, from 1
+  int awaited = 0;         ///< number of a stream
+  std::size_t point = 0;   ///< all that was issued on it up to this number of the log, from 1
   double* when = nullptr;  ///< outlives the log
 };
 
 /// All of one rank, in order. One thread writes it.
 class IssueLog {
  public:
-  void add(const Issued& issued) { all_.push_back(issued); }  ///< at the end
-  std::size_t size() const { return all_.size(); }            ///< so many so far
-  const std::deque<Issued>& all() const { return all_; }      ///< number 1 first
-  int new_stream() { return streams_++; }                     ///< its number, from 0
-  int streams() const { return streams_; }                    ///< that write to it
+  /// At the end.
+  void add(const Issued& issued) {
+    ++size_;
+    products_ += issued.cost.products + issued.cost.attention;
+    if (keeps) all_.push_back(issued);
+  }
+  std::size_t size() const { return size_; }              ///< so many so far
+  double products() const { return products_; }           ///< their floating-point operations
+  const std::deque<Issued>& all() const { return all_; }  ///< number 1 first
+  bool keeps = true;                                      ///< or only counts
+  int new_stream() { return streams_++; }                 ///< its number, from 0
+  int streams() const { return streams_; }                ///< that write to it
 
  private:
   std::deque<Issued> all_;
+  std::size_t size_ = 0;
+  double products_ = 0;
   int streams_ = 0;
 };
 

@@ -42,16 +42,16 @@ std::string row(std::string_view name, std::int64_t planned, const std::int64_t*
 
 }  // namespace
 
-std::string unit_sizes(std::span<const plan::UnitLayout> layouts) {
+std::string unit_sizes(std::span<const plan::UnitSize> units) {
   std::string text;
-  while (layouts.size() > 1) {  // the root is the last
-    const std::int64_t numel = layouts[0].total_numel();
+  while (units.size() > 1) {  // the root is the last
+    const std::int64_t numel = units[0].numel;
     std::size_t n = 1;
-    while (n + 1 < layouts.size() && layouts[n].total_numel() == numel) ++n;
+    while (n + 1 < units.size() && units[n].numel == numel) ++n;
     text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel) + " + ";
-    layouts = layouts.subspan(n);
+    units = units.subspan(n);
   }
-  return text + "root " + grouped(layouts[0].total_numel());
+  return text + "root " + grouped(units[0].numel);
 }
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
@@ -83,7 +83,6 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
                                        : fmt::format("{:>16}\n", "planned");
   std::string text = fmt::format("{:<24}{}", "memory of a rank, bytes", heading);
   for (const MemoryClass c : kMemoryClasses) {
-    if (c == MemoryClass::activations) continue;
     const std::int64_t bytes = measured ? ledger->count(c).reserved : 0;
     if (plan.of(c) > 0 || bytes > 0)
       text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);

@@ -106,6 +106,14 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
             o.precision.reduce_dtype);
 }
 
+void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
+  line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
+              {"pre", "post", "none"}, "", [&o](const std::string& name) {
+                using enum fsdp::BackwardPrefetch;
+                o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
+              });
+}
+
 void settle_strategy(TrainOptions& o, CommandLine& line) {
   if (line.given("strategy") && line.given("zero")) {
     throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});

@@ -68,6 +68,9 @@ void add_sizes(CommandLine& line, TrainOptions& o);
 /// How it is sharded, and what of it is short.
 void add_sharding(CommandLine& line, TrainOptions& o);
 
+/// --backward_prefetch: when backward gathers the next unit.
+void add_backward_prefetch(CommandLine& line, TrainOptions& o);
+
 /// After parse(). --strategy and --zero name the sharding in two ways: one may be given.
 /// hybrid_shard in one group, or in groups of one, has a plainer name.
 /// @throws UsageError

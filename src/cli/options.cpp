@@ -175,11 +175,7 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   line.group("Ranks (ours)");
   add_ranks(line, o);
   add_sharding(line, o);
-  line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
-              {"pre", "post", "none"}, "", [&o](const std::string& name) {
-                using enum fsdp::BackwardPrefetch;
-                o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
-              });
+  add_backward_prefetch(line, o);
   line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
   line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
               [&o](const std::string& name) {

@@ -16,10 +16,10 @@
 #include "cli/explain.h"
 #include "cli/numbers.h"
 #include "cli/outputs.h"
+#include "cli/planned.h"
 #include "plan/overlap.h"
 #include "plan/peak.h"
 #include "store/new_file.h"
-#include "train/loss_meter.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -44,15 +44,14 @@ Report::Report(const TrainOptions& options, const Context& context, const data::
   if (speaks_ && !options.reference.empty()) reference_ = read_reference(options.reference);
 }
 
-plan::Plan Report::plan() const {
-  const comm::Mesh& mesh = trainer_.mesh();
-  return plan::plan_training(
-      plan::layouts_of(trainer_.model().units()), train::fsdp_options(options_, context_.device),
-      {.shard_size = mesh.shard_size(),
-       .replicas = mesh.replicas(),
-       .micro_steps = trainer_.micro_steps(),
-       .device = context_.device},
-      options_.backend == Backend::gloo, train::LossMeter::bytes(mesh.size(), 2));
+plan::Plan Report::plan(plan::Recompute recompute) const {
+  const bool on_cuda = context_.device == Device::cuda;
+  const auto model =
+      planned_gpt(train::config_of(options_, dataset_.tokenizer().vocab_size()), recompute);
+  TrainOptions options = options_;
+  options.ranks = context_.world_size;  // a launcher's, if there is one
+  return plan::plan(*model, planned_run(options, context_.rank, context_.compute->threads(),
+                                        on_cuda ? Device::simulated_cuda : Device::simulated_cpu));
 }
 
 void Report::line(const std::string& text, bool stays) {
@@ -89,10 +88,8 @@ void Report::started() {
                   options_.block_size, dataset_.tokenizer().vocab_size()));
   line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
                    fsdp::name_of(model.strategy()), model.units().size(),
-                   unit_sizes(plan::layouts_of(model.units())), grouped(shard), padding));
-  const std::int64_t T = options_.block_size, C = options_.n_embd;
-  const std::int64_t token = 6 * (parameters - T * C) + 12 * options_.n_layer * C * T;
-  flops_ = static_cast<double>(token * options_.tokens_of_step()) / context_.world_size;
+                   unit_sizes(plan::sizes_of(model.units())), grouped(shard), padding));
+  if (!options_.eval_only) flops_ = plan(plan::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
   line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),
@@ -108,7 +105,7 @@ void Report::started() {
   if (!options_.explain) return;
   numel_ = parameters;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
-       explain_plan(plan(), numel_, nullptr, nullptr));
+       explain_plan(planned(), numel_, nullptr, nullptr));
 }
 
 // Nothing is written before now, when all is right that can be known before training.
@@ -239,7 +236,7 @@ void Report::finish() {
     if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
   }
   if (options_.explain && steps_ > 0) {
-    line("\n" + explain_plan(plan(), numel_, &ledger, &last_step_));
+    line("\n" + explain_plan(planned(), numel_, &ledger, &last_step_));
   }
 }
 

@@ -11,6 +11,7 @@
 #include "comm/counting.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
+#include "plan/transformer.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
@@ -21,10 +22,10 @@ namespace nanofsdp::cli {
 
 /// Tells rank 0's story; on other ranks every function does nothing, but for started().
 ///
-/// MFU, model FLOPs utilisation, is nanoGPT's (PaLM, Chowdhery et al. 2022, appendix B): a token
-/// costs 6 N + 12 L H Q T operations, where N are the parameters without the positions', L layers,
-/// H heads of width Q, T the context. A rank's share of a step's, in a second, over what its
-/// threads can compute (peak.h), measured at the start. Recomputation does not count.
+/// MFU, model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B): the operations of the
+/// model's products, as they state them, of a rank's rows, in a second, over what its threads can
+/// compute (peak.h), measured at the start. Of attention the pairs that a causal mask leaves count;
+/// recomputation does not.
 class Report final : public train::Listener {
  public:
   /// @param options, context, dataset, trainer outlive the report
@@ -52,7 +53,10 @@ class Report final : public train::Listener {
 
  private:
   double utilisation(double seconds) const { return flops_ / seconds / peak_flops_; }
-  plan::Plan plan() const;                                // of this rank
+  plan::Plan plan(plan::Recompute recompute) const;  // of this rank
+  plan::Plan planned() const {
+    return plan(options_.recompute ? plan::Recompute::block : plan::Recompute::none);
+  }
   void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress
   void open_files();
 

@@ -14,7 +14,7 @@ void add_products(Cost& cost, int count, const Tensor& nm, const Tensor& nk, con
   const std::int64_t N = nm.dim(0), M = nm.dim(1), K = nk.dim(1);
   cost.products = 2.0 * count * static_cast<double>(N * M) * static_cast<double>(K);
   cost.narrowest = static_cast<double>(std::min({N, M, K}));
-  cost.rounded = weight.dtype() == DType::bfloat16;
+  cost.bfloat16 = weight.dtype() == DType::bfloat16;
 }
 
 }  // namespace

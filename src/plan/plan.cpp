@@ -23,26 +23,29 @@ std::int64_t Plan::reserved() const {
   return bytes;
 }
 
-Plan plan(nn::Module& model, const Run& run) {
+Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   Context context(run.rank, run.ranks, run.threads, run.device);
+  context.issued.keeps = machine != nullptr;
   comm::Mesh mesh =
       comm::make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
+  const double products = context.issued.products();
   const std::size_t first = context.issued.size();
+  if (machine != nullptr) context.tracer.start();
   rehearsal.step();
   Plan plan{.units = sizes_of(rehearsal.model().units()),
             .total_peak = context.ledger.total_peak(),
             .step = mesh.traffic(),
-            .bytes_across = mesh.traffic_across().bytes_sent};
+            .bytes_across = mesh.traffic_across().bytes_sent,
+            .products = context.issued.products() - products};
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }
-  for (std::size_t i = first; i < context.issued.size(); ++i) {
-    const Cost& cost = context.issued.all()[i].cost;
-    plan.products += cost.products + cost.attention;
-  }
+  if (machine == nullptr) return plan;
+  plan.time = play(context.issued, *machine, {.ranks = run.ranks, .threads = run.threads}, first);
+  plan.spans = context.tracer.spans();
   return plan;
 }
 

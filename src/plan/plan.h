@@ -2,7 +2,9 @@
 
 #include <array>
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "base/ledger.h"
 #include "comm/counting.h"
 #include "fsdp/fully_shard.h"
+#include "plan/clock.h"
 #include "plan/rehearsal.h"
 
 namespace nanofsdp::plan {
@@ -55,7 +58,9 @@ struct Plan {
   std::int64_t total_peak = 0;                              ///< at the worst moment
   comm::Traffic step;                                       ///< of a step
   std::int64_t bytes_across = 0;                            ///< of them, sent to other shard groups
-  double products = 0;  ///< floating-point operations of its products of matrices
+  double products = 0;         ///< floating-point operations of its products of matrices
+  std::optional<Played> time;  ///< of a step, on a machine
+  std::deque<Span> spans;      ///< of that step, for a trace
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
@@ -68,7 +73,8 @@ struct Plan {
   }
 };
 
-/// Runs two steps of the model there.
-Plan plan(nn::Module& model, const Run& run);
+/// Runs two steps of the model there, and plays them.
+/// @param machine null: time does not matter
+Plan plan(nn::Module& model, const Run& run, const Machine* machine = nullptr);
 
 }  // namespace nanofsdp::plan

@@ -68,7 +68,27 @@ std::vector<std::string> exchange(Context& context, comm::Mesh& mesh, const std:
   return texts;
 }
 
+// Time begins with the first event.
+void write_events(json all, const std::string& path) {
+  double start = std::numeric_limits<double>::infinity();
+  for (const json& event : all) start = std::min(start, event.value("ts", start));
+  for (json& event : all) {
+    if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - start;
+  }
+  std::ofstream file(path);
+  file << json{{"traceEvents", std::move(all)}, {"displayTimeUnit", "ms"}}.dump() << '\n';
+  file.close();
+  if (!file) {
+    throw UsageError(
+        {.what = "--trace", .expected = "a file that can be written", .got = "'" + path + "'"});
+  }
+}
+
 }  // namespace
+
+void write_trace(const std::deque<Span>& spans, int rank, const std::string& path) {
+  write_events(events(spans, rank, Device::cpu), path);
+}
 
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {
   json all = json::array();
@@ -76,19 +96,7 @@ void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {
   for (const std::string& text : exchange(context, mesh, mine)) {
     for (json& event : json::parse(text)) all.push_back(std::move(event));
   }
-  if (context.rank != 0) return;
-  double start = std::numeric_limits<double>::infinity();
-  for (const json& event : all) start = std::min(start, event.value("ts", start));
-  for (json& event : all) {
-    if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - start;
-  }
-  std::ofstream file(path);
-  file << json{{"traceEvents", all}, {"displayTimeUnit", "ms"}}.dump() << '\n';
-  file.close();
-  if (!file) {
-    throw UsageError(
-        {.what = "--trace", .expected = "a file that can be written", .got = "'" + path + "'"});
-  }
+  if (context.rank == 0) write_events(std::move(all), path);
 }
 
 }  // namespace nanofsdp::plan

@@ -20,4 +20,8 @@ namespace nanofsdp::plan {
 /// @throws UsageError on rank 0 if the file cannot be written
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path);
 
+/// Writes the spans of one simulated rank.
+/// @throws UsageError as above
+void write_trace(const std::deque<Span>& spans, int rank, const std::string& path);
+
 }  // namespace nanofsdp::plan

@@ -20,7 +20,7 @@ class Kernels {
  public:
   Kernels(nn::Tape& tape, double tokens, DType dtype)
       : tape_(tape), tokens_(tokens), width_(static_cast<double>(size_of(dtype))) {
-    rounded_ = dtype == DType::bfloat16;
+    bfloat16_ = dtype == DType::bfloat16;
   }
 
   /// `count` products of [tokens, in] and [in, out].
@@ -29,7 +29,7 @@ class Kernels {
     for (int n = 0; n < count; ++n) {
       issue({.products = 2 * tokens_ * i * o,
              .narrowest = std::min({tokens_, i, o}),
-             .rounded = rounded_,
+             .bfloat16 = bfloat16_,
              .read = width_ * (tokens_ * i + i * o),
              .written = width_ * tokens_ * o});
     }
@@ -37,7 +37,7 @@ class Kernels {
   /// Attention of T tokens a row: a query sees half of them. Two products forward, five backward.
   void attention(int products, std::int64_t T, std::int64_t C) {
     const double pairs = tokens_ * static_cast<double>(T + 1) / 2;
-    issue({.rounded = rounded_, .attention = products * 2 * pairs * static_cast<double>(C)});
+    issue({.bfloat16 = bfloat16_, .attention = products * 2 * pairs * static_cast<double>(C)});
   }
   void pass(const Pass& pass, double width = 0) {
     const double bytes = tokens_ * pass.elements * (width > 0 ? width : width_);
@@ -51,7 +51,7 @@ class Kernels {
 
   nn::Tape& tape_;
   double tokens_, width_;
-  bool rounded_;
+  bool bfloat16_;
 };
 
 // Memory for so many elements a token.
@@ -138,27 +138,29 @@ class Transformer::Block final : public nn::Module {
     return (wide_norm ? 11 : 7) * C_ + (practice_.compiled ? 3 : 4) * F_ + sums;
   }
 
-  // The passes of norms, rotary positions, what repeats keys and values for their heads, sums of
-  // the residual path, and the MLP's activation, in this order.
+  // Elements a token, and kernels, of: norms; rotary positions, which go by way of complex numbers
+  // in float32 and stay as they are when the rest is compiled; keys and values repeated for their
+  // heads; sums of the residual path; the MLP's activation. In this order.
   Pass forward_pass() const {
-    if (!s_.is_llama) return {2 * 2 * C_ + 2 * 3 * C_ + 2 * F_, 5};
-    const double heads = C_ + K_;
-    const bool repeats = s_.n_kv_head != s_.n_head;
-    if (practice_.compiled)
-      return {2 * 2 * C_ + 2 * 2 * C_ + (repeats ? 3 : 2) * heads + 3 * F_, 5};
+    if (!s_.is_llama) return {2 * 2 * C_ + 0 + 0 + 2 * 3 * C_ + 2 * F_, 5};
+    const double heads = C_ + K_, repeated = s_.n_kv_head != s_.n_head ? heads : 0;
+    if (practice_.compiled) {
+      return {2 * 2 * C_ + 10 * heads + repeated + 2 * 2 * C_ + 3 * F_, 10};
+    }
     const Pass norms = practice_.fused_norm ? Pass{2 * 2 * C_, 2} : Pass{2 * 18 * C_, 14};
-    return {norms.elements + (repeats ? 12 : 10) * heads + 2 * 3 * C_ + 5 * F_,
-            norms.launches + (repeats ? 12 : 10)};
+    return {norms.elements + 10 * heads + 2 * repeated + 2 * 3 * C_ + 5 * F_, norms.launches + 12};
   }
 
+  // The same, and the sums of gradients that meet.
   Pass backward_pass() const {
-    if (!s_.is_llama) return {2 * 5 * C_ + 2 * 3 * C_ + 4 * F_ + 5 * C_ + 3 * C_, 12};
-    const double heads = C_ + K_;
-    const bool repeats = s_.n_kv_head != s_.n_head;
-    if (practice_.compiled) return {2 * 6 * C_ + (repeats ? 3 : 2) * heads + 6 * F_ + 2 * C_, 8};
+    if (!s_.is_llama) return {2 * 5 * C_ + 2 * 3 * C_ + 3 * F_ + 5 * C_ + F_ + 3 * C_, 12};
+    const double heads = C_ + K_, repeated = s_.n_kv_head != s_.n_head ? heads : 0;
+    if (practice_.compiled) {
+      return {2 * 6 * C_ + 10 * heads + repeated + 6 * F_ + 2 * C_, 15};
+    }
     const Pass norms = practice_.fused_norm ? Pass{2 * 4 * C_, 4} : Pass{2 * 46 * C_, 28};
-    return {norms.elements + (repeats ? 12 : 10) * heads + 2 * 3 * C_ + 9 * F_ + 3 * 3 * C_,
-            norms.launches + (repeats ? 18 : 16)};
+    return {norms.elements + 10 * heads + 2 * repeated + 2 * 3 * C_ + 9 * F_ + 3 * 3 * C_,
+            norms.launches + 18};
   }
 
   TransformerShape s_;

@@ -1,0 +1,180 @@
+#include "cli/plan_options.h"
+
+#include <algorithm>
+
+#include "cli/option_kinds.h"
+#include "cli/planned.h"
+#include "fsdp/wrap.h"
+#include "plan/bare.h"
+#include "plan/machine.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+constexpr char kUsage[] =
+    R"(nanofsdp plan [CONFIG] [--name=value ...]
+
+What each rank will hold and move in a training, and on a machine how long a step will take. The
+engine itself runs two steps, on a device without memory, for one rank that stands for all.
+)";
+
+// GPT-2's, which we compute; the others are somebody else's.
+gpt::GPTConfig gpt2(std::int64_t n_layer, std::int64_t n_head, std::int64_t n_embd) {
+  return {.vocab_size = 50'257, .n_layer = n_layer, .n_head = n_head, .n_embd = n_embd};
+}
+const std::vector<std::pair<std::string, gpt::GPTConfig>>& gpts() {
+  static const std::vector<std::pair<std::string, gpt::GPTConfig>> kAll = {
+      {"gpt2", gpt2(12, 12, 768)},
+      {"gpt2-medium", gpt2(24, 16, 1024)},
+      {"gpt2-large", gpt2(36, 20, 1280)},
+      {"gpt2-xl", gpt2(48, 25, 1600)}};
+  return kAll;
+}
+
+const plan::TransformerShape* find_transformer(const std::string& name) {
+  static const std::vector<plan::TransformerShape> kAll = plan::known_transformers();
+  const auto found = std::ranges::find(kAll, name, &plan::TransformerShape::name);
+  return found == kAll.end() ? nullptr : &*found;
+}
+
+std::vector<std::string> model_names() {
+  std::vector<std::string> names = {"gpt"};
+  for (const auto& [name, config] : gpts()) names.push_back(name);
+  for (const plan::TransformerShape& shape : plan::known_transformers()) {
+    names.emplace_back(shape.name);
+  }
+  return names;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+  return text;
+}
+
+plan::Recompute recompute_of(const std::string& word) {
+  if (word == "block" || word == "True") return plan::Recompute::block;
+  return word == "selective" ? plan::Recompute::selective : plan::Recompute::none;
+}
+
+void add_model(CommandLine& line, PlanOptions& o) {
+  const std::vector<std::string> names = model_names();
+  line.group("Model");
+  line.choose("model", "gpt: by the sizes below; or " + joined({names.begin() + 1, names.end()}),
+              names, "", [&o](const std::string& name) { o.model = name; });
+  add_sizes(line, o.training);
+  line.add("vocab_size", "different tokens", o.training.vocab_size, kSize);
+  line.add("parameters", "a bare number of them in place of a model", o.parameters,
+           {0, 1e15, "a number in [0, 1e15)"});
+  line.add("unit", "so many of these a unit, the rest in the root; 0: all there", o.unit,
+           {0, 1e15, "a number in [0, 1e15)"});
+  line.group("How it is run");
+  line.add("batch_size", "rows of a micro-batch, over all ranks", o.training.batch_size, kSize);
+  line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
+           o.training.gradient_accumulation_steps, kSize);
+  line.choose("recompute",
+              "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; "
+              "else all but attention and every other product)",
+              {"none", "selective", "block", "True", "False"}, "",
+              [&o](const std::string& word) { o.practice.recompute = recompute_of(word); });
+  line.add("recompute_every", "of so many blocks one recomputes", o.practice.every, kLayers);
+  line.add("compile", "somebody else's model: elementwise work in sequence is one kernel",
+           o.practice.compiled);
+  line.add("fused_norm", "norms are one kernel, even where the rest is not", o.practice.fused_norm);
+}
+
+void settle_model(PlanOptions& o, CommandLine& line) {
+  const bool bare = o.parameters >= 1;
+  require(bare || o.parameters + o.unit == 0, "parameters", "1 or more", o.parameters);
+  require(!bare || !line.given("model"), "parameters", "nothing beside --model", o.parameters);
+  require(o.unit == 0 || (o.unit >= 1 && o.parameters <= 1000 * o.unit), "unit",
+          "1 or more, for at most 1000 units", o.unit);
+  if (!bare && o.model == "gpt") return;
+  for (const char* name : {"n_layer", "n_head", "n_embd", "bias", "vocab_size"}) {
+    require(!line.given(name), name, "nothing beside --model or --parameters", line.value(name));
+  }
+  TrainOptions& t = o.training;
+  if (bare) return;
+  const plan::TransformerShape* shape = find_transformer(o.model);
+  if (!line.given("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
+  if (!line.given("batch_size")) t.batch_size = 1;
+  if (!line.given("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
+  if (shape == nullptr || !o.is_gpu()) return;
+  if (!line.given("param_dtype")) t.precision.param_dtype = DType::bfloat16;
+}
+
+// A machine says what its ranks compute on.
+void settle_machine(PlanOptions& o, CommandLine& line) {
+  if (o.machine.empty()) return;
+  const bool gpu = plan::find_machine(o.machine).kind == plan::Machine::Kind::gpu;
+  require(!line.given("device") || o.is_gpu() == gpu, "device",
+          gpu ? "cuda on this --machine" : "cpu on this --machine", line.value("device"));
+  o.training.device = gpu ? Device::cuda : Device::cpu;
+}
+
+}  // namespace
+
+std::unique_ptr<nn::Module> PlanOptions::make_model() const {
+  if (parameters > 0) {
+    const auto numel = static_cast<std::int64_t>(parameters),
+               each = static_cast<std::int64_t>(unit);
+    const std::int64_t units = each > 0 ? numel / each : 0;
+    return std::make_unique<plan::Bare>(
+        std::vector<std::int64_t>(static_cast<std::size_t>(units), each), numel - units * each);
+  }
+  if (const plan::TransformerShape* shape = find_transformer(model)) {
+    plan::Practice how = practice;
+    how.dtype = fsdp::compute_dtype(training.precision, training.device);
+    return std::make_unique<plan::Transformer>(*shape, how);
+  }
+  gpt::GPTConfig config = train::config_of(training, training.vocab_size);
+  for (const auto& [name, known] : gpts()) {
+    if (name == model) config = known;
+  }
+  config.block_size = std::max(config.block_size, training.block_size);
+  return planned_gpt(config, practice.recompute);
+}
+
+plan::Machine PlanOptions::find_machine() const {
+  plan::Machine found = plan::find_machine(machine);
+  if (network > 0) found.network_bandwidth = network;
+  return found;
+}
+
+fsdp::WrapPolicy PlanOptions::wrap_policy() const {
+  return parameters > 0 ? fsdp::WrapPolicy(plan::is_bare_unit) : fsdp::WrapPolicy(plan::is_block);
+}
+
+PlanOptions parse_plan_options(const std::vector<std::string>& args) {
+  PlanOptions o;
+  TrainOptions& t = o.training;
+  t.vocab_size = 52;  // of the text that is built in
+  CommandLine line(kUsage);
+  add_model(line, o);
+  line.group("Ranks");
+  line.add("ranks", "how many share the work", t.ranks, kSize);
+  line.add("threads", "of a rank, on the CPU", t.threads, {1, 1025, "1 to 1024"});
+  add_device(line, t.device, /*used_here=*/false);
+  add_backend(line, t.backend);
+  add_sharding(line, t);
+  add_backward_prefetch(line, t);
+  line.group("What is told");
+  line.add("machine", "a100-80, h100, h100-96, h200, or a file: how long a step takes there",
+           o.machine);
+  line.add("network_bandwidth", "bytes/s of a rank between nodes; 0: the machine's", o.network,
+           kNoneOrMore);
+  line.add("sweep", "ranks, batch_size, strategy or recompute, or several: a table of all",
+           o.sweep);
+  line.add("picture", "an SVG file of the sweep", o.picture);
+  line.add("trace", "a Chrome trace of the step on the machine", t.trace);
+  line.add("json", "the same for programs", o.json);
+  line.parse(args);
+  settle_machine(o, line);
+  settle_model(o, line);
+  settle_strategy(t, line);
+  settle_backend(line, t.device, t.backend);
+  if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
+  return o;
+}
+
+}  // namespace nanofsdp::cli

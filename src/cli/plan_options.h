@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "nn/module.h"
+#include "plan/machine.h"
+#include "plan/transformer.h"
+
+namespace nanofsdp::cli {
+
+/// @file
+/// @brief Options of `nanofsdp plan`.
+
+/// A run that is not run.
+struct PlanOptions {
+  TrainOptions training;      ///< as it would be trained
+  std::string model = "gpt";  ///< by name; "gpt": by its sizes
+  plan::Practice practice;    ///< how somebody else's model is run
+  double parameters = 0;      ///< in place of a model, 0: none
+  double unit = 0;            ///< of them in a unit, 0: all in the root
+  std::string machine;        ///< by name, or a file; empty: no time
+  double network = 0;         ///< bytes/s of a rank between nodes, 0: the machine's
+  std::string sweep;          ///< what is varied, "ranks,batch_size"; empty: nothing
+  std::string picture;        ///< where the sweep is drawn
+  bool json = false;          ///< for programs
+
+  /// The model, without values.
+  std::unique_ptr<nn::Module> make_model() const;
+  /// How its units are told.
+  fsdp::WrapPolicy wrap_policy() const;
+  plan::Machine find_machine() const;  ///< @pre one is named
+  bool is_gpu() const {
+    return training.device == Device::cuda;
+  }  ///< whether ranks compute on GPUs
+};
+
+/// @throws UsageError, HelpRequested
+PlanOptions parse_plan_options(const std::vector<std::string>& args);
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,197 @@
+#include "cli/plan_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "cli/option_kinds.h"
+#include "cli/planned.h"
+#include "comm/run_ranks.h"
+#include "plan/machine.h"
+#include "plan/trace_file.h"
+
+namespace nanofsdp::cli {
+namespace {
+
+using plan::Machine;
+using plan::Recompute;
+
+// More would take gigabytes of log.
+constexpr std::int64_t kMostPasses = 20'000;
+
+int threads_of(const PlanOptions& o, const Machine* machine) {
+  const TrainOptions& t = o.training;
+  if (machine == nullptr || t.threads > 0) return comm::threads_per_rank(t, t.ranks);
+  return std::max(1, static_cast<int>(machine->cores) / t.ranks);
+}
+
+// The products of a model that recomputes nothing.
+double model_products(PlanOptions o) {
+  o.practice.recompute = Recompute::none;
+  o.machine.clear();
+  return plan_of(o).products;
+}
+
+std::string seconds(double s) {
+  return s < 1 ? fmt::format("{:.2f} ms", 1e3 * s) : fmt::format("{:.3f} s", s);
+}
+
+std::string gigabytes(double bytes) { return fmt::format("{:.2f} GB", 1e-9 * bytes); }
+
+// What people try first, and how it is asked for.
+std::vector<std::pair<std::string, PlanOptions>> remedies(const PlanOptions& o) {
+  std::vector<std::pair<std::string, PlanOptions>> all;
+  const auto add = [&](std::string asked, const auto& change) {
+    all.emplace_back(std::move(asked), o);
+    change(all.back().second);
+  };
+  const TrainOptions& t = o.training;
+  for (const auto& [word, value] :
+       {std::pair("selective", Recompute::selective), {"block", Recompute::block}}) {
+    if (value <= o.practice.recompute || o.parameters > 0) continue;
+    add(fmt::format("--recompute={}", word),
+        [value = value](PlanOptions& other) { other.practice.recompute = value; });
+  }
+  for (std::int64_t rows = t.batch_size / 2; rows >= 1; rows /= 2) {
+    if (rows * t.gradient_accumulation_steps < t.ranks) break;
+    add(fmt::format("--batch_size={}", rows),
+        [rows](PlanOptions& other) { other.training.batch_size = rows; });
+  }
+  if (t.strategy != fsdp::ShardingStrategy::full_shard && t.ranks > 1) {
+    add("--strategy=full_shard", [](PlanOptions& other) {
+      other.training.strategy = fsdp::ShardingStrategy::full_shard;
+      other.training.shard_size = 0;
+    });
+  }
+  if (fsdp::sharding_of(t.strategy).optimizer || t.ranks == 1) {
+    for (int ranks = 2 * t.ranks; ranks <= 64 * t.ranks; ranks *= 2) {
+      add(fmt::format("--ranks={}", ranks), [ranks](PlanOptions& other) {
+        TrainOptions& of = other.training;
+        if (of.ranks == 1) of.strategy = fsdp::ShardingStrategy::full_shard;
+        of.gradient_accumulation_steps *= ranks / of.ranks;
+        of.ranks = ranks;
+      });
+    }
+  }
+  return all;
+}
+
+// At most one remedy of a kind.
+std::string what_would_fit(const PlanOptions& o, double memory) {
+  std::string text, last;
+  for (auto& [asked, other] : remedies(o)) {
+    const std::string kind = asked.substr(0, asked.find('='));
+    if (kind == last) continue;
+    other.machine.clear();
+    const double peak = static_cast<double>(plan_of(other).total_peak);
+    if (peak > memory) continue;
+    text += fmt::format("  {} would take {}\n", asked, gigabytes(peak));
+    last = kind;
+  }
+  return text.empty() ? "  no single change makes it fit\n" : text;
+}
+
+// A unit is whole while it computes: no number of ranks makes it smaller.
+std::string what_is_too_large(const plan::Plan& plan, double memory) {
+  const double whole = static_cast<double>(plan.of(MemoryClass::unsharded_parameters) +
+                                           plan.of(MemoryClass::unsharded_gradients));
+  if (whole <= memory) return "";
+  return fmt::format("  whole units alone take {}: the model needs smaller ones\n",
+                     gigabytes(whole));
+}
+
+}  // namespace
+
+plan::Plan plan_of(const PlanOptions& o) {
+  const TrainOptions& t = o.training;
+  const std::unique_ptr<nn::Module> model = o.make_model();
+  plan::Run run =
+      planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu);
+  run.options.wrap_policy = o.wrap_policy();
+  const auto passes = std::ssize(run.work.rows) * (std::ssize(model->children()) + 1);
+  require(passes <= kMostPasses, "gradient_accumulation_steps",
+          fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
+          t.gradient_accumulation_steps);
+  if (o.machine.empty()) {
+    run.threads = threads_of(o, nullptr);
+    return plan::plan(*model, run);
+  }
+  const Machine machine = o.find_machine();
+  run.threads = threads_of(o, &machine);
+  return plan::plan(*model, run, &machine);
+}
+
+Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
+  const TrainOptions& t = o.training;
+  const Machine machine = o.find_machine();
+  const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
+  const int threads = threads_of(o, &machine);
+  const double share =
+      o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks) / machine.cores;
+  const double peak = share * (rounded ? machine.products_bfloat16 : machine.products_float32);
+  const auto tokens = static_cast<double>(t.tokens_of_step()) / t.ranks;
+  const plan::Played& played = *plan.time;
+  return {.seconds = played.seconds,
+          .tokens_per_s = tokens / played.seconds,
+          .mfu = model_products(o) / played.seconds / peak,
+          .communication = played.busy[1] + played.busy[2],
+          .exposed_gathers = played.exposed[1],
+          .exposed_reductions = played.exposed[2],
+          .memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks,
+          .fits = static_cast<double>(plan.total_peak) <= machine.memory};
+}
+
+std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
+  if (!plan.time) return "";
+  const Verdict v = judge(o, plan);
+  std::string text = fmt::format("on {}\n", o.machine);
+  const auto row = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<22}{}\n", name, value);
+  };
+  row("step", seconds(v.seconds));
+  row("tokens/s", fmt::format("{:.0f} a rank, {:.0f} in all", v.tokens_per_s,
+                              v.tokens_per_s * o.training.ranks));
+  row("mfu", fmt::format("{:.1f} %", 100 * v.mfu));
+  row("communication",
+      fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
+                  seconds(v.communication), seconds(v.exposed_gathers + v.exposed_reductions),
+                  seconds(v.exposed_gathers), seconds(v.exposed_reductions)));
+  row("peak", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.total_peak)),
+                          gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
+  if (!v.fits) text += what_is_too_large(plan, v.memory) + what_would_fit(o, v.memory);
+  return text + "\n";
+}
+
+std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
+  nlohmann::ordered_json json;
+  json["model"] = o.parameters > 0 ? "parameters" : o.model;
+  std::int64_t numel = 0;
+  for (const plan::UnitSize& unit : plan.units) numel += unit.numel;
+  json["parameters"] = numel;
+  json["ranks"] = o.training.ranks;
+  json["strategy"] = fsdp::name_of(o.training.strategy);
+  for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
+  json["peak_bytes"] = plan.total_peak;
+  json["all_gathers"] = plan.step.all_gathers;
+  json["reduce_scatters"] = plan.step.reduce_scatters;
+  json["all_reduces"] = plan.step.all_reduces;
+  json["bytes_sent"] = plan.step.bytes_sent;
+  json["bytes_across"] = plan.bytes_across;
+  if (!plan.time) return json.dump(2);
+  const Verdict v = judge(o, plan);
+  json["machine"] = o.machine;
+  json["seconds"] = v.seconds;
+  json["tokens_per_s"] = v.tokens_per_s;
+  json["mfu"] = v.mfu;
+  json["communication_seconds"] = v.communication;
+  json["exposed_seconds"] = {{"all_gathers", v.exposed_gathers},
+                             {"reductions", v.exposed_reductions}};
+  json["memory_bytes"] = v.memory;
+  json["fits"] = v.fits;
+  return json.dump(2);
+}
+
+}  // namespace nanofsdp::cli

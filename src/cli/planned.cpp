@@ -1,0 +1,37 @@
+#include "cli/planned.h"
+
+#include "comm/gloo.h"
+#include "data/batch_plan.h"
+#include "gpt/gpt.h"
+
+namespace nanofsdp::cli {
+
+std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Recompute recompute) {
+  auto model = std::make_unique<gpt::GPT>(config);
+  for (const auto& block : model->blocks()) {
+    block->recompute = recompute == plan::Recompute::block;
+    for (const auto& [name, child] : block->children()) {
+      if (name == "mlp") child->recompute = recompute == plan::Recompute::selective;
+    }
+  }
+  return model;
+}
+
+plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device device) {
+  plan::Work work{.tokens = o.block_size, .batch_rows = o.batch_size, .sums = 2};
+  for (const data::MicroStep& step :
+       data::plan_step({o.batch_size, o.gradient_accumulation_steps, o.ranks}, rank)) {
+    work.rows.push_back(step.rows.count);
+  }
+  plan::Run run{.ranks = o.ranks,
+                .shard_size = o.shard_size,
+                .rank = rank,
+                .threads = threads,
+                .device = device,
+                .options = train::fsdp_options(o, device),
+                .work = std::move(work)};
+  if (o.backend == Backend::gloo) run.scratch = comm::gloo_scratch_bytes;
+  return run;
+}
+
+}  // namespace nanofsdp::cli

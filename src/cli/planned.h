@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "cli/options.h"
+#include "nn/module.h"
+#include "plan/plan.h"
+#include "plan/transformer.h"
+
+namespace nanofsdp::cli {
+
+/// @file
+/// @brief What the options of a training mean to the planner.
+
+/// A GPT that computes again in backward what `recompute` says of it.
+std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Recompute recompute);
+
+/// One rank of the training, on a simulated device.
+/// @param threads of its compute stream
+/// @param device simulated_cpu or simulated_cuda
+plan::Run planned_run(const TrainOptions& options, int rank, int threads, Device device);
+
+}  // namespace nanofsdp::cli

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace nanofsdp::plan {
+
+/// @file
+/// @brief A machine on which a run is planned: how fast its parts are. A small text file.
+///
+///     # a comment
+///     kind = gpu                      # or cpu
+///     memory_bandwidth = 3.35e12      # bytes/s; every line says its source
+///     ...                             # every other number of Machine by its name, in any order
+///     [fitted] to the step times of ...
+///     product_efficiency = 0.7        # and the other three
+///
+/// All numbers above `[fitted]` are published or measured one by one. The four below it are what is
+/// left to be fitted to whole steps; the heading says to which.
+
+/// Bytes, seconds and floating-point operations. Ranks on one machine are a node. Each rank has a
+/// GPU and a network card of its own; ranks on CPUs share cores, memory and network of their node.
+struct Machine {
+  enum class Kind { cpu, gpu };  ///< on what ranks compute
+  Kind kind = Kind::gpu;         ///< of this machine
+
+  double memory = 0;             ///< bytes; of a GPU, or of a CPU's node
+  double memory_bandwidth = 0;   ///< bytes/s read and written; of a GPU, or of a CPU's node
+  double cores = 1;              ///< of a node, to which the next three belong; a GPU counts as one
+  double products_bfloat16 = 0;  ///< FLOP/s of products of bfloat16 matrices
+  double products_float32 = 0;   ///< FLOP/s of products of float32 matrices
+  double product_half_width = 0;  ///< products with a side of so many reach half of that
+  double attention = 0;           ///< FLOP/s of products inside a kernel of attention
+  double flops = 0;               ///< FLOP/s of all other work
+  double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
+  double launch_time = 0;  ///< seconds of the host to launch a kernel on another stream
+
+  double node_ranks = 1;                ///< at most so many ranks are a node
+  double node_bandwidth = 0;            ///< bytes/s each way between a node's ranks
+  double node_latency = 0;              ///< seconds from one of them to the next
+  double network_bandwidth = 0;         ///< bytes/s each way between nodes
+  double network_latency = 0;           ///< seconds from one node to the next
+  double network_oversubscription = 1;  ///< the network carries 1 / this if all nodes send
+
+  double product_efficiency = 1;  ///< fitted: share of the peak of products
+  double memory_efficiency = 1;   ///< fitted: share of memory_bandwidth
+  double network_efficiency = 1;  ///< fitted: share of both bandwidths between ranks
+  double overlap_slowdown = 1;  ///< fitted: computation takes so many times while a collective runs
+  std::string fitted_to;        ///< what the heading says
+};
+
+/// @param path names the text in messages
+/// @throws UsageError naming the line or the number that is wrong or missing
+Machine parse_machine(std::string_view text, const std::string& path);
+
+/// A built-in machine (data/machines/NAME.txt), or the file at this path.
+/// @throws UsageError listing the built-in ones if there is neither, or as parse_machine()
+Machine find_machine(const std::string& name_or_path);
+
+}  // namespace nanofsdp::plan
