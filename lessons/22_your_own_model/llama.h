@@ -30,8 +30,7 @@ struct Config {
 
 /// Makes a matrix without bias for the place of that name: "q_proj", "up_proj" ... lora.h has
 /// another function of this type, which adds adapters.
-using MakeMatrix =
-    std::function<Matrix(const std::string& name, std::int64_t in, std::int64_t out)>;
+using MakeMatrix = std::function<Matrix(const std::string&, std::int64_t in, std::int64_t out)>;
 inline Matrix linear(const std::string&, std::int64_t in, std::int64_t out) {
   return std::make_unique<nn::Linear>(nn::Linear::Options{.in = in, .out = out, .bias = false});
 }
@@ -44,30 +43,34 @@ struct RMSNorm final : nn::Module {
 
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape()), scale = tape.allocate({x.numel() / n});
-    for (std::int64_t row = 0; row < scale.numel(); ++row) {
-      const float *in = x.f32() + row * n, *w = weight->data.f32();
-      double squares = 0;
-      for (int i = 0; i < n; ++i) squares += double{in[i]} * in[i];
-      const float r = scale.f32()[row] = static_cast<float>(1 / std::sqrt(squares / n + eps));
-      for (int i = 0; i < n; ++i) y.f32()[row * n + i] = w[i] * (in[i] * r);
-    }
+    tape.stream().enqueue(moves({x}, {y}, /*flops=*/4), [=, this, gain = weight->data] {
+      for (std::int64_t row = 0; row < scale.numel(); ++row) {
+        const float *in = x.f32() + row * n, *w = gain.f32();
+        double squares = 0;
+        for (int i = 0; i < n; ++i) squares += double{in[i]} * in[i];
+        const float r = scale.f32()[row] = static_cast<float>(1 / std::sqrt(squares / n + eps));
+        for (int i = 0; i < n; ++i) y.f32()[row * n + i] = w[i] * (in[i] * r);
+      }
+    });
     tape.save({x, scale});
     return y;
   }
 
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const auto [x, scale] = tape.restore<2>();
-    const Tensor dx = tape.allocate(x.shape()), dweight = weight->grad();
-    for (std::int64_t row = 0; row < scale.numel(); ++row) {
-      const float *in = x.f32() + row * n, *d = dy.f32() + row * n, *w = weight->data.f32();
-      const float r = scale.f32()[row];
-      double along = 0;  // a longer row has the same y: this part of the gradient is lost
-      for (int i = 0; i < n; ++i) along += double{d[i]} * w[i] * (in[i] * r);
-      for (int i = 0; i < n; ++i) {
-        dx.f32()[row * n + i] = r * (w[i] * d[i] - static_cast<float>(along / n) * (in[i] * r));
-        if (!dweight.empty()) dweight.f32()[i] += d[i] * (in[i] * r);  // empty: it is frozen
+    const Tensor dx = tape.allocate(x.shape()), gain = weight->data, dgain = weight->grad();
+    tape.stream().enqueue(moves({dy, x}, {dx}, 12), [=, this, x = x, scale = scale] {
+      for (std::int64_t row = 0; row < scale.numel(); ++row) {
+        const float *in = x.f32() + row * n, *d = dy.f32() + row * n, *w = gain.f32();
+        const float r = scale.f32()[row];
+        double along = 0;  // a longer row has the same y: this part of the gradient is lost
+        for (int i = 0; i < n; ++i) along += double{d[i]} * w[i] * (in[i] * r);
+        for (int i = 0; i < n; ++i) {
+          dx.f32()[row * n + i] = r * (w[i] * d[i] - static_cast<float>(along / n) * (in[i] * r));
+          if (!dgain.empty()) dgain.f32()[i] += d[i] * (in[i] * r);  // empty: it is frozen
+        }
       }
-    }
+    });
     return dx;
   }
 
@@ -83,21 +86,20 @@ struct RMSNorm final : nn::Module {
 struct Rotary final : nn::Module {
   Rotary(int D, double theta) : D(D), theta(theta) {}
 
-  Tensor do_forward(nn::Tape&, Tensor x) override { return turn(x, 1); }
-  Tensor do_backward(nn::Tape&, Tensor dy) override { return turn(dy, -1); }
+  Tensor do_forward(nn::Tape& tape, Tensor x) override { return turn(tape.stream(), x, 1); }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return turn(tape.stream(), dy, -1); }
 
-  Tensor turn(Tensor x, int direction) const {
-    const std::int64_t T = x.dim(1), C = x.dim(2);
-    for (std::int64_t row = 0; row < x.numel() / C; ++row) {
-      for (int i = 0; i < D / 2; ++i) {
-        const double angle = direction * (row % T) * std::pow(theta, -2.0 * i / D);
-        for (std::int64_t head = row * C; head < (row + 1) * C; head += D) {
-          float &a = x.f32()[head + i], &b = x.f32()[head + i + D / 2];
-          const auto turned = std::complex<double>(a, b) * std::polar(1.0, angle);
-          a = turned.real(), b = turned.imag();
-        }
+  Tensor turn(Stream& stream, Tensor x, int direction) const {
+    stream.enqueue(moves({x}, {x}, 50), [=, this] {
+      for (std::int64_t point = 0; point < x.numel() / 2; ++point) {
+        const std::int64_t i = point % (D / 2), head = 2 * (point - i);
+        const std::int64_t position = head / x.dim(2) % x.dim(1);
+        const double angle = direction * position * std::pow(theta, -2.0 * i / D);
+        float &a = x.f32()[head + i], &b = x.f32()[head + i + D / 2];
+        const auto turned = std::complex<double>(a, b) * std::polar(1.0, angle);
+        a = turned.real(), b = turned.imag();
       }
-    }
+    });
     return x;
   }
 
@@ -172,8 +174,10 @@ struct MLP final : nn::Module {
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
     const Tensor gate = gate_proj->forward(tape, x), up = up_proj->forward(tape, x);
     const Tensor y = tape.allocate(gate.shape());
-    const float *g = gate.f32(), *u = up.f32();
-    for (int i = 0; i < y.numel(); ++i) y.f32()[i] = g[i] * sigmoid(g[i]) * u[i];
+    tape.stream().enqueue([=] {  // no cost is stated: it reads and writes what was allocated
+      const float *g = gate.f32(), *u = up.f32();
+      for (int i = 0; i < y.numel(); ++i) y.f32()[i] = g[i] * sigmoid(g[i]) * u[i];
+    });
     tape.save({gate, up});
     return down_proj->forward(tape, y);
   }
@@ -181,11 +185,13 @@ struct MLP final : nn::Module {
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const Tensor d = down_proj->backward(tape, dy);
     const auto [gate, up] = tape.restore<2>();
-    for (int i = 0; i < d.numel(); ++i) {  // gradients, written over their tensors
-      const float g = gate.f32()[i], u = up.f32()[i], s = sigmoid(g);
-      up.f32()[i] = d.f32()[i] * g * s;
-      gate.f32()[i] = d.f32()[i] * u * s * (1 + g * (1 - s));
-    }
+    tape.stream().enqueue(moves({d, gate, up}, {gate, up}, 20), [=, gate = gate, up = up] {
+      for (int i = 0; i < d.numel(); ++i) {  // gradients, written over their tensors
+        const float g = gate.f32()[i], u = up.f32()[i], s = sigmoid(g);
+        up.f32()[i] = d.f32()[i] * g * s;
+        gate.f32()[i] = d.f32()[i] * u * s * (1 + g * (1 - s));
+      }
+    });
     const Tensor dx = up_proj->backward(tape, up);
     ops::accumulate(tape.stream(), {.in = gate_proj->backward(tape, gate), .out = dx});
     return dx;
@@ -215,10 +221,9 @@ struct Block final : nn::Module {
 
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const nn::Tape::Scope temporaries(tape);
-    ops::accumulate(tape.stream(),
-                    {.in = norm_2.backward(tape, mlp.backward(tape, dy)), .out = dy});
-    ops::accumulate(tape.stream(),
-                    {.in = norm_1.backward(tape, attn.backward(tape, dy)), .out = dy});
+    Stream& stream = tape.stream();
+    ops::accumulate(stream, {.in = norm_2.backward(tape, mlp.backward(tape, dy)), .out = dy});
+    ops::accumulate(stream, {.in = norm_1.backward(tape, attn.backward(tape, dy)), .out = dy});
     return dy;
   }
 
@@ -234,9 +239,8 @@ struct Llama final : nn::Module {
         norm(c.hidden_size, c.rms_norm_eps),
         lm_head({.in = c.hidden_size, .out = c.vocab_size, .bias = false}) {
     add("model.embed_tokens", embed_tokens);
-    for (int i = 0; i < c.num_hidden_layers; ++i) {
+    for (int i = 0; i < c.num_hidden_layers; ++i)
       add("model.layers." + std::to_string(i), layers.emplace_back(c, make));
-    }
     add("model.norm", norm), add("lm_head", lm_head);
   }
 
