@@ -23,7 +23,9 @@ namespace nanofsdp::nn {
 /// backward call the hooks around the module's own; that is all FSDP needs of a model.
 
 /// The base of every layer and every model. A module of your own registers its parameters and
-/// children in its constructor, and has two functions (this one computes on the CPU):
+/// children in its constructor, and has two functions. What touches elements is work for the
+/// stream: then the module also runs on a simulated device, which has no elements (this one
+/// computes on the CPU):
 ///
 ///     struct Gain final : nn::Module {  // y = gain * x, with a gain that is learnt
 ///       std::shared_ptr<nn::Parameter> gain =
@@ -31,17 +33,20 @@ namespace nanofsdp::nn {
 ///       Gain() { add("gain", gain); }
 ///       Tensor do_forward(nn::Tape& tape, Tensor x) override {
 ///         const Tensor y = tape.allocate(x.shape());
-///         for (int i = 0; i < x.numel(); ++i) y.f32()[i] = gain->data.f32()[0] * x.f32()[i];
+///         tape.stream().enqueue([=, g = gain->data] {
+///           for (int i = 0; i < x.numel(); ++i) y.f32()[i] = g.f32()[0] * x.f32()[i];
+///         });
 ///         tape.save({x});
 ///         return y;
 ///       }
 ///       Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-///         const auto [x] = tape.restore<1>();
-///         const Tensor dx = tape.allocate(x.shape()), dgain = gain->grad();  // empty if frozen
-///         for (int i = 0; i < x.numel(); ++i) {
-///           dx.f32()[i] = gain->data.f32()[0] * dy.f32()[i];
-///           if (!dgain.empty()) dgain.f32()[0] += dy.f32()[i] * x.f32()[i];
-///         }
+///         const Tensor x = tape.restore<1>()[0], dx = tape.allocate(x.shape());
+///         tape.stream().enqueue([=, g = gain->data, dg = gain->grad()] {
+///           for (int i = 0; i < x.numel(); ++i) {
+///             dx.f32()[i] = g.f32()[0] * dy.f32()[i];
+///             if (!dg.empty()) dg.f32()[0] += dy.f32()[i] * x.f32()[i];  // empty if frozen
+///           }
+///         });
 ///         return dx;
 ///       }
 ///     };
