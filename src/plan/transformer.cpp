@@ -180,6 +180,7 @@ Transformer::Transformer(const TransformerShape& shape, const Practice& practice
     add("layers." + std::to_string(i), *blocks_.back());
   }
   add("norm.weight", weight({shape.n_embd}));
+  if (!shape.is_llama) add("norm.bias", weight({shape.n_embd}));
   if (!shape.tied) add("output.weight", weight({shape.vocab_size, shape.n_embd}));
 }
 

@@ -125,9 +125,9 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
           t.step(1);
           const comm::Traffic step = t.mesh.traffic() - before;
           const std::vector<formula::UnitLayout> layouts = formula::layouts_of(t.sharded.units());
-          const formula::Plan plan =
-              formula::plan(layouts, {.strategy = strategy, .forward_prefetch = 0},
-                         {.shard_size = shard_size, .replicas = 4 / shard_size, .micro_steps = 2});
+          const formula::Plan plan = formula::plan(
+              layouts, {.strategy = strategy, .forward_prefetch = 0},
+              {.shard_size = shard_size, .replicas = 4 / shard_size, .micro_steps = 2});
           for (const MemoryClass c :
                {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
                 MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {

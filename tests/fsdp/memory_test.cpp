@@ -93,7 +93,7 @@ TEST(Memory, IsNotBorrowedBetweenSteps) {
 // The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
 TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
   const std::vector<formula::UnitLayout> layouts = {{FlatLayout({{"block", {96, 4}}}, 4, 4)},
-                                                 {FlatLayout({{"root", {32}}}, 4, 4)}};
+                                                    {FlatLayout({{"root", {32}}}, 4, 4)}};
   for (const auto& [strategy, bytes] :
        {std::pair(ShardingStrategy::no_shard, 16), std::pair(ShardingStrategy::shard_optimizer, 10),
         std::pair(ShardingStrategy::shard_gradients, 7), std::pair(ShardingStrategy::full_shard, 4),
@@ -140,7 +140,7 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
       {FlatLayout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
   const auto of = [&](Device device, DType param, MemoryClass c) {
     return formula::plan(layouts, {.precision = {.param_dtype = param}},
-                      {.shard_size = 2, .device = device})
+                         {.shard_size = 2, .device = device})
         .of(c);
   };
   for (const Device device : {Device::cpu, Device::cuda}) {
@@ -158,30 +158,32 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
 // A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
 TEST(Memory, OfALargeRootIsItsOwn) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    testing::run_ranks(
-        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-          gpt::GPTConfig config = testing::kTiny;
-          config.vocab_size = 300;
-          const MixedPrecision precision{dtype, dtype};
-          TinyTraining t(context, std::move(group), {.precision = precision},
-                         std::make_unique<gpt::GPT>(config));
-          t.step(0);
-          std::vector<formula::UnitLayout> layouts;
-          for (const Unit& unit : t.sharded.units()) layouts.push_back({unit.rows()[0].layout()});
-          const std::int64_t block = layouts[0].padded_numel(),
-                             root = layouts.back().padded_numel();
-          ASSERT_GT(root, block);
-          const formula::Plan p = formula::plan(layouts, {.precision = precision}, {.shard_size = 2});
-          const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
-          for (const auto& [c, bytes] :
-               {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
-                std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
-                std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
-            const bool is_wire = c == MemoryClass::communication;
-            EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
-            EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
-          }
-        });
+    testing::run_ranks(Backend::local, 2,
+                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                         gpt::GPTConfig config = testing::kTiny;
+                         config.vocab_size = 300;
+                         const MixedPrecision precision{dtype, dtype};
+                         TinyTraining t(context, std::move(group), {.precision = precision},
+                                        std::make_unique<gpt::GPT>(config));
+                         t.step(0);
+                         std::vector<formula::UnitLayout> layouts;
+                         for (const Unit& unit : t.sharded.units())
+                           layouts.push_back({unit.rows()[0].layout()});
+                         const std::int64_t block = layouts[0].padded_numel(),
+                                            root = layouts.back().padded_numel();
+                         ASSERT_GT(root, block);
+                         const formula::Plan p =
+                             formula::plan(layouts, {.precision = precision}, {.shard_size = 2});
+                         const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
+                         for (const auto& [c, bytes] :
+                              {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
+                               std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
+                               std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
+                           const bool is_wire = c == MemoryClass::communication;
+                           EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
+                           EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
+                         }
+                       });
   }
 }
 

@@ -79,7 +79,8 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
     sharded.backward(tape, dy);
     optimizer.step(1e-3, one);
   }
-  const formula::Plan plan = formula::plan(formula::layouts_of(sharded.units()), options, {.shard_size = 2});
+  const formula::Plan plan =
+      formula::plan(formula::layouts_of(sharded.units()), options, {.shard_size = 2});
   for (const MemoryClass c :
        {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
         MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {

@@ -56,11 +56,11 @@ std::vector<std::int64_t> three_accounts(Context& context,
     if (o.strategy == ShardingStrategy::no_shard) bytes += 2 * (F - 1) * s * reduced;
     if (o.strategy == ShardingStrategy::hybrid_shard) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
-  const formula::Plan p =
-      formula::plan(layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
-                 {.shard_size = static_cast<int>(F),
-                  .replicas = static_cast<int>(R),
-                  .micro_steps = o.micro_steps});
+  const formula::Plan p = formula::plan(
+      layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
+      {.shard_size = static_cast<int>(F),
+       .replicas = static_cast<int>(R),
+       .micro_steps = o.micro_steps});
   EXPECT_EQ(t.broadcasts, 0);
   return {t.all_gathers,
           counts[0],

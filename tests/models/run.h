@@ -15,8 +15,8 @@
 #include "models/record.h"
 #include "models/reference.h"
 #include "models/training.h"
-#include "support/closed_formula.h"
 #include "store/slices.h"
+#include "support/closed_formula.h"
 #include "support/late_wire.h"
 #include "support/ranks.h"
 
@@ -81,7 +81,7 @@ class ShardedRun {
   void require_plan() const {
     const nanofsdp::formula::Plan plan =
         nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded_.units()), options(),
-                             {.shard_size = mesh_.shard_size(), .replicas = mesh_.replicas()});
+                                {.shard_size = mesh_.shard_size(), .replicas = mesh_.replicas()});
     for (const MemoryClass c :
          {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
           MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {

@@ -1,18 +1,15 @@
 #include "plan/plan.h"
-#include "plan/recipes.h"
-#include "plan/shapes.h"
 
 #include <gtest/gtest.h>
 
-#include <memory>
-#include <vector>
+#include <map>
+#include <string_view>
 
-#include "fsdp/adamw.h"
-#include "fsdp/deferred_init.h"
-#include "fsdp/mixed_precision.h"
 #include "gpt/gpt.h"
-#include "support/ranks.h"
-#include "support/tensors.h"
+#include "plan/bare.h"
+#include "plan/recipes.h"
+#include "plan/transformer.h"
+#include "support/closed_formula.h"
 #include "support/tiny_training.h"
 
 // The calculator's arithmetic: the papers' figures, the sizes of known models, and that what is
@@ -51,149 +48,84 @@ TEST(PapersCount, DividesWhatTheStageShards) {
   }
 }
 
-std::int64_t numel_of(const std::vector<fsdp::ParameterSpec>& unit) {
+std::int64_t numel_of(nn::Module& model) {
   std::int64_t numel = 0;
-  for (const fsdp::ParameterSpec& p : unit) numel += p.numel();
+  for (const nn::Parameter* p : model.named_parameters()) numel += p->shape.numel();
   return numel;
 }
 
-std::int64_t numel_of(const UnitShapes& units) {
-  std::int64_t numel = 0;
-  for (const auto& unit : units) numel += numel_of(unit);
-  return numel;
-}
-
-// What their publishers' checkpoints hold.
-TEST(Shapes, AreThoseOfKnownModels) {
-  const auto gpt2 = [](std::int64_t n_layer, std::int64_t n_embd) {
-    return numel_of(
-        gpt_shapes({.vocab_size = 50257, .n_layer = n_layer, .n_head = 1, .n_embd = n_embd}));
-  };
-  EXPECT_EQ(gpt2(12, 768), 124'439'808);
-  EXPECT_EQ(gpt2(24, 1024), 354'823'168);
-  EXPECT_EQ(gpt2(36, 1280), 774'030'080);
-  EXPECT_EQ(gpt2(48, 1600), 1'557'611'200);
-  EXPECT_EQ(numel_of(llama_shapes(kLlama7B)), 6'738'415'616);
-  EXPECT_EQ(numel_of(llama_shapes(kLlama70B)), 68'976'648'192);
-  EXPECT_EQ(numel_of(llama_shapes(kLlama70B)[0]), 855'654'400);
-}
-
-TEST(Shapes, OfABareNumberAreUnitsAndARest) {
-  for (const std::int64_t numel : {1, 63, 70, 72}) {
-    for (const std::int64_t unit : {1, 9, 70, 71, 100}) {
-      const UnitShapes units = bare_shapes(numel, unit);
-      ASSERT_EQ(std::ssize(units), numel / unit + 1) << numel << " in units of " << unit;
-      for (std::size_t i = 0; i + 1 < units.size(); ++i) EXPECT_EQ(numel_of(units[i]), unit);
-      EXPECT_EQ(numel_of(units.back()), numel % unit);
-    }
-    EXPECT_EQ(bare_shapes(numel, 0).size(), 1u);
-    EXPECT_EQ(numel_of(bare_shapes(numel, 0)), numel);
+// What their publishers' checkpoints hold; MPT's is the table of MosaicML's README.
+TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
+  const std::map<std::string_view, std::int64_t> known = {
+      {"llama-2-7b", 6'738'415'616},   {"llama-2-13b", 13'015'864'320},
+      {"llama-2-70b", 68'976'648'192}, {"llama-3-1b", 1'235'814'400},
+      {"llama-3-3b", 3'212'749'824},   {"llama-3-8b", 8'030'261'248},
+      {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
+      {"mpt-7b", 6'658'859'008}};
+  for (const TransformerShape& shape : known_transformers()) {
+    Transformer model(shape, {});
+    if (!known.contains(shape.name)) continue;
+    EXPECT_EQ(numel_of(model), known.at(shape.name)) << shape.name;
   }
 }
 
-TEST(Shapes, MergeBlocksAndLeaveTheRoot) {
-  const UnitShapes pairs = merged({{{"a", {1}}}, {{"b", {2}}}, {{"c", {4}}}, {{"root", {8}}}}, 2);
-  ASSERT_EQ(pairs.size(), 3u);
-  EXPECT_EQ(pairs[0][1].name, "b");
-  EXPECT_EQ(numel_of(pairs[1]), 4);
-  EXPECT_EQ(numel_of(pairs[2]), 8);
+TEST(Models, OfABareNumberAreUnitsAndARest) {
+  Bare bare({5, 7}, 3);
+  EXPECT_EQ(numel_of(bare), 15);
+  const Plan planned =
+      plan(bare, {.ranks = 2, .options = {.wrap_policy = is_bare_unit}, .work = {.rows = {1}}});
+  ASSERT_EQ(planned.units.size(), 3u);
+  EXPECT_EQ(planned.units[0].numel, 5);
+  EXPECT_EQ(planned.units[1].padded, 8);
+  EXPECT_EQ(planned.units[2].numel, 3);
 }
 
-// Modules in turn: a unit of several blocks, or what is around them.
-class Turns final : public nn::Module {
- public:
-  explicit Turns(std::vector<std::unique_ptr<nn::Module>> modules) : modules_(std::move(modules)) {
-    for (std::size_t i = 0; i < modules_.size(); ++i) add(std::to_string(i), *modules_[i]);
+// The engine on its simulated device, and the closed formulas: every class but activations, and
+// what a step moves.
+void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run) {
+  const int F = run.shard_size > 0 ? run.shard_size : run.ranks;
+  formula::UnitShapes shapes;
+  for (const fsdp::WrappedModule& unit : fsdp::wrap(model, run.options.wrap_policy)) {
+    shapes.push_back(fsdp::specs_of(unit.parameters));
   }
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    for (const auto& module : modules_) x = module->forward(tape, x);
-    return x;
+  const formula::Workload workload{.shard_size = F,
+                                   .replicas = run.ranks / F,
+                                   .micro_steps = std::ssize(run.work.rows),
+                                   .device = run.device};
+  const auto layouts = formula::lay_out(shapes, run.options, workload);
+  const formula::Plan expected = formula::plan(layouts, run.options, workload);
+  for (const MemoryClass c : kMemoryClasses) {
+    if (c == MemoryClass::activations || c == MemoryClass::communication) continue;
+    EXPECT_EQ(planned.of(c), expected.of(c)) << name_of(c);
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    for (std::size_t i = modules_.size(); i-- > 0;) dy = modules_[i]->backward(tape, dy);
-    return dy;
-  }
-  std::vector<std::unique_ptr<nn::Module>> modules_;
-};
-
-// `blocks` blocks a unit, `units` of them, and a root that has a LayerNorm.
-Turns stack(int units, int blocks) {
-  std::vector<std::unique_ptr<nn::Module>> all;
-  for (int u = 0; u < units; ++u) {
-    std::vector<std::unique_ptr<nn::Module>> unit;
-    for (int b = 0; b < blocks; ++b) unit.push_back(std::make_unique<gpt::Block>(kTiny, 1));
-    all.push_back(std::make_unique<Turns>(std::move(unit)));
-  }
-  all.push_back(std::make_unique<nn::LayerNorm>(kTiny.n_embd, true));
-  return Turns(std::move(all));
+  EXPECT_EQ(planned.of(MemoryClass::communication),
+            expected.of(MemoryClass::communication) + fsdp::GradNorm::bytes(run.ranks));
+  comm::Traffic step = planned.step;
+  step.control = expected.step.control;  // the norm's
+  EXPECT_EQ(step, expected.step);
+  EXPECT_EQ(planned.bytes_across, expected.bytes_across);
 }
 
-// A real step, and the plan from the shapes of single blocks.
-void expect_planned(int blocks, const fsdp::Options& given, int world, int shard_size) {
-  fsdp::Options options = given;
-  options.wrap_policy = [](const nn::Module& m) {
-    return dynamic_cast<const Turns*>(&m) != nullptr;
-  };
-  UnitShapes shapes = gpt_shapes(kTiny);
-  const auto block = shapes[0];
-  shapes.assign(static_cast<std::size_t>(4), block);
-  shapes.push_back({{"weight", {kTiny.n_embd}}, {"bias", {kTiny.n_embd}}});
-  const plan::Workload workload{shard_size, world / shard_size};
-  const auto layouts = plan::lay_out(merged(shapes, blocks), options, workload);
-  const plan::Plan planned = plan::plan(layouts, options, workload);
-
-  testing::run_ranks(
-      testing::Backend::local, world,
-      [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-        Turns model = stack(4 / blocks, blocks);
-        comm::Mesh mesh(std::move(group), shard_size);
-        fsdp::ShardedModel sharded(context, model, mesh, options);
-        const fsdp::AdamW optimizer(context, sharded.units(), {});
-        Generator generator(1);
-        fsdp::deferred_init(context, sharded.units(), fsdp::breadth_first_draws(sharded.units()),
-                            generator);
-        ASSERT_EQ(sharded.units().size(), layouts.size());
-        for (std::size_t i = 0; i < layouts.size(); ++i) {
-          const fsdp::FlatLayout& real = sharded.units()[i].rows()[0].layout();
-          EXPECT_EQ(real.shard_numel(), layouts[i].shard_numel());
-          EXPECT_EQ(real.total_numel(), layouts[i].total_numel());
-        }
-        nn::Tape tape(context);
-        testing::Owned<float> x({1, kTiny.block_size, kTiny.n_embd}), dy = x;
-        for (int step = 0; step < 2; ++step) {
-          mesh.reset_traffic();
-          sharded.zero_grad();
-          tape.begin(/*training=*/true, {.seed = 1});
-          sharded.forward(tape, x);
-          sharded.backward(tape, dy);
-        }
-        for (const MemoryClass c : kMemoryClasses) {
-          if (c == MemoryClass::activations) continue;
-          EXPECT_EQ(context.ledger.count(c).reserved, planned.of(c)) << name_of(c);
-        }
-        if (options.strategy == fsdp::ShardingStrategy::shard_optimizer ||
-            options.strategy == fsdp::ShardingStrategy::shard_gradients) {
-          return;  // gathered before the next forward: the optimizer has not stepped here
-        }
-        EXPECT_EQ(mesh.traffic(), planned.step);
-      });
-}
-
-TEST(Plan, OfUnitsOfOneAndOfTwoBlocksIsTheLedgers) {
-  for (const int blocks : {1, 2}) {
-    for (fsdp::ShardingStrategy strategy :
-         {fsdp::ShardingStrategy::no_shard, fsdp::ShardingStrategy::shard_optimizer,
-          fsdp::ShardingStrategy::shard_gradients, fsdp::ShardingStrategy::shard_grad_op,
-          fsdp::ShardingStrategy::full_shard, fsdp::ShardingStrategy::hybrid_shard}) {
-      for (const DType dtype : {DType::float32, DType::bfloat16}) {
-        const bool hybrid = strategy == fsdp::ShardingStrategy::hybrid_shard;
-        for (const int world : {3, hybrid ? 6 : 4}) {
-          if (hybrid && world == 3) continue;
-          SCOPED_TRACE(fsdp::name_of(strategy) + ", blocks " + std::to_string(blocks));
-          expect_planned(blocks, {.strategy = strategy, .precision = {dtype, dtype}}, world,
-                         hybrid ? 2 : world);
+TEST(Plan, IsTheClosedFormula) {
+  gpt::GPT gpt(kTiny);
+  Transformer llama(known_transformers()[0], {});
+  for (const fsdp::Sharding& s : fsdp::kShardings) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const Device device : {Device::simulated_cpu, Device::simulated_cuda}) {
+        for (const bool no_sync : {false, true}) {
+          for (const int ranks : {6, 4096 * 3}) {
+            SCOPED_TRACE(fmt::format("{} on {} ranks, {}", s.name, ranks, name_of(dtype)));
+            const plan::Run run{.ranks = ranks,
+                          .shard_size = s.replicates ? 2 : 0,
+                          .device = device,
+                          .options = {.strategy = s.strategy,
+                                      .precision = {dtype, dtype},
+                                      .no_sync = no_sync,
+                                      .wrap_policy = is_block},
+                          .work = {.rows = {1, 2}, .tokens = kTiny.block_size}};
+            expect_formula(plan(gpt, run), gpt, run);
+            if (device == Device::simulated_cuda) expect_formula(plan(llama, run), llama, run);
+          }
         }
       }
     }

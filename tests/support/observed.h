@@ -14,6 +14,7 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "comm/simulated.h"
+#include "support/configurations.h"
 
 namespace nanofsdp::testing {
 
@@ -66,13 +67,27 @@ Observed observe(Context& context, comm::Mesh& mesh, const Make& make) {
 }
 
 /// What ranks that are threads have seen, in their order.
+/// @param body (Context&, comm::Mesh&) -> Observed
 template <class Body>
-std::vector<Observed> on_threads(int ranks, const Body& body) {
-  std::vector<Observed> all(static_cast<std::size_t>(ranks));
-  comm::launch_threads(ranks, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    all[static_cast<std::size_t>(context.rank)] = body(context, std::move(world));
-  });
+std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
+  std::vector<Observed> all(static_cast<std::size_t>(c.ranks));
+  comm::launch_threads(c.ranks, c.threads,
+                       [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                         comm::Mesh mesh(std::move(world), c.shard_size);
+                         all[static_cast<std::size_t>(context.rank)] = body(context, mesh);
+                       });
   return all;
+}
+
+/// What a simulated rank has seen.
+/// @copydetails on_threads()
+template <class Body>
+Observed simulated(const Configuration& c, int rank, const Body& body,
+                   Device device = Device::simulated_cpu, comm::SimulatedRun run = {}) {
+  Context context(rank, c.ranks, c.threads, device);
+  run.shard_size = c.shard_size;
+  comm::Mesh mesh = comm::make_simulated_mesh(context, run);
+  return body(context, mesh);
 }
 
 }  // namespace nanofsdp::testing

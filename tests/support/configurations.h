@@ -1,0 +1,142 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fsdp/options.h"
+
+namespace nanofsdp::testing {
+
+/// @file
+/// @brief Configurations of a training that meet every two settings together at least once.
+
+/// What a training is told.
+struct Configuration {
+  std::string name{};  ///< its settings that are not the first of their factors
+  fsdp::Options options{};
+  int ranks = 1;
+  int shard_size = 0;
+  int threads = 1;                    ///< of a rank
+  std::vector<std::int64_t> rows{2};  ///< of each micro-step; odd ranks have one more
+  std::int64_t batch_rows = 0;        ///< for which there is memory; 0: the most of `rows`
+  bool recompute = false;
+  bool dropout = false;
+  bool frozen = false;  ///< a part of the model
+};
+
+/// A setting: its name, and what it changes.
+using Setting = std::pair<std::string, std::function<void(Configuration&)>>;
+/// Of which a configuration has one.
+using Factor = std::vector<Setting>;
+
+/// What any model can be trained with. Strategies and ranks come first.
+inline std::vector<Factor> factors_of_any_model() {
+  using C = Configuration;
+  using Rows = std::vector<std::int64_t>;
+  Factor strategies, ranks, ahead;
+  for (const fsdp::Sharding& s : fsdp::kShardings) {
+    for (const int groups_of : s.replicates ? std::vector{2, 3} : std::vector{0}) {
+      const std::string name(s.name), by = groups_of > 0 ? std::to_string(groups_of) : "";
+      strategies.push_back({name + by, [&s, groups_of](C& c) {
+                              c.options.strategy = s.strategy;
+                              c.shard_size = groups_of;
+                            }});
+    }
+  }
+  for (int W = 1; W <= 6; ++W) {
+    ranks.push_back({"W" + std::to_string(W), [W](C& c) { c.ranks = W; }});
+  }
+  for (int units = 0; units <= 3; ++units) {
+    ahead.push_back(
+        {"ahead" + std::to_string(units), [units](C& c) { c.options.forward_prefetch = units; }});
+  }
+  const auto prefetch = [](fsdp::BackwardPrefetch p) {
+    return [p](C& c) { c.options.backward_prefetch = p; };
+  };
+  const auto precision = [](DType param, DType reduce) {
+    return [=](C& c) { c.options.precision = {param, reduce}; };
+  };
+  const auto micro_steps = [](const Rows& rows, std::int64_t batch_rows) {
+    return [=](C& c) { c.rows = rows, c.batch_rows = batch_rows; };
+  };
+  using enum fsdp::BackwardPrefetch;
+  using enum DType;
+  return {strategies,
+          ranks,
+          ahead,
+          {{"pre", prefetch(pre)}, {"none", prefetch(none)}, {"post", prefetch(post)}},
+          {{"float32", precision(float32, float32)},
+           {"param16", precision(bfloat16, float32)},
+           {"reduce16", precision(float32, bfloat16)},
+           {"both16", precision(bfloat16, bfloat16)}},
+          {{"micro1", micro_steps({2}, 0)},
+           {"micro2", micro_steps({1, 3}, 5)},
+           {"micro3", micro_steps({2, 1, 3}, 0)}},
+          {{"pool", [](C&) {}}, {"slots", [](C& c) { c.options.pool = false; }}},
+          {{"sync", [](C&) {}}, {"no_sync", [](C& c) { c.options.no_sync = true; }}},
+          {{"clean", [](C&) {}}, {"poison", [](C& c) { c.options.poison = true; }}},
+          {{"saved", [](C&) {}}, {"recompute", [](C& c) { c.recompute = true; }}},
+          {{"thread1", [](C&) {}}, {"threads2", [](C& c) { c.threads = 2; }}}};
+}
+
+/// Rows of one setting's number a factor: each two settings of two factors are together in one row
+/// at least. Greedy: a row starts with a pair that is missing, and every other factor takes the
+/// setting with the most missing pairs.
+inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>& factors) {
+  using Choice = std::pair<std::size_t, std::size_t>;  // factor, setting
+  std::set<std::pair<Choice, Choice>> missing;         // the smaller factor first
+  for (std::size_t f = 0; f < factors.size(); ++f) {
+    for (std::size_t g = f + 1; g < factors.size(); ++g) {
+      for (std::size_t i = 0; i < factors[f].size(); ++i) {
+        for (std::size_t j = 0; j < factors[g].size(); ++j) missing.insert({{f, i}, {g, j}});
+      }
+    }
+  }
+  std::vector<std::vector<std::size_t>> rows;
+  while (!missing.empty()) {
+    std::vector<Choice> chosen{missing.begin()->first, missing.begin()->second};
+    const auto gain = [&](const Choice& choice) {
+      return std::ranges::count_if(chosen, [&](const Choice& other) {
+        return missing.contains(std::minmax(choice, other));
+      });
+    };
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      if (f == chosen[0].first || f == chosen[1].first) continue;
+      Choice best{f, rows.size() % factors[f].size()};
+      for (std::size_t i = 0; i < factors[f].size(); ++i) {
+        if (gain({f, i}) > gain(best)) best = {f, i};
+      }
+      chosen.push_back(best);
+    }
+    std::ranges::sort(chosen);
+    std::vector<std::size_t>& row = rows.emplace_back();
+    for (const Choice& choice : chosen) row.push_back(choice.second);
+    for (const Choice& a : chosen) {
+      for (const Choice& b : chosen) missing.erase({a, b});
+    }
+  }
+  return rows;
+}
+
+/// One for each row of pairwise().
+inline std::vector<Configuration> configurations(const std::vector<Factor>& factors) {
+  std::vector<Configuration> all;
+  for (const auto& row : pairwise(factors)) {
+    Configuration& c = all.emplace_back();
+    for (std::size_t f = 0; f < factors.size(); ++f) {
+      const auto& [name, change] = factors[f][row[f]];
+      change(c);
+      if (f < 2 || row[f] > 0) c.name += (f == 0 ? "" : "_") + name;
+    }
+    if (c.shard_size > 0 && c.ranks % c.shard_size != 0) c.shard_size = 0;
+  }
+  return all;
+}
+
+}  // namespace nanofsdp::testing
