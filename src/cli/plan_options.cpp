@@ -94,11 +94,11 @@ void settle_model(PlanOptions& o, CommandLine& line) {
     require(!line.given(name), name, "nothing beside --model or --parameters", line.value(name));
   }
   TrainOptions& t = o.training;
+  if (!line.given("batch_size")) t.batch_size = 1;
+  if (!line.given("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
   if (bare) return;
   const plan::TransformerShape* shape = find_transformer(o.model);
   if (!line.given("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
-  if (!line.given("batch_size")) t.batch_size = 1;
-  if (!line.given("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
   if (shape == nullptr || !o.is_gpu()) return;
   if (!line.given("param_dtype")) t.precision.param_dtype = DType::bfloat16;
 }

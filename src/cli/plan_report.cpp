@@ -86,7 +86,7 @@ std::string what_would_fit(const PlanOptions& o, double memory) {
     const std::string kind = asked.substr(0, asked.find('='));
     if (kind == last) continue;
     other.machine.clear();
-    const double peak = static_cast<double>(plan_of(other).total_peak);
+    const double peak = static_cast<double>(plan_of(other).reserved());
     if (peak > memory) continue;
     text += fmt::format("  {} would take {}\n", asked, gigabytes(peak));
     last = kind;
@@ -111,6 +111,9 @@ plan::Plan plan_of(const PlanOptions& o) {
   plan::Run run =
       planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu);
   run.options.wrap_policy = o.wrap_policy();
+  const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
+  run.options.forward_prefetch = static_cast<int>(
+      std::min<std::int64_t>(run.options.forward_prefetch, blocks));  // as in a training
   const auto passes = std::ssize(run.work.rows) * (std::ssize(model->children()) + 1);
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
@@ -134,14 +137,15 @@ Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
   const double peak = share * (rounded ? machine.products_bfloat16 : machine.products_float32);
   const auto tokens = static_cast<double>(t.tokens_of_step()) / t.ranks;
   const plan::Played& played = *plan.time;
+  const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
   return {.seconds = played.seconds,
           .tokens_per_s = tokens / played.seconds,
           .mfu = model_products(o) / played.seconds / peak,
           .communication = played.busy[1] + played.busy[2],
           .exposed_gathers = played.exposed[1],
           .exposed_reductions = played.exposed[2],
-          .memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks,
-          .fits = static_cast<double>(plan.total_peak) <= machine.memory};
+          .memory = memory,
+          .fits = static_cast<double>(plan.reserved()) <= memory};
 }
 
 std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
@@ -159,8 +163,8 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
       fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
                   seconds(v.communication), seconds(v.exposed_gathers + v.exposed_reductions),
                   seconds(v.exposed_gathers), seconds(v.exposed_reductions)));
-  row("peak", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.total_peak)),
-                          gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
+  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved())),
+                            gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
   if (!v.fits) text += what_is_too_large(plan, v.memory) + what_would_fit(o, v.memory);
   return text + "\n";
 }
@@ -174,6 +178,7 @@ std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["ranks"] = o.training.ranks;
   json["strategy"] = fsdp::name_of(o.training.strategy);
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
+  json["reserved_bytes"] = plan.reserved();
   json["peak_bytes"] = plan.total_peak;
   json["all_gathers"] = plan.step.all_gathers;
   json["reduce_scatters"] = plan.step.reduce_scatters;

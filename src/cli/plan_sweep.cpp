@@ -138,7 +138,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& names) {
   const bool timed = !o.machine.empty();
   const auto value = [&](const Planned& row) {
-    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.total_peak);
+    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved());
   };
   std::vector<std::string> places, lines;
   double most = 0;
@@ -166,8 +166,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
       "font-size=\"13\">\n<rect width=\"900\" height=\"420\" fill=\"white\"/>\n");
   svg += words(kLeft, 22, "start",
                fmt::format("{}{}: {}", o.model, timed ? " on " + o.machine : "",
-                           timed ? "tokens/s of a rank (a ring: does not fit)"
-                                 : "GB of a rank at its peak"));
+                           timed ? "tokens/s of a rank (a ring: does not fit)" : "GB of a rank"));
   for (int i = 0; i <= 4; ++i) {
     const double v = most * i / 4;
     svg += fmt::format(R"(<path d="M{} {:.1f}h{}" stroke="#ddd"/>)", kLeft, y(v), kWidth) +
@@ -209,7 +208,7 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
   fmt::print("\n");
   for (const auto& [choices, plan, v] : rows) {
     for (const std::string& choice : choices) fmt::print("{:<17}", choice);
-    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.total_peak));
+    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.reserved()));
     if (plan.time) {
       fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", v.fits ? "yes" : "no", v.seconds,
                  v.tokens_per_s, 100 * v.mfu,

@@ -64,7 +64,7 @@ struct Plan {
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
-  /// Of all classes.
+  /// Of all classes. A first step takes more, as it does not know yet how much activations need.
   std::int64_t reserved() const;
   /// Parameters, gradients and optimizer state: what is there between two steps.
   std::int64_t at_rest() const {

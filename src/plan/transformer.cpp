@@ -241,6 +241,7 @@ std::vector<TransformerShape> known_transformers() {
           llama("llama-3-8b", 32, 4096, 32, 8, 14'336, 128'256, 8192),
           llama("llama-3-70b", 80, 8192, 64, 8, 28'672, 128'256, 8192),
           llama("llama-3-405b", 126, 16'384, 128, 8, 53'248, 128'256, 8192),
+          llama("nanotron-1.3b", 16, 2048, 32, 32, 8192, 131'072, 4096, true),
           mpt("mpt-760m", 24, 1536, 12),
           mpt("mpt-1b", 24, 2048, 16),
           mpt("mpt-3b", 32, 2560, 20),

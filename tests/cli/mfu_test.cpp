@@ -28,7 +28,7 @@ TEST(Peak, CountsWhatAllThreadsDo) {
   EXPECT_GT(plan::peak_flops(*one.compute), 1e8);  // a processor, even under a sanitizer
 }
 
-// nanoGPT's formula, with every number from the outside.
+// Six operations a parameter of a product and a token; and attention over half of all pairs.
 TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
   const TemporaryDirectory d;
   Process process(d.file(""),
@@ -41,8 +41,13 @@ TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
   ASSERT_TRUE(std::regex_search(out, all, std::regex(R"(model +([\d,]+) parameters)")));
   ASSERT_TRUE(std::regex_search(
       out, mfu, std::regex(R"(\nmfu +([\d.]+) %: .* is ([\d.]+) GFLOP/s, of ([\d.]+) that)")));
-  const double N = std::stod(std::regex_replace(all[1].str(), std::regex(","), "")) - 8 * 8;
-  const double flops = (6 * N + 12 * 2 * 8 * 8) * 4 * 8 * 3 / 2;  // of a step, a rank
+  const double V = (std::stod(std::regex_replace(all[1].str(), std::regex(","), "")) - 8 * 8 -
+                    2 * (12 * 8 * 8 + 13 * 8) - 2 * 8) /
+                   8;
+  const double products = V * 8 + 2 * 12 * 8 * 8;
+  // Forward has two products of a pair and a feature, backward five: at two operations.
+  const double attention = 2 * 7 * 2 * (8 + 1) / 2.0 * 8;           // of a token
+  const double flops = (6 * products + attention) * 4 * 8 * 3 / 2;  // of a step, a rank
   const double peak = 1e9 * std::stod(mfu[3]);
   double seconds = 0;
   int steps = 0;
