@@ -12,6 +12,7 @@
 #include "frame/pytorch.h"
 #include "picture.h"
 #include "plan/recipes.h"
+#include "plan/transformer.h"
 #include "runs.h"
 
 // Lesson 21: how near two curves of the same training come, and what a rank of a large one holds.
@@ -60,13 +61,9 @@ lesson::Rank one_of(std::int64_t W, const Model& m) {
 }
 //! [rank]
 
-Model model_of(const char* name, const plan::UnitShapes& units) {
-  const auto numel = [](const std::vector<fsdp::ParameterSpec>& unit) {
-    std::int64_t n = 0;
-    for (const fsdp::ParameterSpec& p : unit) n += p.numel();
-    return n;
-  };
-  return {name, std::ssize(units) - 1, numel(units.front()), numel(units.back())};
+Model model_of(const char* name, const lesson::Planned& planned) {
+  return {name, std::ssize(planned.units) - 1, planned.units.front().numel,
+          planned.units.back().numel};
 }
 
 }  // namespace
@@ -113,26 +110,27 @@ int main(int argc, char** argv) {
         fmt::format("{:<18}{:>6}{:>13}{:>13}{:>17}", name, W, rank.kept, rank.borrowed, rank.sent));
   };
   say("tales, its ledger", 2, calm_2.rank);
-  const auto gpt = plan::gpt_shapes(lesson::nanogpt(52));
-  const auto llama_7b = plan::llama_shapes(plan::kLlama7B),
-             llama_70b = plan::llama_shapes(plan::kLlama70B);
-  lesson.claim(one_of(2, model_of("", gpt)) == calm_2.rank, "the formula is the ledger's");
-  const auto both = [&](const char* name, const plan::UnitShapes& units, int W) {
-    const lesson::Rank rank = one_of(W, model_of(name, units));
-    lesson.claim(rank == lesson::plan(units, W), fmt::format("{}: the library plans this", name));
+  gpt::GPT gpt(lesson::nanogpt(52));
+  plan::Transformer llama_7b(*plan::find_transformer("llama-2-7b"), {}),
+      llama_70b(*plan::find_transformer("llama-2-70b"), {});
+  const auto both = [&](const char* name, nn::Module& model, int W) {
+    const lesson::Planned planned = lesson::plan(model, W, plan::is_block);
+    const lesson::Rank rank = one_of(W, model_of(name, planned));
+    lesson.claim(rank == planned.rank, fmt::format("{}: the engine does this", name));
     say(name, W, rank);
     return rank;
   };
-  both("tales", gpt, 2);
+  lesson.claim(both("tales", gpt, 2) == calm_2.rank, "the formula is the ledger's");
   both("llama-7b", llama_7b, 128);
   const lesson::Rank few = both("llama-70b", llama_70b, 128);
   const lesson::Rank many = both("llama-70b", llama_70b, 1280);
   lesson.claim(few.borrowed <= many.borrowed, "what is borrowed does not shrink");
   lesson.answer(many.kept / 1'000'000);
   lesson.answer(many.borrowed / 1'000'000'000);
+  const Model sizes = model_of("", lesson::plan(llama_70b, 16, plan::is_block));
   std::vector<lesson::Bar> bars;
   for (std::int64_t W = 16; W <= 4096; W *= 4) {
-    bars.push_back({W, one_of(W, model_of("", llama_70b))});
+    bars.push_back({W, one_of(W, sizes)});
   }
   lesson.picture(lesson::drawing(calm_2.losses, theirs, bars));
   return lesson.end("250 losses are PyTorch's, and the formula weighs and counts what a run does");

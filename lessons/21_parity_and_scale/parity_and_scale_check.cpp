@@ -1,25 +1,28 @@
 #include <cstdint>
+#include <vector>
 
 #include "frame/exercise.h"
 #include "parity_and_scale_exercise.h"
+#include "plan/bare.h"
 #include "plan/plan.h"
-#include "plan/shapes.h"
 
-// The specification plans every k as the library does, from shapes.
-static std::int64_t by_planning(std::int64_t memory, std::int64_t n, std::int64_t block,
-                                std::int64_t root, int W) {
+// The specification lets the engine shard every k, without memory. Bytes for k = 1, 2 ... n.
+static std::vector<std::int64_t> by_planning(std::int64_t n, std::int64_t block, std::int64_t root,
+                                             int W) {
   using namespace nanofsdp;
-  const fsdp::Options options{.strategy = fsdp::ShardingStrategy::full_shard, .alignment = 1};
-  plan::UnitShapes blocks(static_cast<std::size_t>(n), {{"block", {block}}});
-  blocks.push_back({{"root", {root}}});
-  std::int64_t largest = 0;
+  std::vector<std::int64_t> bytes;
   for (std::int64_t k = 1; k <= n; ++k) {
-    const auto layouts = plan::lay_out(plan::merged(blocks, k), options, {W});
-    std::int64_t bytes = 0;
-    for (const std::int64_t of_class : plan::plan(layouts, options, {W}).bytes) bytes += of_class;
-    if (bytes <= memory) largest = k;
+    std::vector<std::int64_t> units;
+    for (std::int64_t left = n; left > 0; left -= k) units.push_back(std::min(left, k) * block);
+    plan::Bare model(units, root);
+    const plan::Plan plan =
+        plan::plan(model, {.ranks = W,
+                           .options = {.alignment = 1, .wrap_policy = plan::is_bare_unit},
+                           .work = {.rows = {1}}});
+    bytes.push_back(plan.at_rest() + plan.of(MemoryClass::unsharded_parameters) +
+                    plan.of(MemoryClass::unsharded_gradients));
   }
-  return largest;
+  return bytes;
 }
 
 int main() {
@@ -27,9 +30,13 @@ int main() {
   for (const int W : {2, 3, 4, 7}) {
     for (std::int64_t n = 1; n <= 6; ++n) {
       for (const std::int64_t block : {1, 5, 12}) {
+        const std::vector<std::int64_t> bytes = by_planning(n, block, 7, W);
         for (std::int64_t memory = 100; memory <= 2000; memory += 36) {
-          exercise.expect(blocks_a_unit(memory, n, block, 7, W),
-                          by_planning(memory, n, block, 7, W),
+          std::int64_t largest = 0;
+          for (std::int64_t k = 1; k <= n; ++k) {
+            if (bytes[static_cast<std::size_t>(k - 1)] <= memory) largest = k;
+          }
+          exercise.expect(blocks_a_unit(memory, n, block, 7, W), largest,
                           "memory = {}, n = {}, block = {}, root = 7, W = {}", memory, n, block, W);
         }
       }

@@ -5,7 +5,6 @@
 
 #include "comm/local.h"
 #include "plan/plan.h"
-#include "plan/shapes.h"
 #include "train/trainer.h"
 
 /// @file
@@ -51,13 +50,19 @@ inline Run train(int W, int steps, double learning_rate, const data::Dataset& te
   return run;
 }
 
-/// What the library plans for full_shard, float32 and Adam, from shapes alone.
-inline Rank plan(const plan::UnitShapes& units, int W) {
-  const fsdp::Options options{.strategy = fsdp::ShardingStrategy::full_shard, .alignment = 1};
-  const plan::Plan plan = plan::plan(plan::lay_out(units, options, {W}), options, {W});
-  return {plan.at_rest(),
-          plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),
-          plan.step.bytes_sent};
+/// What the engine holds and sends under full_shard, float32 and Adam, where nothing is computed.
+struct Planned {
+  Rank rank;
+  std::vector<plan::UnitSize> units;  ///< the root's last
+};
+inline Planned plan(nn::Module& model, int W, const fsdp::WrapPolicy& units) {
+  const plan::Plan plan = plan::plan(
+      model,
+      {.ranks = W, .options = {.alignment = 1, .wrap_policy = units}, .work = {.rows = {1}}});
+  return {{plan.at_rest(),
+           plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),
+           plan.step.bytes_sent},
+          plan.units};
 }
 
 }  // namespace lesson

@@ -31,12 +31,6 @@ const std::vector<std::pair<std::string, gpt::GPTConfig>>& gpts() {
   return kAll;
 }
 
-const plan::TransformerShape* find_transformer(const std::string& name) {
-  static const std::vector<plan::TransformerShape> kAll = plan::known_transformers();
-  const auto found = std::ranges::find(kAll, name, &plan::TransformerShape::name);
-  return found == kAll.end() ? nullptr : &*found;
-}
-
 std::vector<std::string> model_names() {
   std::vector<std::string> names = {"gpt"};
   for (const auto& [name, config] : gpts()) names.push_back(name);
@@ -97,7 +91,7 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   if (!line.given("batch_size")) t.batch_size = 1;
   if (!line.given("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
   if (bare) return;
-  const plan::TransformerShape* shape = find_transformer(o.model);
+  const plan::TransformerShape* shape = plan::find_transformer(o.model);
   if (!line.given("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
   if (shape == nullptr || !o.is_gpu()) return;
   if (!line.given("param_dtype")) t.precision.param_dtype = DType::bfloat16;
@@ -122,7 +116,7 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
     return std::make_unique<plan::Bare>(
         std::vector<std::int64_t>(static_cast<std::size_t>(units), each), numel - units * each);
   }
-  if (const plan::TransformerShape* shape = find_transformer(model)) {
+  if (const plan::TransformerShape* shape = plan::find_transformer(model)) {
     plan::Practice how = practice;
     how.dtype = fsdp::compute_dtype(training.precision, training.device);
     return std::make_unique<plan::Transformer>(*shape, how);

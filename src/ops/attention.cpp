@@ -171,36 +171,6 @@ std::int64_t attention_scratch_numel(std::int64_t T, int threads) {
   return kLine + threads * 2 * block_numel(T);
 }
 
-namespace {
-
-// `products` of 2 D operations, and one exponential, for each pair of a query and a key it sees.
-Cost of_pairs(Cost cost, const Tensor& y, std::int64_t T, int heads, int products) {
-  const auto n = static_cast<double>(y.dim(1)), first = static_cast<double>(T) - n;
-  const double pairs = n * first + n * (n + 1) / 2, B = static_cast<double>(y.dim(0));
-  cost.attention = products * 2.0 * B * pairs * static_cast<double>(y.dim(2));
-  cost.flops = 20.0 * B * pairs * heads;
-  return cost;
-}
-
-// As much of the rows as the heads are.
-Tensor part(const Heads& x, const Tensor& y, int heads) {
-  return Tensor(nullptr, {x.rows.dim(0), x.rows.dim(1), x.heads * (y.dim(2) / heads)});
-}
-
-}  // namespace
-
-Cost cost(const AttentionForward& a) {
-  const int H = a.q.heads;
-  const Cost cost = moves({part(a.q, a.y, H), part(a.k, a.y, H), part(a.v, a.y, H)}, {a.y, a.lse});
-  return of_pairs(cost, a.y, a.q.rows.dim(1), H, 2);
-}
-
-Cost cost(const AttentionBackward& a) {
-  const int H = a.q.heads;
-  const Tensor q = part(a.q, a.y, H), k = part(a.k, a.y, H), v = part(a.v, a.y, H);
-  return of_pairs(moves({a.dy, q, k, v, a.y, a.lse}, {q, k, v}), a.y, a.q.rows.dim(1), H, 5);
-}
-
 void attention(Stream& stream, const AttentionForward& a) {
   const Layout l = layout_of(stream, a);
   if constexpr (kCuda) {

@@ -83,9 +83,21 @@ Cost cost(const AttentionBackward& a);
 
 /// A query sees the keys up to its own. Each such pair takes 2 D operations for its score, 2 D for
 /// its share of y, and an exponential.
-Cost cost(const AttentionForward& a);
-/// Five products a pair, where forward has two; the scores once more.
-Cost cost(const AttentionBackward& a);
+/// @param products of 2 D operations a pair  @param rows as y, and as k and v, read and written
+template <class Operands>
+Cost attention_cost(const Operands& a, int products, int rows_read, int rows_written) {
+  const auto n = static_cast<double>(a.y.dim(1)), T = static_cast<double>(a.q.rows.dim(1));
+  const double pairs = static_cast<double>(a.y.dim(0)) * (n * (T - n) + n * (n + 1) / 2);
+  const double bytes = moves({a.y}, {}).read, keys_and_values = 2 * bytes * a.k.heads / a.q.heads;
+  return {.attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
+          .flops = 20 * pairs * a.q.heads,
+          .read = rows_read * bytes + keys_and_values * T / n,
+          .written = rows_written * bytes + (products > 2 ? keys_and_values : 0)};
+}
+/// Reads q, k and v; writes y.
+inline Cost cost(const AttentionForward& a) { return attention_cost(a, 2, 1, 1); }
+/// Five products, of which one is the scores once more. Reads dy, y, q, k and v; writes dq, dk, dv.
+inline Cost cost(const AttentionBackward& a) { return attention_cost(a, 5, 3, 1); }
 
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError naming the operand that does not fit, or heads too wide for CUDA

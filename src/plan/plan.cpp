@@ -28,6 +28,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   context.issued.keeps = machine != nullptr;
   comm::Mesh mesh =
       comm::make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
+  //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
@@ -40,6 +41,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
             .step = mesh.traffic(),
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.issued.products() - products};
+  //! [plan]
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }

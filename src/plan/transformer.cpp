@@ -223,7 +223,7 @@ Tensor Transformer::do_backward(nn::Tape& tape, Tensor) {
   return {};
 }
 
-std::vector<TransformerShape> known_transformers() {
+const std::vector<TransformerShape>& known_transformers() {
   const auto llama = [](std::string_view name, std::int64_t L, std::int64_t C, std::int64_t H,
                         std::int64_t H_kv, std::int64_t F, std::int64_t V, std::int64_t T,
                         bool tied = false) {
@@ -232,23 +232,30 @@ std::vector<TransformerShape> known_transformers() {
   const auto mpt = [](std::string_view name, std::int64_t L, std::int64_t C, std::int64_t H) {
     return TransformerShape{name, false, L, C, H, H, 4 * C, 50'368, 2048, true};
   };
-  return {llama("llama-2-7b", 32, 4096, 32, 32, 11'008, 32'000, 4096),
-          llama("llama-2-13b", 40, 5120, 40, 40, 13'824, 32'000, 4096),
-          llama("llama-2-34b", 48, 8192, 64, 8, 22'016, 32'000, 4096),
-          llama("llama-2-70b", 80, 8192, 64, 8, 28'672, 32'000, 4096),
-          llama("llama-3-1b", 16, 2048, 32, 8, 8192, 128'256, 8192, true),
-          llama("llama-3-3b", 28, 3072, 24, 8, 8192, 128'256, 8192, true),
-          llama("llama-3-8b", 32, 4096, 32, 8, 14'336, 128'256, 8192),
-          llama("llama-3-70b", 80, 8192, 64, 8, 28'672, 128'256, 8192),
-          llama("llama-3-405b", 126, 16'384, 128, 8, 53'248, 128'256, 8192),
-          llama("nanotron-1.3b", 16, 2048, 32, 32, 8192, 131'072, 4096, true),
-          mpt("mpt-760m", 24, 1536, 12),
-          mpt("mpt-1b", 24, 2048, 16),
-          mpt("mpt-3b", 32, 2560, 20),
-          mpt("mpt-7b", 32, 4096, 32),
-          mpt("mpt-13b", 40, 5120, 40),
-          mpt("mpt-30b", 48, 7168, 56),
-          mpt("mpt-70b", 80, 8192, 64)};
+  static const std::vector<TransformerShape> kAll = {
+      llama("llama-2-7b", 32, 4096, 32, 32, 11'008, 32'000, 4096),
+      llama("llama-2-13b", 40, 5120, 40, 40, 13'824, 32'000, 4096),
+      llama("llama-2-34b", 48, 8192, 64, 8, 22'016, 32'000, 4096),
+      llama("llama-2-70b", 80, 8192, 64, 8, 28'672, 32'000, 4096),
+      llama("llama-3-1b", 16, 2048, 32, 8, 8192, 128'256, 8192, true),
+      llama("llama-3-3b", 28, 3072, 24, 8, 8192, 128'256, 8192, true),
+      llama("llama-3-8b", 32, 4096, 32, 8, 14'336, 128'256, 8192),
+      llama("llama-3-70b", 80, 8192, 64, 8, 28'672, 128'256, 8192),
+      llama("llama-3-405b", 126, 16'384, 128, 8, 53'248, 128'256, 8192),
+      llama("nanotron-1.3b", 16, 2048, 32, 32, 8192, 131'072, 4096, true),
+      mpt("mpt-760m", 24, 1536, 12),
+      mpt("mpt-1b", 24, 2048, 16),
+      mpt("mpt-3b", 32, 2560, 20),
+      mpt("mpt-7b", 32, 4096, 32),
+      mpt("mpt-13b", 40, 5120, 40),
+      mpt("mpt-30b", 48, 7168, 56),
+      mpt("mpt-70b", 80, 8192, 64)};
+  return kAll;
+}
+
+const TransformerShape* find_transformer(std::string_view name) {
+  const auto found = std::ranges::find(known_transformers(), name, &TransformerShape::name);
+  return found == known_transformers().end() ? nullptr : &*found;
 }
 
 bool is_block(const nn::Module& module) {

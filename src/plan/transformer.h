@@ -70,7 +70,9 @@ class Transformer final : public nn::Module {
 
 /// Those that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and what
 /// MosaicML calls MPT.
-std::vector<TransformerShape> known_transformers();
+const std::vector<TransformerShape>& known_transformers();
+/// One of them; null if nobody knows it.
+const TransformerShape* find_transformer(std::string_view name);
 
 /// Which modules of it, and of a GPT, are units.
 bool is_block(const nn::Module& module);

@@ -148,9 +148,7 @@ struct Predicted {
 };
 
 inline Predicted predict(const Published& p) {
-  static const std::vector<TransformerShape> kShapes = known_transformers();
-  const auto shape = std::ranges::find(kShapes, p.model, &TransformerShape::name);
-  Transformer model(*shape, p.how);
+  Transformer model(*find_transformer(p.model), p.how);
   Machine machine = find_machine(p.machine);
   machine.network_bandwidth = p.network;
   const Run run{
