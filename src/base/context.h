@@ -1,10 +1,10 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 
 #include "base/device.h"
 #include "base/ledger.h"
-#include "base/simulated.h"
 #include "base/tracer.h"
 
 namespace nanofsdp {
@@ -28,16 +28,25 @@ struct Context {
       : rank(rank),
         world_size(world_size),
         device(use_device(device, local_rank < 0 ? rank : local_rank)),
-        compute(make_compute_stream(device, threads, &issued)),
-        gather(make_communication_stream(device, &issued)),
-        reduce(make_communication_stream(device, &issued)) {}
+        compute(make_compute_stream(device, threads)),
+        gather(make_communication_stream(device)),
+        reduce(make_communication_stream(device)) {}
+
+  /// A rank on streams of the caller's.
+  Context(int rank, int world_size, std::unique_ptr<Stream> compute, std::unique_ptr<Stream> gather,
+          std::unique_ptr<Stream> reduce)
+      : rank(rank),
+        world_size(world_size),
+        device(compute->device()),
+        compute(std::move(compute)),
+        gather(std::move(gather)),
+        reduce(std::move(reduce)) {}
 
   int rank;                         ///< 0 ... world_size - 1
   int world_size;                   ///< ranks of the run
   Device device;                    ///< on which this rank computes
   Ledger ledger;                    ///< counts every Buffer made with it
   Tracer tracer;                    ///< off until start()
-  IssueLog issued;                  ///< on a simulated device, all that it was asked for
   std::unique_ptr<Stream> compute;  ///< operators
   std::unique_ptr<Stream> gather;   ///< all-gathers of parameters
   std::unique_ptr<Stream> reduce;   ///< reductions of gradients

@@ -12,7 +12,6 @@
 #include "base/check.h"
 #include "base/cuda.h"
 #include "base/platform.h"
-#include "base/simulated.h"
 #include "base/thread_pool.h"
 
 namespace nanofsdp {
@@ -159,7 +158,8 @@ void require(Device device) {
 }  // namespace
 
 std::string why_not(Device device) {
-  if (device != Device::cuda) return "";
+  if (device == Device::cpu) return "";
+  if (is_simulated(device)) return "a simulated one has streams of its own (plan/simulated.h)";
   if constexpr (kCuda) return cuda::why_not();
   return "this build has no CUDA";
 }
@@ -196,19 +196,16 @@ void release_memory(Device device, void* memory, std::size_t bytes) noexcept {
   ::operator delete(memory, kAlignment);
 }
 
-std::unique_ptr<Stream> make_compute_stream(Device device, int threads, IssueLog* log) {
+std::unique_ptr<Stream> make_compute_stream(Device device, int threads) {
   require(device);
-  const bool is_inline = device == Device::simulated_cpu;
-  if (is_simulated(device)) return make_simulated_stream(device, threads, is_inline, *log);
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::make_stream(cuda::Priority::normal);
   }
   return std::make_unique<InlineStream>(threads);
 }
 
-std::unique_ptr<Stream> make_communication_stream(Device device, IssueLog* log) {
+std::unique_ptr<Stream> make_communication_stream(Device device) {
   require(device);
-  if (is_simulated(device)) return make_simulated_stream(device, 1, /*is_inline=*/false, *log);
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::make_stream(cuda::Priority::high);
   }

@@ -24,7 +24,7 @@ namespace nanofsdp {
 /// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a
 /// CUDA stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are
 /// written against this contract and know no device. A simulated device writes down what it is
-/// asked for (simulated.h).
+/// asked for (plan/simulated.h).
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
@@ -156,15 +156,11 @@ class Stream {
   virtual void parallel_ranges(std::int64_t n, std::int64_t, const RangeBody& body) { body(0, n); }
 };
 
-class IssueLog;
-
 /// The stream for operators: inline on the CPU, `threads` wide.
-/// @param log of a simulated device: where its streams write
-std::unique_ptr<Stream> make_compute_stream(Device device, int threads, IssueLog* log = nullptr);
+std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
 
 /// A stream for collectives: on the CPU a thread of its own.
-/// @copydetails make_compute_stream()
-std::unique_ptr<Stream> make_communication_stream(Device device, IssueLog* log = nullptr);
+std::unique_ptr<Stream> make_communication_stream(Device device);
 
 /// Seconds of a clock that runs alike in all processes of a host.
 double now_seconds();

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "base/cost.h"
-#include "base/simulated.h"
 #include "plan/machine.h"
+#include "plan/simulated.h"
 
 namespace nanofsdp::plan {
 

@@ -1,6 +1,7 @@
 #include "plan/plan.h"
 
-#include "comm/simulated.h"
+#include "plan/simulated.h"
+#include "plan/simulated_mesh.h"
 
 namespace nanofsdp::plan {
 
@@ -24,10 +25,10 @@ std::int64_t Plan::reserved() const {
 }
 
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
-  Context context(run.rank, run.ranks, run.threads, run.device);
+  SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
   context.issued.keeps = machine != nullptr;
   comm::Mesh mesh =
-      comm::make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
+      make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.step();  // sizes the tape

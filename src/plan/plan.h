@@ -38,7 +38,7 @@ struct Run {
   Device device = Device::simulated_cpu;  ///< a simulated one
   fsdp::Options options{};                ///< as of fully_shard
   Work work{};                            ///< of the rank
-  /// What the backend keeps for sums (comm/simulated.h).
+  /// What the backend keeps for sums (simulated_mesh.h).
   std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)> scratch{};
 };
 

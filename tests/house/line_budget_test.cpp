@@ -37,14 +37,15 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   EXPECT_LE(room("comm") - nccl - starts, 1400);
   EXPECT_LE(room("launch"), 1060);
-  EXPECT_LE(room("ops"), 1544);  // 322 of them are the matrix product, our own
+  EXPECT_LE(room("ops"), 1612);  // 322 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
   EXPECT_LE(book, 8500);
-  EXPECT_LE(instruments, 5650);
+  EXPECT_LE(room("plan"), 1304);  // a simulated machine of 570, two families of models of 320
+  EXPECT_LE(instruments, 7030);
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {

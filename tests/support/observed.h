@@ -13,7 +13,8 @@
 #include "base/context.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
-#include "comm/simulated.h"
+#include "plan/simulated.h"
+#include "plan/simulated_mesh.h"
 #include "support/configurations.h"
 
 namespace nanofsdp::testing {
@@ -83,10 +84,10 @@ std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
 /// @copydetails on_threads()
 template <class Body>
 Observed simulated(const Configuration& c, int rank, const Body& body,
-                   Device device = Device::simulated_cpu, comm::SimulatedRun run = {}) {
-  Context context(rank, c.ranks, c.threads, device);
+                   Device device = Device::simulated_cpu, plan::SimulatedRun run = {}) {
+  plan::SimulatedRank context(rank, c.ranks, c.threads, device);
   run.shard_size = c.shard_size;
-  comm::Mesh mesh = comm::make_simulated_mesh(context, run);
+  comm::Mesh mesh = plan::make_simulated_mesh(context, run);
   return body(context, mesh);
 }
 

@@ -6,7 +6,7 @@
 #include "base/context.h"
 #include "comm/mesh.h"
 
-namespace nanofsdp::comm {
+namespace nanofsdp::plan {
 
 /// @file
 /// @brief One rank of a run that has no others: its collectives are counted, cost what they would,
@@ -16,7 +16,7 @@ namespace nanofsdp::comm {
 
 /// A run of which this is one rank; its number and theirs are the Context's.
 struct SimulatedRun {
-  int shard_size = 0;  ///< as of Mesh
+  int shard_size = 0;  ///< as of comm::Mesh
   /// What a backend keeps for sums: bytes, for so many ranks and a chunk of so many bytes. Empty:
   /// nothing.
   std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)> scratch{};
@@ -24,7 +24,7 @@ struct SimulatedRun {
 
 /// This rank's place in the grid.
 /// @param context outlives the mesh
-/// @throws UsageError as Mesh
-Mesh make_simulated_mesh(Context& context, const SimulatedRun& run = {});
+/// @throws UsageError as comm::Mesh
+comm::Mesh make_simulated_mesh(Context& context, const SimulatedRun& run = {});
 
-}  // namespace nanofsdp::comm
+}  // namespace nanofsdp::plan

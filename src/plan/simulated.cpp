@@ -1,8 +1,8 @@
-#include "base/simulated.h"
+#include "plan/simulated.h"
 
 #include <utility>
 
-namespace nanofsdp {
+namespace nanofsdp::plan {
 namespace {
 
 using Kind = Issued::Kind;
@@ -21,6 +21,7 @@ class SimulatedEvent final : public Event::State {
   IssueLog& log_;
 };
 
+// On a CPU the main thread itself does the work of the compute stream: `is_inline`.
 class SimulatedStream final : public Stream {
  public:
   SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log)
@@ -75,9 +76,11 @@ class SimulatedStream final : public Stream {
 
 }  // namespace
 
-std::unique_ptr<Stream> make_simulated_stream(Device device, int threads, bool is_inline,
-                                              IssueLog& log) {
-  return std::make_unique<SimulatedStream>(device, threads, is_inline, log);
-}
+SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
+    : Context(rank, ranks,
+              std::make_unique<SimulatedStream>(device, threads, device == Device::simulated_cpu,
+                                                issued),
+              std::make_unique<SimulatedStream>(device, 1, false, issued),
+              std::make_unique<SimulatedStream>(device, 1, false, issued)) {}
 
-}  // namespace nanofsdp
+}  // namespace nanofsdp::plan

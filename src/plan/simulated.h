@@ -4,10 +4,10 @@
 #include <deque>
 #include <memory>
 
+#include "base/context.h"
 #include "base/cost.h"
-#include "base/device.h"
 
-namespace nanofsdp {
+namespace nanofsdp::plan {
 
 /// @file
 /// @brief A device without memory and without arithmetic: what is issued on it is written down.
@@ -59,10 +59,16 @@ class IssueLog {
   int streams_ = 0;
 };
 
-/// A stream that writes down what is enqueued.
-/// @param is_inline the main thread itself does its work, as a CPU's compute stream
-/// @param log outlives the stream
-std::unique_ptr<Stream> make_simulated_stream(Device device, int threads, bool is_inline,
-                                              IssueLog& log);
+/// The log of a rank, which its streams need before there is a rank.
+struct HasLog {
+  IssueLog issued;  ///< what it was asked for
+};
 
-}  // namespace nanofsdp
+/// A rank of a run, on a simulated device.
+struct SimulatedRank : HasLog, Context {
+  /// @param threads of its compute stream
+  /// @param device simulated_cpu or simulated_cuda
+  SimulatedRank(int rank, int ranks, int threads, Device device);
+};
+
+}  // namespace nanofsdp::plan
