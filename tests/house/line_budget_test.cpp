@@ -35,7 +35,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   // What a program calls to have ranks at all: among the collectives, but an instrument.
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
-  EXPECT_LE(room("comm") - nccl - starts, 1400);
+  EXPECT_LE(room("comm") - nccl - starts, 1410);
   EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1612);  // 322 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
