@@ -83,7 +83,9 @@ Cost cost(const AttentionBackward& a);
 
 /// A query sees the keys up to its own. Each such pair takes 2 D operations for its score, 2 D for
 /// its share of y, and an exponential.
-/// @param products of 2 D operations a pair  @param rows as y, and as k and v, read and written
+/// @param products of 2 D operations a pair
+/// @param rows_read tensors as large as y, beside k and v
+/// @param rows_written the same; backward writes dk and dv besides
 template <class Operands>
 Cost attention_cost(const Operands& a, int products, int rows_read, int rows_written) {
   const auto n = static_cast<double>(a.y.dim(1)), T = static_cast<double>(a.q.rows.dim(1));
