@@ -1,0 +1,58 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/transformer.h"
+
+/// @file
+/// @brief Plans of language models on GPUs, for lesson 24.
+
+namespace lesson {
+
+using namespace nanofsdp;
+
+/// Of each row. Rows this short spend hardly anything on attention.
+inline constexpr std::int64_t kRow = 128;
+
+/// A training in bfloat16. Every block is a unit.
+struct Training {
+  std::string_view model = "llama-3-8b";
+  int ranks = 64;
+  std::int64_t tokens = 2048;  ///< a GPU, in a micro-batch
+  int micro_batches = 1;
+  fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
+};
+
+//! [plan]
+inline plan::Plan plan_of(const plan::Machine& machine, const Training& t) {
+  const auto shapes = plan::known_transformers();
+  plan::Transformer model(*std::ranges::find(shapes, t.model, &plan::TransformerShape::name), {});
+  const bool hybrid = t.strategy == fsdp::ShardingStrategy::hybrid_shard;
+  plan::Run run{.ranks = t.ranks,
+                .shard_size = hybrid ? 8 : 0,
+                .device = Device::simulated_cuda,
+                .options = {.strategy = t.strategy,
+                            .precision = {DType::bfloat16, DType::bfloat16},
+                            .wrap_policy = plan::is_block},
+                .work = {.rows = std::vector<std::int64_t>(t.micro_batches, t.tokens / kRow),
+                         .tokens = kRow}};
+  return plan::plan(model, run, &machine);
+}
+//! [plan]
+
+/// Seconds in which computation stands and waits for a collective.
+inline double exposed(const plan::Plan& plan) {
+  return plan.time->exposed[1] + plan.time->exposed[2];
+}
+
+/// Seconds of the forward of block 1, which has a block before it and one behind it.
+inline double forward_seconds(const plan::Plan& plan) {
+  const auto span = std::ranges::find(plan.spans, "forward layers.1", &Span::name);
+  return span->end - span->begin;
+}
+
+}  // namespace lesson

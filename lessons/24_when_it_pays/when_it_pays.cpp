@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "frame/lesson.h"
+#include "picture.h"
+#include "planned.h"
+
+// Lesson 24: from how many tokens on communication hides behind computation, by a formula from
+// which the model falls out, and by plans of three Llamas.
+
+namespace {
+
+using namespace nanofsdp;
+using fsdp::ShardingStrategy;
+using lesson::exposed, lesson::plan_of, lesson::Training;
+constexpr int kRanks[] = {8, 64, 1024};
+
+//! [ring]
+// W GPUs, 8 on each node, form a ring. At the edge of a node it uses all 8 network cards, which
+// carry a part each.
+struct Ring {
+  Ring(const plan::Machine& m, int W) {
+    const int nodes = W / 8;
+    const double out = nodes > 1 ? 8 * m.network_bandwidth : m.node_bandwidth;
+    latency = (W - nodes) * m.node_latency + (nodes - 1) * m.network_latency;
+    bandwidth = m.network_efficiency * std::min(m.node_bandwidth, out);
+  }
+  double latency;    // seconds of all steps, whatever travels
+  double bandwidth;  // bytes/s that pass each GPU
+};
+//! [ring]
+
+//! [crossing]
+// Tokens for which the forward of n parameters takes as long as their gather: S operations/s and
+// B bytes/s, two bytes an element.
+double tokens_to_hide(double n, double S, double B) {
+  const double gather = 2 * n / B, forward_of_a_token = 2 * n / S;
+  return gather / forward_of_a_token;
+}
+//! [crossing]
+
+//! [search]
+// The least tokens for which a plan hides all communication but the root's. The root's gather has
+// no computation before it, and its reduction has none after it.
+std::int64_t tokens_by_plan(const plan::Machine& machine, Training t) {
+  t.tokens = 32'768;
+  const double roots = exposed(plan_of(machine, t));
+  t.tokens = lesson::kRow;
+  while (exposed(plan_of(machine, t)) > 1.1 * roots) t.tokens += lesson::kRow;
+  return t.tokens;
+}
+//! [search]
+
+// Operations/s of a block's forward, in whole TFLOP/s.
+double achieved(const plan::Plan& plan, double tokens) {
+  const double n = static_cast<double>(plan.units[1].numel);
+  return 1e12 * std::round(2 * n * tokens / lesson::forward_seconds(plan) / 1e12);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lesson::Lesson lesson(argc, argv);
+  const plan::Machine h100 = plan::find_machine("h100");
+  lesson.print("a ring of                     8      64    1024 GPUs");
+  std::string latencies = "latency, microseconds  ", bandwidths = "bandwidth, GB/s        ";
+  for (const int W : kRanks) {
+    const Ring ring(h100, W);
+    const auto theirs = plan::transfer(h100, {.ranks = W}, {.bytes = 1e9, .ranks = W});
+    lesson.claim(std::abs(theirs.latency / ring.latency - 1) < 1e-9, "the library's latency");
+    lesson.claim(std::abs(theirs.seconds * ring.bandwidth / 1e9 - 1) < 1e-9, "and its bandwidth");
+    latencies += fmt::format("{:>8.0f}", std::floor(1e6 * ring.latency));
+    bandwidths += fmt::format("{:>8.1f}", ring.bandwidth / 1e9);
+  }
+  lesson.print(latencies), lesson.print(bandwidths);
+
+  lesson.print("tokens that hide a block                         by plan, ranks");
+  lesson.print("             parameters  TFLOP/s  S / 300 GB/s       8     64   1024");
+  const double B = Ring(h100, 64).bandwidth;
+  double S = 0, crossing = 0;  // of the 8B model
+  for (const char* model : {"llama-3-1b", "llama-3-8b", "llama-3-70b"}) {
+    Training t{.model = model};
+    const plan::Plan plan = plan_of(h100, t);
+    const double n = static_cast<double>(plan.units[1].numel);
+    const double own_S = achieved(plan, static_cast<double>(t.tokens));
+    const double own = tokens_to_hide(n, own_S, B);
+    std::string row = fmt::format("{:<11}{:>12.0f}{:>9.0f}{:>14.0f}", model, n, own_S / 1e12, own);
+    for (const int W : kRanks) {
+      t.ranks = W;
+      const std::int64_t found = tokens_by_plan(h100, t);
+      row += fmt::format("{:>{}}", found, W == 8 ? 8 : 7);
+      if (W > 8) lesson.claim(static_cast<double>(found) >= own, "the formula is a lower bound");
+    }
+    lesson.print(row);
+    if (t.model == "llama-3-8b") S = own_S, crossing = own;
+    if (S > 0) lesson.answer(std::lround(tokens_to_hide(n, S, B)));  // 8B's, then 70B's
+  }
+  lesson.answer(static_cast<std::int64_t>(1e6 * Ring(h100, 1024).latency));
+
+  lesson.print("llama-3-8b, tokens         256   512  1024  2048  4096  8192 16384");
+  std::vector<lesson::Line> lines;
+  for (const int W : kRanks) {
+    std::string row = fmt::format("exposed %, {:>4} ranks  ", W);
+    lesson::Line& line = lines.emplace_back(W);
+    for (std::int64_t t = 256; t <= 16'384; t *= 2) {
+      const plan::Plan plan = plan_of(h100, {.ranks = W, .tokens = t});
+      line.percent.push_back(100 * exposed(plan) / plan.time->seconds);
+      row += fmt::format("{:>6.0f}", line.percent.back());
+    }
+    lesson.print(row);
+  }
+
+  lesson.print("a step, ms                  full_shard  shard_grad_op  hybrid_shard 8");
+  plan::Machine slow = h100;
+  slow.network_bandwidth /= 8;
+  const auto compare = [&](const char* name, const plan::Machine& machine, Training t) {
+    std::string row =
+        fmt::format("{} {:>4} ranks {:>4} x {}", name, t.ranks, t.tokens, t.micro_batches);
+    std::vector<plan::Plan> plans;
+    for (const auto strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
+                                ShardingStrategy::hybrid_shard}) {
+      t.strategy = strategy;
+      plans.push_back(plan_of(machine, t));
+    }
+    lesson.print(fmt::format("{:<25}{:>13.0f}{:>15.0f}{:>16.0f}", row, 1e3 * plans[0].time->seconds,
+                             1e3 * plans[1].time->seconds, 1e3 * plans[2].time->seconds));
+    return plans;
+  };
+  compare("fast", h100, {.tokens = 4096});
+  compare("fast", h100, {.tokens = 512});
+  compare("fast", h100, {.ranks = 1024, .tokens = 512, .micro_batches = 8});
+  const auto many = compare("slow", slow, {.micro_batches = 8});
+  const auto plans = compare("slow", slow, {});
+  lesson.claim(plans[2].time->seconds > plans[0].time->seconds, "hybrid loses with 1 micro-batch");
+  lesson.claim(many[2].time->seconds < many[0].time->seconds, "and wins with 8");
+  lesson.print(fmt::format("{:<25}{:>13.1f}{:>15.1f}{:>16.1f}", "  its peak, GB",
+                           1e-9 * plans[0].total_peak, 1e-9 * plans[1].total_peak,
+                           1e-9 * plans[2].total_peak));
+  lesson.picture(lesson::drawing(lines, crossing));
+  return lesson.end("with 64 ranks or more no plan hides a block with fewer tokens than S / B");
+}
