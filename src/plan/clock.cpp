@@ -25,11 +25,7 @@ double sharers(const Machine& machine, const Setup& setup) {
 class Player {
  public:
   Player(const IssueLog& log, const Machine& machine, const Setup& setup)
-      : log_(log),
-        machine_(machine),
-        setup_(setup),
-        lanes_(static_cast<std::size_t>(std::max(1, log.streams()))),
-        ends_(lanes_.size()) {}
+      : log_(log), machine_(machine), setup_(setup), lanes_(kStreams), ends_(lanes_.size()) {}
 
   // Plays on to entry `end` of the log, and until nothing is under way.
   Played play(std::size_t end) {

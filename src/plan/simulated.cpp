@@ -24,12 +24,8 @@ class SimulatedEvent final : public Event::State {
 // On a CPU the main thread itself does the work of the compute stream: `is_inline`.
 class SimulatedStream final : public Stream {
  public:
-  SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log)
-      : device_(device),
-        threads_(threads),
-        is_inline_(is_inline),
-        log_(log),
-        number_(log.new_stream()) {}
+  SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log, int number)
+      : device_(device), threads_(threads), is_inline_(is_inline), log_(log), number_(number) {}
 
   Device device() const override { return device_; }
   int threads() const override { return threads_; }
@@ -79,8 +75,8 @@ class SimulatedStream final : public Stream {
 SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
     : Context(rank, ranks,
               std::make_unique<SimulatedStream>(device, threads, device == Device::simulated_cpu,
-                                                issued),
-              std::make_unique<SimulatedStream>(device, 1, false, issued),
-              std::make_unique<SimulatedStream>(device, 1, false, issued)) {}
+                                                issued, 0),
+              std::make_unique<SimulatedStream>(device, 1, false, issued, 1),
+              std::make_unique<SimulatedStream>(device, 1, false, issued, 2)) {}
 
 }  // namespace nanofsdp::plan

@@ -19,6 +19,9 @@ namespace nanofsdp::plan {
 ///
 /// There are two: the program asks a CPU and a GPU for different things.
 
+/// Streams of a rank, numbered: 0 computes, 1 gathers, 2 reduces.
+inline constexpr int kStreams = 3;
+
 /// One thing that the main thread did.
 struct Issued {
   /// What it was.
@@ -29,7 +32,7 @@ struct Issued {
     note    ///< the time when the stream comes here is to be written to `when`
   };
   Kind kind = Kind::work;  ///< which
-  int stream = 0;          ///< number of the stream, in the order of their making
+  int stream = 0;          ///< 0: computes, 1: gathers, 2: reduces
   Cost cost{};             ///< of work
   int awaited = 0;         ///< number of a stream
   std::size_t point = 0;   ///< all that was issued on it up to this number of the log, from 1
@@ -49,14 +52,11 @@ class IssueLog {
   double products() const { return products_; }           ///< their floating-point operations
   const std::deque<Issued>& all() const { return all_; }  ///< number 1 first
   bool keeps = true;                                      ///< or only counts
-  int new_stream() { return streams_++; }                 ///< its number, from 0
-  int streams() const { return streams_; }                ///< that write to it
 
  private:
   std::deque<Issued> all_;
   std::size_t size_ = 0;
   double products_ = 0;
-  int streams_ = 0;
 };
 
 /// The log of a rank, which its streams need before there is a rank.
