@@ -91,14 +91,16 @@ Cost attention_cost(const Operands& a, int products, int rows_read, int rows_wri
   const auto n = static_cast<double>(a.y.dim(1)), T = static_cast<double>(a.q.rows.dim(1));
   const double pairs = static_cast<double>(a.y.dim(0)) * (n * (T - n) + n * (n + 1) / 2);
   const double bytes = moves({a.y}, {}).read, keys_and_values = 2 * bytes * a.k.heads / a.q.heads;
+  const double sums = moves({a.lse}, {}).read;
+  const bool backward = products > 2;
   return {.attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
           .flops = 20 * pairs * a.q.heads,
-          .read = rows_read * bytes + keys_and_values * T / n,
-          .written = rows_written * bytes + (products > 2 ? keys_and_values : 0)};
+          .read = rows_read * bytes + keys_and_values * T / n + (backward ? sums : 0),
+          .written = rows_written * bytes + (backward ? keys_and_values : sums)};
 }
-/// Reads q, k and v; writes y.
+/// Reads q, k and v; writes y and lse.
 inline Cost cost(const AttentionForward& a) { return attention_cost(a, 2, 1, 1); }
-/// Five products, of which one is the scores once more. Reads dy, y, q, k and v; writes dq, dk, dv.
+/// Five products, of which one is the scores once more. Reads all that; writes dq, dk, dv.
 inline Cost cost(const AttentionBackward& a) { return attention_cost(a, 5, 3, 1); }
 
 /// Enqueues the operator on `stream`.

@@ -95,7 +95,7 @@ TEST(Machine, SaysWhatIsWrong) {
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
          "m.txt:4: expected memory_bandwidth = a number above 0, got '0'");
   expect(with("product_efficiency = 0.5", "product_efficiency = 1.01"),
-         "m.txt:20: expected product_efficiency = a number above 0 and at most 1, got '1.01'");
+         "m.txt:21: expected product_efficiency = a number above 0 and at most 1, got '1.01'");
   expect(with("kind = cpu\n", ""), "m.txt: expected a line kind = ..., got 'none'");
   expect(with("network_efficiency = 0.25\n", ""),
          "m.txt: expected a line network_efficiency = ..., got 'none'");
@@ -105,9 +105,9 @@ TEST(Machine, SaysWhatIsWrong) {
 TEST(Machine, SaysWhatWasFitted) {
   const std::string hint = "; data/machines/h100.txt shows how it is written";
   EXPECT_EQ(error_of(with("[fitted] to bench", "[fitted]")),
-            "machine file, m.txt:19: expected [fitted] to what, got '[fitted]'" + hint);
+            "machine file, m.txt:20: expected [fitted] to what, got '[fitted]'" + hint);
   EXPECT_EQ(error_of(with("[fitted] to bench", "")),
-            "machine file, m.txt:20: expected product_efficiency below the line [fitted], got "
+            "machine file, m.txt:21: expected product_efficiency below the line [fitted], got "
             "'product_efficiency'" +
                 hint);
   EXPECT_EQ(error_of(kFitted + kNumbers),

@@ -1,10 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <string>
 #include <vector>
 
+#include "comm/gloo.h"
 #include "gpt/gpt.h"
-#include "plan/rehearsal.h"
+#include "plan/plan.h"
 #include "support/observed.h"
 #include "support/ranks.h"
 
@@ -77,6 +80,76 @@ std::vector<Configuration> of_gpt() {
 }
 INSTANTIATE_TEST_SUITE_P(GPT, Simulated, ::testing::ValuesIn(of_gpt()),
                          [](const auto& info) { return info.param.name; });
+
+const std::string kCommunication(name_of(MemoryClass::communication));
+
+// In the order of their names.
+std::vector<std::int64_t> of_communication(const Observed& seen) {
+  std::vector<std::int64_t> bytes;
+  for (const auto& [name, count] : seen.bytes) {
+    if (name.starts_with(kCommunication)) bytes.push_back(count);
+  }
+  return bytes;
+}
+
+// What peers send for a sum lies in memory of Gloo's, which grows with the largest chunk.
+TEST(SimulatedRank, HasTheScratchOfGloo) {
+  using enum fsdp::ShardingStrategy;
+  for (const testing::Backend backend : testing::backends()) {
+    if (backend != testing::Backend::gloo) continue;
+    for (Configuration c : {Configuration{.options = {.strategy = full_shard}},
+                            Configuration{.options = {.strategy = no_shard}, .rows = {1, 2}},
+                            Configuration{.options = {.strategy = shard_grad_op,
+                                                     .precision = {DType::float32, DType::bfloat16},
+                                                     .wrap_policy = fsdp::is_a<gpt::Block>}}}) {
+      for (const int W : {2, 3}) {
+        c.ranks = W;
+        const auto real = testing::run_ranks(
+            backend, W, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+              comm::Mesh mesh(std::move(world));
+              return of_communication(rehearse(c, context, mesh));
+            });
+        for (int rank = 0; rank < W; ++rank) {
+          const Observed simulated =
+              testing::simulated(c, rank, rehearsal_of(c), Device::simulated_cpu,
+                                 {.scratch = comm::gloo_scratch_bytes});
+          EXPECT_EQ(of_communication(simulated), real[static_cast<std::size_t>(rank)])
+              << "rank " << rank << " of " << W;
+        }
+      }
+    }
+  }
+}
+
+// A GPU is asked for the same, but in other numbers: shards, traffic and order do not depend on it.
+TEST_P(Simulated, IsTheSameOnAGpuButForUnitsThatAreWhole) {
+  const Configuration& c = GetParam();
+  const Observed cpu = testing::simulated(c, 0, rehearsal_of(c));
+  const Observed gpu = testing::simulated(c, 0, rehearsal_of(c), Device::simulated_cuda);
+  EXPECT_EQ(gpu.traffic, cpu.traffic);
+  EXPECT_EQ(gpu.order, cpu.order);
+  for (const MemoryClass kind : {MemoryClass::parameter_shards, MemoryClass::gradient_shards,
+                                 MemoryClass::optimizer, MemoryClass::unsharded_gradients}) {
+    const std::string name = std::string(name_of(kind)) + " reserved";
+    EXPECT_EQ(gpu.bytes.at(name), cpu.bytes.at(name)) << name;
+  }
+}
+
+// A CPU gathers bfloat16 on a wire, and widens it; a GPU computes with what it has gathered.
+TEST(SimulatedRank, HasBfloat16SlotsOnAGpuAndNoGatherWire) {
+  gpt::GPT model = make_model({});
+  plan::Run run{.ranks = 4,
+                .options = {.precision = {DType::bfloat16, DType::float32},
+                            .wrap_policy = fsdp::is_a<gpt::Block>},
+                .work = {.rows = {1}, .tokens = 8}};
+  const Plan cpu = plan(model, run);
+  run.device = Device::simulated_cuda;
+  const Plan gpu = plan(model, run);
+  const auto whole = MemoryClass::unsharded_parameters, wire = MemoryClass::communication;
+  EXPECT_EQ(2 * gpu.of(whole), cpu.of(whole));
+  const auto largest = std::ranges::max(cpu.units, {}, &UnitSize::padded).padded;
+  EXPECT_EQ(cpu.of(wire) - gpu.of(wire), 2 * largest);
+}
 
 }  // namespace
 }  // namespace nanofsdp::plan

@@ -1,0 +1,174 @@
+#include <gtest/gtest.h>
+
+#include "ops/adamw.h"
+#include "ops/attention.h"
+#include "ops/cast.h"
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/gelu.h"
+#include "ops/layer_norm.h"
+#include "ops/matmul.h"
+#include "ops/norm.h"
+
+// What each operator costs, counted by hand for one small shape.
+
+namespace nanofsdp::ops {
+namespace {
+
+Tensor of(Shape shape, DType dtype = DType::float32) { return Tensor(nullptr, shape, dtype); }
+
+// But for products.
+void expect_moves(const Cost& cost, double flops, double read, double written, int launches = 1) {
+  EXPECT_EQ(cost.products, 0);
+  EXPECT_EQ(cost.attention, 0);
+  EXPECT_EQ(cost.flops, flops);
+  EXPECT_EQ(cost.read, read);
+  EXPECT_EQ(cost.written, written);
+  EXPECT_EQ(cost.launches, launches);
+  EXPECT_EQ(cost.message.bytes, 0);
+}
+
+TEST(Cost, OfElementwise) {
+  const Tensor x = of({2, 3});  // 6 elements, 24 bytes
+  expect_moves(cost(Add{.a = x, .b = x, .out = x}), 6, 48, 24);
+  expect_moves(cost(Scale{.x = x}), 6, 24, 24);
+  expect_moves(cost(Fill{.x = x}), 0, 0, 24);
+  expect_moves(cost(Copy{.in = x, .out = x}), 0, 24, 24);
+  expect_moves(cost(Accumulate{.in = x, .out = x}), 6, 48, 24);
+  expect_moves(cost(Arange{.x = x}), 0, 0, 24);
+  expect_moves(cost(Dropout{.x = x, .y = x}), 13 * 6, 24, 24);
+  expect_moves(cost(GeluForward{.x = x, .y = x}), 40 * 6, 24, 24);
+  expect_moves(cost(GeluBackward{.dy = x, .x = x, .dx = x}), 60 * 6, 48, 24);
+}
+
+TEST(Cost, OfCastIsOfBothWidths) {
+  const Tensor wide = of({2, 3}), narrow = of({2, 3}, DType::bfloat16);
+  expect_moves(cost(Cast{.in = wide, .out = narrow}), 0, 24, 12);
+  expect_moves(cost(Cast{.in = narrow, .out = wide}), 0, 12, 24);
+}
+
+TEST(Cost, OfNormAndAdamW) {
+  const Tensor x = of({5}), one = of({1}), sum = of({1}, DType::float64);
+  const Tensor sums = of({3}, DType::float64);
+  expect_moves(cost(SquaredNorm{.x = x, .out = sum}), 10, 20, 8);
+  expect_moves(cost(ClipCoefficient{.squares = sums, .norm = one, .coefficient = one}), 3, 24, 4);
+  expect_moves(cost(AdamW{.param = x, .grad = x, .m = x, .v = x}), 75, 4 * 20, 3 * 20);
+}
+
+// 2 rows of 3 features; then 2 tokens of 5.
+TEST(Cost, OfLayerNormAndCrossEntropy) {
+  const Tensor x = of({2, 3}), w = of({3}), row = of({2});
+  expect_moves(
+      cost(LayerNormForward{.x = x, .weight = w, .bias = w, .y = x, .mean = row, .rstd = row}), 48,
+      24 + 12 + 12, 24 + 8 + 8);
+  expect_moves(cost(LayerNormForward{.x = x, .weight = w, .y = x, .mean = row, .rstd = row}), 48,
+               24 + 12, 24 + 8 + 8);
+  expect_moves(cost(LayerNormBackward{.dy = x,
+                                      .x = x,
+                                      .weight = w,
+                                      .mean = row,
+                                      .rstd = row,
+                                      .dx = x,
+                                      .dweight = w,
+                                      .dbias = w}),
+               84, 24 + 24 + 12 + 8 + 8 + 12 + 12, 24 + 12 + 12);
+  const Tensor logits = of({2, 5}), target = of({2}, DType::int32);
+  expect_moves(
+      cost(CrossEntropyForward{.logits = logits, .target = target, .loss = row, .lse = row}), 200,
+      40 + 8, 16);
+  expect_moves(cost(CrossEntropyBackward{.logits = logits, .target = target, .lse = row}), 200,
+               40 + 8 + 8, 40);
+}
+
+// 2 of a table's 100 rows, which are 3 wide.
+TEST(Cost, OfEmbeddingIsOfTheRowsLookedUp) {
+  const Tensor index = of({2}, DType::int32), table = of({100, 3}), y = of({2, 3});
+  expect_moves(cost(EmbeddingForward{.index = index, .weight = table, .y = y}), 0, 24 + 8, 24);
+  expect_moves(cost(EmbeddingBackward{.index = index, .dy = y, .dweight = table}), 6, 24 + 24 + 8,
+               24);
+}
+
+// [2, 3] by [5, 3] transposed: 30 multiply-adds.
+TEST(Cost, OfMatmul) {
+  const Tensor x = of({2, 3}), w = of({5, 3}), b = of({5}), y = of({2, 5});
+  const Cost forward = cost(MatmulForward{.x = x, .weight = w, .bias = b, .y = y});
+  EXPECT_EQ(forward.products, 60);
+  EXPECT_EQ(forward.narrowest, 2);
+  EXPECT_EQ(forward.read, 24 + 60 + 20);
+  EXPECT_EQ(forward.written, 40);
+  EXPECT_EQ(forward.launches, 1);
+  EXPECT_FALSE(forward.bfloat16);
+
+  MatmulBackward backward{.dy = y, .x = x, .weight = w, .dx = x, .dweight = w, .dbias = b};
+  const Cost all = cost(backward);
+  EXPECT_EQ(all.products, 120);
+  EXPECT_EQ(all.read, (40 + 60) + (40 + 24 + 60) + (40 + 20));  // dx, dweight, dbias
+  EXPECT_EQ(all.written, 24 + 60 + 20);
+  EXPECT_EQ(all.launches, 3);
+
+  backward.dbias = {}, backward.dweight = {};  // frozen
+  const Cost dx = cost(backward);
+  EXPECT_EQ(dx.products, 60);
+  EXPECT_EQ(dx.read, 40 + 60);
+  EXPECT_EQ(dx.written, 24);
+  EXPECT_EQ(dx.launches, 1);
+
+  backward.dx = {}, backward.dweight = w;  // nobody needs dx
+  const Cost dweight = cost(backward);
+  EXPECT_EQ(dweight.products, 60);
+  EXPECT_EQ(dweight.read, 40 + 24 + 60);
+  EXPECT_EQ(dweight.written, 60);
+  EXPECT_EQ(dweight.launches, 1);
+
+  const Tensor narrow = of({5, 3}, DType::bfloat16);
+  const Cost half = cost(MatmulForward{.x = x, .weight = narrow, .y = y});
+  EXPECT_TRUE(half.bfloat16);
+  EXPECT_EQ(half.read, 24 + 30);
+}
+
+// 2 sequences of 3 positions see 1 + 2 + 3 pairs each. 4 heads of queries share 2 of keys and
+// values; a head is 5 wide.
+TEST(Cost, OfAttentionCountsCausalPairs) {
+  const Tensor q = of({2, 3, 20}), kv = of({2, 3, 10}), lse = of({2, 4, 3});
+  const Heads queries{q, 0, 4}, keys{kv, 0, 2};
+  const Cost forward =
+      cost(AttentionForward{.q = queries, .k = keys, .v = keys, .y = q, .lse = lse});
+  EXPECT_EQ(forward.products, 0);
+  EXPECT_EQ(forward.attention, 2 * (2 * 5) * (2 * 4 * 6));  // products of width 5, of pairs
+  EXPECT_EQ(forward.flops, 20 * (2 * 4 * 6));               // exponentials
+  EXPECT_EQ(forward.read, 480 + 240 + 240);
+  EXPECT_EQ(forward.written, 480 + 96);
+
+  const Cost backward = cost(AttentionBackward{.dy = q,
+                                               .q = queries,
+                                               .k = keys,
+                                               .v = keys,
+                                               .y = q,
+                                               .lse = lse,
+                                               .dq = queries,
+                                               .dk = keys,
+                                               .dv = keys});
+  EXPECT_EQ(backward.attention, 5 * (2 * 5) * (2 * 4 * 6));
+  EXPECT_EQ(backward.flops, 20 * (2 * 4 * 6));
+  EXPECT_EQ(backward.read, 480 + 480 + 240 + 240 + 480 + 96);
+  EXPECT_EQ(backward.written, 480 + 240 + 240);
+}
+
+// The third of 3 positions alone, with a cache of the others: it sees all 3. Its q, k, v are
+// packed.
+TEST(Cost, OfAttentionWhileDecoding) {
+  const Tensor packed = of({1, 3, 12}), y = of({1, 1, 4}), lse = of({1, 2, 1});
+  const Cost one = cost(AttentionForward{.q = {packed, 0, 2},
+                                         .k = {packed, 4, 2},
+                                         .v = {packed, 8, 2},
+                                         .y = y,
+                                         .lse = lse,
+                                         .first = 2});
+  EXPECT_EQ(one.attention, 2 * 2 * 4 * 3);
+  EXPECT_EQ(one.flops, 20 * 2 * 3);
+  EXPECT_EQ(one.written, 16 + 8);
+}
+
+}  // namespace
+}  // namespace nanofsdp::ops

@@ -1,0 +1,174 @@
+#include "plan/clock.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "plan/plan.h"
+#include "plan/played.h"
+#include "plan/transformer.h"
+
+// The clock's laws, each on an example that can be worked out by hand.
+
+namespace nanofsdp::plan {
+namespace {
+
+using Seconds = std::vector<double>;
+
+TEST(Clock, StreamsOverlap) {
+  Log log;
+  log.work(0, kTen);
+  log.work(1, kSeven);
+  const Played played = log.on(gpu());
+  EXPECT_EQ(played.seconds, 10);
+  EXPECT_EQ(played.busy, (Seconds{10, 7, 0}));
+  EXPECT_EQ(played.exposed, (Seconds{0, 0, 0}));
+}
+
+TEST(Clock, AStreamThatWaitsComesAfterAndTheTimeIsBookedToTheAwaited) {
+  for (const int awaited : {1, 2}) {
+    Log log;
+    log.wait(0, awaited, log.work(awaited, kSeven));
+    log.work(0, kTen);
+    const Played played = log.on(gpu());
+    EXPECT_EQ(played.seconds, 17);
+    EXPECT_EQ(played.exposed[0], 0);
+    EXPECT_EQ(played.exposed[static_cast<std::size_t>(awaited)], 7);
+  }
+}
+
+TEST(Clock, AWaitIsForWhatWasIssuedUntilThen) {
+  Log log;
+  const std::size_t first = log.work(1, kSeven);
+  log.work(1, kSeven);
+  log.wait(0, 1, first);
+  log.work(0, kTen);
+  EXPECT_EQ(log.on(gpu()).seconds, 17);
+}
+
+TEST(Clock, TheHostThatBlocksIssuesLater) {
+  Log log;
+  log.block(1, log.work(1, kSeven));
+  log.work(0, kTen);
+  const Played played = log.on(gpu());
+  EXPECT_EQ(played.seconds, 17);
+  EXPECT_EQ(played.exposed, (Seconds{0, 7, 0}));
+}
+
+TEST(Clock, OnACpuTheHostIsTheComputeStream) {
+  Log log;
+  log.work(0, kTen);
+  log.work(1, kSeven);
+  EXPECT_EQ(log.on(gpu(), {.ranks = 1}).seconds, 10);
+  EXPECT_EQ(log.on(cpu(), {.ranks = 1}).seconds, 17);
+}
+
+TEST(Clock, CollectivesShareALinkButNoLatency) {
+  Log log;
+  log.work(1, kSeven);
+  log.work(2, {.message = {.bytes = 200, .ranks = 3}});  // 2 s of latency
+  // 100 bytes of the first are moved when the second begins; 50 a second of each until 6 s, then
+  // 300 of the first are left.
+  EXPECT_EQ(log.on(gpu()).busy, (Seconds{0, 9, 6}));
+}
+
+TEST(Clock, LinksInsideAndBetweenNodesAreTwo) {
+  Log log;
+  log.work(1, kSeven);
+  log.work(2, {.message = {.bytes = 20, .ranks = 2, .stride = 4}});
+  EXPECT_EQ(log.on(gpu(), {.ranks = 8}).busy, (Seconds{0, 7, 3 + 2}));
+}
+
+TEST(Clock, StreamsThatComputeShareAGpuButNotACpu) {
+  Log log;
+  log.work(1, kTen);
+  log.work(2, {.flops = 4});
+  EXPECT_EQ(log.on(gpu()).busy, (Seconds{0, 14, 8}));
+  EXPECT_EQ(log.on(cpu(), {.ranks = 1}).busy, (Seconds{0, 10, 4}));
+}
+
+TEST(Clock, AMessageToNobodyTakesNoLink) {
+  Log log;
+  log.work(1, {.message = {.bytes = 600, .ranks = 1}});
+  EXPECT_EQ(log.on(gpu()).seconds, 0);
+}
+
+TEST(Clock, SmallKernelsTakeTheHostsTime) {
+  Machine machine = gpu();
+  machine.launch_time = 0.5;
+  Log log;
+  for (int i = 0; i < 100; ++i) log.work(0, {.flops = 0.25, .launches = 2});
+  const Played played = log.on(machine);
+  EXPECT_EQ(played.seconds, 100 * 2 * 0.5 + 0.25);
+  EXPECT_EQ(played.busy[0], 25);
+  EXPECT_EQ(played.exposed, (Seconds{75.25, 0, 0}));
+  EXPECT_EQ(played.total.launches, 200);
+}
+
+TEST(Clock, ACollectiveSlowsComputation) {
+  Machine machine = gpu();
+  machine.overlap_slowdown = 2;
+  Log log;
+  log.work(0, kTen);
+  log.work(1, kSeven);
+  EXPECT_EQ(log.on(machine).busy, (Seconds{13.5, 7, 0}));  // 3.5 s of it in 7 s
+}
+
+TEST(Clock, ANoteIsTheTimeOfTheStreamNotOfTheHost) {
+  Log log;
+  double before = -1, after = -1;
+  log.note(0, before);
+  log.work(0, kTen);
+  log.note(0, after);
+  log.on(gpu());
+  EXPECT_EQ(before, 0);
+  EXPECT_EQ(after, 10);
+}
+
+TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
+  Log log;
+  const std::size_t first = log.work(0, kTen);
+  double when = -1;
+  log.wait(0, 1, log.work(1, kSeven));
+  log.work(0, {.flops = 2});
+  log.note(0, when);
+  const Played played = log.on(gpu(), {.ranks = 4}, first);
+  EXPECT_EQ(played.seconds, 9);
+  EXPECT_EQ(played.busy, (Seconds{2, 7, 0}));
+  EXPECT_EQ(played.exposed, (Seconds{0, 7, 0}));
+  EXPECT_EQ(played.total.flops, 2);
+  EXPECT_EQ(when, 19);
+}
+
+// All that one of 4,096 ranks is asked for is played, and nothing else.
+TEST(Clock, PlaysAStepOfLlama3_70B) {
+  const auto known = known_transformers();
+  const auto shape = std::ranges::find(known, "llama-3-70b", &TransformerShape::name);
+  Transformer model(*shape, {});
+  const Machine h100 = find_machine("h100");
+  const Plan planned =
+      plan(model,
+           {.ranks = 4096,
+            .device = Device::simulated_cuda,
+            .options = {.precision = {DType::bfloat16, DType::float32}, .wrap_policy = is_block},
+            .work = {.rows = {1}, .tokens = 8192}},
+           &h100);
+  ASSERT_TRUE(planned.time.has_value());
+  const double C = 8192, K = 1024, F = 28'672, V = 128'256, T = 8192;
+  const double matrices = 80 * (2 * C * C + 2 * C * K + 3 * C * F) + C * V;
+  EXPECT_EQ(planned.time->total.products, 6 * T * matrices);
+  EXPECT_EQ(planned.time->total.attention, 80 * 7 * 2 * C * T * (T + 1) / 2);
+  EXPECT_EQ(planned.products, planned.time->total.products + planned.time->total.attention);
+  EXPECT_EQ(planned.step.all_gathers, 2 * 81 - 1);
+  EXPECT_EQ(planned.step.reduce_scatters, 81);
+  const double norms = 8.0 * 4095;  // a float64 of every other rank
+  EXPECT_EQ(planned.time->total.message.bytes,
+            static_cast<double>(planned.step.bytes_sent) + norms);
+  EXPECT_EQ(planned.time->busy.size(), 3u);
+  for (const double busy : planned.time->busy) EXPECT_GT(busy, 0);
+  EXPECT_FALSE(planned.spans.empty());
+}
+
+}  // namespace
+}  // namespace nanofsdp::plan

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstddef>
+
+#include "plan/clock.h"
+
+namespace nanofsdp::plan {
+
+/// @file
+/// @brief Machines whose times can be worked out by hand, and logs to play on them.
+
+/// One operation and one byte a second between memory and GPU; 100 bytes a second between the four
+/// ranks of a node after 1 s a step, 10 between nodes after 3 s.
+inline Machine gpu() {
+  return {.kind = Machine::Kind::gpu,
+          .memory_bandwidth = 1,
+          .products_bfloat16 = 2,
+          .products_float32 = 1,
+          .attention = 1,
+          .flops = 1,
+          .node_ranks = 4,
+          .node_bandwidth = 100,
+          .node_latency = 1,
+          .network_bandwidth = 10,
+          .network_latency = 3};
+}
+inline Machine cpu() {
+  Machine machine = gpu();
+  machine.kind = Machine::Kind::cpu;
+  machine.cores = 4;
+  return machine;
+}
+
+inline constexpr Setup kSetup{.ranks = 16};  // on four nodes
+inline constexpr Cost kTen{.flops = 10};
+inline constexpr Cost kSeven{.message = {.bytes = 600, .ranks = 2}};  // in a node: 1 s, then 6 s
+
+/// A log of three streams, as a Context has them.
+struct Log {
+  std::size_t work(int stream, const Cost& cost) {
+    all.add({.stream = stream, .cost = cost});
+    return all.size();
+  }
+  void wait(int stream, int awaited, std::size_t point) {
+    all.add({.kind = Issued::Kind::wait, .stream = stream, .awaited = awaited, .point = point});
+  }
+  void block(int awaited, std::size_t point) {
+    all.add({.kind = Issued::Kind::block, .awaited = awaited, .point = point});
+  }
+  void note(int stream, double& when) {
+    all.add({.kind = Issued::Kind::note, .stream = stream, .when = &when});
+  }
+  Played on(const Machine& machine, const Setup& setup = {.ranks = 4}, std::size_t warm_up = 0) {
+    return play(all, machine, setup, warm_up);
+  }
+  IssueLog all;
+};
+
+}  // namespace nanofsdp::plan

@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include "plan/played.h"
+
+// How long a piece of work takes alone, by hand.
+
+namespace nanofsdp::plan {
+namespace {
+
+void expect_transfer(const Transfer& t, double latency, double seconds, bool leaves_node) {
+  EXPECT_EQ(t.latency, latency);
+  EXPECT_EQ(t.seconds, seconds);
+  EXPECT_EQ(t.leaves_node, leaves_node);
+}
+
+TEST(Transfer, OfGpusIsARing) {
+  Machine m = gpu();
+  const auto of = [&](int ranks, int stride) {
+    return transfer(m, kSetup, {.bytes = 800, .ranks = ranks, .stride = stride});
+  };
+  expect_transfer(of(4, 1), 3, 8, false);
+  expect_transfer(of(8, 1), 6 + 3, 20, true);  // 4 on each of 2 nodes: 4 cards
+  expect_transfer(of(4, 2), 2 + 3, 40, true);  // 2 on each
+  expect_transfer(of(2, 2), 1, 8, false);
+  expect_transfer(of(4, 4), 3 * 3, 80, true);  // 1 on each
+  expect_transfer(of(2, 8), 3, 80, true);
+  m.network_oversubscription = 2;
+  expect_transfer(of(8, 1), 6 + 3, 40, true);
+  m.network_efficiency = 0.5;
+  expect_transfer(of(8, 1), 6 + 3, 80, true);
+  expect_transfer(of(4, 1), 3, 16, false);
+  m.network_bandwidth = 1000;  // faster than the node
+  expect_transfer(of(8, 1), 6 + 3, 16, true);
+}
+
+TEST(Transfer, OfCpusSharesMemoryAndNetworkOfTheNode) {
+  const Machine m = cpu();
+  const Message four{.bytes = 800, .ranks = 4};
+  expect_transfer(transfer(m, {.ranks = 4}, four), 1, 800.0 / 25, false);
+  expect_transfer(transfer(m, {.ranks = 8}, {.bytes = 800, .ranks = 8}), 3, 800 / 2.5, true);
+  expect_transfer(transfer(m, {.ranks = 2}, {.bytes = 800, .ranks = 2}), 1, 800.0 / 50, false);
+}
+
+TEST(WorkSeconds, AreTheRoofline) {
+  Machine m = gpu();
+  const auto seconds = [&](const Cost& cost) { return work_seconds(m, {}, cost); };
+  EXPECT_EQ(seconds({.flops = 5, .read = 2, .written = 1}), 5);
+  EXPECT_EQ(seconds({.flops = 2, .read = 2, .written = 1}), 3);
+  EXPECT_EQ(seconds({.products = 8, .narrowest = 4, .attention = 3, .flops = 1}), 12);
+  EXPECT_EQ(seconds({.products = 8, .narrowest = 4, .bfloat16 = true}), 4);
+  m.product_half_width = 12;
+  EXPECT_EQ(seconds({.products = 8, .narrowest = 12}), 16);
+  EXPECT_EQ(seconds({.products = 8, .narrowest = 4}), 32);
+  m.product_efficiency = 0.5;
+  EXPECT_EQ(seconds({.products = 8, .narrowest = 4, .flops = 1}), 65);
+  m.memory_efficiency = 0.25;
+  EXPECT_EQ(seconds({.flops = 2, .read = 2, .written = 1}), 12);
+  m.kernel_time = 0.5;
+  EXPECT_EQ(seconds({.flops = 5, .launches = 4}), 7);
+}
+
+TEST(WorkSeconds, OfRanksOnACpuShareCoresAndMemory) {
+  const Machine m = cpu();  // 4 cores, 4 ranks a node at most
+  const Cost flops{.flops = 24}, bytes{.read = 24};
+  EXPECT_EQ(work_seconds(m, {.ranks = 1, .threads = 1}, flops), 24);
+  EXPECT_EQ(work_seconds(m, {.ranks = 1, .threads = 3}, flops), 8);
+  EXPECT_EQ(work_seconds(m, {.ranks = 2, .threads = 3}, flops), 12);
+  EXPECT_EQ(work_seconds(m, {.ranks = 64, .threads = 3}, flops), 24);
+  EXPECT_EQ(work_seconds(m, {.ranks = 1, .threads = 3}, bytes), 24);
+  EXPECT_EQ(work_seconds(m, {.ranks = 3, .threads = 1}, bytes), 72);
+  EXPECT_EQ(work_seconds(m, {.ranks = 64, .threads = 1}, bytes), 96);
+}
+
+}  // namespace
+}  // namespace nanofsdp::plan
