@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "comm/gloo.h"
+#include "comm/self.h"
+#include "fsdp/deferred_init.h"
 #include "gpt/gpt.h"
 #include "plan/plan.h"
 #include "support/observed.h"
@@ -149,6 +151,24 @@ TEST(SimulatedRank, HasBfloat16SlotsOnAGpuAndNoGatherWire) {
   EXPECT_EQ(2 * gpu.of(whole), cpu.of(whole));
   const auto largest = std::ranges::max(cpu.units, {}, &UnitSize::padded).padded;
   EXPECT_EQ(cpu.of(wire) - gpu.of(wire), 2 * largest);
+}
+
+// Both ranks of IsReal rehearse. The first values of a training are drawn; a rehearsal has none,
+// but takes the memory for it.
+TEST(SimulatedRank, HoldsTheParameterThatIsDrawn) {
+  const fsdp::Options options{.wrap_policy = fsdp::is_a<gpt::Block>};
+  gpt::GPT model = make_model({}), same = make_model({});
+  Context real, simulated(0, 1, 1, Device::simulated_cpu);
+  comm::Mesh mesh(comm::make_self()), no_mesh = comm::make_simulated_mesh(simulated);
+  fsdp::ShardedModel sharded(real, model, mesh, options);
+  Generator generator(1337);
+  fsdp::deferred_init(real, sharded.units(), generator);
+  const Rehearsal rehearsal(simulated, no_mesh, same, options, {.rows = {1}, .tokens = 8});
+  const auto peak = [](const Context& of) {
+    return of.ledger.count(MemoryClass::unsharded_parameters).reserved_peak;
+  };
+  EXPECT_EQ(peak(simulated), peak(real));
+  EXPECT_GT(peak(real), real.ledger.count(MemoryClass::unsharded_parameters).reserved);
 }
 
 }  // namespace
