@@ -74,13 +74,6 @@ struct AttentionBackward {
 /// (Stream::threads(); on CUDA 1).
 std::int64_t attention_scratch_numel(std::int64_t T, int threads);
 
-/// Query i sees i + 1 keys: half of T * T. Each pair takes 2 D operations for its score and 2 D for
-/// its share of y, and an exponential.
-Cost cost(const AttentionForward& a);
-
-/// Five products where forward has two, P once more among them.
-Cost cost(const AttentionBackward& a);
-
 /// A query sees the keys up to its own. Each such pair takes 2 D operations for its score, 2 D for
 /// its share of y, and an exponential.
 /// @param products of 2 D operations a pair

@@ -158,8 +158,9 @@ TEST(SimulatedRank, HasBfloat16SlotsOnAGpuAndNoGatherWire) {
 TEST(SimulatedRank, HoldsTheParameterThatIsDrawn) {
   const fsdp::Options options{.wrap_policy = fsdp::is_a<gpt::Block>};
   gpt::GPT model = make_model({}), same = make_model({});
-  Context real, simulated(0, 1, 1, Device::simulated_cpu);
-  comm::Mesh mesh(comm::make_self()), no_mesh = comm::make_simulated_mesh(simulated);
+  Context real;
+  SimulatedRank simulated(0, 1, 1, Device::simulated_cpu);
+  comm::Mesh mesh(comm::make_self()), no_mesh = make_simulated_mesh(simulated);
   fsdp::ShardedModel sharded(real, model, mesh, options);
   Generator generator(1337);
   fsdp::deferred_init(real, sharded.units(), generator);
