@@ -163,6 +163,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("trace", "a Chrome trace of the step on the machine", t.trace);
   line.add("json", "the same for programs", o.json);
   line.parse(args);
+  require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   settle_machine(o, line);
   settle_model(o, line);
   settle_strategy(t, line);
