@@ -91,17 +91,23 @@ constexpr std::array kModels = {
     Model{"4 x 128", 12, 64, 128, 65, 4}, Model{"6 x 384", 12, 256, 384, 65, 6},
     Model{"124M", 4, 64, 768, 50304, 12}, Model{"124M, T = 1024", 1, 1024, 768, 50304, 12}};
 
+// How fast an operator multiplies: what it says that it costs, over its time.
+template <class A>
+Candidate products(Stream& stream, const std::string& name, void (*call)(Stream&, const A&),
+                   const A& a) {
+  const Cost cost = ops::cost(a);
+  return calls(name, 1e-9 * (cost.products + cost.attention), "GF/s", kPeak,
+               [=, &stream] { call(stream, a); });
+}
+
 void matmul(Stream& stream, Operands& operands, const std::string& name, std::int64_t N,
             std::int64_t M, std::int64_t K, Rows& rows) {
   const Tensor x = operands({N, K}), w = operands({M, K}), y = operands({N, M});
   const Tensor dx = operands({N, K}), dw = operands({M, K});
-  const double gigaflop = 2e-9 * static_cast<double>(N * M * K);
-  rows.push_back(calls(name + ", forward", gigaflop, "GF/s", kPeak, [=, &stream] {
-    ops::matmul(stream, ops::MatmulForward{x, w, {}, y});
-  }));
-  rows.push_back(calls(name + ", backward", 2 * gigaflop, "GF/s", kPeak, [=, &stream] {
-    ops::matmul(stream, ops::MatmulBackward{y, x, w, dx, dw, {}});
-  }));
+  rows.push_back(
+      products(stream, name + ", forward", ops::matmul, ops::MatmulForward{x, w, {}, y}));
+  rows.push_back(
+      products(stream, name + ", backward", ops::matmul, ops::MatmulBackward{y, x, w, dx, dw, {}}));
 }
 
 void attention(Stream& stream, Operands& operands, const Model& model, Rows& rows) {
@@ -110,23 +116,11 @@ void attention(Stream& stream, Operands& operands, const Model& model, Rows& row
   const Tensor y = operands({B, T, C}), dy = operands({B, T, C}), lse = operands({B, heads, T});
   const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
   const ops::Heads q{qkv, 0, heads}, k{qkv, C, heads}, v{qkv, 2 * C, heads};
-  const ops::AttentionForward forward{
-      .q = q, .k = k, .v = v, .y = y, .lse = lse, .scratch = scratch};
-  const ops::AttentionBackward backward{.dy = dy,
-                                        .q = q,
-                                        .k = k,
-                                        .v = v,
-                                        .y = y,
-                                        .lse = lse,
-                                        .dq = {dqkv, 0, heads},
-                                        .dk = {dqkv, C, heads},
-                                        .dv = {dqkv, 2 * C, heads},
-                                        .scratch = scratch};
-  const double gigaflop = 2e-9 * static_cast<double>(B * T * T * C);  // causal: half of it
-  rows.push_back(calls("attention, forward", gigaflop, "GF/s", kPeak,
-                       [=, &stream] { ops::attention(stream, forward); }));
-  rows.push_back(calls("attention, backward", 2.5 * gigaflop, "GF/s", kPeak,
-                       [=, &stream] { ops::attention(stream, backward); }));
+  const ops::Heads dq{dqkv, 0, heads}, dk{dqkv, C, heads}, dv{dqkv, 2 * C, heads};
+  rows.push_back(products(stream, "attention, forward", ops::attention,
+                          ops::AttentionForward{q, k, v, y, lse, scratch}));
+  rows.push_back(products(stream, "attention, backward", ops::attention,
+                          ops::AttentionBackward{dy, q, k, v, y, lse, dq, dk, dv, scratch}));
 }
 
 Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
@@ -141,14 +135,15 @@ Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
   return rows;
 }
 
-// Bytes an element: what is read, what is written, and what is fetched only to be written over.
+// How fast memory is read and written, as the cost says. What is compared with triad, and triad,
+// writes where it does not read: there a cache fetches too, only to have it written over.
+Candidate moved(const std::string& name, const std::string& limit, const Cost& cost,
+                std::function<void()> call) {
+  const double fetched = name == "triad" || limit == "triad" ? cost.written : 0;
+  return calls(name, 1e-9 * (cost.read + cost.written + fetched), "GB/s", limit, std::move(call));
+}
+
 Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
-  Rows rows;
-  const auto add = [&](const char* name, double bytes, const char* limit,
-                       std::function<void()> call) {
-    const double gigabytes = 1e-9 * bytes * static_cast<double>(n);
-    rows.push_back(calls(name, gigabytes, "GB/s", limit, std::move(call)));
-  };
   const Tensor x = operands({n}), y = operands({n}), m = operands({n}), v = operands({n});
   ops::fill(stream, {v, 1});
   const std::int64_t C = 512, R = n / C;
@@ -159,35 +154,33 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   const Tensor logits = operands({N, V}), target = operands({N}, DType::int32);
   const Tensor loss = operands({N}), lse = operands({N});
   const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
-  add("read", 4, "", [=, &stream] { read(stream, x); });
-  add("triad", 16, "", [=, &stream] { triad(stream, x, m, y); });
-  add("update", 12, "", [=, &stream] { update(stream, x, y); });
-  add("squared_norm", 4, "read", [=, &stream] { ops::squared_norm(stream, {x, sum}); });
-  add("cross_entropy forward", 4, "read", [=, &stream] {
-    ops::cross_entropy(stream, ops::CrossEntropyForward{x.view({N, V}), target, loss, lse, {}});
-  });
-  add("cross_entropy backward", 8, "update", [=, &stream] {
-    ops::cross_entropy(stream, ops::CrossEntropyBackward{logits, target, lse, 1});
-  });
-  add("gelu forward", 12, "triad", [=, &stream] { ops::gelu(stream, ops::GeluForward{x, y}); });
-  add("gelu backward", 16, "triad", [=, &stream] {
-    ops::gelu(stream, ops::GeluBackward{m, x, y});
-  });
-  add("layer_norm forward", 12, "triad", [=, &stream] {
-    ops::layer_norm(stream, ops::LayerNormForward{matrix, weight, {}, out, mean, rstd});
-  });
-  add("layer_norm backward", 16, "triad", [=, &stream] {
-    ops::layer_norm(stream, ops::LayerNormBackward{dy, matrix, weight, mean, rstd, out, dweight});
-  });
-  add("add", 16, "triad", [=, &stream] { ops::add(stream, {x, m, y}); });
-  add("cast to bfloat16", 8, "triad", [=, &stream] { ops::cast(stream, {x, half}); });
-  add("cast to float32", 10, "triad", [=, &stream] { ops::cast(stream, {half, y}); });
-  add("accumulate", 12, "update", [=, &stream] { ops::accumulate(stream, {x, y}); });
-  add("scale", 8, "update", [=, &stream] { ops::scale(stream, {y, -1}); });
-  add("dropout", 8, "update", [=, &stream] { ops::dropout(stream, {out, out, 0.2f}); });
-  add("adamw", 28, "update", [=, &stream] {
-    ops::adamw(stream, {.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
-  });
+  Rows rows = {moved("read", "", moves({x}, {}), [=, &stream] { read(stream, x); }),
+               moved("triad", "", moves({x, m}, {y}), [=, &stream] { triad(stream, x, m, y); }),
+               moved("update", "", moves({x, y}, {y}), [=, &stream] { update(stream, x, y); })};
+  const auto add = [&]<class A>(const char* name, const char* limit,
+                                void (*call)(Stream&, const A&), const A& a) {
+    rows.push_back(moved(name, limit, ops::cost(a), [=, &stream] { call(stream, a); }));
+  };
+  using namespace ops;
+  add("squared_norm", "read", squared_norm, SquaredNorm{x, sum});
+  add("cross_entropy forward", "read", cross_entropy,
+      CrossEntropyForward{x.view({N, V}), target, loss, lse, {}});
+  add("cross_entropy backward", "update", cross_entropy,
+      CrossEntropyBackward{logits, target, lse, 1});
+  add("gelu forward", "triad", gelu, GeluForward{x, y});
+  add("gelu backward", "triad", gelu, GeluBackward{m, x, y});
+  add("layer_norm forward", "triad", layer_norm,
+      LayerNormForward{matrix, weight, {}, out, mean, rstd});
+  add("layer_norm backward", "triad", layer_norm,
+      LayerNormBackward{dy, matrix, weight, mean, rstd, out, dweight});
+  add("add", "triad", ops::add, Add{x, m, y});
+  add("cast to bfloat16", "triad", cast, Cast{x, half});
+  add("cast to float32", "triad", cast, Cast{half, y});
+  add("accumulate", "update", accumulate, Accumulate{x, y});
+  add("scale", "update", scale, Scale{y, -1});
+  add("dropout", "update", dropout, Dropout{out, out, 0.2f});
+  add("adamw", "update", adamw,
+      AdamW{.param = y, .grad = x, .m = m, .v = v, .lr = 1e-9, .beta2 = 0.99});
   return rows;
 }
 

@@ -12,6 +12,7 @@ Rehearsal::Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model,
       work_(work),
       sharded_(context, model, mesh, options),
       tape_(context),
+      norm_(context, mesh),
       optimizer_(context, sharded_.units(), {}) {
   const std::int64_t rows = std::max(work_.batch_rows, std::ranges::max(work_.rows));
   const auto tokens = static_cast<std::size_t>(2 * rows * work_.tokens);
@@ -40,7 +41,8 @@ void Rehearsal::step() {
     micro_step(work_.rows[m], m + 1 == work_.rows.size());
   }
   const std::size_t span = context_.tracer.begin(*context_.compute, Lane::compute, "optimizer");
-  optimizer_.step(1e-3, sharded_.clip(1.0));
+  norm_.compute(sharded_.units(), 1.0);
+  optimizer_.step(1e-3, norm_.coefficient());
   context_.tracer.end(*context_.compute, span);
   context_.compute->synchronize();
 }

@@ -8,6 +8,7 @@
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
+#include "fsdp/grad_norm.h"
 #include "nn/tape.h"
 
 namespace nanofsdp::plan {
@@ -45,6 +46,7 @@ class Rehearsal {
   Work work_;
   fsdp::ShardedModel sharded_;
   nn::Tape tape_;
+  fsdp::GradNorm norm_;
   fsdp::AdamW optimizer_;
   Buffer batch_;  // int32, inputs and targets
   Buffer sums_;   // float64

@@ -36,8 +36,8 @@ auto rehearsal_of(const Configuration& c) {
     const auto model = make_model(c);
     plan::Work work{.rows = c.rows, .tokens = 8, .batch_rows = c.batch_rows, .sums = 2};
     for (std::int64_t& rows : work.rows) rows += context.rank % 2;
-    return nanofsdp::testing::observe(
-        context, mesh, [&] { return plan::Rehearsal(context, mesh, *model, c.options, work); });
+    plan::Rehearsal training(context, mesh, *model, c.options, work);
+    return nanofsdp::testing::observe(context, mesh, training);
   };
 }
 

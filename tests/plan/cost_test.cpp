@@ -5,7 +5,9 @@
 
 #include "gpt/gpt.h"
 #include "plan/plan.h"
+#include "plan/rehearsal.h"
 #include "plan/simulated.h"
+#include "plan/simulated_mesh.h"
 
 // What a whole step costs: the arithmetic that everybody counts, 6 operations a parameter and
 // token.
@@ -38,6 +40,34 @@ TEST(StepCost, IsSixOperationsAParameterAndTokenAndAttention) {
 TEST(StepCost, OfRecomputeIsOneForwardOfTheBlocksMore) {
   const double forward = 2 * kBlocks * kB * kT + 2 * 2 * kC * kPairs;
   EXPECT_EQ(products(true, true, {kB}) - products(false, true, {kB}), forward);
+}
+
+// What collectives ask of the network is what is counted as sent, by every rank of every group.
+TEST(StepCost, OfCollectivesIsWhatIsCounted) {
+  for (const fsdp::Sharding& sharding : fsdp::kShardings) {
+    for (const int W : {1, 2, 6}) {
+      SimulatedRank context(W - 1, W, 1, Device::simulated_cpu);
+      const int shard_size = sharding.replicates && W == 6 ? 3 : 0;
+      comm::Mesh mesh = make_simulated_mesh(context, {.shard_size = shard_size});
+      gpt::GPT model(
+          {.block_size = kT, .vocab_size = kV, .n_layer = kL, .n_head = 2, .n_embd = kC});
+      Rehearsal training(context, mesh, model,
+                         {.strategy = sharding.strategy, .wrap_policy = fsdp::is_a<gpt::Block>},
+                         {.rows = {kB, kB}, .tokens = kT});
+      training.step();
+      double sent = 0, across = 0;
+      for (const Issued& issued : context.issued.all()) {
+        const Message& message = issued.cost.message;
+        sent += message.bytes;
+        if (message.stride > 1) across += message.bytes;
+      }
+      const comm::Traffic traffic = mesh.traffic();
+      const std::int64_t norms = traffic.control * 8 * (W - 1);  // a number for each peer
+      EXPECT_EQ(sent, static_cast<double>(traffic.bytes_sent + norms)) << sharding.name << W;
+      EXPECT_EQ(sent > 0, W > 1) << sharding.name;
+      EXPECT_EQ(across > 0, shard_size == 3) << sharding.name;
+    }
+  }
 }
 
 // A module of a user's own that says nothing of its cost, or something.

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <set>
 #include <string>
 #include <utility>
@@ -78,6 +79,7 @@ inline std::vector<Factor> factors_of_any_model() {
           {{"micro1", micro_steps({2}, 0)},
            {"micro2", micro_steps({1, 3}, 5)},
            {"micro3", micro_steps({2, 1, 3}, 0)}},
+          {{"align4", [](C&) {}}, {"align1", [](C& c) { c.options.alignment = 1; }}},
           {{"pool", [](C&) {}}, {"slots", [](C& c) { c.options.pool = false; }}},
           {{"sync", [](C&) {}}, {"no_sync", [](C& c) { c.options.no_sync = true; }}},
           {{"clean", [](C&) {}}, {"poison", [](C& c) { c.options.poison = true; }}},
@@ -85,9 +87,10 @@ inline std::vector<Factor> factors_of_any_model() {
           {{"thread1", [](C&) {}}, {"threads2", [](C& c) { c.threads = 2; }}}};
 }
 
-/// Rows of one setting's number a factor: each two settings of two factors are together in one row
-/// at least. Greedy: a row starts with a pair that is missing, and every other factor takes the
-/// setting with the most missing pairs.
+/// Numbers of settings, one a factor: first each strategy on its own, on 4 ranks; then so many that
+/// each two settings are together at least once. Greedy: a row starts with a pair that is missing,
+/// and every other factor takes the setting with the most missing pairs, any of them if several
+/// have as many.
 inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>& factors) {
   using Choice = std::pair<std::size_t, std::size_t>;  // factor, setting
   std::set<std::pair<Choice, Choice>> missing;         // the smaller factor first
@@ -99,6 +102,15 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
     }
   }
   std::vector<std::vector<std::size_t>> rows;
+  const auto take = [&](const std::vector<Choice>& chosen) {
+    std::vector<std::size_t>& row = rows.emplace_back(factors.size());
+    for (const auto& [f, setting] : chosen) row[f] = setting;
+    for (std::size_t f = 0; f < row.size(); ++f) {
+      for (std::size_t g = f + 1; g < row.size(); ++g) missing.erase({{f, row[f]}, {g, row[g]}});
+    }
+  };
+  for (std::size_t i = 0; i < factors[0].size(); ++i) take({{0, i}, {1, 3}});
+  std::minstd_rand random;  // the same everywhere
   while (!missing.empty()) {
     std::vector<Choice> chosen{missing.begin()->first, missing.begin()->second};
     const auto gain = [&](const Choice& choice) {
@@ -108,18 +120,13 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
     };
     for (std::size_t f = 0; f < factors.size(); ++f) {
       if (f == chosen[0].first || f == chosen[1].first) continue;
-      Choice best{f, rows.size() % factors[f].size()};
+      Choice best{f, random() % factors[f].size()};
       for (std::size_t i = 0; i < factors[f].size(); ++i) {
         if (gain({f, i}) > gain(best)) best = {f, i};
       }
       chosen.push_back(best);
     }
-    std::ranges::sort(chosen);
-    std::vector<std::size_t>& row = rows.emplace_back();
-    for (const Choice& choice : chosen) row.push_back(choice.second);
-    for (const Choice& a : chosen) {
-      for (const Choice& b : chosen) missing.erase({a, b});
-    }
+    take(chosen);
   }
   return rows;
 }

@@ -37,10 +37,9 @@ struct Observed {
   }
 };
 
-/// Two steps of what `make` returns, the second of them observed.
-template <class Make>
-Observed observe(Context& context, comm::Mesh& mesh, const Make& make) {
-  auto training = make();
+/// Two steps of a training, the second of them observed.
+template <class Training>
+Observed observe(Context& context, comm::Mesh& mesh, Training& training) {
   training.step();
   mesh.reset_traffic();
   context.tracer.start();

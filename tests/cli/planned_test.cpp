@@ -1,0 +1,85 @@
+#include "cli/planned.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "comm/local.h"
+#include "train/trainer.h"
+
+// What is planned for a training is what its trainer holds and sends: every count of every class,
+// the first weights and the batches among them. To the byte, rank by rank.
+
+namespace nanofsdp::cli {
+namespace {
+
+using enum fsdp::ShardingStrategy;
+
+TrainOptions small(fsdp::ShardingStrategy strategy, int ranks, int micro_steps) {
+  TrainOptions o;
+  o.strategy = strategy;
+  o.ranks = ranks;
+  o.gradient_accumulation_steps = micro_steps;
+  o.backend = Backend::local;
+  o.batch_size = 5;
+  o.block_size = 8;
+  o.n_layer = 3;
+  o.n_head = 2;
+  o.n_embd = 12;
+  o.bias = true;
+  return o;
+}
+
+std::vector<TrainOptions> trainings() {
+  std::vector<TrainOptions> all{small(no_shard, 1, 2),        small(no_shard, 3, 2),
+                                small(shard_optimizer, 4, 3), small(shard_gradients, 2, 1),
+                                small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
+                                small(full_shard, 4, 8),      small(hybrid_shard, 4, 2)};
+  all[1].recompute = true;
+  all[2].no_sync = true, all[2].forward_prefetch = 3;
+  all[3].precision = {DType::bfloat16, DType::bfloat16};
+  all[4].dropout = 0.2;
+  all[5].precision.param_dtype = DType::bfloat16, all[5].recompute = true;
+  all[6].backward_prefetch = fsdp::BackwardPrefetch::post,
+  all[6].init_order = train::InitOrder::fsdp;
+  all[7].shard_size = 2;
+  return all;
+}
+
+TEST(Planned, IsWhatATrainerHoldsAndSends) {
+  std::string text;
+  for (int i = 0; text.size() < 900; ++i) text += std::to_string(i) + " ";
+  for (const TrainOptions& o : trainings()) {
+    const data::Dataset dataset(text, "digits", o.block_size);
+    comm::launch_threads(o.ranks, 1, [&](Context& context, auto world) {
+      train::Trainer trainer(context, std::move(world), o, dataset);
+      trainer.step(0);
+      trainer.mesh().reset_traffic();
+      trainer.step(1);
+      const auto model = planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()),
+                                     o.recompute ? plan::Recompute::block : plan::Recompute::none);
+      const plan::Plan planned =
+          plan::plan(*model, planned_run(o, context.rank, 1, Device::simulated_cpu));
+      for (const MemoryClass c : kMemoryClasses) {
+        const MemoryCount want = context.ledger.count(c);
+        const MemoryCount got = planned.memory[static_cast<std::size_t>(c)];
+        const auto at = ::testing::Message() << name_of(c) << ", " << fsdp::name_of(o.strategy)
+                                             << ", rank " << context.rank << " of " << o.ranks;
+        EXPECT_EQ(got.reserved, want.reserved) << at;
+        EXPECT_EQ(got.reserved_peak, want.reserved_peak) << at;
+        EXPECT_EQ(got.in_use, want.in_use) << at;
+        EXPECT_EQ(got.in_use_peak, want.in_use_peak) << at;
+      }
+      EXPECT_EQ(planned.total_peak, context.ledger.total_peak()) << fsdp::name_of(o.strategy);
+      comm::Traffic sent = trainer.mesh().traffic();
+      if (o.ranks > 1) sent.control -= 1;  // the loss, which a plan leaves out
+      EXPECT_EQ(planned.step, sent) << fsdp::name_of(o.strategy);
+      EXPECT_EQ(planned.bytes_across, trainer.mesh().traffic_across().bytes_sent);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::cli
