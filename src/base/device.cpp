@@ -64,6 +64,7 @@ class ThreadEvent final : public Event::State {
 // Runs work at once, on the caller's thread: everything before a recorded point is already done.
 class InlineStream final : public Stream {
  public:
+  using Stream::enqueue;
   explicit InlineStream(int threads) : pool_(threads) {}
   void enqueue(std::function<void()> work) override { work(); }
   Event record() override { return Event(); }
@@ -82,6 +83,7 @@ class InlineStream final : public Stream {
 // recorded later carries the first error.
 class ThreadStream final : public Stream {
  public:
+  using Stream::enqueue;
   ThreadStream() : thread_([this] { loop(); }) {}
 
   ~ThreadStream() override {

@@ -43,6 +43,7 @@ namespace {
 // Work is launched by the caller's thread and runs on the device, in order.
 class CudaStream final : public Stream {
  public:
+  using Stream::enqueue;
   explicit CudaStream(int priority) {
     check(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, priority),
           "making a stream");

@@ -24,6 +24,7 @@ class SimulatedEvent final : public Event::State {
 // On a CPU the main thread itself does the work of the compute stream: `is_inline`.
 class SimulatedStream final : public Stream {
  public:
+  using Stream::enqueue;
   SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log, int number)
       : device_(device), threads_(threads), is_inline_(is_inline), log_(log), number_(number) {}
 
