@@ -53,14 +53,14 @@ std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units);
 
 /// What a rank holds and does in every step but the first.
 struct Plan {
-  std::vector<UnitSize> units;                              ///< the root's last
+  std::vector<UnitSize> units{};                            ///< the root's last
   std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< since the model was made
   std::int64_t total_peak = 0;                              ///< at the worst moment
-  comm::Traffic step;                                       ///< of a step
+  comm::Traffic step{};                                     ///< of a step
   std::int64_t bytes_across = 0;                            ///< of them, sent to other shard groups
-  double products = 0;         ///< floating-point operations of its products of matrices
-  std::optional<Played> time;  ///< of a step, on a machine
-  std::deque<Span> spans;      ///< of that step, for a trace
+  double products = 0;           ///< floating-point operations of its products of matrices
+  std::optional<Played> time{};  ///< of a step, on a machine
+  std::deque<Span> spans{};      ///< of that step, for a trace
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
