@@ -1,5 +1,7 @@
 #include "cli/planned.h"
 
+#include <algorithm>
+
 #include "comm/gloo.h"
 #include "data/batch_plan.h"
 #include "gpt/gpt.h"
@@ -23,6 +25,8 @@ plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device devic
        data::plan_step({o.batch_size, o.gradient_accumulation_steps, o.ranks}, rank)) {
     work.rows.push_back(step.rows.count);
   }
+  const std::int64_t B = o.batch_size, W = o.ranks;
+  work.evaluation_rows = std::max<std::int64_t>(1, (rank + 1) * B / W - rank * B / W);
   plan::Run run{.ranks = o.ranks,
                 .shard_size = o.shard_size,
                 .rank = rank,

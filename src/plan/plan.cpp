@@ -31,6 +31,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
       make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
+  rehearsal.evaluate();
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
   const double products = context.issued.products();

@@ -35,6 +35,14 @@ void Rehearsal::initialise() {
                      static_cast<std::size_t>(largest) * size_of(DType::float32), context_.device);
 }
 
+void Rehearsal::evaluate() {
+  if (work_.evaluation_rows == 0) return;
+  const Tensor tokens = batch_.tensor({work_.evaluation_rows, work_.tokens}, DType::int32);
+  tape_.begin(/*training=*/false);
+  nn::cross_entropy(tape_, sharded_.forward(tape_, tokens), tokens, {});
+  tape_.end();
+}
+
 void Rehearsal::step() {
   sharded_.zero_grad();
   for (std::size_t m = 0; m < work_.rows.size(); ++m) {

@@ -22,7 +22,10 @@ struct Work {
   std::vector<std::int64_t> rows{};  ///< of each of its micro-steps
   std::int64_t tokens = 1;           ///< of a row
   std::int64_t batch_rows = 0;       ///< for which its memory for batches is; 0: the most of `rows`
-  int sums = 0;                      ///< that the program keeps of every rank: of losses
+  /// Of the batch of an evaluation, which comes first; 0: none. It keeps more than a step that
+  /// recomputes.
+  std::int64_t evaluation_rows = 0;
+  int sums = 0;  ///< that the program keeps of every rank: of losses
 };
 
 /// One rank of a training. The model takes tokens [B, T] and gives logits [B, T, V].
@@ -32,6 +35,9 @@ class Rehearsal {
   /// @param context, mesh, model outlive this object
   Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model, const fsdp::Options& options,
             const Work& work);
+
+  /// One batch of an evaluation, if there is any.
+  void evaluate();
 
   /// One optimizer step: all micro-steps, the norm, AdamW. The first sizes the tape.
   void step();

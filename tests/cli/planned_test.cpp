@@ -55,6 +55,7 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
     const data::Dataset dataset(text, "digits", o.block_size);
     comm::launch_threads(o.ranks, 1, [&](Context& context, auto world) {
       train::Trainer trainer(context, std::move(world), o, dataset);
+      trainer.evaluate();
       trainer.step(0);
       trainer.mesh().reset_traffic();
       trainer.step(1);
