@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -29,8 +28,7 @@ struct Training {
 
 //! [plan]
 inline plan::Plan plan_of(const plan::Machine& machine, const Training& t) {
-  const auto shapes = plan::known_transformers();
-  plan::Transformer model(*std::ranges::find(shapes, t.model, &plan::TransformerShape::name), {});
+  plan::Transformer model(*plan::find_transformer(t.model), {});
   const bool hybrid = t.strategy == fsdp::ShardingStrategy::hybrid_shard;
   plan::Run run{.ranks = t.ranks,
                 .shard_size = hybrid ? 8 : 0,
