@@ -35,9 +35,6 @@ enum class Device { cpu, cuda, simulated_cpu, simulated_cuda };
 /// Whether tensors there have shapes, but no values.
 constexpr bool is_simulated(Device device) { return device >= Device::simulated_cpu; }
 
-/// Whether the host reads and writes memory there.
-constexpr bool is_host(Device device) { return device == Device::cpu; }
-
 /// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
 /// if it may. Starts nothing, so the process may still fork: CUDA does not survive that.
 std::string why_not(Device device);

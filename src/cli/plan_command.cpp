@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -10,7 +9,6 @@
 #include "cli/option_kinds.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
-#include "cli/planned.h"
 #include "plan/recipes.h"
 #include "plan/trace_file.h"
 

@@ -11,7 +11,6 @@
 #include "cli/planned.h"
 #include "comm/run_ranks.h"
 #include "plan/machine.h"
-#include "plan/trace_file.h"
 
 namespace nanofsdp::cli {
 namespace {

@@ -30,9 +30,6 @@ class GradNorm {
   /// @param max_norm 0 or less: no clipping, coefficient 1
   void compute(std::span<Unit> units, double max_norm);
 
-  /// What it holds: a sum of squares of every rank, the norm, the coefficient.
-  static constexpr std::int64_t bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
-
   Tensor norm() const { return norm_.tensor({1}); }                ///< float32, before clipping
   Tensor coefficient() const { return coefficient_.tensor({1}); }  ///< float32
 

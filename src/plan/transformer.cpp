@@ -142,7 +142,7 @@ class Transformer::Block final : public nn::Module {
   // in float32 and stay as they are when the rest is compiled; keys and values repeated for their
   // heads; sums of the residual path; the MLP's activation. In this order.
   Pass forward_pass() const {
-    if (!s_.is_llama) return {2 * 2 * C_ + 0 + 0 + 2 * 3 * C_ + 2 * F_, 5};
+    if (!s_.is_llama) return {2 * 2 * C_ + 2 * 3 * C_ + 2 * F_, 5};
     const double heads = C_ + K_, repeated = s_.n_kv_head != s_.n_head ? heads : 0;
     if (practice_.compiled) {
       return {2 * 2 * C_ + 10 * heads + repeated + 2 * 2 * C_ + 3 * F_, 10};

@@ -15,9 +15,6 @@ class LossMeter {
   /// @param count sums that are kept side by side
   LossMeter(Context& context, comm::Mesh& mesh, int count);
 
-  /// What it holds: the sums of every rank.
-  static constexpr std::int64_t bytes(std::int64_t ranks, int count) { return 8 * ranks * count; }
-
   void clear();
 
   /// Where the losses of this rank are added up: [1], float64.

@@ -128,7 +128,7 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           const std::int64_t wires = 2 * 2 * layouts[0].padded_numel();
           EXPECT_EQ(p.of(MemoryClass::communication), wires);
           EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
-                    wires + GradNorm::bytes(2));
+                    wires + formula::norm_bytes(2));
         });
   }
 }
@@ -158,32 +158,31 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
 // A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
 TEST(Memory, OfALargeRootIsItsOwn) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
-    testing::run_ranks(Backend::local, 2,
-                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-                         gpt::GPTConfig config = testing::kTiny;
-                         config.vocab_size = 300;
-                         const MixedPrecision precision{dtype, dtype};
-                         TinyTraining t(context, std::move(group), {.precision = precision},
-                                        std::make_unique<gpt::GPT>(config));
-                         t.step(0);
-                         std::vector<formula::UnitLayout> layouts;
-                         for (const Unit& unit : t.sharded.units())
-                           layouts.push_back({unit.rows()[0].layout()});
-                         const std::int64_t block = layouts[0].padded_numel(),
-                                            root = layouts.back().padded_numel();
-                         ASSERT_GT(root, block);
-                         const formula::Plan p =
-                             formula::plan(layouts, {.precision = precision}, {.shard_size = 2});
-                         const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
-                         for (const auto& [c, bytes] :
-                              {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
-                               std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
-                               std::pair(MemoryClass::communication, wires + GradNorm::bytes(2))}) {
-                           const bool is_wire = c == MemoryClass::communication;
-                           EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
-                           EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
-                         }
-                       });
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          gpt::GPTConfig config = testing::kTiny;
+          config.vocab_size = 300;
+          const MixedPrecision precision{dtype, dtype};
+          TinyTraining t(context, std::move(group), {.precision = precision},
+                         std::make_unique<gpt::GPT>(config));
+          t.step(0);
+          std::vector<formula::UnitLayout> layouts;
+          for (const Unit& unit : t.sharded.units()) layouts.push_back({unit.rows()[0].layout()});
+          const std::int64_t block = layouts[0].padded_numel(),
+                             root = layouts.back().padded_numel();
+          ASSERT_GT(root, block);
+          const formula::Plan p =
+              formula::plan(layouts, {.precision = precision}, {.shard_size = 2});
+          const std::int64_t wires = dtype == DType::bfloat16 ? 2 * 2 * root : 0;
+          for (const auto& [c, bytes] :
+               {std::pair(MemoryClass::unsharded_parameters, 4 * (2 * block + root)),
+                std::pair(MemoryClass::unsharded_gradients, 4 * (2 * block + root)),
+                std::pair(MemoryClass::communication, wires + formula::norm_bytes(2))}) {
+            const bool is_wire = c == MemoryClass::communication;
+            EXPECT_EQ(context.ledger.count(c).reserved, bytes) << name_of(c);
+            EXPECT_EQ(p.of(c), is_wire ? wires : bytes) << name_of(c);
+          }
+        });
   }
 }
 

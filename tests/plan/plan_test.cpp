@@ -99,7 +99,7 @@ void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run
     EXPECT_EQ(planned.of(c), expected.of(c)) << name_of(c);
   }
   EXPECT_EQ(planned.of(MemoryClass::communication),
-            expected.of(MemoryClass::communication) + fsdp::GradNorm::bytes(run.ranks));
+            expected.of(MemoryClass::communication) + formula::norm_bytes(run.ranks));
   comm::Traffic step = planned.step;
   step.control = expected.step.control;  // the norm's
   EXPECT_EQ(step, expected.step);

@@ -10,7 +10,6 @@
 #include "comm/counting.h"
 #include "fsdp/flat_layout.h"
 #include "fsdp/fully_shard.h"
-#include "gpt/gpt.h"
 
 namespace nanofsdp::formula {
 
@@ -44,6 +43,9 @@ struct Plan {
            of(MemoryClass::optimizer);
   }
 };
+
+/// What a GradNorm holds: a sum of squares of every rank, the norm, the coefficient.
+constexpr std::int64_t norm_bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
 
 /// The layouts of a unit's rows.
 struct UnitLayout {
@@ -201,15 +203,5 @@ inline Plan plan(std::span<const UnitLayout> layouts, const Options& options,
 
 /// The parameters of each unit, the root's last.
 using UnitShapes = std::vector<std::vector<fsdp::ParameterSpec>>;
-
-/// nanoGPT, of whose blocks each is a unit.
-inline UnitShapes gpt_shapes(const gpt::GPTConfig& config) {
-  gpt::GPT model(config);
-  UnitShapes units;
-  for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
-    units.push_back(fsdp::specs_of(unit.parameters));
-  }
-  return units;
-}
 
 }  // namespace nanofsdp::formula
