@@ -64,7 +64,7 @@ inline void update(Stream& stream, Row& row, const train::TrainerOptions& o, int
   auto scale = static_cast<float>(clip);
   for (std::size_t i = 0; i < row.flat.parameters().size(); ++i) {
     const fsdp::Range at = row.flat.owned(i).in_shard;  // lesson 08
-    if (at.empty()) continue;                                              // somebody else's
+    if (at.empty()) continue;                           // somebody else's
     ops::adamw(stream,
                {.param = row.flat.parameter_shard().slice(at.begin, at.size()),
                 .grad = row.flat.gradient_shard().slice(at.begin, at.size()),
