@@ -13,12 +13,16 @@ namespace {
 using enum UnitEvent::Kind;
 
 // What the options mean on this mesh.
-Options settled(Options options, const comm::Mesh& mesh) {
+Options settled(Options options, comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
   NANOFSDP_CHECK(mesh.replicas() == 1 || options.sharding().replicates,
                  .what = "strategy " + name_of(options.strategy),
                  .expected = "one shard group of all ranks",
                  .got = std::to_string(mesh.replicas()) + " groups", .hint = "use hybrid_shard");
+  NANOFSDP_CHECK(mesh.post_forward() == nullptr || options.sharding().reshards_after_forward,
+                 .what = "strategy " + name_of(options.strategy),
+                 .expected = "a mesh without post-forward groups", .got = "one that has them",
+                 .hint = "use full_shard or hybrid_shard");
   return options;
 }
 
@@ -106,8 +110,10 @@ void ShardedModel::attach_forward(Unit& unit) {
   on.post_forward = [this, &unit](nn::Tape& tape) {
     unit.tell({.kind = ends, .verb = unit.is_root() ? "" : "F.", .stream = &tape.stream()});
     schedule_.end_forward(unit);
+    const bool backward_comes = tape.training() && !schedule_.in_backward();
+    if (backward_comes) unit.keep_slice();
     unit.reshard(/*keep=*/tape.training() && keeps_after_forward(unit));
-    if (tape.training() && !schedule_.in_backward()) ++unit.pending_calls;
+    if (backward_comes) ++unit.pending_calls;
   };
 }
 

@@ -71,6 +71,10 @@ class Unit {
   ///        anew
   void reshard(bool keep = false);
 
+  /// Before reshard(), from a forward whose backward will come: keeps a slice of the whole copy
+  /// where a smaller group is to gather it again.
+  void keep_slice() { parameters_.keep_slice(*context_.compute); }
+
   /// Ends whatever use was begun, and gives a whole copy back that the pass kept.
   /// @param keep such a copy, for the next pass
   void rest(bool keep);

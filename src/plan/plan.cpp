@@ -27,8 +27,9 @@ std::int64_t Plan::reserved() const {
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
   context.issued.keeps = machine != nullptr;
-  comm::Mesh mesh =
-      make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
+  comm::Mesh mesh = make_simulated_mesh(context, {.shard_size = run.shard_size,
+                                                  .post_forward_size = run.post_forward_size,
+                                                  .scratch = run.scratch});
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.evaluate();

@@ -32,6 +32,7 @@ namespace nanofsdp::plan {
 struct Run {
   int ranks = 1;                          ///< of the run
   int shard_size = 0;                     ///< of a shard group; 0: all
+  int post_forward_size = 0;              ///< of a post-forward group; 0: all of the shard group
   int rank = 0;                           ///< which
   int threads = 1;                        ///< of its compute stream
   Device device = Device::simulated_cpu;  ///< a simulated one

@@ -63,8 +63,9 @@ comm::Mesh make_simulated_mesh(Context& context, const SimulatedRun& run) {
   const auto group = [&](int at, int size, int stride) {
     return comm::on_streams(std::make_shared<SimulatedGroup>(context, run, at, size, stride));
   };
+  const int K = comm::post_forward_group_size(run.post_forward_size, F);
   return comm::Mesh(group(rank, W, 1), group(rank % F, F, 1), group(rank % F, F, 1),
-                    group(rank / F, W / F, F));
+                    group(rank / F, W / F, F), K > 0 ? group(rank % K, K, 1) : nullptr);
 }
 
 }  // namespace nanofsdp::plan

@@ -16,7 +16,8 @@ namespace nanofsdp::plan {
 
 /// A run of which this is one rank; its number and theirs are the Context's.
 struct SimulatedRun {
-  int shard_size = 0;  ///< as of comm::Mesh
+  int shard_size = 0;         ///< as of comm::Mesh
+  int post_forward_size = 0;  ///< as of comm::Mesh
   /// What a backend keeps for sums: bytes, for so many ranks and a chunk of so many bytes. Empty:
   /// nothing.
   std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)> scratch{};
