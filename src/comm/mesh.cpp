@@ -45,9 +45,8 @@ Mesh::Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> ga
 }
 
 Traffic Mesh::traffic() const {
-  const Traffic all =
-      world_.traffic() + gather_.traffic() + reduce_.traffic() + replicate_.traffic();
-  return post_forward_ ? all + post_forward_->traffic() : all;
+  return world_.traffic() + gather_.traffic() + reduce_.traffic() + replicate_.traffic() +
+         traffic_near();
 }
 
 void Mesh::reset_traffic() {

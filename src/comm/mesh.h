@@ -75,6 +75,8 @@ class Mesh {
   Traffic traffic() const;
   /// Of the replicate group: what leaves the shard group.
   Traffic traffic_across() const { return replicate_.traffic(); }
+  /// Of the post-forward group, if there is one.
+  Traffic traffic_near() const { return post_forward_ ? post_forward_->traffic() : Traffic(); }
   void reset_traffic();  ///< all counts to 0
 
   /// Aborts all of them: call it when one fails, so that no stream waits for the others' timeout.

@@ -87,6 +87,7 @@ void Unit::take_gradients() {
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
+  if (!requires_gradient_sync) return;
   if (state_ == State::reducing || !gradients_.are_due(last_micro_step)) return;
   advance(State::sharded, State::reducing, "reduction of gradients");
   take_gradients();  // zeros, if this rank did not use the unit

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -103,6 +104,11 @@ class Unit {
 
   /// Throws unless the shard may be written.
   void require_at_rest(const char* why) const;
+
+  // Set by ShardedModel.
+  bool requires_gradient_sync = true;  ///< or whole gradients add up, and are not reduced
+  /// What is gathered ahead when forward, or backward, comes to this unit; none: as it was before.
+  std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
   /// How many calls of forward wait for their backward in this pass.
   int pending_calls = 0;

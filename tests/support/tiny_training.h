@@ -59,6 +59,7 @@ struct TinyOptions {
   bool recompute = false;
   fsdp::MixedPrecision precision{};
   int shard_size = 0;
+  int post_forward_size = 0;
   std::int64_t steps = kTinySteps;
 };
 
@@ -74,7 +75,7 @@ class TinyTraining {
                const TinyOptions& options, std::unique_ptr<gpt::GPT> prepared)
       : options(options),
         context(context),
-        mesh(std::move(world), options.shard_size),
+        mesh(std::move(world), options.shard_size, options.post_forward_size),
         own_model(std::move(prepared)),
         model(*own_model),
         sharded(context, model, mesh,
