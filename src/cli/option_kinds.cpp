@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cli/numbers.h"
+
 namespace nanofsdp::cli {
 namespace {
 
@@ -119,6 +121,13 @@ void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
                 using enum fsdp::BackwardPrefetch;
                 o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
               });
+}
+
+std::string sharding_details(const TrainOptions& o) {
+  if (o.ranks == 1) return "";
+  const int k = o.reshard_after_forward;
+  return (o.layout == fsdp::LayoutKind::per_parameter ? ", per parameter" : "") +
+         (k > 0 ? fmt::format(", over {} until backward", plural(k, "rank")) : "");
 }
 
 void settle_strategy(TrainOptions& o, CommandLine& line) {

@@ -48,9 +48,9 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   fmt::print("model      {} parameters in {} units: {}\n", grouped(numel), plan.units.size(),
              unit_sizes(plan.units));
-  fmt::print("sharding   {}, {} of {}; {} elements a shard, padding {}\n\n",
-             fsdp::name_of(t.strategy), plural(t.ranks / F, "group"), plural(F, "rank"),
-             grouped(shard), grouped(padded - numel));
+  fmt::print("sharding   {}{}, {} of {}; {} elements a shard, padding {}\n\n",
+             fsdp::name_of(t.strategy), sharding_details(t), plural(t.ranks / F, "group"),
+             plural(F, "rank"), grouped(shard), grouped(padded - numel));
   fmt::print("{}\n{}{}", explain_plan(plan, numel, nullptr, nullptr), explain_time(o, plan),
              explain_papers(static_cast<double>(numel), static_cast<double>(largest), F));
 }

@@ -15,6 +15,7 @@
 #include "base/check.h"
 #include "cli/explain.h"
 #include "cli/numbers.h"
+#include "cli/option_kinds.h"
 #include "cli/outputs.h"
 #include "cli/planned.h"
 #include "plan/overlap.h"
@@ -86,9 +87,10 @@ void Report::started() {
                   "vocabulary {}",
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset_.tokenizer().vocab_size()));
-  line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
-                   fsdp::name_of(model.strategy()), model.units().size(),
-                   unit_sizes(plan::sizes_of(model.units())), grouped(shard), padding));
+  line(fmt::format("sharding   {}{}, {} units: {}; {} elements a shard, padding {}",
+                   fsdp::name_of(model.strategy()), sharding_details(options_),
+                   model.units().size(), unit_sizes(plan::sizes_of(model.units())), grouped(shard),
+                   padding));
   if (!options_.eval_only) flops_ = plan(plan::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
