@@ -72,6 +72,7 @@ def run_rank(rank, ranks, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet_{ranks}", rank=rank, world_size=ranks)
     lines = [line for name, shapes in UNITS.items() for line in unit_lines(name, shapes, rank, ranks)]
     (folder / f"{ranks}_{rank}").write_text("\n".join(lines) + "\n")
+    dist.barrier()  # a rank that leaves early may take others with it
     dist.destroy_process_group()
 
 
