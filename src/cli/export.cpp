@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "cli/saved_model.h"
+#include "cli/sample.h"
 #include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "gpt/gpt.h"

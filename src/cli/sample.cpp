@@ -10,12 +10,12 @@
 
 #include "base/file.h"
 #include "cli/outputs.h"
-#include "cli/saved_model.h"
 #include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "data/bpe_tokenizer.h"
-#include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
+#include "store/weights.h"
+#include "train/pretrained.h"
 #include "train/sampler.h"
 
 namespace nanofsdp::cli {
@@ -91,6 +91,20 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
 }
 
 }  // namespace
+
+train::WeightsInfo read_info(const SavedModel& saved) {
+  if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
+  return {.config = train::read_pretrained_config(saved.pretrained),
+          .pieces = data::read_vocab_in(saved.pretrained)};
+}
+
+void load(const SavedModel& saved, fsdp::ShardedModel& model) {
+  if (saved.pretrained.empty()) {
+    store::load_weights(saved.out_dir, model);
+  } else {
+    train::load_pretrained(saved.pretrained, model);
+  }
+}
 
 comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
   for (const std::string& note : options.notes) {

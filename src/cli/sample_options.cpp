@@ -13,7 +13,8 @@ constexpr char kExportUsage[] =
     R"(nanofsdp export [--name=value ...]
 
 Saves the weights of a trained GPT in one file a rank. PyTorch's distributed checkpoint loads them
-(HuggingFaceStorageReader), at any number of ranks; so does every --out_dir and --pretrained here.
+(HuggingFaceStorageReader) at any number of ranks, and so do `nanofsdp sample --out_dir=DIR` and
+every --pretrained=DIR.
 )";
 
 void add_saved_model(CommandLine& line, SavedModel& o) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -27,21 +28,14 @@ fsdp::Range chunk_of(const TensorInfo& tensor, const comm::Mesh& mesh) {
 
 // Readers take every such file for a part of the weights.
 void require_no_weights(const std::filesystem::path& directory) {
-  for (const std::filesystem::path& file : std::filesystem::directory_iterator(directory)) {
+  std::error_code none;
+  for (const std::filesystem::path& file : std::filesystem::directory_iterator(directory, none)) {
     if (file.extension() != ".safetensors") continue;
     throw UsageError({.what = "weights to '" + directory.string() + "'",
                       .expected = "a directory without .safetensors files",
                       .got = "'" + file.filename().string() + "'",
                       .hint = "name another one, or remove these"});
   }
-}
-
-void make_directory(const std::filesystem::path& directory) try {
-  std::filesystem::create_directories(directory);
-  require_no_weights(directory);
-} catch (const std::filesystem::filesystem_error& error) {
-  throw UsageError(
-      {.what = "cannot write '" + directory.string() + "'", .got = error.code().message()});
 }
 
 }  // namespace
@@ -83,7 +77,11 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
   const auto barrier = [&] {
     mesh.world().barrier(model.stream(), {.unit = "weights", .control = true}).synchronize();
   };
-  if (mesh.rank() == 0) make_directory(directory);
+  if (mesh.rank() == 0) {
+    std::error_code none;  // without the directory, no file can be made, and that is told
+    std::filesystem::create_directories(directory, none);
+    require_no_weights(directory);
+  }
   barrier();
   std::vector<TensorInfo> boxes;
   auto sharding = nlohmann::json::object();

@@ -156,7 +156,7 @@ TEST(ShardedWeights, AreNotSavedBesideOthers) {
     directory.write("file", "");
     EXPECT_TRUE(testing::one_line_with(
         testing::usage_error([&] { save_sharded_weights(directory.file("file"), model, {}); }),
-        {"cannot write '", "file'"}));
+        {"cannot write '", "file/shard-00001", "Not a directory"}));
   });
   EXPECT_EQ(files(directory.file("d")), before);
 }
