@@ -12,6 +12,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
+#include "fsdp/flat_layout.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 
@@ -146,7 +147,7 @@ int main(int argc, char** argv) {
   flatten_gpt(lesson);
 
   const fsdp::FlatLayout layout(kToy, 1);
-  for (int i = 0; i < 3; ++i) lesson.claim(layout.in_flat(i).begin == row.at[i], "toy's offset");
+  for (int i = 0; i < 3; ++i) lesson.claim(layout.in_whole(i).begin == row.at[i], "toy's offset");
   lesson.picture(drawing());
   return lesson.end("offsets equal FlatLayout's, views those of ShardedParameters: same pointer");
 }

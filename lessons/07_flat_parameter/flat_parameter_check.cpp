@@ -24,7 +24,7 @@ int main() {
       const std::vector<std::span<float>> yours = views(memory, unit, alignment);
       if (!exercise.expect(yours.size(), unit.size(), "the number of views")) break;
       for (std::size_t i = 0; i < unit.size(); ++i) {
-        exercise.expect(yours[i].data() - memory.data(), layout.in_flat(i).begin,
+        exercise.expect(yours[i].data() - memory.data(), layout.in_whole(i).begin,
                         "begin of {} aligned to {}", unit[i].name, alignment);
         exercise.expect(static_cast<std::int64_t>(yours[i].size()), unit[i].numel(),
                         "length of {} aligned to {}", unit[i].name, alignment);

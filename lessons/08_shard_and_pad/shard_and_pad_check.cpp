@@ -25,7 +25,7 @@ int main() {
       const FlatLayout layout({{"first", {n}}, {"second", {n / 2}}}, W);
       for (std::size_t i = 0; i < 2; ++i) {
         for (int rank = 0; rank < W; ++rank) {
-          const Range parameter = layout.in_flat(i), shard = layout.shard_of(rank);
+          const Range parameter = layout.in_whole(i), shard = layout.shard_of(rank);
           exercise.expect(piece(parameter, shard), layout.piece(i, rank),
                           "parameter [{}, {}) and shard [{}, {})", parameter.begin, parameter.end,
                           shard.begin, shard.end);

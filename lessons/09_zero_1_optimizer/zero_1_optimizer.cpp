@@ -67,7 +67,7 @@ lesson::Svg drawing() {
     const int y = 36 + 48 * rank;
     svg.text(20, y + 24, fmt::format("rank {}", rank));
     for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
-      const auto [begin, end] = flat.layout().in_flat(i);
+      const auto [begin, end] = flat.layout().in_whole(i);
       svg.rect(x(begin), y, x(end) - x(begin), 9, blue);
       svg.rect(x(begin), y + 10, x(end) - x(begin), 9, orange);
       const fsdp::Range piece = flat.layout().piece(i, rank).in_parameter;

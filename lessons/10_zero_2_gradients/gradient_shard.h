@@ -40,7 +40,7 @@ struct Gradient {
     } else {
       ops::accumulate(stream, {.in = landed, .out = row.flat.gradient_shard()});
     }
-    row.flat.show_gradients(row.flat.gradient_storage());  // the views look at the shard again
+    row.flat.show_gradients();  // the views look at the shard again
     whole = Buffer();                                      // freed
   }
   //! [reduce]

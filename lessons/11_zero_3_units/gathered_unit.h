@@ -45,7 +45,7 @@ struct Unit {
 
   void discard() {
     // The shard: nothing that a layer could compute with.
-    row.flat.show_parameters(row.flat.parameter_storage());
+    row.flat.show_parameters();
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     if (poison) ops::fill(*context.compute, {.x = slot, .value = nan});
     note("R.");

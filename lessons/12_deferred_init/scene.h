@@ -15,6 +15,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
+#include "fsdp/flat_layout.h"
 #include "fsdp/fully_shard.h"
 
 /// @file

@@ -50,7 +50,8 @@ inline float library_sum(std::span<const float> of_rank) {
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     std::vector<float> row(of_rank.size(), of_rank[static_cast<std::size_t>(context.rank)]);
     std::vector<bfloat16> wire(row.size());
-    fsdp::all_reduce(*context.compute, *world, tensor(row), tensor(wire), comm::ReduceOp::sum, {});
+    fsdp::all_reduce(*context.compute, *world, tensor(row), {tensor(wire)}, comm::ReduceOp::sum,
+                     {});
     if (context.rank == 0) sum = row[0];
   });
   return sum;

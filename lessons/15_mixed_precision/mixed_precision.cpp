@@ -63,7 +63,7 @@ std::vector<std::int64_t> bytes_received(lesson::Lesson& lesson) {
     std::vector<bfloat16> wire(block);
     Generator(1337 + context.rank).normal(shard, 0, 0.02);
     for (const Tensor& travels : {Tensor(), tensor(wire)}) {
-      fsdp::all_gather(*context.compute, &group, tensor(shard), tensor(full), travels, {});
+      fsdp::all_gather(*context.compute, &group, tensor(shard), tensor(full), {travels}, {});
       count();
     }
     lesson.claim(gather(*context.compute, group, shard) == full, "gathered as by the library");

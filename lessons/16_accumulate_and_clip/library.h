@@ -90,8 +90,8 @@ struct WholeRank {
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, is_block)) {
       units.emplace_back(context, unit.parameters, context.rank, context.world_size,
                          /*kept=*/fsdp::Sharding{}, /*alignment=*/1);
-      units.back().show_parameters(units.back().parameter_storage());
-      units.back().show_gradients(units.back().gradient_storage());
+      units.back().show_parameters();
+      units.back().show_gradients();
     }
     Generator generator(1337);
     for (const auto& [p, init] : model.nanogpt_draws()) {

@@ -9,7 +9,7 @@ namespace {
 
 // "ln_1.weight, attn.c_attn.weight[0:24480], padding 3": what a rank owns of a unit, whose name is
 // not told again.
-std::string owned(const std::string& unit, const fsdp::FlatLayout& layout, int rank) {
+std::string owned(const std::string& unit, const fsdp::Layout& layout, int rank) {
   std::string text;
   std::int64_t numel = 0;
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
@@ -29,7 +29,7 @@ std::string owned(const std::string& unit, const fsdp::FlatLayout& layout, int r
   return text;
 }
 
-bool alike(const fsdp::FlatLayout& a, const fsdp::FlatLayout& b) {
+bool alike(const fsdp::Layout& a, const fsdp::Layout& b) {
   return std::ranges::equal(a.parameters(), b.parameters(), {}, &fsdp::ParameterSpec::shape,
                             &fsdp::ParameterSpec::shape);
 }
@@ -56,10 +56,10 @@ std::string unit_sizes(std::span<const plan::UnitSize> units) {
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
   std::string text, before;
-  const fsdp::FlatLayout* last = nullptr;
+  const fsdp::Layout* last = nullptr;
   for (const fsdp::Unit& unit : units) {
     for (const fsdp::ShardedParameters& row : unit.rows()) {
-      const fsdp::FlatLayout& layout = row.layout();
+      const fsdp::Layout& layout = row.layout();
       const bool frozen = !row.trains() && !row.parameters().empty();
       const std::string name = unit.name() + (frozen ? ", frozen" : "");
       const bool known = last != nullptr && alike(layout, *last);

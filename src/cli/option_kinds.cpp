@@ -95,6 +95,11 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
            [&o](const std::string& name) { o.strategy = parse_strategy(name); });
   line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
            [&o](const std::string& stage) { o.strategy = zero_stage(stage); });
+  line.choose("layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)",
+              {"flat", "per_parameter"}, "", [&o](const std::string& name) {
+                using enum fsdp::LayoutKind;
+                o.layout = name == "flat" ? flat : per_parameter;
+              });
   line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
            {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "fsdp/collectives.h"
 
 namespace nanofsdp::fsdp {
 namespace {
@@ -47,7 +48,7 @@ void ShardedModel::make_units() {
   const std::size_t n = wrapped.size();
   units_.reserve(n);
   backward_order_.resize(n);
-  Whole largest;
+  UnitSize largest;
   int depth = 0;
   for (WrappedModule& module : wrapped) {
     require_free_hooks(module);
@@ -55,13 +56,12 @@ void ShardedModel::make_units() {
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
     turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, observers_);
     if (turn->is_root()) continue;
-    const Whole numel = turn->padded_numel();
-    largest = {std::max(largest.parameters, numel.parameters),
-               std::max(largest.gradients, numel.gradients)};
+    const UnitSize size = turn->size();
+    largest = {max(largest.whole, size.whole), max(largest.row, size.row)};
     depth = std::max(depth, turn->depth());
   }
   memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth),
-                   largest, units_.back().padded_numel());
+                   largest, units_.back().size());
 }
 
 // A model that has its values: rank 0's count.
@@ -140,7 +140,7 @@ void ShardedModel::end_pass(bool backward) {
     unit->rest(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
     unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
-    if (!options_.no_sync) unit->drop_gradients();
+    if (!options_.accumulates()) unit->drop_gradients();
   }
   for (Unit* unit : backward_order_) {
     unit->wait_for_reduction();
@@ -221,25 +221,27 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
       for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
       if (exact) continue;
       context_.compute->synchronize();  // until nobody reads it
-      row.show_parameters(row.parameter_storage());
+      row.show_parameters();
     }
     if (exact) unit.reshard();
   }
 }
 
-// Shows the whole row, and returns its memory; none if it is stored.
+// Shows whole parameters, and returns their memory; none if they are stored.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
-  if (!options_.kept().parameters) {
-    row.show_parameters(row.parameter_storage());
-    return {};
-  }
-  const std::int64_t numel = row.layout().padded_numel();
+  if (!options_.kept().parameters) return row.show_parameters(), Buffer();
+  const Layout& layout = row.layout();
+  const std::int64_t whole = layout.whole_numel(),
+                     travels = options_.copies() ? layout.padded_numel() : 0;
   Buffer memory(context_.ledger, MemoryClass::unsharded_parameters,
-                static_cast<std::size_t>(numel) * size_of(DType::float32), context_.device);
-  const Tensor whole = memory.tensor({numel});
-  context_.compute->wait(mesh_.gather().all_gather(*context_.gather, row.parameter_shard(), whole,
-                                                   {.unit = unit, .control = true}));
-  row.show_parameters(whole);
+                static_cast<std::size_t>(whole + travels) * size_of(DType::float32),
+                context_.device);
+  const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
+  const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
+  all_gather(*context_.gather, &mesh_.gather(), row.parameter_shard(), shown, wire,
+             {.unit = unit, .control = true});
+  context_.compute->wait(context_.gather->record());
+  row.show_parameters(shown);
   return memory;
 }
 

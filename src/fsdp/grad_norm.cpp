@@ -12,13 +12,13 @@ Buffer scalars(Context& context, int count, DType dtype) {
 }
 
 //! [add_squares]
-// Adds the squares of what `shard` of the row holds, parameter by parameter.
-void add_squares(Stream& stream, const ShardedParameters& row, Range shard, Tensor gradients,
-                 Tensor sum) {
+// Adds the squares of what lies in the shard of `rank`, parameter by parameter.
+void add_squares(Stream& stream, const ShardedParameters& row, int rank, Tensor sum) {
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-    const Range piece = row.layout().piece(i, shard).in_shard;
-    if (piece.empty()) continue;
-    ops::squared_norm(stream, {.x = gradients.slice(piece.begin, piece.size()), .out = sum});
+    const Range at = row.owned(i, rank).in_shard;
+    if (at.empty()) continue;
+    ops::squared_norm(stream,
+                      {.x = row.optimizer_gradients().slice(at.begin, at.size()), .out = sum});
   }
 }
 //! [add_squares]
@@ -26,16 +26,12 @@ void add_squares(Stream& stream, const ShardedParameters& row, Range shard, Tens
 // The same of all shards that this rank has of the row's reduced gradient: its own, or every one.
 // Returns whether it was its own.
 bool add_row(Stream& stream, const ShardedParameters& row, int rank, const Tensor& squares) {
-  const FlatLayout& layout = row.layout();
-  const Range reduced = row.optimizer_range();
-  const bool whole = reduced == layout.whole();
-  for (int r = whole ? 0 : rank; r < (whole ? layout.world_size() : rank + 1); ++r) {
-    const Range shard = layout.shard_of(r);
-    add_squares(stream, row, shard,
-                row.optimizer_gradients().slice(shard.begin - reduced.begin, shard.size()),
-                squares.slice(r, 1));
+  const bool sharded = row.owns_shard_alone();
+  const int world = row.layout().world_size();
+  for (int r = sharded ? rank : 0; r < (sharded ? rank + 1 : world); ++r) {
+    add_squares(stream, row, r, squares.slice(r, 1));
   }
-  return !whole;
+  return sharded;
 }
 
 }  // namespace

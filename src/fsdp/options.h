@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "comm/communicator.h"
+#include "fsdp/layout.h"
 #include "fsdp/mixed_precision.h"
 #include "fsdp/strategy.h"
 #include "fsdp/wrap.h"
@@ -23,6 +24,7 @@ enum class BackwardPrefetch {
 /// What fully_shard() can be told, by name: `{.strategy = ..., .no_sync = true}`.
 struct Options {
   ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< what is sharded (strategy.h)
+  LayoutKind layout = LayoutKind::flat;                      ///< of shards (layout.h)
   MixedPrecision precision{};  ///< of whole parameters, and of what travels
   int forward_prefetch = 1;    ///< gathers issued ahead of the unit that computes
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;  ///< when the next gather is issued
@@ -42,17 +44,24 @@ struct Options {
 
   const Sharding& sharding() const { return sharding_of(strategy); }  ///< its row
 
-  /// Whether units borrow memory for their whole parameters: they are not stored whole, or not in
-  /// the numbers to compute with.
+  /// Whether parameters and gradients are copied between where they lie whole and what travels.
+  bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
+
+  /// Whether units borrow memory for their whole parameters: they are not stored whole, or not as
+  /// it takes to compute with them.
   bool borrows_parameters() const {
-    return sharding().parameters || precision.param_dtype != DType::float32;
+    return sharding().parameters || precision.param_dtype != DType::float32 || copies();
   }
 
-  /// What a rank keeps a shard of. Who computes with a rounded copy need not keep the exact numbers
-  /// whole: a shard is enough.
+  /// Whether whole gradients add up over micro-steps, and are reduced once a step.
+  bool accumulates() const { return no_sync || !sharding().gradients; }
+
+  /// What a rank keeps a shard of. Who computes with a copy need not keep the numbers whole: a
+  /// shard is enough.
   Sharding kept() const {
     Sharding kept = sharding();
     if (borrows_parameters()) kept.parameters = kept.optimizer;
+    if (copies()) kept.gradients = true;
     return kept;
   }
 };

@@ -9,8 +9,7 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
     : context_(context), state_names_(std::move(state_names)) {
   for (Unit& unit : units) {
     const ShardedParameters& row = unit.rows().front();
-    const auto bytes =
-        static_cast<std::size_t>(row.optimizer_range().size()) * size_of(DType::float32);
+    const std::size_t bytes = row.optimizer_parameters().bytes();
     UnitState& state = states_.emplace_back();
     state.unit = &unit;
     state.steps.resize(row.parameters().size());
@@ -27,7 +26,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
     states_[u].unit->require_at_rest("optimizer step");
     ShardedParameters& row = states_[u].unit->rows().front();
     for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-      const Range at = row.layout().piece(i, row.optimizer_range()).in_shard;
+      const Range at = row.owned(i).in_shard;
       if (at.empty() || !row.has_gradient(i)) continue;
       const auto piece = [&](const Tensor& all) { return all.slice(at.begin, at.size()); };
       std::vector<Tensor> memory;
@@ -48,7 +47,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
 std::vector<Tensor> ShardedOptimizer::state(std::size_t i) const {
   std::vector<Tensor> all;
   for (const Buffer& memory : states_[i].memory) {
-    all.push_back(memory.tensor({states_[i].unit->rows().front().optimizer_range().size()}));
+    all.push_back(memory.tensor({states_[i].unit->rows().front().optimizer_parameters().numel()}));
   }
   return all;
 }

@@ -60,8 +60,8 @@ class ShardedOptimizer {
   /// What is remembered of each element, by name: a checkpoint has it under NAME of a parameter and
   /// "." and this name.
   std::span<const std::string> state_names() const { return state_names_; }
-  /// That of unit `i`, in the order of the names, each [size of its optimizer range]; padding is
-  /// zero, and a unit in which nothing trains has no elements.
+  /// That of unit `i`, in the order of the names, each as long as what the rank answers for;
+  /// padding is zero, and a unit in which nothing trains has no elements.
   std::vector<Tensor> state(std::size_t i) const;
 
  protected:

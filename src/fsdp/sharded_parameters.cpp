@@ -10,8 +10,8 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
-  const auto bytes = static_cast<std::size_t>(range.size()) * size_of(DType::float32);
+Buffer memory_for(Context& context, MemoryClass memory_class, std::int64_t numel) {
+  const auto bytes = static_cast<std::size_t>(numel) * size_of(DType::float32);
   return Buffer(context.ledger, memory_class, bytes, context.device);
 }
 
@@ -19,12 +19,12 @@ Buffer memory_for(Context& context, MemoryClass memory_class, Range range) {
 
 std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
                                      int rank, int world_size, const Sharding& kept,
-                                     std::int64_t alignment) {
+                                     std::int64_t alignment, LayoutKind kind) {
   std::vector<nn::Parameter*> trained, frozen;
   for (nn::Parameter* p : parameters) (p->requires_grad ? trained : frozen).push_back(p);
   std::vector<ShardedParameters> rows;
-  rows.emplace_back(context, trained, rank, world_size, kept, alignment);
-  if (!frozen.empty()) rows.emplace_back(context, frozen, rank, world_size, kept, alignment);
+  rows.emplace_back(context, trained, rank, world_size, kept, alignment, kind);
+  if (!frozen.empty()) rows.emplace_back(context, frozen, rank, world_size, kept, alignment, kind);
   return rows;
 }
 
@@ -39,15 +39,15 @@ std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters) 
 
 ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters,
                                      int rank, int world_size, const Sharding& kept,
-                                     std::int64_t alignment)
+                                     std::int64_t alignment, LayoutKind kind)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(specs_of(parameters_), world_size, alignment),
+      layout_(make_layout(kind, specs_of(parameters_), world_size, alignment)),
       kept_(kept),
       rank_(rank),
       had_gradient_(parameters_.size()) {
   //! [ranges]
-  const Range whole = layout_.whole(), shard = layout_.shard_of(rank);
+  const std::int64_t whole = layout_->whole_numel(), shard = layout_->shard_numel();
   parameters_memory_ =
       memory_for(context, MemoryClass::parameter_shards, kept.parameters ? shard : whole);
   if (trains()) {
@@ -58,38 +58,53 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
   }
-  show_parameters(parameter_storage());
-  if (trains()) show_gradients(gradient_storage());
+  show_parameters();
+  if (trains()) show_gradients();
 }
 
 Tensor ShardedParameters::all_of(const Buffer& memory) {
   return memory.tensor({static_cast<std::int64_t>(memory.bytes() / size_of(DType::float32))});
 }
 
-// Of the row, which elements lie in the memory: all, or this rank's shard.
-Range ShardedParameters::range_of(const Tensor& memory) const {
-  return memory.numel() == layout_.padded_numel() ? layout_.whole() : shard_range();
+Tensor ShardedParameters::shard_of(const Tensor& stored, bool sharded) const {
+  const std::int64_t n = layout_->shard_numel();
+  return sharded ? stored : stored.slice(rank_ * n, n);
 }
 
-Tensor ShardedParameters::part_of(const Tensor& memory, Range range) const {
-  return memory.slice(range.begin - range_of(memory).begin, range.size());
+Piece ShardedParameters::all(std::size_t i) const {
+  const Range whole = layout_->in_whole(i);
+  return {.in_shard = whole, .in_parameter = {0, whole.size()}};
+}
+
+Piece ShardedParameters::owned(std::size_t i, int rank) const {
+  Piece piece = layout_->piece(i, rank);
+  if (kept_.optimizer) return piece;
+  const std::int64_t begin = layout_->in_whole(i).begin + piece.in_parameter.begin;
+  piece.in_shard = {begin, begin + piece.in_parameter.size()};
+  return piece;
 }
 
 //! [show_parameters]
-Tensor ShardedParameters::view_of(std::size_t i, const Tensor& memory) const {
-  const Range there = range_of(memory), at = layout_.piece(i, there).in_shard;
+Tensor ShardedParameters::view_of(std::size_t i, const Tensor& memory, bool sharded) const {
+  const Range at = sharded ? layout_->piece(i, rank_).in_shard : layout_->in_whole(i);
   const Tensor piece = memory.slice(at.begin, at.size());
-  return there == layout_.whole() ? piece.view(parameters_[i]->shape) : piece;
+  return sharded ? piece : piece.view(parameters_[i]->shape);
 }
 
-void ShardedParameters::show_parameters(Tensor memory) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i]->data = view_of(i, memory);
+void ShardedParameters::show_parameters(Tensor whole) {
+  const bool sharded = whole.empty() && kept_.parameters;
+  const Tensor memory = whole.empty() ? parameter_storage() : whole;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    parameters_[i]->data = view_of(i, memory, sharded);
+  }
 }
 //! [show_parameters]
 
-void ShardedParameters::show_gradients(Tensor memory) {
+void ShardedParameters::show_gradients(Tensor whole) {
+  const bool sharded = whole.empty() && kept_.gradients;
+  const Tensor memory = whole.empty() ? gradient_storage() : whole;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i]->show_grad(view_of(i, memory));
+    parameters_[i]->show_grad(view_of(i, memory, sharded));
   }
 }
 
@@ -98,18 +113,18 @@ void ShardedParameters::forget_gradients() {
 }
 
 //! [mark_missing_gradients]
-void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor full) {
+void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor whole) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     had_gradient_[i] = had_gradient_[i] || parameters_[i]->has_grad;
     if (parameters_[i]->has_grad) continue;
-    const Range at = layout_.in_flat(i);
-    ops::fill(stream, {.x = full.slice(at.begin, at.size()), .value = -0.0F});
+    const Range at = layout_->in_whole(i);
+    ops::fill(stream, {.x = whole.slice(at.begin, at.size()), .value = -0.0F});
   }
 }
 
 bool ShardedParameters::has_gradient(std::size_t i) const {
   if (had_gradient_[i]) return true;
-  const Range piece = layout_.piece(i, optimizer_range()).in_shard;
+  const Range piece = owned(i).in_shard;
   std::vector<float> reduced(static_cast<std::size_t>(piece.size()));
   transfer(*context_.compute, optimizer_gradients().slice(piece.begin, piece.size()),
            Tensor(reduced.data(), {piece.size()}));
@@ -123,7 +138,7 @@ void ShardedParameters::zero_grad(bool set_to_none) {
 }
 
 void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
-  const Piece piece = layout_.piece(i, range_of(parameter_storage()));
+  const Piece piece = kept_.parameters ? layout_->piece(i, rank_) : all(i);
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));

@@ -1,12 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "base/buffer.h"
 #include "base/context.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/strategy.h"
 #include "nn/parameter.h"
 
@@ -15,15 +16,15 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief Parameters of one unit as one row of elements, and the views that show them.
 ///
-/// A rank keeps for good either its shard of the row or, where the strategy does not shard, the
-/// whole row, of which its shard is a slice:
+/// A rank keeps for good either its shard or, where the strategy does not shard, the whole, of
+/// which its shard is a slice in the flat layout:
 ///
 ///     sharded:      storage = [ shard r ]
 ///     not sharded:  storage = [ shard 0 | ... | shard r | ... | shard W-1 ]
 ///
-/// The same holds for the gradients. `show` points the views of all parameters at a row: at the
-/// whole of it for the model to compute with, or at this rank's shard, where each parameter sees
-/// the piece that lies in it (FSDP paper, arXiv 2304.11277, section 3.2.1).
+/// The same holds for the gradients. `show` points the views of all parameters at whole memory for
+/// the model to compute with, or at what is stored, where each parameter sees the piece of it that
+/// lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
 /// The shard is the truth, and it carries a version: every write counts it up, so that whoever
 /// holds a whole copy can tell whether it is stale. Values that a parameter has when its row is
@@ -44,46 +45,53 @@ class ShardedParameters {
  public:
   /// @param parameters all of which train, or none, in the model's order, all float32; they outlive
   ///        this object
-  /// @param kept what this rank keeps a shard of
+  /// @param kept what this rank keeps a shard of. Only the flat layout's shard is a slice of the
+  ///        whole: with the other one, all that the optimizer reads is sharded, or nothing
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
-                    int world_size, const Sharding& kept, std::int64_t alignment);
+                    int world_size, const Sharding& kept, std::int64_t alignment,
+                    LayoutKind kind = LayoutKind::flat);
 
-  const FlatLayout& layout() const { return layout_; }  ///< of the row, over the ranks
+  const Layout& layout() const { return *layout_; }  ///< of the row, over the ranks
+  int rank() const { return rank_; }                 ///< of the shard that this rank has
   /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
   /// Whether it has gradients. A row of no parameters has none.
   bool trains() const { return !parameters_.empty() && parameters_[0]->requires_grad; }
 
-  /// The elements of the row that are this rank's shard, kept alone or not.
-  Range shard_range() const { return layout_.shard_of(rank_); }
-  /// The part of the row that this rank answers for, its optimizer and its checkpoint.
-  Range optimizer_range() const { return kept_.optimizer ? shard_range() : layout_.whole(); }
-
-  /// What this rank keeps for good: the shard, or the whole row.
+  /// What this rank keeps for good: the shard, or the whole.
   Tensor parameter_storage() const { return all_of(parameters_memory_); }
   Tensor gradient_storage() const { return all_of(gradients_memory_); }  ///< the same
 
   /// This rank's shard: [shard_numel].
-  Tensor parameter_shard() const { return part_of(parameter_storage(), shard_range()); }
+  Tensor parameter_shard() const { return shard_of(parameter_storage(), kept_.parameters); }
   /// As for parameters.
-  Tensor gradient_shard() const { return part_of(gradient_storage(), shard_range()); }
+  Tensor gradient_shard() const { return shard_of(gradient_storage(), kept_.gradients); }
 
-  /// What this rank answers for.
-  Tensor optimizer_parameters() const { return part_of(parameter_storage(), optimizer_range()); }
+  bool owns_shard_alone() const { return kept_.optimizer; }  ///< or it answers for the whole
+  /// What this rank answers for, its optimizer and its checkpoint: its shard, or the whole.
+  Tensor optimizer_parameters() const {
+    return kept_.optimizer ? parameter_shard() : parameter_storage();
+  }
   /// The gradients of the same elements.
-  Tensor optimizer_gradients() const { return part_of(gradient_storage(), optimizer_range()); }
+  Tensor optimizer_gradients() const {
+    return kept_.optimizer ? gradient_shard() : gradient_storage();
+  }
+  /// Where parameter `i` lies in what this rank answers for.
+  Piece owned(std::size_t i) const { return kept_.optimizer ? layout_->piece(i, rank_) : all(i); }
+  /// The same of what lies in the shard of `rank`, which is this rank's own if that is all it has.
+  Piece owned(std::size_t i, int rank) const;
 
-  /// Points `data` of every parameter at the row `memory`: the whole of it [padded_numel], or what
-  /// is stored.
-  void show_parameters(Tensor memory);
+  /// Points `data` of every parameter at `whole` [whole_numel], or, if it is empty, at what is
+  /// stored.
+  void show_parameters(Tensor whole = {});
   /// The same for `grad`.
-  void show_gradients(Tensor memory);
+  void show_gradients(Tensor whole = {});
 
   /// Whole gradients have been zeroed: none of them has been asked for yet.
   void forget_gradients();
   /// Whole gradients are about to be reduced: -0 into those that backward did not ask for.
-  /// @param full [padded_numel]
-  void mark_missing_gradients(Stream& stream, Tensor full);
+  /// @param whole [whole_numel]
+  void mark_missing_gradients(Stream& stream, Tensor whole);
   /// Whether any rank had a gradient of parameter `i`, since `zero_grad`, after the reduction.
   /// Waits for the stream only if this rank had none.
   bool has_gradient(std::size_t i) const;
@@ -99,13 +107,13 @@ class ShardedParameters {
 
  private:
   static Tensor all_of(const Buffer& memory);
-  Range range_of(const Tensor& memory) const;
-  Tensor part_of(const Tensor& memory, Range range) const;
-  Tensor view_of(std::size_t i, const Tensor& memory) const;
+  Tensor shard_of(const Tensor& stored, bool sharded) const;
+  Piece all(std::size_t i) const;
+  Tensor view_of(std::size_t i, const Tensor& memory, bool sharded) const;
 
   Context& context_;
   std::vector<nn::Parameter*> parameters_;
-  FlatLayout layout_;
+  std::shared_ptr<const Layout> layout_;
   Sharding kept_;
   int rank_;
   Buffer parameters_memory_;
@@ -118,7 +126,7 @@ class ShardedParameters {
 /// there are any. The arguments are those of a row.
 std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
                                      int rank, int world_size, const Sharding& kept,
-                                     std::int64_t alignment);
+                                     std::int64_t alignment, LayoutKind kind);
 
 /// Names and shapes, of which a layout is made.
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);

@@ -9,14 +9,16 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-Buffer wire_for(Context& context, DType travels, DType kept, std::int64_t numel) {
-  if (travels == kept) return {};
+Buffer wire_memory(Context& context, DType travels, std::int64_t numel) {
   return Buffer(context.ledger, MemoryClass::communication,
                 static_cast<std::size_t>(numel) * size_of(travels), context.device);
 }
 
-Tensor begin_of(const Buffer& wire, std::int64_t numel) {
-  return wire.bytes() == 0 ? Tensor() : wire.tensor({numel}, DType::bfloat16);
+// The row of a layout, in memory that is long enough for it.
+Wire wire_of(const Buffer& memory, DType travels, const Options& options, const Layout& layout) {
+  if (memory.bytes() == 0) return {};
+  return {.memory = memory.tensor({row_numel(options, layout)}, travels),
+          .layout = options.copies() ? &layout : nullptr};
 }
 
 }  // namespace
@@ -26,26 +28,34 @@ Whole pool_slots(const Options& options, int blocks, int depth) {
   const std::int64_t around = std::max(depth, 1);
   return {.parameters =
               discards && options.pool ? around + std::max(1, options.forward_prefetch) : blocks,
-          .gradients = options.no_sync || !options.pool ? blocks : around + 1};
+          .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
+}
+
+std::int64_t row_numel(const Options& options, const Layout& layout) {
+  return options.copies() ? layout.padded_numel() : layout.whole_numel();
 }
 
 void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots,
-                            const Whole& largest, const Whole& root_numel) {
+                            const UnitSize& largest, const UnitSize& of_root) {
   const DType computed = compute_dtype(options.precision, context.device);
   if (options.borrows_parameters()) {
     const MemoryClass whole = MemoryClass::unsharded_parameters;
-    units.parameters.emplace(context, whole, slots.parameters, largest.parameters, computed);
-    root.parameters.emplace(context, whole, 1, root_numel.parameters, computed);
+    units.parameters.emplace(context, whole, slots.parameters, largest.whole.parameters, computed);
+    root.parameters.emplace(context, whole, 1, of_root.whole.parameters, computed);
   }
-  if (options.sharding().gradients) {
+  if (options.kept().gradients) {
     const MemoryClass whole = MemoryClass::unsharded_gradients;
-    units.gradients.emplace(context, whole, slots.gradients, largest.gradients);
-    root.gradients.emplace(context, whole, 1, root_numel.gradients);
+    units.gradients.emplace(context, whole, slots.gradients, largest.whole.gradients);
+    root.gradients.emplace(context, whole, 1, of_root.whole.gradients);
   }
-  gather_wire = wire_for(context, options.precision.param_dtype, computed,
-                         std::max(largest.parameters, root_numel.parameters));
-  reduce_wire = wire_for(context, options.precision.reduce_dtype, DType::float32,
-                         std::max(largest.gradients, root_numel.gradients));
+  const auto [gathered, reduced] = options.precision;
+  const Whole row = max(largest.row, of_root.row);
+  if (options.copies() || gathered != computed) {
+    gather_wire = wire_memory(context, gathered, row.parameters);
+  }
+  if (options.copies() || reduced != DType::float32) {
+    reduce_wire = wire_memory(context, reduced, row.gradients);
+  }
 }
 
 void SharedMemory::shrink() {
@@ -83,14 +93,12 @@ void WholeParameters::take(Stream& stream) {
 Tensor WholeParameters::whole(std::size_t row) const {
   if (slot_ == nullptr) return rows_[row].parameter_storage();
   std::int64_t begin = 0;
-  for (std::size_t r = 0; r < row; ++r) begin += rows_[r].layout().padded_numel();
-  return slot_->memory.slice(begin, rows_[row].layout().padded_numel());
+  for (std::size_t r = 0; r < row; ++r) begin += rows_[r].layout().whole_numel();
+  return slot_->memory.slice(begin, rows_[row].layout().whole_numel());
 }
 
-Tensor WholeParameters::wire(std::size_t row) const {
-  const Tensor full = whole(row);
-  if (full.dtype() == DType::bfloat16) return full;  // it stays as it travels
-  return begin_of(wire_, full.numel());
+Wire WholeParameters::wire(std::size_t row) const {
+  return wire_of(wire_, options_.precision.param_dtype, options_, rows_[row].layout());
 }
 
 void WholeParameters::show() {
@@ -102,7 +110,7 @@ bool WholeParameters::are_discarded(bool keep) const {
 }
 
 void WholeParameters::discard(Event free) {
-  for (ShardedParameters& row : rows_) row.show_parameters(row.parameter_storage());
+  for (ShardedParameters& row : rows_) row.show_parameters();
   shown_version_.assign(rows_.size(), 0);
   pool_->release(*std::exchange(slot_, nullptr), std::move(free));
 }
@@ -116,7 +124,7 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       wire_(memory.reduce_wire) {}
 
 bool WholeGradients::are_due(bool last_micro_step) const {
-  const bool now = last_micro_step || (pool_ && !options_.no_sync);
+  const bool now = last_micro_step || !options_.accumulates();
   const bool unsummed = are_summed_across(last_micro_step) && landed_ && !complete_;
   return row_->trains() && now && (slot_ != nullptr || unsummed || !options_.sharding().parameters);
 }
@@ -144,14 +152,16 @@ void WholeGradients::show() {
 
 Tensor WholeGradients::whole() const {
   return slot_ == nullptr ? row_->gradient_storage()
-                          : slot_->memory.slice(0, row_->layout().padded_numel());
+                          : slot_->memory.slice(0, row_->layout().whole_numel());
 }
 
-Tensor WholeGradients::wire() const { return begin_of(wire_, row_->layout().padded_numel()); }
+Wire WholeGradients::wire() const {
+  return wire_of(wire_, options_.precision.reduce_dtype, options_, row_->layout());
+}
 
 void WholeGradients::mark_missing() {
   row_->mark_missing_gradients(*context_.compute, whole());
-  row_->show_gradients(row_->gradient_storage());
+  row_->show_gradients();
 }
 
 //! [land]
@@ -184,7 +194,7 @@ void WholeGradients::forget(bool set_to_none) {
   complete_ = false;
   landed_ = !set_to_none;
   row_->zero_grad(set_to_none);
-  row_->show_gradients(row_->gradient_storage());
+  row_->show_gradients();
   if (!pool_) row_->forget_gradients();
   if (set_to_none && pool_) return;
   ops::fill(*context_.compute, {.x = row_->gradient_storage(), .value = 0});

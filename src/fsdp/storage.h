@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -9,6 +10,7 @@
 #include "base/buffer.h"
 #include "base/context.h"
 #include "fsdp/buffer_pool.h"
+#include "fsdp/collectives.h"
 #include "fsdp/options.h"
 #include "fsdp/sharded_parameters.h"
 
@@ -24,6 +26,17 @@ namespace nanofsdp::fsdp {
 struct Whole {
   std::int64_t parameters = 0;  ///< slots, or elements
   std::int64_t gradients = 0;   ///< slots, or elements
+
+  /// The larger of each.
+  friend Whole max(const Whole& a, const Whole& b) {
+    return {std::max(a.parameters, b.parameters), std::max(a.gradients, b.gradients)};
+  }
+};
+
+/// Elements of a unit: what it takes to be whole, and to travel.
+struct UnitSize {
+  Whole whole;  ///< of all rows; of the row that has gradients
+  Whole row;    ///< of the longest row that is gathered; of the row that is reduced
 };
 
 /// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
@@ -33,13 +46,16 @@ struct Whole {
 ///        most
 Whole pool_slots(const Options& options, int blocks, int depth = 1);
 
+/// Elements of the row of a layout that travels.
+std::int64_t row_numel(const Options& options, const Layout& layout);
+
 /// The memory that units share while they are whole. The root has slots of its own.
 struct SharedMemory {
   /// Makes the slots, where the strategy needs any. Once, when all units are known.
-  /// @param slots for units but the root  @param largest elements of the largest of them
-  /// @param root_numel of the root
-  void allocate(Context& context, const Options& options, const Whole& slots, const Whole& largest,
-                const Whole& root_numel);
+  /// @param slots for units but the root  @param largest of each kind among these units
+  /// @param of_root the root's size
+  void allocate(Context& context, const Options& options, const Whole& slots,
+                const UnitSize& largest, const UnitSize& of_root);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
 
@@ -50,8 +66,8 @@ struct SharedMemory {
   };
   /// For all units but the root, and for the root.
   Pools units, root;
-  Buffer gather_wire;  ///< bfloat16, as long as the largest unit, if gathered and widened
-  Buffer reduce_wire;  ///< bfloat16, the same, if reduced so
+  Buffer gather_wire;  ///< as long as the longest row, if that is widened or copied out of
+  Buffer reduce_wire;  ///< the same, if rounded or copied into
 };
 
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
@@ -73,10 +89,10 @@ class WholeParameters {
   void take(Stream& stream);
   /// The whole copy of a row has been written, or is on its way.
   void filled(std::size_t row) { shown_version_[row] = rows_[row].version(); }
-  /// The whole copy of a row, [padded_numel of the row].
+  /// The whole copy of a row, [whole_numel of the row].
   Tensor whole(std::size_t row) const;
-  /// Memory for row `row` to travel through, bfloat16; empty if it travels as it is.
-  Tensor wire(std::size_t row) const;
+  /// What row `row` travels through.
+  Wire wire(std::size_t row) const;
 
   /// Shows the whole copy to the model.
   void show();
@@ -115,9 +131,8 @@ class WholeGradients {
   Event take();
   /// Shows them to the model. @throws Error where those of the step before were not forgotten
   void show();
-  Tensor whole() const;  ///< [padded_numel of the row]
-  /// Memory to travel through, bfloat16; empty if they travel as they are.
-  Tensor wire() const;
+  Tensor whole() const;  ///< [whole_numel of the row]
+  Wire wire() const;     ///< what they travel through
 
   /// Before a reduction: says which of them this rank does not have.
   void mark_missing();

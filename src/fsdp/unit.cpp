@@ -24,15 +24,21 @@ Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedMo
       options_(options),
       wrapped_(std::move(wrapped)),
       rows_(shard(context, wrapped_.parameters, mesh.shard_rank(), mesh.shard_size(),
-                  options.kept(), options.alignment_on(mesh.replicas()))),
+                  options.kept(), options.alignment_on(mesh.replicas()), options.layout)),
       parameters_(options, rows_, memory, is_root()),
       gradients_(context, options, rows_.front(), memory, is_root()),
       observers_(observers) {}
 
-Whole Unit::padded_numel() const {
-  Whole numel{.gradients = trains() ? rows_.front().layout().padded_numel() : 0};
-  for (const ShardedParameters& row : rows_) numel.parameters += row.layout().padded_numel();
-  return numel;
+UnitSize Unit::size() const {
+  UnitSize size;
+  for (const ShardedParameters& row : rows_) {
+    const std::int64_t whole = row.layout().whole_numel();
+    const std::int64_t travels = row_numel(options_, row.layout());
+    size.whole.parameters += whole;
+    size.row.parameters = std::max(size.row.parameters, travels);
+    if (row.trains()) size.whole.gradients = whole, size.row.gradients = travels;
+  }
+  return size;
 }
 
 void Unit::tell(const UnitEvent& event) const {
@@ -95,10 +101,13 @@ void Unit::reduce_gradients(bool last_micro_step) {
         .stream = &stream});
   const Tensor whole = gradients_.whole();
   const comm::Call call{.unit = name()};
-  const auto reduce = scatter ? reduce_scatter : all_reduce;
-  reduce(stream, mesh_.reduce(), whole, gradients_.wire(), options_.reduction, call);
+  if (scatter) {
+    gradients_.land(stream, reduce_scatter(stream, mesh_.reduce(), whole, gradients_.wire(),
+                                           options_.reduction, call));
+  } else {
+    all_reduce(stream, mesh_.reduce(), whole, gradients_.wire(), options_.reduction, call);
+  }
   //! [landed]
-  gradients_.land(stream, own_chunk(mesh_.reduce(), whole));
   if (gradients_.are_summed_across(last_micro_step)) {
     mesh_.replicate().all_reduce(stream, rows_.front().gradient_shard(), options_.reduction, call);
   }

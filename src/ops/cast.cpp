@@ -1,10 +1,22 @@
 #include "ops/cast.h"
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
+
+void convert(const Tensor& in, const Tensor& out) {
+  if (in.dtype() == out.dtype()) {
+    std::memcpy(out.raw(), in.raw(), in.bytes());
+  } else if (in.dtype() == DType::float32) {
+    std::ranges::transform(in.span<float>(), out.data<bfloat16>(), to_bfloat16);
+  } else {
+    std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32);
+  }
+}
 
 void cast(Stream& stream, const Cast& a) {
   const Require require(stream);
@@ -15,17 +27,9 @@ void cast(Stream& stream, const Cast& a) {
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::cast(stream, a);
   }
-  stream.enqueue(cost(a), [&stream, a, n, narrow] {
+  stream.enqueue(cost(a), [&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      if (narrow) {
-        const float* in = a.in.f32();
-        bfloat16* out = a.out.data<bfloat16>();
-        for (std::int64_t i = begin; i < end; ++i) out[i] = to_bfloat16(in[i]);
-      } else {
-        const bfloat16* in = a.in.data<bfloat16>();
-        float* out = a.out.f32();
-        for (std::int64_t i = begin; i < end; ++i) out[i] = to_float32(in[i]);
-      }
+      convert(a.in.slice(begin, end - begin), a.out.slice(begin, end - begin));
     });
   });
 }

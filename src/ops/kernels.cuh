@@ -1,16 +1,19 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 
+#include "base/cuda.h"
 #include "base/device.cuh"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief What kernels share: launching, covering n elements, and sums and maxima over a warp and a
-/// block. Internal to ops.
+/// @brief What kernels share: launching, covering n elements, sums and maxima over a warp and a
+/// block, and what one kernel leaves to the next. Internal to ops.
 ///
 /// Kernels are written so that they also run under the emulation of tests/emulation: launched by
 /// launch(), shared memory of a size known to the compiler, full warps at every shuffle, no
@@ -160,6 +163,37 @@ template <class T>
 __global__ void add_up(const T* x, int n, double* out) {
   const double sum = block_sum<double>(n, [=](int i) { return static_cast<double>(x[i]); });
   if (threadIdx.x == 0) *out += sum;
+}
+
+/// Memory kept with a stream, on which the next call comes after this one; it grows in the first
+/// step, to what the largest operand of the model needs, and not again. Not in the ledger. Every
+/// purpose derives its own.
+class Scratch {
+ public:
+  Scratch() = default;
+  ~Scratch() { nanofsdp::cuda::release(memory_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+
+  void* of(Stream& stream, std::size_t bytes) {
+    if (bytes > bytes_) {
+      stream.synchronize();  // a call before may still read what goes
+      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
+      memory_ = nanofsdp::cuda::allocate(bytes);
+      bytes_ = bytes;
+    }
+    return memory_;
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// The `bytes` that are kept with `stream` for the purpose S.
+template <class S>
+void* scratch(Stream& stream, std::size_t bytes) {
+  return nanofsdp::cuda::kept_with<S>(stream).of(stream, bytes);
 }
 
 }  // namespace nanofsdp::ops::cuda

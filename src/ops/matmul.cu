@@ -3,7 +3,6 @@
 #include "ops/cast.h"
 #include "ops/gemm.cuh"
 #include "ops/kernels.cuh"
-#include "ops/scratch.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {

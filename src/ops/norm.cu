@@ -1,7 +1,6 @@
 #include "ops/norm.h"
 
 #include "ops/kernels.cuh"
-#include "ops/scratch.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {

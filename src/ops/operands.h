@@ -56,6 +56,13 @@ class Require {
     check(t.numel() == numel, operand, t, fmt::format("of {} elements", numel), dtype);
   }
 
+  /// @throws ShapeError unless `t` is on the stream's device with at least `numel` elements,
+  /// float32 or bfloat16
+  void at_least(const char* operand, const Tensor& t, std::int64_t numel) const {
+    const DType dtype = t.dtype() == DType::bfloat16 ? DType::bfloat16 : DType::float32;
+    check(t.numel() >= numel, operand, t, fmt::format("of at least {} elements", numel), dtype);
+  }
+
  private:
   static const char* place(Device device) { return device == Device::cpu ? "the CPU" : "the GPU"; }
 

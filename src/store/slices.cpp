@@ -11,14 +11,11 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
   std::vector<StateSlice> slices;
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (const fsdp::ShardedParameters& row : units[u].rows()) {
-      const fsdp::Range owned = row.optimizer_range(),
-                        range = shard_alone ? row.shard_range() : owned;
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-        const fsdp::Piece piece = row.layout().piece(i, range);
+        const fsdp::Piece piece = shard_alone ? row.owned(i, row.rank()) : row.owned(i);
         if (piece.in_shard.empty()) continue;
         const auto view = [&](const Tensor& all) {
-          const std::int64_t begin = range.begin - owned.begin + piece.in_shard.begin;
-          return all.slice(begin, piece.in_shard.size());
+          return all.slice(piece.in_shard.begin, piece.in_shard.size());
         };
         StateSlice& slice = slices.emplace_back(StateSlice{
             row.layout().parameters()[i], piece.in_parameter, view(row.optimizer_parameters())});

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/sharded_optimizer.h"
 #include "fsdp/unit.h"
 

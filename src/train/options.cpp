@@ -20,6 +20,7 @@ fsdp::Options fsdp_options(const TrainerOptions& options, Device device) {
   const std::size_t element = size_of(fsdp::compute_dtype(options.precision, device));
   // Summed, not averaged: each rank's are already divided by the tokens of all.
   return {.strategy = options.strategy,
+          .layout = options.layout,
           .precision = options.precision,
           .forward_prefetch = options.forward_prefetch,
           .backward_prefetch = options.backward_prefetch,

@@ -26,9 +26,9 @@ TEST(FlatLayout, CutsAParameterWhereTheShardEnds) {
 
 TEST(FlatLayout, StartsEveryParameterAndShardAtAMultipleOfTheAlignment) {
   const FlatLayout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2, 4};
-  EXPECT_EQ(layout.in_flat(0), (Range{0, 6}));
-  EXPECT_EQ(layout.in_flat(1), (Range{8, 13}));
-  EXPECT_EQ(layout.in_flat(2), (Range{16, 30}));
+  EXPECT_EQ(layout.in_whole(0), (Range{0, 6}));
+  EXPECT_EQ(layout.in_whole(1), (Range{8, 13}));
+  EXPECT_EQ(layout.in_whole(2), (Range{16, 30}));
   EXPECT_EQ(layout.shard_numel(), 16);  // 30 / 2 = 15, rounded up to a multiple of 4
   EXPECT_EQ(layout.padding_numel(), 7);
 }
@@ -46,7 +46,7 @@ void expect_tiled(const FlatLayout& layout) {
       ASSERT_GE(piece.in_shard.begin, 0);
       ASSERT_LE(piece.in_shard.end, layout.shard_numel());
       ASSERT_EQ(layout.shard_of(rank).begin + piece.in_shard.begin,
-                layout.in_flat(i).begin + piece.in_parameter.begin);
+                layout.in_whole(i).begin + piece.in_parameter.begin);
       next = piece.in_parameter.end;
     }
     ASSERT_EQ(next, layout.parameters()[i].numel());

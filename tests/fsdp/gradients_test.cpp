@@ -44,7 +44,7 @@ struct Scalar {
   // The reduced gradient of the weight; 0 where this rank has none of it.
   float gradient() {
     const ShardedParameters& flat = sharded.units()[0].rows()[0];
-    const Range mine = flat.layout().piece(0, flat.optimizer_range()).in_shard;
+    const Range mine = flat.owned(0).in_shard;
     return mine.empty() ? 0 : flat.optimizer_gradients().f32()[mine.begin];
   }
 

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "fsdp/flat_layout.h"
 #include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"

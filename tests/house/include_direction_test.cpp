@@ -30,7 +30,8 @@ const std::map<std::string, Names> kArrows{
 };
 
 /// Of the operators, sharding may use only those that work on flat memory.
-const Names kOpsForFsdp{"ops/cast.h", "ops/adamw.h", "ops/norm.h", "ops/elementwise.h"};
+const Names kOpsForFsdp{"ops/cast.h", "ops/copy_chunks.h", "ops/adamw.h", "ops/norm.h",
+                        "ops/elementwise.h"};
 
 const std::vector<std::string> kSources{".h", ".cpp", ".cu", ".cuh"};
 

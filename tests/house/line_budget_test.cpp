@@ -37,7 +37,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   EXPECT_LE(room("comm") - nccl - starts, 1410);
   EXPECT_LE(room("launch"), 1060);
-  EXPECT_LE(room("ops"), 1612);  // 322 are the matrix product, our own; 68 say what work costs
+  EXPECT_LE(room("ops"), 1680);  // 322 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})

@@ -87,6 +87,7 @@ inline std::string code_of(const Program& p) {
   code.add("shard_size", p.shard_size, usual.shard_size);
   code.add("strategy", p.strategy, usual.strategy,
            "ShardingStrategy::" + nanofsdp::fsdp::name_of(p.strategy));
+  code.add("layout", p.layout, usual.layout, "nanofsdp::fsdp::LayoutKind::per_parameter");
   code.add("param_dtype", p.param_dtype, usual.param_dtype, dtype(p.param_dtype));
   code.add("reduce_dtype", p.reduce_dtype, usual.reduce_dtype, dtype(p.reduce_dtype));
   code.add("no_sync", p.no_sync, usual.no_sync);

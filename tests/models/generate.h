@@ -28,6 +28,7 @@ class Generator {
                          ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
                          ShardingStrategy::hybrid_shard});
     if (p.strategy == ShardingStrategy::hybrid_shard) p.shard_size = divisor(p.ranks);
+    if (chance(50)) p.layout = nanofsdp::fsdp::LayoutKind::per_parameter;
     if (chance(15)) p.param_dtype = DType::bfloat16;
     if (chance(15)) p.reduce_dtype = DType::bfloat16;
     p.no_sync = chance(30);

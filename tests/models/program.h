@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "base/dtype.h"
+#include "fsdp/layout.h"
 #include "fsdp/schedule.h"
 #include "fsdp/strategy.h"
 
@@ -68,6 +69,7 @@ struct Program {
   int ranks = 1;
   int shard_size = 0;  ///< of hybrid_shard; 0: all ranks
   nanofsdp::fsdp::ShardingStrategy strategy = nanofsdp::fsdp::ShardingStrategy::full_shard;
+  nanofsdp::fsdp::LayoutKind layout = nanofsdp::fsdp::LayoutKind::flat;
   nanofsdp::DType param_dtype = nanofsdp::DType::float32;
   nanofsdp::DType reduce_dtype = nanofsdp::DType::float32;
   bool no_sync = false;

@@ -4,7 +4,7 @@
 #include <numeric>
 #include <optional>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/wrap.h"
 #include "models/record.h"
 #include "models/training.h"
@@ -208,12 +208,12 @@ class Reference {
     Owned<double> squares({group()});
     for (int shard = 0; shard < group(); ++shard) {
       for (const auto& unit : units()) {
-        const nanofsdp::fsdp::FlatLayout layout = layout_of(unit);
+        const auto layout = layout_of(unit);
         for (std::size_t p = 0; p < unit.size(); ++p) {
-          const auto piece = layout.piece(p, shard).in_parameter;
+          const auto piece = layout->piece(p, shard).in_parameter;
           Gradient gradient = gradients[unit[p]];
           if (piece.empty() || !gradient) continue;
-          const Tensor x(gradient->data(), {layout.in_flat(p).size()});
+          const Tensor x(gradient->data(), {layout->in_whole(p).size()});
           ops::squared_norm(*context_.compute, {.x = x.slice(piece.begin, piece.size()),
                                                 .out = squares.view().slice(shard, 1)});
         }
@@ -243,13 +243,14 @@ class Reference {
     return units;
   }
 
-  nanofsdp::fsdp::FlatLayout layout_of(const std::vector<std::size_t>& unit) {
+  std::unique_ptr<const nanofsdp::fsdp::Layout> layout_of(const std::vector<std::size_t>& unit) {
     std::vector<nanofsdp::fsdp::ParameterSpec> specs;
     for (const std::size_t i : unit) {
       const auto dims = states_[i].parameter->shape.dims();
       specs.push_back({states_[i].parameter->name, {dims.begin(), dims.end()}});
     }
-    return {std::move(specs), group(), std::lcm(program_.alignment, program_.ranks / group())};
+    return nanofsdp::fsdp::make_layout(program_.layout, std::move(specs), group(),
+                                       std::lcm(program_.alignment, program_.ranks / group()));
   }
 
   void update(Gradients gradients, Owned<float>& coefficient) {

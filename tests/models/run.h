@@ -96,6 +96,7 @@ class ShardedRun {
 
   fsdp::Options options() const {
     return {.strategy = program_.strategy,
+            .layout = program_.layout,
             .precision = {program_.param_dtype, program_.reduce_dtype},
             .forward_prefetch = program_.forward_prefetch,
             .backward_prefetch = program_.backward_prefetch,
@@ -168,10 +169,11 @@ class ShardedRun {
     }
     for (const fsdp::Unit& unit : sharded_.units()) unit.require_at_rest(place.c_str());
     const bool waits = program_.no_sync && !last;
+    const bool adds_up = options().accumulates() && !last;
     const bool kept = !fsdp::sharding_of(sharded_.strategy()).parameters ||
                       (waits && program_.strategy == ShardingStrategy::shard_grad_op);
     if (!kept) require_unused(MemoryClass::unsharded_parameters, place);
-    if (!waits) require_unused(MemoryClass::unsharded_gradients, place);
+    if (!adds_up) require_unused(MemoryClass::unsharded_gradients, place);
   }
 
   // Reserved for whole parameters and gradients.

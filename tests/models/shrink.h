@@ -74,6 +74,7 @@ inline std::vector<std::function<void(Program&)>> option_changes(const Program& 
   lower(&Program::forward_prefetch);
   reset(&Program::strategy);
   reset(&Program::param_dtype);
+  reset(&Program::layout);
   reset(&Program::reduce_dtype);
   reset(&Program::no_sync);
   reset(&Program::average);

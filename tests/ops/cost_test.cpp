@@ -3,6 +3,7 @@
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/cast.h"
+#include "ops/copy_chunks.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
@@ -46,6 +47,13 @@ TEST(Cost, OfCastIsOfBothWidths) {
   const Tensor wide = of({2, 3}), narrow = of({2, 3}, DType::bfloat16);
   expect_moves(cost(Cast{.in = wide, .out = narrow}), 0, 24, 12);
   expect_moves(cost(Cast{.in = narrow, .out = wide}), 0, 12, 24);
+}
+
+TEST(Cost, OfCopyChunksIsOfTheElementsCopied) {
+  const Tensor rows = of({100}), whole = of({10}, DType::bfloat16);
+  const CopyChunks a{
+      .in = rows, .out = whole, .numel = 7, .chunk = 3, .in_stride = 40, .out_stride = 3};
+  expect_moves(cost(a), 0, 7 * 4, 7 * 2);
 }
 
 TEST(Cost, OfNormAndAdamW) {

@@ -82,7 +82,7 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
     std::int64_t wire = 0;
     const auto look = [&](Rehearsal& training) {
       for (const fsdp::Unit& unit : training.model().units()) {
-        wire = std::max(wire, 2 * unit.padded_numel().parameters);
+        wire = std::max(wire, 2 * unit.size().row.parameters);
       }
     };
     Observed cpu = testing::simulated(c, rank, rehearsal_of(c, look));

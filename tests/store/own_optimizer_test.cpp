@@ -7,6 +7,7 @@
 
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
+#include "fsdp/layout.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "ops/elementwise.h"
@@ -139,7 +140,7 @@ TEST(OwnOptimizer, RemembersForWhatTrains) {
   for (const nn::Parameter* p : model.named_parameters()) all += p->shape.numel();
   std::int64_t remembered = 0;
   for (std::size_t u = 0; u < sharded.units().size(); ++u) {
-    const fsdp::FlatLayout& layout = sharded.units()[u].rows().front().layout();
+    const fsdp::Layout& layout = sharded.units()[u].rows().front().layout();
     remembered += optimizer.state(u)[0].numel() - layout.padding_numel();
   }
   EXPECT_EQ(remembered, all - frozen);

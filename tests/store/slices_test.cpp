@@ -1,3 +1,4 @@
+#include "fsdp/flat_layout.h"
 #include "store/slices.h"
 
 #include <gtest/gtest.h>

@@ -8,8 +8,8 @@
 
 #include "base/ledger.h"
 #include "comm/counting.h"
-#include "fsdp/flat_layout.h"
 #include "fsdp/fully_shard.h"
+#include "fsdp/layout.h"
 
 namespace nanofsdp::formula {
 
@@ -47,19 +47,38 @@ struct Plan {
 /// What a GradNorm holds: a sum of squares of every rank, the norm, the coefficient.
 constexpr std::int64_t norm_bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
 
-/// The layouts of a unit's rows.
-struct UnitLayout {
-  fsdp::FlatLayout trained;
-  fsdp::FlatLayout frozen{{}, 1};  ///< empty if all parameters learn
-  int depth = 1;                   ///< units around it; the root's is 0
+/// The sizes of a row, of either layout.
+struct RowLayout {
+  RowLayout() = default;
+  RowLayout(const fsdp::Layout& layout)
+      : parameters(layout.parameters().begin(), layout.parameters().end()),
+        total_numel(layout.total_numel()),
+        shard_numel(layout.shard_numel()),
+        padded_numel(layout.padded_numel()),
+        whole_numel(layout.whole_numel()) {}
 
-  std::int64_t total_numel() const { return trained.total_numel() + frozen.total_numel(); }
-  std::int64_t shard_numel() const { return trained.shard_numel() + frozen.shard_numel(); }
-  std::int64_t padded_numel() const { return trained.padded_numel() + frozen.padded_numel(); }
-  std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
+  /// What travels: the row of all shards, or, where nothing is sharded, the whole.
+  std::int64_t travels(const fsdp::Options& options) const {
+    return options.sharding().optimizer ? padded_numel : whole_numel;
+  }
+
+  std::vector<fsdp::ParameterSpec> parameters{};
+  std::int64_t total_numel = 0, shard_numel = 0, padded_numel = 0, whole_numel = 0;
 };
 
-using fsdp::FlatLayout;
+/// The layouts of a unit's rows.
+struct UnitLayout {
+  RowLayout trained;
+  RowLayout frozen{};  ///< empty if all parameters learn
+  int depth = 1;       ///< units around it; the root's is 0
+
+  std::int64_t total_numel() const { return trained.total_numel + frozen.total_numel; }
+  std::int64_t shard_numel() const { return trained.shard_numel + frozen.shard_numel; }
+  std::int64_t padded_numel() const { return trained.padded_numel + frozen.padded_numel; }
+  std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
+  std::int64_t whole_numel() const { return trained.whole_numel + frozen.whole_numel; }
+};
+
 using fsdp::MixedPrecision;
 using fsdp::Options;
 using fsdp::ParameterSpec;
@@ -73,46 +92,50 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
                         Plan& plan) {
   const fsdp::Sharding& sharding = options.sharding();
   const MixedPrecision& precision = options.precision;
-  Whole whole, shards, largest;
+  Whole whole, shards, largest, row;
   int depth = 0;
   for (const UnitLayout& layout : layouts) {
-    whole.parameters += layout.padded_numel();
-    whole.gradients += layout.trained.padded_numel();
+    const Whole of_unit{layout.whole_numel(), layout.trained.whole_numel};
+    whole.parameters += of_unit.parameters;
+    whole.gradients += of_unit.gradients;
     shards.parameters += layout.shard_numel();
-    shards.gradients += layout.trained.shard_numel();
+    shards.gradients += layout.trained.shard_numel;
     if (&layout != &layouts.back()) {
-      largest = {std::max(largest.parameters, layout.padded_numel()),
-                 std::max(largest.gradients, layout.trained.padded_numel())};
+      largest = max(largest, of_unit);
       depth = std::max(depth, layout.depth);
     }
-    for (const FlatLayout* row : {&layout.trained, &layout.frozen}) {
-      for (const ParameterSpec& p : row->parameters()) {
+    row.gradients = std::max(row.gradients, layout.trained.travels(options));
+    for (const RowLayout* of_row : {&layout.trained, &layout.frozen}) {
+      row.parameters = std::max(row.parameters, of_row->travels(options));
+      for (const ParameterSpec& p : of_row->parameters) {
         plan.init_scratch = std::max(plan.init_scratch, bytes_of(DType::float32) * p.numel());
       }
     }
   }
-  const Whole root{layouts.back().padded_numel(), layouts.back().trained.padded_numel()};
+  const Whole root{layouts.back().whole_numel(), layouts.back().trained.whole_numel};
   const Whole slots = fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
   const Size four = bytes_of(DType::float32);
   const DType computed = fsdp::compute_dtype(precision, device);
   const Size element = bytes_of(computed);
   const Whole& stored = options.kept().parameters ? shards : whole;
   plan.of(MemoryClass::parameter_shards) = four * stored.parameters;
-  plan.of(MemoryClass::gradient_shards) = four * (sharding.gradients ? shards : whole).gradients;
+  plan.of(MemoryClass::gradient_shards) =
+      four * (options.kept().gradients ? shards : whole).gradients;
   plan.of(MemoryClass::optimizer) = 2 * four * (sharding.optimizer ? shards : whole).gradients;
   if (options.borrows_parameters()) {
     plan.of(MemoryClass::unsharded_parameters) =
         element * (slots.parameters * largest.parameters + root.parameters);
   }
-  if (sharding.gradients) {
+  if (options.kept().gradients) {
     plan.of(MemoryClass::unsharded_gradients) =
         four * (slots.gradients * largest.gradients + root.gradients);
   }
   const auto wire = [&](DType travels, DType kept, Size numel) {
-    if (travels != kept) plan.of(MemoryClass::communication) += bytes_of(travels) * numel;
+    if (travels == kept && !options.copies()) return;
+    plan.of(MemoryClass::communication) += bytes_of(travels) * numel;
   };
-  wire(precision.param_dtype, computed, std::max(largest.parameters, root.parameters));
-  wire(precision.reduce_dtype, DType::float32, std::max(largest.gradients, root.gradients));
+  wire(precision.param_dtype, computed, row.parameters);
+  wire(precision.reduce_dtype, DType::float32, row.gradients);
 }
 
 // How often a step gathers and reduces a unit.
@@ -140,18 +163,18 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
   const Size F = workload.shard_size, R = workload.replicas;
   if (F * R == 1) return;
   comm::Traffic& t = plan.step;
-  const auto gather = [&](const FlatLayout& row, Size times) {
-    if (row.parameters().empty()) return;
+  const auto gather = [&](const RowLayout& row, Size times) {
+    if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (F - 1) * row.shard_numel() * bytes_of(options.precision.param_dtype);
+    t.bytes_sent += times * (F - 1) * row.shard_numel * bytes_of(options.precision.param_dtype);
   };
   for (const UnitLayout& layout : layouts) {
     const auto [gathers, reductions] =
         times(options, workload.micro_steps, &layout == &layouts.back());
     gather(layout.trained, gathers);
     gather(layout.frozen, options.sharding().parameters ? gathers : 0);  // else they stay fresh
-    if (layout.trained.parameters().empty()) continue;
-    const Size shard = layout.trained.shard_numel();
+    if (layout.trained.parameters.empty()) continue;
+    const Size shard = layout.trained.travels(options) / F;
     const Size reduced = (F - 1) * shard * bytes_of(options.precision.reduce_dtype);
     if (options.sharding().optimizer) {
       t.reduce_scatters += reductions;
@@ -171,7 +194,7 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
 inline std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units) {
   std::vector<UnitLayout> layouts;
   for (const fsdp::Unit& unit : units) {
-    UnitLayout layout{.trained = FlatLayout({}, 1), .depth = unit.depth()};
+    UnitLayout layout{.trained = {}, .depth = unit.depth()};
     for (const fsdp::ShardedParameters& row : unit.rows()) {
       (row.trains() ? layout.trained : layout.frozen) = row.layout();
     }
@@ -184,8 +207,8 @@ inline std::vector<UnitLayout> lay_out(std::span<const std::vector<ParameterSpec
                                        const Options& options, const Workload& workload) {
   std::vector<UnitLayout> layouts;
   for (const auto& unit : units) {
-    layouts.push_back({.trained = FlatLayout(unit, workload.shard_size,
-                                             options.alignment_on(workload.replicas))});
+    layouts.push_back({.trained = *fsdp::make_layout(options.layout, unit, workload.shard_size,
+                                                     options.alignment_on(workload.replicas))});
   }
   return layouts;
 }

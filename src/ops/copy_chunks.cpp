@@ -1,0 +1,48 @@
+#include "ops/copy_chunks.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/cast.h"
+#include "ops/operands.h"
+
+namespace nanofsdp::ops {
+namespace {
+
+// Up to the end of the last chunk.
+std::int64_t extent(const CopyChunks& a, std::int64_t stride) {
+  const std::int64_t last = a.numel - 1;
+  return last / a.chunk * stride + last % a.chunk + 1;
+}
+
+void require_operands(const Require& require, const CopyChunks& a) {
+  NANOFSDP_CHECK_SHAPE(a.numel > 0 && a.chunk > 0 && std::min(a.in_stride, a.out_stride) >= a.chunk,
+                       .what = "copy_chunks: chunks",
+                       .expected = "of an element or more, a stride apart that is no less",
+                       .got = fmt::format("{} elements in chunks of {}, with strides of {} and {}",
+                                          a.numel, a.chunk, a.in_stride, a.out_stride));
+  require.at_least("copy_chunks: in", a.in, extent(a, a.in_stride));
+  require.at_least("copy_chunks: out", a.out, extent(a, a.out_stride));
+}
+
+}  // namespace
+
+void copy_chunks(Stream& stream, const CopyChunks& a) {
+  if (a.numel == 0) return;
+  require_operands(Require(stream), a);
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::copy_chunks(stream, a);
+  }
+  stream.enqueue(cost(a), [&stream, a] {
+    stream.parallel_for(a.numel, grain_of(), [&](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {
+        const std::int64_t q = begin / a.chunk, i = begin % a.chunk;
+        const std::int64_t n = std::min(end - begin, a.chunk - i);
+        convert(a.in.slice(q * a.in_stride + i, n), a.out.slice(q * a.out_stride + i, n));
+        begin += n;
+      }
+    });
+  });
+}
+
+}  // namespace nanofsdp::ops

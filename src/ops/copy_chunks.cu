@@ -1,0 +1,79 @@
+#include "ops/copy_chunks.h"
+
+#include <algorithm>
+
+#include "ops/kernels.cuh"
+
+namespace nanofsdp::ops::cuda {
+namespace {
+
+__device__ inline void convert(float x, float& y) { y = x; }
+__device__ inline void convert(bfloat16 x, bfloat16& y) { y = x; }
+__device__ inline void convert(float x, bfloat16& y) { y = to_bfloat16(x); }
+__device__ inline void convert(bfloat16 x, float& y) { y = to_float32(x); }
+
+// Neighbours that are read or written at once.
+template <class T, int n>
+struct alignas(n * sizeof(T)) Pack {
+  T values[n];
+};
+
+template <class In, class Out, int n>
+struct Converted {
+  const Pack<In, n>* in;
+  __device__ Pack<Out, n> operator()(std::int64_t i) const {
+    const Pack<In, n> x = in[i];
+    Pack<Out, n> y;
+    for (int k = 0; k < n; ++k) convert(x.values[k], y.values[k]);
+    return y;
+  }
+};
+
+// Sizes and strides, in packs.
+struct Extents {
+  std::int64_t numel, chunk, in_stride, out_stride;
+};
+
+// Blocks along x share a chunk, blocks along y the chunks: nothing is divided to find an element.
+template <class In, class Out, int n>
+__global__ void copy_each(const Pack<In, n>* in, Pack<Out, n>* out, Extents a) {
+  const std::int64_t begin = blockIdx.x * kStretch;
+  for (std::int64_t q = blockIdx.y; q * a.chunk + begin < a.numel; q += gridDim.y) {
+    const std::int64_t end = min(a.chunk, a.numel - q * a.chunk);
+    make_each(begin, end, out + q * a.out_stride, Converted<In, Out, n>{in + q * a.in_stride});
+  }
+}
+
+template <class In, class Out, int n>
+void copy_packs(Stream& stream, const CopyChunks& a) {
+  constexpr std::int64_t kChunksAtOnce = 1024;  // fill any GPU; more take turns
+  const Extents in_packs{a.numel / n, a.chunk / n, a.in_stride / n, a.out_stride / n};
+  const std::int64_t chunks = (a.numel + a.chunk - 1) / a.chunk;
+  const dim3 blocks(blocks_for(std::min(in_packs.chunk, in_packs.numel), kStretch),
+                    static_cast<unsigned>(std::min(chunks, kChunksAtOnce)));
+  launch(stream, blocks, kThreads, copy_each<In, Out, n>,
+         static_cast<const Pack<In, n>*>(a.in.raw()), static_cast<Pack<Out, n>*>(a.out.raw()),
+         in_packs);
+}
+
+// Whether every chunk of `t` begins and ends where a pack of n does.
+bool fits_packs(const Tensor& t, std::int64_t stride, int n) {
+  const auto address = reinterpret_cast<std::uintptr_t>(t.raw());
+  return address % (n * size_of(t.dtype())) == 0 && stride % n == 0;
+}
+
+}  // namespace
+
+void copy_chunks(Stream& stream, const CopyChunks& a) {
+  constexpr int kPack = 4;
+  const bool packed = a.numel % kPack == 0 && a.chunk % kPack == 0 &&
+                      fits_packs(a.in, a.in_stride, kPack) &&
+                      fits_packs(a.out, a.out_stride, kPack);
+  for_type_of(a.in, [&]<class In>(In) {
+    for_type_of(a.out, [&]<class Out>(Out) {
+      packed ? copy_packs<In, Out, kPack>(stream, a) : copy_packs<In, Out, 1>(stream, a);
+    });
+  });
+}
+
+}  // namespace nanofsdp::ops::cuda
