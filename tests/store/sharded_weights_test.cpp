@@ -33,6 +33,7 @@ struct Model final : nn::Module {
 };
 
 constexpr std::uint32_t kSaved = 1, kOther = 77;
+constexpr fsdp::LayoutKind kLayouts[] = {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter};
 
 // Calls body(model) on every rank; what the whole weights are then.
 template <class Body>
@@ -59,8 +60,9 @@ std::vector<float> save_at(int ranks, const std::string& directory,
       options, shard_size);
 }
 
-std::vector<float> load_at(int ranks, const std::string& directory) {
-  return at(ranks, kOther, [&](fsdp::ShardedModel& model) { load_weights(directory, model); });
+std::vector<float> load_at(int ranks, const std::string& directory, fsdp::LayoutKind layout) {
+  return at(ranks, kOther, [&](fsdp::ShardedModel& model) { load_weights(directory, model); },
+            {.layout = layout});
 }
 
 std::string shard(int number) {
@@ -82,7 +84,9 @@ TEST(ShardedWeights, SavedByAnyNumberOfRanksAreLoadedByAnyOther) {
     const std::vector<float> saved = save_at(saves, from);
     EXPECT_EQ(files(from).size(), static_cast<std::size_t>(saves));
     for (const int loads : {1, 2, 3, 4}) {
-      EXPECT_EQ(load_at(loads, from), saved) << saves << " to " << loads;
+      for (const auto layout : kLayouts) {
+        EXPECT_EQ(load_at(loads, from, layout), saved) << saves << " to " << loads;
+      }
     }
   }
 }
@@ -104,15 +108,17 @@ TEST(ShardedWeights, EachRankHasTheRowsOfTorchChunk) {
   EXPECT_EQ(offsets(last), nlohmann::json::object());
 }
 
-TEST(ShardedWeights, AreTheSameUnderEveryStrategy) {
+TEST(ShardedWeights, AreTheSameUnderEveryStrategyAndLayout) {
   using enum fsdp::ShardingStrategy;
   const TemporaryDirectory directory;
-  save_at(4, directory.file("full_shard"));
-  for (const auto strategy : {no_shard, shard_optimizer, shard_gradients, hybrid_shard}) {
-    const std::string other = directory.file("other");
-    save_at(4, other, {.strategy = strategy}, strategy == hybrid_shard ? 2 : 0);
-    EXPECT_EQ(files(other), files(directory.file("full_shard")));
-    fs::remove_all(other);
+  save_at(4, directory.file("first"));
+  for (const auto strategy : {full_shard, no_shard, shard_optimizer, hybrid_shard}) {
+    for (const auto layout : kLayouts) {
+      const std::string other = directory.file("other");
+      save_at(4, other, {.strategy = strategy, .layout = layout}, strategy == hybrid_shard ? 2 : 0);
+      EXPECT_EQ(files(other), files(directory.file("first")));
+      fs::remove_all(other);
+    }
   }
 }
 
