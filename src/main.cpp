@@ -25,6 +25,7 @@ constexpr const char* kHelp =
     "  nanofsdp train [CONFIG] [--name=value ...]   train and print a sample\n"
     "  nanofsdp eval --out_dir=DIR [--name=value ...]     losses of a saved model\n"
     "  nanofsdp sample --out_dir=DIR [--name=value ...]   let a saved model write\n"
+    "  nanofsdp export --out_dir=DIR [--name=value ...]   its weights in one file a rank\n"
     "  nanofsdp compare [--name=value ...]          the same training under ZeRO-0 to 3\n"
     "  nanofsdp plan [--name=value ...]             what a rank will hold and move, by formula\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
@@ -50,11 +51,12 @@ int run(const std::vector<std::string>& args) try {
   if (args[0] == "train") return nanofsdp::cli::train_command(rest);
   if (args[0] == "eval") return nanofsdp::cli::eval_command(rest);
   if (args[0] == "sample") return nanofsdp::cli::sample_command(rest);
+  if (args[0] == "export") return nanofsdp::cli::export_command(rest);
   if (args[0] == "compare") return nanofsdp::cli::compare_command(rest);
   if (args[0] == "plan") return nanofsdp::cli::plan_command(rest);
   if (args[0] == "bench") return nanofsdp::cli::bench_command(rest);
   throw nanofsdp::UsageError({.what = "command",
-                              .expected = "train, eval, sample, compare, plan or bench",
+                              .expected = "train, eval, sample, export, compare, plan or bench",
                               .got = "'" + args[0] + "'"});
 } catch (const nanofsdp::cli::HelpRequested& help) {
   std::fputs(help.text.c_str(), stdout);

@@ -11,6 +11,7 @@
 
 #include "base/check.h"
 #include "base/context.h"
+#include "cli/export.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/report.h"
@@ -93,6 +94,10 @@ int eval_command(const std::vector<std::string>& args) {
 
 int sample_command(const std::vector<std::string>& args) {
   return run<SampleOptions>({parse_sample_options, prepare_sampling}, args);
+}
+
+int export_command(const std::vector<std::string>& args) {
+  return run<ExportOptions>({parse_export_options, prepare_export}, args);
 }
 
 }  // namespace nanofsdp::cli

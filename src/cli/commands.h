@@ -21,6 +21,9 @@ int eval_command(const std::vector<std::string>& args);
 /// `nanofsdp sample`: starts the ranks, prints what a saved model writes. @returns the exit code
 int sample_command(const std::vector<std::string>& args);
 
+/// `nanofsdp export`: starts the ranks, each writes its part of a model. @returns the exit code
+int export_command(const std::vector<std::string>& args);
+
 /// `nanofsdp compare`: the same training under ZeRO-0 to 3, with what each holds and moves.
 /// @returns the exit code: 0 if losses and weights are equal to the bit in all
 int compare_command(const std::vector<std::string>& args);

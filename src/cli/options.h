@@ -11,7 +11,7 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What the command line says, checked: `nanofsdp train`, `eval` and `sample`.
+/// @brief What the command line says, checked: `nanofsdp train`, `eval`, `sample`, `export`.
 ///
 /// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
 /// work as they stand, the positional config file included. Settings count in this order, the later
@@ -36,11 +36,15 @@ struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptio
   std::vector<std::string> notes{};
 };
 
-/// Options of `nanofsdp sample`.
-struct SampleOptions : comm::RanksOptions {
+/// Which trained model.
+struct SavedModel {
   std::string out_dir = "out";  ///< where `train --out_dir` saved
   std::string init_from = "resume";
-  std::string pretrained;    ///< the directory of another model instead (pretrained.h); empty: none
+  std::string pretrained;  ///< the directory of another model instead (pretrained.h); empty: none
+};
+
+/// Options of `nanofsdp sample`.
+struct SampleOptions : SavedModel, comm::RanksOptions {
   std::string vocab;         ///< a vocab.json; empty: the model's own
   std::string start = "\n";  ///< the prompt, or FILE: and where it is
   std::int64_t num_samples = 1;
@@ -50,6 +54,12 @@ struct SampleOptions : comm::RanksOptions {
   std::int64_t seed = 1337;
   std::string settings{};  ///< what all ranks must have alike, "name=value" a line
   std::vector<std::string> notes{};
+};
+
+/// Options of `nanofsdp export`.
+struct ExportOptions : SavedModel, comm::RanksOptions {
+  std::string to;          ///< the directory of the files
+  std::string settings{};  ///< as of SampleOptions
 };
 
 /// Thrown when the arguments hold --help or -h: to be printed on stdout, exit code 0.
@@ -70,5 +80,9 @@ TrainOptions parse_eval_options(const std::vector<std::string>& args);
 /// @param args what follows `nanofsdp sample`
 /// @throws UsageError, HelpRequested
 SampleOptions parse_sample_options(const std::vector<std::string>& args);
+
+/// @param args what follows `nanofsdp export`
+/// @throws UsageError, HelpRequested
+ExportOptions parse_export_options(const std::vector<std::string>& args);
 
 }  // namespace nanofsdp::cli

@@ -13,10 +13,8 @@
 #include "comm/agreement.h"
 #include "comm/mesh.h"
 #include "data/bpe_tokenizer.h"
-#include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
 #include "store/weights.h"
-#include "train/model_file.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
 
@@ -37,12 +35,6 @@ std::string read_start(const std::string& start) {
   if (!start.starts_with(kFile)) return start;
   return read_text(start.substr(kFile.size()),
                    {.what = "--start=" + start, .expected = "a text file"}, kMostOfPrompt);
-}
-
-train::WeightsInfo read_info(const SampleOptions& o) {
-  if (o.pretrained.empty()) return train::read_weights_info(o.out_dir);
-  return {.config = train::read_pretrained_config(o.pretrained),
-          .pieces = data::read_vocab_in(o.pretrained)};
 }
 
 Writer read_writer(const SampleOptions& o) {
@@ -83,11 +75,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
   require_agreement(o, writer, mesh, *context.compute);
   gpt::GPT model(writer.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
-  if (o.pretrained.empty()) {
-    store::load_weights(o.out_dir, sharded);
-  } else {
-    train::load_pretrained(o.pretrained, sharded);
-  }
+  load(o, sharded);
   nn::Tape tape(context);
   nn::KeyValueCache cache(context, writer.config.block_size);
   Generator generator(static_cast<std::uint64_t>(o.seed));
@@ -103,6 +91,20 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
 }
 
 }  // namespace
+
+train::WeightsInfo read_info(const SavedModel& saved) {
+  if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
+  return {.config = train::read_pretrained_config(saved.pretrained),
+          .pieces = data::read_vocab_in(saved.pretrained)};
+}
+
+void load(const SavedModel& saved, fsdp::ShardedModel& model) {
+  if (saved.pretrained.empty()) {
+    store::load_weights(saved.out_dir, model);
+  } else {
+    train::load_pretrained(saved.pretrained, model);
+  }
+}
 
 comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
   for (const std::string& note : options.notes) {

@@ -2,8 +2,18 @@
 
 #include "cli/options.h"
 #include "comm/run_ranks.h"
+#include "fsdp/fully_shard.h"
+#include "train/model_file.h"
 
 namespace nanofsdp::cli {
+
+/// What a trained model is.
+/// @throws UsageError if there is none
+train::WeightsInfo read_info(const SavedModel& saved);
+
+/// Fills a model of that configuration; every rank reads, and keeps what belongs to it.
+/// @throws UsageError if the files are not of this model
+void load(const SavedModel& saved, fsdp::ShardedModel& model);
 
 /// Reads what `nanofsdp sample` needs to begin: what the model is, its tokenizer, the prompt. The
 /// body then shards the model over the ranks, and rank 0 prints what it writes, after the notes.

@@ -10,7 +10,7 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief A trained model in one file: DIR/model.safetensors.
+/// @brief A trained model in one file, DIR/model.safetensors, or in one file a rank.
 ///
 /// A tensor for every parameter, by its name and shape. A weight that modules share, as nanoGPT's
 /// head and embedding do, is stored once. What else belongs to the model travels in the metadata.
@@ -20,6 +20,17 @@ namespace nanofsdp::store {
 ///     Model other;  // of the same shapes, at any number of ranks
 ///     auto loaded = fsdp::fully_shard(context, other, mesh, {});
 ///     store::load_weights("out", loaded);
+///
+/// With a file a rank no rank writes the whole model, and PyTorch's distributed checkpoint loads it
+/// into a model under fully_shard, at any number of ranks:
+///
+///     store::save_sharded_weights("shards", sharded, {});
+///
+///     dcp.load(state, storage_reader=HuggingFaceStorageReader("shards"))   # Python
+///
+/// A file has whole rows, because PyTorch wants boxes: one of a name in a file. A flat shard ends
+/// within a row. So each unit is gathered, and each rank writes those rows that torch.chunk gives
+/// it: the files are the same at every layout and strategy.
 
 /// DIR/model.safetensors.
 std::filesystem::path weights_path(const std::string& out_dir);
@@ -29,9 +40,18 @@ std::filesystem::path weights_path(const std::string& out_dir);
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
                   int rank);
 
+/// Gathers the model unit by unit; every rank writes
+/// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).
+/// Collective; when it returns, all files are written.
+/// @param directory of no other weights; it need not exist
+/// @throws UsageError if it has other weights, or a file cannot be written
+void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& model,
+                          Metadata metadata);
+
 /// Fills a model of those parameters; every rank reads, and keeps what belongs to it.
-/// @throws UsageError naming the parameters that the file lacks, that it has and the model does
-/// not, and those of another shape
+/// @param out_dir with one file or many (weights_files.h)
+/// @throws UsageError naming the parameters that the files lack, that they have and the model does
+/// not, and those of another shape; or as WeightsFiles
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
 /// The parameters in the order of the units, as files name them.

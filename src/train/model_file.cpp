@@ -11,6 +11,7 @@
 #include "gpt/gpt.h"
 #include "store/checkpoint.h"
 #include "store/weights.h"
+#include "store/weights_files.h"
 
 namespace nanofsdp {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GeneratorState, words, position, has_cached_normal,
@@ -120,20 +121,19 @@ store::Metadata metadata_of(const WeightsInfo& info) {
 }
 
 WeightsInfo read_weights_info(const std::string& out_dir) {
-  const std::string path = store::weights_path(out_dir).string();
-  const store::SafetensorsFile file(path);
-  const auto found = file.metadata().find(kKey);
+  const store::WeightsFiles files(out_dir);
+  const auto found = files.metadata().find(kKey);
   std::string got = "no description of the model in its metadata";
   try {
-    if (found != file.metadata().end()) {
+    if (found != files.metadata().end()) {
       const WeightsInfo info = from_text(found->second);
-      if (describes(info, file.tensors())) return info;
+      if (describes(info, files.tensors())) return info;
       got = "other tensors than of its description " + json(info.config).dump();
     }
   } catch (const std::exception& error) {
     got = error.what();
   }
-  throw UsageError({.what = "weights '" + path + "'",
+  throw UsageError({.what = "weights '" + files.path() + "'",
                     .expected = "a model saved by `nanofsdp train --out_dir=...`",
                     .got = got});
 }

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "store/safetensors.h"
+#include "store/weights_files.h"
 
 namespace nanofsdp::train {
 namespace {
@@ -21,8 +21,7 @@ constexpr std::uint64_t kMostOfConfig = 1 << 20;  // bytes
 // The weights under our names, and in our layout.
 class Pretrained {
  public:
-  explicit Pretrained(const std::string& directory)
-      : path_(directory + "/model.safetensors"), file_(path_) {
+  explicit Pretrained(const std::string& directory) : files_(directory) {
     prefix_ = find(std::string(kPrefix) + "wte.weight") != nullptr ? kPrefix : "";
     const auto& c_attn = shape("transformer.h.0.attn.c_attn.weight", 2);
     transposed_ = c_attn[0] < c_attn[1];
@@ -33,7 +32,7 @@ class Pretrained {
   const std::vector<std::int64_t>& shape(const std::string& name, std::size_t rank) const {
     const store::TensorInfo* tensor = find(named(name));
     if (tensor != nullptr && tensor->shape.size() == rank) return tensor->shape;
-    throw UsageError({.what = "weights '" + path_ + "'",
+    throw UsageError({.what = "weights '" + files_.path() + "'",
                       .expected = fmt::format("GPT-2's '{}' of {} dimensions", named(name), rank),
                       .got = tensor == nullptr ? "none of that name" : "others"});
   }
@@ -46,12 +45,12 @@ class Pretrained {
     if (positions) tensor.shape[0] = shape(parameter.name, 2)[0];
     const bool linear = dims.size() == 2 && parameter.name.find(".h.") != std::string::npos;
     if (!linear || !transposed_) {
-      std::vector<float> values = file_.read(tensor);
+      std::vector<float> values = files_.read(tensor);
       if (positions) values.resize(static_cast<std::size_t>(parameter.shape.numel()));
       return values;
     }
     std::swap(tensor.shape[0], tensor.shape[1]);
-    return transpose(file_.read(tensor), tensor.shape);
+    return transpose(files_.read(tensor), tensor.shape);
   }
 
  private:
@@ -68,12 +67,11 @@ class Pretrained {
   std::string named(const std::string& ours) const { return prefix_ + ours.substr(kPrefix.size()); }
 
   const store::TensorInfo* find(const std::string& name) const {
-    const auto found = std::ranges::find(file_.tensors(), name, &store::TensorInfo::name);
-    return found == file_.tensors().end() ? nullptr : &*found;
+    const auto found = std::ranges::find(files_.tensors(), name, &store::TensorInfo::name);
+    return found == files_.tensors().end() ? nullptr : &*found;
   }
 
-  std::string path_;
-  store::SafetensorsFile file_;
+  store::WeightsFiles files_;
   std::string prefix_;
   bool transposed_ = false;
 };

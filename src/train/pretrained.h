@@ -10,7 +10,8 @@ namespace nanofsdp::train {
 /// @file
 /// @brief GPT-2's weights, or others of its form, from a directory as Hugging Face has it:
 ///
-///     model.safetensors  float32 (safetensors.h); names as ours, with or without "transformer."
+///     model.safetensors  float32; names as ours, with or without "transformer."; or several files
+///                        in its place (store/weights_files.h)
 ///     config.json        of which only n_head is read: the shapes tell the rest
 ///     vocab.json         what the tokens say (bpe_tokenizer.h); it may be missing
 ///

@@ -50,6 +50,7 @@ const std::map<std::string, Words> kTexts = {
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"start", {"", "FILE:prompt.txt", "FILE:", "FILE:."}},
     {"pretrained", {"nowhere"}},  // without --init_from=gpt2
+    {"to", {}},
     {"vocab", {"nowhere.json", ".", "/dev/null"}},
     {"machine", {"nowhere.txt", ".", "/dev/null", std::string(300, 'x')}},
     {"sweep", {" ", "rank", "ranks,,strategy", "ranks "}},
@@ -116,7 +117,8 @@ TEST_P(BadInput, IsRefusedByEveryOption) {
       // `--text=` names the option; a text that cannot be used is named itself.
       std::string named = name;
       if (option.name == "text" && !value.empty() && command == "train") named = "text '";
-      if (option.name == "out_dir" && command == "sample") named = "weights '";
+      if (option.name == "out_dir" && (command == "sample" || command == "export"))
+        named = "weights '";
       // Whether the model is there is asked before any text is read.
       const bool text_or_file = kTexts.contains(option.name) || option.name == "dataset";
       if (command == "eval" && text_or_file) named = "checkpoint '";
@@ -140,7 +142,8 @@ TEST_P(BadInput, IsRefusedWhateverItLooksLike) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, BadInput,
-                         ::testing::Values("train", "eval", "sample", "compare", "plan", "bench"));
+                         ::testing::Values("train", "eval", "sample", "export", "compare", "plan",
+                                           "bench"));
 
 TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
   const struct {

@@ -7,6 +7,7 @@ init.txt       SHA-256 of all weights of four models in both orders of initialis
 batches.txt    where the first batches of tiny Shakespeare begin
 one_step.txt   a small GPT in float64, one forward and one backward (one_step.py)
 llama.txt      lesson 22's Llama in float64: gradients, and losses of a few steps (llama.py)
+fsdp2_shards.txt  what each rank holds of many shapes under fully_shard (golden_shards.py)
 curve_*.txt    loss and gradient norm before clipping of every step, computed in float64 from the
                float32 weights: a truth that belongs to no BLAS
 manifest.json  what each file is, which PyTorch wrote it, its SHA-256
@@ -123,6 +124,7 @@ def main():
         "batches.txt": ("first batches of tiny Shakespeare", lambda: batch_lines(args.shakespeare)),
         "one_step.txt": ("a step in float64", lambda: says("one_step.py")),
         "llama.txt": ("a small Llama in float64", lambda: says("llama.py", "--golden")),
+        "fsdp2_shards.txt": ("shards of fully_shard", lambda: says("golden_shards.py")),
         "init.txt": ("hashes of initial weights", init_lines),  # last: it changes the model's size
     }
     HERE.mkdir(exist_ok=True)

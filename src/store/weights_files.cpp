@@ -1,0 +1,146 @@
+#include "store/weights_files.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "base/check.h"
+
+namespace nanofsdp::store {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::int64_t kMost = std::int64_t{1} << 50;  // of a dimension: exact as a double
+
+[[noreturn]] void refuse(const std::string& path, const std::string& expected,
+                         const std::string& got, const std::string& hint = {}) {
+  throw UsageError(
+      {.what = "weights '" + path + "'", .expected = expected, .got = got, .hint = hint});
+}
+
+// One file or many, in the order of their names.
+std::vector<std::string> files_in(const fs::path& directory) {
+  const std::string one = (directory / "model.safetensors").string();
+  std::error_code none;
+  std::vector<std::string> many;
+  if (fs::exists(one, none)) return {one};
+  for (const fs::path& file : fs::directory_iterator(directory, none)) {
+    if (file.extension() == ".safetensors") many.push_back(file.string());
+  }
+  std::ranges::sort(many);
+  return many.empty() ? std::vector{one} : many;
+}
+
+// Where a box ends in its tensor.
+std::int64_t end_of(const Box& box, std::size_t dim) {
+  return box.offsets[dim] + box.saved.shape[dim];
+}
+
+bool overlap(const Box& a, const Box& b) {
+  for (std::size_t d = 0; d < a.offsets.size(); ++d) {
+    if (std::max(a.offsets[d], b.offsets[d]) >= std::min(end_of(a, d), end_of(b, d))) return false;
+  }
+  return true;
+}
+
+// Copies the elements of a box to where they belong, row by row of the last dimension.
+void place(const Box& box, std::span<const float> values, std::span<const std::int64_t> shape,
+           std::span<float> whole) {
+  const std::vector<std::int64_t>& sizes = box.saved.shape;
+  const std::size_t row = sizes.empty() ? 1 : static_cast<std::size_t>(sizes.back());
+  for (std::size_t first = 0; first < values.size(); first += row) {
+    auto index = static_cast<std::int64_t>(first);  // of the dimensions that are left, row-major
+    std::int64_t to = 0, stride = 1;
+    for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d], index /= sizes[d]) {
+      to += (box.offsets[d] + index % sizes[d]) * stride;
+    }
+    std::ranges::copy(values.subspan(first, row),
+                      whole.subspan(static_cast<std::size_t>(to)).begin());
+  }
+}
+
+}  // namespace
+
+WeightsFiles::WeightsFiles(const fs::path& directory) {
+  const std::vector<std::string> paths = files_in(directory);
+  path_ = paths.size() == 1 ? paths[0] : directory.string();
+  for (std::size_t file = 0; file < paths.size(); ++file) add(file, paths[file]);
+  const auto shards = metadata().find(kShards);
+  if (shards != metadata().end() && shards->second != fmt::to_string(paths.size())) {
+    refuse(directory.string(), fmt::format("{} files of one model", shards->second),
+           fmt::to_string(paths.size()));
+  }
+  for (const auto& [name, boxes] : boxes_) tensors_.push_back(whole(name, boxes));
+}
+
+void WeightsFiles::add(std::size_t file, const std::string& path) try {
+  const SafetensorsFile& from = files_.emplace_back(path);
+  const auto sharding = from.metadata().find(kShardingInfo);
+  const bool sharded = sharding != from.metadata().end();
+  const json info = sharded ? json::parse(sharding->second) : json();
+  for (const TensorInfo& tensor : from.tensors()) {
+    Box box{file, tensor, std::vector<std::int64_t>(tensor.shape.size())};
+    if (sharded) info.at(tensor.name).at(kSavedOffsets).get_to(box.offsets);
+    std::vector<Box>& boxes = boxes_[tensor.name];
+    const std::size_t dims = boxes.empty() ? tensor.shape.size() : boxes[0].offsets.size();
+    bool fits = box.offsets.size() == dims && tensor.shape.size() == dims;
+    for (std::size_t d = 0; fits && d < dims; ++d) {
+      fits = box.offsets[d] >= 0 && box.offsets[d] <= kMost - tensor.shape[d];
+    }
+    if (!fits) throw std::invalid_argument(fmt::format("'{}' at {}", tensor.name, box.offsets));
+    boxes.push_back(std::move(box));
+  }
+} catch (const UsageError&) {
+  throw;
+} catch (const std::exception& error) {
+  refuse(path, fmt::format("its '{}' to say where each tensor begins", kShardingInfo),
+         error.what());
+}
+
+// The tensor that the boxes fill: if none overlap, they do if they have as many elements.
+TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& boxes) const {
+  TensorInfo tensor{name, boxes[0].offsets};
+  double expected = 1, got = 0;
+  for (std::size_t i = 0; i < boxes.size(); ++i) {
+    const auto twice = [&](const Box& other) { return overlap(other, boxes[i]); };
+    if (std::any_of(boxes.begin(), boxes.begin() + i, twice)) {
+      refuse(path_, fmt::format("every element of '{}' once", name), "some of them twice",
+             "is there a file of other weights?");
+    }
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+      tensor.shape[d] = std::max(tensor.shape[d], end_of(boxes[i], d));
+    }
+    got += static_cast<double>(boxes[i].saved.numel());
+  }
+  for (const std::int64_t dim : tensor.shape) expected *= static_cast<double>(dim);
+  if (expected == got) return tensor;
+  refuse(path_, fmt::format("all {} elements of '{}'", expected, name),
+         fmt::format("{} of them", got), "is a file missing?");
+}
+
+std::vector<float> WeightsFiles::read(const TensorInfo& wanted) {
+  const auto found = std::ranges::find(tensors_, wanted.name, &TensorInfo::name);
+  if (found == tensors_.end()) {
+    refuse(path_, "a tensor '" + wanted.name + "'", "none of that name");
+  }
+  if (*found != wanted) {
+    refuse(path_,
+           fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
+           fmt::format("[{}]", fmt::join(found->shape, ", ")));
+  }
+  const std::vector<Box>& boxes = boxes_.at(wanted.name);
+  if (boxes.size() == 1) return files_[boxes[0].file].read(wanted);
+  std::vector<float> values(static_cast<std::size_t>(wanted.numel()));
+  for (const Box& box : boxes) place(box, files_[box.file].read(box.saved), wanted.shape, values);
+  return values;
+}
+
+}  // namespace nanofsdp::store

@@ -1,0 +1,171 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "nn/linear.h"
+#include "store/weights.h"
+#include "store/weights_files.h"
+#include "support/plain_models.h"
+#include "support/ranks.h"
+#include "support/temporary_directory.h"
+#include "support/usage_error.h"
+
+// Weights in one file a rank: any number of ranks saves, any other loads.
+
+namespace nanofsdp::store {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::TemporaryDirectory;
+
+// Four ranks hold 2, 2, 1 and 0 rows of the first layer, and 1, 1, 0, 0 of the second.
+struct Model final : nn::Module {
+  Model() { add("a", a), add("b", b); }
+  Tensor do_forward(nn::Tape& t, Tensor x) override { return b.forward(t, a.forward(t, x)); }
+  Tensor do_backward(nn::Tape& t, Tensor d) override { return a.backward(t, b.backward(t, d)); }
+  nn::Linear a{{.in = 3, .out = 5}};
+  nn::Linear b{{.in = 5, .out = 2}};
+};
+
+constexpr std::uint32_t kSaved = 1, kOther = 77;
+constexpr fsdp::LayoutKind kLayouts[] = {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter};
+
+// Calls body(model) on every rank; what the whole weights are then.
+template <class Body>
+std::vector<float> at(int ranks, std::uint32_t seed, Body&& body, const fsdp::Options& options = {},
+                      int shard_size = 0) {
+  return testing::run_ranks(testing::Backend::local, ranks,
+                            [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                              comm::Mesh mesh(std::move(world), shard_size);
+                              Model model;
+                              fsdp::ShardedModel sharded(context, model, mesh, options);
+                              testing::store_random(sharded, seed);
+                              body(sharded);
+                              return testing::whole_weights(sharded);
+                            })[0];
+}
+
+std::vector<float> save_at(int ranks, const std::string& directory,
+                           const fsdp::Options& options = {}, int shard_size = 0) {
+  return at(
+      ranks, kSaved,
+      [&](fsdp::ShardedModel& model) {
+        save_sharded_weights(directory, model, {{"by", "us"}});
+      },
+      options, shard_size);
+}
+
+std::vector<float> load_at(int ranks, const std::string& directory, fsdp::LayoutKind layout) {
+  return at(ranks, kOther, [&](fsdp::ShardedModel& model) { load_weights(directory, model); },
+            {.layout = layout});
+}
+
+std::string shard(int number) {
+  return fmt::format("shard-{:05}-model-00001-of-00001.safetensors", number);
+}
+
+std::map<std::string, std::string> files(const std::string& directory) {
+  std::map<std::string, std::string> all;
+  for (const auto& file : fs::directory_iterator(directory)) {
+    all[file.path().filename().string()] = testing::read_file(file.path().string());
+  }
+  return all;
+}
+
+TEST(ShardedWeights, SavedByAnyNumberOfRanksAreLoadedByAnyOther) {
+  const TemporaryDirectory directory;
+  for (const int saves : {1, 2, 3, 4, 6}) {
+    const std::string from = directory.file(std::to_string(saves));
+    const std::vector<float> saved = save_at(saves, from);
+    EXPECT_EQ(files(from).size(), static_cast<std::size_t>(saves));
+    for (const int loads : {1, 2, 3, 4}) {
+      for (const auto layout : kLayouts) {
+        EXPECT_EQ(load_at(loads, from, layout), saved) << saves << " to " << loads;
+      }
+    }
+  }
+}
+
+// What PyTorch reads: names of files, shapes, and where they begin.
+TEST(ShardedWeights, EachRankHasTheRowsOfTorchChunk) {
+  const TemporaryDirectory directory;
+  save_at(4, directory.file("d"));
+  const auto offsets = [](const SafetensorsFile& file) {
+    return nlohmann::json::parse(file.metadata().at("DCP_SHARDING_INFO"));
+  };
+  const SafetensorsFile third(directory.file("d/" + shard(3))),
+      last(directory.file("d/" + shard(4)));
+  EXPECT_EQ(third.tensors(), (std::vector<TensorInfo>{{"a.weight", {1, 3}}, {"a.bias", {1}}}));
+  EXPECT_EQ(offsets(third), nlohmann::json::parse(R"({"a.weight": {"saved_offsets": [4, 0]},
+                                                      "a.bias": {"saved_offsets": [4]}})"));
+  EXPECT_EQ(third.metadata().at("by"), "us");
+  EXPECT_TRUE(last.tensors().empty());
+  EXPECT_EQ(offsets(last), nlohmann::json::object());
+}
+
+TEST(ShardedWeights, AreTheSameUnderEveryStrategyAndLayout) {
+  using enum fsdp::ShardingStrategy;
+  const TemporaryDirectory directory;
+  save_at(4, directory.file("first"));
+  for (const auto strategy : {full_shard, no_shard, shard_optimizer, hybrid_shard}) {
+    for (const auto layout : kLayouts) {
+      const std::string other = directory.file("other");
+      save_at(4, other, {.strategy = strategy, .layout = layout}, strategy == hybrid_shard ? 2 : 0);
+      EXPECT_EQ(files(other), files(directory.file("first")));
+      fs::remove_all(other);
+    }
+  }
+}
+
+TEST(ShardedWeights, WithoutOneOfTheirFilesAreRefused) {
+  for (const int number : {1, 2, 3}) {
+    const TemporaryDirectory directory;
+    save_at(3, directory.file("d"));
+    fs::remove(directory.file("d/" + shard(number)));
+    EXPECT_TRUE(
+        testing::one_line_with(testing::usage_error([&] { WeightsFiles(directory.file("d")); }),
+                               {"weights '", "3 files of one model, got 2"}));
+  }
+}
+
+// A file that was cut off is named; so is what another number of ranks once left there.
+TEST(ShardedWeights, OfDamagedFilesAreRefused) {
+  const TemporaryDirectory directory;
+  save_at(3, directory.file("d")), save_at(4, directory.file("other"));
+  const auto complaint = [&] {
+    return testing::usage_error([&] { WeightsFiles(directory.file("d")); });
+  };
+  fs::copy(directory.file("other/" + shard(4)), directory.file("d/" + shard(4)));
+  EXPECT_TRUE(testing::one_line_with(complaint(), {"3 files of one model, got 4"}));
+  fs::remove(directory.file("d/" + shard(4)));
+  const auto replace = fs::copy_options::overwrite_existing;
+  fs::copy(directory.file("other/" + shard(2)), directory.file("d/" + shard(3)), replace);
+  EXPECT_TRUE(testing::one_line_with(complaint(), {"'a.bias' once", "twice"}));
+  fs::resize_file(directory.file("d/" + shard(2)), 100);
+  EXPECT_TRUE(testing::one_line_with(complaint(), {"weights '", shard(2).c_str()}));
+}
+
+// Readers take every file, so files of two models must not meet.
+TEST(ShardedWeights, AreNotSavedBesideOthers) {
+  const TemporaryDirectory directory;
+  save_at(4, directory.file("d"));
+  const auto before = files(directory.file("d"));
+  at(1, kOther, [&](fsdp::ShardedModel& model) {
+    EXPECT_TRUE(testing::one_line_with(
+        testing::usage_error([&] { save_sharded_weights(directory.file("d"), model, {}); }),
+        {"without .safetensors files, got 'shard-0000", "name another one"}));
+    directory.write("file", "");
+    EXPECT_TRUE(testing::one_line_with(
+        testing::usage_error([&] { save_sharded_weights(directory.file("file"), model, {}); }),
+        {"cannot write '", "file/shard-00001", "Not a directory"}));
+  });
+  EXPECT_EQ(files(directory.file("d")), before);
+}
+
+}  // namespace
+}  // namespace nanofsdp::store
