@@ -109,7 +109,7 @@ plan::Plan plan_of(const PlanOptions& o) {
   const std::unique_ptr<nn::Module> model = o.make_model();
   plan::Run run =
       planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu);
-  run.options.wrap_policy = o.wrap_policy();
+  run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
       std::min<std::int64_t>(run.options.forward_prefetch, blocks));  // as in a training

@@ -6,7 +6,6 @@
 #include <string_view>
 
 #include "gpt/gpt.h"
-#include "plan/bare.h"
 #include "plan/recipes.h"
 #include "plan/transformer.h"
 #include "support/closed_formula.h"
@@ -62,18 +61,20 @@ TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
       {"llama-3-3b", 3'212'749'824},   {"llama-3-8b", 8'030'261'248},
       {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
       {"mpt-7b", 6'658'859'008}};
-  for (const TransformerShape& shape : known_transformers()) {
-    Transformer model(shape, {});
+  for (const TransformerShape& shape : kTransformers) {
+    Outline model(transformer_layers(shape, {}));
     if (!known.contains(shape.name)) continue;
     EXPECT_EQ(numel_of(model), known.at(shape.name)) << shape.name;
   }
 }
 
 TEST(Models, OfABareNumberAreUnitsAndARest) {
-  Bare bare({5, 7}, 3);
+  Outline bare({{.name = "rest", .is_unit = false, .parameters = {{3}}, .width = 1},
+                {.name = "units.0", .parameters = {{5}}},
+                {.name = "units.1", .parameters = {{7}}}});
   EXPECT_EQ(numel_of(bare), 15);
   const Plan planned =
-      plan(bare, {.ranks = 2, .options = {.wrap_policy = is_bare_unit}, .work = {.rows = {1}}});
+      plan(bare, {.ranks = 2, .options = {.wrap_policy = is_block}, .work = {.rows = {1}}});
   ASSERT_EQ(planned.units.size(), 3u);
   EXPECT_EQ(planned.units[0].numel, 5);
   EXPECT_EQ(planned.units[1].padded, 8);
@@ -108,7 +109,7 @@ void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run
 
 TEST(Plan, IsTheClosedFormula) {
   gpt::GPT gpt(kTiny);
-  Transformer llama(known_transformers()[0], {});
+  Outline llama(transformer_layers(kTransformers[0], {}));
   for (const fsdp::Sharding& s : fsdp::kShardings) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       for (const Device device : {Device::simulated_cpu, Device::simulated_cuda}) {

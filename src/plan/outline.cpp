@@ -1,0 +1,78 @@
+#include "plan/outline.h"
+
+#include "fsdp/wrap.h"
+#include "gpt/block.h"
+
+namespace nanofsdp::plan {
+namespace {
+
+// A layer as a module.
+struct Part final : nn::Module {
+  explicit Part(const Layer& layer) : layer(layer) {
+    for (const Shape& shape : layer.parameters) {
+      add("parameter_" + std::to_string(own_parameters().size()),
+          std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
+    }
+  }
+
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    take(tape, x, layer.kept);
+    Tensor y = x;
+    if (layer.width > 0) y = tape.allocate({x.dim(0), x.dim(1), layer.width}, layer.dtype);
+    work(tape, x, layer.forward);
+    tape.save({x});
+    return y;
+  }
+
+  // Writes over dy where it can. Tokens have no gradient.
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    const auto [x] = tape.restore<1>();
+    for (const auto& [name, parameter] : own_parameters()) parameter->grad();
+    Tensor dx = x.shape() == dy.shape() ? dy : Tensor();
+    if (dx.empty() && x.dtype() != DType::int32) dx = tape.allocate(x.shape(), x.dtype());
+    work(tape, x, layer.backward);
+    return dx;
+  }
+
+  // Memory of so many bytes a token.
+  static void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
+    if (bytes > 0) tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16);
+  }
+
+  static void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
+    const nn::Tape::Scope temporaries(tape);
+    for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
+    const auto row = static_cast<double>(x.dim(1)), tokens = static_cast<double>(x.dim(0)) * row;
+    for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(kernel(tokens, row), [] {});
+  }
+
+  const Layer layer;
+};
+
+}  // namespace
+
+Outline::Outline(const std::vector<Layer>& layers) {
+  for (const Layer& layer : layers) {
+    nn::Module& part = *parts_.emplace_back(std::make_unique<Part>(layer));
+    if (layer.is_unit) add(layer.name, part);
+    for (const auto& [name, parameter] : part.own_parameters()) {
+      if (!layer.is_unit) add(layer.name + "." + name, parameter);
+    }
+  }
+}
+
+Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
+  for (const auto& part : parts_) x = part->forward(tape, x);
+  return x;
+}
+
+Tensor Outline::do_backward(nn::Tape& tape, Tensor dy) {
+  for (std::size_t i = parts_.size(); i-- > 0;) dy = parts_[i]->backward(tape, dy);
+  return dy;
+}
+
+bool is_block(const nn::Module& module) {
+  return fsdp::is_a<Part>(module) || fsdp::is_a<gpt::Block>(module);
+}
+
+}  // namespace nanofsdp::plan

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/cost.h"
+#include "nn/module.h"
+
+namespace nanofsdp::plan {
+
+/// @file
+/// @brief A model of which only the outline is known: the shapes of its parameters, what its layers
+/// keep, what their kernels cost. The engine shards and plans it as any other; it cannot compute.
+
+/// What a kernel takes, for so many tokens in rows of so many.
+using Kernel = std::function<Cost(double tokens, double row)>;
+
+/// A layer's work in one direction.
+struct Pass {
+  std::vector<std::int64_t> temporaries{};  ///< bytes a token, even, as long as it lasts
+  std::vector<Kernel> kernels{};            ///< in their order
+};
+
+/// One of the layers that forward calls in a row.
+struct Layer {
+  std::string name{};               ///< its path, "layers.0"
+  bool is_unit = true;              ///< false: its parameters are the root's
+  std::vector<Shape> parameters{};  ///< all of them get a gradient
+  std::int64_t width = 0;           ///< elements a token of its output; 0: that is its input
+  DType dtype = DType::float32;     ///< of its output
+  std::int64_t kept = 0;            ///< bytes a token, even, that stay until the end of backward
+  Pass forward{};                   ///< makes the output
+  Pass backward{};                  ///< makes the gradients
+};
+
+/// The model. Takes tokens [B, T], gives what the last layer gives.
+class Outline final : public nn::Module {
+ public:
+  /// @param layers in the order of forward; the first takes the tokens
+  explicit Outline(const std::vector<Layer>& layers);
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override;
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override;
+
+  std::vector<std::unique_ptr<nn::Module>> parts_;
+};
+
+/// Which modules are the usual units: layers of an outline that say so, and the blocks of a GPT.
+bool is_block(const nn::Module& module);
+
+}  // namespace nanofsdp::plan
