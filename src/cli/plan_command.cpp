@@ -9,8 +9,8 @@
 #include "cli/option_kinds.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
-#include "plan/recipes.h"
-#include "plan/trace_file.h"
+#include "cli/recipes.h"
+#include "cli/trace_file.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -25,7 +25,7 @@ std::string row(const std::string& name, double bytes) {
 std::string explain_papers(double numel, double largest, int ranks) {
   std::string text = fmt::format("{:<24}{:>8}{:>10}{:>10}{:>10}{:>10}\n", "papers count, GB a rank",
                                  "bytes", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3");
-  for (const plan::Recipe& recipe : plan::kRecipes) {
+  for (const Recipe& recipe : kRecipes) {
     text += fmt::format("  {:<22}{:>8}", recipe.name, recipe.bytes_a_parameter());
     for (int stage = 0; stage < 4; ++stage) {
       text += gigabytes(numel * recipe.bytes_a_parameter(stage, ranks));
@@ -63,7 +63,7 @@ int plan_command(const std::vector<std::string>& args) {
   const plan::Plan plan = plan_of(o);
   if (!o.training.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
-    plan::write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
+    write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
   }
   if (o.json) {
     fmt::print("{}\n", json_of(o, plan));

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "cli/option_kinds.h"
+#include "cli/outputs.h"
 #include "cli/plan_report.h"
 
 namespace nanofsdp::cli {
@@ -226,15 +225,7 @@ int sweep(const PlanOptions& o) {
   for (const std::string& name : names) axes.push_back(axis_of(name, o));
   const std::vector<Planned> rows = plan_all(o, axes);
   print_table(o, rows, names);
-  if (o.picture.empty()) return 0;
-  std::ofstream file(o.picture);
-  file << drawing(o, rows, names);
-  file.close();
-  if (!file) {
-    throw UsageError({.what = "--picture",
-                      .expected = "a file that can be written",
-                      .got = "'" + o.picture + "'"});
-  }
+  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, names));
   return 0;
 }
 

@@ -25,8 +25,7 @@ namespace nanofsdp::plan {
 /// engine itself takes two steps on a simulated device (rehearsal.h), and a clock plays what it
 /// issued (clock.h). One rank stands for all, so thousands cost what one does.
 ///
-/// Beside it: how much communication of a run was hidden (overlap.h); traces (trace_file.h); what a
-/// rank can compute at most (peak.h); what papers count (recipes.h). Taught in lessons 21 and 24.
+/// Beside it: what a rank can compute at most (peak.h). Taught in lessons 21 and 24.
 
 /// A run, and the rank of it that is looked at.
 struct Run {
