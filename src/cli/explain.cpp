@@ -88,7 +88,7 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
       text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);
   }
   const std::int64_t all = measured ? ledger->total() : 0;
-  text += row("in all", plan.reserved(), measured ? &all : nullptr);
+  text += row("in all", plan.reserved, measured ? &all : nullptr);
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
                   static_cast<double>(plan.at_rest()) / static_cast<double>(numel));

@@ -85,7 +85,7 @@ std::string what_would_fit(const PlanOptions& o, double memory) {
     const std::string kind = asked.substr(0, asked.find('='));
     if (kind == last) continue;
     other.machine.clear();
-    const double peak = static_cast<double>(plan_of(other).reserved());
+    const double peak = static_cast<double>(plan_of(other).reserved);
     if (peak > memory) continue;
     text += fmt::format("  {} would take {}\n", asked, gigabytes(peak));
     last = kind;
@@ -144,7 +144,7 @@ Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
           .exposed_gathers = played.exposed[1],
           .exposed_reductions = played.exposed[2],
           .memory = memory,
-          .fits = static_cast<double>(plan.reserved()) <= memory};
+          .fits = static_cast<double>(plan.reserved) <= memory};
 }
 
 std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
@@ -162,7 +162,7 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
       fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
                   seconds(v.communication), seconds(v.exposed_gathers + v.exposed_reductions),
                   seconds(v.exposed_gathers), seconds(v.exposed_reductions)));
-  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved())),
+  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
                             gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
   if (!v.fits) text += what_is_too_large(plan, v.memory) + what_would_fit(o, v.memory);
   return text + "\n";
@@ -177,7 +177,7 @@ std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["ranks"] = o.training.ranks;
   json["strategy"] = fsdp::name_of(o.training.strategy);
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
-  json["reserved_bytes"] = plan.reserved();
+  json["reserved_bytes"] = plan.reserved;
   json["peak_bytes"] = plan.total_peak;
   json["all_gathers"] = plan.step.all_gathers;
   json["reduce_scatters"] = plan.step.reduce_scatters;

@@ -137,7 +137,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& names) {
   const bool timed = !o.machine.empty();
   const auto value = [&](const Planned& row) {
-    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved());
+    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved);
   };
   std::vector<std::string> places, lines;
   double most = 0;
@@ -207,7 +207,7 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
   fmt::print("\n");
   for (const auto& [choices, plan, v] : rows) {
     for (const std::string& choice : choices) fmt::print("{:<17}", choice);
-    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.reserved()));
+    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.reserved));
     if (plan.time) {
       fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", v.fits ? "yes" : "no", v.seconds,
                  v.tokens_per_s, 100 * v.mfu,

@@ -1,7 +1,6 @@
 #include "plan/plan.h"
 
 #include "plan/simulated.h"
-#include "plan/simulated_mesh.h"
 
 namespace nanofsdp::plan {
 
@@ -18,17 +17,10 @@ std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units) {
   return sizes;
 }
 
-std::int64_t Plan::reserved() const {
-  std::int64_t bytes = 0;
-  for (const MemoryCount& count : memory) bytes += count.reserved;
-  return bytes;
-}
-
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
   context.issued.keeps = machine != nullptr;
-  comm::Mesh mesh =
-      make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
+  comm::Mesh mesh = make_simulated_mesh(context, run.shard_size, run.scratch);
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.evaluate();
@@ -39,6 +31,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (machine != nullptr) context.tracer.start();
   rehearsal.step();
   Plan plan{.units = sizes_of(rehearsal.model().units()),
+            .reserved = context.ledger.total(),
             .total_peak = context.ledger.total_peak(),
             .step = mesh.traffic(),
             .bytes_across = mesh.traffic_across().bytes_sent,

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -36,8 +35,7 @@ struct Run {
   Device device = Device::simulated_cpu;  ///< a simulated one
   fsdp::Options options{};                ///< as of fully_shard
   Work work{};                            ///< of the rank
-  /// What the backend keeps for sums (simulated_mesh.h).
-  std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)> scratch{};
+  Scratch scratch{};                      ///< what the backend keeps for sums
 };
 
 /// A unit as it is sharded, in elements.
@@ -52,18 +50,19 @@ std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units);
 /// What a rank holds and does in every step but the first.
 struct Plan {
   std::vector<UnitSize> units{};                            ///< the root's last
-  std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< since the model was made
-  std::int64_t total_peak = 0;                              ///< at the worst moment
-  comm::Traffic step{};                                     ///< of a step
-  std::int64_t bytes_across = 0;                            ///< of them, sent to other shard groups
-  double products = 0;           ///< floating-point operations of its products of matrices
-  std::optional<Played> time{};  ///< of a step, on a machine
-  std::deque<Span> spans{};      ///< of that step, for a trace
+  std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< by class
+  /// Bytes reserved for all of them, all the time. A first step takes more, as it does not know yet
+  /// how much activations need.
+  std::int64_t reserved = 0;
+  std::int64_t total_peak = 0;    ///< at the worst moment, since the model was made
+  comm::Traffic step{};           ///< of a step
+  std::int64_t bytes_across = 0;  ///< of them, sent to other shard groups
+  double products = 0;            ///< floating-point operations of its products of matrices
+  std::optional<Played> time{};   ///< of a step, on a machine
+  std::deque<Span> spans{};       ///< of that step, for a trace
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
-  /// Of all classes. A first step takes more, as it does not know yet how much activations need.
-  std::int64_t reserved() const;
   /// Parameters, gradients and optimizer state: what is there between two steps.
   std::int64_t at_rest() const {
     return of(MemoryClass::parameter_shards) + of(MemoryClass::gradient_shards) +

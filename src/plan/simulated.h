@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <memory>
+#include <functional>
 
 #include "base/context.h"
 #include "base/cost.h"
+#include "comm/mesh.h"
 
 namespace nanofsdp::plan {
 
@@ -17,7 +19,9 @@ namespace nanofsdp::plan {
 /// work in the same order, and leaves a log that a clock can play at the speed of any machine
 /// (plan/clock.h). What the host reads back is 0.
 ///
-/// There are two: the program asks a CPU and a GPU for different things.
+/// There are two: the program asks a CPU and a GPU for different things. A rank there has no
+/// others: its collectives are counted, cost what they would, and move nothing. Nothing here grows
+/// with the number of ranks.
 
 /// Streams of a rank, numbered: 0 computes, 1 gathers, 2 reduces.
 inline constexpr int kStreams = 3;
@@ -70,5 +74,15 @@ struct SimulatedRank : HasLog, Context {
   /// @param device simulated_cpu or simulated_cuda
   SimulatedRank(int rank, int ranks, int threads, Device device);
 };
+
+/// What a backend keeps for sums: bytes, for so many ranks and a chunk of so many bytes. Empty:
+/// nothing.
+using Scratch = std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)>;
+
+/// The place in the grid of a rank on a simulated device.
+/// @param context outlives the mesh
+/// @param shard_size as of comm::Mesh
+/// @throws UsageError as comm::Mesh
+comm::Mesh make_simulated_mesh(Context& context, int shard_size = 0, const Scratch& scratch = {});
 
 }  // namespace nanofsdp::plan

@@ -163,7 +163,7 @@ inline Predicted predict(const Published& p) {
       .work = {.rows = std::vector<std::int64_t>(static_cast<std::size_t>(p.micro_steps), p.rows),
                .tokens = p.tokens}};
   const Plan planned = plan(model, run, &machine);
-  const auto bytes = static_cast<double>(planned.reserved());
+  const auto bytes = static_cast<double>(planned.reserved);
   return {static_cast<double>(p.rows * p.tokens * p.micro_steps) / planned.time->seconds,
           bytes / (1 << 30), bytes <= machine.memory};
 }

@@ -133,7 +133,7 @@ TEST_P(SimulatedGloo, IsReal) {
                            {.threads = c.threads});
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Observed simulated = testing::simulated(c, rank, rehearsal_of(c), Device::simulated_cpu,
-                                                    {.scratch = comm::gloo_scratch_bytes});
+                                                    comm::gloo_scratch_bytes);
       EXPECT_EQ(numbers(simulated), real[static_cast<std::size_t>(rank)])
           << testing::name_of(backend) << ", rank " << rank << simulated;
     }
