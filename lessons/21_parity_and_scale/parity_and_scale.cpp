@@ -62,8 +62,7 @@ lesson::Rank one_of(std::int64_t W, const Model& m) {
 //! [rank]
 
 Model model_of(const char* name, const lesson::Planned& planned) {
-  return {name, std::ssize(planned.units) - 1, planned.units.front().numel,
-          planned.units.back().numel};
+  return {name, std::ssize(planned.units) - 1, planned.units.front(), planned.units.back()};
 }
 
 }  // namespace

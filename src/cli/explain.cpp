@@ -42,16 +42,16 @@ std::string row(std::string_view name, std::int64_t planned, const std::int64_t*
 
 }  // namespace
 
-std::string unit_sizes(std::span<const plan::UnitSize> units) {
+std::string unit_sizes(std::span<const std::int64_t> units) {
   std::string text;
   while (units.size() > 1) {  // the root is the last
-    const std::int64_t numel = units[0].numel;
+    const std::int64_t numel = units[0];
     std::size_t n = 1;
-    while (n + 1 < units.size() && units[n].numel == numel) ++n;
+    while (n + 1 < units.size() && units[n] == numel) ++n;
     text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel) + " + ";
     units = units.subspan(n);
   }
-  return text + "root " + grouped(units[0].numel);
+  return text + "root " + grouped(units[0]);
 }
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -38,19 +39,14 @@ std::string explain_papers(double numel, double largest, int ranks) {
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
-  std::int64_t numel = 0, shard = 0, padded = 0, largest = 0;
-  for (const plan::UnitSize& unit : plan.units) {
-    numel += unit.numel;
-    shard += unit.shard;
-    padded += unit.padded;
-    largest = std::max(largest, unit.numel);
-  }
+  const std::int64_t numel = std::reduce(plan.units.begin(), plan.units.end());
+  const std::int64_t largest = std::ranges::max(plan.units);
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   fmt::print("model      {} parameters in {} units: {}\n", grouped(numel), plan.units.size(),
              unit_sizes(plan.units));
   fmt::print("sharding   {}, {} of {}; {} elements a shard, padding {}\n\n",
              fsdp::name_of(t.strategy), plural(t.ranks / F, "group"), plural(F, "rank"),
-             grouped(shard), grouped(padded - numel));
+             grouped(plan.shard), grouped(F * plan.shard - numel));
   fmt::print("{}\n{}{}", explain_plan(plan, numel, nullptr, nullptr), explain_time(o, plan),
              explain_papers(static_cast<double>(numel), static_cast<double>(largest), F));
 }

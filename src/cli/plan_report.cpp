@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -171,9 +172,7 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
 std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
   nlohmann::ordered_json json;
   json["model"] = o.parameters > 0 ? "parameters" : o.model;
-  std::int64_t numel = 0;
-  for (const plan::UnitSize& unit : plan.units) numel += unit.numel;
-  json["parameters"] = numel;
+  json["parameters"] = std::reduce(plan.units.begin(), plan.units.end());
   json["ranks"] = o.training.ranks;
   json["strategy"] = fsdp::name_of(o.training.strategy);
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);

@@ -1,10 +1,28 @@
 #include "plan/outline.h"
 
+#include <algorithm>
+
+#include "base/cost.h"
 #include "fsdp/wrap.h"
 #include "gpt/block.h"
 
 namespace nanofsdp::plan {
 namespace {
+
+// A token sees half of its row.
+Cost cost_of(const Kernel& kernel, const Tensor& x) {
+  const auto row = static_cast<double>(x.dim(1)), tokens = static_cast<double>(x.dim(0)) * row;
+  const auto in = static_cast<double>(kernel.in), out = static_cast<double>(kernel.out);
+  const auto width = static_cast<double>(size_of(x.dtype()));
+  const double half = tokens * static_cast<double>(kernel.bytes) / 2;
+  return {.products = 2 * tokens * in * out,
+          .narrowest = std::min({tokens, in, out}),
+          .bfloat16 = x.dtype() == DType::bfloat16,
+          .attention = tokens * (row + 1) / 2 * static_cast<double>(kernel.attention),
+          .read = width * (tokens * in + in * out) + half,
+          .written = width * tokens * out + half,
+          .launches = kernel.launches};
+}
 
 // A layer as a module.
 struct Part final : nn::Module {
@@ -42,8 +60,7 @@ struct Part final : nn::Module {
   static void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
     const nn::Tape::Scope temporaries(tape);
     for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
-    const auto row = static_cast<double>(x.dim(1)), tokens = static_cast<double>(x.dim(0)) * row;
-    for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(kernel(tokens, row), [] {});
+    for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(cost_of(kernel, x), [] {});
   }
 
   const Layer layer;

@@ -1,12 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "base/cost.h"
 #include "nn/module.h"
 
 namespace nanofsdp::plan {
@@ -15,8 +13,13 @@ namespace nanofsdp::plan {
 /// @brief A model of which only the outline is known: the shapes of its parameters, what its layers
 /// keep, what their kernels cost. The engine shards and plans it as any other; it cannot compute.
 
-/// What a kernel takes, for so many tokens in rows of so many.
-using Kernel = std::function<Cost(double tokens, double row)>;
+/// A kernel of one of three kinds.
+struct Kernel {
+  std::int64_t in = 0, out = 0;  ///< a product of [tokens, in] and [in, out]; of the input's dtype
+  std::int64_t attention = 0;    ///< operations for each pair of a token and one that it sees
+  std::int64_t bytes = 0;        ///< that elementwise work reads or writes for a token
+  int launches = 1;              ///< so many kernels are it
+};
 
 /// A layer's work in one direction.
 struct Pass {

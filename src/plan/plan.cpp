@@ -4,15 +4,11 @@
 
 namespace nanofsdp::plan {
 
-std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units) {
-  std::vector<UnitSize> sizes;
+std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units) {
+  std::vector<std::int64_t> sizes;
   for (const fsdp::Unit& unit : units) {
-    UnitSize& size = sizes.emplace_back();
-    for (const fsdp::ShardedParameters& row : unit.rows()) {
-      size.numel += row.layout().total_numel();
-      size.shard += row.layout().shard_numel();
-      size.padded += row.layout().padded_numel();
-    }
+    std::int64_t& size = sizes.emplace_back();
+    for (const fsdp::ShardedParameters& row : unit.rows()) size += row.layout().total_numel();
   }
   return sizes;
 }
@@ -37,6 +33,9 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.issued.products() - products};
   //! [plan]
+  for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {
+    plan.shard += row->layout().shard_numel();
+  }
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }

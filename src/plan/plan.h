@@ -38,18 +38,13 @@ struct Run {
   Scratch scratch{};                      ///< what the backend keeps for sums
 };
 
-/// A unit as it is sharded, in elements.
-struct UnitSize {
-  std::int64_t numel = 0;   ///< of its parameters
-  std::int64_t shard = 0;   ///< of a rank's shards
-  std::int64_t padded = 0;  ///< with padding
-};
-/// Those of a sharded model, the root's last.
-std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units);
+/// Elements of the parameters of each unit, the root's last.
+std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units);
 
 /// What a rank holds and does in every step but the first.
 struct Plan {
-  std::vector<UnitSize> units{};                            ///< the root's last
+  std::vector<std::int64_t> units{};                        ///< elements of each, the root's last
+  std::int64_t shard = 0;                                   ///< elements of the shards of all units
   std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< by class
   /// Bytes reserved for all of them, all the time. A first step takes more, as it does not know yet
   /// how much activations need.

@@ -6,41 +6,12 @@
 namespace nanofsdp::plan {
 namespace {
 
-// A product of [tokens, in] and [in, out].
-Kernel product(std::int64_t in, std::int64_t out, DType dtype) {
-  const auto i = static_cast<double>(in), o = static_cast<double>(out);
-  const auto width = static_cast<double>(size_of(dtype));
-  return [=](double tokens, double) {
-    return Cost{.products = 2 * tokens * i * o,
-                .narrowest = std::min({tokens, i, o}),
-                .bfloat16 = dtype == DType::bfloat16,
-                .read = width * (tokens * i + i * o),
-                .written = width * tokens * o};
-  };
-}
-
-// Attention: a token sees half of its row. Two products forward, five backward.
-Kernel attention(int products, std::int64_t C, DType dtype) {
-  return [=, width = static_cast<double>(C)](double tokens, double row) {
-    const double pairs = tokens * (row + 1) / 2;
-    return Cost{.bfloat16 = dtype == DType::bfloat16, .attention = products * 2 * pairs * width};
-  };
-}
-
-// Elementwise work, which reads or writes so many bytes a token.
-Kernel elementwise(std::int64_t bytes, int launches) {
-  return [=, half = static_cast<double>(bytes) / 2](double tokens, double) {
-    return Cost{.read = tokens * half, .written = tokens * half, .launches = launches};
-  };
-}
-
-// The elementwise work of a block: elements a token, as multiples of sizes, and kernels.
+// The elementwise work of a block: kernels, and the elements that they read or write for a token as
+// multiples of sizes. The width: two norms; sums on the residual path, in backward also of
+// gradients. Of queries and keys: rotary positions; and if keys and values are repeated for their
+// heads. The inner width: the MLP's activation.
 struct Elementwise {
-  int width;     // of two norms; of sums on the residual path, in backward also of gradients
-  int heads;     // queries and keys: of rotary positions
-  int repeated;  // the same, if keys and values are repeated for their heads
-  int inner;     // of the MLP's activation
-  int launches;
+  int width, heads, repeated, inner, launches;
 };
 
 // How a block is run: what stays until backward, as multiples of sizes, and its elementwise work.
@@ -62,8 +33,7 @@ const Style& style_of(const TransformerShape& shape, const Practice& practice) {
   return practice.fused_norm ? kFusedNorm : kEager;
 }
 
-// [in, out] of its products, in their order.
-std::vector<std::pair<std::int64_t, std::int64_t>> matrices(const TransformerShape& s) {
+std::vector<Kernel> products_of(const TransformerShape& s) {
   const std::int64_t C = s.n_embd, K = s.n_kv(), F = s.n_inner;
   if (!s.is_llama) return {{C, 3 * C}, {C, C}, {C, F}, {F, C}};
   return {{C, C}, {C, K}, {C, K}, {C, C}, {C, F}, {C, F}, {F, C}};
@@ -73,29 +43,27 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
   const std::int64_t C = s.n_embd, K = s.n_kv(), F = s.n_inner, bytes = size_of(practice.dtype);
   const bool selective = recompute == Recompute::selective;
   const Style& style = style_of(s, practice);
-  const auto pass = [&](const Elementwise& e) {
+  const auto elementwise = [&](const Elementwise& e) -> Kernel {
     const int of_heads = e.heads + (s.n_kv_head != s.n_head ? e.repeated : 0);
-    return elementwise(bytes * (e.width * C + of_heads * (C + K) + e.inner * F), e.launches);
+    const std::int64_t elements = e.width * C + of_heads * (C + K) + e.inner * F;
+    return {.bytes = bytes * elements, .launches = e.launches};
   };
   Layer layer{.parameters = {{C}, {C}}, .width = C, .dtype = practice.dtype};
   std::vector<Kernel>&forward = layer.forward.kernels, &backward = layer.backward.kernels;
-  for (const auto& [in, out] : matrices(s)) {
-    const bool odd = forward.size() % 2 == 1;
-    layer.parameters.push_back({out, in});
-    if (!s.is_llama) layer.parameters.push_back({out});
-    forward.push_back(product(in, out, practice.dtype));
-    if (selective && odd) backward.push_back(forward.back());
+  for (const Kernel& product : products_of(s)) {
+    layer.parameters.push_back({product.out, product.in});
+    if (!s.is_llama) layer.parameters.push_back({product.out});
+    forward.push_back(product);
+    if (selective && forward.size() % 2 == 0) backward.push_back(product);
   }
   if (!s.is_llama) layer.parameters.push_back({2 * C});
-  forward.push_back(attention(2, C, practice.dtype));
-  forward.push_back(pass(style.forward));
+  forward.push_back({.attention = 2 * 2 * C});  // two products; in backward five
+  forward.push_back(elementwise(style.forward));
   if (selective) backward.push_back(forward.back());
   if (recompute == Recompute::block) backward = forward;
-  for (const auto& [in, out] : matrices(s)) {
-    backward.insert(backward.end(), 2, product(in, out, practice.dtype));
-  }
-  backward.push_back(attention(5, C, practice.dtype));
-  backward.push_back(pass(style.backward));
+  for (const Kernel& product : products_of(s)) backward.insert(backward.end(), 2, product);
+  backward.push_back({.attention = 5 * 2 * C});
+  backward.push_back(elementwise(style.backward));
 
   const std::int64_t sums = 4 * s.n_head;  // of attention, in float32
   const std::int64_t all = bytes * (style.kept_width * C + style.kept_inner * F) + sums;
@@ -115,8 +83,8 @@ std::vector<Layer> transformer_layers(const TransformerShape& s, const Practice&
                                 .parameters = {{V, C}},
                                 .width = C,
                                 .dtype = practice.dtype,
-                                .forward = {.kernels = {elementwise(bytes * 2 * C, 1)}},
-                                .backward = {.kernels = {elementwise(bytes * 3 * C, 1)}}}};
+                                .forward = {.kernels = {{.bytes = bytes * 2 * C}}},
+                                .backward = {.kernels = {{.bytes = bytes * 3 * C}}}}};
   if (!s.is_llama) layers[0].parameters.push_back({s.block_size, C});
   for (std::int64_t i = 0; i < s.n_layer; ++i) {
     const bool again = (i + 1) % practice.every == 0;
@@ -125,19 +93,15 @@ std::vector<Layer> transformer_layers(const TransformerShape& s, const Practice&
   }
   // A norm, the product, the loss. Logits as they come and widened are temporary, as are gradients
   // by log-probabilities and by logits; log-probabilities are the output.
-  const Kernel logits = product(C, V, practice.dtype);
-  Layer& head = layers.emplace_back(
-      Layer{.name = "head",
-            .is_unit = false,
-            .parameters = {{C}},
-            .width = V,
-            .kept = bytes * 2 * C,
-            .forward = {{bytes * V, 4 * V},
-                        {elementwise(bytes * 2 * C, 1), logits, elementwise(6 * V, 1)}},
-            .backward = {{4 * V, 4 * V},
-                         {elementwise(16 * V, 3), logits, logits, elementwise(bytes * 4 * C, 2)}}});
+  Layer head{.name = "head", .is_unit = false, .parameters = {{C}}, .width = V};
+  head.kept = bytes * 2 * C;
+  head.forward = {{bytes * V, 4 * V}, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
+  head.backward = {
+      {4 * V, 4 * V},
+      {{.bytes = 16 * V, .launches = 3}, {C, V}, {C, V}, {.bytes = bytes * 4 * C, .launches = 2}}};
   if (!s.is_llama) head.parameters.push_back({C});
   if (!s.tied) head.parameters.push_back({V, C});
+  layers.push_back(head);
   return layers;
 }
 

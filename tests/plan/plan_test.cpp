@@ -44,12 +44,11 @@ TEST(Models, OfABareNumberAreUnitsAndARest) {
                 {.name = "units.0", .parameters = {{5}}},
                 {.name = "units.1", .parameters = {{7}}}});
   EXPECT_EQ(numel_of(bare), 15);
-  const Plan planned =
-      plan(bare, {.ranks = 2, .options = {.wrap_policy = is_block}, .work = {.rows = {1}}});
-  ASSERT_EQ(planned.units.size(), 3u);
-  EXPECT_EQ(planned.units[0].numel, 5);
-  EXPECT_EQ(planned.units[1].padded, 8);
-  EXPECT_EQ(planned.units[2].numel, 3);
+  const Plan planned = plan(
+      bare,
+      {.ranks = 2, .options = {.alignment = 1, .wrap_policy = is_block}, .work = {.rows = {1}}});
+  EXPECT_EQ(planned.units, (std::vector<std::int64_t>{5, 7, 3}));
+  EXPECT_EQ(planned.shard, 3 + 4 + 2);
 }
 
 // The engine on its simulated device, and the closed formulas: every class but activations, and
