@@ -110,8 +110,8 @@ int main(int argc, char** argv) {
   };
   say("tales, its ledger", 2, calm_2.rank);
   gpt::GPT gpt(lesson::nanogpt(52));
-  plan::Outline llama_7b(plan::transformer_layers(*plan::find_transformer("llama-2-7b"), {})),
-      llama_70b(plan::transformer_layers(*plan::find_transformer("llama-2-70b"), {}));
+  plan::Outline llama_7b(plan::transformer(*plan::find_transformer("llama-2-7b"), {})),
+      llama_70b(plan::transformer(*plan::find_transformer("llama-2-70b"), {}));
   const auto both = [&](const char* name, nn::Module& model, int W) {
     const lesson::Planned planned = lesson::plan(model, W, plan::is_block);
     const lesson::Rank rank = one_of(W, model_of(name, planned));

@@ -12,12 +12,11 @@ static std::vector<std::int64_t> by_planning(std::int64_t n, std::int64_t block,
   using namespace nanofsdp;
   std::vector<std::int64_t> bytes;
   for (std::int64_t k = 1; k <= n; ++k) {
-    std::vector<plan::Layer> layers = {
-        {.name = "rest", .is_unit = false, .parameters = {{root}}, .width = 1}};
+    plan::Layer rest{.parameters = {{root}}, .width = 1};
     for (std::int64_t left = n; left > 0; left -= k) {
-      layers.push_back({.name = "unit", .parameters = {{std::min(left, k) * block}}});
+      rest.behind.push_back({.is_unit = true, .parameters = {{std::min(left, k) * block}}});
     }
-    plan::Outline model(layers);
+    plan::Outline model(rest);
     const plan::Plan plan =
         plan::plan(model, {.ranks = W,
                            .options = {.alignment = 1, .wrap_policy = plan::is_block},

@@ -112,17 +112,17 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
     const auto numel = static_cast<std::int64_t>(parameters),
                each = static_cast<std::int64_t>(unit);
     const std::int64_t units = each > 0 ? numel / each : 0;
-    std::vector<plan::Layer> layers = {
-        {.name = "rest", .is_unit = false, .parameters = {{numel - units * each}}, .width = 1}};
+    plan::Layer rest{.parameters = {{numel - units * each}}, .width = 1};
     for (std::int64_t i = 0; i < units; ++i) {
-      layers.push_back({.name = "units." + std::to_string(i), .parameters = {{each}}});
+      rest.behind.push_back(
+          {.name = "units." + std::to_string(i), .is_unit = true, .parameters = {{each}}});
     }
-    return std::make_unique<plan::Outline>(layers);
+    return std::make_unique<plan::Outline>(rest);
   }
   if (const plan::TransformerShape* shape = plan::find_transformer(model)) {
     plan::Practice how = practice;
     how.dtype = fsdp::compute_dtype(training.precision, training.device);
-    return std::make_unique<plan::Outline>(plan::transformer_layers(*shape, how));
+    return std::make_unique<plan::Outline>(plan::transformer(*shape, how));
   }
   gpt::GPTConfig config = train::config_of(training, training.vocab_size);
   for (const auto& [name, known] : gpts()) {

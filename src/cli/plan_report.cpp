@@ -114,7 +114,7 @@ plan::Plan plan_of(const PlanOptions& o) {
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
       std::min<std::int64_t>(run.options.forward_prefetch, blocks));  // as in a training
-  const auto passes = std::ssize(run.work.rows) * (std::ssize(model->children()) + 1);
+  const auto passes = std::ssize(run.work.rows) * (blocks + 1);
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);

@@ -24,72 +24,53 @@ Cost cost_of(const Kernel& kernel, const Tensor& x) {
           .launches = kernel.launches};
 }
 
-// A layer as a module.
-struct Part final : nn::Module {
-  explicit Part(const Layer& layer) : layer(layer) {
-    for (const Shape& shape : layer.parameters) {
-      add("parameter_" + std::to_string(own_parameters().size()),
-          std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
-    }
-  }
+// Memory of so many bytes a token.
+void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
+  if (bytes > 0) tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16);
+}
 
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    take(tape, x, layer.kept);
-    Tensor y = x;
-    if (layer.width > 0) y = tape.allocate({x.dim(0), x.dim(1), layer.width}, layer.dtype);
-    work(tape, x, layer.forward);
-    tape.save({x});
-    return y;
-  }
-
-  // Writes over dy where it can. Tokens have no gradient.
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    const auto [x] = tape.restore<1>();
-    for (const auto& [name, parameter] : own_parameters()) parameter->grad();
-    Tensor dx = x.shape() == dy.shape() ? dy : Tensor();
-    if (dx.empty() && x.dtype() != DType::int32) dx = tape.allocate(x.shape(), x.dtype());
-    work(tape, x, layer.backward);
-    return dx;
-  }
-
-  // Memory of so many bytes a token.
-  static void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
-    if (bytes > 0) tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16);
-  }
-
-  static void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
-    const nn::Tape::Scope temporaries(tape);
-    for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
-    for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(cost_of(kernel, x), [] {});
-  }
-
-  const Layer layer;
-};
+void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
+  const nn::Tape::Scope temporaries(tape);
+  for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
+  for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(cost_of(kernel, x), [] {});
+}
 
 }  // namespace
 
-Outline::Outline(const std::vector<Layer>& layers) {
-  for (const Layer& layer : layers) {
-    nn::Module& part = *parts_.emplace_back(std::make_unique<Part>(layer));
-    if (layer.is_unit) add(layer.name, part);
-    for (const auto& [name, parameter] : part.own_parameters()) {
-      if (!layer.is_unit) add(layer.name + "." + name, parameter);
-    }
+Outline::Outline(const Layer& layer) : layer(layer) {
+  for (const Shape& shape : layer.parameters) {
+    add("parameter_" + std::to_string(own_parameters().size()),
+        std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
+  }
+  for (const Layer& next : layer.behind) {
+    add(next.name, *behind_.emplace_back(std::make_unique<Outline>(next)));
   }
 }
 
 Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
-  for (const auto& part : parts_) x = part->forward(tape, x);
-  return x;
+  take(tape, x, layer.kept);
+  Tensor y = x;
+  if (layer.width > 0) y = tape.allocate({x.dim(0), x.dim(1), layer.width}, layer.dtype);
+  work(tape, x, layer.forward);
+  tape.save({x});
+  for (const auto& next : behind_) y = next->forward(tape, y);
+  return y;
 }
 
+// Writes over dy where it can. Tokens have no gradient.
 Tensor Outline::do_backward(nn::Tape& tape, Tensor dy) {
-  for (std::size_t i = parts_.size(); i-- > 0;) dy = parts_[i]->backward(tape, dy);
-  return dy;
+  for (std::size_t i = behind_.size(); i-- > 0;) dy = behind_[i]->backward(tape, dy);
+  const auto [x] = tape.restore<1>();
+  for (const auto& [name, parameter] : own_parameters()) parameter->grad();
+  Tensor dx = x.shape() == dy.shape() ? dy : Tensor();
+  if (dx.empty() && x.dtype() != DType::int32) dx = tape.allocate(x.shape(), x.dtype());
+  work(tape, x, layer.backward);
+  return dx;
 }
 
 bool is_block(const nn::Module& module) {
-  return fsdp::is_a<Part>(module) || fsdp::is_a<gpt::Block>(module);
+  const auto* outline = dynamic_cast<const Outline*>(&module);
+  return outline != nullptr ? outline->layer.is_unit : fsdp::is_a<gpt::Block>(module);
 }
 
 }  // namespace nanofsdp::plan

@@ -27,32 +27,33 @@ struct Pass {
   std::vector<Kernel> kernels{};            ///< in their order
 };
 
-/// One of the layers that forward calls in a row.
+/// A layer, and the layers behind it.
 struct Layer {
   std::string name{};               ///< its path, "layers.0"
-  bool is_unit = true;              ///< false: its parameters are the root's
+  bool is_unit = false;             ///< by is_block()
   std::vector<Shape> parameters{};  ///< all of them get a gradient
   std::int64_t width = 0;           ///< elements a token of its output; 0: that is its input
   DType dtype = DType::float32;     ///< of its output
   std::int64_t kept = 0;            ///< bytes a token, even, that stay until the end of backward
   Pass forward{};                   ///< makes the output
   Pass backward{};                  ///< makes the gradients
+  std::vector<Layer> behind{};      ///< each takes the output of the one before, the first its own
 };
 
-/// The model. Takes tokens [B, T], gives what the last layer gives.
+/// The layers as a module. Takes tokens [B, T], gives what the last layer gives.
 class Outline final : public nn::Module {
  public:
-  /// @param layers in the order of forward; the first takes the tokens
-  explicit Outline(const std::vector<Layer>& layers);
+  explicit Outline(const Layer& layer);  ///< its name does not matter
+  const Layer layer;                     ///< as it was made
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override;
   Tensor do_backward(nn::Tape& tape, Tensor dy) override;
 
-  std::vector<std::unique_ptr<nn::Module>> parts_;
+  std::vector<std::unique_ptr<Outline>> behind_;
 };
 
-/// Which modules are the usual units: layers of an outline that say so, and the blocks of a GPT.
+/// Which modules are the usual units: layers that say so, and the blocks of a GPT.
 bool is_block(const nn::Module& module);
 
 }  // namespace nanofsdp::plan

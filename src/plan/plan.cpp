@@ -39,8 +39,8 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }
-  if (machine == nullptr) return plan;
-  plan.time = play(context.issued, *machine, {.ranks = run.ranks, .threads = run.threads}, first);
+  if (machine != nullptr)
+    plan.time = play(context.issued, *machine, {run.ranks, run.threads}, first);
   plan.spans = context.tracer.spans();
   return plan;
 }

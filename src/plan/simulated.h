@@ -48,18 +48,16 @@ class IssueLog {
  public:
   /// At the end.
   void add(const Issued& issued) {
-    ++size_;
     products_ += issued.cost.products + issued.cost.attention;
     if (keeps) all_.push_back(issued);
   }
-  std::size_t size() const { return size_; }              ///< so many so far
+  std::size_t size() const { return all_.size(); }        ///< so many are kept so far
   double products() const { return products_; }           ///< their floating-point operations
   const std::deque<Issued>& all() const { return all_; }  ///< number 1 first
-  bool keeps = true;                                      ///< or only counts
+  bool keeps = true;                                      ///< or only adds up products
 
  private:
   std::deque<Issued> all_;
-  std::size_t size_ = 0;
   double products_ = 0;
 };
 

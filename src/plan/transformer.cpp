@@ -48,7 +48,7 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
     const std::int64_t elements = e.width * C + of_heads * (C + K) + e.inner * F;
     return {.bytes = bytes * elements, .launches = e.launches};
   };
-  Layer layer{.parameters = {{C}, {C}}, .width = C, .dtype = practice.dtype};
+  Layer layer{.is_unit = true, .parameters = {{C}, {C}}, .width = C, .dtype = practice.dtype};
   std::vector<Kernel>&forward = layer.forward.kernels, &backward = layer.backward.kernels;
   for (const Kernel& product : products_of(s)) {
     layer.parameters.push_back({product.out, product.in});
@@ -76,33 +76,28 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
 
 }  // namespace
 
-std::vector<Layer> transformer_layers(const TransformerShape& s, const Practice& practice) {
+Layer transformer(const TransformerShape& s, const Practice& practice) {
   const std::int64_t C = s.n_embd, V = s.vocab_size, bytes = size_of(practice.dtype);
-  std::vector<Layer> layers = {{.name = "embedding",
-                                .is_unit = false,
-                                .parameters = {{V, C}},
-                                .width = C,
-                                .dtype = practice.dtype,
-                                .forward = {.kernels = {{.bytes = bytes * 2 * C}}},
-                                .backward = {.kernels = {{.bytes = bytes * 3 * C}}}}};
-  if (!s.is_llama) layers[0].parameters.push_back({s.block_size, C});
+  Layer embedding{.parameters = {{V, C}}, .width = C, .dtype = practice.dtype};
+  embedding.forward.kernels = {{.bytes = bytes * 2 * C}};
+  embedding.backward.kernels = {{.bytes = bytes * 3 * C}};
+  if (!s.is_llama) embedding.parameters.push_back({s.block_size, C});
   for (std::int64_t i = 0; i < s.n_layer; ++i) {
     const bool again = (i + 1) % practice.every == 0;
-    layers.push_back(block(s, practice, again ? practice.recompute : Recompute::none));
-    layers.back().name = "layers." + std::to_string(i);
+    embedding.behind.push_back(block(s, practice, again ? practice.recompute : Recompute::none));
+    embedding.behind.back().name = "layers." + std::to_string(i);
   }
   // A norm, the product, the loss. Logits as they come and widened are temporary, as are gradients
   // by log-probabilities and by logits; log-probabilities are the output.
-  Layer head{.name = "head", .is_unit = false, .parameters = {{C}}, .width = V};
-  head.kept = bytes * 2 * C;
+  Layer head{.name = "head", .parameters = {{C}}, .width = V, .kept = bytes * 2 * C};
   head.forward = {{bytes * V, 4 * V}, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
   head.backward = {
       {4 * V, 4 * V},
       {{.bytes = 16 * V, .launches = 3}, {C, V}, {C, V}, {.bytes = bytes * 4 * C, .launches = 2}}};
   if (!s.is_llama) head.parameters.push_back({C});
   if (!s.tied) head.parameters.push_back({V, C});
-  layers.push_back(head);
-  return layers;
+  embedding.behind.push_back(head);
+  return embedding;
 }
 
 const TransformerShape* find_transformer(std::string_view name) {

@@ -50,9 +50,9 @@ struct Practice {
   bool fused_norm = false;  ///< norms are, even where the rest is not
 };
 
-/// The layers of an Outline (outline.h): tokens [B, T] to logits [B, T, V] in float32. Each block
+/// The model, for an Outline (outline.h): tokens [B, T] to logits [B, T, V] in float32. Each block
 /// is a unit.
-std::vector<Layer> transformer_layers(const TransformerShape& shape, const Practice& practice);
+Layer transformer(const TransformerShape& shape, const Practice& practice);
 
 /// Those that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and what
 /// MosaicML calls MPT.

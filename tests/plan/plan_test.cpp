@@ -33,16 +33,17 @@ TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
       {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
       {"mpt-7b", 6'658'859'008}};
   for (const TransformerShape& shape : kTransformers) {
-    Outline model(transformer_layers(shape, {}));
+    Outline model(transformer(shape, {}));
     if (!known.contains(shape.name)) continue;
     EXPECT_EQ(numel_of(model), known.at(shape.name)) << shape.name;
   }
 }
 
 TEST(Models, OfABareNumberAreUnitsAndARest) {
-  Outline bare({{.name = "rest", .is_unit = false, .parameters = {{3}}, .width = 1},
-                {.name = "units.0", .parameters = {{5}}},
-                {.name = "units.1", .parameters = {{7}}}});
+  Outline bare(
+      {.parameters = {{3}},
+       .width = 1,
+       .behind = {{.is_unit = true, .parameters = {{5}}}, {.is_unit = true, .parameters = {{7}}}}});
   EXPECT_EQ(numel_of(bare), 15);
   const Plan planned = plan(
       bare,
@@ -79,7 +80,7 @@ void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run
 
 TEST(Plan, IsTheClosedFormula) {
   gpt::GPT gpt(kTiny);
-  Outline llama(transformer_layers(kTransformers[0], {}));
+  Outline llama(transformer(kTransformers[0], {}));
   for (const fsdp::Sharding& s : fsdp::kShardings) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       for (const Device device : {Device::simulated_cpu, Device::simulated_cuda}) {

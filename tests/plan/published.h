@@ -148,7 +148,7 @@ struct Predicted {
 };
 
 inline Predicted predict(const Published& p) {
-  Outline model(transformer_layers(*find_transformer(p.model), p.how));
+  Outline model(transformer(*find_transformer(p.model), p.how));
   Machine machine = find_machine(p.machine);
   machine.network_bandwidth = p.network;
   const Run run{
