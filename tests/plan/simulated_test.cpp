@@ -127,13 +127,13 @@ TEST_P(SimulatedGloo, IsReal) {
     const auto real =
         testing::run_ranks(backend, c.ranks,
                            [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                             comm::Mesh mesh(std::move(world), c.shard_size);
+                             comm::Mesh mesh(std::move(world), c.shard_size, c.post_forward_size);
                              return numbers(rehearse(c, context, mesh));
                            },
                            {.threads = c.threads});
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Observed simulated = testing::simulated(c, rank, rehearsal_of(c), Device::simulated_cpu,
-                                                    {.scratch = comm::gloo_scratch_bytes});
+                                                    comm::gloo_scratch_bytes);
       EXPECT_EQ(numbers(simulated), real[static_cast<std::size_t>(rank)])
           << testing::name_of(backend) << ", rank " << rank << simulated;
     }

@@ -23,6 +23,7 @@ struct Configuration {
   fsdp::Options options{};
   int ranks = 1;
   int shard_size = 0;
+  int post_forward_size = 0;
   int threads = 1;                    ///< of a rank
   std::vector<std::int64_t> rows{2};  ///< of each micro-step; odd ranks have one more
   std::int64_t batch_rows = 0;        ///< for which there is memory; 0: the most of `rows`
