@@ -16,6 +16,7 @@
 namespace nanofsdp::plan {
 namespace {
 
+using fsdp::LayoutKind;
 using testing::kTiny;
 
 std::int64_t numel_of(nn::Module& model) {
@@ -86,17 +87,20 @@ TEST(Plan, IsTheClosedFormula) {
       for (const Device device : {Device::simulated_cpu, Device::simulated_cuda}) {
         for (const bool no_sync : {false, true}) {
           for (const int ranks : {6, 4096 * 3}) {
-            SCOPED_TRACE(fmt::format("{} on {} ranks, {}", s.name, ranks, name_of(dtype)));
-            const plan::Run run{.ranks = ranks,
-                                .shard_size = s.replicates ? 2 : 0,
-                                .device = device,
-                                .options = {.strategy = s.strategy,
-                                            .precision = {dtype, dtype},
-                                            .no_sync = no_sync,
-                                            .wrap_policy = is_block},
-                                .work = {.rows = {1, 2}, .tokens = kTiny.block_size}};
-            expect_formula(plan(gpt, run), gpt, run);
-            if (device == Device::simulated_cuda) expect_formula(plan(llama, run), llama, run);
+            for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+              SCOPED_TRACE(fmt::format("{} on {} ranks, {}", s.name, ranks, name_of(dtype)));
+              const plan::Run run{.ranks = ranks,
+                                  .shard_size = s.replicates ? 2 : 0,
+                                  .device = device,
+                                  .options = {.strategy = s.strategy,
+                                              .layout = layout,
+                                              .precision = {dtype, dtype},
+                                              .no_sync = no_sync,
+                                              .wrap_policy = is_block},
+                                  .work = {.rows = {1, 2}, .tokens = kTiny.block_size}};
+              expect_formula(plan(gpt, run), gpt, run);
+              if (device == Device::simulated_cuda) expect_formula(plan(llama, run), llama, run);
+            }
           }
         }
       }

@@ -80,6 +80,8 @@ inline std::vector<Factor> factors_of_any_model() {
           {{"micro1", micro_steps({2}, 0)},
            {"micro2", micro_steps({1, 3}, 5)},
            {"micro3", micro_steps({2, 1, 3}, 0)}},
+          {{"flat", [](C&) {}},
+           {"per_parameter", [](C& c) { c.options.layout = fsdp::LayoutKind::per_parameter; }}},
           {{"align4", [](C&) {}}, {"align1", [](C& c) { c.options.alignment = 1; }}},
           {{"pool", [](C&) {}}, {"slots", [](C& c) { c.options.pool = false; }}},
           {{"sync", [](C&) {}}, {"no_sync", [](C& c) { c.options.no_sync = true; }}},
