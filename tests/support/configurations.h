@@ -82,6 +82,7 @@ inline std::vector<Factor> factors_of_any_model() {
            {"micro3", micro_steps({2, 1, 3}, 0)}},
           {{"flat", [](C&) {}},
            {"per_parameter", [](C& c) { c.options.layout = fsdp::LayoutKind::per_parameter; }}},
+          {{"far", [](C&) {}}, {"near2", [](C& c) { c.post_forward_size = 2; }}},
           {{"align4", [](C&) {}}, {"align1", [](C& c) { c.options.alignment = 1; }}},
           {{"pool", [](C&) {}}, {"slots", [](C& c) { c.options.pool = false; }}},
           {{"sync", [](C&) {}}, {"no_sync", [](C& c) { c.options.no_sync = true; }}},
@@ -145,6 +146,9 @@ inline std::vector<Configuration> configurations(const std::vector<Factor>& fact
       if (f < 2 || row[f] > 0) c.name += (f == 0 ? "" : "_") + name;
     }
     if (c.shard_size > 0 && c.ranks % c.shard_size != 0) c.shard_size = 0;
+    const int group = c.shard_size > 0 ? c.shard_size : c.ranks;
+    const bool reshards = c.options.sharding().reshards_after_forward;
+    if (!reshards || group % 2 != 0) c.post_forward_size = 0;
   }
   return all;
 }
