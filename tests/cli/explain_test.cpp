@@ -5,6 +5,7 @@
 #include <regex>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/process.h"
@@ -36,13 +37,13 @@ std::int64_t number(std::string text) {
   return std::stoll(text);
 }
 
-std::vector<Unit> told(int ranks) {
+std::vector<Unit> told(int ranks, const std::string& layout) {
   const testing::TemporaryDirectory directory;
   testing::Process process(
       directory.file(""),
-      {"train", "--explain=True", "--ranks=" + std::to_string(ranks), "--backend=local",
-       "--threads=1", "--max_iters=1", "--eval_iters=1", "--sample=0", "--n_layer=2", "--n_embd=6",
-       "--n_head=2", "--block_size=8", "--batch_size=5"});
+      {"train", "--explain=True", "--layout=" + layout, "--ranks=" + std::to_string(ranks),
+       "--backend=local", "--threads=1", "--max_iters=1", "--eval_iters=1", "--sample=0",
+       "--n_layer=2", "--n_embd=6", "--n_head=2", "--block_size=8", "--batch_size=5"});
   EXPECT_EQ(process.wait(60s), 0) << process.err();
   const std::regex heading("  .*: ([0-9,]+) elements in shards of ([0-9,]+)");
   const std::regex piece(R"(([a-z0-9_.]+)\[([0-9]+):([0-9]+)\])"), padding("padding ([0-9,]+)");
@@ -61,32 +62,50 @@ std::vector<Unit> told(int ranks) {
   return units;
 }
 
+constexpr const char* kLayouts[] = {"flat", "per_parameter"};
+
 // A parameter that ranks share is told from its first element on, each piece where the last ended.
 TEST(Explain, PiecesOfAParameterFollowOneAnother) {
-  for (const int ranks : {2, 3, 5}) {
-    std::size_t pieces = 0;
-    for (const Unit& unit : told(ranks)) {
-      std::map<std::string, std::int64_t> ends;
-      for (const Piece& piece : unit.pieces) {
-        EXPECT_EQ(piece.begin, ends[piece.parameter]) << piece.parameter;
-        EXPECT_LT(piece.begin, piece.end) << piece.parameter;
-        ends[piece.parameter] = piece.end;
+  for (const char* layout : kLayouts) {
+    for (const int ranks : {2, 3, 5}) {
+      std::size_t pieces = 0;
+      for (const Unit& unit : told(ranks, layout)) {
+        std::map<std::string, std::int64_t> ends;
+        for (const Piece& piece : unit.pieces) {
+          EXPECT_EQ(piece.begin, ends[piece.parameter]) << piece.parameter;
+          EXPECT_LT(piece.begin, piece.end) << piece.parameter;
+          ends[piece.parameter] = piece.end;
+        }
+        pieces += unit.pieces.size();
       }
-      pieces += unit.pieces.size();
+      EXPECT_GE(pieces, 2u) << ranks << ", " << layout;
     }
-    EXPECT_GE(pieces, 2u) << ranks;
   }
 }
 
 TEST(Explain, PaddingIsWhatShardsHaveMoreThanTheUnit) {
-  for (const int ranks : {2, 3, 5}) {
-    for (const Unit& unit : told(ranks)) {
-      ASSERT_EQ(unit.paddings.size(), static_cast<std::size_t>(ranks));
-      std::int64_t padding = 0;
-      for (const std::int64_t n : unit.paddings) padding += n;
-      EXPECT_EQ(unit.elements + padding, ranks * unit.shard);
+  for (const char* layout : kLayouts) {
+    for (const int ranks : {2, 3, 5}) {
+      for (const Unit& unit : told(ranks, layout)) {
+        ASSERT_EQ(unit.paddings.size(), static_cast<std::size_t>(ranks));
+        std::int64_t padding = 0;
+        for (const std::int64_t n : unit.paddings) padding += n;
+        EXPECT_EQ(unit.elements + padding, ranks * unit.shard);
+      }
     }
   }
+}
+
+// The second layout cuts between rows: wpe has 8 rows of 6 elements, of which 3
+// ranks keep 3, 3 and 2.
+TEST(Explain, PerParameterPiecesAreRows) {
+  std::vector<std::pair<std::int64_t, std::int64_t>> wpe;
+  for (const Unit& unit : told(3, "per_parameter")) {
+    for (const Piece& piece : unit.pieces) {
+      if (piece.parameter.ends_with("wpe.weight")) wpe.emplace_back(piece.begin, piece.end);
+    }
+  }
+  EXPECT_EQ(wpe, (std::vector<std::pair<std::int64_t, std::int64_t>>{{0, 18}, {18, 36}, {36, 48}}));
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--learning_rate=nan"}, {"--learning_rate", "a number"}},
       {{"--learning_rate=1e999"}, {"--learning_rate", "a number"}},
       {{"--bias=maybe"}, {"--bias", "True or False", "'maybe'"}},
+      {{"--layout=nonsense"}, {"--layout", "flat or per_parameter", "'nonsense'"}},
       {{"--strategy=zero9"}, {"--strategy", "full_shard or hybrid_shard", "zero9"}},
       {{"--zero=4"}, {"--zero", "0, 1, 2 or 3", "4"}},
       {{"--zero=1", "--strategy=no_shard"}, {"--strategy and --zero", "give one of them"}},

@@ -148,14 +148,15 @@ TEST(Options, KeepOddValuesAsTheyAre) {
 }
 
 TEST(Options, Ours) {
-  const TrainOptions o =
-      parse({"--ranks=4", "--strategy=no_shard", "--threads=3", "--backend=local",
-             "--backward_prefetch=none", "--init_order=fsdp", "--metrics=m.jsonl", "--text=t.txt"});
+  const TrainOptions o = parse({"--ranks=4", "--strategy=no_shard", "--threads=3",
+                                "--backend=local", "--backward_prefetch=none", "--init_order=fsdp",
+                                "--metrics=m.jsonl", "--text=t.txt", "--layout=per_parameter"});
   EXPECT_EQ(o.ranks, 4);
   EXPECT_EQ(o.strategy, fsdp::ShardingStrategy::no_shard);
   EXPECT_EQ(o.backend, Backend::local);
   EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::none);
   EXPECT_EQ(o.init_order, train::InitOrder::fsdp);
+  EXPECT_EQ(o.layout, fsdp::LayoutKind::per_parameter);
   EXPECT_EQ(o.metrics, "m.jsonl");
   EXPECT_EQ(o.text, "t.txt");
   EXPECT_EQ(threads_per_rank(o, 4), 3);

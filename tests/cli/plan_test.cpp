@@ -41,7 +41,7 @@ std::map<std::string, std::string> rows(const std::string& text) {
   return result;
 }
 
-// Activations too. Some seconds: eleven runs of four processes.
+// Activations too. Some seconds: thirteen runs of four processes.
 TEST(Plan, IsWhatARunMeasures) {
   const std::vector<Words> shardings = {
       {"--strategy=no_shard"},
@@ -54,6 +54,8 @@ TEST(Plan, IsWhatARunMeasures) {
       {"--zero=0", "--param_dtype=bfloat16", "--reduce_dtype=bfloat16"},
       {"--zero=3", "--no_sync=True", "--forward_prefetch=9"},
       {"--zero=2", "--backend=local"},
+      {"--layout=per_parameter", "--bias=True"},
+      {"--layout=per_parameter", "--zero=1", "--reduce_dtype=bfloat16"},
       {"--zero=1", "--vocab_size=52", "--bias=True"}};
   for (const Words& sharding : shardings) {
     Words common = {"--ranks=4",   "--gradient_accumulation_steps=8",
@@ -205,6 +207,7 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
       {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=100"},
        "--gradient_accumulation_steps: expected fewer"},
+      {{"--layout=nonsense"}, "--layout: expected flat or per_parameter, got 'nonsense'"},
       {{"--machine=h300"}, "machine 'h300': expected a text file, or one that is built in"},
       {{"--machine=h100", "--device=cpu"}, "--device: expected cuda on this --machine"},
       {{"--trace=t.json"}, "--trace: expected a --machine beside it"},

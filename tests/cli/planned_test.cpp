@@ -36,7 +36,8 @@ std::vector<TrainOptions> trainings() {
   std::vector<TrainOptions> all{small(no_shard, 1, 2),        small(no_shard, 3, 2),
                                 small(shard_optimizer, 4, 3), small(shard_gradients, 2, 1),
                                 small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
-                                small(full_shard, 4, 8),      small(hybrid_shard, 4, 2)};
+                                small(full_shard, 4, 8),      small(hybrid_shard, 4, 2),
+                                small(shard_optimizer, 3, 2), small(full_shard, 3, 2)};
   all[1].recompute = true;
   all[2].no_sync = true, all[2].forward_prefetch = 3;
   all[3].precision = {DType::bfloat16, DType::bfloat16};
@@ -45,6 +46,7 @@ std::vector<TrainOptions> trainings() {
   all[6].backward_prefetch = fsdp::BackwardPrefetch::post,
   all[6].init_order = train::InitOrder::fsdp;
   all[7].shard_size = 2;
+  all[8].layout = all[9].layout = fsdp::LayoutKind::per_parameter;
   return all;
 }
 

@@ -164,10 +164,10 @@ std::string printed(const TemporaryDirectory& directory, std::vector<std::string
 
 // Three steps of every rank, in four lanes, each collective with its unit and bytes.
 TEST(Trace, ShowsThreeStepsOfAllRanks) {
-  for (const char* backend : {"--backend=gloo", "--backend=local"}) {
+  for (const char* how : {"--backend=gloo", "--backend=local", "--layout=per_parameter"}) {
     const TemporaryDirectory directory;
     const std::string out =
-        printed(directory, {"train", "--ranks=2", backend, "--max_iters=20", "--trace=trace.json"});
+        printed(directory, {"train", "--ranks=2", how, "--max_iters=20", "--trace=trace.json"});
     EXPECT_NE(out.find("% that the schedule allows"), std::string::npos) << out;
     const json trace = json::parse(read_file(directory.file("trace.json")));
     std::map<std::pair<int, int>, int> spans;  // of a rank's lane

@@ -61,6 +61,30 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
 #endif
 }
 
+// Of parameters, moments and the steps of each. As nothing is clipped, training goes on as it would
+// have in the layout that was saved.
+TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
+  using enum fsdp::LayoutKind;
+  const TemporaryDirectory directory;
+  for (const auto& [from, to] : {std::pair(flat, per_parameter), std::pair(per_parameter, flat)}) {
+    const std::string o = directory.file(from == flat ? "flat" : "per_parameter");
+    const TinyOptions before{.layout = from, .clip = 0}, after{.layout = to, .clip = 0};
+    const State saved = save_after(2, o, 4, before);
+    EXPECT_EQ(load_at(3, o, after), saved);
+    const State one_more = save_after(3, directory.file("uninterrupted"), 4, before);
+    EXPECT_EQ(whole_state(on_ranks(4, after,
+                                   [&](TinyTraining& t) {
+                                     load(t, o);
+                                     for (const StateSlice& slice :
+                                          slices_to_save(t.sharded.units(), t.optimizer)) {
+                                       EXPECT_EQ(*slice.steps, 2) << slice.parameter.name;
+                                     }
+                                     t.step(2);
+                                   })),
+              one_more);
+  }
+}
+
 // Two groups of two hold the same: one of them saves, and both load.
 TEST(Checkpoint, OfReplicasIsSavedOnce) {
   const TemporaryDirectory directory;

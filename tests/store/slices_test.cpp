@@ -1,5 +1,5 @@
-#include "fsdp/flat_layout.h"
 #include "store/slices.h"
+#include "fsdp/flat_layout.h"
 
 #include <gtest/gtest.h>
 
@@ -17,6 +17,7 @@ namespace nanofsdp::store {
 namespace {
 
 using fsdp::FlatLayout;
+using fsdp::LayoutKind;
 using fsdp::MixedPrecision;
 using fsdp::Range;
 using fsdp::ShardedParameters;
@@ -101,8 +102,10 @@ constexpr ShardingStrategy kAll[] = {
     ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
     ShardingStrategy::full_shard,      ShardingStrategy::hybrid_shard};
 
-TinyOptions options_of(ShardingStrategy strategy) {
-  TinyOptions options{.strategy = strategy};
+constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+
+TinyOptions options_of(ShardingStrategy strategy, LayoutKind layout = LayoutKind::flat) {
+  TinyOptions options{.strategy = strategy, .layout = layout};
   if (strategy == ShardingStrategy::hybrid_shard) options.shard_size = 2;
   return options;
 }
@@ -154,18 +157,21 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
 // The law: every element of parameter, m and v is saved by one rank, whatever the strategy; at one
 // world size the same bits. (whole_state() looks for elements that are saved twice, or not.)
 TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
-  for (const bool frozen : {false, true}) {
+  const auto test = [](LayoutKind layout, bool frozen) {
     const auto two_steps = [](TinyTraining& t) { train(t, 0, 2); };
     const State expected =
-        state_after(4, options_of(ShardingStrategy::no_shard), frozen, two_steps);
+        state_after(4, options_of(ShardingStrategy::no_shard, layout), frozen, two_steps);
     for (ShardingStrategy strategy : kAll) {
-      const State state = state_after(4, options_of(strategy), frozen, two_steps);
+      const State state = state_after(4, options_of(strategy, layout), frozen, two_steps);
       if (strategy == ShardingStrategy::hybrid_shard) {  // sums in another order
         EXPECT_EQ(state.size(), expected.size());
       } else {
         EXPECT_EQ(state, expected) << name_of(strategy);
       }
     }
+  };
+  for (const LayoutKind layout : kLayouts) {
+    for (const bool frozen : {false, true}) test(layout, frozen);
   }
 }
 
@@ -195,10 +201,12 @@ TEST(Slices, LoadsAtAnyWorldSizeUnderAnyStrategy) {
   for (const int world : {1, 2, 3, 4, 8}) {
     for (ShardingStrategy strategy : kAll) {
       if (strategy == ShardingStrategy::hybrid_shard && world % 2 != 0) continue;
-      EXPECT_EQ(state_after(world, options_of(strategy), false,
-                            [&](TinyTraining& t) { load(t, saved, 2); }),
-                saved)
-          << world << " ranks, " << name_of(strategy);
+      for (const LayoutKind layout : kLayouts) {
+        EXPECT_EQ(state_after(world, options_of(strategy, layout), false,
+                              [&](TinyTraining& t) { load(t, saved, 2); }),
+                  saved)
+            << world << " ranks, " << name_of(strategy);
+      }
     }
   }
 }

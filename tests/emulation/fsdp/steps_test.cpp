@@ -31,15 +31,16 @@ constexpr int kRanks = 2;
 constexpr std::int64_t kRows = 2, kTokens = kRows * kModel.block_size;  // of a rank
 
 /// The weights after three steps on each rank. @param waits for the GPU after each step
-std::vector<std::vector<float>> trained(bool waits) {
+std::vector<std::vector<float>> trained(fsdp::LayoutKind layout, bool waits) {
   return run_ranks(
       Backend::local, kRanks, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
         Stream& stream = *context.compute;
         comm::Mesh mesh(std::move(world), /*shard_size=*/0);
         gpt::GPT model(kModel);
-        fsdp::ShardedModel sharded(
-            context, model, mesh,
-            {.reduction = comm::ReduceOp::sum, .wrap_policy = fsdp::is_a<gpt::Block>});
+        fsdp::ShardedModel sharded(context, model, mesh,
+                                   {.layout = layout,
+                                    .reduction = comm::ReduceOp::sum,
+                                    .wrap_policy = fsdp::is_a<gpt::Block>});
         nn::Tape tape(context);
         fsdp::GradNorm norm(context, mesh);
         fsdp::AdamW optimizer(context, sharded.units(), {});
@@ -80,9 +81,11 @@ std::vector<std::vector<float>> trained(bool waits) {
 }
 
 TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
-  const auto waited = trained(true);
-  EXPECT_GT(waited[0].size(), 0u);
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(trained(false) == waited) << i;  // coins fall anew
+  for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+    const auto waited = trained(layout, true);
+    EXPECT_GT(waited[0].size(), 0u);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(trained(layout, false) == waited) << i;  // coins anew
+  }
 }
 
 }  // namespace
