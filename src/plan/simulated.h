@@ -80,6 +80,7 @@ using Scratch = std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)>
 /// The place in the grid of a rank on a simulated device.
 /// @param context outlives the mesh
 /// @param shard_size, post_forward_size as of comm::Mesh
+/// @param scratch what its collectives take beside
 /// @throws UsageError as comm::Mesh
 comm::Mesh make_simulated_mesh(Context& context, int shard_size = 0, int post_forward_size = 0,
                                const Scratch& scratch = {});
