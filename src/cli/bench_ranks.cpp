@@ -87,12 +87,18 @@ struct Crew {
   int ranks, threads;
   fsdp::ShardingStrategy strategy;
   bool apart = false;
+  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
 };
+constexpr auto kPerParameter = fsdp::LayoutKind::per_parameter;
 constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
                            {"2 threads", 1, 2, fsdp::ShardingStrategy::no_shard},
                            {"2 ranks, apart", 2, 1, fsdp::ShardingStrategy::full_shard, true},
+                           {"2 ranks, apart, per parameter", 2, 1,
+                            fsdp::ShardingStrategy::full_shard, true, kPerParameter},
                            {"2 ranks, no_shard", 2, 1, fsdp::ShardingStrategy::no_shard},
                            {"2 ranks, full_shard", 2, 1, fsdp::ShardingStrategy::full_shard},
+                           {"2 ranks, full_shard, per parameter", 2, 1,
+                            fsdp::ShardingStrategy::full_shard, false, kPerParameter},
                            {"4 ranks, no_shard", 4, 1, fsdp::ShardingStrategy::no_shard},
                            {"4 ranks, full_shard", 4, 1, fsdp::ShardingStrategy::full_shard}};
 
@@ -159,6 +165,7 @@ void bench_steps(const BenchOptions& options) {
     std::vector<Candidate> candidates;
     for (const Crew& crew : kCrews) {
       settings.strategy = crew.strategy;
+      settings.layout = crew.layout;
       candidates.push_back(
           {crew.name, static_cast<double>(recipe.batch * recipe.block), "tokens/s", kCrews[0].name,
            [=, &recipe, &crew, &dataset] { return time_steps(recipe, crew, settings, dataset); }});
