@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/overlap.h"
 #include "frame/lesson.h"
-#include "plan/overlap.h"
 #include "schedule.h"
 #include "slow.h"
 
@@ -129,7 +129,7 @@ int main(int argc, char** argv) {
     lesson.print(fmt::format("{}: {} ms exposed, {} % hidden, a step takes {} ms", name,
                              times.exposed, 100 * (all - times.exposed) / all, times.total));
     lesson.answer(times.exposed);
-    lesson.claim(times.exposed == plan::overlap(lesson::spans(schedule)).bound,
+    lesson.claim(times.exposed == cli::overlap(lesson::spans(schedule)).bound,
                  "the library's bound is the replay's");
     const lesson::Measured m = measure(prefetch, synchronise, times.total);
     std::fprintf(stderr, "measured: %.0f ms; %.0f %% hidden, of %.0f %%\n", m.milliseconds,

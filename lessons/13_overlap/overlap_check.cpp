@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <random>
 
+#include "cli/overlap.h"
 #include "frame/exercise.h"
 #include "overlap_exercise.h"
-#include "plan/overlap.h"
 
 using lesson::Event;
 // Random schedules, short ones first.
@@ -21,7 +21,7 @@ int main() {
       if (kind == 2) schedule.push_back({Event::wait, 0, 0, static_cast<int>(r) % issues});
     }
     for (Event& e : schedule) e.of = std::max(e.of, 0);
-    const int spec = static_cast<int>(nanofsdp::plan::overlap(lesson::spans(schedule)).bound);
+    const int spec = static_cast<int>(nanofsdp::cli::overlap(lesson::spans(schedule)).bound);
     exercise.expect(exposed(schedule), spec, "schedule {} of {} events", i, schedule.size());
   }
   return exercise.end();

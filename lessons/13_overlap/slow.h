@@ -6,11 +6,11 @@
 #include <thread>
 #include <vector>
 
+#include "cli/overlap.h"
 #include "comm/local.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
-#include "plan/overlap.h"
 
 namespace lesson {
 
@@ -65,7 +65,7 @@ class Stack final : public nanofsdp::nn::Module {
 
 /// A step on a link that takes 5 ms a collective: what was hidden, and how long it took.
 struct Measured {
-  nanofsdp::plan::Overlap overlap;
+  nanofsdp::cli::Overlap overlap;
   double milliseconds = 0;
 };
 
@@ -97,7 +97,7 @@ inline Measured measure(bool prefetch, bool synchronise) {
       sharded.backward(tape, Tensor(dy.data(), {1, 8}));
     }
     if (context.rank != 0) return;
-    result = {plan::overlap(context.tracer.spans()), 1e3 * (now_seconds() - begin)};
+    result = {cli::overlap(context.tracer.spans()), 1e3 * (now_seconds() - begin)};
   };
   comm::launch_threads(2, 1, body, {.link = {.latency = std::chrono::milliseconds(kLink)}});
   return result;

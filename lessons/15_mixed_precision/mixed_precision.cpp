@@ -5,10 +5,10 @@
 #include <cmath>
 #include <vector>
 
+#include "cli/recipes.h"
 #include "comm/counting.h"
 #include "fsdp/collectives.h"
 #include "long_and_short.h"
-#include "plan/recipes.h"
 
 // Lesson 15: short numbers on the wire, long ones where they are added up.
 
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   lesson.print(
       fmt::format("bfloat16 master  {}{:>7}", lesson::row(brief, in_float32), brief.moved));
   lesson.answer(brief.moved);
-  for (const plan::Recipe& r : plan::kRecipes) {
+  for (const cli::Recipe& r : cli::kRecipes) {
     lesson.print(
         fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",
                     r.name, r.master, r.parameter, r.gradient, r.moment, r.bytes_a_parameter()));

@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/recipes.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
 #include "frame/pytorch.h"
 #include "picture.h"
-#include "plan/recipes.h"
 #include "plan/transformer.h"
 #include "runs.h"
 
@@ -62,8 +62,7 @@ lesson::Rank one_of(std::int64_t W, const Model& m) {
 //! [rank]
 
 Model model_of(const char* name, const lesson::Planned& planned) {
-  return {name, std::ssize(planned.units) - 1, planned.units.front().numel,
-          planned.units.back().numel};
+  return {name, std::ssize(planned.units) - 1, planned.units.front(), planned.units.back()};
 }
 
 }  // namespace
@@ -101,7 +100,7 @@ int main(int argc, char** argv) {
 
   std::string figure = "7500000000 parameters, 64 ranks, stages 0 to 3, GB:";
   for (int stage = 0; stage < 4; ++stage) {
-    figure += fmt::format(" {:.1f}", 7.5 * plan::kRecipes[2].bytes_a_parameter(stage, 64));
+    figure += fmt::format(" {:.1f}", 7.5 * cli::kRecipes[2].bytes_a_parameter(stage, 64));
   }
   lesson.print(figure);
   lesson.print("full_shard, bytes of a rank     keeps      borrows  sends in a step");
@@ -111,8 +110,8 @@ int main(int argc, char** argv) {
   };
   say("tales, its ledger", 2, calm_2.rank);
   gpt::GPT gpt(lesson::nanogpt(52));
-  plan::Transformer llama_7b(*plan::find_transformer("llama-2-7b"), {}),
-      llama_70b(*plan::find_transformer("llama-2-70b"), {});
+  plan::Outline llama_7b(plan::transformer(*plan::find_transformer("llama-2-7b"), {})),
+      llama_70b(plan::transformer(*plan::find_transformer("llama-2-70b"), {}));
   const auto both = [&](const char* name, nn::Module& model, int W) {
     const lesson::Planned planned = lesson::plan(model, W, plan::is_block);
     const lesson::Rank rank = one_of(W, model_of(name, planned));

@@ -3,7 +3,7 @@
 
 #include "frame/exercise.h"
 #include "parity_and_scale_exercise.h"
-#include "plan/bare.h"
+#include "plan/outline.h"
 #include "plan/plan.h"
 
 // The specification lets the engine shard every k, without memory. Bytes for k = 1, 2 ... n.
@@ -12,12 +12,14 @@ static std::vector<std::int64_t> by_planning(std::int64_t n, std::int64_t block,
   using namespace nanofsdp;
   std::vector<std::int64_t> bytes;
   for (std::int64_t k = 1; k <= n; ++k) {
-    std::vector<std::int64_t> units;
-    for (std::int64_t left = n; left > 0; left -= k) units.push_back(std::min(left, k) * block);
-    plan::Bare model(units, root);
+    plan::Layer rest{.parameters = {{root}}, .width = 1};
+    for (std::int64_t left = n; left > 0; left -= k) {
+      rest.behind.push_back({.is_unit = true, .parameters = {{std::min(left, k) * block}}});
+    }
+    plan::Outline model(rest);
     const plan::Plan plan =
         plan::plan(model, {.ranks = W,
-                           .options = {.alignment = 1, .wrap_policy = plan::is_bare_unit},
+                           .options = {.alignment = 1, .wrap_policy = plan::is_block},
                            .work = {.rows = {1}}});
     bytes.push_back(plan.at_rest() + plan.of(MemoryClass::unsharded_parameters) +
                     plan.of(MemoryClass::unsharded_gradients));

@@ -53,7 +53,7 @@ inline Run train(int W, int steps, double learning_rate, const data::Dataset& te
 /// What the engine holds and sends under full_shard, float32 and Adam, where nothing is computed.
 struct Planned {
   Rank rank;
-  std::vector<plan::UnitSize> units;  ///< the root's last
+  std::vector<std::int64_t> units;  ///< elements, the root's last
 };
 inline Planned plan(nn::Module& model, int W, const fsdp::WrapPolicy& units) {
   const plan::Plan plan = plan::plan(

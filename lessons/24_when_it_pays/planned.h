@@ -28,7 +28,7 @@ struct Training {
 
 //! [plan]
 inline plan::Plan plan_of(const plan::Machine& machine, const Training& t) {
-  plan::Transformer model(*plan::find_transformer(t.model), {});
+  plan::Outline model(plan::transformer(*plan::find_transformer(t.model), {}));
   const bool hybrid = t.strategy == fsdp::ShardingStrategy::hybrid_shard;
   plan::Run run{.ranks = t.ranks,
                 .shard_size = hybrid ? 8 : 0,

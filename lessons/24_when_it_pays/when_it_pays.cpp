@@ -58,7 +58,7 @@ std::int64_t tokens_by_plan(const plan::Machine& machine, Training t) {
 
 // Operations/s of a block's forward, in whole TFLOP/s.
 double achieved(const plan::Plan& plan, double tokens) {
-  const double n = static_cast<double>(plan.units[1].numel);
+  const double n = static_cast<double>(plan.units[1]);
   return 1e12 * std::round(2 * n * tokens / lesson::forward_seconds(plan) / 1e12);
 }
 
@@ -86,7 +86,7 @@ int main(int argc, char** argv) {
   for (const char* model : {"llama-3-1b", "llama-3-8b", "llama-3-70b"}) {
     Training t{.model = model};
     const plan::Plan plan = plan_of(h100, t);
-    const double n = static_cast<double>(plan.units[1].numel);
+    const double n = static_cast<double>(plan.units[1]);
     const double own_S = achieved(plan, static_cast<double>(t.tokens));
     const double own = tokens_to_hide(n, own_S, B);
     std::string row = fmt::format("{:<11}{:>12.0f}{:>9.0f}{:>14.0f}", model, n, own_S / 1e12, own);

@@ -16,9 +16,9 @@
 #include "cli/outputs.h"
 #include "cli/report.h"
 #include "cli/sample.h"
+#include "cli/trace_file.h"
 #include "comm/run_ranks.h"
 #include "launch/launch.h"
-#include "plan/trace_file.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
@@ -42,7 +42,7 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
     trainer.run(report);
     if (options.eval_only) return;
     report.finish();
-    if (!options.trace.empty()) plan::write_trace(context, trainer.mesh(), options.trace);
+    if (!options.trace.empty()) write_trace(context, trainer.mesh(), options.trace);
     if (options.sample > 0) report.sample(trainer.sample(options.sample));
   };
 }

@@ -42,16 +42,16 @@ std::string row(std::string_view name, std::int64_t planned, const std::int64_t*
 
 }  // namespace
 
-std::string unit_sizes(std::span<const plan::UnitSize> units) {
+std::string unit_sizes(std::span<const std::int64_t> units) {
   std::string text;
   while (units.size() > 1) {  // the root is the last
-    const std::int64_t numel = units[0].numel;
+    const std::int64_t numel = units[0];
     std::size_t n = 1;
-    while (n + 1 < units.size() && units[n].numel == numel) ++n;
+    while (n + 1 < units.size() && units[n] == numel) ++n;
     text += (n > 1 ? fmt::format("{} x ", n) : "") + grouped(numel) + " + ";
     units = units.subspan(n);
   }
-  return text + "root " + grouped(units[0].numel);
+  return text + "root " + grouped(units[0]);
 }
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
@@ -88,7 +88,7 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
       text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);
   }
   const std::int64_t all = measured ? ledger->total() : 0;
-  text += row("in all", plan.reserved(), measured ? &all : nullptr);
+  text += row("in all", plan.reserved, measured ? &all : nullptr);
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
                   static_cast<double>(plan.at_rest()) / static_cast<double>(numel));

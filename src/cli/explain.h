@@ -16,7 +16,7 @@ namespace nanofsdp::cli {
 /// @brief --explain: what a run will hold and move, in words; and, after it, what it did.
 
 /// "4 x 196,864 + root 16,640": the parameters of each unit; equal ones are told once.
-std::string unit_sizes(std::span<const plan::UnitSize> units);
+std::string unit_sizes(std::span<const std::int64_t> units);
 
 /// Units and how each lies over the ranks of its group; equal ones are told once.
 std::string explain_layouts(std::span<const fsdp::Unit> units);

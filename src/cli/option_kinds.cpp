@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "cli/numbers.h"
+
 namespace nanofsdp::cli {
 namespace {
 
@@ -102,6 +104,8 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
               });
   line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
            {0, kSize.end, "0 or more"});
+  line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
+           o.reshard_after_forward, {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
            {0, kSize.end, "0 or more"});
   line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
@@ -119,11 +123,23 @@ void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
               });
 }
 
+std::string sharding_details(const TrainOptions& o) {
+  if (o.ranks == 1) return "";
+  const int k = o.reshard_after_forward;
+  return (o.layout == fsdp::LayoutKind::per_parameter ? ", per parameter" : "") +
+         (k > 0 ? fmt::format(", over {} until backward", plural(k, "rank")) : "");
+}
+
 void settle_strategy(TrainOptions& o, CommandLine& line) {
   if (line.given("strategy") && line.given("zero")) {
     throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
   }
   const bool hybrid = o.strategy == fsdp::ShardingStrategy::hybrid_shard;
+  const int k = o.reshard_after_forward, group = o.shard_size > 0 ? o.shard_size : o.ranks;
+  require(k == 0 || sharding_of(o.strategy).reshards_after_forward, "reshard_after_forward",
+          "0 unless --strategy=full_shard or hybrid_shard", k);
+  require(k == 0 || (k > 1 && group % k == 0), "reshard_after_forward",
+          fmt::format("a divisor of {} ranks, more than 1 (which is shard_grad_op)", group), k);
   require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
           o.shard_size);
   if (!hybrid) return;

@@ -71,6 +71,9 @@ void add_sharding(CommandLine& line, TrainOptions& o);
 /// --backward_prefetch: when backward gathers the next unit.
 void add_backward_prefetch(CommandLine& line, TrainOptions& o);
 
+/// What of the sharding the strategy's name does not say; "" or begins with a comma.
+std::string sharding_details(const TrainOptions& o);
+
 /// After parse(). --strategy and --zero name the sharding in two ways: one may be given.
 /// hybrid_shard in one group, or in groups of one, has a plainer name.
 /// @throws UsageError

@@ -81,6 +81,15 @@ void require_outputs(const TrainOptions& o) {
   throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
 }
 
+void write_text(const std::string& option, const std::string& path, const std::string& text) {
+  std::ofstream file(path);
+  file << text;
+  file.close();
+  if (file) return;
+  throw UsageError(
+      {.what = option, .expected = "a file that can be written", .got = "'" + path + "'"});
+}
+
 void flush_stdout() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
   throw UsageError({.what = "cannot write to standard output", .got = std::strerror(errno)});

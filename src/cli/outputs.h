@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "cli/options.h"
 
 namespace nanofsdp::cli {
@@ -12,6 +14,10 @@ namespace nanofsdp::cli {
 /// other JSON only.
 /// @throws UsageError naming the option
 void require_outputs(const TrainOptions& options);
+
+/// Writes a file of text.
+/// @throws UsageError naming the option, if it cannot be written
+void write_text(const std::string& option, const std::string& path, const std::string& text);
 
 /// What was printed is where it should be.
 /// @throws UsageError if standard output is full or closed

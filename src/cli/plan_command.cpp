@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <numeric>
 
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -9,8 +10,8 @@
 #include "cli/option_kinds.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
-#include "plan/recipes.h"
-#include "plan/trace_file.h"
+#include "cli/recipes.h"
+#include "cli/trace_file.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -25,7 +26,7 @@ std::string row(const std::string& name, double bytes) {
 std::string explain_papers(double numel, double largest, int ranks) {
   std::string text = fmt::format("{:<24}{:>8}{:>10}{:>10}{:>10}{:>10}\n", "papers count, GB a rank",
                                  "bytes", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3");
-  for (const plan::Recipe& recipe : plan::kRecipes) {
+  for (const Recipe& recipe : kRecipes) {
     text += fmt::format("  {:<22}{:>8}", recipe.name, recipe.bytes_a_parameter());
     for (int stage = 0; stage < 4; ++stage) {
       text += gigabytes(numel * recipe.bytes_a_parameter(stage, ranks));
@@ -38,19 +39,14 @@ std::string explain_papers(double numel, double largest, int ranks) {
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
-  std::int64_t numel = 0, shard = 0, padded = 0, largest = 0;
-  for (const plan::UnitSize& unit : plan.units) {
-    numel += unit.numel;
-    shard += unit.shard;
-    padded += unit.padded;
-    largest = std::max(largest, unit.numel);
-  }
+  const std::int64_t numel = std::reduce(plan.units.begin(), plan.units.end());
+  const std::int64_t largest = std::ranges::max(plan.units);
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   fmt::print("model      {} parameters in {} units: {}\n", grouped(numel), plan.units.size(),
              unit_sizes(plan.units));
-  fmt::print("sharding   {}, {} of {}; {} elements a shard, padding {}\n\n",
-             fsdp::name_of(t.strategy), plural(t.ranks / F, "group"), plural(F, "rank"),
-             grouped(shard), grouped(padded - numel));
+  fmt::print("sharding   {}{}, {} of {}; {} elements a shard, padding {}\n\n",
+             fsdp::name_of(t.strategy), sharding_details(t), plural(t.ranks / F, "group"),
+             plural(F, "rank"), grouped(plan.shard), grouped(F * plan.shard - numel));
   fmt::print("{}\n{}{}", explain_plan(plan, numel, nullptr, nullptr), explain_time(o, plan),
              explain_papers(static_cast<double>(numel), static_cast<double>(largest), F));
 }
@@ -63,7 +59,7 @@ int plan_command(const std::vector<std::string>& args) {
   const plan::Plan plan = plan_of(o);
   if (!o.training.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
-    plan::write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
+    write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
   }
   if (o.json) {
     fmt::print("{}\n", json_of(o, plan));

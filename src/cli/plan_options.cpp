@@ -5,7 +5,6 @@
 #include "cli/option_kinds.h"
 #include "cli/planned.h"
 #include "fsdp/wrap.h"
-#include "plan/bare.h"
 #include "plan/machine.h"
 
 namespace nanofsdp::cli {
@@ -34,7 +33,7 @@ const std::vector<std::pair<std::string, gpt::GPTConfig>>& gpts() {
 std::vector<std::string> model_names() {
   std::vector<std::string> names = {"gpt"};
   for (const auto& [name, config] : gpts()) names.push_back(name);
-  for (const plan::TransformerShape& shape : plan::known_transformers()) {
+  for (const plan::TransformerShape& shape : plan::kTransformers) {
     names.emplace_back(shape.name);
   }
   return names;
@@ -113,13 +112,17 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
     const auto numel = static_cast<std::int64_t>(parameters),
                each = static_cast<std::int64_t>(unit);
     const std::int64_t units = each > 0 ? numel / each : 0;
-    return std::make_unique<plan::Bare>(
-        std::vector<std::int64_t>(static_cast<std::size_t>(units), each), numel - units * each);
+    plan::Layer rest{.parameters = {{numel - units * each}}, .width = 1};
+    for (std::int64_t i = 0; i < units; ++i) {
+      rest.behind.push_back(
+          {.name = "units." + std::to_string(i), .is_unit = true, .parameters = {{each}}});
+    }
+    return std::make_unique<plan::Outline>(rest);
   }
   if (const plan::TransformerShape* shape = plan::find_transformer(model)) {
     plan::Practice how = practice;
     how.dtype = fsdp::compute_dtype(training.precision, training.device);
-    return std::make_unique<plan::Transformer>(*shape, how);
+    return std::make_unique<plan::Outline>(plan::transformer(*shape, how));
   }
   gpt::GPTConfig config = train::config_of(training, training.vocab_size);
   for (const auto& [name, known] : gpts()) {
@@ -133,10 +136,6 @@ plan::Machine PlanOptions::find_machine() const {
   plan::Machine found = plan::find_machine(machine);
   if (network > 0) found.network_bandwidth = network;
   return found;
-}
-
-fsdp::WrapPolicy PlanOptions::wrap_policy() const {
-  return parameters > 0 ? fsdp::WrapPolicy(plan::is_bare_unit) : fsdp::WrapPolicy(plan::is_block);
 }
 
 PlanOptions parse_plan_options(const std::vector<std::string>& args) {

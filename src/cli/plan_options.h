@@ -30,8 +30,6 @@ struct PlanOptions {
 
   /// The model, without values.
   std::unique_ptr<nn::Module> make_model() const;
-  /// How its units are told.
-  fsdp::WrapPolicy wrap_policy() const;
   plan::Machine find_machine() const;  ///< @pre one is named
   bool is_gpu() const {
     return training.device == Device::cuda;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -85,7 +86,7 @@ std::string what_would_fit(const PlanOptions& o, double memory) {
     const std::string kind = asked.substr(0, asked.find('='));
     if (kind == last) continue;
     other.machine.clear();
-    const double peak = static_cast<double>(plan_of(other).reserved());
+    const double peak = static_cast<double>(plan_of(other).reserved);
     if (peak > memory) continue;
     text += fmt::format("  {} would take {}\n", asked, gigabytes(peak));
     last = kind;
@@ -109,11 +110,11 @@ plan::Plan plan_of(const PlanOptions& o) {
   const std::unique_ptr<nn::Module> model = o.make_model();
   plan::Run run =
       planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu);
-  run.options.wrap_policy = o.wrap_policy();
+  run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
       std::min<std::int64_t>(run.options.forward_prefetch, blocks));  // as in a training
-  const auto passes = std::ssize(run.work.rows) * (std::ssize(model->children()) + 1);
+  const auto passes = std::ssize(run.work.rows) * (blocks + 1);
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);
@@ -144,7 +145,7 @@ Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
           .exposed_gathers = played.exposed[1],
           .exposed_reductions = played.exposed[2],
           .memory = memory,
-          .fits = static_cast<double>(plan.reserved()) <= memory};
+          .fits = static_cast<double>(plan.reserved) <= memory};
 }
 
 std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
@@ -162,7 +163,7 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
       fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
                   seconds(v.communication), seconds(v.exposed_gathers + v.exposed_reductions),
                   seconds(v.exposed_gathers), seconds(v.exposed_reductions)));
-  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved())),
+  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
                             gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
   if (!v.fits) text += what_is_too_large(plan, v.memory) + what_would_fit(o, v.memory);
   return text + "\n";
@@ -171,13 +172,11 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
 std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
   nlohmann::ordered_json json;
   json["model"] = o.parameters > 0 ? "parameters" : o.model;
-  std::int64_t numel = 0;
-  for (const plan::UnitSize& unit : plan.units) numel += unit.numel;
-  json["parameters"] = numel;
+  json["parameters"] = std::reduce(plan.units.begin(), plan.units.end());
   json["ranks"] = o.training.ranks;
   json["strategy"] = fsdp::name_of(o.training.strategy);
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
-  json["reserved_bytes"] = plan.reserved();
+  json["reserved_bytes"] = plan.reserved;
   json["peak_bytes"] = plan.total_peak;
   json["all_gathers"] = plan.step.all_gathers;
   json["reduce_scatters"] = plan.step.reduce_scatters;

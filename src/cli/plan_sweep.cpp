@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <functional>
 #include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "base/check.h"
 #include "cli/option_kinds.h"
+#include "cli/outputs.h"
 #include "cli/plan_report.h"
 
 namespace nanofsdp::cli {
@@ -138,7 +137,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& names) {
   const bool timed = !o.machine.empty();
   const auto value = [&](const Planned& row) {
-    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved());
+    return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved);
   };
   std::vector<std::string> places, lines;
   double most = 0;
@@ -208,7 +207,7 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
   fmt::print("\n");
   for (const auto& [choices, plan, v] : rows) {
     for (const std::string& choice : choices) fmt::print("{:<17}", choice);
-    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.reserved()));
+    fmt::print("{:>10.2f}", 1e-9 * static_cast<double>(plan.reserved));
     if (plan.time) {
       fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", v.fits ? "yes" : "no", v.seconds,
                  v.tokens_per_s, 100 * v.mfu,
@@ -226,15 +225,7 @@ int sweep(const PlanOptions& o) {
   for (const std::string& name : names) axes.push_back(axis_of(name, o));
   const std::vector<Planned> rows = plan_all(o, axes);
   print_table(o, rows, names);
-  if (o.picture.empty()) return 0;
-  std::ofstream file(o.picture);
-  file << drawing(o, rows, names);
-  file.close();
-  if (!file) {
-    throw UsageError({.what = "--picture",
-                      .expected = "a file that can be written",
-                      .got = "'" + o.picture + "'"});
-  }
+  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, names));
   return 0;
 }
 

@@ -29,6 +29,7 @@ plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device devic
   work.evaluation_rows = std::max<std::int64_t>(1, (rank + 1) * B / W - rank * B / W);
   plan::Run run{.ranks = o.ranks,
                 .shard_size = o.shard_size,
+                .post_forward_size = o.reshard_after_forward,
                 .rank = rank,
                 .threads = threads,
                 .device = device,

@@ -15,9 +15,10 @@
 #include "base/check.h"
 #include "cli/explain.h"
 #include "cli/numbers.h"
+#include "cli/option_kinds.h"
 #include "cli/outputs.h"
+#include "cli/overlap.h"
 #include "cli/planned.h"
-#include "plan/overlap.h"
 #include "plan/peak.h"
 #include "store/new_file.h"
 
@@ -86,9 +87,10 @@ void Report::started() {
                   "vocabulary {}",
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset_.tokenizer().vocab_size()));
-  line(fmt::format("sharding   {}, {} units: {}; {} elements a shard, padding {}",
-                   fsdp::name_of(model.strategy()), model.units().size(),
-                   unit_sizes(plan::sizes_of(model.units())), grouped(shard), padding));
+  line(fmt::format("sharding   {}{}, {} units: {}; {} elements a shard, padding {}",
+                   fsdp::name_of(model.strategy()), sharding_details(options_),
+                   model.units().size(), unit_sizes(plan::sizes_of(model.units())), grouped(shard),
+                   padding));
   if (!options_.eval_only) flops_ = plan(plan::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
@@ -202,8 +204,8 @@ void Report::finish() {
   const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start_;
   const comm::Traffic t = trainer_.mesh().traffic();
   const Ledger& ledger = context_.ledger;
-  plan::Overlap overlap;
-  if (spans_say_when_work_ran(context_.device)) overlap = plan::overlap(context_.tracer.spans());
+  Overlap hidden;
+  if (spans_say_when_work_ran(context_.device)) hidden = overlap(context_.tracer.spans());
   line("");
   line(fmt::format("loss       train {:.4f}, val {:.4f}", last_evaluation_.train_loss,
                    last_evaluation_.val_loss));
@@ -223,12 +225,12 @@ void Report::finish() {
                     megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
                     grouped(t.reduce_scatters), grouped(t.all_reduces)));
   }
-  if (overlap.communication > 0) {
+  if (hidden.communication > 0) {
     line(fmt::format(
         "overlap    of {:.1f} ms of communication in {}, {:.1f} ms were exposed: {:.0f} "
         "% hidden, of {:.0f} % that the schedule allows",
-        1e3 * overlap.communication, plural(train::kTracedSteps, "step"), 1e3 * overlap.exposed,
-        1e2 * overlap.hidden_share(), 1e2 * overlap.hidden_share_bound()));
+        1e3 * hidden.communication, plural(train::kTracedSteps, "step"), 1e3 * hidden.exposed,
+        1e2 * hidden.hidden_share(), 1e2 * hidden.hidden_share_bound()));
   }
   line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
   for (const MemoryClass c : kMemoryClasses) {

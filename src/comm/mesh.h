@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "comm/communicator.h"
@@ -15,6 +16,11 @@ namespace nanofsdp::comm {
 /// groups, which gather and reduce-scatter; {0, 2} and {1, 3} hold the same shard and are replicate
 /// groups, which all-reduce it. One group of all is the usual case; then nothing is replicated.
 ///
+/// From forward to backward, parameters may lie sharded over fewer ranks: of a shard group of 8,
+/// {0, 1, 2, 3} and {4, 5, 6, 7} may be post-forward groups, each with all of a unit (PyTorch's
+/// `reshard_after_forward=4`; hpZ of ZeRO++, arXiv 2306.10209). Where a group is a node, backward
+/// gathers inside nodes alone.
+///
 /// All-gathers of parameters and reductions of gradients are issued on two streams and may overtake
 /// each other, on one rank sooner than on another; within one communicator that would pair the
 /// wrong calls. So each stream has a communicator over the same ranks, and the main thread a third.
@@ -23,6 +29,11 @@ namespace nanofsdp::comm {
 /// @param shard_size as asked for; 0: all
 /// @throws UsageError if it does not divide them
 int shard_group_size(int shard_size, int ranks);
+/// Ranks of a post-forward group, of a shard group of `ranks`; 0: none is needed, as it is the
+/// same.
+/// @param size as asked for; 0: all
+/// @throws UsageError if it does not divide them
+int post_forward_group_size(int size, int ranks);
 
 /// One rank's place in the grid. 8 ranks as 2 replicas of a model that 4 ranks shard:
 ///
@@ -37,12 +48,15 @@ class Mesh {
  public:
   /// Splits `world`. Collective over its ranks.
   /// @param shard_size ranks of a shard group; 0: all
-  /// @throws UsageError if shard_size does not divide the number of ranks
-  explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0);
+  /// @param post_forward_size of a post-forward group; 0: all of the shard group
+  /// @throws UsageError if shard_size does not divide the number of ranks, or post_forward_size
+  ///         does not divide that of a shard group
+  explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0, int post_forward_size = 0);
 
   /// Of communicators that are there already, among them those of simulated ranks.
   Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> gather,
-       std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate);
+       std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate,
+       std::unique_ptr<Communicator> post_forward = nullptr);
 
   int rank() const { return world_.rank(); }              ///< among all ranks
   int size() const { return world_.size(); }              ///< of the whole mesh, in ranks
@@ -54,13 +68,15 @@ class Mesh {
   Communicator& gather() { return gather_; }  ///< shard group, for the stream of the all-gathers
   Communicator& reduce() { return reduce_; }  ///< shard group, for the stream of the reductions
   Communicator& replicate() { return replicate_; }  ///< the same shard, for that stream too
+  /// Post-forward group, for the stream of the all-gathers. Null if that is the shard group.
+  Communicator* post_forward() { return post_forward_ ? &*post_forward_ : nullptr; }
 
   /// Of all together, since the last reset.
-  Traffic traffic() const {
-    return world_.traffic() + gather_.traffic() + reduce_.traffic() + replicate_.traffic();
-  }
+  Traffic traffic() const;
   /// Of the replicate group: what leaves the shard group.
   Traffic traffic_across() const { return replicate_.traffic(); }
+  /// Of the post-forward group, if there is one.
+  Traffic traffic_near() const { return post_forward_ ? post_forward_->traffic() : Traffic(); }
   void reset_traffic();  ///< all counts to 0
 
   /// Aborts all of them: call it when one fails, so that no stream waits for the others' timeout.
@@ -71,6 +87,7 @@ class Mesh {
   CountingCommunicator gather_;
   CountingCommunicator reduce_;
   CountingCommunicator replicate_;
+  std::optional<CountingCommunicator> post_forward_;
 };
 
 }  // namespace nanofsdp::comm

@@ -13,12 +13,16 @@ namespace {
 using enum UnitEvent::Kind;
 
 // What the options mean on this mesh.
-Options settled(Options options, const comm::Mesh& mesh) {
+Options settled(Options options, comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
   NANOFSDP_CHECK(mesh.replicas() == 1 || options.sharding().replicates,
                  .what = "strategy " + name_of(options.strategy),
                  .expected = "one shard group of all ranks",
                  .got = std::to_string(mesh.replicas()) + " groups", .hint = "use hybrid_shard");
+  NANOFSDP_CHECK(mesh.post_forward() == nullptr || options.sharding().reshards_after_forward,
+                 .what = "strategy " + name_of(options.strategy),
+                 .expected = "a mesh without post-forward groups", .got = "one that has them",
+                 .hint = "use full_shard or hybrid_shard");
   return options;
 }
 
@@ -99,15 +103,17 @@ void ShardedModel::attach_forward(Unit& unit) {
     const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
     if (unit.unshard(purpose)) schedule_.gathers(unit);
     schedule_.begin_forward(unit);
-    prefetch_in_forward(purpose);
+    prefetch_in_forward(unit, purpose);
     unit.wait_until_unsharded();
     unit.tell({.kind = begins, .pass = "forward ", .stream = &tape.stream()});
   };
   on.post_forward = [this, &unit](nn::Tape& tape) {
     unit.tell({.kind = ends, .verb = unit.is_root() ? "" : "F.", .stream = &tape.stream()});
     schedule_.end_forward(unit);
+    const bool backward_comes = tape.training() && !schedule_.in_backward();
+    if (backward_comes) unit.keep_slice();
     unit.reshard(/*keep=*/tape.training() && keeps_after_forward(unit));
-    if (tape.training() && !schedule_.in_backward()) ++unit.pending_calls;
+    if (backward_comes) ++unit.pending_calls;
   };
 }
 
@@ -116,7 +122,7 @@ void ShardedModel::attach_backward(Unit& unit) {
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     schedule_.begin_backward(unit);
     unit.unshard();
-    prefetch_in_backward(BackwardPrefetch::pre);
+    prefetch_in_backward(unit, BackwardPrefetch::pre);
     unit.wait_until_unsharded();
     unit.take_gradients();
     unit.tell({.kind = begins, .pass = "backward ", .stream = &tape.stream()});
@@ -124,7 +130,7 @@ void ShardedModel::attach_backward(Unit& unit) {
   on.post_backward = [this, &unit](nn::Tape& tape) {
     unit.tell({.kind = ends, .stream = &tape.stream()});
     unit.reshard(/*keep=*/keeps_after_backward());
-    prefetch_in_backward(BackwardPrefetch::post);
+    prefetch_in_backward(unit, BackwardPrefetch::post);
     if (--unit.pending_calls == 0) reduce(unit);
   };
 }
@@ -140,7 +146,7 @@ void ShardedModel::end_pass(bool backward) {
     unit->rest(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
     unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
-    if (!options_.accumulates()) unit->drop_gradients();
+    if (!options_.accumulates() && unit->requires_gradient_sync) unit->drop_gradients();
   }
   for (Unit* unit : backward_order_) {
     unit->wait_for_reduction();
@@ -168,17 +174,50 @@ bool ShardedModel::keeps_after_backward() const {
   return options_.no_sync && !last_micro_step_ && !options_.sharding().reshards_after_forward;
 }
 
-void ShardedModel::prefetch_in_forward(Purpose purpose) {
-  for (int i = 1; i <= options_.forward_prefetch; ++i) {
-    if (Unit* next = schedule_.next_in_forward(static_cast<std::size_t>(i))) {
-      if (next->prefetch(purpose)) schedule_.gathers(*next);
-    }
+void ShardedModel::prefetch_in_forward(const Unit& unit, Purpose purpose) {
+  const std::vector<Unit*> guessed = schedule_.next_in_forward(options_.forward_prefetch);
+  for (Unit* next : unit.ahead_in_forward.value_or(guessed)) {
+    if (next->prefetch(purpose)) schedule_.gathers(*next);
   }
 }
 
-void ShardedModel::prefetch_in_backward(BackwardPrefetch moment) {
-  if (options_.backward_prefetch != moment || !options_.sharding().parameters) return;
-  if (Unit* next = schedule_.next_in_backward()) next->prefetch();
+void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch moment) {
+  const auto& listed = unit.ahead_in_backward;
+  if (moment != (listed ? BackwardPrefetch::pre : options_.backward_prefetch)) return;
+  if (!options_.sharding().parameters) return;
+  for (Unit* next : listed.value_or(schedule_.next_in_backward())) next->prefetch();
+}
+
+Unit& ShardedModel::unit_of(const nn::Module& module) {
+  const auto found =
+      std::ranges::find_if(units_, [&](Unit& unit) { return &unit.module() == &module; });
+  NANOFSDP_CHECK(found != units_.end(), .what = "control of a unit",
+                 .expected = "a module that is one",
+                 .got = "one that the wrap policy did not name");
+  return *found;
+}
+
+std::vector<Unit*> ShardedModel::units_of(const Modules& modules) {
+  std::vector<Unit*> units;
+  for (const nn::Module* module : modules) units.push_back(&unit_of(*module));
+  return units;
+}
+
+void ShardedModel::set_requires_gradient_sync(bool sync, const nn::Module* module) {
+  if (module != nullptr) {
+    unit_of(*module).requires_gradient_sync = sync;
+  } else {
+    for (Unit& unit : units_) unit.requires_gradient_sync = sync;
+  }
+}
+
+void ShardedModel::set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead) {
+  unit_of(module).ahead_in_forward = units_of(ahead);
+}
+
+void ShardedModel::set_modules_to_backward_prefetch(const nn::Module& module,
+                                                    const Modules& ahead) {
+  unit_of(module).ahead_in_backward = units_of(ahead);
 }
 
 // Where parameters are gathered, all ranks use the same units in the same order. Where they are

@@ -38,6 +38,9 @@ namespace nanofsdp::fsdp {
 /// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
 /// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).
 
+/// Modules that are units.
+using Modules = std::vector<const nn::Module*>;
+
 /// A model under FSDP. fully_shard() below makes it, and shows a step. Every rank calls forward,
 /// backward, clip and summon_full_parameters, in the same order: these are collective, and throw
 /// comm::CommError if a rank is lost.
@@ -75,9 +78,19 @@ class ShardedModel {
   ///         does not restore what forward saved
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
-  /// For a pass of several models on one tape, which call Module::backward of each and then
-  /// Tape::end_backward: whether its micro-step is the last.
+  /// PyTorch's set_is_last_backward. For a pass of several models on one tape, which call
+  /// Module::backward of each and then Tape::end_backward: whether its micro-step is the last.
   void set_last_micro_step(bool last) { last_micro_step_ = last; }
+
+  /// FSDP2's controls while it runs. Gradient synchronisation of the unit that `module` is, or of
+  /// all: while it is off, backward adds whole gradients up; the first with it on reduces them.
+  /// Alike on all ranks. @throws Error if the module is no unit, here and below
+  void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr);
+  /// When forward, or backward, comes to the unit `module`, these are gathered ahead, as far as
+  /// there are slots, in place of what came next in the pass before.
+  void set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead);
+  /// @copydoc set_modules_to_forward_prefetch()
+  void set_modules_to_backward_prefetch(const nn::Module& module, const Modules& ahead);
 
   /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
   /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
@@ -103,8 +116,10 @@ class ShardedModel {
   void attach_forward(Unit& unit);
   void attach_backward(Unit& unit);
   void begin_pass(nn::Tape& tape);
-  void prefetch_in_forward(Purpose purpose);
-  void prefetch_in_backward(BackwardPrefetch moment);
+  Unit& unit_of(const nn::Module& module);
+  std::vector<Unit*> units_of(const Modules& modules);
+  void prefetch_in_forward(const Unit& unit, Purpose purpose);
+  void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
   void reduce(Unit& unit);
   void end_pass(bool backward);
   bool keeps_after_forward(const Unit& unit) const;

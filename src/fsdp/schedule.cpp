@@ -35,9 +35,16 @@ void Schedule::begin_backward(const Unit& unit) {
   }
 }
 
-Unit* Schedule::next_in_forward(std::size_t distance) const {
-  const std::size_t at = forward_at_ + distance - 1;
-  return in_backward_ || !known_ || at >= before_.size() ? nullptr : before_[at];
+std::vector<Unit*> Schedule::next_in_forward(int count) const {
+  if (in_backward_ || !known_) return {};
+  const auto left = static_cast<std::ptrdiff_t>(before_.size() - forward_at_);
+  const auto from = before_.begin() + static_cast<std::ptrdiff_t>(forward_at_);
+  return {from, from + std::min<std::ptrdiff_t>(count, left)};
+}
+
+std::vector<Unit*> Schedule::next_in_backward() const {
+  if (backward_at_ == 0) return {};
+  return {ended_[backward_at_ - 1]};
 }
 
 }  // namespace nanofsdp::fsdp

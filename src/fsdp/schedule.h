@@ -33,10 +33,10 @@ class Schedule {
   /// Backward begins with a unit.
   void begin_backward(const Unit& unit);
 
-  /// The unit that the pass before used `distance` units after the current one. Null if none.
-  Unit* next_in_forward(std::size_t distance) const;
-  /// The unit whose forward ended just before that of the current one. Null if none.
-  Unit* next_in_backward() const { return backward_at_ == 0 ? nullptr : ended_[backward_at_ - 1]; }
+  /// The units that the pass before used after the current one: the next `count`, or fewer.
+  std::vector<Unit*> next_in_forward(int count) const;
+  /// The unit whose forward ended just before that of the current one, if there is one.
+  std::vector<Unit*> next_in_backward() const;
 
  private:
   std::set<const Unit*> gathered_;  // for their next use

@@ -64,13 +64,23 @@ void SharedMemory::shrink() {
   }
 }
 
-WholeParameters::WholeParameters(const Options& options, std::span<ShardedParameters> rows,
-                                 SharedMemory& memory, bool is_root)
+WholeParameters::WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
+                                 std::span<ShardedParameters> rows, SharedMemory& memory,
+                                 bool is_root)
     : options_(options),
+      mesh_(mesh),
       rows_(rows),
+      computed_(compute_dtype(options.precision, context.device)),
       pool_(is_root ? memory.root.parameters : memory.units.parameters),
       wire_(memory.gather_wire),
-      shown_version_(rows.size()) {}
+      shown_version_(rows.size()) {
+  if (mesh.post_forward() == nullptr || is_root) return;
+  std::int64_t numel = 0;
+  for (const ShardedParameters& row : rows) numel += row.layout().whole_numel();
+  numel /= mesh.post_forward()->size();
+  slice_ = Buffer(context.ledger, MemoryClass::unsharded_parameters,
+                  static_cast<std::size_t>(numel) * size_of(computed_), context.device);
+}
 
 bool WholeParameters::is_fresh(std::size_t row) const {
   const bool stored = !pool_ && !travel();
@@ -88,6 +98,7 @@ void WholeParameters::take(Stream& stream) {
   if (!pool_ || slot_ != nullptr) return;
   slot_ = &pool_->acquire();
   stream.wait(slot_->free);
+  if (slice_version_ > 0) stream.wait(slice_written_);
 }
 
 Tensor WholeParameters::whole(std::size_t row) const {
@@ -97,9 +108,45 @@ Tensor WholeParameters::whole(std::size_t row) const {
   return slot_->memory.slice(begin, rows_[row].layout().whole_numel());
 }
 
-Wire WholeParameters::wire(std::size_t row) const {
-  return wire_of(wire_, options_.precision.param_dtype, options_, rows_[row].layout());
+Source WholeParameters::source(std::size_t row) const {
+  const Layout& layout = rows_[row].layout();
+  const DType travels = options_.precision.param_dtype;
+  if (slice_version_ > 0 && slice_version_ == version()) {
+    const bool rounds = travels != computed_;
+    return {mesh_.post_forward(),
+            slice(row),
+            {rounds ? wire_.tensor({layout.whole_numel()}, travels) : Tensor()}};
+  }
+  return {travel() ? &mesh_.gather() : nullptr, rows_[row].optimizer_parameters(),
+          wire_of(wire_, travels, options_, layout)};
 }
+
+std::int64_t WholeParameters::version() const {
+  std::int64_t sum = 0;
+  for (const ShardedParameters& row : rows_) sum += row.version();
+  return sum;
+}
+
+Tensor WholeParameters::slice(std::size_t row) const {
+  const std::int64_t ranks = mesh_.post_forward()->size();
+  std::int64_t begin = 0;
+  for (std::size_t r = 0; r < row; ++r) begin += rows_[r].layout().whole_numel() / ranks;
+  const std::int64_t numel = rows_[row].layout().whole_numel() / ranks;
+  return slice_.tensor({begin + numel}, computed_).slice(begin, numel);
+}
+
+//! [keep_slice]
+void WholeParameters::keep_slice(Stream& stream) {
+  if (slice_.bytes() == 0) return;
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    const Tensor mine = slice(row);
+    const std::int64_t begin = mesh_.post_forward()->rank() * mine.numel();
+    ops::copy(stream, {.in = whole(row).slice(begin, mine.numel()), .out = mine});
+  }
+  slice_version_ = version();
+  slice_written_ = stream.record();
+}
+//! [keep_slice]
 
 void WholeParameters::show() {
   for (std::size_t row = 0; row < rows_.size(); ++row) rows_[row].show_parameters(whole(row));

@@ -9,6 +9,7 @@
 
 #include "base/buffer.h"
 #include "base/context.h"
+#include "comm/mesh.h"
 #include "fsdp/buffer_pool.h"
 #include "fsdp/collectives.h"
 #include "fsdp/options.h"
@@ -70,15 +71,21 @@ struct SharedMemory {
   Buffer reduce_wire;  ///< the same, if rounded or copied into
 };
 
+/// What whole parameters are gathered from.
+struct Source {
+  comm::Communicator* group = nullptr;  ///< null: nothing travels
+  Tensor shard;                         ///< this rank's
+  Wire wire;                            ///< what it travels through
+};
+
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
 class WholeParameters {
  public:
-  /// @param options, rows, memory outlive this object, and `memory` may be allocated later
-  WholeParameters(const Options& options, std::span<ShardedParameters> rows, SharedMemory& memory,
-                  bool is_root);
+  /// @param context, options, mesh, rows, memory outlive this object, and `memory` may be allocated
+  ///        later
+  WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
+                  std::span<ShardedParameters> rows, SharedMemory& memory, bool is_root);
 
-  /// Whether ranks have to send each other anything for a whole copy.
-  bool travel() const { return options_.sharding().optimizer; }
   /// Whether a whole copy is there that shows the shards as they are; of one row, or of all.
   bool is_fresh(std::size_t row) const;
   bool are_fresh() const;  ///< of all rows
@@ -91,11 +98,18 @@ class WholeParameters {
   void filled(std::size_t row) { shown_version_[row] = rows_[row].version(); }
   /// The whole copy of a row, [whole_numel of the row].
   Tensor whole(std::size_t row) const;
-  /// What row `row` travels through.
-  Wire wire(std::size_t row) const;
+  /// What a whole copy of row `row` is made from: the shards of all ranks; or, from forward to
+  /// backward, the slices of a smaller group, if the mesh has one.
+  Source source(std::size_t row) const;
 
   /// Shows the whole copy to the model.
   void show();
+
+  /// Keeps a slice of the whole copy, of which the post-forward group has all; `stream` copies it.
+  /// Nothing without such a group.
+  void keep_slice(Stream& stream);
+  /// Whole copies are made from the shards again.
+  void forget_slice() { slice_version_ = 0; }
 
   /// Whether the end of a use frees the copy.
   bool are_discarded(bool keep) const;
@@ -105,12 +119,21 @@ class WholeParameters {
   Tensor borrowed() const { return slot_ == nullptr ? Tensor() : slot_->memory; }
 
  private:
+  bool travel() const { return options_.sharding().optimizer; }
+  Tensor slice(std::size_t row) const;
+  std::int64_t version() const;  // grows with every row's
+
   const Options& options_;
+  comm::Mesh& mesh_;
   std::span<ShardedParameters> rows_;
+  DType computed_;
   std::optional<BufferPool>& pool_;
   const Buffer& wire_;
   BufferPool::Slot* slot_ = nullptr;
   std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
+  Buffer slice_;                             // of all rows, one after the other
+  std::int64_t slice_version_ = 0;           // 0: there is nothing in it
+  Event slice_written_;
 };
 
 /// Whole gradients of the row of a unit that trains.

@@ -25,7 +25,7 @@ Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedMo
       wrapped_(std::move(wrapped)),
       rows_(shard(context, wrapped_.parameters, mesh.shard_rank(), mesh.shard_size(),
                   options.kept(), options.alignment_on(mesh.replicas()), options.layout)),
-      parameters_(options, rows_, memory, is_root()),
+      parameters_(context, options, mesh, rows_, memory, is_root()),
       gradients_(context, options, rows_.front(), memory, is_root()),
       observers_(observers) {}
 
@@ -87,6 +87,7 @@ void Unit::take_gradients() {
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
+  if (!requires_gradient_sync) return;
   if (state_ == State::reducing || !gradients_.are_due(last_micro_step)) return;
   advance(State::sharded, State::reducing, "reduction of gradients");
   take_gradients();  // zeros, if this rank did not use the unit
@@ -127,25 +128,26 @@ bool Unit::prefetch(Purpose purpose) {
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
   parameters_.take(stream);
-  comm::Communicator* group = parameters_.travel() ? &mesh_.gather() : nullptr;
+  const bool travels = parameters_.source(0).group != nullptr;
   const UnitEvent begins{
       .kind = UnitEvent::Kind::begins, .verb = "U.", .lane = Lane::all_gather, .stream = &stream};
-  tell(group != nullptr ? begins : UnitEvent{.verb = "u."});
+  tell(travels ? begins : UnitEvent{.verb = "u."});
   // A copy that stays serves the next step too: it is training's, whoever asks first.
   const comm::Call call{
       .unit = name(), .control = purpose == Purpose::evaluation && options_.sharding().parameters};
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     if (parameters_.is_fresh(row)) continue;
-    all_gather(stream, group, rows_[row].optimizer_parameters(), parameters_.whole(row),
-               parameters_.wire(row), call);
+    const auto& [group, shard, wire] = parameters_.source(row);
+    all_gather(stream, group, shard, parameters_.whole(row), wire, call);
     parameters_.filled(row);
   }
   gathered_ = stream.record();
-  if (group == nullptr) return;
+  if (!travels) return;
   tell({.kind = UnitEvent::Kind::ends, .stream = &stream, .event = &gathered_});
 }
 
 void Unit::rest(bool keep) {
+  parameters_.forget_slice();
   if (state_ == State::gathering) wait_until_unsharded();
   if (state_ == State::sharded && parameters_.are_discarded(keep)) state_ = State::unsharded;
   if (state_ == State::unsharded) reshard(keep);

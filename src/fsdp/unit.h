@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -71,6 +72,10 @@ class Unit {
   ///        anew
   void reshard(bool keep = false);
 
+  /// Before reshard(), from a forward whose backward will come: keeps a slice of the whole copy
+  /// where a smaller group is to gather it again.
+  void keep_slice() { parameters_.keep_slice(*context_.compute); }
+
   /// Ends whatever use was begun, and gives a whole copy back that the pass kept.
   /// @param keep such a copy, for the next pass
   void rest(bool keep);
@@ -99,6 +104,11 @@ class Unit {
 
   /// Throws unless the shard may be written.
   void require_at_rest(const char* why) const;
+
+  // Set by ShardedModel.
+  bool requires_gradient_sync = true;  ///< or whole gradients add up, and are not reduced
+  /// What is gathered ahead when forward, or backward, comes to this unit; none: as it was before.
+  std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
   /// How many calls of forward wait for their backward in this pass.
   int pending_calls = 0;

@@ -47,13 +47,13 @@ __global__ void copy_each(const Pack<In, n>* in, Pack<Out, n>* out, Extents a) {
 template <class In, class Out, int n>
 void copy_packs(Stream& stream, const CopyChunks& a) {
   constexpr std::int64_t kChunksAtOnce = 1024;  // fill any GPU; more take turns
-  const Extents in_packs{a.numel / n, a.chunk / n, a.in_stride / n, a.out_stride / n};
+  const Extents packs{a.numel / n, a.chunk / n, a.in_stride / n, a.out_stride / n};
   const std::int64_t chunks = (a.numel + a.chunk - 1) / a.chunk;
-  const dim3 blocks(blocks_for(std::min(in_packs.chunk, in_packs.numel), kStretch),
+  const dim3 blocks(blocks_for(std::min(packs.chunk, packs.numel), kStretch),
                     static_cast<unsigned>(std::min(chunks, kChunksAtOnce)));
   launch(stream, blocks, kThreads, copy_each<In, Out, n>,
          static_cast<const Pack<In, n>*>(a.in.raw()), static_cast<Pack<Out, n>*>(a.out.raw()),
-         in_packs);
+         packs);
 }
 
 // Whether every chunk of `t` begins and ends where a pack of n does.

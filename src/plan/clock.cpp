@@ -5,6 +5,7 @@
 #include <cmath>
 #include <deque>
 #include <limits>
+#include <utility>
 
 namespace nanofsdp::plan {
 namespace {
@@ -25,18 +26,15 @@ double sharers(const Machine& machine, const Setup& setup) {
 class Player {
  public:
   Player(const IssueLog& log, const Machine& machine, const Setup& setup)
-      : log_(log), machine_(machine), setup_(setup), lanes_(kStreams), ends_(lanes_.size()) {}
+      : log_(log), machine_(machine), setup_(setup) {}
 
   // Plays on to entry `end` of the log, and until nothing is under way.
   Played play(std::size_t end) {
     const double began = host_;
-    played_ = {.busy = std::vector<double>(lanes_.size()),
-               .exposed = std::vector<double>(lanes_.size()),
-               .total = {.launches = 0}};
+    played_ = {};
     while (issued_ < end) issue(log_.all()[issued_]);
-    for (std::size_t s = 0; s < lanes_.size(); ++s) block(s, issued_);
-    played_.exposed[0] += host_ - now_;
-    now_ = host_;
+    for (std::size_t s = 0; s < kStreams; ++s) block(s, issued_);
+    played_.exposed[0] += host_ - std::exchange(now_, host_);
     played_.seconds = host_ - began;
     return played_;
   }
@@ -44,26 +42,26 @@ class Player {
  private:
   struct Entry {
     const Issued* what;
-    std::size_t number;
-    double issued;
+    std::size_t number;  // in the log
+    double issued;       // when the host had come so far
   };
-
-  // What is shared by all that is done on it at the same time.
-  enum Resource : std::size_t { node, network, gpu, thread };  // a CPU's streams: a thread each
-
+  // What is shared by all that use it at the same time.
+  enum Resource { node, network, gpu, own };  // own: a CPU's stream, which is a thread
   struct Lane {
-    std::deque<Entry> queue{};  // the first may be under way
-    bool running = false;
-    bool collective = false;
-    double latency = 0;  // seconds that are left of it, then ...
-    double left = 0;     // ... of its share of the resource, if it had it alone
-    Resource resource = gpu;
+    std::deque<Entry> queue{};
+    bool running = false;     // the first of the queue is under way
+    double latency = 0;       // seconds of it that are left, then ...
+    double left = 0;          // ... of the rest, if nobody shared ...
+    Resource resource = own;  // ... this
+    bool moves() const { return running && resource < gpu; }
   };
+
+  static std::size_t stream_awaited(const Issued& i) { return static_cast<std::size_t>(i.awaited); }
 
   void issue(const Issued& i) {
     ++issued_;
     const auto stream = static_cast<std::size_t>(i.stream);
-    if (i.kind == Kind::block) return block(static_cast<std::size_t>(i.awaited), i.point);
+    if (i.kind == Kind::block) return block(stream_awaited(i), i.point);
     const bool is_inline = stream == 0 && on_cpu(machine_);
     if (i.kind == Kind::work && !is_inline) host_ += i.cost.launches * machine_.launch_time;
     lanes_[stream].queue.push_back({&i, issued_, host_});
@@ -83,112 +81,82 @@ class Player {
 
   // Streams go on to what takes time, or has to wait.
   void settle() {
-    for (bool moved = true; moved;) {
-      moved = false;
-      for (Lane& lane : lanes_) {
-        while (!lane.running && !lane.queue.empty() && go_on(lane)) moved = true;
-      }
-    }
+    while (std::ranges::any_of(lanes_, [this](Lane& lane) { return go_on(lane); })) continue;
   }
 
   // Begins the first entry of the queue, or passes it. @returns whether it could
   bool go_on(Lane& lane) {
+    if (lane.running || lane.queue.empty()) return false;
     const auto [what, number, issued] = lane.queue.front();
-    if (issued > now_ || waits(lane)) return false;
-    if (what->kind == Kind::work) {
-      begin(lane, what->cost);
-    } else {
-      if (what->kind == Kind::note) *what->when = now_;
-      lane.queue.pop_front();
-    }
+    const bool waits = what->kind == Kind::wait && !passed(stream_awaited(*what), what->point);
+    if (issued > now_ || waits) return false;
+    if (what->kind == Kind::note) *what->when = now_;
+    if (what->kind == Kind::work) begin(lane, what->cost);
+    if (what->kind != Kind::work) lane.queue.pop_front();
     return true;
   }
 
-  bool waits(const Lane& lane) const {
-    const Issued& i = *lane.queue.front().what;
-    return i.kind == Kind::wait && !passed(static_cast<std::size_t>(i.awaited), i.point);
-  }
-
   void begin(Lane& lane, const Cost& cost) {
-    lane.running = true;
-    lane.collective = cost.message.ranks > 1;
-    lane.resource = on_cpu(machine_) ? thread : gpu;
-    lane.latency = 0;
-    lane.left = work_seconds(machine_, setup_, cost);
-    if (lane.collective) {
+    const double seconds = work_seconds(machine_, setup_, cost);
+    lane = {std::move(lane.queue), true, 0, seconds, on_cpu(machine_) ? own : gpu};
+    if (cost.message.ranks > 1) {
       const Transfer t = transfer(machine_, setup_, cost.message);
-      lane.resource = t.leaves_node ? network : node;
-      lane.latency = lane.left + t.latency;
+      lane.latency = seconds + t.latency;
       lane.left = t.seconds;
+      lane.resource = t.leaves_node ? network : node;
     }
     Cost& total = played_.total;
-    total.products += cost.products;
-    total.attention += cost.attention;
-    total.flops += cost.flops;
-    total.read += cost.read;
-    total.written += cost.written;
+    for (auto n : {&Cost::products, &Cost::attention, &Cost::flops, &Cost::read, &Cost::written}) {
+      total.*n += cost.*n;
+    }
     total.launches += cost.launches;
     total.message.bytes += cost.message.bytes;
   }
 
   // Time goes on to the next moment at which anything begins or ends.
   void elapse(std::size_t host_waits_for) {
-    share();
+    users_ = {};
+    for (const Lane& lane : lanes_) users_[lane.resource] += lane.running && lane.latency == 0;
+    moving_ = std::ranges::any_of(lanes_, &Lane::moves);
     double next = host_ > now_ ? host_ : kNever;
-    for (std::size_t s = 0; s < lanes_.size(); ++s)
-      next = std::min(next, ends_[s] = end(lanes_[s]));
+    for (const Lane& lane : lanes_) next = std::min(next, next_of(lane));
     const double dt = next - now_;
     if (!lanes_[0].running) played_.exposed[awaited(host_waits_for)] += dt;
-    for (std::size_t s = 0; s < lanes_.size(); ++s) {
+    for (std::size_t s = 0; s < kStreams; ++s) {
       if (!lanes_[s].running) continue;
       played_.busy[s] += dt;
-      proceed(lanes_[s], ends_[s] == next, dt);
+      proceed(lanes_[s], dt, next);
     }
     now_ = next;
   }
 
-  // Counts who shares what from now on.
-  void share() {
-    users_ = {};
-    collective_ = false;
-    for (const Lane& lane : lanes_) {
-      if (lane.running && lane.latency == 0) ++users_[lane.resource];
-      collective_ = collective_ || (lane.running && lane.collective);
-    }
-  }
-
   // How many times as long as alone.
   double slowness(const Lane& lane) const {
-    const double users = lane.resource == thread ? 1 : users_[lane.resource];
-    return collective_ && !lane.collective ? users * machine_.overlap_slowdown : users;
+    const double users = lane.resource == own ? 1 : users_[lane.resource];
+    return moving_ && !lane.moves() ? users * machine_.overlap_slowdown : users;
   }
 
-  // When what the stream does ends, or the host gives it more.
-  double end(const Lane& lane) const {
-    if (lane.running) {
-      return now_ + (lane.latency > 0 ? lane.latency : lane.left * slowness(lane));
-    }
-    const bool idle = lane.queue.empty() || lane.queue.front().issued <= now_;
-    return idle ? kNever : lane.queue.front().issued;
+  // When a part of its work ends, or the host gives it some.
+  double next_of(const Lane& lane) const {
+    if (lane.running) return now_ + (lane.latency > 0 ? lane.latency : lane.left * slowness(lane));
+    const bool stands = lane.queue.empty() || lane.queue.front().issued <= now_;
+    return stands ? kNever : lane.queue.front().issued;
   }
 
-  void proceed(Lane& lane, bool ends, double dt) {
-    if (lane.latency > 0) {
-      lane.latency = ends ? 0 : std::max(0.0, lane.latency - dt);
-    } else {
-      lane.left = ends ? 0 : std::max(0.0, lane.left - dt / slowness(lane));
-    }
-    if (lane.latency > 0 || lane.left > 0) return;
-    lane.running = false;
-    lane.queue.pop_front();
+  void proceed(Lane& lane, double dt, double now) {
+    double& part = lane.latency > 0 ? lane.latency : lane.left;
+    const double done = lane.latency > 0 ? dt : dt / slowness(lane);
+    // What rounding leaves might be too little to move the time on.
+    part = next_of(lane) == now ? 0 : std::max(0.0, part - done);
+    lane.running = lane.latency > 0 || lane.left > 0;
+    if (!lane.running) lane.queue.pop_front();
   }
 
   // The stream for which stream 0 stands and waits; 0: for the host.
   std::size_t awaited(std::size_t host_waits_for) const {
     const auto& queue = lanes_[0].queue;
     if (queue.empty()) return now_ >= host_ ? host_waits_for : 0;
-    const bool waits = queue.front().issued <= now_;
-    return waits ? static_cast<std::size_t>(queue.front().what->awaited) : 0;
+    return queue.front().issued <= now_ ? stream_awaited(*queue.front().what) : 0;
   }
 
   const IssueLog& log_;
@@ -196,10 +164,9 @@ class Player {
   const Setup setup_;
   std::size_t issued_ = 0;  // entries of the log so far
   double host_ = 0, now_ = 0;
-  std::vector<Lane> lanes_;  // by stream
-  std::vector<double> ends_;
-  std::array<int, thread + 1> users_{};
-  bool collective_ = false;  // one is under way
+  std::array<Lane, kStreams> lanes_;  // by stream
+  std::array<double, own + 1> users_{};
+  bool moving_ = false;  // a collective is under way
   Played played_;
 };
 
@@ -222,18 +189,14 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Message& mes
   const double k = std::clamp(std::floor(machine.node_ranks / message.stride), 1.0, n);
   const double m = std::ceil(n / k);
   const double ranks = sharers(machine, setup);
-  double bandwidth = machine.node_bandwidth / ranks;
-  double latency = machine.node_latency;
-  if (m > 1) {
-    const double cards = on_cpu(machine) ? 1 / ranks : k;
-    const double out = cards * machine.network_bandwidth / machine.network_oversubscription;
-    bandwidth = k > 1 ? std::min(bandwidth, out) : out;
-    latency = machine.network_latency;
-  }
-  if (!on_cpu(machine)) {
-    latency = (n - m) * machine.node_latency + (m - 1) * machine.network_latency;
-  }
-  return {latency, message.bytes / (bandwidth * machine.network_efficiency), m > 1};
+  const double cards = on_cpu(machine) ? 1 / ranks : k;
+  const double inside = machine.node_bandwidth / ranks;
+  const double outside = cards * machine.network_bandwidth / machine.network_oversubscription;
+  const double bandwidth = m == 1 ? inside : k == 1 ? outside : std::min(inside, outside);
+  const double steps_inside = on_cpu(machine) ? m == 1 : n - m;
+  const double steps_outside = on_cpu(machine) ? m > 1 : m - 1;
+  return {steps_inside * machine.node_latency + steps_outside * machine.network_latency,
+          message.bytes / (bandwidth * machine.network_efficiency), m > 1};
 }
 
 Played play(const IssueLog& log, const Machine& machine, const Setup& setup, std::size_t warm_up) {

@@ -58,12 +58,13 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Message& mes
 
 /// A part of a log, played.
 struct Played {
-  double seconds = 0;        ///< until the host and all streams are done
-  std::vector<double> busy;  ///< by stream: seconds in which a piece of its work was under way
+  double seconds = 0;  ///< until the host and all streams are done
+  /// By stream: seconds in which a piece of its work was under way.
+  std::vector<double> busy = std::vector<double>(kStreams);
   /// By stream: seconds in which stream 0, which computes, stood and waited for it; of stream 0
   /// itself: for the host. With busy[0] they make up all seconds.
-  std::vector<double> exposed;
-  Cost total;  ///< sums over all streams; of messages, of their bytes
+  std::vector<double> exposed = std::vector<double>(kStreams);
+  Cost total{.launches = 0};  ///< sums over all streams; of messages, of their bytes
 };
 
 /// Plays a log from its beginning, time 0, and writes the times that were asked for

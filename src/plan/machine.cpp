@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -15,14 +16,9 @@
 namespace nanofsdp::plan {
 namespace {
 
-struct BuiltIn {
-  std::string_view name;
-  const std::string_view& text;
-};
-const BuiltIn kBuiltIn[] = {
+const std::pair<std::string_view, const std::string_view&> kBuiltIn[] = {
     {"a100-80", kA100}, {"h100", kH100}, {"h100-96", kH10096}, {"h200", kH200}};
 constexpr std::uint64_t kMostBytes = 1 << 20;
-constexpr std::string_view kBlank = " \t\r";
 constexpr std::string_view kHeading = "[fitted]";
 constexpr double kMany = std::numeric_limits<double>::max();
 constexpr double kTiny = std::numeric_limits<double>::min();
@@ -30,26 +26,26 @@ constexpr double kTiny = std::numeric_limits<double>::min();
 struct Number {
   std::string_view name;
   double Machine::*value;
-  double least, most;
+  double least = kTiny, most = kMany;
   bool fitted = false;
 };
 constexpr Number kNumbers[] = {
-    {"memory", &Machine::memory, 1, kMany},
-    {"memory_bandwidth", &Machine::memory_bandwidth, kTiny, kMany},
-    {"cores", &Machine::cores, 1, kMany},
-    {"products_bfloat16", &Machine::products_bfloat16, kTiny, kMany},
-    {"products_float32", &Machine::products_float32, kTiny, kMany},
-    {"product_half_width", &Machine::product_half_width, 0, kMany},
-    {"attention", &Machine::attention, kTiny, kMany},
-    {"flops", &Machine::flops, kTiny, kMany},
-    {"kernel_time", &Machine::kernel_time, 0, kMany},
-    {"launch_time", &Machine::launch_time, 0, kMany},
-    {"node_ranks", &Machine::node_ranks, 1, kMany},
-    {"node_bandwidth", &Machine::node_bandwidth, kTiny, kMany},
-    {"node_latency", &Machine::node_latency, 0, kMany},
-    {"network_bandwidth", &Machine::network_bandwidth, kTiny, kMany},
-    {"network_latency", &Machine::network_latency, 0, kMany},
-    {"network_oversubscription", &Machine::network_oversubscription, 1, kMany},
+    {"memory", &Machine::memory, 1},
+    {"memory_bandwidth", &Machine::memory_bandwidth},
+    {"cores", &Machine::cores, 1},
+    {"products_bfloat16", &Machine::products_bfloat16},
+    {"products_float32", &Machine::products_float32},
+    {"product_half_width", &Machine::product_half_width, 0},
+    {"attention", &Machine::attention},
+    {"flops", &Machine::flops},
+    {"kernel_time", &Machine::kernel_time, 0},
+    {"launch_time", &Machine::launch_time, 0},
+    {"node_ranks", &Machine::node_ranks, 1},
+    {"node_bandwidth", &Machine::node_bandwidth},
+    {"node_latency", &Machine::node_latency, 0},
+    {"network_bandwidth", &Machine::network_bandwidth},
+    {"network_latency", &Machine::network_latency, 0},
+    {"network_oversubscription", &Machine::network_oversubscription, 1},
     {"product_efficiency", &Machine::product_efficiency, kTiny, 1, true},
     {"memory_efficiency", &Machine::memory_efficiency, kTiny, 1, true},
     {"network_efficiency", &Machine::network_efficiency, kTiny, 1, true},
@@ -57,12 +53,13 @@ constexpr Number kNumbers[] = {
 };
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t first = text.find_first_not_of(kBlank);
-  if (first == text.npos) return {};
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
   return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
 }
 
-[[noreturn]] void refuse(const std::string& where, std::string expected, std::string_view got) {
+void check(bool right, const std::string& where, std::string expected, std::string_view got) {
+  if (right) return;
   throw UsageError({.what = "machine file, " + where,
                     .expected = std::move(expected),
                     .got = fmt::format("'{}'", got),
@@ -71,87 +68,61 @@ std::string_view trimmed(std::string_view text) {
 
 std::string range_of(const Number& n) {
   const std::string least = n.least == kTiny ? "above 0" : fmt::format("at least {}", n.least);
-  return fmt::format("{} = a number {}{}", n.name, least,
-                     n.most == kMany ? "" : fmt::format(" and at most {}", n.most));
+  return least + (n.most == kMany ? "" : fmt::format(" and at most {}", n.most));
 }
 
-// Reads one text, line by line.
-class Reader {
- public:
-  explicit Reader(const std::string& path) : path_(path) {}
-
-  void line(std::string_view text) {
-    where_ = fmt::format("{}:{}", path_, ++line_);
-    text = trimmed(text.substr(0, text.find('#')));
-    if (text.empty()) return;
-    if (text.starts_with(kHeading)) return heading(text);
-    const std::size_t sign = text.find('=');
-    if (sign == text.npos) refuse(where_, "name = value", text);
-    set(trimmed(text.substr(0, sign)), trimmed(text.substr(sign + 1)));
+void set(Machine& machine, const std::string& where, std::string_view name,
+         const std::string& value) {
+  if (name == "kind") {
+    check(value == "gpu" || value == "cpu", where, "kind = gpu or cpu", value);
+    machine.kind = value == "gpu" ? Machine::Kind::gpu : Machine::Kind::cpu;
+    return;
   }
-
-  Machine end() {
-    require("kind");
-    for (const Number& n : kNumbers) require(n.name);
-    return machine_;
-  }
-
- private:
-  void heading(std::string_view text) {
-    machine_.fitted_to = trimmed(text.substr(kHeading.size()));
-    if (machine_.fitted_to.empty()) refuse(where_, "[fitted] to what", text);
-  }
-
-  void set(std::string_view name, std::string_view value) {
-    const auto known = std::ranges::find(kNumbers, name, &Number::name);
-    if (known == std::end(kNumbers) && name != "kind") refuse(where_, "a name of Machine", name);
-    if (!seen_.emplace(name).second) refuse(where_, fmt::format("{} only once", name), name);
-    if (name == "kind") return set_kind(value);
-    if (known->fitted != !machine_.fitted_to.empty()) {
-      refuse(where_,
-             fmt::format("{} {} the line [fitted]", name, known->fitted ? "below" : "above"), name);
-    }
-    machine_.*known->value = number(*known, value);
-  }
-
-  void set_kind(std::string_view value) {
-    if (value != "gpu" && value != "cpu") refuse(where_, "kind = gpu or cpu", value);
-    machine_.kind = value == "gpu" ? Machine::Kind::gpu : Machine::Kind::cpu;
-  }
-
-  double number(const Number& n, std::string_view text) const {
-    const std::string digits(text);
-    char* end = nullptr;
-    const double value = std::strtod(digits.c_str(), &end);
-    const bool whole = !digits.empty() && end == digits.c_str() + digits.size();
-    if (!whole || !(value >= n.least && value <= n.most)) refuse(where_, range_of(n), text);
-    return value;
-  }
-
-  void require(std::string_view name) const {
-    if (!seen_.contains(name)) refuse(path_, fmt::format("a line {} = ...", name), "none");
-  }
-
-  std::string path_, where_;
-  int line_ = 0;
-  std::set<std::string, std::less<>> seen_;
-  Machine machine_;
-};
+  const Number* n = std::ranges::find(kNumbers, name, &Number::name);
+  check(n != std::end(kNumbers), where, "a name of Machine", name);
+  check(n->fitted != machine.fitted_to.empty(), where,
+        fmt::format("{} {} the line [fitted]", name, n->fitted ? "below" : "above"), name);
+  char* end = nullptr;
+  const double number = std::strtod(value.c_str(), &end);
+  const bool whole = !value.empty() && end == value.c_str() + value.size();
+  check(whole && number >= n->least && number <= n->most, where,
+        fmt::format("{} = a number {}", name, range_of(*n)), value);
+  machine.*n->value = number;
+}
 
 }  // namespace
 
 Machine parse_machine(std::string_view text, const std::string& path) {
-  Reader reader(path);
+  Machine machine;
+  std::set<std::string, std::less<>> seen;
   std::istringstream lines{std::string(text)};
-  for (std::string line; std::getline(lines, line);) reader.line(line);
-  return reader.end();
+  int number = 0;
+  for (std::string all; std::getline(lines, all);) {
+    const std::string where = fmt::format("{}:{}", path, ++number);
+    const std::string_view line = trimmed(std::string_view(all).substr(0, all.find('#')));
+    const std::size_t sign = line.find('=');
+    if (line.starts_with(kHeading)) {
+      machine.fitted_to = trimmed(line.substr(kHeading.size()));
+      check(!machine.fitted_to.empty(), where, "[fitted] to what", line);
+    } else if (!line.empty()) {
+      check(sign != line.npos, where, "name = value", line);
+      const std::string_view name = trimmed(line.substr(0, sign));
+      check(seen.emplace(name).second, where, fmt::format("{} only once", name), name);
+      set(machine, where, name, std::string(trimmed(line.substr(sign + 1))));
+    }
+  }
+  check(seen.contains("kind"), path, "a line kind = ...", "none");
+  for (const Number& n : kNumbers) {
+    check(seen.contains(n.name), path, fmt::format("a line {} = ...", n.name), "none");
+  }
+  return machine;
 }
 
 Machine find_machine(const std::string& name_or_path) {
   std::string names;
-  for (const BuiltIn& machine : kBuiltIn) {
-    if (name_or_path == machine.name) return parse_machine(machine.text, name_or_path);
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", machine.name);
+  for (const auto& [name, text] : kBuiltIn) {
+    if (name_or_path == name) return parse_machine(text, name_or_path);
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return parse_machine(read_file(name_or_path,
                                  {.what = "machine '" + name_or_path + "'",

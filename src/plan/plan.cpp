@@ -1,34 +1,23 @@
 #include "plan/plan.h"
 
 #include "plan/simulated.h"
-#include "plan/simulated_mesh.h"
 
 namespace nanofsdp::plan {
 
-std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units) {
-  std::vector<UnitSize> sizes;
+std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units) {
+  std::vector<std::int64_t> sizes;
   for (const fsdp::Unit& unit : units) {
-    UnitSize& size = sizes.emplace_back();
-    for (const fsdp::ShardedParameters& row : unit.rows()) {
-      size.numel += row.layout().total_numel();
-      size.shard += row.layout().shard_numel();
-      size.padded += row.layout().padded_numel();
-    }
+    std::int64_t& size = sizes.emplace_back();
+    for (const fsdp::ShardedParameters& row : unit.rows()) size += row.layout().total_numel();
   }
   return sizes;
-}
-
-std::int64_t Plan::reserved() const {
-  std::int64_t bytes = 0;
-  for (const MemoryCount& count : memory) bytes += count.reserved;
-  return bytes;
 }
 
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
   context.issued.keeps = machine != nullptr;
   comm::Mesh mesh =
-      make_simulated_mesh(context, {.shard_size = run.shard_size, .scratch = run.scratch});
+      make_simulated_mesh(context, run.shard_size, run.post_forward_size, run.scratch);
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.evaluate();
@@ -39,16 +28,20 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (machine != nullptr) context.tracer.start();
   rehearsal.step();
   Plan plan{.units = sizes_of(rehearsal.model().units()),
+            .reserved = context.ledger.total(),
             .total_peak = context.ledger.total_peak(),
             .step = mesh.traffic(),
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.issued.products() - products};
   //! [plan]
+  for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {
+    plan.shard += row->layout().shard_numel();
+  }
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }
-  if (machine == nullptr) return plan;
-  plan.time = play(context.issued, *machine, {.ranks = run.ranks, .threads = run.threads}, first);
+  if (machine != nullptr)
+    plan.time = play(context.issued, *machine, {run.ranks, run.threads}, first);
   plan.spans = context.tracer.spans();
   return plan;
 }

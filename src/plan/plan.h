@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -25,46 +24,42 @@ namespace nanofsdp::plan {
 /// engine itself takes two steps on a simulated device (rehearsal.h), and a clock plays what it
 /// issued (clock.h). One rank stands for all, so thousands cost what one does.
 ///
-/// Beside it: how much communication of a run was hidden (overlap.h); traces (trace_file.h); what a
-/// rank can compute at most (peak.h); what papers count (recipes.h). Taught in lessons 21 and 24.
+/// Beside it: models of other people's in outline (transformer.h, outline.h); what a rank can
+/// compute at most (peak.h). Taught in lessons 21 and 24.
 
 /// A run, and the rank of it that is looked at.
 struct Run {
   int ranks = 1;                          ///< of the run
   int shard_size = 0;                     ///< of a shard group; 0: all
+  int post_forward_size = 0;              ///< of a post-forward group; 0: all of the shard group
   int rank = 0;                           ///< which
   int threads = 1;                        ///< of its compute stream
   Device device = Device::simulated_cpu;  ///< a simulated one
   fsdp::Options options{};                ///< as of fully_shard
   Work work{};                            ///< of the rank
-  /// What the backend keeps for sums (simulated_mesh.h).
-  std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)> scratch{};
+  Scratch scratch{};                      ///< what the backend keeps for sums
 };
 
-/// A unit as it is sharded, in elements.
-struct UnitSize {
-  std::int64_t numel = 0;   ///< of its parameters
-  std::int64_t shard = 0;   ///< of a rank's shards
-  std::int64_t padded = 0;  ///< with padding
-};
-/// Those of a sharded model, the root's last.
-std::vector<UnitSize> sizes_of(std::span<const fsdp::Unit> units);
+/// Elements of the parameters of each unit, the root's last.
+std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units);
 
 /// What a rank holds and does in every step but the first.
 struct Plan {
-  std::vector<UnitSize> units{};                            ///< the root's last
-  std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< since the model was made
-  std::int64_t total_peak = 0;                              ///< at the worst moment
-  comm::Traffic step{};                                     ///< of a step
-  std::int64_t bytes_across = 0;                            ///< of them, sent to other shard groups
-  double products = 0;           ///< floating-point operations of its products of matrices
-  std::optional<Played> time{};  ///< of a step, on a machine
-  std::deque<Span> spans{};      ///< of that step, for a trace
+  std::vector<std::int64_t> units{};                        ///< elements of each, the root's last
+  std::int64_t shard = 0;                                   ///< elements of the shards of all units
+  std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< by class
+  /// Bytes reserved for all of them, all the time. A first step takes more, as it does not know yet
+  /// how much activations need.
+  std::int64_t reserved = 0;
+  std::int64_t total_peak = 0;    ///< at the worst moment, since the model was made
+  comm::Traffic step{};           ///< of a step
+  std::int64_t bytes_across = 0;  ///< of them, sent to other shard groups
+  double products = 0;            ///< floating-point operations of its products of matrices
+  std::optional<Played> time{};   ///< of a step, on a machine
+  std::deque<Span> spans{};       ///< of that step, for a trace
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
-  /// Of all classes. A first step takes more, as it does not know yet how much activations need.
-  std::int64_t reserved() const;
   /// Parameters, gradients and optimizer state: what is there between two steps.
   std::int64_t at_rest() const {
     return of(MemoryClass::parameter_shards) + of(MemoryClass::gradient_shards) +

@@ -45,8 +45,7 @@ class Rehearsal {
   fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
 
  private:
-  void initialise();
-  void micro_step(std::int64_t rows, bool last);
+  void forward(std::int64_t rows, bool training);
 
   Context& context_;
   Work work_;

@@ -1,32 +1,33 @@
 #include "plan/simulated.h"
 
+#include <memory>
 #include <utility>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "comm/group.h"
 
 namespace nanofsdp::plan {
 namespace {
 
 using Kind = Issued::Kind;
 
-class SimulatedEvent final : public Event::State {
- public:
-  SimulatedEvent(IssueLog& log, int stream) : stream(stream), point(log.size()), log_(log) {}
+struct SimulatedEvent final : Event::State {
+  SimulatedEvent(IssueLog& log, int stream) : log(log), stream(stream), point(log.size()) {}
   bool ready() override { return true; }
   void synchronize() override {
-    log_.add({.kind = Kind::block, .stream = stream, .awaited = stream, .point = point});
+    log.add({.kind = Kind::block, .stream = stream, .awaited = stream, .point = point});
   }
+  IssueLog& log;
   const int stream;
   const std::size_t point;
-
- private:
-  IssueLog& log_;
 };
 
-// On a CPU the main thread itself does the work of the compute stream: `is_inline`.
 class SimulatedStream final : public Stream {
  public:
   using Stream::enqueue;
-  SimulatedStream(Device device, int threads, bool is_inline, IssueLog& log, int number)
-      : device_(device), threads_(threads), is_inline_(is_inline), log_(log), number_(number) {}
+  SimulatedStream(Device device, int threads, IssueLog& log, int number)
+      : device_(device), threads_(threads), log_(log), number_(number) {}
 
   Device device() const override { return device_; }
   int threads() const override { return threads_; }
@@ -41,17 +42,16 @@ class SimulatedStream final : public Stream {
     log_.add({.kind = Kind::work, .stream = number_, .cost = cost});
   }
 
-  // As on a CPU, whose main thread has done all work before the point.
+  // On a CPU the main thread itself has done all work of the compute stream before the point.
   Event record() override {
-    return is_inline_ ? Event() : Event(std::make_shared<SimulatedEvent>(log_, number_));
+    if (number_ == 0 && device_ == Device::simulated_cpu) return Event();
+    return Event(std::make_shared<SimulatedEvent>(log_, number_));
   }
 
   void wait(const Event& event) override {
-    const auto* state = static_cast<const SimulatedEvent*>(event.state());
-    if (state != nullptr) {
-      log_.add(
-          {.kind = Kind::wait, .stream = number_, .awaited = state->stream, .point = state->point});
-    }
+    const auto* of = static_cast<const SimulatedEvent*>(event.state());
+    if (of == nullptr) return;
+    log_.add({.kind = Kind::wait, .stream = number_, .awaited = of->stream, .point = of->point});
   }
 
   void synchronize() override { record().synchronize(); }
@@ -65,19 +65,72 @@ class SimulatedStream final : public Stream {
  private:
   Device device_;
   int threads_;
-  bool is_inline_;
   IssueLog& log_;
   int number_;
   std::size_t allocated_ = 0;  // since the last work
 };
 
+// Rank `rank` of `size`, which are `stride` apart.
+class SimulatedGroup final : public comm::Group {
+ public:
+  SimulatedGroup(Context& context, const Scratch& scratch, int rank, int size, int stride)
+      : Group(rank, size), context_(context), needs_(scratch), stride_(stride) {}
+
+  bool serves(Device device) const override { return is_simulated(device); }
+
+  Cost announce(const comm::Operation& operation) override {
+    const std::int64_t chunk =
+        operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
+    const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
+    if (reduces && needs_) reserve(static_cast<std::size_t>(needs_(size_, chunk)));
+    const bool whole = operation.kind == comm::Operation::Kind::broadcast;
+    const double sent = static_cast<double>(whole ? chunk : (size_ - 1) * chunk);
+    return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
+  }
+
+  // Nobody calls these: work on a simulated stream is not done.
+  void all_gather(Stream&, const comm::Operation&, Tensor, Tensor) override {}
+  void reduce_scatter(Stream&, const comm::Operation&, Tensor, Tensor) override {}
+  void broadcast(Stream&, const comm::Operation&, Tensor) override {}
+  void barrier(Stream&, const comm::Operation&) override {}
+  void abort(const std::string&) noexcept override {}
+
+  std::shared_ptr<comm::Group> split(const comm::Operation&, int) override {
+    NANOFSDP_CHECK(false, .what = "split of a simulated group", .expected = "make_simulated_mesh",
+                   .got = "a color", .hint = "one rank does not know the colors of others");
+    return nullptr;
+  }
+
+ private:
+  void reserve(std::size_t bytes) {
+    if (scratch_.bytes() >= bytes) return;
+    scratch_ = Buffer();  // first give back, then take
+    scratch_ = Buffer(context_.ledger, MemoryClass::communication, bytes, context_.device);
+  }
+
+  Context& context_;
+  Scratch needs_;
+  int stride_;
+  Buffer scratch_;
+};
+
 }  // namespace
 
 SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
-    : Context(rank, ranks,
-              std::make_unique<SimulatedStream>(device, threads, device == Device::simulated_cpu,
-                                                issued, 0),
-              std::make_unique<SimulatedStream>(device, 1, false, issued, 1),
-              std::make_unique<SimulatedStream>(device, 1, false, issued, 2)) {}
+    : Context(rank, ranks, std::make_unique<SimulatedStream>(device, threads, issued, 0),
+              std::make_unique<SimulatedStream>(device, 1, issued, 1),
+              std::make_unique<SimulatedStream>(device, 1, issued, 2)) {}
+
+comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forward_size,
+                               const Scratch& scratch) {
+  const int rank = context.rank, W = context.world_size;
+  const int F = comm::shard_group_size(shard_size, W);
+  const auto group = [&](int at, int size, int stride) {
+    return comm::on_streams(std::make_shared<SimulatedGroup>(context, scratch, at, size, stride));
+  };
+  const int K = comm::post_forward_group_size(post_forward_size, F);
+  return comm::Mesh(group(rank, W, 1), group(rank % F, F, 1), group(rank % F, F, 1),
+                    group(rank / F, W / F, F), K > 0 ? group(rank % K, K, 1) : nullptr);
+}
 
 }  // namespace nanofsdp::plan

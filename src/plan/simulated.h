@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <deque>
-#include <memory>
+#include <functional>
 
 #include "base/context.h"
 #include "base/cost.h"
+#include "comm/mesh.h"
 
 namespace nanofsdp::plan {
 
@@ -17,7 +19,9 @@ namespace nanofsdp::plan {
 /// work in the same order, and leaves a log that a clock can play at the speed of any machine
 /// (plan/clock.h). What the host reads back is 0.
 ///
-/// There are two: the program asks a CPU and a GPU for different things.
+/// There are two: the program asks a CPU and a GPU for different things. A rank there has no
+/// others: its collectives are counted, cost what they would, and move nothing. Nothing here grows
+/// with the number of ranks.
 
 /// Streams of a rank, numbered: 0 computes, 1 gathers, 2 reduces.
 inline constexpr int kStreams = 3;
@@ -44,18 +48,16 @@ class IssueLog {
  public:
   /// At the end.
   void add(const Issued& issued) {
-    ++size_;
     products_ += issued.cost.products + issued.cost.attention;
     if (keeps) all_.push_back(issued);
   }
-  std::size_t size() const { return size_; }              ///< so many so far
+  std::size_t size() const { return all_.size(); }        ///< so many are kept so far
   double products() const { return products_; }           ///< their floating-point operations
   const std::deque<Issued>& all() const { return all_; }  ///< number 1 first
-  bool keeps = true;                                      ///< or only counts
+  bool keeps = true;                                      ///< or only adds up products
 
  private:
   std::deque<Issued> all_;
-  std::size_t size_ = 0;
   double products_ = 0;
 };
 
@@ -70,5 +72,16 @@ struct SimulatedRank : HasLog, Context {
   /// @param device simulated_cpu or simulated_cuda
   SimulatedRank(int rank, int ranks, int threads, Device device);
 };
+
+/// What a backend keeps for sums: bytes, for so many ranks and a chunk of so many bytes. Empty:
+/// nothing.
+using Scratch = std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)>;
+
+/// The place in the grid of a rank on a simulated device.
+/// @param context outlives the mesh
+/// @param shard_size, post_forward_size as of comm::Mesh
+/// @throws UsageError as comm::Mesh
+comm::Mesh make_simulated_mesh(Context& context, int shard_size = 0, int post_forward_size = 0,
+                               const Scratch& scratch = {});
 
 }  // namespace nanofsdp::plan

@@ -1,17 +1,16 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string_view>
 #include <vector>
 
-#include "nn/module.h"
+#include "plan/outline.h"
 
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A language model of somebody else's, as PyTorch trains it: which memory its activations
-/// take and what its kernels cost, in numbers of one width. It cannot compute.
+/// @brief A language model of somebody else's, as PyTorch trains it, in outline: which memory its
+/// activations take and what its kernels cost, in numbers of one width.
 ///
 /// Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU, keys and
 /// values for some of the heads. Or GPT as MosaicML trains it: LayerNorm, GELU, one product for
@@ -51,30 +50,33 @@ struct Practice {
   bool fused_norm = false;  ///< norms are, even where the rest is not
 };
 
-/// The model. Takes tokens [B, T], gives logits [B, T, V] in float32.
-class Transformer final : public nn::Module {
- public:
-  Transformer(const TransformerShape& shape, const Practice& practice);
-
-  /// One layer: the usual unit.
-  class Block;
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor tokens) override;
-  Tensor do_backward(nn::Tape& tape, Tensor dlogits) override;
-
-  TransformerShape shape_;
-  Practice practice_;
-  std::vector<std::unique_ptr<nn::Module>> blocks_;
-};
+/// The model, for an Outline (outline.h): tokens [B, T] to logits [B, T, V] in float32. Each block
+/// is a unit.
+Layer transformer(const TransformerShape& shape, const Practice& practice);
 
 /// Those that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and what
 /// MosaicML calls MPT.
-const std::vector<TransformerShape>& known_transformers();
+inline constexpr TransformerShape kTransformers[] = {
+    {"llama-2-7b", true, 32, 4096, 32, 32, 11'008, 32'000, 4096, false},
+    {"llama-2-13b", true, 40, 5120, 40, 40, 13'824, 32'000, 4096, false},
+    {"llama-2-34b", true, 48, 8192, 64, 8, 22'016, 32'000, 4096, false},
+    {"llama-2-70b", true, 80, 8192, 64, 8, 28'672, 32'000, 4096, false},
+    {"llama-3-1b", true, 16, 2048, 32, 8, 8192, 128'256, 8192, true},
+    {"llama-3-3b", true, 28, 3072, 24, 8, 8192, 128'256, 8192, true},
+    {"llama-3-8b", true, 32, 4096, 32, 8, 14'336, 128'256, 8192, false},
+    {"llama-3-70b", true, 80, 8192, 64, 8, 28'672, 128'256, 8192, false},
+    {"llama-3-405b", true, 126, 16'384, 128, 8, 53'248, 128'256, 8192, false},
+    {"nanotron-1.3b", true, 16, 2048, 32, 32, 8192, 131'072, 4096, true},
+    {"mpt-760m", false, 24, 1536, 12, 12, 6144, 50'368, 2048, true},
+    {"mpt-1b", false, 24, 2048, 16, 16, 8192, 50'368, 2048, true},
+    {"mpt-3b", false, 32, 2560, 20, 20, 10'240, 50'368, 2048, true},
+    {"mpt-7b", false, 32, 4096, 32, 32, 16'384, 50'368, 2048, true},
+    {"mpt-13b", false, 40, 5120, 40, 40, 20'480, 50'368, 2048, true},
+    {"mpt-30b", false, 48, 7168, 56, 56, 28'672, 50'368, 2048, true},
+    {"mpt-70b", false, 80, 8192, 64, 64, 32'768, 50'368, 2048, true},
+};
+
 /// One of them; null if nobody knows it.
 const TransformerShape* find_transformer(std::string_view name);
-
-/// Which modules of it, and of a GPT, are units.
-bool is_block(const nn::Module& module);
 
 }  // namespace nanofsdp::plan

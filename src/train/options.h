@@ -60,6 +60,7 @@ struct TrainerOptions {
   // Sharding.
   fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
+  int reshard_after_forward = 0;  ///< ranks that keep all of a unit until backward; 0: all
   fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
   fsdp::MixedPrecision precision;
   int forward_prefetch = 1;

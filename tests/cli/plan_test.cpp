@@ -203,7 +203,7 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--strategy=hybrid_shard", "--ranks=4"}, "--shard_size"},
       {{"--strategy=no_shard", "--zero=0"}, "give one of them"},
       {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
-      {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=1000000"},
+      {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=100"},
        "--gradient_accumulation_steps: expected fewer"},
       {{"--machine=h300"}, "machine 'h300': expected a text file, or one that is built in"},
       {{"--machine=h100", "--device=cpu"}, "--device: expected cuda on this --machine"},

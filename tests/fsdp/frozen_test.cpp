@@ -55,6 +55,14 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
     EXPECT_EQ(weights_after(2, {.strategy = strategy, .forward_prefetch = 1}, frozen), whole)
         << name_of(strategy);
   }
+  const TinyOptions unsharded{.strategy = ShardingStrategy::no_shard,
+                              .layout = LayoutKind::per_parameter};
+  TinyOptions sharded = unsharded;
+  for (const ShardingStrategy strategy :
+       {ShardingStrategy::shard_optimizer, ShardingStrategy::full_shard}) {
+    sharded.strategy = strategy;
+    EXPECT_EQ(weights_after(2, sharded, frozen), weights_after(2, unsharded, frozen));
+  }
   testing::run_ranks(
       Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
         TinyTraining t(context, std::move(group), {}, model_with(frozen));
@@ -106,7 +114,7 @@ TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
 // What is frozen has no gradient and no moments, in memory and in the plan, and is not reduced;
 // where whole copies are kept it is gathered once for all.
 TEST(Frozen, ParametersCostWhatIsPlanned) {
-  const auto test = [](ShardingStrategy strategy, unsigned seed) {
+  const auto test = [](ShardingStrategy strategy, LayoutKind layout, unsigned seed) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           std::mt19937 random(seed);
@@ -118,7 +126,7 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
           }
           const int shard_size = sharding_of(strategy).replicates ? 2 : 4;
           const TinyOptions options{
-              .strategy = strategy, .micro_steps = 2, .shard_size = shard_size};
+              .strategy = strategy, .layout = layout, .micro_steps = 2, .shard_size = shard_size};
           TinyTraining t(context, std::move(group), options, std::move(model));
           t.step(0);
           const comm::Traffic before = t.mesh.traffic();
@@ -126,7 +134,7 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
           const comm::Traffic step = t.mesh.traffic() - before;
           const std::vector<formula::UnitLayout> layouts = formula::layouts_of(t.sharded.units());
           const formula::Plan plan = formula::plan(
-              layouts, {.strategy = strategy, .forward_prefetch = 0},
+              layouts, {.strategy = strategy, .layout = layout, .forward_prefetch = 0},
               {.shard_size = shard_size, .replicas = 4 / shard_size, .micro_steps = 2});
           for (const MemoryClass c :
                {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
@@ -134,6 +142,9 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
             EXPECT_EQ(context.ledger.count(c).reserved, plan.of(c))
                 << nanofsdp::name_of(c) << ", " << name_of(strategy) << ", seed " << seed;
           }
+          EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
+                    plan.of(MemoryClass::communication) + formula::norm_bytes(4))
+              << name_of(strategy) << ", seed " << seed;
           if (strategy == ShardingStrategy::no_shard) {
             EXPECT_LT(plan.of(MemoryClass::optimizer), 8 * trains + 8 * 4 * 40) << "and padding";
           }
@@ -144,7 +155,10 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
         });
   };
   for (unsigned seed = 1; seed <= 4; ++seed) {
-    for (const Sharding& sharding : kShardings) test(sharding.strategy, seed);
+    for (const Sharding& sharding : kShardings) {
+      test(sharding.strategy, LayoutKind::flat, seed);
+      test(sharding.strategy, LayoutKind::per_parameter, seed);
+    }
   }
 }
 

@@ -17,15 +17,24 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
+constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+
 // By hand: what each strategy keeps of n padded elements in shards of s, the largest block's being
-// b and the root's r; float32. Parameters, gradients, optimizer, then borrowed for both.
+// b and the root's r; float32. Parameters, gradients, optimizer, then borrowed for both. A layout
+// that copies borrows what the flat one has a slice of.
 std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n, std::int64_t s,
                                            std::int64_t b, std::int64_t r) {
   const std::int64_t two = 4 * (2 * b + r), each = 4 * (3 * b + r);  // of three blocks
   const std::int64_t borrowed = o.no_sync ? each : two;
+  const bool copies = o.layout == LayoutKind::per_parameter;
   if (o.strategy == ShardingStrategy::no_shard || s == n)
     return {4 * n, 4 * n, 8 * n, 0, 0};  // or one rank
-  if (o.strategy == ShardingStrategy::shard_optimizer) return {4 * n, 4 * n, 8 * s, 0, 0};
+  if (o.strategy == ShardingStrategy::shard_optimizer) {
+    if (copies) return {4 * s, 4 * s, 8 * s, each, each};
+    return {4 * n, 4 * n, 8 * s, 0, 0};
+  }
+  if (copies && o.strategy == ShardingStrategy::shard_gradients)
+    return {4 * s, 4 * s, 8 * s, each, borrowed};
   if (o.strategy == ShardingStrategy::shard_gradients) return {4 * n, 4 * s, 8 * s, 0, borrowed};
   if (o.strategy == ShardingStrategy::shard_grad_op) return {4 * s, 4 * s, 8 * s, each, borrowed};
   return {4 * s, 4 * s, 8 * s, two, borrowed};
@@ -38,43 +47,45 @@ constexpr MemoryClass kPlanned[] = {MemoryClass::parameter_shards, MemoryClass::
 // Promise 3: the closed formula, the plan and the ledger agree to the byte, after construction and
 // at the peak of training; initialisation has had a scratch of one parameter besides.
 TEST(Memory, IsTheClosedFormula) {
-  for (ShardingStrategy strategy :
-       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
-        ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
-        ShardingStrategy::full_shard, ShardingStrategy::hybrid_shard}) {
-    for (const bool no_sync : {false, true}) {
-      for (const int world : {1, 2, 3, 4}) {
-        if (strategy == ShardingStrategy::hybrid_shard && world != 4) continue;
-        const TinyOptions o{.strategy = strategy,
-                            .forward_prefetch = 1,
-                            .micro_steps = no_sync ? 3 : 1,
-                            .no_sync = no_sync,
-                            .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0};
-        testing::run_ranks(
-            Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> g) {
-              TinyTraining training(context, std::move(g), o);
-              for (std::int64_t step = 0; step < 2; ++step) training.step(step);
-              std::vector<formula::UnitLayout> layouts;
-              std::int64_t n = 0, s = 0;
-              for (const Unit& unit : training.sharded.units()) {
-                layouts.push_back({unit.rows()[0].layout()});
-                n += layouts.back().padded_numel();
-                s += layouts.back().shard_numel();
-              }
-              const auto expected =
-                  closed_formula(o, n, s, layouts[0].padded_numel(), layouts.back().padded_numel());
-              const formula::Plan p = formula::plan(
-                  layouts, {.strategy = strategy, .no_sync = no_sync},
-                  {.shard_size = training.mesh.shard_size(), .replicas = training.mesh.replicas()});
-              EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // c_fc
-              for (std::size_t c = 0; c < std::size(kPlanned); ++c) {
-                const MemoryCount count = context.ledger.count(kPlanned[c]);
-                const bool drawn = kPlanned[c] == MemoryClass::unsharded_parameters;
-                EXPECT_EQ(count.reserved, expected[c]) << name_of(strategy) << " class " << c;
-                EXPECT_EQ(count.reserved_peak, expected[c] + (drawn ? p.init_scratch : 0));
-                EXPECT_EQ(p.of(kPlanned[c]), expected[c]) << name_of(strategy) << " class " << c;
-              }
-            });
+  const auto test = [](int world, const TinyOptions& o) {
+    testing::run_ranks(
+        Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> g) {
+          TinyTraining training(context, std::move(g), o);
+          for (std::int64_t step = 0; step < 2; ++step) training.step(step);
+          std::vector<formula::UnitLayout> layouts;
+          std::int64_t n = 0, s = 0;
+          for (const Unit& unit : training.sharded.units()) {
+            layouts.push_back({unit.rows()[0].layout()});
+            n += layouts.back().whole_numel();
+            s += layouts.back().shard_numel();
+          }
+          const auto expected =
+              closed_formula(o, n, s, layouts[0].whole_numel(), layouts.back().whole_numel());
+          const formula::Plan p = formula::plan(
+              layouts, {.strategy = o.strategy, .layout = o.layout, .no_sync = o.no_sync},
+              {.shard_size = training.mesh.shard_size(), .replicas = training.mesh.replicas()});
+          EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // c_fc
+          for (std::size_t c = 0; c < std::size(kPlanned); ++c) {
+            const MemoryCount count = context.ledger.count(kPlanned[c]);
+            const bool drawn = kPlanned[c] == MemoryClass::unsharded_parameters;
+            EXPECT_EQ(count.reserved, expected[c]) << name_of(o.strategy) << " class " << c;
+            EXPECT_EQ(count.reserved_peak, expected[c] + (drawn ? p.init_scratch : 0));
+            EXPECT_EQ(p.of(kPlanned[c]), expected[c]) << name_of(o.strategy) << " class " << c;
+          }
+        });
+  };
+  for (const Sharding& sharding : kShardings) {
+    for (const LayoutKind layout : kLayouts) {
+      for (const bool no_sync : {false, true}) {
+        for (const int world : {1, 2, 3, 4}) {
+          if (sharding.replicates && world != 4) continue;
+          test(world, {.strategy = sharding.strategy,
+                       .layout = layout,
+                       .forward_prefetch = 1,
+                       .micro_steps = no_sync ? 3 : 1,
+                       .no_sync = no_sync,
+                       .shard_size = sharding.replicates ? 2 : 0});
+        }
       }
     }
   }
@@ -82,13 +93,16 @@ TEST(Memory, IsTheClosedFormula) {
 
 // Between steps what was borrowed has been given back, but where units stay whole.
 TEST(Memory, IsNotBorrowedBetweenSteps) {
-  testing::run_ranks(Backend::local, 2,
-                     [](Context& context, std::unique_ptr<comm::Communicator> group) {
-                       TinyTraining training(context, std::move(group), {.forward_prefetch = 1});
-                       training.step(0);
-                       EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_parameters).in_use, 0);
-                       EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_gradients).in_use, 0);
-                     });
+  for (const LayoutKind layout : kLayouts) {
+    testing::run_ranks(
+        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group),
+                                {.layout = layout, .forward_prefetch = 1});
+          training.step(0);
+          EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_parameters).in_use, 0);
+          EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_gradients).in_use, 0);
+        });
+  }
 }
 
 // The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
@@ -106,31 +120,41 @@ TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
 }
 
 // In bfloat16 the master shard is kept and a rounded whole copy borrowed; the wires are shared.
+// Where the layout copies, what travels needs wires in float32 too.
 TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
-  for (ShardingStrategy strategy :
-       {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
-        ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
-    const MixedPrecision precision{DType::bfloat16, DType::bfloat16};
+  const auto test = [](ShardingStrategy strategy, LayoutKind layout, DType dtype) {
+    const MixedPrecision precision{dtype, dtype};
+    const Options options{
+        .strategy = strategy, .layout = layout, .precision = precision, .forward_prefetch = 0};
     testing::run_ranks(
-        Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group),
-                                {.strategy = strategy, .precision = precision});
+                                {.strategy = strategy, .layout = layout, .precision = precision});
           training.step(0);
           std::vector<formula::UnitLayout> layouts;
           for (const Unit& unit : training.sharded.units()) {
             layouts.push_back({unit.rows()[0].layout()});
           }
-          const formula::Plan p = formula::plan(
-              layouts, {.strategy = strategy, .precision = precision, .forward_prefetch = 0},
-              {.shard_size = 2});
+          const formula::Plan p = formula::plan(layouts, options, {.shard_size = 3});
           for (const MemoryClass c : kPlanned) {
             EXPECT_EQ(context.ledger.count(c).reserved, p.of(c)) << name_of(c);
           }
-          const std::int64_t wires = 2 * 2 * layouts[0].padded_numel();
-          EXPECT_EQ(p.of(MemoryClass::communication), wires);
+          const bool copies =
+              layout == LayoutKind::per_parameter && strategy != ShardingStrategy::no_shard;
+          const std::int64_t row =
+              copies ? layouts[0].padded_numel() : layouts[0].whole_numel();  // of the largest
+          const std::int64_t both = dtype == DType::bfloat16 ? 2 * 2 : copies ? 2 * 4 : 0;
+          EXPECT_EQ(p.of(MemoryClass::communication), both * row);
           EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
-                    wires + formula::norm_bytes(2));
+                    both * row + formula::norm_bytes(3));
         });
+  };
+  for (const Sharding& sharding : kShardings) {
+    if (sharding.replicates) continue;
+    for (const LayoutKind layout : kLayouts) {
+      test(sharding.strategy, layout, DType::float32);
+      test(sharding.strategy, layout, DType::bfloat16);
+    }
   }
 }
 
@@ -188,22 +212,24 @@ TEST(Memory, OfALargeRootIsItsOwn) {
 }
 
 TEST(Memory, IsNotAllocatedAfterTheFirstStep) {
+  const auto test = [](Backend backend, const TinyOptions& options) {
+    testing::run_ranks(backend, 2,
+                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                         TinyTraining training(context, std::move(group), options);
+                         training.step(0);
+                         const std::int64_t allocations = context.ledger.allocations();
+                         const std::int64_t peak = context.ledger.total_peak();
+                         for (std::int64_t step = 1; step < 5; ++step) training.step(step);
+                         EXPECT_EQ(context.ledger.allocations(), allocations);
+                         EXPECT_EQ(context.ledger.total_peak(), peak);
+                       });
+  };
   for (const Backend backend : testing::backends()) {
-    for (ShardingStrategy strategy :
-         {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
-          ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
-          ShardingStrategy::full_shard}) {
-      testing::run_ranks(backend, 2,
-                         [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-                           TinyTraining training(context, std::move(group),
-                                                 {.strategy = strategy, .micro_steps = 2});
-                           training.step(0);
-                           const std::int64_t allocations = context.ledger.allocations();
-                           const std::int64_t peak = context.ledger.total_peak();
-                           for (std::int64_t step = 1; step < 5; ++step) training.step(step);
-                           EXPECT_EQ(context.ledger.allocations(), allocations);
-                           EXPECT_EQ(context.ledger.total_peak(), peak);
-                         });
+    for (const LayoutKind layout : kLayouts) {
+      for (const Sharding& sharding : kShardings) {
+        if (sharding.replicates) continue;
+        test(backend, {.strategy = sharding.strategy, .layout = layout, .micro_steps = 2});
+      }
     }
   }
 }

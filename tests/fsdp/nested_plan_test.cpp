@@ -52,14 +52,14 @@ std::unique_ptr<nn::Module> around(Inner... inner) {
 
 // What a rank of two holds and moves in its second step.
 void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
-                    ShardingStrategy strategy) {
+                    ShardingStrategy strategy, LayoutKind layout) {
   comm::Mesh mesh(std::move(world));
   const std::unique_ptr<nn::Module> model =
       around(around(around(around())), around(), around(around()));
   for (nn::Parameter* p : model->named_parameters()) {
     if (p->name.starts_with("1.")) p->requires_grad = false;  // all of that unit
   }
-  const Options options{.strategy = strategy, .wrap_policy = is_a<Around>};
+  const Options options{.strategy = strategy, .layout = layout, .wrap_policy = is_a<Around>};
   ShardedModel sharded(context, *model, mesh, options);
   AdamW optimizer(context, sharded.units(), {});
   for (ShardedParameters* row : sharded.rows()) {
@@ -81,9 +81,9 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
   }
   const formula::Plan plan =
       formula::plan(formula::layouts_of(sharded.units()), options, {.shard_size = 2});
-  for (const MemoryClass c :
-       {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
-        MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
+  for (const MemoryClass c : {MemoryClass::parameter_shards, MemoryClass::gradient_shards,
+                              MemoryClass::optimizer, MemoryClass::unsharded_parameters,
+                              MemoryClass::unsharded_gradients, MemoryClass::communication}) {
     EXPECT_EQ(context.ledger.count(c).reserved_peak, plan.of(c))
         << name_of(strategy) << " class " << static_cast<int>(c);
   }
@@ -96,10 +96,12 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
 TEST(Plan, OfNestedUnitsAndFrozenParametersIsTheLedgers) {
   for (const Sharding& sharding : kShardings) {
     if (sharding.replicates) continue;
-    testing::run_ranks(testing::Backend::local, 2,
-                       [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                         expect_planned(context, std::move(world), sharding.strategy);
-                       });
+    for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+      testing::run_ranks(testing::Backend::local, 2,
+                         [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                           expect_planned(context, std::move(world), sharding.strategy, layout);
+                         });
+    }
   }
 }
 

@@ -154,6 +154,27 @@ TEST(Order, OfWholeParametersGathersOnceAStep) {
   }
 }
 
+// FSDP2 gathers, discards and reduces in the order of FSDP1: its layout decides what is copied, not
+// when.
+TEST(Order, IsTheSameInBothLayouts) {
+  for (const Sharding& sharding : kShardings) {
+    for (const BackwardPrefetch prefetch :
+         {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
+      for (const bool no_sync : {false, true}) {
+        TinyOptions options{.strategy = sharding.strategy,
+                            .prefetch = prefetch,
+                            .forward_prefetch = no_sync ? 1 : 0,
+                            .micro_steps = 2,
+                            .no_sync = no_sync,
+                            .shard_size = sharding.replicates ? 1 : 0};
+        const std::string flat = order_of_a_step(options);
+        options.layout = LayoutKind::per_parameter;
+        EXPECT_EQ(order_of_a_step(options), flat) << sharding.name;
+      }
+    }
+  }
+}
+
 // Unlike PyTorch's, which keeps the root and would compute with stale weights next time.
 TEST(Order, OfAnEvaluationReshardsTheRootToo) {
   testing::run_ranks(Backend::local, 2,

@@ -18,6 +18,7 @@ constexpr ShardingStrategy kAll[] = {
     ShardingStrategy::no_shard,        ShardingStrategy::shard_optimizer,
     ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
     ShardingStrategy::full_shard,      ShardingStrategy::hybrid_shard};
+constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
 
 // The design's table, by hand: how often a step of M micro-steps gathers, reduce-scatters and
 // all-reduces a unit.
@@ -49,15 +50,18 @@ std::vector<std::int64_t> three_accounts(Context& context,
   std::vector<formula::UnitLayout> layouts;
   for (const Unit& unit : training.sharded.units()) {
     layouts.push_back({unit.rows()[0].layout()});
-    const std::int64_t s = layouts.back().shard_numel();
+    const bool reduces_whole = o.strategy == ShardingStrategy::no_shard;
+    const std::int64_t s =
+        reduces_whole ? layouts.back().whole_numel() / F : layouts.back().shard_numel();
     const auto times = table(o, unit.name() == "root");
     for (int i = 0; i < 3; ++i) counts[i] += times[i];
     bytes += (F - 1) * s * (times[0] * gathered + times[1] * reduced);
-    if (o.strategy == ShardingStrategy::no_shard) bytes += 2 * (F - 1) * s * reduced;
+    if (reduces_whole) bytes += 2 * (F - 1) * s * reduced;
     if (o.strategy == ShardingStrategy::hybrid_shard) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
   const formula::Plan p = formula::plan(
-      layouts, {.strategy = o.strategy, .precision = o.precision, .no_sync = o.no_sync},
+      layouts,
+      {.strategy = o.strategy, .layout = o.layout, .precision = o.precision, .no_sync = o.no_sync},
       {.shard_size = static_cast<int>(F),
        .replicas = static_cast<int>(R),
        .micro_steps = o.micro_steps});
@@ -90,8 +94,9 @@ void expect_equal_accounts(Backend backend, int world, const TinyOptions& option
   for (const auto& numbers : ranks) {
     for (std::size_t i = 0; i < numbers.size(); i += 3) {
       EXPECT_EQ(numbers[i], numbers[i + 1])
-          << name_of(options.strategy) << " M=" << options.micro_steps
-          << (options.no_sync ? " no_sync" : "") << " W=" << world << " row " << i / 3;
+          << name_of(options.strategy) << " layout " << static_cast<int>(options.layout)
+          << " M=" << options.micro_steps << (options.no_sync ? " no_sync" : "") << " W=" << world
+          << " row " << i / 3;
       EXPECT_EQ(numbers[i], numbers[i + 2]) << "planned, " << name_of(options.strategy);
     }
   }
@@ -100,17 +105,21 @@ void expect_equal_accounts(Backend backend, int world, const TinyOptions& option
 // Promise 4: the traffic of a step is the design's table, to the operation and to the byte.
 TEST(Traffic, EqualsTheTable) {
   for (ShardingStrategy strategy : kAll) {
-    for (const std::int64_t micro_steps : {1, 3}) {
-      for (const bool no_sync : {false, true}) {
-        for (const int world : {2, 3, 4}) {
-          if (strategy == ShardingStrategy::hybrid_shard && world != 4) continue;
-          expect_equal_accounts(Backend::local, world,
-                                {.strategy = strategy,
-                                 .forward_prefetch = 1,
-                                 .micro_steps = micro_steps,
-                                 .no_sync = no_sync,
-                                 .recompute = no_sync,  // moves nothing more
-                                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
+    for (const LayoutKind layout : kLayouts) {
+      for (const std::int64_t micro_steps : {1, 3}) {
+        for (const bool no_sync : {false, true}) {
+          for (const int world : {2, 3, 4}) {
+            const bool hybrid = strategy == ShardingStrategy::hybrid_shard;
+            if (hybrid && world != 4) continue;
+            expect_equal_accounts(Backend::local, world,
+                                  {.strategy = strategy,
+                                   .layout = layout,
+                                   .forward_prefetch = 1,
+                                   .micro_steps = micro_steps,
+                                   .no_sync = no_sync,
+                                   .recompute = no_sync,  // moves nothing more
+                                   .shard_size = hybrid ? 2 : 0});
+          }
         }
       }
     }
@@ -123,7 +132,10 @@ TEST(Traffic, IsTheSameOverGloo) {
 #endif
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_gradients,
                                     ShardingStrategy::full_shard}) {
-    expect_equal_accounts(Backend::gloo, 3, {.strategy = strategy, .micro_steps = 2});
+    for (const LayoutKind layout : kLayouts) {
+      expect_equal_accounts(Backend::gloo, 3,
+                            {.strategy = strategy, .layout = layout, .micro_steps = 2});
+    }
   }
 }
 
@@ -131,11 +143,15 @@ TEST(Traffic, IsTheSameOverGloo) {
 TEST(Traffic, InBfloat16IsHalf) {
   for (ShardingStrategy strategy : kAll) {
     const int groups_of = strategy == ShardingStrategy::hybrid_shard ? 2 : 0;
-    for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
-                                        std::pair(DType::bfloat16, DType::bfloat16)}) {
-      expect_equal_accounts(
-          Backend::local, 4,
-          {.strategy = strategy, .precision = {param, reduce}, .shard_size = groups_of});
+    for (const LayoutKind layout : kLayouts) {
+      for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
+                                          std::pair(DType::bfloat16, DType::bfloat16)}) {
+        expect_equal_accounts(Backend::local, 4,
+                              {.strategy = strategy,
+                               .layout = layout,
+                               .precision = {param, reduce},
+                               .shard_size = groups_of});
+      }
     }
   }
 }
@@ -155,13 +171,12 @@ TEST(Traffic, OfAnEvaluationCountsApart) {
                      });
 }
 
-// But where parameters are stored whole, the evaluation after a step gathers for the next step too.
+// But where parameters stay whole, the evaluation after a step gathers for the next step too.
 TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
-  for (ShardingStrategy strategy :
-       {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients}) {
+  const auto test = [](const TinyOptions& options) {
     testing::run_ranks(
         Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-          TinyTraining training(context, std::move(group), {.strategy = strategy});
+          TinyTraining training(context, std::move(group), options);
           training.step(0);
           const comm::Traffic before = training.mesh.traffic();
           auto tokens = testing::tiny_tokens(0, 0, 0, 1, 0);
@@ -169,29 +184,37 @@ TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
           training.sharded.forward(training.tape, tokens);
           training.tape.end();
           training.step(1);
-          EXPECT_EQ((training.mesh.traffic() - before).all_gathers, 4) << name_of(strategy);
+          EXPECT_EQ((training.mesh.traffic() - before).all_gathers, 4) << name_of(options.strategy);
         });
+  };
+  for (const LayoutKind layout : kLayouts) {
+    test({.strategy = ShardingStrategy::shard_optimizer, .layout = layout});
+    test({.strategy = ShardingStrategy::shard_gradients, .layout = layout});
   }
 }
 
 // The bytes in a trace are those of the counters.
 TEST(Traffic, IsWhatTheTraceShows) {
+  const auto test = [](const TinyOptions& options) {
+    testing::run_ranks(
+        Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          TinyTraining training(context, std::move(group), options);
+          context.tracer.start();
+          training.step(0);
+          std::int64_t bytes = 0;
+          for (const Span& span : context.tracer.spans()) bytes += span.bytes;
+          EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(options.strategy);
+        });
+  };
   for (ShardingStrategy strategy : kAll) {
-    for (const DType param : {DType::float32, DType::bfloat16}) {
-      testing::run_ranks(
-          Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-            TinyTraining training(
-                context, std::move(group),
-                {.strategy = strategy,
-                 .micro_steps = 2,
-                 .precision = {param, DType::bfloat16},
-                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
-            context.tracer.start();
-            training.step(0);
-            std::int64_t bytes = 0;
-            for (const Span& span : context.tracer.spans()) bytes += span.bytes;
-            EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(strategy);
-          });
+    for (const LayoutKind layout : kLayouts) {
+      for (const DType param : {DType::float32, DType::bfloat16}) {
+        test({.strategy = strategy,
+              .layout = layout,
+              .micro_steps = 2,
+              .precision = {param, DType::bfloat16},
+              .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
+      }
     }
   }
 }

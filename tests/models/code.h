@@ -85,6 +85,7 @@ inline std::string code_of(const Program& p) {
   code.add("rows", p.rows, usual.rows);
   code.add("ranks", p.ranks, usual.ranks);
   code.add("shard_size", p.shard_size, usual.shard_size);
+  code.add("post_forward_size", p.post_forward_size, usual.post_forward_size);
   code.add("strategy", p.strategy, usual.strategy,
            "ShardingStrategy::" + nanofsdp::fsdp::name_of(p.strategy));
   code.add("layout", p.layout, usual.layout, "nanofsdp::fsdp::LayoutKind::per_parameter");

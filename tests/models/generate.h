@@ -28,6 +28,10 @@ class Generator {
                          ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
                          ShardingStrategy::hybrid_shard});
     if (p.strategy == ShardingStrategy::hybrid_shard) p.shard_size = divisor(p.ranks);
+    if (nanofsdp::fsdp::sharding_of(p.strategy).reshards_after_forward && chance(50)) {
+      const int k = divisor(p.shard_size > 0 ? p.shard_size : p.ranks);
+      p.post_forward_size = k > 1 ? k : 0;
+    }
     if (chance(50)) p.layout = nanofsdp::fsdp::LayoutKind::per_parameter;
     if (chance(15)) p.param_dtype = DType::bfloat16;
     if (chance(15)) p.reduce_dtype = DType::bfloat16;

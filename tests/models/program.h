@@ -67,7 +67,8 @@ struct Program {
   int rows = 1;            ///< of each rank
 
   int ranks = 1;
-  int shard_size = 0;  ///< of hybrid_shard; 0: all ranks
+  int shard_size = 0;         ///< of hybrid_shard; 0: all ranks
+  int post_forward_size = 0;  ///< of full_shard and hybrid_shard; 0: the shard group
   nanofsdp::fsdp::ShardingStrategy strategy = nanofsdp::fsdp::ShardingStrategy::full_shard;
   nanofsdp::fsdp::LayoutKind layout = nanofsdp::fsdp::LayoutKind::flat;
   nanofsdp::DType param_dtype = nanofsdp::DType::float32;

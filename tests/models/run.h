@@ -36,7 +36,7 @@ class ShardedRun {
   ShardedRun(Context& context, std::unique_ptr<comm::Communicator> world, const Program& program)
       : program_(program),
         context_(context),
-        mesh_(std::move(world), hybrid() ? program.shard_size : 0),
+        mesh_(std::move(world), hybrid() ? program.shard_size : 0, program.post_forward_size),
         model_(program),
         memory_(give_values()),
         sharded_(context, model_.root(), mesh_, options()),
@@ -45,6 +45,7 @@ class ShardedRun {
     memory_.clear();  // it has been copied
     require_plan();
     planned_ = whole_bytes();
+    slices_ = context_.ledger.count(MemoryClass::unsharded_parameters).in_use;
   }
 
   Record run() {
@@ -81,7 +82,9 @@ class ShardedRun {
   void require_plan() const {
     const nanofsdp::formula::Plan plan =
         nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded_.units()), options(),
-                                {.shard_size = mesh_.shard_size(), .replicas = mesh_.replicas()});
+                                {.shard_size = mesh_.shard_size(),
+                                 .replicas = mesh_.replicas(),
+                                 .post_forward_size = program_.post_forward_size});
     for (const MemoryClass c :
          {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
           MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
@@ -172,7 +175,7 @@ class ShardedRun {
     const bool adds_up = options().accumulates() && !last;
     const bool kept = !fsdp::sharding_of(sharded_.strategy()).parameters ||
                       (waits && program_.strategy == ShardingStrategy::shard_grad_op);
-    if (!kept) require_unused(MemoryClass::unsharded_parameters, place);
+    if (!kept) require_unused(MemoryClass::unsharded_parameters, place, slices_);
     if (!adds_up) require_unused(MemoryClass::unsharded_gradients, place);
   }
 
@@ -182,8 +185,8 @@ class ShardedRun {
            context_.ledger.count(MemoryClass::unsharded_gradients).reserved;
   }
 
-  void require_unused(MemoryClass memory_class, const std::string& place) {
-    const std::int64_t bytes = context_.ledger.count(memory_class).in_use;
+  void require_unused(MemoryClass memory_class, const std::string& place, std::int64_t always = 0) {
+    const std::int64_t bytes = context_.ledger.count(memory_class).in_use - always;
     if (bytes == 0) return;
     throw std::runtime_error(fmt::format("after {}: {} bytes of {} in use", place, bytes,
                                          nanofsdp::name_of(memory_class)));
@@ -212,6 +215,7 @@ class ShardedRun {
   std::deque<Owned<float>> rows_;  // of the passes under way
   Record record_;
   std::int64_t planned_ = 0;
+  std::int64_t slices_ = 0;  // of post-forward groups, which are always in use
 };
 
 /// How long a rank waits for another.

@@ -69,6 +69,7 @@ inline std::vector<std::function<void(Program&)>> option_changes(const Program& 
   lower(&Program::micro_steps);
   lower(&Program::ranks);
   lower(&Program::shard_size);
+  reset(&Program::post_forward_size);
   lower(&Program::rows);
   lower(&Program::width);
   lower(&Program::forward_prefetch);
@@ -110,7 +111,9 @@ inline std::vector<Program> smaller(Program program) {
 
 /// Whether the ranks can form the groups that it wants.
 inline bool is_possible(const Program& program) {
-  return program.shard_size == 0 || program.ranks % program.shard_size == 0;
+  const int group = program.shard_size == 0 ? program.ranks : program.shard_size;
+  const bool near = program.post_forward_size == 0 || group % program.post_forward_size == 0;
+  return near && program.ranks % group == 0;
 }
 
 }  // namespace detail

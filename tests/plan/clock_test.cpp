@@ -143,9 +143,7 @@ TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
 
 // All that one of 4,096 ranks is asked for is played, and nothing else.
 TEST(Clock, PlaysAStepOfLlama3_70B) {
-  const auto known = known_transformers();
-  const auto shape = std::ranges::find(known, "llama-3-70b", &TransformerShape::name);
-  Transformer model(*shape, {});
+  Outline model(transformer(*find_transformer("llama-3-70b"), {}));
   const Machine h100 = find_machine("h100");
   const Plan planned =
       plan(model,

@@ -7,7 +7,6 @@
 #include "plan/plan.h"
 #include "plan/rehearsal.h"
 #include "plan/simulated.h"
-#include "plan/simulated_mesh.h"
 
 // What a whole step costs: the arithmetic that everybody counts, 6 operations a parameter and
 // token.
@@ -48,7 +47,7 @@ TEST(StepCost, OfCollectivesIsWhatIsCounted) {
     for (const int W : {1, 2, 6}) {
       SimulatedRank context(W - 1, W, 1, Device::simulated_cpu);
       const int shard_size = sharding.replicates && W == 6 ? 3 : 0;
-      comm::Mesh mesh = make_simulated_mesh(context, {.shard_size = shard_size});
+      comm::Mesh mesh = make_simulated_mesh(context, shard_size);
       gpt::GPT model(
           {.block_size = kT, .vocab_size = kV, .n_layer = kL, .n_head = 2, .n_embd = kC});
       Rehearsal training(context, mesh, model,

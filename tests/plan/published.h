@@ -148,7 +148,7 @@ struct Predicted {
 };
 
 inline Predicted predict(const Published& p) {
-  Transformer model(*find_transformer(p.model), p.how);
+  Outline model(transformer(*find_transformer(p.model), p.how));
   Machine machine = find_machine(p.machine);
   machine.network_bandwidth = p.network;
   const Run run{
@@ -163,7 +163,7 @@ inline Predicted predict(const Published& p) {
       .work = {.rows = std::vector<std::int64_t>(static_cast<std::size_t>(p.micro_steps), p.rows),
                .tokens = p.tokens}};
   const Plan planned = plan(model, run, &machine);
-  const auto bytes = static_cast<double>(planned.reserved());
+  const auto bytes = static_cast<double>(planned.reserved);
   return {static_cast<double>(p.rows * p.tokens * p.micro_steps) / planned.time->seconds,
           bytes / (1 << 30), bytes <= machine.memory};
 }

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <memory>
 #include <string>
@@ -73,11 +74,13 @@ TEST_P(Simulated, IsReal) {
 }
 
 // A GPU computes with bfloat16 parameters as they arrive: its slots are half as large, and it has
-// no memory to gather into before they are widened. All else is as on a CPU of one thread.
+// no memory to gather into before they are widened, unless they are copied out of it anyway. All
+// else is as on a CPU of one thread.
 TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
   Configuration c = GetParam();
   c.threads = 1;
   const bool is_short = c.options.precision.param_dtype == DType::bfloat16;
+  const bool copies = c.ranks > 1 && c.options.copies();
   for (const int rank : {0, c.ranks - 1}) {
     std::int64_t wire = 0;
     const auto look = [&](Rehearsal& training) {
@@ -91,7 +94,8 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
       const std::string whole = std::string("unsharded parameters") + when;
       const std::string sent = std::string("communication") + when;
       EXPECT_EQ(cpu.bytes[whole], (is_short ? 2 : 1) * gpu.bytes[whole]) << "rank " << rank;
-      EXPECT_EQ(cpu.bytes[sent] - gpu.bytes[sent], is_short ? wire : 0) << "rank " << rank;
+      EXPECT_EQ(cpu.bytes[sent] - gpu.bytes[sent], is_short && !copies ? wire : 0)
+          << "rank " << rank;
     }
     if (is_short) {
       for (Observed* seen : {&cpu, &gpu}) {
@@ -127,13 +131,13 @@ TEST_P(SimulatedGloo, IsReal) {
     const auto real =
         testing::run_ranks(backend, c.ranks,
                            [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                             comm::Mesh mesh(std::move(world), c.shard_size);
+                             comm::Mesh mesh(std::move(world), c.shard_size, c.post_forward_size);
                              return numbers(rehearse(c, context, mesh));
                            },
                            {.threads = c.threads});
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Observed simulated = testing::simulated(c, rank, rehearsal_of(c), Device::simulated_cpu,
-                                                    {.scratch = comm::gloo_scratch_bytes});
+                                                    comm::gloo_scratch_bytes);
       EXPECT_EQ(numbers(simulated), real[static_cast<std::size_t>(rank)])
           << testing::name_of(backend) << ", rank " << rank << simulated;
     }
@@ -187,6 +191,49 @@ TEST(SimulatedRank, HoldsTheParameterThatIsDrawn) {
   };
   EXPECT_EQ(peak(simulated), peak(real));
   EXPECT_GT(peak(real), real.ledger.count(MemoryClass::unsharded_parameters).reserved);
+}
+
+// Bytes that the gather stream (1) and the reduce stream (2) of rank 0 of 3 read and write in a
+// step.
+std::array<double, 2> moved_beside_computation(const fsdp::Options& options) {
+  gpt::GPT model = make_model({});
+  SimulatedRank context(0, 3, 1, Device::simulated_cpu);
+  comm::Mesh mesh = make_simulated_mesh(context);
+  Rehearsal training(context, mesh, model, options, {.rows = {1}, .tokens = 8});
+  training.step();
+  const std::size_t first = context.issued.size();
+  training.step();
+  std::array<double, 2> bytes{};
+  for (std::size_t i = first; i < context.issued.size(); ++i) {
+    const Issued& work = context.issued.all()[i];
+    if (work.stream > 0) bytes[work.stream - 1] += work.cost.read + work.cost.written;
+  }
+  return bytes;
+}
+
+// The second layout copies each parameter out of what a gather brought, and each gradient into what
+// a reduction sends: every element is read once and written once, padding is not. Then the shard is
+// copied to where it stays, in either layout, with its padding.
+TEST(SimulatedRank, CopiesEachElementOnceForACollectiveOfTheSecondLayout) {
+  gpt::GPT model = make_model({});
+  for (const fsdp::LayoutKind layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+    double numel = 0, shards = 0, root = 0;
+    for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
+      const auto of_unit = fsdp::make_layout(layout, fsdp::specs_of(unit.parameters), 3, 4);
+      root = static_cast<double>(of_unit->total_numel());  // the last
+      numel += root;
+      shards += static_cast<double>(of_unit->shard_numel());
+    }
+    const bool copies = layout == fsdp::LayoutKind::per_parameter;
+    for (const auto& [strategy, gathered] :
+         {std::pair(fsdp::ShardingStrategy::shard_grad_op, numel),
+          std::pair(fsdp::ShardingStrategy::full_shard, 2 * numel - root)}) {
+      const auto [by_gathers, by_reductions] = moved_beside_computation(
+          {.strategy = strategy, .layout = layout, .wrap_policy = fsdp::is_a<gpt::Block>});
+      EXPECT_EQ(by_gathers, copies ? 8 * gathered : 0) << fsdp::name_of(strategy);
+      EXPECT_EQ(by_reductions, 8 * ((copies ? numel : 0) + shards)) << fsdp::name_of(strategy);
+    }
+  }
 }
 
 }  // namespace

@@ -21,6 +21,7 @@ namespace nanofsdp::formula {
 struct Workload {
   int shard_size = 1;            ///< F, ranks of a shard group
   int replicas = 1;              ///< R, groups
+  int post_forward_size = 0;     ///< K, ranks of a post-forward group; 0: F
   std::int64_t micro_steps = 1;  ///< M, of one rank in an optimizer step
   Device device = Device::cpu;   ///< which says in what units compute
 };
@@ -89,7 +90,7 @@ using Size = std::int64_t;
 inline Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
 
 inline void plan_memory(std::span<const UnitLayout> layouts, const Options& options, Device device,
-                        Plan& plan) {
+                        int post_forward_size, Plan& plan) {
   const fsdp::Sharding& sharding = options.sharding();
   const MixedPrecision& precision = options.precision;
   Whole whole, shards, largest, row;
@@ -125,6 +126,10 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   if (options.borrows_parameters()) {
     plan.of(MemoryClass::unsharded_parameters) =
         element * (slots.parameters * largest.parameters + root.parameters);
+    if (post_forward_size > 0) {
+      plan.of(MemoryClass::unsharded_parameters) +=
+          element * (whole.parameters - root.parameters) / post_forward_size;
+    }
   }
   if (options.kept().gradients) {
     plan.of(MemoryClass::unsharded_gradients) =
@@ -168,11 +173,20 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
     t.all_gathers += times;
     t.bytes_sent += times * (F - 1) * row.shard_numel * bytes_of(options.precision.param_dtype);
   };
+  const Size K = workload.post_forward_size % F;
+  const auto gather_near = [&](const RowLayout& row, Size times) {
+    if (row.parameters.empty()) return;
+    t.all_gathers += times;
+    t.bytes_sent += times * (K - 1) * row.whole_numel / K * bytes_of(options.precision.param_dtype);
+  };
   for (const UnitLayout& layout : layouts) {
-    const auto [gathers, reductions] =
-        times(options, workload.micro_steps, &layout == &layouts.back());
+    const bool root = &layout == &layouts.back();
+    auto [gathers, reductions] = times(options, workload.micro_steps, root);
+    const Size near = K > 0 && !root ? gathers / 2 : 0;  // those of backward
+    gathers -= near;
     gather(layout.trained, gathers);
     gather(layout.frozen, options.sharding().parameters ? gathers : 0);  // else they stay fresh
+    if (near > 0) gather_near(layout.trained, near), gather_near(layout.frozen, near);
     if (layout.trained.parameters.empty()) continue;
     const Size shard = layout.trained.travels(options) / F;
     const Size reduced = (F - 1) * shard * bytes_of(options.precision.reduce_dtype);
@@ -219,7 +233,8 @@ inline Plan plan(std::span<const UnitLayout> layouts, const Options& options,
   if (workload.shard_size * workload.replicas == 1)
     settled.strategy = fsdp::ShardingStrategy::no_shard;
   Plan plan;
-  plan_memory(layouts, settled, workload.device, plan);
+  plan_memory(layouts, settled, workload.device, workload.post_forward_size % workload.shard_size,
+              plan);
   plan_traffic(layouts, settled, workload, plan);
   return plan;
 }

@@ -23,6 +23,7 @@ struct Configuration {
   fsdp::Options options{};
   int ranks = 1;
   int shard_size = 0;
+  int post_forward_size = 0;
   int threads = 1;                    ///< of a rank
   std::vector<std::int64_t> rows{2};  ///< of each micro-step; odd ranks have one more
   std::int64_t batch_rows = 0;        ///< for which there is memory; 0: the most of `rows`
@@ -79,6 +80,8 @@ inline std::vector<Factor> factors_of_any_model() {
           {{"micro1", micro_steps({2}, 0)},
            {"micro2", micro_steps({1, 3}, 5)},
            {"micro3", micro_steps({2, 1, 3}, 0)}},
+          {{"flat", [](C&) {}},
+           {"per_parameter", [](C& c) { c.options.layout = fsdp::LayoutKind::per_parameter; }}},
           {{"align4", [](C&) {}}, {"align1", [](C& c) { c.options.alignment = 1; }}},
           {{"pool", [](C&) {}}, {"slots", [](C& c) { c.options.pool = false; }}},
           {{"sync", [](C&) {}}, {"no_sync", [](C& c) { c.options.no_sync = true; }}},

@@ -14,7 +14,6 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "plan/simulated.h"
-#include "plan/simulated_mesh.h"
 #include "support/configurations.h"
 
 namespace nanofsdp::testing {
@@ -73,7 +72,7 @@ std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
   std::vector<Observed> all(static_cast<std::size_t>(c.ranks));
   comm::launch_threads(c.ranks, c.threads,
                        [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                         comm::Mesh mesh(std::move(world), c.shard_size);
+                         comm::Mesh mesh(std::move(world), c.shard_size, c.post_forward_size);
                          all[static_cast<std::size_t>(context.rank)] = body(context, mesh);
                        });
   return all;
@@ -83,10 +82,9 @@ std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
 /// @copydetails on_threads()
 template <class Body>
 Observed simulated(const Configuration& c, int rank, const Body& body,
-                   Device device = Device::simulated_cpu, plan::SimulatedRun run = {}) {
+                   Device device = Device::simulated_cpu, const plan::Scratch& scratch = {}) {
   plan::SimulatedRank context(rank, c.ranks, c.threads, device);
-  run.shard_size = c.shard_size;
-  comm::Mesh mesh = plan::make_simulated_mesh(context, run);
+  comm::Mesh mesh = plan::make_simulated_mesh(context, c.shard_size, c.post_forward_size, scratch);
   return body(context, mesh);
 }
 

@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/wrap.h"
 #include "nn/loss.h"
 #include "ops/adamw.h"
@@ -34,7 +35,7 @@ class Reference {
         specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});
         order_.push_back(p);
       }
-      layouts_.emplace_back(std::move(specs), group_, 4);
+      layouts_.push_back(fsdp::make_layout(options.layout, std::move(specs), group_, 4));
     }
     for (nn::Parameter* p : order_) {
       masters_.emplace_back(p->shape);
@@ -137,9 +138,9 @@ class Reference {
     Owned<double> squares({group_});
     for (int rank = 0; rank < group_; ++rank) {
       std::size_t at = 0;
-      for (const fsdp::FlatLayout& layout : layouts_) {
-        for (std::size_t i = 0; i < layout.parameters().size(); ++i, ++at) {
-          const fsdp::Range piece = layout.piece(i, rank).in_parameter;
+      for (const auto& layout : layouts_) {
+        for (std::size_t i = 0; i < layout->parameters().size(); ++i, ++at) {
+          const fsdp::Range piece = layout->piece(i, rank).in_parameter;
           if (piece.empty()) continue;
           ops::squared_norm(*context_.compute,
                             {.x = sums_[at].view().slice(piece.begin, piece.size()),
@@ -150,7 +151,7 @@ class Reference {
     Owned<float> norm({1}), coefficient({1});
     ops::clip_coefficient(
         *context_.compute,
-        {.squares = squares, .max_norm = kTinyClip, .norm = norm, .coefficient = coefficient});
+        {.squares = squares, .max_norm = options_.clip, .norm = norm, .coefficient = coefficient});
     for (std::size_t i = 0; i < order_.size(); ++i) {
       ops::adamw(*context_.compute, {.param = masters_[i],
                                      .grad = sums_[i],
@@ -173,7 +174,7 @@ class Reference {
   gpt::GPT model_{kTiny};
   WholeModel memory_;
   nn::Tape tape_;
-  std::vector<fsdp::FlatLayout> layouts_;
+  std::vector<std::unique_ptr<const fsdp::Layout>> layouts_;
   std::vector<nn::Parameter*> order_;  // unit by unit
   std::vector<Owned<float>> masters_, sums_, m_, v_;
 };

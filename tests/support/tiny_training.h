@@ -50,6 +50,7 @@ inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_ste
 
 struct TinyOptions {
   fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
+  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
   fsdp::BackwardPrefetch prefetch = fsdp::BackwardPrefetch::pre;
   int forward_prefetch = 0;
   bool poison = true;
@@ -59,7 +60,9 @@ struct TinyOptions {
   bool recompute = false;
   fsdp::MixedPrecision precision{};
   int shard_size = 0;
+  int post_forward_size = 0;
   std::int64_t steps = kTinySteps;
+  double clip = kTinyClip;  // 0: never
 };
 
 /// One rank of a sharded training run.
@@ -74,11 +77,12 @@ class TinyTraining {
                const TinyOptions& options, std::unique_ptr<gpt::GPT> prepared)
       : options(options),
         context(context),
-        mesh(std::move(world), options.shard_size),
+        mesh(std::move(world), options.shard_size, options.post_forward_size),
         own_model(std::move(prepared)),
         model(*own_model),
         sharded(context, model, mesh,
                 {.strategy = options.strategy,
+                 .layout = options.layout,
                  .precision = options.precision,
                  .forward_prefetch = options.forward_prefetch,
                  .backward_prefetch = options.prefetch,
@@ -111,7 +115,7 @@ class TinyTraining {
     total.values[0] = 0;
     sharded.zero_grad();
     for (std::int64_t m = 0; m < options.micro_steps; ++m) micro_step(step, m);
-    norm.compute(sharded.units(), kTinyClip);
+    norm.compute(sharded.units(), options.clip);
     optimizer.step(kTinyLearningRate, norm.coefficient());
   }
 

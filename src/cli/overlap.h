@@ -4,7 +4,7 @@
 
 #include "base/tracer.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 
 /// @file
 /// @brief How much of the communication was hidden behind computation, and how much could have
@@ -29,4 +29,4 @@ struct Overlap {
 
 Overlap overlap(const std::deque<Span>& spans);
 
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

@@ -1,10 +1,10 @@
-#include "plan/overlap.h"
+#include "cli/overlap.h"
 
 #include <algorithm>
 #include <map>
 #include <vector>
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 
 Overlap overlap(const std::deque<Span>& spans) {
   Overlap result;
@@ -34,4 +34,4 @@ Overlap overlap(const std::deque<Span>& spans) {
   return result;
 }
 
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

@@ -7,7 +7,7 @@
 #include "base/tracer.h"
 #include "comm/mesh.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 
 /// @file
 /// @brief The spans of all ranks as one file that chrome://tracing and ui.perfetto.dev open.
@@ -24,4 +24,4 @@ void write_trace(Context& context, comm::Mesh& mesh, const std::string& path);
 /// @throws UsageError as above
 void write_trace(const std::deque<Span>& spans, int rank, const std::string& path);
 
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

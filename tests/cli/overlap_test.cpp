@@ -1,4 +1,4 @@
-#include "plan/overlap.h"
+#include "cli/overlap.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "support/ranks.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 namespace {
 
 using testing::Owned;
@@ -152,4 +152,4 @@ TEST(Overlap, WithoutPrefetchIsLess) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

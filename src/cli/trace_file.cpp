@@ -1,17 +1,17 @@
-#include "plan/trace_file.h"
+#include "cli/trace_file.h"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
-#include <fstream>
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <vector>
 
-#include "base/check.h"
+#include "cli/outputs.h"
 #include "comm/agreement.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 namespace {
 
 using nlohmann::json;
@@ -44,28 +44,19 @@ json events(const std::deque<Span>& spans, int rank, Device device) {
   return list;
 }
 
-// Every rank's text, on every rank.
-std::vector<std::string> exchange(Context& context, comm::Mesh& mesh, const std::string& text) {
-  const auto ranks = static_cast<std::size_t>(mesh.size());
-  const auto gather = [&](std::vector<std::int32_t>& mine) {
-    std::vector<std::int32_t> all(mine.size() * ranks);
-    const auto n = static_cast<std::int64_t>(mine.size());
-    comm::gather_on_host(mesh.world(), *context.compute, Tensor(mine.data(), {n}, DType::int32),
+// Every rank's text, one behind the other, on every rank. Blanks make them equally long.
+std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
+  const auto gather = [&](void* mine, std::int64_t n) {
+    std::vector<std::int32_t> all(static_cast<std::size_t>(n * mesh.size()));
+    comm::gather_on_host(mesh.world(), *context.compute, Tensor(mine, {n}, DType::int32),
                          Tensor(all.data(), {n * mesh.size()}, DType::int32), "trace");
     return all;
   };
-  std::vector<std::int32_t> length = {static_cast<std::int32_t>(text.size())};
-  const std::vector<std::int32_t> lengths = gather(length);
-  const auto longest = static_cast<std::size_t>(*std::ranges::max_element(lengths));
-  std::vector<std::int32_t> mine(longest / sizeof(std::int32_t) + 1);
-  std::memcpy(mine.data(), text.data(), text.size());
-  const std::vector<std::int32_t> all = gather(mine);
-  std::vector<std::string> texts;
-  for (std::size_t rank = 0; rank < ranks; ++rank) {
-    const auto* begin = reinterpret_cast<const char*>(all.data() + rank * mine.size());
-    texts.emplace_back(begin, static_cast<std::size_t>(lengths[rank]));
-  }
-  return texts;
+  auto words = static_cast<std::int32_t>(text.size() / sizeof(std::int32_t) + 1);
+  words = std::ranges::max(gather(&words, 1));
+  text.resize(static_cast<std::size_t>(words) * sizeof(std::int32_t), ' ');
+  const std::vector<std::int32_t> all = gather(text.data(), words);
+  return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(std::int32_t)};
 }
 
 // Time begins with the first event.
@@ -75,13 +66,8 @@ void write_events(json all, const std::string& path) {
   for (json& event : all) {
     if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - start;
   }
-  std::ofstream file(path);
-  file << json{{"traceEvents", std::move(all)}, {"displayTimeUnit", "ms"}}.dump() << '\n';
-  file.close();
-  if (!file) {
-    throw UsageError(
-        {.what = "--trace", .expected = "a file that can be written", .got = "'" + path + "'"});
-  }
+  const json trace = {{"traceEvents", std::move(all)}, {"displayTimeUnit", "ms"}};
+  write_text("--trace", path, trace.dump() + "\n");
 }
 
 }  // namespace
@@ -91,12 +77,14 @@ void write_trace(const std::deque<Span>& spans, int rank, const std::string& pat
 }
 
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {
-  json all = json::array();
-  const std::string mine = events(context.tracer.spans(), context.rank, context.device).dump();
-  for (const std::string& text : exchange(context, mesh, mine)) {
-    for (json& event : json::parse(text)) all.push_back(std::move(event));
+  const json mine = events(context.tracer.spans(), context.rank, context.device);
+  std::istringstream texts(exchange(context, mesh, mine.dump()));
+  json all = json::array(), of_rank;
+  for (int rank = 0; rank < mesh.size(); ++rank) {
+    texts >> of_rank;
+    all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
   if (context.rank == 0) write_events(std::move(all), path);
 }
 
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

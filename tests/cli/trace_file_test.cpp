@@ -1,4 +1,4 @@
-#include "plan/trace_file.h"
+#include "cli/trace_file.h"
 
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 namespace {
 
 using namespace std::chrono_literals;
@@ -59,4 +59,4 @@ TEST(TraceFile, HasEverySpanOfEveryRankInMicroseconds) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-namespace nanofsdp::plan {
+namespace nanofsdp::cli {
 
 /// @file
 /// @brief What the papers count for a parameter, to set beside what a plan counts.
@@ -34,4 +34,4 @@ inline constexpr std::array<Recipe, 4> kRecipes = {{
     {.name = "all bfloat16 (O3)", .master = 0, .parameter = 2, .gradient = 2, .moment = 2},
 }};
 
-}  // namespace nanofsdp::plan
+}  // namespace nanofsdp::cli

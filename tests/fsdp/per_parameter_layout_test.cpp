@@ -1,0 +1,138 @@
+#include "fsdp/per_parameter_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "fsdp/sharded_parameters.h"
+#include "fsdp/wrap.h"
+#include "gpt/gpt.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using Shape = std::vector<std::int64_t>;
+
+// The toy of the lessons: three parameters, 25 elements, two ranks.
+TEST(PerParameterLayout, CutsEachParameterBetweenTwoRows) {
+  const PerParameterLayout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2};
+  EXPECT_EQ(layout.shard_numel(), 3 + 5 + 8);  // 1, 1 and 4 rows
+  EXPECT_EQ(layout.padding_numel(), 2 * 16 - 25);
+  EXPECT_EQ(layout.piece(0, 1).in_parameter, (Range{3, 6}));  // the second row of A
+  EXPECT_EQ(layout.piece(0, 1).in_shard, (Range{0, 3}));
+  EXPECT_TRUE(layout.piece(1, 1).in_shard.empty());            // none of B
+  EXPECT_EQ(layout.piece(2, 1).in_parameter, (Range{8, 14}));  // three rows of C, not four
+  EXPECT_EQ(layout.piece(2, 1).in_shard, (Range{8, 14}));      // behind room for A and for B
+}
+
+// Rows of each rank, as torch.chunk(tensor, W) gives them; it leaves empty chunks out.
+TEST(PerParameterLayout, GivesRanksTheRowsOfTorchChunk) {
+  const struct {
+    std::int64_t rows;
+    std::vector<std::int64_t> chunks;
+  } known[] = {{7, {3, 3, 1}},
+               {5, {2, 2, 1, 0}},
+               {6, {2, 2, 2, 0}},
+               {8, {2, 2, 2, 2}},
+               {9, {2, 2, 2, 2, 1, 0, 0, 0}},
+               {1, {1, 0, 0}},
+               {0, {0, 0}},
+               {4, {4}}};
+  for (const auto& [rows, chunks] : known) {
+    const int world = static_cast<int>(chunks.size());
+    const PerParameterLayout layout{{{"p", {rows, 5}}}, world};
+    for (int rank = 0; rank < world; ++rank) {
+      EXPECT_EQ(layout.piece(0, rank).in_parameter.size(), 5 * chunks[rank])
+          << rows << " rows, rank " << rank << " of " << world;
+    }
+  }
+}
+
+// Of many ranks and dimensions: scalars, single rows, fewer rows than ranks, nothing at all.
+const std::vector<ParameterSpec> kMany = {
+    {"scalar", {}},      {"one", {1}},        {"vector", {7}},  {"row", {1, 5}},
+    {"none", {0}},       {"no_rows", {0, 4}}, {"rows", {7, 2}}, {"no_columns", {4, 0}},
+    {"cube", {5, 3, 2}}, {"even", {8, 3}},    {"last", {17}}};
+
+// The laws of one parameter. Its pieces follow one another, each from where the last ended, in
+// whole rows; all but the last that is not empty have `chunk` elements; and all ranks have them at
+// the same place of their shards.
+void expect_chunks(const PerParameterLayout& layout, std::size_t i, std::int64_t begin_in_shard) {
+  const ParameterSpec& p = layout.parameters()[i];
+  const std::int64_t rows = p.shape.empty() ? 1 : p.shape[0];
+  const std::int64_t row = rows == 0 ? 0 : p.numel() / rows;
+  std::int64_t next = 0;
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
+    const auto [in_shard, in_parameter] = layout.piece(i, rank);
+    ASSERT_EQ(in_shard.size(), in_parameter.size());
+    if (in_parameter.empty()) continue;
+    ASSERT_EQ(in_parameter.begin, next);
+    ASSERT_EQ(in_parameter.begin, rank * layout.chunk(i)) << "a rank before it has less";
+    ASSERT_EQ(in_parameter.size() % row, 0) << "a row was split";
+    ASSERT_EQ(in_shard.begin, begin_in_shard);
+    next = in_parameter.end;
+  }
+  ASSERT_EQ(next, p.numel());
+}
+
+TEST(PerParameterLayout, PiecesTileEveryParameterForEveryShapeAndWorld) {
+  std::vector<ParameterSpec> reversed(kMany.rbegin(), kMany.rend());
+  for (const std::int64_t alignment : {1, 4}) {
+    for (int world = 1; world <= 8; ++world) {
+      for (const auto& parameters : {kMany, reversed}) {
+        SCOPED_TRACE(testing::Message() << "W=" << world << " a=" << alignment);
+        const PerParameterLayout layout{parameters, world, alignment};
+        std::int64_t end = 0, numel = 0;
+        for (std::size_t i = 0; i < parameters.size(); ++i) {
+          const Shape& shape = parameters[i].shape;
+          std::int64_t chunk = shape.empty() ? 1 : (shape[0] + world - 1) / world;
+          for (std::size_t d = 1; d < shape.size(); ++d) chunk *= shape[d];
+          const std::int64_t begin = round_up(end, alignment);
+          ASSERT_EQ(layout.chunk(i), chunk) << parameters[i].name;
+          ASSERT_EQ(layout.in_whole(i).size(), parameters[i].numel());
+          ASSERT_EQ(layout.in_whole(i).begin % alignment, 0);
+          expect_chunks(layout, i, begin);
+          end = begin + chunk;
+          numel += parameters[i].numel();
+        }
+        ASSERT_EQ(layout.shard_numel(), round_up(end, alignment));
+        ASSERT_EQ(layout.padded_numel(), world * layout.shard_numel());
+        ASSERT_EQ(layout.padding_numel(), world * layout.shard_numel() - numel);
+      }
+    }
+  }
+}
+
+// Padding of all units of a nanoGPT whose blocks are units.
+std::int64_t padding(LayoutKind kind, const gpt::GPTConfig& config, int world) {
+  gpt::GPT model(config);
+  std::int64_t padding = 0;
+  for (const WrappedModule& unit : wrap(model, is_a<gpt::Block>)) {
+    padding += make_layout(kind, specs_of(unit.parameters), world, 1)->padding_numel();
+  }
+  return padding;
+}
+
+// What FSDP1 and FSDP2 add to nanoGPT's character model of 804,096 parameters, and to GPT-2.
+TEST(PerParameterLayout, PadsNanoGPTAsFsdp2Does) {
+  using enum LayoutKind;
+  const gpt::GPTConfig chars{
+      .block_size = 64, .vocab_size = 65, .n_layer = 4, .n_head = 4, .n_embd = 128, .bias = false};
+  EXPECT_EQ(padding(flat, chars, 3), 9);
+  EXPECT_EQ(padding(per_parameter, chars, 3), 3'465);
+  EXPECT_EQ(padding(flat, chars, 6), 12);
+  EXPECT_EQ(padding(per_parameter, chars, 6), 12'708);
+  gpt::GPTConfig gpt2{.block_size = 1024,
+                      .vocab_size = 50304,
+                      .n_layer = 12,
+                      .n_head = 12,
+                      .n_embd = 768,
+                      .bias = true};
+  EXPECT_EQ(padding(per_parameter, gpt2, 8), 0);
+  gpt2.vocab_size = 50257;
+  EXPECT_EQ(padding(flat, gpt2, 8), 0);
+  EXPECT_EQ(padding(per_parameter, gpt2, 8), 5'376);
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp

@@ -1,0 +1,119 @@
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+#include "support/closed_formula.h"
+#include "support/errors.h"
+#include "support/ranks.h"
+#include "support/tiny_training.h"
+
+namespace nanofsdp::fsdp {
+namespace {
+
+using testing::Backend;
+using testing::TinyOptions;
+using testing::TinyTraining;
+
+// Every rank's record of a run of four.
+std::vector<std::vector<float>> records(Backend backend, const TinyOptions& options) {
+  std::vector<std::vector<float>> all(4);
+  testing::run_ranks(backend, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    all[static_cast<std::size_t>(context.rank)] =
+        TinyTraining(context, std::move(world), options).run();
+  });
+  return all;
+}
+
+// Where backward gathers from changes no bit, whatever else is on.
+TEST(PostForward, ChangesNoBit) {
+  const DType kShort = DType::bfloat16;
+  for (const TinyOptions& options :
+       {TinyOptions{}, TinyOptions{.prefetch = BackwardPrefetch::none},
+        TinyOptions{.forward_prefetch = 1, .micro_steps = 2, .no_sync = true},
+        TinyOptions{.micro_steps = 2, .recompute = true},
+        TinyOptions{.precision = {.param_dtype = kShort, .reduce_dtype = kShort}}}) {
+    TinyOptions near = options;
+    near.post_forward_size = 2;
+    EXPECT_EQ(records(Backend::local, near), records(Backend::local, options));
+  }
+}
+
+// One rank's bytes of a step: all that it sends, and what it sends inside its post-forward group;
+// and what it holds for whole parameters.
+struct Bytes {
+  std::int64_t all = 0, near = 0, held = 0;
+  formula::Plan plan;
+};
+
+Bytes bytes_of_a_step(const TinyOptions& options) {
+  Bytes bytes;
+  testing::run_ranks(
+      Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        TinyTraining training(context, std::move(world), options);
+        training.step(0);
+        training.mesh.reset_traffic();
+        training.step(1);
+        if (context.rank != 0) return;
+        bytes.all = training.mesh.traffic().bytes_sent;
+        bytes.near = training.mesh.traffic_near().bytes_sent;
+        bytes.held = context.ledger.count(MemoryClass::unsharded_parameters).reserved;
+        bytes.plan = formula::plan(formula::layouts_of(training.sharded.units()),
+                                   {.strategy = options.strategy,
+                                    .precision = options.precision,
+                                    .forward_prefetch = options.forward_prefetch,
+                                    .pool = options.pool},
+                                   {.shard_size = training.mesh.shard_size(),
+                                    .replicas = training.mesh.replicas(),
+                                    .post_forward_size = options.post_forward_size,
+                                    .micro_steps = options.micro_steps});
+      });
+  return bytes;
+}
+
+// On four ranks in pairs: backward's gathers stay in the pair and bring half of a unit, where they
+// came from three ranks and brought three quarters. A rank holds half of each unit meanwhile.
+TEST(PostForward, GathersInSmallGroupsAndHoldsASliceOfEveryUnit) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const std::int64_t micro_steps : {1, 3}) {
+      const TinyOptions usual{.micro_steps = micro_steps, .precision = {.param_dtype = dtype}};
+      TinyOptions near = usual;
+      near.post_forward_size = 2;
+      const Bytes far = bytes_of_a_step(usual), with = bytes_of_a_step(near);
+      EXPECT_EQ(far.all, far.plan.step.bytes_sent);
+      EXPECT_EQ(with.all, with.plan.step.bytes_sent);
+      EXPECT_EQ(far.held, far.plan.of(MemoryClass::unsharded_parameters));
+      EXPECT_EQ(with.held, with.plan.of(MemoryClass::unsharded_parameters));
+      // 3/4 of each block's elements became 1/2, once a micro-step.
+      EXPECT_EQ(far.near, 0);
+      EXPECT_EQ(2 * (far.all - with.all), with.near);
+      // The slices are of float32: they are cut from what the CPU computes with.
+      const std::int64_t blocks = with.near / micro_steps * 2 / size_of(dtype);
+      EXPECT_EQ(with.held - far.held, 4 * blocks / 2);
+    }
+  }
+}
+
+TEST(PostForward, IsForStrategiesThatReshardAfterForward) {
+  testing::run_ranks(
+      Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        testing::expect_error<Error>(
+            [&] {
+              TinyTraining(context, std::move(world),
+                           {.strategy = ShardingStrategy::shard_grad_op, .post_forward_size = 2});
+            },
+            "use full_shard or hybrid_shard");
+      });
+}
+
+TEST(PostForward, GroupsDivideTheShardGroup) {
+  EXPECT_EQ(comm::post_forward_group_size(0, 4), 0);
+  EXPECT_EQ(comm::post_forward_group_size(4, 4), 0);
+  EXPECT_EQ(comm::post_forward_group_size(2, 4), 2);
+  for (const int size : {-2, 1, 3, 8}) {
+    EXPECT_THROW(comm::post_forward_group_size(size, 4), UsageError) << size;
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp
