@@ -134,6 +134,8 @@ exchange: ## Weights to PyTorch and back: the same logits and greedy texts (PYTH
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_logits
 	@$(firstword $(PYTHON) python3) tests/parity/exchange.py --binary=build/release/nanofsdp \
 	  --print_logits=build/release/tests/print_logits --out=build/exchange
+	@$(firstword $(PYTHON) python3) tests/parity/exchange_shards.py --binary=build/release/nanofsdp \
+	  --out=build/exchange/shards
 	@$(firstword $(PYTHON) python3) tests/parity/golden_shards.py --check
 
 llama: ## Lesson 22's Llama beside PyTorch's: gradients, 100 steps, files, LoRA (PYTHON=... has PyTorch)
