@@ -40,10 +40,11 @@ TEST(Bench, CountsWhatEachRankSends) {
 // Ranks that do not communicate hold the same, but for what Gloo sums in.
 TEST(Bench, LongMeasuresStepsWithAndWithoutCommunication) {
   const std::string out = bench({"--only=steps", "--rows=4 x 128, 2 ranks"});
-  EXPECT_EQ(count(out, "2 ranks, apart"), 1) << out;
+  EXPECT_EQ(count(out, "2 ranks, apart"), 2) << out;
   EXPECT_EQ(count(out, "2 ranks, no_shard"), 1) << out;
-  EXPECT_EQ(count(out, "2 ranks, full_shard"), 1) << out;
-  EXPECT_EQ(count(out, " MB a rank"), 3) << out;
+  EXPECT_EQ(count(out, "2 ranks, full_shard"), 2) << out;
+  EXPECT_EQ(count(out, ", per parameter"), 2) << out;
+  EXPECT_EQ(count(out, " MB a rank"), 5) << out;
 }
 
 TEST(Bench, LongComparesOperatorsWithWhatTheMachineCanDo) {
