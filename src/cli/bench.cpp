@@ -97,11 +97,11 @@ int bench_command(const std::vector<std::string>& args) {
            "instead: a file for what plan --machine asks of this computer, measured in a minute",
            machine);
   line.parse(args);
-  fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, options.rounds);
   if (!machine.empty()) {
-    bench_machine(options, ranks, machine);
+    bench_machine(options, machine);
     return 0;
   }
+  fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, options.rounds);
   // Processes first: they are forked, and that wants a process without threads.
   if (only == "all" || only == "steps") bench_steps(options);
   if (only == "all" || only == "collectives") bench_collectives(options, ranks);

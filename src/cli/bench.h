@@ -65,7 +65,7 @@ void bench_steps(const BenchOptions& options);
 
 /// Measures this computer for a minute and writes what `nanofsdp plan --machine=PATH` asks for.
 /// @throws UsageError if the file cannot be written, before anything is measured
-void bench_machine(const BenchOptions& options, int ranks, const std::string& path);
+void bench_machine(const BenchOptions& options, const std::string& path);
 
 /// A rate that grows with a size: most / (1 + half / size).
 struct Saturation {

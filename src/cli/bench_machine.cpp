@@ -22,40 +22,35 @@ namespace {
 
 using plan::Machine;
 
-// A number of the file, and how it was measured.
-struct Line {
-  const char* name;
-  double Machine::*value;
-  const char* how;
-};
-constexpr Line kMeasured[] = {
-    {"memory", &Machine::memory, "bytes; what the system says"},
-    {"memory_bandwidth", &Machine::memory_bandwidth,
-     "bytes/s fetched; zeroing, norm and AdamW of 16,777,216 parameters, all threads"},
-    {"cores", &Machine::cores, "what the system says; products, attention, flops: of one core"},
-    {"products_bfloat16", &Machine::products_bfloat16, "as float32, which a CPU widens them to"},
-    {"products_float32", &Machine::products_float32,
-     "FLOP/s; multiplies and adds in registers, all threads"},
-    {"product_half_width", &Machine::product_half_width, "not measured: models are wide enough"},
-    {"attention", &Machine::attention, "FLOP/s of long rows; see the next"},
-    {"attention_half_length", &Machine::attention_half_length,
-     "attention over rows of 64 beside those of 1024 tokens"},
-    {"flops", &Machine::flops, "FLOP/s; GELU and its backward in the cache"},
-    {"kernel_time", &Machine::kernel_time, "s; an operator of one element"},
-    {"launch_time", &Machine::launch_time, "s; handing work to another thread"},
-    {"node_ranks", &Machine::node_ranks, "all ranks are on this computer"},
-    {"node_bandwidth", &Machine::node_bandwidth,
-     "bytes/s of all ranks; all-gather and reduce-scatter of 40 MB"},
-    {"node_latency", &Machine::node_latency, "s for each other rank; the same of 256 KB"},
-    {"network_bandwidth", &Machine::network_bandwidth, "as inside: no other computer was measured"},
-    {"network_latency", &Machine::network_latency, "as inside"},
-    {"network_oversubscription", &Machine::network_oversubscription, "as inside"}};
-constexpr Line kFitted[] = {
-    {"product_efficiency", &Machine::product_efficiency,
-     "share of the peak of float32, to the first"},
-    {"memory_efficiency", &Machine::memory_efficiency, "not fitted: measured in use"},
-    {"network_efficiency", &Machine::network_efficiency, "to the others, their mean"},
-    {"overlap_slowdown", &Machine::overlap_slowdown, "not fitted: streams share the cores"}};
+constexpr char kFile[] = R"(# {}
+# Measured by nanofsdp bench --machine. What each name means is in src/plan/machine.h.
+
+kind = cpu
+memory = {:.4g}  # bytes; what the system says
+memory_bandwidth = {:.4g}  # bytes/s fetched; zeroing, norm and AdamW of 16,777,216 parameters
+cores = {}  # what the system says; products, attention and flops are of one
+products_bfloat16 = {:.4g}  # FLOP/s; as float32, to which a CPU widens
+products_float32 = {:.4g}  # FLOP/s; multiplies and adds in registers, on all cores
+product_half_width = 0  # not measured: these models are wide enough
+attention = {:.4g}  # FLOP/s; rows of 64 beside those of 1024 tokens, forward and backward
+attention_half_length = {:.4g}  # tokens; the same
+flops = {:.4g}  # FLOP/s; GELU in the cache, forward and backward
+kernel_time = 0  # less than a microsecond
+launch_time = 0  # the same
+
+node_ranks = 1024  # all ranks are on this computer
+node_bandwidth = {:.4g}  # bytes/s of all ranks; all-gather and reduce-scatter of 40 MB
+node_latency = {:.4g}  # s for each other rank; the same of 256 KB
+network_bandwidth = {:.4g}  # as inside: no other computer was measured
+network_latency = {:.4g}  # as inside
+network_oversubscription = 1  # as inside
+
+[fitted] to steps of full_shard: {}
+product_efficiency = {:.4g}  # to the first
+memory_efficiency = 1  # not fitted: measured in use
+network_efficiency = {:.4g}  # to the others, the mean
+overlap_slowdown = 1  # not fitted: streams share the cores
+)";
 
 // A step that a constant is fitted to.
 struct Fit {
@@ -69,11 +64,13 @@ const Fit kFits[] = {
      {.batch_size = 6, .block_size = 256, .n_layer = 6, .n_head = 6, .n_embd = 384},
      &Machine::product_efficiency,
      6},
-    {"GPT 4 x 128, batch 12 x 64, full_shard", {}, &Machine::network_efficiency, 80},
-    {"GPT 4 x 768, batch 4 x 64, full_shard",
+    {"GPT 4 x 128, batch 12 x 64", {}, &Machine::network_efficiency, 80},
+    {"GPT 4 x 768, batch 4 x 64",
      {.batch_size = 4, .n_layer = 4, .n_head = 12, .n_embd = 768},
      &Machine::network_efficiency,
      8}};
+
+constexpr int kRanks = 2;  // if several
 
 double fetched(const Cost& cost) { return cost.read + cost.overwritten; }
 
@@ -93,35 +90,57 @@ Rates bench_rest(const BenchOptions& options, int threads) {
   const ops::GeluForward forward{part(0, few), part(1, few)};
   const ops::GeluBackward backward{part(0, few), part(1, few), part(2, few)};
   const double bytes = fetched(cost(zero)) + fetched(cost(norm)) + fetched(cost(update));
-  return print_race(options, "this computer",
-                    {calls("optimizer", 1e-9 * bytes, "GB/s", "",
-                           [&] {
-                             ops::fill(stream, zero);
-                             ops::squared_norm(stream, norm);
-                             ops::adamw(stream, update);
-                           }),
-                     calls("gelu", 1e-9 * (cost(forward).flops + cost(backward).flops), "GF/s", "",
-                           [&] {
-                             ops::gelu(stream, forward);
-                             ops::gelu(stream, backward);
-                           }),
-                     calls("operator", 1e-6, "M/s", "",
-                           [&] {
-                             ops::fill(stream, {part(0, 1), 0});
-                           }),
-                     calls("hand-over", 1e-6, "M/s", "", [&] { context.gather->enqueue([] {}); })});
+  return print_race(
+      options, "this computer",
+      {calls("optimizer", 1e-9 * bytes, "GB/s", "",
+             [&] {
+               ops::fill(stream, zero);
+               ops::squared_norm(stream, norm);
+               ops::adamw(stream, update);
+             }),
+       calls("gelu", 1e-9 * (cost(forward).flops + cost(backward).flops), "GF/s", "", [&] {
+         ops::gelu(stream, forward);
+         ops::gelu(stream, backward);
+       })});
 }
 
-double planned_seconds(const Machine& machine, const Fit& fit, const Crew& crew,
-                       const data::Dataset& dataset) {
+Crew crew_of(const Fit& fit, int cores) {
+  const int ranks = fit.share == &Machine::network_efficiency ? kRanks : 1;
+  return {"", ranks, std::max(1, cores / ranks), fsdp::ShardingStrategy::full_shard};
+}
+
+data::Dataset dataset_of(const Fit& fit) { return data::load_dataset({}, fit.training.block_size); }
+
+// Steps in a second, by the name of the fit.
+Rates bench_fits(const BenchOptions& options, int cores) {
+  std::vector<Candidate> steps;
+  for (const Fit& fit : kFits) {
+    steps.push_back({fit.name, 1, "steps/s", "", [&, cores] {
+                       return time_steps(options, crew_of(fit, cores), fit.training,
+                                         dataset_of(fit), fit.steps);
+                     }});
+  }
+  return print_race(options, "steps to fit to", std::move(steps));
+}
+
+double planned_seconds(const Machine& machine, const Fit& fit) {
+  const Crew crew = crew_of(fit, static_cast<int>(machine.cores));
   TrainOptions o;
   static_cast<train::TrainerOptions&>(o) = fit.training;
   o.ranks = crew.ranks;
-  o.strategy = crew.strategy;
-  const auto model =
-      planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()), plan::Recompute::none);
+  const auto model = planned_gpt(train::config_of(o, dataset_of(fit).tokenizer().vocab_size()),
+                                 plan::Recompute::none);
   const plan::Run run = planned_run(o, crew.ranks - 1, crew.threads, Device::simulated_cpu);
   return plan::plan(*model, run, &machine).time->seconds;
+}
+
+// The share at which a step takes as long as it did.
+double fitted(Machine machine, const Fit& fit, const Rates& steps) {
+  const auto at = [&](double share) {
+    machine.*fit.share = share;
+    return planned_seconds(machine, fit);
+  };
+  return share_for(1 / steps.at(std::string("steps to fit to, ") + fit.name), at(1), at(0.5));
 }
 
 // Work in a second of two candidates one after the other, each of its own amount.
@@ -141,6 +160,29 @@ double a_byte(const Rates& rates, const std::string& size) {
   return seconds;
 }
 
+Machine measured_machine(int cores, const Rates& sent, const Rates& rest, const Rates& rates) {
+  const auto system = [](int name) { return static_cast<double>(::sysconf(name)); };
+  const std::string arithmetic = fmt::format("arithmetic, {}, ", plural(cores, "thread"));
+  const Saturation attention =
+      saturation(64, both(rates, arithmetic + "4 x 128, attention", 2, 5), 1024,
+                 both(rates, arithmetic + "124M, T = 1024, attention", 2, 5));
+  constexpr double kMessage = 256 * 1024 / kRanks;
+  const double large = a_byte(sent, " 40960 KB"), small = a_byte(sent, " 256 KB");
+  Machine m{.kind = Machine::Kind::cpu};
+  m.memory = system(_SC_PHYS_PAGES) * system(_SC_PAGESIZE);
+  m.memory_bandwidth = 1e9 * rest.at("this computer, optimizer");
+  m.cores = cores;
+  m.products_float32 = 1e9 * rates.at(arithmetic + "6 x 384, peak") / m.cores;
+  m.products_bfloat16 = m.products_float32;
+  m.attention = 1e9 * attention.most / m.cores;
+  m.attention_half_length = attention.half;
+  m.flops = 1e9 * rest.at("this computer, gelu") / m.cores;
+  m.node_ranks = 1024;
+  m.node_bandwidth = m.network_bandwidth = kRanks / large;
+  m.node_latency = m.network_latency = std::max(0.0, kMessage * (small - large));
+  return m;
+}
+
 }  // namespace
 
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate) {
@@ -154,23 +196,16 @@ double share_for(double measured, double at_whole, double at_half) {
   return moved / (moved + more);
 }
 
-std::string machine_text(const Machine& machine, const std::string& about) {
-  std::string text = fmt::format(
-      "# {}\n# Measured by nanofsdp bench --machine. Bytes, seconds, FLOP/s; what each name means "
-      "is in\n# src/plan/machine.h.\n\nkind = cpu\n",
-      about);
-  const auto add = [&](const Line& line) {
-    text += fmt::format("{} = {:.4g}  # {}\n", line.name, machine.*line.value, line.how);
-  };
-  std::ranges::for_each(kMeasured, add);
-  text += "\n[fitted] to the steps of";
-  for (const Fit& fit : kFits) text += fmt::format("{} {}", &fit == kFits ? "" : ";", fit.name);
-  text += '\n';
-  std::ranges::for_each(kFitted, add);
-  return text;
+std::string machine_text(const Machine& m, const std::string& about) {
+  std::string fits;
+  for (const Fit& fit : kFits) fits += (fits.empty() ? "" : "; ") + std::string(fit.name);
+  return fmt::format(kFile, about, m.memory, m.memory_bandwidth, m.cores, m.products_bfloat16,
+                     m.products_float32, m.attention, m.attention_half_length, m.flops,
+                     m.node_bandwidth, m.node_latency, m.network_bandwidth, m.network_latency, fits,
+                     m.product_efficiency, m.network_efficiency);
 }
 
-void bench_machine(const BenchOptions& asked, int ranks, const std::string& path) {
+void bench_machine(const BenchOptions& asked, const std::string& path) {
   const auto write = [&](std::ios::openmode mode, const std::string& text) {
     std::ofstream file(path, mode);
     file << text << std::flush;
@@ -182,58 +217,12 @@ void bench_machine(const BenchOptions& asked, int ranks, const std::string& path
   BenchOptions options = asked;
   options.rows.clear();
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  const auto dataset_of = [](const Fit& fit) {
-    return data::load_dataset({}, fit.training.block_size);
-  };
-  const auto crew_of = [&](const Fit& fit) {
-    const int size = fit.share == &Machine::network_efficiency ? ranks : 1;
-    return Crew{"", size, std::max(1, cores / size), fsdp::ShardingStrategy::full_shard};
-  };
   // Processes first.
-  std::vector<Candidate> steps;
-  for (const Fit& fit : kFits) {
-    steps.push_back({fit.name, 1, "steps/s", "", [&] {
-                       return time_steps(options, crew_of(fit), fit.training, dataset_of(fit),
-                                         fit.steps);
-                     }});
-  }
-  const std::string of_fit = "steps to fit to";
-  const Rates measured = print_race(options, of_fit, std::move(steps));
-  const Rates sent = bench_collectives(options, ranks);
+  const Rates steps = bench_fits(options, cores), sent = bench_collectives(options, kRanks);
   const Rates rest = bench_rest(options, cores), rates = bench_operators(options, cores);
-
-  Machine m{.kind = Machine::Kind::cpu};
-  const auto system = [](int name) { return static_cast<double>(::sysconf(name)); };
-  m.memory = system(_SC_PHYS_PAGES) * system(_SC_PAGESIZE);
-  m.cores = cores;
-  m.memory_bandwidth = 1e9 * rest.at("this computer, optimizer");
-  const std::string arithmetic = fmt::format("arithmetic, {}, ", plural(cores, "thread"));
-  m.products_float32 = 1e9 * rates.at(arithmetic + "6 x 384, peak") / cores;
-  m.products_bfloat16 = m.products_float32;
-  const Saturation attention =
-      saturation(64, both(rates, arithmetic + "4 x 128, attention", 2, 5), 1024,
-                 both(rates, arithmetic + "124M, T = 1024, attention", 2, 5));
-  m.attention = 1e9 * attention.most / cores;
-  m.attention_half_length = attention.half;
-  m.flops = 1e9 * rest.at("this computer, gelu") / cores;
-  m.kernel_time = 1e-6 / rest.at("this computer, operator");
-  m.launch_time = 1e-6 / rest.at("this computer, hand-over");
-  m.node_ranks = 1024;
-  const double sent_bytes = (ranks - 1) * 256.0 * 1024 / ranks, peers = ranks - 1;
-  m.node_bandwidth = m.network_bandwidth = ranks / a_byte(sent, " 40960 KB");
-  m.node_latency = m.network_latency =
-      std::max(0.0, sent_bytes * (a_byte(sent, " 256 KB") - a_byte(sent, " 40960 KB")) / peers);
-  double shares[std::size(kFits)];
-  for (std::size_t i = 0; i < std::size(kFits); ++i) {
-    const auto at = [&](double share) {
-      m.*kFits[i].share = share;
-      return planned_seconds(m, kFits[i], crew_of(kFits[i]), dataset_of(kFits[i]));
-    };
-    shares[i] =
-        share_for(1 / measured.at(fmt::format("{}, {}", of_fit, kFits[i].name)), at(1), at(0.5));
-    if (i == 0) m.product_efficiency = shares[0];
-  }
-  m.network_efficiency = (shares[1] + shares[2]) / 2;
+  Machine m = measured_machine(cores, sent, rest, rates);
+  m.product_efficiency = fitted(m, kFits[0], steps);
+  m.network_efficiency = (fitted(m, kFits[1], steps) + fitted(m, kFits[2], steps)) / 2;
   write(std::ios::trunc,
         machine_text(m, fmt::format("{}, {}; ranks over {}", build_info(), plural(cores, "core"),
                                     comm::name_of(options.backend))));

@@ -67,28 +67,19 @@ TEST(MachineText, IsReadBack) {
                   .cores = 3,
                   .products_bfloat16 = 4e9,
                   .products_float32 = 5e9,
-                  .product_half_width = 6,
                   .attention = 7e9,
                   .attention_half_length = 8,
                   .flops = 9e9,
-                  .kernel_time = 1e-7,
-                  .launch_time = 2e-7,
-                  .node_ranks = 10,
+                  .node_ranks = 1024,
                   .node_bandwidth = 11e9,
                   .node_latency = 3e-6,
                   .network_bandwidth = 12e9,
                   .network_latency = 4e-6,
-                  .network_oversubscription = 13,
                   .product_efficiency = 0.14,
-                  .memory_efficiency = 0.15,
-                  .network_efficiency = 0.16,
-                  .overlap_slowdown = 17};
+                  .network_efficiency = 0.16};
   const std::string text = machine_text(m, "a laptop");
-  Machine read = plan::parse_machine(text, "m.txt");
   EXPECT_TRUE(text.starts_with("# a laptop\n")) << text;
-  EXPECT_NE(read.fitted_to, "");
-  read.fitted_to.clear();
-  EXPECT_EQ(machine_text(read, "a laptop"), text);
+  const Machine read = plan::parse_machine(text, "m.txt");
   EXPECT_EQ(read.kind, m.kind);
   for (const auto n : {&Machine::memory,
                        &Machine::memory_bandwidth,
