@@ -37,7 +37,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   EXPECT_LE(room("comm") - nccl - starts, 1410);
   EXPECT_LE(room("launch"), 1060);
-  EXPECT_LE(room("ops"), 1612);  // 322 are the matrix product, our own; 68 say what work costs
+  EXPECT_LE(room("ops"), 1615);  // 322 are the matrix product, our own; 71 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
@@ -45,7 +45,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
   EXPECT_LE(book, 8500);
   EXPECT_LE(room("plan"), 1310);  // a simulated machine of 570, two families of models of 320
-  EXPECT_LE(instruments, 7030);
+  EXPECT_LE(instruments, 7230);
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {
