@@ -62,7 +62,12 @@ Cost moves(std::initializer_list<Tensor> read, std::initializer_list<Tensor> wri
   Cost cost;
   if (read.size() > 0) cost.flops = flops * static_cast<double>(read.begin()->numel());
   for (const Tensor& tensor : read) cost.read += static_cast<double>(tensor.bytes());
-  for (const Tensor& tensor : written) cost.written += static_cast<double>(tensor.bytes());
+  for (const Tensor& tensor : written) {
+    const auto bytes = static_cast<double>(tensor.bytes());
+    cost.written += bytes;
+    const bool seen = std::ranges::find(read, tensor.raw(), &Tensor::raw) != read.end();
+    if (!seen) cost.overwritten += bytes;
+  }
   return cost;
 }
 

@@ -49,26 +49,27 @@ Candidate calls(std::string name, double work, const char* unit, std::string lim
           [call = std::move(call)] { return Sample{time_calls(call)}; }};
 }
 
-void print_race(const BenchOptions& options, const std::string& title,
-                std::vector<Candidate> candidates) {
+Rates print_race(const BenchOptions& options, const std::string& title,
+                 std::vector<Candidate> candidates) {
   std::erase_if(candidates, [&](const Candidate& candidate) {
     return (title + ", " + candidate.name).find(options.rows) == std::string::npos;
   });
-  if (candidates.empty()) return;
+  if (candidates.empty()) return {};
   fmt::print("\n{}\n", title);
   std::fflush(stdout);
   const auto samples = race(candidates, options.rounds);
-  std::map<std::string, double> rates;  // by name
+  Rates rates, all;  // by name
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [name, work, unit, limit, measure] = candidates[i];
     const auto& [seconds, bytes] = samples[i][samples[i].size() / 2];
-    const double rate = rates[name] = work / seconds;
+    const double rate = rates[name] = all[title + ", " + name] = work / seconds;
     fmt::print("  {:<36} {:>10.3f} ms ({:.3f} to {:.3f}) {:>9.2f} {}", name, 1e3 * seconds,
                1e3 * samples[i].front().seconds, 1e3 * samples[i].back().seconds, rate, unit);
     if (bytes > 0) fmt::print(", {} a rank", megabytes(bytes));
     if (rates.contains(limit)) fmt::print(", {:.0f} % of {}", 100 * rate / rates[limit], limit);
     fmt::print("\n");
   }
+  return all;
 }
 
 int bench_command(const std::vector<std::string>& args) {
@@ -76,6 +77,7 @@ int bench_command(const std::vector<std::string>& args) {
   BenchOptions options;
   std::string only = "all";
   int threads = cores, ranks = 2;
+  std::string machine;
   CommandLine line(
       "Usage: nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and "
       "whole training steps. Leave the machine alone meanwhile.");
@@ -87,7 +89,18 @@ int bench_command(const std::vector<std::string>& args) {
   line.add("rounds", "rounds over which medians are taken", options.rounds, {1, 1e6, "at least 1"});
   line.add("threads", "threads of the operators, beside 1", threads, {1, 1025, "1 to 1024"});
   line.add("ranks", "ranks of the collectives", ranks, {2, 1e6, "at least 2"});
+  line.choose("backend", "gloo (processes) or local (threads), of all ranks", {"gloo", "local"}, "",
+              [&options](const std::string& name) {
+                options.backend = name == "gloo" ? comm::Backend::gloo : comm::Backend::local;
+              });
+  line.add("machine",
+           "instead: a file for what plan --machine asks of this computer, measured in a minute",
+           machine);
   line.parse(args);
+  if (!machine.empty()) {
+    bench_machine(options, machine);
+    return 0;
+  }
   fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, options.rounds);
   // Processes first: they are forked, and that wants a process without threads.
   if (only == "all" || only == "steps") bench_steps(options);

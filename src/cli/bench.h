@@ -2,8 +2,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "comm/run_ranks.h"
+#include "data/dataset.h"
+#include "plan/machine.h"
+#include "train/options.h"
 
 namespace nanofsdp::cli {
 
@@ -38,19 +44,54 @@ Candidate calls(std::string name, double work, const char* unit, std::string lim
 
 struct BenchOptions {
   int rounds = 5;
+  comm::Backend backend = comm::Backend::gloo;  ///< of ranks
   std::string rows;  ///< what "title, name" of a candidate has to contain; the others are left out
 };
 
+/// Work in a second, by "title, name".
+using Rates = std::map<std::string, double>;
+
 /// Races the candidates and prints a table of them.
-void print_race(const BenchOptions& options, const std::string& title,
-                std::vector<Candidate> candidates);
+Rates print_race(const BenchOptions& options, const std::string& title,
+                 std::vector<Candidate> candidates);
 
 /// `nanofsdp bench`: operators, collectives, whole steps. @returns the exit code
 int bench_command(const std::vector<std::string>& args);
 
 /// The sections of the command.
-void bench_operators(const BenchOptions& options, int threads);
-void bench_collectives(const BenchOptions& options, int ranks);
+Rates bench_operators(const BenchOptions& options, int threads);
+Rates bench_collectives(const BenchOptions& options, int ranks);
 void bench_steps(const BenchOptions& options);
+
+/// Measures this computer for a minute and writes what `nanofsdp plan --machine=PATH` asks for.
+/// @throws UsageError if the file cannot be written, before anything is measured
+void bench_machine(const BenchOptions& options, const std::string& path);
+
+/// A rate that grows with a size: most / (1 + half / size).
+struct Saturation {
+  double most = 0, half = 0;
+};
+/// The one that goes through both measurements; half is at least 0.
+Saturation saturation(double short_size, double short_rate, double long_size, double long_rate);
+
+/// The share of its peak at which something makes a step as long as measured.
+/// @param at_whole, at_half what the step is predicted to take at a share of 1 and of 1/2
+double share_for(double measured, double at_whole, double at_half);
+
+/// A machine file of a CPU. @param about its first line
+std::string machine_text(const plan::Machine& machine, const std::string& about);
+
+/// Who makes a step.
+struct Crew {
+  const char* name;
+  int ranks, threads;
+  fsdp::ShardingStrategy strategy;
+  bool apart = false;  ///< ranks that do not communicate: others are compared with them
+  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;  ///< of shards
+};
+
+/// Seconds of a step of training: the mean of `steps` after the first two.
+Sample time_steps(const BenchOptions& options, const Crew& crew,
+                  const train::TrainerOptions& training, const data::Dataset& dataset, int steps);
 
 }  // namespace nanofsdp::cli

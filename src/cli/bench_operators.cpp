@@ -136,12 +136,11 @@ Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
   return rows;
 }
 
-// How fast memory is read and written, as the cost says. What is compared with triad, and triad,
-// writes where it does not read: there a cache fetches too, only to have it written over.
+// How fast memory is read and written, as the cost says. A cache fetches what is written over, too.
 Candidate moved(const std::string& name, const std::string& limit, const Cost& cost,
                 std::function<void()> call) {
-  const double fetched = name == "triad" || limit == "triad" ? cost.written : 0;
-  return calls(name, 1e-9 * (cost.read + cost.written + fetched), "GB/s", limit, std::move(call));
+  return calls(name, 1e-9 * (cost.read + cost.written + cost.overwritten), "GB/s", limit,
+               std::move(call));
 }
 
 Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
@@ -190,19 +189,21 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
 
 }  // namespace
 
-void bench_operators(const BenchOptions& options, int threads) {
+Rates bench_operators(const BenchOptions& options, int threads) {
   Context context(0, 1, threads);
+  Rates rates;
   const std::string width = plural(threads, "thread");
   for (const Model& model : kModels) {
     Operands operands(context);
-    print_race(options, fmt::format("arithmetic, {}, {}", width, model.name),
-               arithmetic(*context.compute, operands, model));
+    rates.merge(print_race(options, fmt::format("arithmetic, {}, {}", width, model.name),
+                           arithmetic(*context.compute, operands, model)));
   }
   for (const auto& [where, n] : {std::pair{"cache", 1 << 16}, std::pair{"memory", 1 << 24}}) {
     Operands operands(context);
-    print_race(options, fmt::format("elementwise, {}, in {}", width, where),
-               elementwise(*context.compute, operands, n));
+    rates.merge(print_race(options, fmt::format("elementwise, {}, in {}", width, where),
+                           elementwise(*context.compute, operands, n)));
   }
+  return rates;
 }
 
 }  // namespace nanofsdp::cli

@@ -35,9 +35,11 @@ constexpr Collective kCollectives[] = {
        return world.all_reduce(stream, all, comm::ReduceOp::average);
      }}};
 
-Sample time_collective(int ranks, const Collective& collective, std::int64_t bytes) {
+Sample time_collective(const BenchOptions& options, int ranks, const Collective& collective,
+                       std::int64_t bytes) {
   return on_ranks<Sample>(
-      ranks, 1, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
+      {.ranks = ranks, .threads = 1, .backend = options.backend},
+      [=](Context& context, std::unique_ptr<comm::Communicator> world) {
         const std::int64_t W = world->size(), chunk = bytes / 4 / W;
         const Buffer memory(context.ledger, MemoryClass::communication,
                             static_cast<std::size_t>(4 * chunk * W));
@@ -81,14 +83,6 @@ constexpr Recipe kRecipes[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
                                {"6 x 384", 6, 6, 384, 256, 12, 0, 2},
                                {"124M", 12, 12, 768, 64, 4, 50304, 2}};
 
-// Who makes the step. `Apart` ranks are compared with: they do not communicate.
-struct Crew {
-  const char* name;
-  int ranks, threads;
-  fsdp::ShardingStrategy strategy;
-  bool apart = false;
-  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
-};
 constexpr auto kPerParameter = fsdp::LayoutKind::per_parameter;
 constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
                            {"2 threads", 1, 2, fsdp::ShardingStrategy::no_shard},
@@ -113,26 +107,26 @@ std::string text_of(std::int64_t vocabulary) {
   return text;
 }
 
-// Mean of the steps after the first two.
-Sample time_steps(const Recipe& recipe, const Crew& crew, const train::TrainerOptions& options,
-                  const data::Dataset& dataset) {
+}  // namespace
+
+Sample time_steps(const BenchOptions& options, const Crew& crew,
+                  const train::TrainerOptions& training, const data::Dataset& dataset, int steps) {
   const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     if (crew.apart) world = comm::on_streams(std::make_shared<Apart>(context.rank, crew.ranks));
-    train::Trainer trainer(context, std::move(world), options, dataset);
+    train::Trainer trainer(context, std::move(world), training, dataset);
     Sample sample;
-    for (int i = -2; i < recipe.steps; ++i) {
+    for (int i = -2; i < steps; ++i) {
       const double seconds = trainer.step(i + 2).seconds;
-      if (i >= 0) sample.seconds += seconds / recipe.steps;
+      if (i >= 0) sample.seconds += seconds / steps;
     }
     sample.bytes = context.ledger.total_peak();
     return sample;
   };
-  return on_ranks<Sample>(crew.ranks, crew.threads, body);
+  return on_ranks<Sample>(
+      {.ranks = crew.ranks, .threads = crew.threads, .backend = options.backend}, body);
 }
 
-}  // namespace
-
-void bench_collectives(const BenchOptions& options, int ranks) {
+Rates bench_collectives(const BenchOptions& options, int ranks) {
   std::string control = "unknown";
   std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> control;
   std::vector<Candidate> candidates;
@@ -141,11 +135,12 @@ void bench_collectives(const BenchOptions& options, int ranks) {
       const std::int64_t sent = collective.passes * (ranks - 1) * (kilobytes * 1024 / ranks);
       candidates.push_back(
           {fmt::format("{} {} KB, {} bytes sent", collective.name, kilobytes, sent),
-           1e-9 * static_cast<double>(sent), "GB/s", "",
-           [=, &collective] { return time_collective(ranks, collective, kilobytes * 1024); }});
+           1e-9 * static_cast<double>(sent), "GB/s", "", [=, &options, &collective] {
+             return time_collective(options, ranks, collective, kilobytes * 1024);
+           }});
     }
   }
-  print_race(
+  return print_race(
       options,
       fmt::format("collectives, {} ranks on this host, congestion control {}", ranks, control),
       std::move(candidates));
@@ -166,9 +161,10 @@ void bench_steps(const BenchOptions& options) {
     for (const Crew& crew : kCrews) {
       settings.strategy = crew.strategy;
       settings.layout = crew.layout;
-      candidates.push_back(
-          {crew.name, static_cast<double>(recipe.batch * recipe.block), "tokens/s", kCrews[0].name,
-           [=, &recipe, &crew, &dataset] { return time_steps(recipe, crew, settings, dataset); }});
+      candidates.push_back({crew.name, static_cast<double>(recipe.batch * recipe.block), "tokens/s",
+                            kCrews[0].name, [=, &options, &recipe, &crew, &dataset] {
+                              return time_steps(options, crew, settings, dataset, recipe.steps);
+                            }});
     }
     print_race(options,
                fmt::format("training step, batch {}, block {}, {}", recipe.batch, recipe.block,

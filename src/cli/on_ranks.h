@@ -9,27 +9,37 @@
 
 #include "base/check.h"
 #include "base/context.h"
+#include "base/platform.h"
+#include "comm/local.h"
 #include "comm/run_ranks.h"
 #include "launch/launch.h"
 
 namespace nanofsdp::cli {
 
-/// Runs `body` on forked ranks that talk over Gloo; what rank 0's returns comes back.
+/// Runs `body` on ranks, over Gloo on forked ones; what rank 0's returns comes back.
 /// @throws Error with the first cause if a rank fails
 template <class Result>
-Result on_ranks(int ranks, int threads,
+Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
   static_assert(std::is_trivially_copyable_v<Result>);
+  Result result{};
+  keep_freed_memory();  // as a training does
+  if (options.backend == comm::Backend::local) {
+    comm::launch_threads(options.ranks, options.threads, [&](Context& context, auto world) {
+      const Result mine = body(context, std::move(world));
+      if (context.rank == 0) result = mine;
+    });
+    return result;
+  }
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
                  .got = "none");
-  const launch::Outcome outcome = launch::run_processes(ranks, [&](launch::Store& store) {
-    comm::run_rank(store, {.threads = threads}, [&](Context& context, auto world) {
+  const launch::Outcome outcome = launch::run_processes(options.ranks, [&](launch::Store& store) {
+    comm::run_rank(store, options, [&](Context& context, auto world) {
       const Result result = body(context, std::move(world));
       if (context.rank == 0) std::fwrite(&result, sizeof result, 1, file.get());
     });
   });
-  Result result{};
   std::rewind(file.get());
   if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
     throw std::runtime_error(outcome.message);

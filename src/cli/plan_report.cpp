@@ -132,9 +132,8 @@ Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
   const Machine machine = o.find_machine();
   const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
   const int threads = threads_of(o, &machine);
-  const double share =
-      o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks) / machine.cores;
-  const double peak = share * (rounded ? machine.products_bfloat16 : machine.products_float32);
+  const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
+  const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
   const auto tokens = static_cast<double>(t.tokens_of_step()) / t.ranks;
   const plan::Played& played = *plan.time;
   const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;

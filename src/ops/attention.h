@@ -86,10 +86,13 @@ Cost attention_cost(const Operands& a, int products, int rows_read, int rows_wri
   const double bytes = moves({a.y}, {}).read, keys_and_values = 2 * bytes * a.k.heads / a.q.heads;
   const double sums = moves({a.lse}, {}).read;
   const bool backward = products > 2;
-  return {.attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
+  const double out = rows_written * bytes + (backward ? keys_and_values : sums);
+  return {.narrowest = T,
+          .attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
           .flops = 20 * pairs * a.q.heads,
           .read = rows_read * bytes + keys_and_values * T / n + (backward ? sums : 0),
-          .written = rows_written * bytes + (backward ? keys_and_values : sums)};
+          .written = out,
+          .overwritten = out};
 }
 /// Reads q, k and v; writes y and lse.
 inline Cost cost(const AttentionForward& a) { return attention_cost(a, 2, 1, 1); }

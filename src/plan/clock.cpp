@@ -21,6 +21,11 @@ double sharers(const Machine& machine, const Setup& setup) {
   return on_cpu(machine) ? std::min<double>(setup.ranks, machine.node_ranks) : 1;
 }
 
+// Of a machine, for each of its ranks.
+double cores_of(const Machine& machine, const Setup& setup) {
+  return machine.cores / sharers(machine, setup);
+}
+
 // Plays one log. Streams are played only as far as somebody must know: to the point for which the
 // host waits, or to the end. Until then their time, now_, may be behind the host's.
 class Player {
@@ -45,15 +50,17 @@ class Player {
     std::size_t number;  // in the log
     double issued;       // when the host had come so far
   };
-  // What is shared by all that use it at the same time.
-  enum Resource { node, network, gpu, own };  // own: a CPU's stream, which is a thread
+  // What is shared by all that use it at the same time. On a CPU all use the rank's cores.
+  enum Resource { node, network, processor };
   struct Lane {
     std::deque<Entry> queue{};
-    bool running = false;     // the first of the queue is under way
-    double latency = 0;       // seconds of it that are left, then ...
-    double left = 0;          // ... of the rest, if nobody shared ...
-    Resource resource = own;  // ... this
-    bool moves() const { return running && resource < gpu; }
+    bool running = false;  // the first of the queue is under way
+    bool collective = false;
+    double latency = 0;             // seconds of it that are left, then ...
+    double left = 0;                // ... of the rest, if nobody shared ...
+    Resource resource = processor;  // ... this
+    double share = 1;               // of it, that it can use
+    bool moves() const { return running && collective; }
   };
 
   static std::size_t stream_awaited(const Issued& i) { return static_cast<std::size_t>(i.awaited); }
@@ -98,12 +105,16 @@ class Player {
 
   void begin(Lane& lane, const Cost& cost) {
     const double seconds = work_seconds(machine_, setup_, cost);
-    lane = {std::move(lane.queue), true, 0, seconds, on_cpu(machine_) ? own : gpu};
-    if (cost.message.ranks > 1) {
+    lane = {std::move(lane.queue), true, cost.message.ranks > 1, 0, seconds};
+    if (on_cpu(machine_)) {
+      const int threads = &lane == &lanes_[0] ? setup_.threads : 1;
+      lane.share = std::min(1.0, threads / cores_of(machine_, setup_));
+    }
+    if (lane.collective) {
       const Transfer t = transfer(machine_, setup_, cost.message);
       lane.latency = seconds + t.latency;
       lane.left = t.seconds;
-      lane.resource = t.leaves_node ? network : node;
+      if (!on_cpu(machine_)) lane.resource = t.leaves_node ? network : node;
     }
     Cost& total = played_.total;
     for (auto n : {&Cost::products, &Cost::attention, &Cost::flops, &Cost::read, &Cost::written}) {
@@ -116,7 +127,9 @@ class Player {
   // Time goes on to the next moment at which anything begins or ends.
   void elapse(std::size_t host_waits_for) {
     users_ = {};
-    for (const Lane& lane : lanes_) users_[lane.resource] += lane.running && lane.latency == 0;
+    for (const Lane& lane : lanes_) {
+      if (lane.running && lane.latency == 0) users_[lane.resource] += lane.share;
+    }
     moving_ = std::ranges::any_of(lanes_, &Lane::moves);
     double next = host_ > now_ ? host_ : kNever;
     for (const Lane& lane : lanes_) next = std::min(next, next_of(lane));
@@ -132,7 +145,7 @@ class Player {
 
   // How many times as long as alone.
   double slowness(const Lane& lane) const {
-    const double users = lane.resource == own ? 1 : users_[lane.resource];
+    const double users = std::max(1.0, users_[lane.resource]);
     return moving_ && !lane.moves() ? users * machine_.overlap_slowdown : users;
   }
 
@@ -165,7 +178,7 @@ class Player {
   std::size_t issued_ = 0;  // entries of the log so far
   double host_ = 0, now_ = 0;
   std::array<Lane, kStreams> lanes_;  // by stream
-  std::array<double, own + 1> users_{};
+  std::array<double, processor + 1> users_{};
   bool moving_ = false;  // a collective is under way
   Played played_;
 };
@@ -173,14 +186,19 @@ class Player {
 }  // namespace
 
 double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost) {
-  const double ranks = sharers(machine, setup);
-  const double cores = on_cpu(machine) ? std::min<double>(setup.threads, machine.cores / ranks) : 1;
+  const bool cpu = on_cpu(machine);
+  const double cores = cpu ? std::min<double>(setup.threads, cores_of(machine, setup)) : 1;
   const double peak = cost.bfloat16 ? machine.products_bfloat16 : machine.products_float32;
-  const double thin = cost.products > 0 ? 1 + machine.product_half_width / cost.narrowest : 1;
-  const double arithmetic = thin * cost.products / (peak * machine.product_efficiency) +
-                            cost.attention / machine.attention + cost.flops / machine.flops;
-  const double bandwidth = machine.memory_bandwidth * machine.memory_efficiency / ranks;
-  return std::max(arithmetic / cores, (cost.read + cost.written) / bandwidth) +
+  const double side = std::max(1.0, cost.narrowest);
+  const double thin = 1 + machine.product_half_width / side;
+  const double brief = 1 + machine.attention_half_length / side;
+  const double products = thin * cost.products / (peak * machine.product_efficiency) / cores;
+  const double other =
+      (brief * cost.attention / machine.attention + cost.flops / machine.flops) / cores;
+  const double bytes = cost.read + (cpu ? cost.overwritten : cost.written);
+  const double memory =
+      bytes * sharers(machine, setup) / (machine.memory_bandwidth * machine.memory_efficiency);
+  return (cpu ? products + std::max(other, memory) : std::max(products + other, memory)) +
          cost.launches * machine.kernel_time;
 }
 
@@ -193,10 +211,10 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Message& mes
   const double inside = machine.node_bandwidth / ranks;
   const double outside = cards * machine.network_bandwidth / machine.network_oversubscription;
   const double bandwidth = m == 1 ? inside : k == 1 ? outside : std::min(inside, outside);
-  const double steps_inside = on_cpu(machine) ? m == 1 : n - m;
-  const double steps_outside = on_cpu(machine) ? m > 1 : m - 1;
-  return {steps_inside * machine.node_latency + steps_outside * machine.network_latency,
-          message.bytes / (bandwidth * machine.network_efficiency), m > 1};
+  const double latency = (n - m) * machine.node_latency + (m - 1) * machine.network_latency;
+  const double seconds = message.bytes / (bandwidth * machine.network_efficiency);
+  if (on_cpu(machine)) return {0, latency + seconds, m > 1};
+  return {latency, seconds, m > 1};
 }
 
 Played play(const IssueLog& log, const Machine& machine, const Setup& setup, std::size_t warm_up) {

@@ -18,8 +18,9 @@ namespace nanofsdp::plan {
 ///
 /// How long work takes follows from its cost (work_seconds(), transfer()), and from what runs
 /// beside it: collectives that use one link at a time get equal shares of it, so do streams that
-/// compute on one GPU, and computation slows while a collective runs. All other ranks are taken to
-/// do the same at the same time: none is ever late.
+/// compute on one GPU, and computation slows while a collective runs. On a CPU a collective is the
+/// work of a thread, and all threads of a rank get equal shares of its cores. All other ranks are
+/// taken to do the same at the same time: none is ever late.
 
 /// The ranks of the run; the same on each.
 struct Setup {
@@ -30,11 +31,15 @@ struct Setup {
 /// Seconds of work that no other stream slows: as long as its arithmetic or its memory traffic
 /// takes, whichever is longer (the roofline), and the kernels' own time.
 ///
-///     max(products (1 + half_width / narrowest) / (rate * product_efficiency)
-///         + attention / rate + flops / rate, bytes / bandwidth) + kernel time
+///     products = products (1 + half_width / narrowest) / (rate * product_efficiency)
+///     other = attention (1 + half_length / tokens) / rate + flops / rate
+///     GPU: max(products + other, bytes / bandwidth) + kernel time
+///     CPU: products + max(other, bytes / bandwidth) + kernel time
 ///
-/// On a CPU with C cores and W ranks of T threads the rates are those of min(T, C / W) cores, the
-/// bandwidth is a W-th.
+/// A CPU packs the operands of a product first, and no arithmetic hides that. Its bytes are those
+/// that a cache fetches: what is read, and what is overwritten; what is written back costs nothing.
+/// With C cores and W ranks of T threads the rates are those of min(T, C / W) cores, the bandwidth
+/// is a W-th.
 double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost);
 
 /// What a collective takes if it has its link for itself.
@@ -53,7 +58,8 @@ struct Transfer {
 ///     seconds bytes / (network_efficiency * min(node_bandwidth, k * network_bandwidth))
 ///
 /// Inside a node, or with one rank a node, only one of the two bandwidths counts. Ranks on CPUs
-/// send to all others at once: one latency; and those of a node share its memory and its network.
+/// share memory and network of their node. There all of it is work of the stream's thread, the
+/// latency too: messages to and from each other rank.
 Transfer transfer(const Machine& machine, const Setup& setup, const Message& message);
 
 /// A part of a log, played.

@@ -37,6 +37,7 @@ constexpr Number kNumbers[] = {
     {"products_float32", &Machine::products_float32},
     {"product_half_width", &Machine::product_half_width, 0},
     {"attention", &Machine::attention},
+    {"attention_half_length", &Machine::attention_half_length, 0},
     {"flops", &Machine::flops},
     {"kernel_time", &Machine::kernel_time, 0},
     {"launch_time", &Machine::launch_time, 0},

@@ -26,12 +26,13 @@ struct Machine {
 
   double memory = 0;             ///< bytes; of a GPU, or of a CPU's node
   double memory_bandwidth = 0;   ///< bytes/s read and written; of a GPU, or of a CPU's node
-  double cores = 1;              ///< of a node, to which the next three belong; a GPU counts as one
+  double cores = 1;              ///< of a node; a GPU counts as one. FLOP/s are those of one core
   double products_bfloat16 = 0;  ///< FLOP/s of products of bfloat16 matrices
   double products_float32 = 0;   ///< FLOP/s of products of float32 matrices
-  double product_half_width = 0;  ///< products with a side of so many reach half of that
-  double attention = 0;           ///< FLOP/s of products inside a kernel of attention
-  double flops = 0;               ///< FLOP/s of all other work
+  double product_half_width = 0;     ///< products with a side of so many reach half of that
+  double attention = 0;              ///< FLOP/s of products inside a kernel of attention
+  double attention_half_length = 0;  ///< rows of so many tokens reach half of that
+  double flops = 0;                  ///< FLOP/s of all other work
   double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
   double launch_time = 0;  ///< seconds of the host to launch a kernel on another stream
 

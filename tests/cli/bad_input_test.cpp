@@ -52,7 +52,7 @@ const std::map<std::string, Words> kTexts = {
     {"pretrained", {"nowhere"}},  // without --init_from=gpt2
     {"to", {}},
     {"vocab", {"nowhere.json", ".", "/dev/null"}},
-    {"machine", {"nowhere.txt", ".", "/dev/null", std::string(300, 'x')}},
+    {"machine", {"nowhere/m.txt", ".", std::string(300, 'x')}},  // bench writes it
     {"sweep", {" ", "rank", "ranks,,strategy", "ranks "}},
     {"picture", {"x.svg"}},  // without --sweep
     {"rows", {}},
@@ -122,7 +122,7 @@ TEST_P(BadInput, IsRefusedByEveryOption) {
       // Whether the model is there is asked before any text is read.
       const bool text_or_file = kTexts.contains(option.name) || option.name == "dataset";
       if (command == "eval" && text_or_file) named = "checkpoint '";
-      if (option.name == "machine") named = "machine ";
+      if (option.name == "machine" && command == "plan") named = "machine ";
       if (option.name == "vocab") named = "vocabulary '" + value;
       expect_refusal({command, name + "=" + value}, named);
     }

@@ -43,5 +43,68 @@ TEST(Bench, PrintsTheMedianTheRateAndTheFractionOfTheLimit) {
   EXPECT_NE(filtered.find("row"), filtered.npos);
 }
 
+TEST(Saturation, GoesThroughBothMeasurements) {
+  const Saturation s = saturation(64, 100, 1024, 160);
+  EXPECT_NEAR(s.most / (1 + s.half / 64), 100, 1e-9);
+  EXPECT_NEAR(s.most / (1 + s.half / 1024), 160, 1e-9);
+  EXPECT_EQ(saturation(64, 100, 1024, 90).half, 0);
+  EXPECT_EQ(saturation(64, 100, 1024, 90).most, 90);
+}
+
+// 3 s, and 2 s of what has the share.
+TEST(ShareFor, MakesTheStepAsLongAsMeasured) {
+  EXPECT_DOUBLE_EQ(share_for(5, 5, 7), 1);
+  EXPECT_DOUBLE_EQ(share_for(7, 5, 7), 0.5);
+  EXPECT_DOUBLE_EQ(share_for(11, 5, 7), 0.25);
+  EXPECT_DOUBLE_EQ(share_for(4, 5, 7), 1);
+}
+
+TEST(MachineText, IsReadBack) {
+  using plan::Machine;
+  const Machine m{.kind = Machine::Kind::cpu,
+                  .memory = 1e9,
+                  .memory_bandwidth = 2e9,
+                  .cores = 3,
+                  .products_bfloat16 = 4e9,
+                  .products_float32 = 5e9,
+                  .attention = 7e9,
+                  .attention_half_length = 8,
+                  .flops = 9e9,
+                  .node_ranks = 1024,
+                  .node_bandwidth = 11e9,
+                  .node_latency = 3e-6,
+                  .network_bandwidth = 12e9,
+                  .network_latency = 4e-6,
+                  .product_efficiency = 0.14,
+                  .network_efficiency = 0.16};
+  const std::string text = machine_text(m, "a laptop");
+  EXPECT_TRUE(text.starts_with("# a laptop\n")) << text;
+  const Machine read = plan::parse_machine(text, "m.txt");
+  EXPECT_EQ(read.kind, m.kind);
+  for (const auto n : {&Machine::memory,
+                       &Machine::memory_bandwidth,
+                       &Machine::cores,
+                       &Machine::products_bfloat16,
+                       &Machine::products_float32,
+                       &Machine::product_half_width,
+                       &Machine::attention,
+                       &Machine::attention_half_length,
+                       &Machine::flops,
+                       &Machine::kernel_time,
+                       &Machine::launch_time,
+                       &Machine::node_ranks,
+                       &Machine::node_bandwidth,
+                       &Machine::node_latency,
+                       &Machine::network_bandwidth,
+                       &Machine::network_latency,
+                       &Machine::network_oversubscription,
+                       &Machine::product_efficiency,
+                       &Machine::memory_efficiency,
+                       &Machine::network_efficiency,
+                       &Machine::overlap_slowdown}) {
+    EXPECT_EQ(read.*n, m.*n);
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::cli

@@ -37,15 +37,15 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   EXPECT_LE(room("comm") - nccl - starts, 1410);
   EXPECT_LE(room("launch"), 1060);
-  EXPECT_LE(room("ops"), 1680);  // 322 are the matrix product, our own; 68 say what work costs
+  EXPECT_LE(room("ops"), 1683);  // 322 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
   EXPECT_LE(book, 8500);
-  EXPECT_LE(room("plan"), 960);  // a simulated machine of 550, models in outline of 240
-  EXPECT_LE(instruments, 7050);  // 220 are for weights in many files, ours and PyTorch's
+  EXPECT_LE(room("plan"), 974);  // a simulated machine of 550, models in outline of 240
+  EXPECT_LE(instruments, 7350);  // 220 are for weights in many files, ours and PyTorch's
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {

@@ -43,6 +43,21 @@ TEST(Cost, OfElementwise) {
   expect_moves(cost(GeluBackward{.dy = x, .x = x, .dx = x}), 60 * 6, 48, 24);
 }
 
+// A CPU's cache fetches what is written over, too; in place it was read anyway.
+TEST(Cost, TellsWhatIsWrittenWithoutBeingRead) {
+  float a[6]{}, b[6]{}, c[15]{}, d[15]{};
+  const Shape shape{2, 3};
+  const Tensor x(a, shape, DType::float32), y(b, shape, DType::float32);
+  EXPECT_EQ(cost(Add{.a = x, .b = x, .out = y}).overwritten, 24);
+  EXPECT_EQ(cost(Fill{.x = y}).overwritten, 24);
+  EXPECT_EQ(cost(Accumulate{.in = x, .out = y}).overwritten, 0);
+  EXPECT_EQ(cost(Scale{.x = y}).overwritten, 0);
+  const Tensor w(c, {5, 3}, DType::float32), dy(d, {2, 5}, DType::float32);
+  const Cost backward = cost(MatmulBackward{.dy = dy, .x = x, .weight = w, .dx = y, .dweight = w});
+  EXPECT_EQ(backward.written, 24 + 60);
+  EXPECT_EQ(backward.overwritten, 24);
+}
+
 TEST(Cost, OfCastIsOfBothWidths) {
   const Tensor wide = of({2, 3}), narrow = of({2, 3}, DType::bfloat16);
   expect_moves(cost(Cast{.in = wide, .out = narrow}), 0, 24, 12);
@@ -147,6 +162,8 @@ TEST(Cost, OfAttentionCountsCausalPairs) {
   EXPECT_EQ(forward.flops, 20 * (2 * 4 * 6));               // exponentials
   EXPECT_EQ(forward.read, 480 + 240 + 240);
   EXPECT_EQ(forward.written, 480 + 96);
+  EXPECT_EQ(forward.overwritten, 480 + 96);
+  EXPECT_EQ(forward.narrowest, 3);  // tokens of a row
 
   const Cost backward = cost(AttentionBackward{.dy = q,
                                                .q = queries,

@@ -88,6 +88,20 @@ TEST(Clock, StreamsThatComputeShareAGpuButNotACpu) {
   EXPECT_EQ(log.on(cpu(), {.ranks = 1}).busy, (Seconds{0, 10, 4}));
 }
 
+// Of two cores a rank has one, for both threads.
+TEST(Clock, ACollectiveOnACpuTakesItsCoreFromTheComputation) {
+  Machine machine = cpu();
+  machine.cores = 2;
+  Log log;
+  log.work(1, {.message = {.bytes = 200, .ranks = 2}});  // 1 s, then 4 s
+  log.work(0, kTen);
+  const Played played = log.on(machine, {.ranks = 2});
+  EXPECT_EQ(played.seconds, 5 + 10);
+  EXPECT_EQ(played.busy, (Seconds{15, 10, 0}));
+  machine.cores = 4;
+  EXPECT_EQ(log.on(machine, {.ranks = 2}).seconds, 10);
+}
+
 TEST(Clock, AMessageToNobodyTakesNoLink) {
   Log log;
   log.work(1, {.message = {.bytes = 600, .ranks = 1}});

@@ -19,6 +19,7 @@ products_float32=2e11
 flops = 1.5e10
 product_half_width = 16
 attention = 5e10
+attention_half_length = 48
 
 kernel_time = 1e-6
 launch_time = 0
@@ -48,6 +49,7 @@ TEST(Machine, IsRead) {
   EXPECT_EQ(m.flops, 1.5e10);
   EXPECT_EQ(m.product_half_width, 16);
   EXPECT_EQ(m.attention, 5e10);
+  EXPECT_EQ(m.attention_half_length, 48);
   EXPECT_EQ(m.kernel_time, 1e-6);
   EXPECT_EQ(m.launch_time, 0);
   EXPECT_EQ(m.node_ranks, 8);
@@ -95,7 +97,7 @@ TEST(Machine, SaysWhatIsWrong) {
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
          "m.txt:4: expected memory_bandwidth = a number above 0, got '0'");
   expect(with("product_efficiency = 0.5", "product_efficiency = 1.01"),
-         "m.txt:21: expected product_efficiency = a number above 0 and at most 1, got '1.01'");
+         "m.txt:22: expected product_efficiency = a number above 0 and at most 1, got '1.01'");
   expect(with("kind = cpu\n", ""), "m.txt: expected a line kind = ..., got 'none'");
   expect(with("network_efficiency = 0.25\n", ""),
          "m.txt: expected a line network_efficiency = ..., got 'none'");
@@ -105,9 +107,9 @@ TEST(Machine, SaysWhatIsWrong) {
 TEST(Machine, SaysWhatWasFitted) {
   const std::string hint = "; data/machines/h100.txt shows how it is written";
   EXPECT_EQ(error_of(with("[fitted] to bench", "[fitted]")),
-            "machine file, m.txt:20: expected [fitted] to what, got '[fitted]'" + hint);
+            "machine file, m.txt:21: expected [fitted] to what, got '[fitted]'" + hint);
   EXPECT_EQ(error_of(with("[fitted] to bench", "")),
-            "machine file, m.txt:21: expected product_efficiency below the line [fitted], got "
+            "machine file, m.txt:22: expected product_efficiency below the line [fitted], got "
             "'product_efficiency'" +
                 hint);
   EXPECT_EQ(error_of(kFitted + kNumbers),

@@ -33,12 +33,13 @@ TEST(Transfer, OfGpusIsARing) {
   expect_transfer(of(8, 1), 6 + 3, 16, true);
 }
 
-TEST(Transfer, OfCpusSharesMemoryAndNetworkOfTheNode) {
+TEST(Transfer, OfCpusSharesMemoryAndNetworkOfTheNodeAndIsAllWork) {
   const Machine m = cpu();
   const Message four{.bytes = 800, .ranks = 4};
-  expect_transfer(transfer(m, {.ranks = 4}, four), 1, 800.0 / 25, false);
-  expect_transfer(transfer(m, {.ranks = 8}, {.bytes = 800, .ranks = 8}), 3, 800 / 2.5, true);
-  expect_transfer(transfer(m, {.ranks = 2}, {.bytes = 800, .ranks = 2}), 1, 800.0 / 50, false);
+  expect_transfer(transfer(m, {.ranks = 4}, four), 0, 3 + 800.0 / 25, false);
+  expect_transfer(transfer(m, {.ranks = 8}, {.bytes = 800, .ranks = 8}), 0, 6 + 3 + 800 / 2.5,
+                  true);
+  expect_transfer(transfer(m, {.ranks = 2}, {.bytes = 800, .ranks = 2}), 0, 1 + 800.0 / 50, false);
 }
 
 TEST(WorkSeconds, AreTheRoofline) {
@@ -57,6 +58,27 @@ TEST(WorkSeconds, AreTheRoofline) {
   EXPECT_EQ(seconds({.flops = 2, .read = 2, .written = 1}), 12);
   m.kernel_time = 0.5;
   EXPECT_EQ(seconds({.flops = 5, .launches = 4}), 7);
+}
+
+TEST(WorkSeconds, OfShortRowsOfAttentionAreLonger) {
+  Machine m = gpu();
+  m.attention_half_length = 12;
+  EXPECT_EQ(work_seconds(m, {}, {.narrowest = 4, .attention = 3}), 12);
+  EXPECT_EQ(work_seconds(m, {}, {.products = 8, .narrowest = 4}), 8);
+}
+
+TEST(WorkSeconds, OfProductsOnACpuComeOnTopOfTheirMemory) {
+  const auto on = [](const Machine& m, const Cost& cost) {
+    return work_seconds(m, {.ranks = 1, .threads = 1}, cost);
+  };
+  const Cost product{.products = 8, .narrowest = 4, .read = 3, .written = 2, .overwritten = 2};
+  EXPECT_EQ(on(cpu(), product), 8 + 5);
+  EXPECT_EQ(on(gpu(), product), 8);
+  const Cost sweep{.flops = 4, .read = 3, .written = 3};  // in place: a cache has fetched it
+  EXPECT_EQ(on(cpu(), sweep), 4);
+  EXPECT_EQ(on(gpu(), sweep), 6);
+  EXPECT_EQ(on(cpu(), {.flops = 4, .read = 3, .written = 3, .overwritten = 3}), 6);
+  EXPECT_EQ(on(cpu(), {.attention = 4, .read = 3}), 4);
 }
 
 TEST(WorkSeconds, OfRanksOnACpuShareCoresAndMemory) {
