@@ -3,8 +3,8 @@
 #include <memory>
 #include <utility>
 
+#include "base/buffer.h"
 #include "base/device.h"
-#include "base/ledger.h"
 #include "base/tracer.h"
 
 namespace nanofsdp {
@@ -41,6 +41,11 @@ struct Context {
         compute(std::move(compute)),
         gather(std::move(gather)),
         reduce(std::move(reduce)) {}
+
+  /// Memory of the device for `numel` elements, all zero, which the ledger counts.
+  Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32) {
+    return Buffer(ledger, memory_class, static_cast<std::size_t>(numel) * size_of(dtype), device);
+  }
 
   int rank;                         ///< 0 ... world_size - 1
   int world_size;                   ///< ranks of the run

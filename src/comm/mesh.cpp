@@ -25,40 +25,35 @@ int post_forward_group_size(int size, int ranks) {
                     .hint = "1 is --strategy=shard_grad_op"});
 }
 
-Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward_size)
-    : world_(std::move(world)),
-      gather_(world_.split(world_.rank() / shard_group_size(shard_size, world_.size()))),
-      reduce_(world_.split(world_.rank() / gather_.size())),
-      replicate_(world_.split(world_.rank() % gather_.size())) {
-  const int size = post_forward_group_size(post_forward_size, gather_.size());
-  if (size > 0) post_forward_.emplace(world_.split(world_.rank() / size));
+Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward_size) {
+  const int rank = world->rank(), shard = shard_group_size(shard_size, world->size());
+  const int near = post_forward_group_size(post_forward_size, shard);
+  groups_.emplace_back(std::move(world));
+  std::vector<int> colors{rank / shard, rank / shard, rank % shard};
+  if (near > 0) colors.push_back(rank / near);
+  for (const int color : colors) groups_.emplace_back(groups_[kWorld].split(color));
 }
 
 Mesh::Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> gather,
            std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate,
-           std::unique_ptr<Communicator> post_forward)
-    : world_(std::move(world)),
-      gather_(std::move(gather)),
-      reduce_(std::move(reduce)),
-      replicate_(std::move(replicate)) {
-  if (post_forward != nullptr) post_forward_.emplace(std::move(post_forward));
+           std::unique_ptr<Communicator> post_forward) {
+  for (auto* group : {&world, &gather, &reduce, &replicate, &post_forward}) {
+    if (*group != nullptr) groups_.emplace_back(std::move(*group));
+  }
 }
 
 Traffic Mesh::traffic() const {
-  return world_.traffic() + gather_.traffic() + reduce_.traffic() + replicate_.traffic() +
-         traffic_near();
+  Traffic sum;
+  for (const CountingCommunicator& group : groups_) sum = sum + group.traffic();
+  return sum;
 }
 
 void Mesh::reset_traffic() {
-  for (CountingCommunicator* comm : {&world_, &gather_, &reduce_, &replicate_}) comm->reset();
-  if (post_forward_) post_forward_->reset();
+  for (CountingCommunicator& group : groups_) group.reset();
 }
 
 void Mesh::abort(const std::string& reason) noexcept {
-  for (CountingCommunicator* comm : {&world_, &gather_, &reduce_, &replicate_}) {
-    comm->abort(reason);
-  }
-  if (post_forward_) post_forward_->abort(reason);
+  for (CountingCommunicator& group : groups_) group.abort(reason);
 }
 
 }  // namespace nanofsdp::comm

@@ -1,8 +1,9 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "comm/counting.h"
@@ -58,36 +59,37 @@ class Mesh {
        std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate,
        std::unique_ptr<Communicator> post_forward = nullptr);
 
-  int rank() const { return world_.rank(); }              ///< among all ranks
-  int size() const { return world_.size(); }              ///< of the whole mesh, in ranks
-  int shard_rank() const { return gather_.rank(); }       ///< within the shard group
-  int shard_size() const { return gather_.size(); }       ///< ranks of a shard group
+  int rank() const { return groups_[kWorld].rank(); }         ///< among all ranks
+  int size() const { return groups_[kWorld].size(); }         ///< of the whole mesh, in ranks
+  int shard_rank() const { return groups_[kGather].rank(); }  ///< within the shard group
+  int shard_size() const { return groups_[kGather].size(); }  ///< ranks of a shard group
   int replicas() const { return size() / shard_size(); }  ///< shard groups, each with a whole model
 
-  Communicator& world() { return world_; }    ///< for the compute stream: norms, losses, control
-  Communicator& gather() { return gather_; }  ///< shard group, for the stream of the all-gathers
-  Communicator& reduce() { return reduce_; }  ///< shard group, for the stream of the reductions
-  Communicator& replicate() { return replicate_; }  ///< the same shard, for that stream too
-  /// Post-forward group, for the stream of the all-gathers. Null if that is the shard group.
-  Communicator* post_forward() { return post_forward_ ? &*post_forward_ : nullptr; }
+  Communicator& world() { return groups_[kWorld]; }    ///< for the compute stream: norms, control
+  Communicator& gather() { return groups_[kGather]; }  ///< shard group, for all-gathers
+  Communicator& reduce() { return groups_[kReduce]; }  ///< shard group, for reductions
+  Communicator& replicate() { return groups_[kReplicate]; }  ///< the same shard, for reductions
+  /// Post-forward group, for all-gathers. Null if that is the shard group.
+  Communicator* post_forward() { return has_post_forward() ? &groups_[kPostForward] : nullptr; }
 
   /// Of all together, since the last reset.
   Traffic traffic() const;
   /// Of the replicate group: what leaves the shard group.
-  Traffic traffic_across() const { return replicate_.traffic(); }
+  Traffic traffic_across() const { return groups_[kReplicate].traffic(); }
   /// Of the post-forward group, if there is one.
-  Traffic traffic_near() const { return post_forward_ ? post_forward_->traffic() : Traffic(); }
+  Traffic traffic_near() const {
+    return has_post_forward() ? groups_[kPostForward].traffic() : Traffic();
+  }
   void reset_traffic();  ///< all counts to 0
 
   /// Aborts all of them: call it when one fails, so that no stream waits for the others' timeout.
   void abort(const std::string& reason) noexcept;
 
  private:
-  CountingCommunicator world_;
-  CountingCommunicator gather_;
-  CountingCommunicator reduce_;
-  CountingCommunicator replicate_;
-  std::optional<CountingCommunicator> post_forward_;
+  enum Group : std::size_t { kWorld, kGather, kReduce, kReplicate, kPostForward };
+  bool has_post_forward() const { return groups_.size() > kPostForward; }
+
+  std::vector<CountingCommunicator> groups_;  // in this order; the last one where there is one
 };
 
 }  // namespace nanofsdp::comm

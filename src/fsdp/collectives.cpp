@@ -1,5 +1,7 @@
 #include "fsdp/collectives.h"
 
+#include <utility>
+
 #include "ops/cast.h"
 #include "ops/copy_chunks.h"
 
@@ -17,42 +19,25 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& row) {
 }
 
 //! [copies]
-// Calls copy(parameter, its chunk) with the tensors of each parameter: from its first piece on in
-// the row, and whole.
-template <class Copy>
-void for_each_parameter(const Layout& layout, Tensor row, Tensor whole, const Copy& copy) {
+// Copies each parameter out of the row, where its chunks lie a shard apart, to the whole, where
+// they follow each other; or back into the row.
+void copy(Stream& stream, const Layout& layout, Tensor row, Tensor whole, bool into_row) {
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-    const std::int64_t begin = layout.piece(i, 0).in_shard.begin;
     const Range at = layout.in_whole(i);
     if (at.empty()) continue;
-    copy(row.slice(begin, row.numel() - begin), whole.slice(at.begin, at.size()), layout.chunk(i));
+    const std::int64_t begin = layout.piece(i, 0).in_shard.begin;
+    ops::CopyChunks copy{.in = row.slice(begin, row.numel() - begin),
+                         .out = whole.slice(at.begin, at.size()),
+                         .numel = at.size(),
+                         .chunk = layout.chunk(i),
+                         .in_stride = layout.shard_numel(),
+                         .out_stride = layout.chunk(i)};
+    if (into_row) {
+      std::swap(copy.in, copy.out);
+      std::swap(copy.in_stride, copy.out_stride);
+    }
+    ops::copy_chunks(stream, copy);
   }
-}
-
-// whole = the row that has arrived, each parameter in one piece.
-void copy_out(Stream& stream, const Layout* layout, Tensor row, Tensor whole) {
-  if (layout == nullptr) return convert(stream, row, whole);
-  for_each_parameter(*layout, row, whole, [&](Tensor pieces, Tensor parameter, std::int64_t chunk) {
-    ops::copy_chunks(stream, {.in = pieces,
-                              .out = parameter,
-                              .numel = parameter.numel(),
-                              .chunk = chunk,
-                              .in_stride = layout->shard_numel(),
-                              .out_stride = chunk});
-  });
-}
-
-// The row that is to travel = whole, each parameter in W pieces.
-void copy_in(Stream& stream, const Layout* layout, Tensor whole, Tensor row) {
-  if (layout == nullptr) return convert(stream, whole, row);
-  for_each_parameter(*layout, row, whole, [&](Tensor pieces, Tensor gradient, std::int64_t chunk) {
-    ops::copy_chunks(stream, {.in = gradient,
-                              .out = pieces,
-                              .numel = gradient.numel(),
-                              .chunk = chunk,
-                              .in_stride = chunk,
-                              .out_stride = layout->shard_numel()});
-  });
 }
 //! [copies]
 
@@ -66,7 +51,8 @@ void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor 
   const Tensor sent = shard.dtype() == chunk.dtype() ? shard : chunk;
   convert(stream, shard, sent);
   if (group != nullptr) group->all_gather(stream, sent, received, call);
-  copy_out(stream, wire.layout, received, full);
+  if (wire.layout == nullptr) return convert(stream, received, full);
+  copy(stream, *wire.layout, received, full, /*into_row=*/false);
 }
 //! [all_gather]
 
@@ -74,7 +60,11 @@ Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, co
                       comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
   const Tensor received = own_chunk(group, sent);
-  copy_in(stream, wire.layout, full, sent);
+  if (wire.layout == nullptr) {
+    convert(stream, full, sent);
+  } else {
+    copy(stream, *wire.layout, sent, full, /*into_row=*/true);
+  }
   group.reduce_scatter(stream, sent, received, op, call);
   if (received.dtype() == full.dtype()) return received;
   const std::int64_t n = received.numel();

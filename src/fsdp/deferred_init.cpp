@@ -10,35 +10,30 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// Where a parameter lies, and which draw of the plan is its last.
+// Where a parameter lies.
 struct Home {
   ShardedParameters* row = nullptr;
   std::size_t index = 0;
-  std::size_t last_draw = 0;
 };
 
-using Homes = std::unordered_map<const nn::Parameter*, Home>;
-
-Homes find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
-  Homes homes;
+// Of the last draw of each parameter, by its place in the plan.
+std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
+  std::unordered_map<const nn::Parameter*, std::size_t> last;
+  for (std::size_t d = 0; d < plan.size(); ++d) last[plan[d].parameter] = d;
+  std::unordered_map<std::size_t, Home> homes;
   for (Unit& unit : units) {
     unit.require_at_rest("initialisation");
     for (ShardedParameters& row : unit.rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-        homes[row.parameters()[i]] = {&row, i, plan.size()};
+        const auto drawn = last.extract(row.parameters()[i]);
+        NANOFSDP_CHECK(!drawn.empty(), .what = "initialisation of " + row.parameters()[i]->name,
+                       .expected = "a draw", .got = "none in the plan");
+        homes[drawn.mapped()] = {&row, i};
       }
     }
   }
-  for (std::size_t d = 0; d < plan.size(); ++d) {
-    const auto home = homes.find(plan[d].parameter);
-    NANOFSDP_CHECK(home != homes.end(), .what = "draw of " + plan[d].parameter->name,
-                   .expected = "a parameter of some unit", .got = "none has it");
-    home->second.last_draw = d;
-  }
-  for (const auto& [parameter, home] : homes) {
-    NANOFSDP_CHECK(home.last_draw < plan.size(), .what = "initialisation of " + parameter->name,
-                   .expected = "a draw", .got = "none in the plan");
-  }
+  NANOFSDP_CHECK(last.empty(), .what = "draw of " + last.begin()->first->name,
+                 .expected = "a parameter of some unit", .got = "none has it");
   return homes;
 }
 
@@ -67,7 +62,7 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
 
 void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
                    Generator& generator) {
-  const Homes homes = find_homes(units, plan);
+  const auto homes = find_homes(units, plan);
   std::int64_t largest = 0;
   for (const nn::Draw& draw : plan) largest = std::max(largest, draw.parameter->shape.numel());
   const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
@@ -75,14 +70,14 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
   //! [draw_and_store]
   for (std::size_t d = 0; d < plan.size(); ++d) {
     const std::int64_t numel = plan[d].parameter->shape.numel();
-    const Home& home = homes.at(plan[d].parameter);
-    if (d != home.last_draw) {
+    const auto home = homes.find(d);
+    if (home == homes.end()) {  // a later draw overwrites this one
       nn::skip(generator, plan[d].init, numel);
       continue;
     }
     const std::span<float> whole = scratch.tensor({numel}).span<float>();
     nn::draw(generator, plan[d].init, whole);
-    home.row->store(home.index, whole);
+    home->second.row->store(home->second.index, whole);
   }
   //! [draw_and_store]
 }

@@ -52,20 +52,15 @@ void ShardedModel::make_units() {
   const std::size_t n = wrapped.size();
   units_.reserve(n);
   backward_order_.resize(n);
-  UnitSize largest;
   int depth = 0;
   for (WrappedModule& module : wrapped) {
     require_free_hooks(module);
     if (options_.sync_module_states) broadcast(module.parameters);
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
     turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, observers_);
-    if (turn->is_root()) continue;
-    const UnitSize size = turn->size();
-    largest = {max(largest.whole, size.whole), max(largest.row, size.row)};
     depth = std::max(depth, turn->depth());
   }
-  memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth),
-                   largest, units_.back().size());
+  memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth));
 }
 
 // A model that has its values: rank 0's count.
@@ -270,11 +265,9 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
   if (!options_.kept().parameters) return row.show_parameters(), Buffer();
   const Layout& layout = row.layout();
-  const std::int64_t whole = layout.whole_numel(),
-                     travels = options_.copies() ? layout.padded_numel() : 0;
-  Buffer memory(context_.ledger, MemoryClass::unsharded_parameters,
-                static_cast<std::size_t>(whole + travels) * size_of(DType::float32),
-                context_.device);
+  const std::int64_t whole = layout.whole_numel();
+  const std::int64_t travels = options_.copies() ? layout.padded_numel() : 0;
+  Buffer memory = context_.buffer(MemoryClass::unsharded_parameters, whole + travels);
   const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
   const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
   all_gather(*context_.gather, &mesh_.gather(), row.parameter_shard(), shown, wire,

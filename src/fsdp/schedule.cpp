@@ -8,7 +8,7 @@ void Schedule::begin() {
   if (!begun_.empty()) before_ = std::exchange(begun_, {});
   gathered_.clear();
   ended_.clear();
-  forward_at_ = backward_at_ = 0;
+  forward_at_ = 0;
   in_backward_ = false;
 }
 
@@ -27,12 +27,9 @@ void Schedule::end_forward(Unit& unit) {
 }
 
 void Schedule::begin_backward(const Unit& unit) {
-  if (!std::exchange(in_backward_, true)) backward_at_ = ended_.size();
-  const auto until = ended_.begin() + static_cast<std::ptrdiff_t>(backward_at_);
-  const auto found = std::find(std::make_reverse_iterator(until), ended_.rend(), &unit);
-  if (found != ended_.rend()) {
-    backward_at_ = static_cast<std::size_t>(ended_.rend() - found) - 1;
-  }
+  in_backward_ = true;
+  const auto found = std::find(ended_.rbegin(), ended_.rend(), &unit);
+  if (found != ended_.rend()) ended_.erase(found.base() - 1, ended_.end());
 }
 
 std::vector<Unit*> Schedule::next_in_forward(int count) const {
@@ -43,8 +40,8 @@ std::vector<Unit*> Schedule::next_in_forward(int count) const {
 }
 
 std::vector<Unit*> Schedule::next_in_backward() const {
-  if (backward_at_ == 0) return {};
-  return {ended_[backward_at_ - 1]};
+  if (ended_.empty()) return {};
+  return {ended_.back()};
 }
 
 }  // namespace nanofsdp::fsdp

@@ -42,10 +42,9 @@ class Schedule {
   std::set<const Unit*> gathered_;  // for their next use
   std::vector<Unit*> begun_;        // in forward, of those
   std::vector<Unit*> before_;       // begun in the pass before
-  std::vector<Unit*> ended_;
-  std::size_t forward_at_ = 0;  // where in before_ this pass is: behind the current unit
-  std::size_t backward_at_ = 0;
-  bool known_ = false;  // whether the pass before used the current unit
+  std::vector<Unit*> ended_;        // with forward; in backward, those before the current unit
+  std::size_t forward_at_ = 0;      // where in before_ this pass is: behind the current unit
+  bool known_ = false;              // whether the pass before used the current unit
   bool in_backward_ = false;
 };
 

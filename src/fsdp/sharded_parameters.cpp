@@ -8,14 +8,6 @@
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
-namespace {
-
-Buffer memory_for(Context& context, MemoryClass memory_class, std::int64_t numel) {
-  const auto bytes = static_cast<std::size_t>(numel) * size_of(DType::float32);
-  return Buffer(context.ledger, memory_class, bytes, context.device);
-}
-
-}  // namespace
 
 std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
                                      int rank, int world_size, const Sharding& kept,
@@ -46,15 +38,8 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
       kept_(kept),
       rank_(rank),
       had_gradient_(parameters_.size()) {
-  //! [ranges]
-  const std::int64_t whole = layout_->whole_numel(), shard = layout_->shard_numel();
-  parameters_memory_ =
-      memory_for(context, MemoryClass::parameter_shards, kept.parameters ? shard : whole);
-  if (trains()) {
-    gradients_memory_ =
-        memory_for(context, MemoryClass::gradient_shards, kept.gradients ? shard : whole);
-  }
-  //! [ranges]
+  stored_parameters_ = store_as(MemoryClass::parameter_shards, kept.parameters);
+  if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, kept.gradients);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
   }
@@ -62,13 +47,19 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
   if (trains()) show_gradients();
 }
 
-Tensor ShardedParameters::all_of(const Buffer& memory) {
-  return memory.tensor({static_cast<std::int64_t>(memory.bytes() / size_of(DType::float32))});
+//! [ranges]
+ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class,
+                                                      bool sharded) const {
+  const std::int64_t numel = sharded ? layout_->shard_numel() : layout_->whole_numel();
+  Stored stored{.sharded = sharded, .memory = context_.buffer(memory_class, numel)};
+  stored.all = stored.memory.tensor({numel});
+  return stored;
 }
+//! [ranges]
 
-Tensor ShardedParameters::shard_of(const Tensor& stored, bool sharded) const {
+Tensor ShardedParameters::shard_of(const Stored& stored) const {
   const std::int64_t n = layout_->shard_numel();
-  return sharded ? stored : stored.slice(rank_ * n, n);
+  return stored.sharded ? stored.all : stored.all.slice(rank_ * n, n);
 }
 
 Piece ShardedParameters::all(std::size_t i) const {
@@ -85,26 +76,23 @@ Piece ShardedParameters::owned(std::size_t i, int rank) const {
 }
 
 //! [show_parameters]
-Tensor ShardedParameters::view_of(std::size_t i, const Tensor& memory, bool sharded) const {
+Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Tensor& whole) const {
+  const bool sharded = whole.empty() && stored.sharded;
   const Range at = sharded ? layout_->piece(i, rank_).in_shard : layout_->in_whole(i);
-  const Tensor piece = memory.slice(at.begin, at.size());
+  const Tensor piece = (whole.empty() ? stored.all : whole).slice(at.begin, at.size());
   return sharded ? piece : piece.view(parameters_[i]->shape);
 }
 
 void ShardedParameters::show_parameters(Tensor whole) {
-  const bool sharded = whole.empty() && kept_.parameters;
-  const Tensor memory = whole.empty() ? parameter_storage() : whole;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i]->data = view_of(i, memory, sharded);
+    parameters_[i]->data = view_of(i, stored_parameters_, whole);
   }
 }
 //! [show_parameters]
 
 void ShardedParameters::show_gradients(Tensor whole) {
-  const bool sharded = whole.empty() && kept_.gradients;
-  const Tensor memory = whole.empty() ? gradient_storage() : whole;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i]->show_grad(view_of(i, memory, sharded));
+    parameters_[i]->show_grad(view_of(i, stored_gradients_, whole));
   }
 }
 

@@ -59,13 +59,13 @@ class ShardedParameters {
   bool trains() const { return !parameters_.empty() && parameters_[0]->requires_grad; }
 
   /// What this rank keeps for good: the shard, or the whole.
-  Tensor parameter_storage() const { return all_of(parameters_memory_); }
-  Tensor gradient_storage() const { return all_of(gradients_memory_); }  ///< the same
+  Tensor parameter_storage() const { return stored_parameters_.all; }
+  Tensor gradient_storage() const { return stored_gradients_.all; }  ///< the same
 
   /// This rank's shard: [shard_numel].
-  Tensor parameter_shard() const { return shard_of(parameter_storage(), kept_.parameters); }
+  Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   /// As for parameters.
-  Tensor gradient_shard() const { return shard_of(gradient_storage(), kept_.gradients); }
+  Tensor gradient_shard() const { return shard_of(stored_gradients_); }
 
   bool owns_shard_alone() const { return kept_.optimizer; }  ///< or it answers for the whole
   /// What this rank answers for, its optimizer and its checkpoint: its shard, or the whole.
@@ -106,18 +106,24 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< 0: never written
 
  private:
-  static Tensor all_of(const Buffer& memory);
-  Tensor shard_of(const Tensor& stored, bool sharded) const;
+  // Parameters, or gradients.
+  struct Stored {
+    bool sharded = false;
+    Buffer memory{};
+    Tensor all{};  // of the memory
+  };
+  Stored store_as(MemoryClass memory_class, bool sharded) const;
+  Tensor shard_of(const Stored& stored) const;
   Piece all(std::size_t i) const;
-  Tensor view_of(std::size_t i, const Tensor& memory, bool sharded) const;
+  Tensor view_of(std::size_t i, const Stored& stored, const Tensor& whole) const;
 
   Context& context_;
   std::vector<nn::Parameter*> parameters_;
   std::shared_ptr<const Layout> layout_;
   Sharding kept_;
   int rank_;
-  Buffer parameters_memory_;
-  Buffer gradients_memory_;
+  Stored stored_parameters_;
+  Stored stored_gradients_;         // none of a row that is frozen
   std::vector<bool> had_gradient_;  // on this rank, since zero_grad
   std::int64_t version_ = 0;
 };

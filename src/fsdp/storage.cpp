@@ -9,9 +9,9 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-Buffer wire_memory(Context& context, DType travels, std::int64_t numel) {
-  return Buffer(context.ledger, MemoryClass::communication,
-                static_cast<std::size_t>(numel) * size_of(travels), context.device);
+// Elements of the row of a layout that travels.
+std::int64_t row_numel(const Options& options, const Layout& layout) {
+  return options.copies() ? layout.padded_numel() : layout.whole_numel();
 }
 
 // The row of a layout, in memory that is long enough for it.
@@ -31,30 +31,26 @@ Whole pool_slots(const Options& options, int blocks, int depth) {
           .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
 }
 
-std::int64_t row_numel(const Options& options, const Layout& layout) {
-  return options.copies() ? layout.padded_numel() : layout.whole_numel();
-}
-
-void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots,
-                            const UnitSize& largest, const UnitSize& of_root) {
+void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots) {
   const DType computed = compute_dtype(options.precision, context.device);
-  if (options.borrows_parameters()) {
-    const MemoryClass whole = MemoryClass::unsharded_parameters;
-    units.parameters.emplace(context, whole, slots.parameters, largest.whole.parameters, computed);
-    root.parameters.emplace(context, whole, 1, of_root.whole.parameters, computed);
-  }
-  if (options.kept().gradients) {
-    const MemoryClass whole = MemoryClass::unsharded_gradients;
-    units.gradients.emplace(context, whole, slots.gradients, largest.whole.gradients);
-    root.gradients.emplace(context, whole, 1, of_root.whole.gradients);
-  }
+  const auto allocate = [&](Pools& pools, const Whole& count) {
+    if (options.borrows_parameters()) {
+      pools.parameters.emplace(context, MemoryClass::unsharded_parameters, count.parameters,
+                               pools.numel.parameters, computed);
+    }
+    if (options.kept().gradients) {
+      pools.gradients.emplace(context, MemoryClass::unsharded_gradients, count.gradients,
+                              pools.numel.gradients);
+    }
+  };
+  allocate(units, slots);
+  allocate(root, {1, 1});
   const auto [gathered, reduced] = options.precision;
-  const Whole row = max(largest.row, of_root.row);
   if (options.copies() || gathered != computed) {
-    gather_wire = wire_memory(context, gathered, row.parameters);
+    gather_wire = context.buffer(MemoryClass::communication, longest_row.parameters, gathered);
   }
   if (options.copies() || reduced != DType::float32) {
-    reduce_wire = wire_memory(context, reduced, row.gradients);
+    reduce_wire = context.buffer(MemoryClass::communication, longest_row.gradients, reduced);
   }
 }
 
@@ -74,12 +70,17 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
       pool_(is_root ? memory.root.parameters : memory.units.parameters),
       wire_(memory.gather_wire),
       shown_version_(rows.size()) {
+  std::int64_t numel = 0, &longest = memory.longest_row.parameters;
+  for (const ShardedParameters& row : rows) {
+    begin_.push_back(numel);
+    numel += row.layout().whole_numel();
+    longest = std::max(longest, row_numel(options, row.layout()));
+  }
+  std::int64_t& largest = (is_root ? memory.root : memory.units).numel.parameters;
+  largest = std::max(largest, numel);
   if (mesh.post_forward() == nullptr || is_root) return;
-  std::int64_t numel = 0;
-  for (const ShardedParameters& row : rows) numel += row.layout().whole_numel();
-  numel /= mesh.post_forward()->size();
-  slice_ = Buffer(context.ledger, MemoryClass::unsharded_parameters,
-                  static_cast<std::size_t>(numel) * size_of(computed_), context.device);
+  slice_ = context.buffer(MemoryClass::unsharded_parameters, numel / mesh.post_forward()->size(),
+                          computed_);
 }
 
 bool WholeParameters::is_fresh(std::size_t row) const {
@@ -103,22 +104,25 @@ void WholeParameters::take(Stream& stream) {
 
 Tensor WholeParameters::whole(std::size_t row) const {
   if (slot_ == nullptr) return rows_[row].parameter_storage();
-  std::int64_t begin = 0;
-  for (std::size_t r = 0; r < row; ++r) begin += rows_[r].layout().whole_numel();
-  return slot_->memory.slice(begin, rows_[row].layout().whole_numel());
+  return slot_->memory.slice(begin_[row], rows_[row].layout().whole_numel());
 }
 
-Source WholeParameters::source(std::size_t row) const {
-  const Layout& layout = rows_[row].layout();
+void WholeParameters::gather(Stream& stream, const comm::Call& call) {
+  const bool from_slices = slice_version_ > 0 && slice_version_ == version();
   const DType travels = options_.precision.param_dtype;
-  if (slice_version_ > 0 && slice_version_ == version()) {
-    const bool rounds = travels != computed_;
-    return {mesh_.post_forward(),
-            slice(row),
-            {rounds ? wire_.tensor({layout.whole_numel()}, travels) : Tensor()}};
+  for (std::size_t row = 0; row < rows_.size(); ++row) {
+    if (is_fresh(row)) continue;
+    const Layout& layout = rows_[row].layout();
+    if (from_slices) {
+      const bool rounds = travels != computed_;
+      const Wire wire{rounds ? wire_.tensor({layout.whole_numel()}, travels) : Tensor()};
+      all_gather(stream, mesh_.post_forward(), slice(row), whole(row), wire, call);
+    } else {
+      all_gather(stream, travel() ? &mesh_.gather() : nullptr, rows_[row].optimizer_parameters(),
+                 whole(row), wire_of(wire_, travels, options_, layout), call);
+    }
+    shown_version_[row] = rows_[row].version();
   }
-  return {travel() ? &mesh_.gather() : nullptr, rows_[row].optimizer_parameters(),
-          wire_of(wire_, travels, options_, layout)};
 }
 
 std::int64_t WholeParameters::version() const {
@@ -128,9 +132,7 @@ std::int64_t WholeParameters::version() const {
 }
 
 Tensor WholeParameters::slice(std::size_t row) const {
-  const std::int64_t ranks = mesh_.post_forward()->size();
-  std::int64_t begin = 0;
-  for (std::size_t r = 0; r < row; ++r) begin += rows_[r].layout().whole_numel() / ranks;
+  const std::int64_t ranks = mesh_.post_forward()->size(), begin = begin_[row] / ranks;
   const std::int64_t numel = rows_[row].layout().whole_numel() / ranks;
   return slice_.tensor({begin + numel}, computed_).slice(begin, numel);
 }
@@ -168,7 +170,13 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       options_(options),
       row_(&row),
       pool_(is_root ? memory.root.gradients : memory.units.gradients),
-      wire_(memory.reduce_wire) {}
+      wire_(memory.reduce_wire) {
+  if (!row.trains()) return;
+  std::int64_t& largest = (is_root ? memory.root : memory.units).numel.gradients;
+  largest = std::max(largest, row.layout().whole_numel());
+  std::int64_t& longest = memory.longest_row.gradients;
+  longest = std::max(longest, row_numel(options, row.layout()));
+}
 
 bool WholeGradients::are_due(bool last_micro_step) const {
   const bool now = last_micro_step || !options_.accumulates();
@@ -202,14 +210,28 @@ Tensor WholeGradients::whole() const {
                           : slot_->memory.slice(0, row_->layout().whole_numel());
 }
 
-Wire WholeGradients::wire() const {
-  return wire_of(wire_, options_.precision.reduce_dtype, options_, row_->layout());
-}
-
 void WholeGradients::mark_missing() {
   row_->mark_missing_gradients(*context_.compute, whole());
   row_->show_gradients();
 }
+
+//! [landed]
+void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, bool last_micro_step,
+                            const comm::Call& call) {
+  const Wire wire = wire_of(wire_, options_.precision.reduce_dtype, options_, row_->layout());
+  const comm::ReduceOp op = options_.reduction;
+  if (are_scattered()) {
+    land(stream, reduce_scatter(stream, mesh.reduce(), whole(), wire, op, call));
+  } else {
+    all_reduce(stream, mesh.reduce(), whole(), wire, op, call);
+  }
+  if (are_summed_across(last_micro_step)) {
+    mesh.replicate().all_reduce(stream, row_->gradient_shard(), op, call);
+  }
+  // What is stored has been summed over all ranks.
+  complete_ = last_micro_step && (!pool_ || options_.sharding().replicates);
+}
+//! [landed]
 
 //! [land]
 void WholeGradients::land(Stream& stream, Tensor chunk) {
@@ -225,10 +247,6 @@ void WholeGradients::land(Stream& stream, Tensor chunk) {
 
 bool WholeGradients::are_summed_across(bool last_micro_step) const {
   return options_.sharding().replicates && last_micro_step;
-}
-
-void WholeGradients::complete(bool last_micro_step) {
-  complete_ = last_micro_step && (!pool_ || options_.sharding().replicates);
 }
 
 void WholeGradients::give_back(const Event& free) {

@@ -27,17 +27,6 @@ namespace nanofsdp::fsdp {
 struct Whole {
   std::int64_t parameters = 0;  ///< slots, or elements
   std::int64_t gradients = 0;   ///< slots, or elements
-
-  /// The larger of each.
-  friend Whole max(const Whole& a, const Whole& b) {
-    return {std::max(a.parameters, b.parameters), std::max(a.gradients, b.gradients)};
-  }
-};
-
-/// Elements of a unit: what it takes to be whole, and to travel.
-struct UnitSize {
-  Whole whole;  ///< of all rows; of the row that has gradients
-  Whole row;    ///< of the longest row that is gathered; of the row that is reduced
 };
 
 /// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
@@ -47,16 +36,12 @@ struct UnitSize {
 ///        most
 Whole pool_slots(const Options& options, int blocks, int depth = 1);
 
-/// Elements of the row of a layout that travels.
-std::int64_t row_numel(const Options& options, const Layout& layout);
-
-/// The memory that units share while they are whole. The root has slots of its own.
+/// The memory that units share while they are whole. The root has slots of its own. Each unit says
+/// what it needs when it is made.
 struct SharedMemory {
   /// Makes the slots, where the strategy needs any. Once, when all units are known.
-  /// @param slots for units but the root  @param largest of each kind among these units
-  /// @param of_root the root's size
-  void allocate(Context& context, const Options& options, const Whole& slots,
-                const UnitSize& largest, const UnitSize& of_root);
+  /// @param slots for units but the root
+  void allocate(Context& context, const Options& options, const Whole& slots);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
 
@@ -64,43 +49,34 @@ struct SharedMemory {
   struct Pools {
     /// None where what is whole is stored.
     std::optional<BufferPool> parameters, gradients;
+    Whole numel{};  ///< of a slot: what the largest unit needs
   };
   /// For all units but the root, and for the root.
   Pools units, root;
-  Buffer gather_wire;  ///< as long as the longest row, if that is widened or copied out of
-  Buffer reduce_wire;  ///< the same, if rounded or copied into
-};
-
-/// What whole parameters are gathered from.
-struct Source {
-  comm::Communicator* group = nullptr;  ///< null: nothing travels
-  Tensor shard;                         ///< this rank's
-  Wire wire;                            ///< what it travels through
+  Whole longest_row{};  ///< elements
+  Buffer gather_wire;   ///< as long as the longest row, if that is widened or copied out of
+  Buffer reduce_wire;   ///< the same, if rounded or copied into
 };
 
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
 class WholeParameters {
  public:
-  /// @param context, options, mesh, rows, memory outlive this object, and `memory` may be allocated
-  ///        later
+  /// @param context, options, mesh, rows, memory outlive this object; `memory` is allocated later
   WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
                   std::span<ShardedParameters> rows, SharedMemory& memory, bool is_root);
 
-  /// Whether a whole copy is there that shows the shards as they are; of one row, or of all.
-  bool is_fresh(std::size_t row) const;
-  bool are_fresh() const;  ///< of all rows
+  /// Whether a whole copy is there that shows the shards as they are.
+  bool are_fresh() const;
+  /// Whether ranks send each other what a copy is made from, or each has it.
+  bool travel() const { return options_.sharding().optimizer; }
   /// Whether a copy can be made without more memory than planned.
   bool have_room() const { return !pool_ || slot_ != nullptr || pool_->has_free_slot(); }
 
   /// Finds memory for a whole copy, which `stream` is to write.
   void take(Stream& stream);
-  /// The whole copy of a row has been written, or is on its way.
-  void filled(std::size_t row) { shown_version_[row] = rows_[row].version(); }
-  /// The whole copy of a row, [whole_numel of the row].
-  Tensor whole(std::size_t row) const;
-  /// What a whole copy of row `row` is made from: the shards of all ranks; or, from forward to
-  /// backward, the slices of a smaller group, if the mesh has one.
-  Source source(std::size_t row) const;
+  /// Writes what is not fresh of it, from the shards of all ranks; or, from forward to backward,
+  /// from the slices of a smaller group, if the mesh has one.
+  void gather(Stream& stream, const comm::Call& call);
 
   /// Shows the whole copy to the model.
   void show();
@@ -119,7 +95,8 @@ class WholeParameters {
   Tensor borrowed() const { return slot_ == nullptr ? Tensor() : slot_->memory; }
 
  private:
-  bool travel() const { return options_.sharding().optimizer; }
+  bool is_fresh(std::size_t row) const;
+  Tensor whole(std::size_t row) const;  // [whole_numel of the row]
   Tensor slice(std::size_t row) const;
   std::int64_t version() const;  // grows with every row's
 
@@ -130,6 +107,7 @@ class WholeParameters {
   std::optional<BufferPool>& pool_;
   const Buffer& wire_;
   BufferPool::Slot* slot_ = nullptr;
+  std::vector<std::int64_t> begin_;          // of each row, in a copy of all
   std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
   Buffer slice_;                             // of all rows, one after the other
   std::int64_t slice_version_ = 0;           // 0: there is nothing in it
@@ -139,7 +117,7 @@ class WholeParameters {
 /// Whole gradients of the row of a unit that trains.
 class WholeGradients {
  public:
-  /// @param context, options, row, memory outlive this object, and `memory` may be allocated later
+  /// @param context, options, row, memory outlive this object; `memory` is allocated later
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
                  SharedMemory& memory, bool is_root);
 
@@ -154,17 +132,11 @@ class WholeGradients {
   Event take();
   /// Shows them to the model. @throws Error where those of the step before were not forgotten
   void show();
-  Tensor whole() const;  ///< [whole_numel of the row]
-  Wire wire() const;     ///< what they travel through
 
   /// Before a reduction: says which of them this rank does not have.
   void mark_missing();
-  /// Adds what has landed in this rank's chunk of whole() to the shard.
-  void land(Stream& stream, Tensor chunk);
-  /// Whether the shard is to be summed across groups: once a step, when all micro-steps are in it.
-  bool are_summed_across(bool last_micro_step) const;
-  /// Their step is over: what is stored has been summed over all ranks.
-  void complete(bool last_micro_step);
+  /// The reduction, which adds to the shard.
+  void reduce(Stream& stream, comm::Mesh& mesh, bool last_micro_step, const comm::Call& call);
   /// Gives borrowed memory back, which is free after the event.
   void give_back(const Event& free);
 
@@ -174,6 +146,12 @@ class WholeGradients {
   void settle();
 
  private:
+  Tensor whole() const;  // [whole_numel of the row]
+  // Adds what has landed in this rank's chunk of whole() to the shard.
+  void land(Stream& stream, Tensor chunk);
+  // Whether the shard is to be summed across groups: once a step, when all micro-steps are in it.
+  bool are_summed_across(bool last_micro_step) const;
+
   Context& context_;
   const Options& options_;
   ShardedParameters* row_;

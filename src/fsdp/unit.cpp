@@ -5,10 +5,11 @@
 #include <utility>
 
 #include "base/check.h"
-#include "fsdp/collectives.h"
 
 namespace nanofsdp::fsdp {
 namespace {
+
+using enum UnitEvent::Kind;
 
 std::string name_of(Unit::State state) {
   constexpr std::array kNames = {"sharded", "gathering", "unsharded", "reducing"};
@@ -28,18 +29,6 @@ Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedMo
       parameters_(context, options, mesh, rows_, memory, is_root()),
       gradients_(context, options, rows_.front(), memory, is_root()),
       observers_(observers) {}
-
-UnitSize Unit::size() const {
-  UnitSize size;
-  for (const ShardedParameters& row : rows_) {
-    const std::int64_t whole = row.layout().whole_numel();
-    const std::int64_t travels = row_numel(options_, row.layout());
-    size.whole.parameters += whole;
-    size.row.parameters = std::max(size.row.parameters, travels);
-    if (row.trains()) size.whole.gradients = whole, size.row.gradients = travels;
-  }
-  return size;
-}
 
 void Unit::tell(const UnitEvent& event) const {
   for (UnitObserver* observer : observers_) observer->on(*this, event);
@@ -95,27 +84,11 @@ void Unit::reduce_gradients(bool last_micro_step) {
   if (mesh_.size() == 1) return;
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
-  const bool scatter = gradients_.are_scattered();
-  tell({.kind = UnitEvent::Kind::begins,
-        .verb = scatter ? "RS." : "AR.",
-        .lane = Lane::reduce,
-        .stream = &stream});
-  const Tensor whole = gradients_.whole();
-  const comm::Call call{.unit = name()};
-  if (scatter) {
-    gradients_.land(stream, reduce_scatter(stream, mesh_.reduce(), whole, gradients_.wire(),
-                                           options_.reduction, call));
-  } else {
-    all_reduce(stream, mesh_.reduce(), whole, gradients_.wire(), options_.reduction, call);
-  }
-  //! [landed]
-  if (gradients_.are_summed_across(last_micro_step)) {
-    mesh_.replicate().all_reduce(stream, rows_.front().gradient_shard(), options_.reduction, call);
-  }
-  //! [landed]
+  const char* verb = gradients_.are_scattered() ? "RS." : "AR.";
+  tell({.kind = begins, .verb = verb, .lane = Lane::reduce, .stream = &stream});
+  gradients_.reduce(stream, mesh_, last_micro_step, {.unit = name()});
   reduced_ = stream.record();
-  tell({.kind = UnitEvent::Kind::ends, .stream = &stream, .event = &reduced_});
-  gradients_.complete(last_micro_step);
+  tell({.kind = ends, .stream = &stream, .event = &reduced_});
   gradients_.give_back(reduced_);
 }
 //! [unshard]
@@ -128,22 +101,16 @@ bool Unit::prefetch(Purpose purpose) {
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
   parameters_.take(stream);
-  const bool travels = parameters_.source(0).group != nullptr;
-  const UnitEvent begins{
-      .kind = UnitEvent::Kind::begins, .verb = "U.", .lane = Lane::all_gather, .stream = &stream};
-  tell(travels ? begins : UnitEvent{.verb = "u."});
-  // A copy that stays serves the next step too: it is training's, whoever asks first.
-  const comm::Call call{
-      .unit = name(), .control = purpose == Purpose::evaluation && options_.sharding().parameters};
-  for (std::size_t row = 0; row < rows_.size(); ++row) {
-    if (parameters_.is_fresh(row)) continue;
-    const auto& [group, shard, wire] = parameters_.source(row);
-    all_gather(stream, group, shard, parameters_.whole(row), wire, call);
-    parameters_.filled(row);
+  if (parameters_.travel()) {
+    tell({.kind = begins, .verb = "U.", .lane = Lane::all_gather, .stream = &stream});
+  } else {
+    tell({.verb = "u."});
   }
+  // A copy that stays serves the next step too: it is training's, whoever asks first.
+  const bool control = purpose == Purpose::evaluation && options_.sharding().parameters;
+  parameters_.gather(stream, {.unit = name(), .control = control});
   gathered_ = stream.record();
-  if (!travels) return;
-  tell({.kind = UnitEvent::Kind::ends, .stream = &stream, .event = &gathered_});
+  if (parameters_.travel()) tell({.kind = ends, .stream = &stream, .event = &gathered_});
 }
 
 void Unit::rest(bool keep) {
@@ -168,7 +135,7 @@ void Unit::zero_grad(bool set_to_none) {
 
 void Unit::wait_on_compute(Event event) {
   if (event.state() == nullptr) return;
-  tell({.kind = UnitEvent::Kind::waits, .stream = context_.compute.get(), .event = &event});
+  tell({.kind = waits, .stream = context_.compute.get(), .event = &event});
   context_.compute->wait(event);
 }
 

@@ -56,7 +56,6 @@ class Unit {
   std::span<ShardedParameters> rows() { return rows_; }
   std::span<const ShardedParameters> rows() const { return rows_; }  ///< the same, to look at
   bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
-  UnitSize size() const;                                             ///< in elements
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
   /// @returns whether it did  @throws Error if they were never initialised

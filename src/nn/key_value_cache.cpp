@@ -14,9 +14,7 @@ Tensor KeyValueCache::append(Stream& stream, const void* name, Tensor qkv) {
                  .expected = fmt::format("one text of at most {} positions", capacity_),
                  .got = fmt::format("{} of {}", qkv.dim(0), layer.length + count));
   if (layer.rows.bytes() == 0) {
-    layer.rows = Buffer(context_.ledger, MemoryClass::activations,
-                        static_cast<std::size_t>(capacity_ * width) * size_of(DType::float32),
-                        context_.device);
+    layer.rows = context_.buffer(MemoryClass::activations, capacity_ * width);
   }
   const Tensor rows = layer.rows.tensor({capacity_ * width});
   ops::copy(stream, {.in = qkv.view({count * width}),

@@ -14,20 +14,16 @@ Rehearsal::Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model,
       tape_(context),
       norm_(context, mesh),
       optimizer_(context, sharded_.units(), {}) {
-  const auto take = [&](MemoryClass c, std::int64_t numel, DType dtype) {
-    return Buffer(context.ledger, c, static_cast<std::size_t>(numel) * size_of(dtype),
-                  context.device);
-  };
   const std::int64_t rows = std::max(work_.batch_rows, std::ranges::max(work_.rows));
-  batch_ = take(MemoryClass::activations, 2 * rows * work_.tokens, DType::int32);
-  sums_ = take(MemoryClass::communication, work_.sums * mesh.size(), DType::float64);
+  batch_ = context.buffer(MemoryClass::activations, 2 * rows * work_.tokens, DType::int32);
+  sums_ = context.buffer(MemoryClass::communication, work_.sums * mesh.size(), DType::float64);
   // As deferred_init, which draws each parameter whole, one after the other.
   std::int64_t largest = 0;
   for (fsdp::ShardedParameters* row : sharded_.rows()) {
     for (const nn::Parameter* p : row->parameters()) largest = std::max(largest, p->shape.numel());
     row->written();
   }
-  take(MemoryClass::unsharded_parameters, largest, DType::float32);
+  context.buffer(MemoryClass::unsharded_parameters, largest);
 }
 
 void Rehearsal::forward(std::int64_t rows, bool training) {

@@ -8,9 +8,7 @@ LossMeter::LossMeter(Context& context, comm::Mesh& mesh, int count)
     : context_(context),
       mesh_(mesh),
       count_(count),
-      memory_(context.ledger, MemoryClass::communication,
-              static_cast<std::size_t>(mesh.size() * count) * size_of(DType::float64),
-              context.device) {}
+      memory_(context.buffer(MemoryClass::communication, mesh.size() * count, DType::float64)) {}
 
 Tensor LossMeter::local() const {
   return memory_.tensor({mesh_.size() * count_}, DType::float64)

@@ -85,7 +85,9 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
     std::int64_t wire = 0;
     const auto look = [&](Rehearsal& training) {
       for (const fsdp::Unit& unit : training.model().units()) {
-        wire = std::max(wire, 2 * unit.size().row.parameters);
+        for (const fsdp::ShardedParameters& row : unit.rows()) {
+          wire = std::max(wire, 2 * row.layout().whole_numel());
+        }
       }
     };
     Observed cpu = testing::simulated(c, rank, rehearsal_of(c, look));

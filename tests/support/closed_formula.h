@@ -102,7 +102,8 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
     shards.parameters += layout.shard_numel();
     shards.gradients += layout.trained.shard_numel;
     if (&layout != &layouts.back()) {
-      largest = max(largest, of_unit);
+      largest.parameters = std::max(largest.parameters, of_unit.parameters);
+      largest.gradients = std::max(largest.gradients, of_unit.gradients);
       depth = std::max(depth, layout.depth);
     }
     row.gradients = std::max(row.gradients, layout.trained.travels(options));
