@@ -24,13 +24,13 @@ struct Machine {
   enum class Kind { cpu, gpu };  ///< on what ranks compute
   Kind kind = Kind::gpu;         ///< of this machine
 
-  double memory = 0;             ///< bytes; of a GPU, or of a CPU's node
-  double memory_bandwidth = 0;   ///< bytes/s read and written; of a GPU, or of a CPU's node
-  double cores = 1;              ///< of a node; a GPU counts as one. FLOP/s are those of one core
-  double products_bfloat16 = 0;  ///< FLOP/s of products of bfloat16 matrices
-  double products_float32 = 0;   ///< FLOP/s of products of float32 matrices
-  double product_half_width = 0;     ///< products with a side of so many reach half of that
-  double attention = 0;              ///< FLOP/s of products inside a kernel of attention
+  double memory = 0;              ///< bytes; of a GPU, or of a CPU's node
+  double memory_bandwidth = 0;    ///< bytes/s read and written; of a CPU's node, fetched
+  double cores = 1;               ///< of a node; a GPU counts as one. FLOP/s are those of one core
+  double products_bfloat16 = 0;   ///< FLOP/s of products of bfloat16 matrices
+  double products_float32 = 0;    ///< FLOP/s of products of float32 matrices
+  double product_half_width = 0;  ///< products with a side of so many reach half of that
+  double attention = 0;           ///< FLOP/s of products inside a kernel of attention
   double attention_half_length = 0;  ///< rows of so many tokens reach half of that
   double flops = 0;                  ///< FLOP/s of all other work
   double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
