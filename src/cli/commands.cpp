@@ -11,7 +11,6 @@
 
 #include "base/check.h"
 #include "base/context.h"
-#include "cli/export.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/report.h"

@@ -1,5 +1,3 @@
-#include "cli/export.h"
-
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 

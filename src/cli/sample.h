@@ -7,6 +7,9 @@
 
 namespace nanofsdp::cli {
 
+/// @file
+/// @brief What is done with a saved model: it writes text, or is written to other files.
+
 /// What a trained model is.
 /// @throws UsageError if there is none
 train::WeightsInfo read_info(const SavedModel& saved);
@@ -20,5 +23,11 @@ void load(const SavedModel& saved, fsdp::ShardedModel& model);
 /// @param options outlives the body
 /// @throws UsageError if there is no such model, or the prompt is not of its tokens
 comm::RankBody prepare_sampling(const SampleOptions& options, int rank);
+
+/// Reads what `nanofsdp export` needs to begin: what the model is. The body then shards it over the
+/// ranks, and each writes its file.
+/// @param options outlives the body
+/// @throws UsageError if there is no such model
+comm::RankBody prepare_export(const ExportOptions& options, int rank);
 
 }  // namespace nanofsdp::cli

@@ -26,7 +26,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const auto room = [](const char* name) {
     return lines_of(files(std::filesystem::path("src") / name, kCode));
   };
-  EXPECT_LE(room("fsdp"), 1725);
+  EXPECT_LE(room("fsdp"), 1925);  // two layouts; what FSDP2 can be told while it runs
   int nccl = 0;  // for GPUs only, so apart
   for (const auto& file : files("src/comm", kCode)) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
@@ -35,7 +35,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   // What a program calls to have ranks at all: among the collectives, but an instrument.
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
-  EXPECT_LE(room("comm") - nccl - starts, 1410);
+  EXPECT_LE(room("comm") - nccl - starts, 1430);
   EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1683);  // 322 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
@@ -43,9 +43,9 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
-  EXPECT_LE(book, 8500);
+  EXPECT_LE(book, 8730);
   EXPECT_LE(room("plan"), 974);  // a simulated machine of 550, models in outline of 240
-  EXPECT_LE(instruments, 7350);  // 220 are for weights in many files, ours and PyTorch's
+  EXPECT_LE(instruments, 7410);  // 220 are for weights in many files, ours and PyTorch's
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {
