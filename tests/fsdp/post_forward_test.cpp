@@ -106,6 +106,16 @@ TEST(PostForward, IsForStrategiesThatReshardAfterForward) {
       });
 }
 
+// Ranks next to each other share a node.
+TEST(PostForward, GroupsAreOfNeighbours) {
+  testing::run_ranks(Backend::local, 4,
+                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                       comm::Mesh mesh(std::move(world), /*shard_size=*/0, /*post_forward_size=*/2);
+                       EXPECT_EQ(mesh.post_forward()->rank(), context.rank % 2);
+                       EXPECT_EQ(mesh.post_forward()->size(), 2);
+                     });
+}
+
 TEST(PostForward, GroupsDivideTheShardGroup) {
   EXPECT_EQ(comm::post_forward_group_size(0, 4), 0);
   EXPECT_EQ(comm::post_forward_group_size(4, 4), 0);
