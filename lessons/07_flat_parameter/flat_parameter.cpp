@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <initializer_list>
 #include <numeric>
 #include <span>
 #include <string>
@@ -58,7 +57,7 @@ void send_toy(lesson::Lesson& lesson) {
   comm::launch_threads(2, 1, [&](Context& context, auto local) {
     comm::CountingCommunicator group(std::move(local));
     Row row = toy();
-    const auto sent = [&](std::initializer_list<std::span<float>> parts) {
+    const auto sent = [&](const std::vector<std::span<float>>& parts) {
       std::ranges::fill(row.flat, context.rank == 0 ? 1.0f : 0.0f);
       group.reset();
       //! [send]

@@ -63,8 +63,8 @@ inline void update(Stream& stream, Row& row, const train::TrainerOptions& o, int
                    double clip) {
   auto scale = static_cast<float>(clip);
   for (std::size_t i = 0; i < row.flat.parameters().size(); ++i) {
-    const fsdp::Range at = row.flat.owned(i).in_shard;  // lesson 08
-    if (at.empty()) continue;                           // somebody else's
+    const fsdp::Range at = row.flat.layout().piece(i, row.flat.rank()).in_shard;
+    if (at.empty()) continue;  // somebody else's
     ops::adamw(stream,
                {.param = row.flat.parameter_shard().slice(at.begin, at.size()),
                 .grad = row.flat.gradient_shard().slice(at.begin, at.size()),

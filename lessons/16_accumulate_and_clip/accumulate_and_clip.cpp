@@ -10,7 +10,6 @@
 
 #include "comm/counting.h"
 #include "frame/lesson.h"
-#include "fsdp/flat_layout.h"
 #include "library.h"
 
 // Lesson 16: one gradient from several micro-batches and several ranks, divided once; and its norm,
@@ -84,10 +83,7 @@ lesson::Gradient by_hand(bool no_sync) {
     //! [modes]
     if (context.rank != 0) return;
     result.traffic = world.traffic();
-    for (auto& unit : rank.units) {
-      const auto parameters = unit.layout().parameters();
-      layouts.push_back({{parameters.begin(), parameters.end()}, lesson::kRanks});
-    }
+    layouts = rank.layouts();
   });
   //! [norm]
   double sum = 0;

@@ -15,6 +15,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/sharded_rank.h"
+#include "fsdp/flat_layout.h"
 
 /// @file
 /// @brief Rows of lesson 16, and what the library makes of them.
@@ -104,6 +105,16 @@ struct WholeRank {
         tape, rows, 1.0f / static_cast<float>(kMicroSteps * counted(rows)),
         [&](Tensor x) { return model.forward(tape, x); },
         [&](Tensor d) { model.backward(tape, d), tape.end_backward(); });
+  }
+
+  /// Lesson 08's, of each unit.
+  std::vector<fsdp::FlatLayout> layouts() const {
+    std::vector<fsdp::FlatLayout> all;
+    for (const fsdp::ShardedParameters& unit : units) {
+      const auto parameters = unit.layout().parameters();
+      all.push_back({{parameters.begin(), parameters.end()}, kRanks});
+    }
+    return all;
   }
 
   gpt::GPT model;

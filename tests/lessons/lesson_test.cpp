@@ -121,7 +121,7 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   EXPECT_TRUE(text.starts_with("# " + number_of(folder()) + " · "));
   const std::string prose = readme().prose();
   const std::regex word("[A-Za-z][A-Za-z'-]*");
-  EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 900);
+  EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 1000);
 }
 
 TEST_P(Lesson, LongComparesGuesses) {
