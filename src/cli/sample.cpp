@@ -26,7 +26,7 @@ constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // bytes
 struct Writer {
   gpt::GPTConfig config;
   std::shared_ptr<const data::Tokenizer> tokenizer;
-  std::vector<std::int32_t> prompt;
+  std::vector<std::int32_t> prompt{};
 };
 
 // What --start says, or the file that it names.

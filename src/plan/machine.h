@@ -47,7 +47,7 @@ struct Machine {
   double memory_efficiency = 1;   ///< fitted: share of memory_bandwidth
   double network_efficiency = 1;  ///< fitted: share of both bandwidths between ranks
   double overlap_slowdown = 1;  ///< fitted: computation takes so many times while a collective runs
-  std::string fitted_to;        ///< what the heading says
+  std::string fitted_to{};      ///< what the heading says
 };
 
 /// @param path names the text in messages

@@ -21,7 +21,8 @@ namespace nanofsdp::train {
 
 struct WeightsInfo {
   gpt::GPTConfig config;
-  std::string chars;  ///< the alphabet of a CharTokenizer; empty: its tokens are of a BpeTokenizer
+  std::string
+      chars{};  ///< the alphabet of a CharTokenizer; empty: its tokens are of a BpeTokenizer
   std::int64_t iteration = 0;
   double val_loss = 0;
   std::vector<std::string> pieces{};  ///< of the BpeTokenizer; empty: unknown

@@ -34,7 +34,7 @@ struct TrainerOptions {
   double dropout = 0;
   bool bias = false;
   std::string init_from = "scratch";  ///< whence: scratch, resume, or gpt2 ...
-  std::string pretrained;  ///< whose directory has the first weights (pretrained.h); empty: none
+  std::string pretrained{};  ///< whose directory has the first weights (pretrained.h); empty: none
   bool resumes() const { return init_from == "resume"; }  ///< the last checkpoint in out_dir
 
   // AdamW and its schedule.
@@ -54,15 +54,15 @@ struct TrainerOptions {
   std::int64_t eval_iters = 20;
   bool eval_only = false;
   bool always_save_checkpoint = true;  ///< at every evaluation, not only at the best so far
-  std::string out_dir;                 ///< empty: nothing is saved
+  std::string out_dir{};               ///< empty: nothing is saved
   bool saves() const { return !out_dir.empty() && !eval_only; }
 
   // Sharding.
   fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
-  int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
+  int shard_size = 0;             ///< ranks that share a model under hybrid_shard; 0: all
   int reshard_after_forward = 0;  ///< ranks that keep all of a unit until backward; 0: all
   fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
-  fsdp::MixedPrecision precision;
+  fsdp::MixedPrecision precision{};
   int forward_prefetch = 1;
   fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
   bool no_sync = false;    ///< reduce gradients in the last micro-step only
