@@ -28,7 +28,9 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
     for (std::size_t i = 0; i < row.parameters().size(); ++i) {
       const Range at = row.owned(i).in_shard;
       if (at.empty() || !row.has_gradient(i)) continue;
-      const auto piece = [&](const Tensor& all) { return all.slice(at.begin, at.size()); };
+      const auto piece = [&](const Tensor& all) {
+        return all.slice(at.begin, at.size()).view(row.owned_shape(i));
+      };
       std::vector<Tensor> memory;
       for (const Tensor& all : state(u)) memory.push_back(piece(all));
       update(*context_.compute, {.parameter = *row.parameters()[i],

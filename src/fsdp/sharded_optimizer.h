@@ -30,12 +30,13 @@ namespace nanofsdp::fsdp {
 /// gradient since zero_grad is left as it is, and its own count of steps stands still (PyTorch's
 /// optimizers, where `grad` is `None`).
 
-/// One step of what this rank owns of a parameter: n elements, neighbours of each other.
+/// One step of what this rank owns of a parameter, float32: all of it, rows of it [rows, ...], or n
+/// elements that are neighbours of each other, [n] (ShardedParameters::owned_shape).
 struct Update {
   const nn::Parameter& parameter;  ///< for its name and its shape; its views are of no use here
-  Tensor values;                   ///< in, out  float32 [n]
-  Tensor gradients;                ///< in       float32 [n]
-  std::span<const Tensor> state;   ///< in, out  float32 [n] each; zeros before the first step
+  Tensor values;                   ///< in, out
+  Tensor gradients;                ///< in       of the same shape
+  std::span<const Tensor> state;   ///< in, out  of the same shape; zeros before the first step
   std::int64_t step = 1;           ///< of this parameter, counts from 1
   double lr = 0;                   ///< learning rate
   Tensor grad_scale{};  ///< in  [1], float32: multiplies the gradients (clipping); empty: 1

@@ -75,12 +75,22 @@ Piece ShardedParameters::owned(std::size_t i, int rank) const {
   return piece;
 }
 
+Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
+  const Shape& shape = parameters_[i]->shape;
+  if (!sharded) return shape;
+  const std::int64_t n = layout_->piece(i, rank_).in_shard.size();
+  if (layout_->chunk(i) == 0 || shape.rank() == 0) return {n};
+  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
+  dims[0] = n * dims[0] / shape.numel();
+  return Shape(dims);
+}
+
 //! [show_parameters]
 Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Tensor& whole) const {
   const bool sharded = whole.empty() && stored.sharded;
   const Range at = sharded ? layout_->piece(i, rank_).in_shard : layout_->in_whole(i);
-  const Tensor piece = (whole.empty() ? stored.all : whole).slice(at.begin, at.size());
-  return sharded ? piece : piece.view(parameters_[i]->shape);
+  const Tensor& memory = whole.empty() ? stored.all : whole;
+  return memory.slice(at.begin, at.size()).view(shape_of(i, sharded));
 }
 
 void ShardedParameters::show_parameters(Tensor whole) {

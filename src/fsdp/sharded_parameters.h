@@ -81,6 +81,10 @@ class ShardedParameters {
   /// The same of what lies in the shard of `rank`, which is this rank's own if that is all it has.
   Piece owned(std::size_t i, int rank) const;
 
+  /// The shape of what this rank answers for of parameter `i`: all of it; rows of it, [rows, ...],
+  /// where the layout cuts between rows; else [elements].
+  Shape owned_shape(std::size_t i) const { return shape_of(i, kept_.optimizer); }
+
   /// Points `data` of every parameter at `whole` [whole_numel], or, if it is empty, at what is
   /// stored.
   void show_parameters(Tensor whole = {});
@@ -115,6 +119,7 @@ class ShardedParameters {
   Stored store_as(MemoryClass memory_class, bool sharded) const;
   Tensor shard_of(const Stored& stored) const;
   Piece all(std::size_t i) const;
+  Shape shape_of(std::size_t i, bool sharded) const;
   Tensor view_of(std::size_t i, const Stored& stored, const Tensor& whole) const;
 
   Context& context_;

@@ -2,11 +2,16 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "fsdp/fully_shard.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 #include "gpt/gpt.h"
+#include "nn/linear.h"
+#include "support/ranks.h"
 
 namespace nanofsdp::fsdp {
 namespace {
@@ -132,6 +137,38 @@ TEST(PerParameterLayout, PadsNanoGPTAsFsdp2Does) {
   gpt2.vocab_size = 50257;
   EXPECT_EQ(padding(flat, gpt2, 8), 0);
   EXPECT_EQ(padding(per_parameter, gpt2, 8), 5'376);
+}
+
+// FSDP2's local tensors: at rest a parameter is rows of the whole one, also to the optimizer; in
+// FSDP1's layout it is elements.
+TEST(ShardedParameters, AreRowsInTheSecondLayout) {
+  const auto shapes = [](LayoutKind layout, ShardingStrategy strategy, int rank) {
+    std::vector<Shape> all;
+    testing::run_ranks(testing::Backend::local, 3,
+                       [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                         nn::Linear model({.in = 2, .out = 4});
+                         comm::Mesh mesh(std::move(group));
+                         const Options options{.strategy = strategy, .layout = layout};
+                         ShardedModel sharded(context, model, mesh, options);
+                         if (context.rank != rank) return;
+                         const ShardedParameters& row = *sharded.rows()[0];
+                         for (std::size_t i = 0; i < 2; ++i) {
+                           if (strategy == ShardingStrategy::full_shard) {
+                             EXPECT_EQ(row.parameters()[i]->data.shape(), row.owned_shape(i));
+                           }
+                           all.push_back(row.owned_shape(i));
+                         }
+                       });
+    return all;
+  };
+  using enum ShardingStrategy;
+  using Shapes = std::vector<Shape>;
+  for (const ShardingStrategy strategy : {full_shard, shard_optimizer}) {
+    EXPECT_EQ(shapes(LayoutKind::per_parameter, strategy, 1), (Shapes{{2, 2}, {2}}));
+    EXPECT_EQ(shapes(LayoutKind::per_parameter, strategy, 2), (Shapes{{0, 2}, {0}}));
+    EXPECT_EQ(shapes(LayoutKind::flat, strategy, 1), (Shapes{{4}, {0}}));  // 12 elements, 4 a rank
+  }
+  EXPECT_EQ(shapes(LayoutKind::per_parameter, no_shard, 2), (Shapes{{4, 2}, {4}}));
 }
 
 }  // namespace
