@@ -16,8 +16,6 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-using Shape = std::vector<std::int64_t>;
-
 // The toy of the lessons: three parameters, 25 elements, two ranks.
 TEST(PerParameterLayout, CutsEachParameterBetweenTwoRows) {
   const PerParameterLayout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2};
@@ -85,11 +83,11 @@ TEST(PerParameterLayout, PiecesTileEveryParameterForEveryShapeAndWorld) {
   for (const std::int64_t alignment : {1, 4}) {
     for (int world = 1; world <= 8; ++world) {
       for (const auto& parameters : {kMany, reversed}) {
-        SCOPED_TRACE(testing::Message() << "W=" << world << " a=" << alignment);
+        SCOPED_TRACE(::testing::Message() << "W=" << world << " a=" << alignment);
         const PerParameterLayout layout{parameters, world, alignment};
         std::int64_t end = 0, numel = 0;
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-          const Shape& shape = parameters[i].shape;
+          const auto& shape = parameters[i].shape;
           std::int64_t chunk = shape.empty() ? 1 : (shape[0] + world - 1) / world;
           for (std::size_t d = 1; d < shape.size(); ++d) chunk *= shape[d];
           const std::int64_t begin = round_up(end, alignment);
