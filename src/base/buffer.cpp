@@ -7,9 +7,16 @@
 #include "base/check.h"
 
 namespace nanofsdp {
-Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device, Use use)
-    : ledger_(&ledger), class_(memory_class), device_(device), use_(use), bytes_(bytes) {
-  data_ = static_cast<std::byte*>(allocate_memory(device, bytes));
+Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device, Use use,
+               SharedMemory* shared)
+    : ledger_(&ledger),
+      class_(memory_class),
+      device_(device),
+      use_(use),
+      shared_(is_read_by_peers(memory_class) ? shared : nullptr),
+      bytes_(bytes) {
+  data_ =
+      static_cast<std::byte*>(shared_ ? shared_->allocate(bytes) : allocate_memory(device, bytes));
   ledger.reserve(class_, static_cast<std::int64_t>(bytes));
   if (use_ == Use::whole) ledger.use(class_, static_cast<std::int64_t>(bytes));
 }
@@ -25,6 +32,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   class_ = other.class_;
   device_ = other.device_;
   use_ = other.use_;
+  shared_ = other.shared_;
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   return *this;
@@ -32,7 +40,7 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
 
 void Buffer::release() {
   if (data_ == nullptr) return;
-  release_memory(device_, data_, bytes_);
+  shared_ ? shared_->release(data_) : release_memory(device_, data_, bytes_);
   ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
   if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
   data_ = nullptr;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/ledger.h"
+#include "base/shared_memory.h"
 #include "base/tensor.h"
 
 namespace nanofsdp {
@@ -20,9 +21,10 @@ class Buffer {
 
   Buffer() = default;
   /// Allocates `bytes` bytes, which may be 0, on the device.
+  /// @param shared where they lie if peers read this class of memory; null: nowhere special
   /// @throws Error if there is not enough memory
   Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device = Device::cpu,
-         Use use = Use::whole);
+         Use use = Use::whole, SharedMemory* shared = nullptr);
   ~Buffer();
   /// Takes the memory over; the other buffer is empty afterwards.
   Buffer(Buffer&& other) noexcept;
@@ -42,6 +44,7 @@ class Buffer {
   MemoryClass class_ = MemoryClass::communication;
   Device device_ = Device::cpu;
   Use use_ = Use::whole;
+  SharedMemory* shared_ = nullptr;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };

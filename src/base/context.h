@@ -1,10 +1,12 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "base/buffer.h"
 #include "base/device.h"
+#include "base/shared_memory.h"
 #include "base/tracer.h"
 
 namespace nanofsdp {
@@ -20,7 +22,7 @@ namespace nanofsdp {
 /// One rank's number, device, memory counts, trace and streams. All that is made with a Context
 /// ends before it.
 struct Context {
-  /// @param threads of the compute stream, on the CPU
+  /// @param threads of each stream, on the CPU
   /// @param local_rank among those of this machine, which says which GPU is its own; -1: as `rank`
   /// @throws Error if the machine has no such device
   explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,
@@ -29,8 +31,8 @@ struct Context {
         world_size(world_size),
         device(use_device(device, local_rank < 0 ? rank : local_rank)),
         compute(make_compute_stream(device, threads)),
-        gather(make_communication_stream(device)),
-        reduce(make_communication_stream(device)) {}
+        gather(make_communication_stream(device, threads)),
+        reduce(make_communication_stream(device, threads)) {}
 
   /// A rank on streams of the caller's.
   Context(int rank, int world_size, std::unique_ptr<Stream> compute, std::unique_ptr<Stream> gather,
@@ -43,18 +45,22 @@ struct Context {
         reduce(std::move(reduce)) {}
 
   /// Memory of the device for `numel` elements, all zero, which the ledger counts.
-  Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32) {
-    return Buffer(ledger, memory_class, static_cast<std::size_t>(numel) * size_of(dtype), device);
+  Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32,
+                Buffer::Use use = Buffer::Use::whole) {
+    return Buffer(ledger, memory_class, static_cast<std::size_t>(numel) * size_of(dtype), device,
+                  use, shared.get());
   }
 
-  int rank;                         ///< 0 ... world_size - 1
-  int world_size;                   ///< ranks of the run
-  Device device;                    ///< on which this rank computes
-  Ledger ledger;                    ///< counts every Buffer made with it
-  Tracer tracer;                    ///< off until start()
-  std::unique_ptr<Stream> compute;  ///< operators
-  std::unique_ptr<Stream> gather;   ///< all-gathers of parameters
-  std::unique_ptr<Stream> reduce;   ///< reductions of gradients
+  int rank;                              ///< 0 ... world_size - 1
+  int world_size;                        ///< ranks of the run
+  Device device;                         ///< on which this rank computes
+  Ledger ledger;                         ///< counts every Buffer made with it
+  std::shared_ptr<SharedMemory> shared;  ///< with the ranks of this machine; null: none is
+  std::string transport;                 ///< what carries the bytes between ranks, for people
+  Tracer tracer;                         ///< off until start()
+  std::unique_ptr<Stream> compute;       ///< operators
+  std::unique_ptr<Stream> gather;        ///< all-gathers of parameters
+  std::unique_ptr<Stream> reduce;        ///< reductions of gradients
 };
 
 }  // namespace nanofsdp

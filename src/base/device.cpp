@@ -84,7 +84,7 @@ class InlineStream final : public Stream {
 class ThreadStream final : public Stream {
  public:
   using Stream::enqueue;
-  ThreadStream() : thread_([this] { loop(); }) {}
+  explicit ThreadStream(int threads) : pool_(threads), thread_([this] { loop(); }) {}
 
   ~ThreadStream() override {
     {
@@ -117,8 +117,13 @@ class ThreadStream final : public Stream {
   }
 
   void synchronize() override { record().synchronize(); }
+  int threads() const override { return pool_.threads(); }
 
  private:
+  void parallel_ranges(std::int64_t n, std::int64_t grain, const RangeBody& body) override {
+    pool_.run(n, grain, body);
+  }
+
   void push(std::function<void()> item) {
     {
       const std::lock_guard lock(mutex_);
@@ -146,6 +151,7 @@ class ThreadStream final : public Stream {
   std::deque<std::function<void()>> queue_;
   bool stop_ = false;
   std::exception_ptr error_;  // touched by thread_ alone
+  ThreadPool pool_;           // the same
   std::thread thread_;        // last: starts when the rest is there
 };
 
@@ -206,12 +212,12 @@ std::unique_ptr<Stream> make_compute_stream(Device device, int threads) {
   return std::make_unique<InlineStream>(threads);
 }
 
-std::unique_ptr<Stream> make_communication_stream(Device device) {
+std::unique_ptr<Stream> make_communication_stream(Device device, int threads) {
   require(device);
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::make_stream(cuda::Priority::high);
   }
-  return std::make_unique<ThreadStream>();
+  return std::make_unique<ThreadStream>(threads);
 }
 
 }  // namespace nanofsdp

@@ -156,8 +156,9 @@ class Stream {
 /// The stream for operators: inline on the CPU, `threads` wide.
 std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
 
-/// A stream for collectives: on the CPU a thread of its own.
-std::unique_ptr<Stream> make_communication_stream(Device device);
+/// A stream for collectives: on the CPU a thread of its own, and the loops of its work are
+/// `threads` wide.
+std::unique_ptr<Stream> make_communication_stream(Device device, int threads = 1);
 
 /// Seconds of a clock that runs alike in all processes of a host.
 double now_seconds();

@@ -30,6 +30,12 @@ inline constexpr std::array kMemoryClasses = {
 /// "parameter_shards" and so on.
 std::string_view name_of(MemoryClass memory_class);
 
+/// Whether collectives read memory of this class: that of shards, of what is unsharded, and of
+/// communication.
+constexpr bool is_read_by_peers(MemoryClass memory_class) {
+  return memory_class != MemoryClass::optimizer && memory_class != MemoryClass::activations;
+}
+
 /// Bytes of one class. Reserved: allocated. In use: of these, holding something now; they differ
 /// only for pools, whose slots stay allocated between uses.
 struct MemoryCount {

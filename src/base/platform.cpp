@@ -9,6 +9,7 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <limits>
 #include <new>
 #include <sstream>
 
@@ -19,10 +20,12 @@
 #include "base/fingerprint.h"
 
 #if defined(__linux__)
+#include <linux/futex.h>
 #include <malloc.h>
 #include <sched.h>
 #include <sys/prctl.h>
-#include <sys/uio.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 
 #include <csignal>
 #endif
@@ -96,18 +99,35 @@ std::string process_space() {
   return error ? "" : boot + " " + space.string();
 }
 
-void allow_siblings_to_read() { prctl(PR_SET_PTRACER, getppid()); }
+int open_shared_file(std::size_t bytes) {
+  rlimit limit{};  // a file beyond it would end this process
+  getrlimit(RLIMIT_FSIZE, &limit);
+  if (limit.rlim_cur < bytes) return errno = EFBIG, -1;
+  const int file = memfd_create("nanofsdp", MFD_CLOEXEC);
+  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+  const int why = errno;
+  close(file);
+  return errno = why, -1;
+}
 
-bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t bytes) {
-  auto* next = static_cast<std::byte*>(to);
-  while (bytes > 0) {
-    const iovec mine{next, bytes}, theirs{reinterpret_cast<void*>(from), bytes};
-    const ssize_t copied = process_vm_readv(process, &mine, 1, &theirs, 1, 0);
-    if (copied <= 0) return false;
-    next += copied, from += static_cast<std::uint64_t>(copied);
-    bytes -= static_cast<std::size_t>(copied);
-  }
-  return true;
+int open_file_of(pid_t process, int descriptor) {
+  return open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC);
+}
+
+void give_back_pages(void* first, std::size_t bytes) noexcept {
+  madvise(first, bytes, MADV_REMOVE);
+}
+
+void forbid_tracing() { prctl(PR_SET_DUMPABLE, 0); }
+
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                 std::chrono::milliseconds limit) {
+  const timespec time{limit.count() / 1000, limit.count() % 1000 * 1'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &time, nullptr, 0);
+}
+
+void wake(const std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
 int open_nameless(const std::string& directory) {
@@ -133,8 +153,12 @@ std::uint64_t program_fingerprint() { return 0; }
 void keep_freed_memory() {}
 void give_back_freed_memory() {}
 std::string process_space() { return ""; }
-void allow_siblings_to_read() {}
-bool read_memory_of(pid_t, std::uint64_t, void*, std::size_t) { return false; }
+int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
+int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
+void give_back_pages(void*, std::size_t) noexcept {}
+void forbid_tracing() {}
+void sleep_while(const std::atomic<std::uint32_t>&, std::uint32_t, std::chrono::milliseconds) {}
+void wake(const std::atomic<std::uint32_t>&) {}
 int open_nameless(const std::string&) {
   errno = ENOTSUP;
   return -1;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -37,11 +39,27 @@ void give_back_freed_memory();
 /// Equal for processes that can call each other by their process ids; empty where nobody can tell.
 std::string process_space();
 
-/// Lets processes with the same parent, and the same user, read this one's memory.
-void allow_siblings_to_read();
+/// A file in memory, without a name, all zeros: its pages take memory when they are written.
+/// @return its descriptor; -1 with errno where the system has no such files
+int open_shared_file(std::size_t bytes);
 
-/// Copies memory of another process into this one's, without its help. False if that fails.
-bool read_memory_of(pid_t process, std::uint64_t from, void* to, std::size_t bytes);
+/// The same file, of another process of this user, which has it open under that number; -1 with
+/// errno.
+int open_file_of(pid_t process, int descriptor);
+
+/// Gives the pages of a shared file back, here and in every process. They read as zeros.
+void give_back_pages(void* first, std::size_t bytes) noexcept;
+
+/// Forbids other processes of the same user to trace this one, to read its memory and to open its
+/// files. Debuggers and core dumps want the same permission. Linux only.
+void forbid_tracing();
+
+/// Sleeps while `word` is `seen`, until somebody calls wake(), at most for `limit`. It may also
+/// wake up for nothing. The word may lie in a shared file, and who wakes in another process.
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                 std::chrono::milliseconds limit);
+/// Wakes all who sleep for the word.
+void wake(const std::atomic<std::uint32_t>& word);
 
 /// A new file in `directory` without a name, which is gone with the process: nobody ever finds half
 /// of it. Its descriptor; -1 with errno where the system or the file system has no such files.

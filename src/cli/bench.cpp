@@ -12,6 +12,7 @@
 #include "base/build_info.h"
 #include "cli/command_line.h"
 #include "cli/numbers.h"
+#include "cli/option_kinds.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -93,6 +94,7 @@ int bench_command(const std::vector<std::string>& args) {
               [&options](const std::string& name) {
                 options.backend = name == "gloo" ? comm::Backend::gloo : comm::Backend::local;
               });
+  add_transport(line, options.transport);
   line.add("machine",
            "instead: a file for what plan --machine asks of this computer, measured in a minute",
            machine);

@@ -166,7 +166,7 @@ Machine measured_machine(int cores, const Rates& sent, const Rates& rest, const 
       saturation(64, both(rates, arithmetic + "4 x 128, attention", 2, 5), 1024,
                  both(rates, arithmetic + "124M, T = 1024, attention", 2, 5));
   constexpr double kMessage = 256 * 1024 / kRanks;
-  const double large = a_byte(sent, " 40960 KB"), small = a_byte(sent, " 256 KB");
+  const double large = a_byte(sent, " 40960 KB,"), small = a_byte(sent, " 256 KB,");
   Machine m{.kind = Machine::Kind::cpu};
   m.memory = system(_SC_PHYS_PAGES) * system(_SC_PAGESIZE);
   m.memory_bandwidth = 1e9 * rest.at("this computer, optimizer");

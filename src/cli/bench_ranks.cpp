@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstring>
 #include <fstream>
@@ -16,40 +17,71 @@
 namespace nanofsdp::cli {
 namespace {
 
-// A collective over `all`, of which `mine` is this rank's chunk.
+// What a rank does with `all`, of which `mine` is its chunk.
+struct Chunks {
+  Tensor mine, all;
+  Tensor others;  // as long as `all`, in memory that no peer reads
+};
+
+// Plain loops over the bytes that a rank receives: the limits of the collectives.
+Event copy_chunks_of_others(comm::Communicator& world, Stream& stream, const Chunks& c) {
+  const std::int64_t chunk = c.mine.numel();
+  for (int peer = 0; peer < world.size(); ++peer) {
+    if (peer == world.rank()) continue;
+    std::memcpy(c.all.slice(peer * chunk, chunk).raw(), c.others.slice(peer * chunk, chunk).raw(),
+                c.mine.bytes());
+  }
+  return stream.record();
+}
+Event add_chunks_of_others(comm::Communicator& world, Stream& stream, const Chunks& c) {
+  const std::int64_t chunk = c.mine.numel();
+  const std::span<float> sum = c.mine.span<float>();
+  for (int peer = 1; peer < world.size(); ++peer) {
+    const std::span<const float> theirs = c.others.slice(peer * chunk, chunk).span<float>();
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += theirs[i];
+  }
+  return stream.record();
+}
+
 struct Collective {
   const char* name;
-  int passes;  // of W - 1 chunks, which each rank sends
-  Event (*call)(comm::Communicator& world, Stream& stream, Tensor mine, Tensor all);
+  int passes;         // of W - 1 chunks, which each rank sends; 0: it sends none, it is a limit
+  const char* limit;  // the loop that it is a fraction of
+  Event (*call)(comm::Communicator& world, Stream& stream, const Chunks& chunks);
 };
 constexpr Collective kCollectives[] = {
-    {"all_gather", 1,
-     [](comm::Communicator& world, Stream& stream, Tensor mine, Tensor all) {
-       return world.all_gather(stream, mine, all);
+    {"memcpy", 0, "", copy_chunks_of_others},
+    {"all_gather", 1, "memcpy",
+     [](comm::Communicator& world, Stream& stream, const Chunks& c) {
+       return world.all_gather(stream, c.mine, c.all);
      }},
-    {"reduce_scatter", 1,
-     [](comm::Communicator& world, Stream& stream, Tensor mine, Tensor all) {
-       return world.reduce_scatter(stream, all, mine, comm::ReduceOp::average);
+    {"sum", 0, "", add_chunks_of_others},
+    {"reduce_scatter", 1, "sum",
+     [](comm::Communicator& world, Stream& stream, const Chunks& c) {
+       return world.reduce_scatter(stream, c.all, c.mine, comm::ReduceOp::sum);
      }},
-    {"all_reduce", 2, [](comm::Communicator& world, Stream& stream, Tensor, Tensor all) {
-       return world.all_reduce(stream, all, comm::ReduceOp::average);
+    {"all_reduce", 2, "", [](comm::Communicator& world, Stream& stream, const Chunks& c) {
+       return world.all_reduce(stream, c.all, comm::ReduceOp::average);
      }}};
 
 Sample time_collective(const BenchOptions& options, int ranks, const Collective& collective,
                        std::int64_t bytes) {
   return on_ranks<Sample>(
-      {.ranks = ranks, .threads = 1, .backend = options.backend},
+      {.ranks = ranks, .threads = 1, .backend = options.backend, .transport = options.transport},
       [=](Context& context, std::unique_ptr<comm::Communicator> world) {
         const std::int64_t W = world->size(), chunk = bytes / 4 / W;
-        const Buffer memory(context.ledger, MemoryClass::communication,
-                            static_cast<std::size_t>(4 * chunk * W));
-        const Tensor all = memory.tensor({chunk * W}),
-                     mine = all.slice(world->rank() * chunk, chunk);
+        const Buffer memory = context.buffer(MemoryClass::communication, chunk * W);
+        const Buffer elsewhere = context.buffer(MemoryClass::activations, chunk * W);
+        const Tensor all = memory.tensor({chunk * W});
+        const Chunks chunks{.mine = all.slice(world->rank() * chunk, chunk),
+                            .all = all,
+                            .others = elsewhere.tensor({chunk * W})};
         Stream& stream = *context.compute;
-        const auto call = [&] { stream.wait(collective.call(*world, stream, mine, all)); };
+        const auto call = [&] { stream.wait(collective.call(*world, stream, chunks)); };
         // The same number of calls on every rank, whatever their clocks say.
         const int calls = bytes > (1 << 20) ? 20 : 200;
         for (int i = 0; i < calls / 10; ++i) call();
+        stream.wait(world->barrier(stream));
         const auto begin = std::chrono::steady_clock::now();
         for (int i = 0; i < calls; ++i) call();
         const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
@@ -122,8 +154,11 @@ Sample time_steps(const BenchOptions& options, const Crew& crew,
     sample.bytes = context.ledger.total_peak();
     return sample;
   };
-  return on_ranks<Sample>(
-      {.ranks = crew.ranks, .threads = crew.threads, .backend = options.backend}, body);
+  return on_ranks<Sample>({.ranks = crew.ranks,
+                           .threads = crew.threads,
+                           .backend = options.backend,
+                           .transport = options.transport},
+                          body);
 }
 
 Rates bench_collectives(const BenchOptions& options, int ranks) {
@@ -132,10 +167,13 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
   std::vector<Candidate> candidates;
   for (const std::int64_t kilobytes : {4, 256, 4096, 40960}) {
     for (const Collective& collective : kCollectives) {
-      const std::int64_t sent = collective.passes * (ranks - 1) * (kilobytes * 1024 / ranks);
+      const auto name = [&](const char* what) { return fmt::format("{} {} KB", what, kilobytes); };
+      const std::int64_t chunks = kilobytes * 1024 / ranks * (ranks - 1);
+      const std::int64_t sent = collective.passes * chunks;
       candidates.push_back(
-          {fmt::format("{} {} KB, {} bytes sent", collective.name, kilobytes, sent),
-           1e-9 * static_cast<double>(sent), "GB/s", "", [=, &options, &collective] {
+          {name(collective.name) + (sent > 0 ? fmt::format(", {} bytes sent", sent) : ""),
+           1e-9 * static_cast<double>(std::max(sent, chunks)), "GB/s", name(collective.limit),
+           [=, &options, &collective] {
              return time_collective(options, ranks, collective, kilobytes * 1024);
            }});
     }

@@ -35,7 +35,9 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   const auto dataset =
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
   if (rank == 0) require_outputs(options);
-  return [&options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
+  return [asked = options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
+    TrainOptions options = asked;
+    if (!context.shared) options.transport = comm::Transport::gloo;
     train::Trainer trainer(context, std::move(world), options, *dataset);
     Report report(options, context, *dataset, trainer);
     trainer.run(report);

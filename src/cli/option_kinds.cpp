@@ -159,9 +159,19 @@ void add_backend(CommandLine& line, Backend& target) {
               });
 }
 
+void add_transport(CommandLine& line, comm::Transport& target) {
+  line.choose("transport",
+              "of the backend gloo: shared (memory), gloo (TCP), or auto: shared where it can be",
+              {"auto", "shared", "gloo"}, "", [&target](const std::string& name) {
+                using enum comm::Transport;
+                target = name == "auto" ? automatic : name == "shared" ? shared : gloo;
+              });
+}
+
 void add_ranks(CommandLine& line, comm::RanksOptions& o) {
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
   add_backend(line, o.backend);
+  add_transport(line, o.transport);
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
   line.add("timeout",
            "seconds that a rank waits for a message; five times that for all ranks to come",

@@ -81,6 +81,8 @@ void settle_strategy(TrainOptions& o, CommandLine& line);
 
 /// --backend: how ranks are connected.
 void add_backend(CommandLine& line, Backend& target);
+/// --transport: what carries the bytes of the backend gloo.
+void add_transport(CommandLine& line, comm::Transport& target);
 
 /// How many ranks, and how they are connected.
 void add_ranks(CommandLine& line, comm::RanksOptions& o);

@@ -149,6 +149,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("threads", "of a rank, on the CPU", t.threads, {1, 1025, "1 to 1024"});
   add_device(line, t.device, /*used_here=*/false);
   add_backend(line, t.backend);
+  add_transport(line, t.transport);
   add_sharding(line, t);
   add_backward_prefetch(line, t);
   line.group("What is told");

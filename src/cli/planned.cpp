@@ -35,7 +35,9 @@ plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device devic
                 .device = device,
                 .options = train::fsdp_options(o, device),
                 .work = std::move(work)};
-  if (o.backend == Backend::gloo) run.scratch = comm::gloo_scratch_bytes;
+  if (o.backend == Backend::gloo && o.transport == comm::Transport::gloo) {
+    run.scratch = comm::gloo_scratch_bytes;
+  }
   return run;
 }
 

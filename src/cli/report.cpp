@@ -75,9 +75,10 @@ void Report::started() {
       if (parameter->shape.rank() >= 2) decayed += parameter->shape.numel();
     }
   }
-  line(fmt::format("nanofsdp   {}; {} of {}{}", build_info(), plural(context_.world_size, "rank"),
+  line(fmt::format("nanofsdp   {}; {} of {}{}{}", build_info(), plural(context_.world_size, "rank"),
                    plural(context_.compute->threads(), "thread"),
-                   context_.world_size > 1 ? ", " + name_of(options_.backend) : ""));
+                   context_.world_size > 1 ? ", " + name_of(options_.backend) : "",
+                   context_.transport.empty() ? "" : " over " + context_.transport));
   line(fmt::format("data       {}: {} {} to train on, {} to validate", dataset_.name(),
                    grouped(dataset_.size(data::Split::train)),
                    dataset_.tokenizer().chars().empty() ? "tokens" : "characters",

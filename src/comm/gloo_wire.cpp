@@ -98,28 +98,15 @@ class Corner final : public gloo::rendezvous::Store, public std::enable_shared_f
 }  // namespace
 
 struct GlooFabric {
-  Store& store;
-  GlooOptions options;
-  std::shared_ptr<gloo::transport::Device> device;
-  std::mutex mutex;  // of:
-  std::vector<GlooWire*> wires;
-
-  GlooFabric(Store& the_store, const GlooOptions& the_options)
-      : store(the_store), options(the_options) {}
-  ~GlooFabric() { store.on_loss({}); }
-
-  void abort_all(const std::string& reason) {
-    const std::lock_guard lock(mutex);
-    for (GlooWire* wire : wires) wire->abort(reason);
-  }
+  const std::shared_ptr<Run> run;
+  std::shared_ptr<gloo::transport::Device> device{};
 };
 
-std::shared_ptr<GlooFabric> open_fabric(Store& store, const GlooOptions& options) {
+std::shared_ptr<GlooFabric> open_fabric(std::shared_ptr<Run> run) {
   // Gloo writes to sockets whose other end may have died; that is an error, not an end.
   std::signal(SIGPIPE, SIG_IGN);
-  auto fabric = std::make_shared<GlooFabric>(store, options);
-  // To Gloo, 0 and very large values mean: at once.
-  fabric->options.timeout = std::clamp<milliseconds>(options.timeout, 1ms, 24h);
+  auto fabric = std::make_shared<GlooFabric>(GlooFabric{std::move(run)});
+  Store& store = fabric->run->store;
   check_setup(store, complaint_of([&] {
                 // By default Gloo binds to the address of the host's name, which may be anything;
                 // and an interface may have several addresses.
@@ -130,77 +117,54 @@ std::shared_ptr<GlooFabric> open_fabric(Store& store, const GlooOptions& options
                 run_with_background_threads(
                     [&] { fabric->device = gloo::transport::tcp::CreateDevice(attributes); });
               }));
-  store.on_loss([&fabric = *fabric](const std::string& what) { fabric.abort_all(what); });
   return fabric;
 }
 
-GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank,
-                   std::vector<int> members)
-    : fabric_(std::move(fabric)), members_(std::move(members)) {
-  const auto size = static_cast<int>(members_.size());
-  check_setup(fabric_->store, complaint_of([&] {
-                auto context = std::make_shared<gloo::rendezvous::Context>(rank, size);
-                context_ = context;
+namespace {
+
+// Connects the ranks that meet under `name`.
+std::shared_ptr<gloo::Context> connect(GlooFabric& fabric, const std::string& name, int rank,
+                                       const std::vector<int>& members) {
+  const Run& run = *fabric.run;
+  auto context =
+      std::make_shared<gloo::rendezvous::Context>(rank, static_cast<int>(members.size()));
+  check_setup(run.store, complaint_of([&] {
                 // Gloo waits five times this for a peer to connect, whoever is lost meanwhile; and
                 // all are there. Messages have a time of their own.
-                context->setTimeout(std::min<milliseconds>(fabric_->options.timeout, 4s));
-                const milliseconds patience = fabric_->options.connect_timeout;
-                auto corner = std::make_shared<Corner>(fabric_->store, name, patience);
+                context->setTimeout(std::min<milliseconds>(run.timeout, 4s));
+                const milliseconds patience = run.connect_timeout;
+                auto corner = std::make_shared<Corner>(run.store, name, patience);
                 // Gloo's own wait for a rank is fixed at 30 seconds: see first that all have come;
                 // and a rank that is soon done must not leave while another is still connecting.
-                corner->meet("here", members_, patience);
-                context->connectFullMesh(*corner, fabric_->device);
+                corner->meet("here", members, patience);
+                context->connectFullMesh(*corner, fabric.device);
                 // Longer than a rank may take to connect: it knows better who it was that did not.
-                corner->meet("connected", members_, 2 * patience);
+                corner->meet("connected", members, 2 * patience);
               }));
-  {
-    const std::lock_guard lock(fabric_->mutex);
-    fabric_->wires.push_back(this);
-  }
-  const std::string lost = fabric_->store.loss(0ms);  // meanwhile
-  if (!lost.empty()) abort(lost);
+  return context;
 }
+
+}  // namespace
+
+GlooWire::GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank,
+                   std::vector<int> members)
+    : fabric_(std::move(fabric)),
+      context_(connect(*fabric_, name, rank, members)),
+      peers_(fabric_->run, std::move(members), [this] { cut(); }) {}
 
 // No closeConnections(), which drops what is on its way.
-GlooWire::~GlooWire() {
-  const std::lock_guard lock(fabric_->mutex);
-  std::erase(fabric_->wires, this);
-}
+GlooWire::~GlooWire() = default;
 
-void GlooWire::abort(const std::string& reason) noexcept {
+void GlooWire::cut() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!aborted_.empty()) return;
-    aborted_ = reason;
     for (gloo::transport::UnboundBuffer* buffer : under_way_) {
       buffer->abortWaitSend();
       buffer->abortWaitRecv();
     }
   }
-  complaint_of([&] { context_->closeConnections(); });
-}
-
-void GlooWire::check_not_aborted() const {
-  if (!aborted_.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + aborted_};
-}
-
-void GlooWire::fail(int peer, bool timed_out, const std::string& gloo_says) {
-  {
-    const std::lock_guard lock(mutex_);
-    check_not_aborted();
-  }
-  // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and
-  // the store knows who was lost first and why, or soon will.
-  const std::string cause = timed_out ? fabric_->store.roll_call() : fabric_->store.loss(1s);
   // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
-  const int rank = members_[static_cast<std::size_t>(peer)];
-  abort(fmt::format("the connection to rank {} failed", rank));
-  if (!timed_out) {
-    if (!cause.empty()) throw WireError{CommError::Kind::aborted, "gave up: " + cause};
-    throw WireError{CommError::Kind::peer_lost, fmt::format("lost rank {} ({})", rank, gloo_says)};
-  }
-  throw WireError{CommError::Kind::timeout, fmt::format("waited {} ms in vain for rank {}",
-                                                        fabric_->options.timeout.count(), rank)};
+  complaint_of([&] { context_->closeConnections(); });
 }
 
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,
@@ -209,15 +173,18 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot
   buffer_ = wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes);
   {
     const std::lock_guard lock(wire.mutex_);
-    wire.check_not_aborted();
     wire.under_way_.push_back(buffer_.get());
   }
-  const std::string complaint = complaint_of([&] {
-    way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
-  });
-  if (complaint.empty()) return;
-  forget();
-  wire.fail(peer, false, complaint);
+  try {
+    wire.peers_.check();  // now, or cut() could miss it
+    const std::string complaint = complaint_of([&] {
+      way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
+    });
+    if (!complaint.empty()) wire.peers_.fail(peer, false, complaint);
+  } catch (...) {
+    forget();
+    throw;
+  }
 }
 
 GlooWire::Message::~Message() { forget(); }
@@ -228,14 +195,14 @@ void GlooWire::Message::forget() {
 }
 
 void GlooWire::Message::wait() {
-  const milliseconds timeout = wire_.fabric_->options.timeout;
+  const milliseconds timeout = wire_.peers_.run()->timeout;
   const auto start = steady_clock::now();
   bool done = false;
   const std::string complaint = complaint_of([&] {
     done = way_ == Way::send ? buffer_->waitSend(nullptr, timeout)
                              : buffer_->waitRecv(nullptr, timeout);
   });
-  if (!done) wire_.fail(peer_, steady_clock::now() - start >= timeout, complaint);
+  if (!done) wire_.peers_.fail(peer_, steady_clock::now() - start >= timeout, complaint);
 }
 
 }  // namespace nanofsdp::comm

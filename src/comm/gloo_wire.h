@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
-#include "comm/gloo.h"
+#include "comm/peers.h"
 
 namespace gloo {
 class Context;
@@ -23,18 +22,12 @@ namespace nanofsdp::comm {
 /// @brief All that we take from Gloo: connections, and messages between two ranks; with its ways of
 /// failing brought to one.
 
-/// A message that did not get through. The connections of its group are closed.
-struct WireError {
-  CommError::Kind kind;
-  std::string what;  ///< follows "rank 0 ..."
-};
-
 /// What the groups of one process share: one IO thread, one place to meet.
 struct GlooFabric;
 
 /// Binds to the address that leads to rank 0. From then on, this process ignores SIGPIPE.
 /// @throws CommError setup
-std::shared_ptr<GlooFabric> open_fabric(launch::Store& store, const GlooOptions& options);
+std::shared_ptr<GlooFabric> open_fabric(std::shared_ptr<Run> run);
 
 /// The connections of a rank to the others of one group.
 class GlooWire {
@@ -49,12 +42,8 @@ class GlooWire {
   /// are reading.
   ~GlooWire();
 
-  /// Cuts the connections and wakes who waits, with WireError aborted. From any thread.
-  void abort(const std::string& reason) noexcept;
-
-  /// For a peer that is found to be gone in another way: fails as a message to it would.
-  /// @throws WireError
-  [[noreturn]] void lose(int peer, const std::string& why) { fail(peer, false, why); }
+  /// Whom it connects. When the group fails, the connections are cut.
+  Peers& peers() { return peers_; }
 
   /// One message on its way. Its memory stays as it is until wait() returns or the wire is aborted.
   /// Messages between two ranks match by slot; those of one slot arrive in order.
@@ -68,7 +57,7 @@ class GlooWire {
             std::size_t bytes);
     ~Message();
 
-    /// Blocks until the memory may be used. Once. @throws WireError
+    /// Blocks until the memory may be used. Once. @throws WaitError
     void wait();
 
    private:
@@ -81,15 +70,13 @@ class GlooWire {
   };
 
  private:
-  void check_not_aborted() const;
-  [[noreturn]] void fail(int peer, bool timed_out, const std::string& gloo_says);
+  void cut() noexcept;
 
   const std::shared_ptr<GlooFabric> fabric_;
-  const std::vector<int> members_;
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
-  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what abort() must wake
-  std::string aborted_;                                     // what abort() was told
+  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what cut() must wake
+  Peers peers_;                                             // last: may call cut() from now on
 };
 
 }  // namespace nanofsdp::comm

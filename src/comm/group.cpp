@@ -9,6 +9,8 @@
 namespace nanofsdp::comm {
 namespace {
 
+constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
+
 class StreamCommunicator final : public Communicator {
  public:
   explicit StreamCommunicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
@@ -96,7 +98,12 @@ void Group::copy(Stream& stream, const void* from, const Tensor& to) {
   if constexpr (kCuda) {
     if (stream.device() == Device::cuda) return cuda::copy(stream, to.raw(), from, to.bytes());
   }
-  std::memcpy(to.raw(), from, to.bytes());
+  stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kGrain,
+                      [&](std::int64_t begin, std::int64_t end) {
+                        std::memcpy(static_cast<std::byte*>(to.raw()) + begin,
+                                    static_cast<const std::byte*>(from) + begin,
+                                    static_cast<std::size_t>(end - begin));
+                      });
 }
 
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group) {

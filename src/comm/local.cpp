@@ -11,9 +11,7 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/cuda.h"
-#include "comm/group.h"
-#include "comm/sum.h"
+#include "comm/reading.h"
 
 namespace nanofsdp::comm {
 namespace {
@@ -145,41 +143,13 @@ void wait_for(Stream& stream, const Event& event) {
   if (event.state() != nullptr) stream.wait(event);
 }
 
-class LocalGroup final : public Group {
+class LocalGroup final : public ReadingGroup {
  public:
   LocalGroup(std::shared_ptr<Hub> hub, int rank, int size)
-      : Group(rank, size), hub_(std::move(hub)) {}
+      : ReadingGroup(rank, size), hub_(std::move(hub)) {}
   ~LocalGroup() override { hub_->leave(rank_); }
 
   bool serves(Device) const override { return true; }
-
-  void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
-    const auto& all = meet(stream, operation, in.raw());
-    for (int peer = 0; peer < size_; ++peer) {
-      copy(stream, all[peer].in, out.slice(peer * operation.count, operation.count));
-    }
-    part(stream, out.bytes() - in.bytes());
-  }
-
-  void reduce_scatter(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
-    // In place, a rank writes its own chunk of `in`, which nobody else reads.
-    std::vector<const void*> chunks;
-    for (const auto& theirs : meet(stream, operation, in.raw())) {
-      chunks.push_back(static_cast<const std::byte*>(theirs.in) + rank_ * out.bytes());
-    }
-    sum(stream, operation, chunks, out);
-    part(stream, in.bytes() - out.bytes());
-  }
-
-  void broadcast(Stream& stream, const Operation& operation, Tensor x) override {
-    copy(stream, meet(stream, operation, x.raw())[operation.root].in, x);
-    part(stream, rank_ == operation.root ? 0 : x.bytes());
-  }
-
-  void barrier(Stream& stream, const Operation& operation) override {
-    meet(stream, operation);
-    part(stream);
-  }
 
   std::shared_ptr<Group> split(const Operation& operation, int color) override {
     const auto& all = hub_->meet(rank_, operation, {.color = color});
@@ -194,29 +164,23 @@ class LocalGroup final : public Group {
   void abort(const std::string& reason) noexcept override { hub_->abort(reason); }
 
  private:
-  const std::vector<Hub::Operands>& meet(Stream& stream, const Operation& operation,
-                                         const void* in = nullptr) {
-    const auto& all = hub_->meet(rank_, operation, {.in = in, .ready = now(stream)});
-    for (const auto& theirs : all) wait_for(stream, theirs.ready);
-    return all;
+  const std::vector<const void*>& meet(Stream& stream, const Operation& operation,
+                                       Tensor in) override {
+    open_.clear();
+    for (const auto& theirs :
+         hub_->meet(rank_, operation, {.in = in.raw(), .ready = now(stream)})) {
+      wait_for(stream, theirs.ready);
+      open_.push_back(theirs.in);
+    }
+    return open_;
   }
 
-  void part(Stream& stream, std::size_t received = 0) {
+  void part(Stream& stream, std::size_t received) override {
     for (const Event& done : hub_->part(rank_, now(stream), received)) wait_for(stream, done);
   }
 
-  static void sum(Stream& stream, const Operation& operation, const std::vector<const void*>& x,
-                  const Tensor& out) {
-    if constexpr (kCuda) {
-      if (stream.device() == Device::cuda) {
-        return cuda::sum_in_rank_order(stream, x, out.raw(), operation.count, operation.dtype,
-                                       operation.reduce);
-      }
-    }
-    sum_in_rank_order(x, out.raw(), operation.count, operation.dtype, operation.reduce);
-  }
-
   std::shared_ptr<Hub> hub_;
+  std::vector<const void*> open_;  // by the ranks, in the last meeting
 };
 
 }  // namespace

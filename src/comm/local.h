@@ -14,11 +14,9 @@ namespace nanofsdp::comm {
 /// @brief Ranks that are threads of one process: nothing to install, nothing to launch, and the
 /// thread sanitizer sees all of it.
 ///
-/// A collective is two meetings. Ranks lay their operands open and wait for each other; each reads
-/// from the others what it needs; ranks wait again, so that nobody changes an operand that another
-/// still reads. Ranks that lay open different calls all get CommError::mismatch; a rank whose
-/// communicator is destroyed while others wait for it is peer_lost; one that does not come in time
-/// is a timeout.
+/// They meet, and read each other's memory (reading.h). Ranks that come with different calls all
+/// get CommError::mismatch; a rank whose communicator is destroyed while others wait for it is
+/// peer_lost; one that does not come in time is a timeout.
 ///
 /// On a GPU, which all ranks share, the threads meet as ever, when they issue the call, and bring
 /// an Event along: to the first meeting one that says when their operand is ready, to the second

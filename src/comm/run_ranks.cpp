@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/cuda.h"
 #include "base/platform.h"
-#include "comm/gloo.h"
 #include "comm/local.h"
 #include "comm/nccl.h"
 #include "comm/self.h"
@@ -61,7 +60,10 @@ std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
     }
   }
   if constexpr (kGloo) {
-    return make_gloo(context, store, {.timeout = timeout, .connect_timeout = options.patience()});
+    return make_gloo(context, store,
+                     {.timeout = timeout,
+                      .connect_timeout = options.patience(),
+                      .transport = options.transport});
   }
   return nullptr;
 }

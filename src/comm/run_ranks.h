@@ -7,6 +7,7 @@
 
 #include "base/context.h"
 #include "comm/communicator.h"
+#include "comm/gloo.h"
 #include "launch/store.h"
 
 namespace nanofsdp::comm {
@@ -19,8 +20,8 @@ namespace nanofsdp::comm {
 /// Here the ranks are started, and connected; or, if torchrun, mpirun or Slurm has started this
 /// program several times, this process joins the others.
 
-/// What connects the ranks: processes over Gloo, processes with a GPU each over NCCL, or threads of
-/// this process.
+/// What connects the ranks: processes, over Gloo or shared memory (gloo.h), processes with a GPU
+/// each over NCCL, or threads of this process.
 enum class Backend { gloo, nccl, local };
 
 /// "gloo", "nccl" or "local".
@@ -31,8 +32,9 @@ struct RanksOptions {
   int ranks = 1;     ///< to start; where a launcher has started them, it says how many there are
   int threads = 0;   ///< of one rank; 0: see threads_per_rank()
   int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
-  Backend backend = Backend::gloo;  ///< what connects the ranks
-  Device device = Device::cpu;      ///< what each rank computes on
+  Backend backend = Backend::gloo;             ///< what connects the ranks
+  Transport transport = Transport::automatic;  ///< of the backend gloo: what carries the bytes
+  Device device = Device::cpu;                 ///< what each rank computes on
 
   /// For ranks to come: longer than for a message, because somebody has to start them.
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }

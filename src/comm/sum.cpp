@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <array>
 
+#include "base/cuda.h"
+
 namespace nanofsdp::comm {
 namespace {
 
-// Elements that are summed at a time: the accumulator stays in the first-level cache.
-constexpr std::int64_t kBlock = 2048;
+// Elements that are summed at a time: so few that the processor fetches the next ones meanwhile.
+constexpr std::int64_t kBlock = 256;
+constexpr std::int64_t kGrain = 64 * kBlock;  // for a thread at least
 
 float load(float x) { return x; }
 float load(bfloat16 x) { return to_float32(x); }
@@ -15,11 +18,12 @@ void store(float& to, float x) { to = x; }
 void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 
 template <class T>
-void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp op) {
+void sum_range(std::span<const void* const> x, T* out, std::int64_t begin, std::int64_t end,
+               ReduceOp op) {
   std::array<float, kBlock> sum;
   const float scale = 1.0f / static_cast<float>(x.size());
-  for (std::int64_t begin = 0; begin < count; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, count - begin);
+  for (; begin < end; begin += kBlock) {
+    const std::int64_t n = std::min(kBlock, end - begin);
     //! [rank_order]
     const T* first = static_cast<const T*>(x[0]) + begin;
     for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
@@ -35,12 +39,25 @@ void sum_as(std::span<const void* const> x, T* out, std::int64_t count, ReduceOp
   }
 }
 
+template <class T>
+void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t count,
+            ReduceOp op) {
+  stream.parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    sum_range(x, out, begin, end, op);
+  });
+}
+
 }  // namespace
 
-void sum_in_rank_order(std::span<const void* const> x, void* out, std::int64_t count, DType dtype,
-                       ReduceOp op) {
-  if (dtype == DType::bfloat16) return sum_as(x, static_cast<bfloat16*>(out), count, op);
-  sum_as(x, static_cast<float*>(out), count, op);
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
+                       std::int64_t count, DType dtype, ReduceOp op) {
+  if constexpr (kCuda) {
+    if (stream.device() == Device::cuda) {
+      return cuda::sum_in_rank_order(stream, x, out, count, dtype, op);
+    }
+  }
+  if (dtype == DType::bfloat16) return sum_as(stream, x, static_cast<bfloat16*>(out), count, op);
+  sum_as(stream, x, static_cast<float*>(out), count, op);
 }
 
 }  // namespace nanofsdp::comm

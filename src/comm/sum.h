@@ -22,8 +22,8 @@ namespace nanofsdp::comm {
 /// @param x what ranks 0 .. W - 1 contribute, `count` elements each; not empty
 /// @param out may be one of them; any other overlap is undefined
 /// @param dtype float32 or bfloat16
-void sum_in_rank_order(std::span<const void* const> x, void* out, std::int64_t count, DType dtype,
-                       ReduceOp op);
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
+                       std::int64_t count, DType dtype, ReduceOp op);
 
 /// The CUDA side, in sum.cu: the same, enqueued on `stream`. For 64 ranks at most.
 namespace cuda {

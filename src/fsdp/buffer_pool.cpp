@@ -16,8 +16,7 @@ BufferPool::BufferPool(Context& context, MemoryClass memory_class, int slots, st
 }
 
 void BufferPool::add_slot() {
-  Buffer owner(context_.ledger, class_, static_cast<std::size_t>(numel_) * size_of(dtype_),
-               context_.device, Buffer::Use::by_owner);
+  Buffer owner = context_.buffer(class_, numel_, dtype_, Buffer::Use::by_owner);
   const Tensor memory = owner.tensor({numel_}, dtype_);
   slots_.push_back({.owner = std::move(owner), .memory = memory});
 }

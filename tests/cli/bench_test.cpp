@@ -34,7 +34,9 @@ TEST(Bench, CountsWhatEachRankSends) {
   EXPECT_EQ(count(out, "all_gather 4 KB, 3072 bytes sent"), 1) << out;
   EXPECT_EQ(count(out, "reduce_scatter 4 KB, 3072 bytes sent"), 1) << out;
   EXPECT_EQ(count(out, "all_reduce 4 KB, 6144 bytes sent"), 1) << out;
-  EXPECT_EQ(count(out, " ms "), 3) << out;
+  EXPECT_EQ(count(out, " % of memcpy 4 KB\n"), 1) << out;
+  EXPECT_EQ(count(out, " % of sum 4 KB\n"), 1) << out;
+  EXPECT_EQ(count(out, " ms "), 5) << out;
 }
 
 // Ranks that do not communicate hold the same, but for what Gloo sums in.

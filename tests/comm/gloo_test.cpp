@@ -15,7 +15,7 @@
 #include "base/platform.h"
 #include "comm/gloo.h"
 #include "comm/gloo_wire.h"
-#include "comm/neighbours.h"
+#include "comm/peers.h"
 #include "comm/rank_data.h"
 #include "launch/launch.h"
 #include "support/ranks.h"
@@ -48,11 +48,12 @@ class Gloo : public ::testing::Test {
 // if the report of the first comes late.
 TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
-    comm::GlooWire wire(comm::open_fabric(store, {}), "cut", store.rank(), {0, 1, 2});
+    auto run = std::make_shared<comm::Run>(store, 60s, 60s);
+    comm::GlooWire wire(comm::open_fabric(std::move(run)), "cut", store.rank(), {0, 1, 2});
     try {
-      if (store.rank() == 1) wire.lose(2, "unplugged");
+      if (store.rank() == 1) wire.peers().fail(2, /*timed_out=*/false, "unplugged");
       Message(wire, Message::Way::receive, /*peer=*/1, /*slot=*/99, nullptr, 0).wait();
-    } catch (const comm::WireError& e) {
+    } catch (const comm::WaitError& e) {
       if (store.rank() == 1) std::this_thread::sleep_for(200ms);
       throw launch::RankError(e.what, e.kind == CommError::Kind::aborted);
     }
@@ -129,7 +130,7 @@ TEST_F(Gloo, LeavingRightAfterTheLastCollectiveCutsNobodyOff) {
 
 // Nor does a rank that goes on overwrite what its neighbours still read.
 TEST_F(Gloo, GoesOnWhenAllHaveReadAndNotBefore) {
-  run_ranks(Backend::reading, 3, [](Context& context, Communicator& world) {
+  run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 1 << 18;
     std::vector<float> in(3 * n), all(3 * n), sum(n);
     for (int round = 0; round < 20; ++round) {
@@ -144,77 +145,6 @@ TEST_F(Gloo, GoesOnWhenAllHaveReadAndNotBefore) {
       ASSERT_EQ(std::ranges::count(sum, 30.0f), n);
     }
   });
-}
-
-// Whether this system lets a process read the memory of another: here, of its child.
-bool can_read_other_processes() {
-  const pid_t child = fork();
-  if (child == 0) {
-    pause();
-    _exit(0);
-  }
-  const int mine = 1;
-  int theirs = 0;
-  const bool could =
-      read_memory_of(child, reinterpret_cast<std::uintptr_t>(&mine), &theirs, sizeof theirs);
-  kill(child, SIGKILL);
-  waitpid(child, nullptr, 0);
-  return could;
-}
-
-// The same choice on every rank, though some could read.
-TEST_F(Gloo, ReadsOnlyWhereAllAreNeighbours) {
-  if (!can_read_other_processes()) GTEST_SKIP() << "this system forbids it, or an emulator does";
-  const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
-    const comm::Neighbours three(store, "three", store.rank(), 3, 10s);
-    if (!three.all()) throw std::runtime_error("not neighbours");
-    float mine = 1.0f + static_cast<float>(store.rank()), theirs = 0;
-    store.set("of " + std::to_string(store.rank()),
-              std::to_string(reinterpret_cast<std::uintptr_t>(&mine)));
-    for (int peer = 0; peer < 3; ++peer) {
-      const std::uint64_t address = std::stoull(*store.get("of " + std::to_string(peer), 10s));
-      if (!three.read(peer, address, &theirs, sizeof theirs) ||
-          theirs != 1.0f + static_cast<float>(peer)) {
-        throw std::runtime_error("read something else");
-      }
-      if (three.read(peer, 8, &theirs, sizeof theirs)) throw std::runtime_error("read nothing");
-    }
-    // `mine` stays until all have read it.
-    store.set("done " + std::to_string(store.rank()), "");
-    for (int peer = 0; peer < 3; ++peer) store.get("done " + std::to_string(peer), 10s);
-  });
-  EXPECT_EQ(outcome.message, "");
-}
-
-// Nor are those neighbours who only claim it: each card is of a process and an address on this
-// machine, where the word is not.
-TEST_F(Gloo, BelievesNoNeighbourWithoutItsWord) {
-  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
-    const std::uint64_t other = 1;
-    for (const auto address : {reinterpret_cast<std::uintptr_t>(&other), std::uintptr_t{8}}) {
-      const std::string group = address == 8 ? "nothing" : "another word";
-      if (store.rank() == 1) {
-        allow_siblings_to_read();
-        store.set(group + "/card.1",
-                  std::to_string(getpid()) + " " + std::to_string(address) + " " + process_space());
-        store.set(group + "/reads.1", "all");
-        store.get(group, 10s);  // until it has been read
-      } else {
-        if (comm::Neighbours(store, group, 0, 2, 10s).all()) throw std::runtime_error(group);
-        store.set(group, "");
-      }
-    }
-  });
-  EXPECT_EQ(outcome.message, "");
-}
-
-// Every further wait would be another one in vain, and in each group that follows.
-TEST_F(Gloo, WaitsOnceForANeighbourThatIsSilent) {
-  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
-    if (store.rank() == 0) return std::this_thread::sleep_for(1s);
-    comm::Neighbours(store, "two", 1, 2, 100ms);
-  });
-  EXPECT_EQ(outcome.message, "rank 1 waited in vain for two/card.0");
 }
 
 TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {

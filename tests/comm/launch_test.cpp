@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <chrono>
@@ -55,14 +56,16 @@ class Launch : public ::testing::Test {
     unsetenv("TMPDIR");
   }
 
+  static constexpr comm::Transport kTransports[] = {comm::Transport::shared, comm::Transport::gloo};
+
   // Runs ranks that sum 4 MB again and again; `disturb(rank)` is called while a sum is under way.
-  static Outcome run_disturbed(int world_size, const std::function<void(int rank)>& disturb,
-                               std::chrono::milliseconds timeout = 60s) {
+  static Outcome run_disturbed(int world_size, const comm::GlooOptions& options,
+                               const std::function<void(int rank)>& disturb) {
     const auto start = Clock::now();
     const Outcome outcome = launch::run_processes(world_size, [&](Store& store) {
       Context context(store.rank(), world_size);
       std::vector<float> x(static_cast<std::size_t>(world_size) << 18);  // outlives `world`
-      const auto world = comm::make_gloo(context, store, {.timeout = timeout});
+      const auto world = comm::make_gloo(context, store, options);
       for (int i = 0;; ++i) {
         const Event done = world->all_reduce(*context.reduce, view(x), ReduceOp::sum);
         if (i == 3) disturb(store.rank());
@@ -91,9 +94,9 @@ TEST_F(Launch, EndsWell) {
 
 // A few times each: what the survivors see depends on where the signal hits.
 TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 12; ++round) {
     const int victim = round % 3;
-    const Outcome outcome = run_disturbed(3, [&](int rank) {
+    const Outcome outcome = run_disturbed(3, {.transport = kTransports[round % 2]}, [&](int rank) {
       if (rank != victim) return;
       std::this_thread::sleep_for(std::chrono::microseconds(300 * round));
       raise(SIGKILL);
@@ -108,16 +111,18 @@ TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
 
 // Seconds of waiting: they are what it tests.
 TEST_F(Launch, NamesTheRankThatStopped) {
-  const Outcome outcome = run_disturbed(
-      3, [](int rank) { rank == 1 ? raise(SIGSTOP) : 0; }, 500ms);
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.message.find("waited 500 ms in vain for rank 1 in "), std::string::npos)
-      << outcome.message;
+  for (const comm::Transport transport : kTransports) {
+    const Outcome outcome = run_disturbed(3, {.timeout = 500ms, .transport = transport},
+                                          [](int rank) { rank == 1 ? raise(SIGSTOP) : 0; });
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_NE(outcome.message.find("waited 500 ms in vain for rank 1 in "), std::string::npos)
+        << outcome.message;
+  }
 }
 
 TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
-  for (int round = 0; round < 6; ++round) {
-    const Outcome outcome = run_disturbed(4, [&](int rank) {
+  for (int round = 0; round < 8; ++round) {
+    const Outcome outcome = run_disturbed(4, {.transport = kTransports[round % 2]}, [&](int rank) {
       if (rank == round % 4) throw std::runtime_error("the disk is full");
     });
     EXPECT_EQ(outcome.exit_code, 1);

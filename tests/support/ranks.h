@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -36,12 +35,12 @@ namespace nanofsdp::testing {
 ///       return std::vector<float>{...};
 ///     });                            // sums[rank], to compare over ranks and backends
 
-/// `reading` is gloo whose ranks read all payload from each other's memory; `gloo` sends it. `nccl`
-/// is of processes too, which share a GPU.
-enum class Backend { self, local, gloo, reading, nccl };
+/// `shared` and `gloo` are of processes: these share memory, or send all. `nccl` is of processes
+/// too, which share a GPU.
+enum class Backend { self, local, gloo, shared, nccl };
 
 inline std::string name_of(Backend backend) {
-  static constexpr const char* kNames[] = {"self", "local", "gloo", "reading", "nccl"};
+  static constexpr const char* kNames[] = {"self", "local", "gloo", "shared", "nccl"};
   return kNames[static_cast<int>(backend)];
 }
 
@@ -59,7 +58,7 @@ inline std::vector<Backend> backends() {
 #if defined(NANOFSDP_TSAN) || defined(NANOFSDP_TEST_CUDA)
   return {Backend::local};
 #else
-  return {Backend::local, Backend::gloo, Backend::reading};
+  return {Backend::local, Backend::gloo, Backend::shared};
 #endif
 }
 
@@ -138,10 +137,11 @@ inline std::unique_ptr<comm::Communicator> connect(Backend backend, Context& con
       return comm::make_nccl(context, store, {.timeout = options.timeout, .share_gpu = true});
     }
   }
-  const auto most = std::numeric_limits<std::int64_t>::max();
+  using comm::Transport;
   return comm::make_gloo(
       context, store,
-      {.timeout = options.timeout, .read_from_bytes = backend == Backend::reading ? 0 : most});
+      {.timeout = options.timeout,
+       .transport = backend == Backend::shared ? Transport::shared : Transport::gloo});
 }
 
 template <class Body>
@@ -172,7 +172,7 @@ template <class Body>
 std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
                        const RankOptions& options) {
   std::vector<Bytes> results(static_cast<std::size_t>(world_size));
-  if (backend == Backend::gloo || backend == Backend::reading || backend == Backend::nccl) {
+  if (backend == Backend::gloo || backend == Backend::shared || backend == Backend::nccl) {
     std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
     const launch::Outcome outcome = launch::run_processes(world_size, [&](launch::Store& store) {
       run_forked_rank(backend, body, store, options, mailboxes[store.rank()]);

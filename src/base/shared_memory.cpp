@@ -1,0 +1,79 @@
+#include "base/shared_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/check.h"
+#include "base/platform.h"
+
+namespace nanofsdp {
+namespace {
+
+// Of any system's pages, also those of 64 KB.
+constexpr std::size_t kPage = 1 << 16;
+
+// Addresses that all parts may take together: a processor has 47 bits for them, or more.
+constexpr std::size_t kMostAddresses = std::size_t{1} << 45;
+
+}  // namespace
+
+std::size_t SharedMemory::part_bytes(int parts) {
+  const auto memory = static_cast<std::size_t>(sysconf(_SC_PHYS_PAGES)) *
+                      static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return std::min(memory, kMostAddresses / static_cast<std::size_t>(parts)) / kPage * kPage;
+}
+
+SharedMemory::SharedMemory(int descriptor, int parts, int mine)
+    : parts_(parts), mine_(mine), part_bytes_(part_bytes(parts)) {
+  const std::size_t bytes = static_cast<std::size_t>(parts) * part_bytes_;
+  void* const first =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, descriptor, 0);
+  NANOFSDP_CHECK(first != MAP_FAILED, .what = "shared memory", .expected = "addresses for it",
+                 .got = std::strerror(errno), .hint = "raise the limit on them (ulimit -v)");
+  first_ = static_cast<std::byte*>(first);
+}
+
+SharedMemory::~SharedMemory() { munmap(first_, static_cast<std::size_t>(parts_) * part_bytes_); }
+
+void* SharedMemory::allocate(std::size_t bytes) {
+  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const std::lock_guard lock(mutex_);
+  std::size_t begin = 0;  // of the first gap that is large enough
+  for (const auto& [taken, end] : ends_) {
+    if (taken - begin >= size) break;
+    begin = end;
+  }
+  NANOFSDP_CHECK(part_bytes_ - begin >= size, .what = "shared memory",
+                 .expected = fmt::format("room for {} bytes", bytes), .got = "none",
+                 .hint = "use more ranks or less batch");
+  ends_[begin] = begin + size;
+  return at(mine_, begin);
+}
+
+void SharedMemory::release(void* memory) noexcept {
+  const std::lock_guard lock(mutex_);
+  const auto found = ends_.find(offset_of(memory));
+  give_back_pages(memory, found->second - found->first);  // zeros, when they are taken again
+  ends_.erase(found);
+}
+
+bool SharedMemory::owns(const void* address) const {
+  const std::byte* const part = at(mine_, 0);
+  return address >= part && address < part + part_bytes_;
+}
+
+std::uint64_t SharedMemory::offset_of(const void* address) const {
+  return static_cast<std::uint64_t>(static_cast<const std::byte*>(address) - at(mine_, 0));
+}
+
+std::byte* SharedMemory::at(int part, std::uint64_t offset) const {
+  return first_ + static_cast<std::size_t>(part) * part_bytes_ + offset;
+}
+
+}  // namespace nanofsdp

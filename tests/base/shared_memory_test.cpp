@@ -1,0 +1,144 @@
+#include "base/shared_memory.h"
+
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "base/platform.h"
+#include "support/errors.h"
+
+// Two mappings of one file stand for two processes.
+
+namespace nanofsdp {
+namespace {
+
+using testing::expect_error;
+
+class SharedMemoryOfTwo : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (file_ < 0) GTEST_SKIP() << "this system has no files in memory";
+  }
+  ~SharedMemoryOfTwo() override { close(file_); }
+
+  // Bytes of the file that take memory.
+  std::int64_t taken() const {
+    struct stat status {};
+    fstat(file_, &status);
+    return std::int64_t{512} * status.st_blocks;
+  }
+
+  const int file_ = open_shared_file(2 * SharedMemory::part_bytes(2));
+};
+
+std::string text_at(const void* address) { return static_cast<const char*>(address); }
+
+TEST_F(SharedMemoryOfTwo, IsReadByEachWhereTheOtherWrote) {
+  SharedMemory first(file_, 2, 0), second(file_, 2, 1);
+  void* const a = first.allocate(100);
+  void* const b = second.allocate(100);
+  EXPECT_EQ(text_at(a), "");
+  std::strcpy(static_cast<char*>(a), "of the first");
+  std::strcpy(static_cast<char*>(b), "of the second");
+  EXPECT_EQ(text_at(second.at(0, first.offset_of(a))), "of the first");
+  EXPECT_EQ(text_at(first.at(1, second.offset_of(b))), "of the second");
+}
+
+TEST_F(SharedMemoryOfTwo, OwnsItsPartAlone) {
+  const SharedMemory first(file_, 2, 0), second(file_, 2, 1);
+  const std::size_t bytes = SharedMemory::part_bytes(2);
+  EXPECT_TRUE(first.owns(first.at(0, 0)));
+  EXPECT_TRUE(first.owns(first.at(0, bytes - 1)));
+  EXPECT_FALSE(first.owns(first.at(1, 0)));
+  EXPECT_FALSE(second.owns(second.at(0, bytes - 1)));
+  EXPECT_TRUE(second.owns(second.at(1, 0)));
+  EXPECT_FALSE(second.owns(&bytes));
+}
+
+// A page takes memory when it is written, and no longer when it is released; the next who gets it
+// finds zeros.
+TEST_F(SharedMemoryOfTwo, TakesAndGivesBackMemoryByThePage) {
+  SharedMemory memory(file_, 2, 0);
+  constexpr std::int64_t kBytes = 8 << 20;
+  void* const a = memory.allocate(kBytes);
+  EXPECT_EQ(taken(), 0);
+  std::memset(a, 1, kBytes);
+  EXPECT_EQ(taken(), kBytes);
+  memory.release(a);
+  EXPECT_EQ(taken(), 0);
+  void* const again = memory.allocate(kBytes / 2);
+  EXPECT_EQ(again, a);
+  EXPECT_EQ(std::count(static_cast<char*>(again), static_cast<char*>(again) + kBytes / 2, 0),
+            kBytes / 2);
+}
+
+// What is held never overlaps, whatever is taken and released in between.
+TEST_F(SharedMemoryOfTwo, KeepsAllocationsApart) {
+  SharedMemory memory(file_, 2, 1);
+  std::vector<std::pair<char*, std::size_t>> held;
+  std::uint64_t random = 1;
+  for (int i = 0; i < 500; ++i) {
+    random = random * 6364136223846793005u + 1442695040888963407u;
+    if (held.size() > 20 || (random >> 60 < 6 && !held.empty())) {
+      const auto one = held.begin() + static_cast<std::ptrdiff_t>((random >> 33) % held.size());
+      memory.release(one->first);
+      held.erase(one);
+    } else {
+      const std::size_t bytes = (random >> 33) % 500'000;  // 0 too
+      held.emplace_back(static_cast<char*>(memory.allocate(bytes)),
+                        std::max<std::size_t>(bytes, 1));
+      ASSERT_TRUE(memory.owns(held.back().first));
+    }
+    std::ranges::sort(held);
+    for (std::size_t k = 1; k < held.size(); ++k) {
+      ASSERT_GE(held[k].first, held[k - 1].first + held[k - 1].second);
+    }
+  }
+}
+
+TEST_F(SharedMemoryOfTwo, SaysWhenAPartIsFull) {
+  SharedMemory memory(file_, 2, 0);
+  const std::size_t bytes = SharedMemory::part_bytes(2);
+  memory.allocate(bytes);
+  expect_error<Error>([&] { memory.allocate(5); }, "expected room for 5 bytes, got none");
+}
+
+// What peers read lies there, and nothing else.
+TEST_F(SharedMemoryOfTwo, HoldsTheBuffersOfWhatCollectivesRead) {
+  SharedMemory memory(file_, 2, 0);
+  Ledger ledger;
+  for (const MemoryClass c : kMemoryClasses) {
+    const Buffer buffer(ledger, c, 64, Device::cpu, Buffer::Use::whole, &memory);
+    const bool private_class = c == MemoryClass::optimizer || c == MemoryClass::activations;
+    EXPECT_EQ(memory.owns(buffer.tensor({1}).raw()), !private_class) << name_of(c);
+    EXPECT_EQ(ledger.count(c).reserved, 64);
+  }
+  EXPECT_EQ(ledger.total(), 0);
+}
+
+// A file above the limit would end the process.
+TEST_F(SharedMemoryOfTwo, IsRefusedAboveTheLimitOnFiles) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit small{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &small);
+    _exit(open_shared_file(2 << 20) == -1 && errno == EFBIG ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+}  // namespace
+}  // namespace nanofsdp

@@ -1,0 +1,264 @@
+#include "comm/shared.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/prctl.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/platform.h"
+#include "comm/gloo.h"
+#include "comm/rank_data.h"
+#include "launch/launch.h"
+#include "support/ranks.h"
+
+// What memory that ranks share brings with it; that its sums are those of all backends, others test
+// (collectives_test.cpp).
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using comm::ReduceOp;
+using namespace std::chrono_literals;
+
+class Shared : public ::testing::Test {
+ protected:
+  void SetUp() override {
+#ifdef NANOFSDP_TSAN
+    GTEST_SKIP() << "the thread sanitizer does not see other processes";
+#endif
+  }
+};
+
+// Operands in shared memory are read where they are, in each size and dtype; others are copied
+// there first. Rewriting an operand when the event has passed disturbs nobody.
+TEST_F(Shared, ReadsOperandsWhereverTheyAre) {
+  run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
+    for (const std::int64_t n : {1, 7, 4'097, 16'385, 600'011}) {
+      const Buffer shared = context.buffer(MemoryClass::communication, 7 * n);
+      std::vector<float> own(static_cast<std::size_t>(7 * n));
+      const std::vector<float> mine = numbers<float>(world.rank(), 3 * n);
+      const auto sum = summed<float>(3, 3 * n, ReduceOp::sum);
+      for (const Tensor& memory : {shared.tensor({7 * n}), view(own)}) {
+        const Tensor in = memory.slice(0, 3 * n), all = memory.slice(3 * n, 3 * n),
+                     out = memory.slice(6 * n, n);
+        for (int round = 0; round < 3; ++round) {
+          std::ranges::copy(mine, in.span<float>().begin());
+          world.reduce_scatter(*context.reduce, in, out, ReduceOp::sum).synchronize();
+          std::ranges::fill(in.span<float>(), -1.0f);
+          ASSERT_TRUE(
+              std::ranges::equal(out.span<float>(), std::span(sum).subspan(world.rank() * n, n)));
+          world.all_gather(*context.reduce, out, all).synchronize();
+          std::ranges::fill(out.span<float>(), -1.0f);
+          ASSERT_TRUE(std::ranges::equal(all.span<float>(), sum));
+        }
+      }
+    }
+  });
+}
+
+// Only what does not lie there takes memory more.
+TEST_F(Shared, CopiesOnlyWhatLiesElsewhere) {
+  run_ranks(Backend::shared, 2, [](Context& context, Communicator& world) {
+    constexpr std::int64_t n = 1 << 16;
+    const auto reserved = [&] { return context.ledger.count(MemoryClass::communication).reserved; };
+    const Buffer memory = context.buffer(MemoryClass::parameter_shards, 2 * n);
+    std::vector<float> in(n), out(2 * n);
+    world.all_reduce(*context.reduce, memory.tensor({2 * n}), ReduceOp::sum).synchronize();
+    world.all_gather(*context.reduce, view(in).slice(0, 1), view(out).slice(0, 2)).synchronize();
+    EXPECT_EQ(reserved(), 0);
+    world.all_gather(*context.reduce, view(in), view(out)).synchronize();
+    EXPECT_EQ(reserved(), 4 * n);
+  });
+}
+
+// A rank may leave when its last call is done, though others still read what it mailed.
+TEST_F(Shared, WhatARankMailedOutlivesIt) {
+  for (int round = 0; round < 10; ++round) {
+    run_ranks(Backend::shared, 3, [](Context& context, std::unique_ptr<Communicator> world) {
+      std::vector<float> in(1'000, 1.0f + static_cast<float>(context.rank)), all(3'000);
+      world->all_gather(*context.gather, view(in), view(all)).synchronize();
+      world.reset();
+      EXPECT_EQ(all[0], 1.0f);
+      EXPECT_EQ(all[2'999], 3.0f);
+    });
+  }
+}
+
+// Many groups at once, made of groups; a rank alone is a group too.
+TEST_F(Shared, SplitsIntoGroupsThatShare) {
+  run_ranks(Backend::shared, 4, [](Context& context, Communicator& world) {
+    const auto pair = world.split(context.rank / 2), across = world.split(context.rank % 2);
+    const auto alone = pair->split(pair->rank());
+    for (const auto& [group, sum] : {std::pair{pair.get(), context.rank < 2 ? 1.0f : 5.0f},
+                                     {across.get(), context.rank % 2 == 0 ? 2.0f : 4.0f},
+                                     {alone.get(), static_cast<float>(context.rank)}}) {
+      constexpr std::int64_t n = 1 << 17;  // as large operands are
+      const Buffer memory = context.buffer(MemoryClass::communication, n);
+      std::ranges::fill(memory.tensor({n}).span<float>(), static_cast<float>(context.rank));
+      group->all_reduce(*context.reduce, memory.tensor({n}), ReduceOp::sum).synchronize();
+      EXPECT_EQ(std::ranges::count(memory.tensor({n}).span<float>(), sum), n);
+    }
+    EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved, 0);  // nothing was copied
+  });
+}
+
+// ---- who may share
+
+// The outcome of ranks that connect; rank 1 may not make or open large files.
+launch::Outcome connect_limited(comm::Transport transport) {
+  return launch::run_processes(2, [transport](launch::Store& store) {
+    const rlimit small{1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &small);
+    Context context(store.rank(), 2);
+    const auto world = comm::make_gloo(context, store, {.transport = transport});
+    world->barrier(*context.compute).synchronize();
+    throw std::runtime_error((context.shared ? "shares: " : "does not: ") + context.transport);
+  });
+}
+
+TEST_F(Shared, GoesOverTcpWhereTheSystemRefusesAndSaysWhy) {
+  EXPECT_NE(connect_limited(comm::Transport::automatic)
+                .message.find("does not: TCP (rank 0: File too large)"),
+            std::string::npos);
+  EXPECT_NE(connect_limited(comm::Transport::gloo).message.find("does not: TCP (as asked)"),
+            std::string::npos);
+}
+
+TEST_F(Shared, SaysWhyItCannotWhenItMust) {
+  const launch::Outcome outcome = connect_limited(comm::Transport::shared);
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.message,
+            "transport shared: expected ranks that share memory, got rank 0: File too large; use "
+            "the transport gloo");
+}
+
+// ---- what is left, and who may look
+
+std::string text_of(const std::filesystem::path& file) {
+  std::ifstream stream(file);
+  return {std::istreambuf_iterator<char>(stream), {}};
+}
+
+// No name, no number: while it runs, only the mapping; and not even that in the launcher.
+TEST_F(Shared, LeavesNoFileAnywhere) {
+  run_ranks(Backend::shared, 2, [](Context& context, Communicator& world) {
+    const Buffer memory = context.buffer(MemoryClass::communication, 1 << 20);
+    EXPECT_NE(text_of("/proc/self/maps").find("memfd:nanofsdp"), std::string::npos);
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      EXPECT_EQ(std::filesystem::read_symlink(entry, gone).string().find("memfd"),
+                std::string::npos);
+    }
+    world.barrier(*context.compute).synchronize();
+  });
+  EXPECT_EQ(text_of("/proc/self/maps").find("memfd:nanofsdp"), std::string::npos);
+}
+
+// What a process can get of another one's memory: all ways that the system has.
+std::string ways_into(pid_t process, const void* address) {
+  const std::string proc = "/proc/" + std::to_string(process);
+  std::string ways;
+  const auto tried = [&](const char* way, bool works) { ways += works ? std::string(way) : ""; };
+  char byte = 0;
+  const iovec mine{&byte, 1}, theirs{const_cast<void*>(address), 1};
+  tried("process_vm_readv ", process_vm_readv(process, &mine, 1, &theirs, 1, 0) == 1);
+  tried("mem ", open((proc + "/mem").c_str(), O_RDONLY) >= 0);
+  for (const char* folder : {"/fd", "/map_files"}) {
+    std::error_code denied;
+    for (const auto& file : std::filesystem::directory_iterator(proc + folder, denied)) {
+      tried(folder, open(file.path().c_str(), O_RDONLY) >= 0);
+      break;
+    }
+  }
+  if (ptrace(PTRACE_SEIZE, process, nullptr, nullptr) == 0) {
+    ptrace(PTRACE_DETACH, process, nullptr, nullptr);
+    ways += "ptrace";
+  }
+  return ways;
+}
+
+// In a process of another user, if this is root's and there is a choice; else in a child.
+std::string ways_of(uid_t user, pid_t process, const void* address) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    if (getuid() == 0 && setuid(user) != 0) _exit(1);
+    const std::string ways = ways_into(process, address);
+    _exit(write(ends[1], ways.data(), ways.size()) < 0 ? 1 : 0);
+  }
+  close(ends[1]);
+  std::string ways(200, '\0');
+  ways.resize(static_cast<std::size_t>(std::max<ssize_t>(read(ends[0], ways.data(), 200), 0)));
+  close(ends[0]);
+  int status = -1;
+  waitpid(child, &status, 0);
+  return status == 0 ? ways : "could not try";
+}
+
+constexpr uid_t kUser = 65'534, kOther = 65'533;  // any but root, who may read everything
+
+// A process that is as any program: with `share`, a rank that shares memory with another.
+class Watched {
+ public:
+  Watched(launch::Store& store, bool share) {
+    if (getuid() == 0 && setuid(kUser) != 0) throw std::runtime_error("setuid");
+    prctl(PR_SET_DUMPABLE, 1);  // as after exec: setuid has taken it back
+    if (!share) return;
+    context_ = std::make_unique<Context>(store.rank(), 2);
+    world_ = comm::make_gloo(*context_, store, {.transport = comm::Transport::shared});
+  }
+
+ private:
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Communicator> world_;
+};
+
+// Neither another user nor another process of the same user gets at a rank that shares memory. (At
+// a process as any other the same user gets in at least one way: the test can fail.)
+TEST_F(Shared, NobodyElseCanAttachOrRead) {
+  for (const bool share : {false, true}) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    static const int word = 7;  // at the same address in all of them, which are forks
+    const pid_t launcher = fork();
+    if (launcher == 0) {
+      const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
+        const Watched rank(store, share);
+        const pid_t self = getpid();
+        if (write(ends[1], &self, sizeof self) != sizeof self) _exit(1);
+        std::this_thread::sleep_for(60s);
+      });
+      _exit(outcome.exit_code);
+    }
+    std::string same, other;
+    for (int i = 0; i < 2; ++i) {
+      pid_t rank = 0;
+      ASSERT_EQ(read(ends[0], &rank, sizeof rank), static_cast<ssize_t>(sizeof rank));
+      same += ways_of(kUser, rank, &word);
+      if (getuid() == 0) other += ways_of(kOther, rank, &word);
+    }
+    kill(launcher, SIGTERM);
+    waitpid(launcher, nullptr, 0);
+    close(ends[0]), close(ends[1]);
+    EXPECT_EQ(other, "");
+    EXPECT_EQ(same.empty(), share) << same;
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
