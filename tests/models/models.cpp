@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -20,6 +21,7 @@ struct Options {
   std::uint64_t seed = 1;
   std::uint64_t models = 1000;
   std::uint64_t times = 1;  // that each is run: a race may hide from one run
+  models::Backend backend = models::Backend::local;
 };
 
 Options parse(int argc, char** argv) {
@@ -33,41 +35,44 @@ Options parse(int argc, char** argv) {
       options.models = std::stoull(argument.substr(value));
     } else if (argument.starts_with("--times=")) {
       options.times = std::stoull(argument.substr(value));
+    } else if (argument == "--backend=shared") {
+      options.backend = models::Backend::shared;
     } else {
-      throw std::invalid_argument("models: expected --seed=, --models= or --times=, got " +
-                                  argument);
+      throw std::invalid_argument(
+          "models: expected --seed=, --models=, --times= or --backend=shared, got " + argument);
     }
   }
   return options;
 }
 
-std::string run_often(const models::Program& program, std::uint64_t times,
+std::string run_often(const models::Program& program, std::uint64_t times, models::Backend backend,
                       models::Patience patience = std::chrono::seconds(5)) {
-  const models::Watchdog watchdog(program);
+  std::optional<models::Watchdog> watchdog;  // a thread; processes are forked where there is none
+  if (backend == models::Backend::local) watchdog.emplace(program);
   std::string words;
   for (std::uint64_t i = 0; i < times && words.empty(); ++i) {
-    words = models::run(program, patience);
+    words = models::run(program, patience, backend);
   }
   return words;
 }
 
-void print_shrunk(const models::Program& program, std::uint64_t times) {
+void print_shrunk(const models::Program& program, std::uint64_t times, models::Backend backend) {
   const auto fails = [&](const models::Program& smaller) {
-    return !run_often(smaller, times, std::chrono::seconds(1)).empty();
+    return !run_often(smaller, times, backend, std::chrono::seconds(1)).empty();
   };
   const models::Program smallest = models::shrink(program, fails);
-  fmt::print("{}{}\n", models::code_of(smallest), run_often(smallest, times));
+  fmt::print("{}{}\n", models::code_of(smallest), run_often(smallest, times, backend));
 }
 
 int run_all(const Options& options) {
   for (std::uint64_t i = 0; i < options.models; ++i) {
     const models::Program program = models::generate(options.seed + i);
-    const std::string words = run_often(program, options.times);
+    const std::string words = run_often(program, options.times, options.backend);
     if (!words.empty()) {
       fmt::print("seed {}: {}\n{}shrinking ...\n", options.seed + i, words,
                  models::code_of(program));
       std::fflush(stdout);
-      print_shrunk(program, options.times + 2);
+      print_shrunk(program, options.times + 2, options.backend);
       return 1;
     }
     if ((i + 1) % 1000 == 0) fmt::print("{} models\n", i + 1);
