@@ -21,10 +21,11 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMailBytes = 1 << 16;
 
-// How long a rank sleeps at most before it looks again whether its group has failed: only for the
-// wake-up that comes between its look and its sleep.
-constexpr auto kNap = 50ms;
+// Who waits first offers its core to others, again and again: to sleep and be woken takes longer
+// than many a wait. Then it sleeps, and looks now and then whether its group has failed, because
+// the wake-up may come between its look and its sleep.
 constexpr auto kYield = 50us;
+constexpr auto kNap = 50ms;
 
 // What a rank says of one call.
 struct Letter {
@@ -41,21 +42,35 @@ struct Desk {
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
 
+// In which part of the memory each of the ranks has what is its own.
+std::vector<int> parts_of(const Run& run, const std::vector<int>& ranks) {
+  std::vector<int> parts;
+  for (const int rank : ranks) {
+    const auto found = std::ranges::find(run.sharers, rank);
+    parts.push_back(static_cast<int>(found - run.sharers.begin()));
+  }
+  return parts;
+}
+
+std::vector<Desk*> desks_of(const Run& run, const Circle& circle) {
+  const std::vector<int> parts = parts_of(run, circle.members);
+  std::vector<Desk*> desks;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    desks.push_back(reinterpret_cast<Desk*>(run.memory->at(parts[i], circle.desks[i])));
+  }
+  return desks;
+}
+
 class SharedGroup final : public ReadingGroup {
  public:
   SharedGroup(Ledger& ledger, std::shared_ptr<Run> run, Circle circle)
       : ReadingGroup(circle.rank, static_cast<int>(circle.members.size())),
         ledger_(ledger),
         memory_(*run->memory),
+        parts_(parts_of(*run, circle.members)),
+        desks_(desks_of(*run, circle)),
         open_(circle.members.size()),
-        peers_(run, circle.members, [this] { cut(); }) {
-    for (std::size_t i = 0; i < circle.members.size(); ++i) {
-      const auto& sharers = run->sharers;
-      parts_.push_back(
-          static_cast<int>(std::ranges::find(sharers, circle.members[i]) - sharers.begin()));
-      desks_.push_back(reinterpret_cast<Desk*>(memory_.at(parts_[i], circle.desks[i])));
-    }
-  }
+        peers_(run, circle.members, [this] { cut(); }) {}
 
   ~SharedGroup() override { cut(); }
 
@@ -77,7 +92,14 @@ class SharedGroup final : public ReadingGroup {
 
   void part(Stream&, std::size_t) override {
     if (mailed_) return;
-    named([&] { meet_all(); });
+    named([&] {
+      // Nobody leaves before all have parted, unless the group fails. Then an operand that this
+      // rank was reading may be gone.
+      for (int peer = 0; peer < size_; ++peer) {
+        if (desks_[peer]->left) peers_.fail(peer, false, "it left");
+      }
+      meet_all();
+    });
   }
 
   // As meet().
@@ -170,8 +192,8 @@ class SharedGroup final : public ReadingGroup {
 
   Ledger& ledger_;
   SharedMemory& memory_;
-  std::vector<int> parts_;    // in shared memory, of the ranks
-  std::vector<Desk*> desks_;  // theirs
+  const std::vector<int> parts_;    // in shared memory, of the ranks
+  const std::vector<Desk*> desks_;  // theirs
   History calls_{};
   std::size_t turn_ = 0;           // of the letters and mails: 0 or 1
   bool mailed_ = false;            // whether the operands of this call lie on desks

@@ -98,6 +98,41 @@ TEST_F(Shared, WhatARankMailedOutlivesIt) {
   }
 }
 
+// A collective that succeeds has read what was there, though a rank gives up and frees its operand
+// while others read it. (They wait a second in each round, for news of who was lost.)
+TEST_F(Shared, LongNobodyTakesFreedMemoryForAnOperand) {
+  run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
+    constexpr std::int64_t n = 1 << 18;
+    int succeeded = 0;
+    for (int round = 0; round < 12; ++round) {
+      auto group = world.split(0);
+      Buffer in = context.buffer(MemoryClass::communication, n);
+      const Buffer out = context.buffer(MemoryClass::communication, 3 * n);
+      std::ranges::fill(in.tensor({n}).span<float>(), 1.0f + static_cast<float>(context.rank));
+      const Event done = group->all_gather(*context.gather, in.tensor({n}), out.tensor({3 * n}));
+      try {
+        if (context.rank == round % 3) {
+          std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
+          group->abort("enough");
+        }
+        done.synchronize();
+        ++succeeded;
+        for (int peer = 0; peer < 3; ++peer) {
+          ASSERT_EQ(std::ranges::count(out.tensor({3 * n}).span<float>().subspan(peer * n, n),
+                                       1.0f + static_cast<float>(peer)),
+                    n);
+        }
+      } catch (const comm::CommError&) {  // the others, or it came in time
+      }
+      group.reset();
+      in = Buffer();
+      context.gather = make_communication_stream(Device::cpu);  // the old one has failed
+    }
+    world.barrier(*context.compute).synchronize();
+    EXPECT_LT(succeeded, 12);
+  });
+}
+
 // Many groups at once, made of groups; a rank alone is a group too.
 TEST_F(Shared, SplitsIntoGroupsThatShare) {
   run_ranks(Backend::shared, 4, [](Context& context, Communicator& world) {
