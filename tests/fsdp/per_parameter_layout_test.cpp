@@ -171,5 +171,18 @@ TEST(ShardedParameters, AreRowsInTheSecondLayout) {
   EXPECT_EQ(shapes(LayoutKind::per_parameter, no_shard, 2), (Shapes{{4, 2}, {4}}));
 }
 
+// A parameter may have no elements. Of its rows no rank has any.
+TEST(ShardedParameters, MayHaveNoElements) {
+  Context context;
+  for (const Shape& shape : {Shape{0, 5}, Shape{3, 0}}) {
+    nn::Parameter empty(shape, nn::Init::zeros()), other(Shape{3, 5}, nn::Init::zeros());
+    const ShardedParameters row(context, {&empty, &other}, 0, 2,
+                                sharding_of(ShardingStrategy::full_shard), /*alignment=*/4,
+                                LayoutKind::per_parameter);
+    EXPECT_EQ(row.owned_shape(0), (Shape{0, shape[1]}));
+    EXPECT_EQ(row.owned_shape(1), (Shape{2, 5}));
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp
