@@ -41,7 +41,7 @@ struct Gradient {
       ops::accumulate(stream, {.in = landed, .out = row.flat.gradient_shard()});
     }
     row.flat.show_gradients();  // the views look at the shard again
-    whole = Buffer();                                      // freed
+    whole = Buffer();           // freed
   }
   //! [reduce]
 };

@@ -1,16 +1,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <thread>
 
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/build_info.h"
-#include "base/check.h"
 #include "cli/bench.h"
 #include "cli/numbers.h"
+#include "cli/outputs.h"
 #include "cli/planned.h"
 #include "ops/adamw.h"
 #include "ops/elementwise.h"
@@ -206,14 +205,7 @@ std::string machine_text(const Machine& m, const std::string& about) {
 }
 
 void bench_machine(const BenchOptions& asked, const std::string& path) {
-  const auto write = [&](std::ios::openmode mode, const std::string& text) {
-    std::ofstream file(path, mode);
-    file << text << std::flush;
-    if (file) return;
-    throw UsageError(
-        {.what = "--machine", .expected = "a file that can be written", .got = "'" + path + "'"});
-  };
-  write(std::ios::app, "");  // leaves what is there until the end
+  write_text("--machine", path, "", std::ios::app);  // leaves what is there until the end
   BenchOptions options = asked;
   options.rows.clear();
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -223,9 +215,9 @@ void bench_machine(const BenchOptions& asked, const std::string& path) {
   Machine m = measured_machine(cores, sent, rest, rates);
   m.product_efficiency = fitted(m, kFits[0], steps);
   m.network_efficiency = (fitted(m, kFits[1], steps) + fitted(m, kFits[2], steps)) / 2;
-  write(std::ios::trunc,
-        machine_text(m, fmt::format("{}, {}; ranks over {}", build_info(), plural(cores, "core"),
-                                    comm::name_of(options.backend))));
+  const std::string about = fmt::format("{}, {}; ranks over {}", build_info(),
+                                        plural(cores, "core"), comm::name_of(options.backend));
+  write_text("--machine", path, machine_text(m, about));
 }
 
 }  // namespace nanofsdp::cli

@@ -81,8 +81,9 @@ void require_outputs(const TrainOptions& o) {
   throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
 }
 
-void write_text(const std::string& option, const std::string& path, const std::string& text) {
-  std::ofstream file(path);
+void write_text(const std::string& option, const std::string& path, const std::string& text,
+                std::ios::openmode mode) {
+  std::ofstream file(path, mode);
   file << text;
   file.close();
   if (file) return;

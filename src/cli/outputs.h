@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ios>
 #include <string>
 
 #include "cli/options.h"
@@ -15,9 +16,10 @@ namespace nanofsdp::cli {
 /// @throws UsageError naming the option
 void require_outputs(const TrainOptions& options);
 
-/// Writes a file of text.
+/// Writes a file of text; with std::ios::app behind what is there.
 /// @throws UsageError naming the option, if it cannot be written
-void write_text(const std::string& option, const std::string& path, const std::string& text);
+void write_text(const std::string& option, const std::string& path, const std::string& text,
+                std::ios::openmode mode = std::ios::trunc);
 
 /// What was printed is where it should be.
 /// @throws UsageError if standard output is full or closed

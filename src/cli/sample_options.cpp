@@ -31,6 +31,16 @@ void settle_saved_model(SavedModel& o) {
   }
 }
 
+// The last options, which are the ranks'; then reads and settles all.
+template <class Options>
+void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) {
+  line.group("Ranks (ours)");
+  add_ranks(line, o);
+  line.parse(args);
+  settle_backend(line, o.device, o.backend);
+  settle_saved_model(o);
+}
+
 }  // namespace
 
 SampleOptions parse_sample_options(const std::vector<std::string>& args) {
@@ -49,12 +59,7 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
            o.vocab);
   add_device(line, o.device);
   add_ignored(line, o.notes);
-  line.group("Ranks (ours)");
-  add_ranks(line, o);
-  line.parse(args);
-
-  settle_backend(line, o.device, o.backend);
-  settle_saved_model(o);
+  parse(line, o, args);
   require(!o.start.empty(), "start", "at least one character", "nothing");
   o.settings = line.settings({"out_dir", "pretrained", "vocab", "start"});
   return o;
@@ -67,12 +72,7 @@ ExportOptions parse_export_options(const std::vector<std::string>& args) {
   add_saved_model(line, o);
   line.add("to", "a directory for the files; default: shards in out_dir (ours)", o.to);
   add_device(line, o.device);
-  line.group("Ranks (ours)");
-  add_ranks(line, o);
-  line.parse(args);
-
-  settle_backend(line, o.device, o.backend);
-  settle_saved_model(o);
+  parse(line, o, args);
   if (o.to.empty()) o.to = o.out_dir + "/shards";
   o.settings = line.settings({"out_dir", "pretrained", "to"});
   return o;

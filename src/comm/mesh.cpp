@@ -22,7 +22,7 @@ int post_forward_group_size(int size, int ranks) {
   throw UsageError({.what = "reshard_after_forward",
                     .expected = fmt::format("a divisor of {} ranks, more than 1", ranks),
                     .got = std::to_string(size),
-                    .hint = "1 is --strategy=shard_grad_op"});
+                    .hint = "1 is shard_grad_op, without such groups"});
 }
 
 Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward_size) {

@@ -79,14 +79,16 @@ class ShardedModel {
   /// Module::backward of each and then Tape::end_backward: whether its micro-step is the last.
   void set_last_micro_step(bool last) { last_micro_step_ = last; }
 
-  /// FSDP2's controls while it runs. Gradient synchronisation of the unit that `module` is, or of
-  /// all: while it is off, backward adds whole gradients up; the first with it on reduces them.
-  /// Alike on all ranks. @throws Error if the module is no unit, here and below
+  /// Switches gradient synchronisation on or off: of the unit `module`, or of all units. While it
+  /// is off, backward adds up whole gradients; the first backward with it on reduces them. Call it
+  /// alike on all ranks, as the two below (FSDP2 has all three).
+  /// @throws Error if the module is not a unit
   void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr);
-  /// When forward, or backward, comes to the unit `module`, these are gathered ahead, as far as
-  /// there are slots, in place of what came next in the pass before.
+  /// Says which units are gathered ahead when forward comes to the unit `module`, as far as there
+  /// are slots. Without it these are the units that came next in the pass before.
+  /// @throws Error if a module is not a unit
   void set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead);
-  /// @copydoc set_modules_to_forward_prefetch()
+  /// The same for backward.
   void set_modules_to_backward_prefetch(const nn::Module& module, const Modules& ahead);
 
   /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the

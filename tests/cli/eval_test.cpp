@@ -13,18 +13,11 @@
 namespace nanofsdp {
 namespace {
 
-using namespace std::chrono_literals;
 using nlohmann::json;
-using testing::Process;
+using testing::output_of;
 using testing::read_file;
 using testing::TemporaryDirectory;
 using Words = std::vector<std::string>;
-
-std::string run(const TemporaryDirectory& directory, const Words& words, int exit_code = 0) {
-  Process process(directory.file(""), words);
-  EXPECT_EQ(process.wait(60s), exit_code) << process.err();
-  return exit_code == 0 ? process.out() : process.err();
-}
 
 // The last line of a metrics file.
 json last_of(const TemporaryDirectory& directory, const std::string& name) {
@@ -47,13 +40,13 @@ Words training(const Words& more) {
 TEST(Eval, SaysWhatTheRunSaidOnAnyNumberOfRanks) {
   for (const char* saved : {"--ranks=1", "--ranks=4"}) {
     const TemporaryDirectory d;
-    const std::string out = run(d, training({saved}));
+    const std::string out = output_of(d, training({saved}));
     const json said = last_of(d, "m.jsonl");
     ASSERT_TRUE(said.contains("val_loss"));
     const std::string line = out.substr(out.find("step 4: "), out.find(", val") - out.find("step"));
     for (const char* ranks : {"--ranks=1", "--ranks=2", "--ranks=3", "--ranks=4"}) {
       const Words words = {"eval", ranks, "--threads=1", "--metrics=e.jsonl", "--max_iters=1"};
-      const std::string told = run(d, words);
+      const std::string told = output_of(d, words);
       EXPECT_NE(told.find("resumed    out/checkpoint at iteration 4\n" + line), std::string::npos)
           << told;
       EXPECT_EQ(told.find("sample"), std::string::npos) << told;
@@ -70,14 +63,14 @@ TEST(Eval, SaysWhatTheRunSaidOnAnyNumberOfRanks) {
 // What is typed counts; and what a config says, which is the same for eval and for train.
 TEST(Eval, TakesOtherBatchesIfAskedTo) {
   const TemporaryDirectory d;
-  run(d, training({}));
+  output_of(d, training({}));
   const json said = last_of(d, "m.jsonl");
   d.write("eval.py", "eval_iters = 7\nlearning_rate = 3e-4\neval_only = True\n");
   std::vector<json> others;
   for (const Words& more : {Words{"--eval_iters=7"}, {"eval.py"}, {"--seed=8"}}) {
     Words words = {"eval", "--out_dir=out", "--metrics=e.jsonl"};
     words.insert(words.end(), more.begin(), more.end());
-    run(d, words);
+    output_of(d, words);
     others.push_back(last_of(d, "e.jsonl"));
     EXPECT_NE(others.back()["val_loss"], said["val_loss"]) << more[0];
   }
@@ -88,7 +81,7 @@ TEST(Eval, TakesOtherBatchesIfAskedTo) {
 // Nothing but the metrics is written, wherever the model comes from.
 TEST(Eval, LeavesTheDirectoryAsItIs) {
   const TemporaryDirectory d;
-  run(d, training({}));
+  output_of(d, training({}));
   const auto files = [&] {
     std::string all;
     for (const auto& file : std::filesystem::recursive_directory_iterator(d.file("out"))) {
@@ -98,12 +91,14 @@ TEST(Eval, LeavesTheDirectoryAsItIs) {
     return all;
   };
   const std::string before = files();
-  run(d, {"eval"});
-  EXPECT_NE(run(d, {"eval", "--eval_only=False"}, 2).find("--eval_only: "), std::string::npos);
+  output_of(d, {"eval"});
+  EXPECT_NE(output_of(d, {"eval", "--eval_only=False"}, 2).find("--eval_only: "),
+            std::string::npos);
   EXPECT_TRUE(files() == before);
   std::filesystem::remove_all(d.file("out"));
-  EXPECT_NE(run(d, {"eval"}, 2).find("'out/checkpoint/manifest.json'"), std::string::npos);
-  EXPECT_NE(run(d, {"eval", "--init_from=scratch"}, 2).find("--init_from"), std::string::npos);
+  EXPECT_NE(output_of(d, {"eval"}, 2).find("'out/checkpoint/manifest.json'"), std::string::npos);
+  EXPECT_NE(output_of(d, {"eval", "--init_from=scratch"}, 2).find("--init_from"),
+            std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(d.file("out")));
 }
 

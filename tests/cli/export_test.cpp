@@ -14,36 +14,30 @@ namespace nanofsdp {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using testing::Process;
+using testing::output_of;
 using testing::TemporaryDirectory;
 using Words = std::vector<std::string>;
 
-std::string run(const TemporaryDirectory& directory, const Words& words, int exit_code = 0) {
-  Process process(directory.file(""), words);
-  EXPECT_EQ(process.wait(60s), exit_code) << process.err();
-  return exit_code == 0 ? process.out() : process.err();
-}
-
 void train(const TemporaryDirectory& directory) {
-  run(directory, {"train", "--max_iters=3", "--eval_interval=3", "--eval_iters=1", "--sample=0",
-                  "--block_size=8", "--batch_size=4", "--n_layer=2", "--n_head=2", "--n_embd=10",
-                  "--out_dir=out"});
+  output_of(directory, {"train", "--max_iters=3", "--eval_interval=3", "--eval_iters=1",
+                        "--sample=0", "--block_size=8", "--batch_size=4", "--n_layer=2",
+                        "--n_head=2", "--n_embd=10", "--out_dir=out"});
 }
 
 std::string sample(const TemporaryDirectory& directory, const char* from) {
-  return run(directory, {"sample", from, "--max_new_tokens=30", "--ranks=3"});
+  return output_of(directory, {"sample", from, "--max_new_tokens=30", "--ranks=3"});
 }
 
 TEST(Export, WritesAFileARankOfTheSameModel) {
   const TemporaryDirectory directory;
   train(directory);
-  EXPECT_EQ(run(directory, {"export", "--out_dir=out", "--ranks=4"}),
+  EXPECT_EQ(output_of(directory, {"export", "--out_dir=out", "--ranks=4"}),
             "saved weights in 4 files: out/shards\n");
   EXPECT_TRUE(
       fs::exists(directory.file("out/shards/shard-00004-model-00001-of-00001.safetensors")));
   EXPECT_EQ(sample(directory, "--out_dir=out/shards"), sample(directory, "--out_dir=out"));
-  run(directory, {"export", "--out_dir=out/shards", "--to=two", "--ranks=2", "--backend=local"});
+  output_of(directory,
+            {"export", "--out_dir=out/shards", "--to=two", "--ranks=2", "--backend=local"});
   EXPECT_EQ(sample(directory, "--out_dir=two"), sample(directory, "--out_dir=out"));
 }
 
@@ -55,22 +49,22 @@ TEST(Export, WritesAPretrainedModel) {
   Words written = {"export", "--to=shards"}, whole = {"sample", "--start=he", "--top_k=1"};
   written.insert(written.end(), pretrained.begin(), pretrained.end());
   whole.insert(whole.end(), pretrained.begin(), pretrained.end());
-  run(directory, written);
-  EXPECT_EQ(run(directory, {"sample", "--out_dir=shards", "--start=he", "--top_k=1"}),
-            run(directory, whole));
+  output_of(directory, written);
+  EXPECT_EQ(output_of(directory, {"sample", "--out_dir=shards", "--start=he", "--top_k=1"}),
+            output_of(directory, whole));
 }
 
 TEST(Export, IsRefusedInOneLine) {
   const TemporaryDirectory directory;
   train(directory);
   const auto refusal = [&](const Words& words) {
-    const std::string err = run(directory, words, 2);
+    const std::string err = output_of(directory, words, 2);
     EXPECT_EQ(std::ranges::count(err, '\n'), 1) << err;
     return err;
   };
   EXPECT_NE(refusal({"export", "--to=out", "--ranks=2"}).find("without .safetensors files"),
             std::string::npos);
-  run(directory, {"export", "--ranks=2"});
+  output_of(directory, {"export", "--ranks=2"});
   fs::remove(directory.file("out/shards/shard-00001-model-00001-of-00001.safetensors"));
   EXPECT_NE(refusal({"sample", "--out_dir=out/shards"}).find("2 files of one model, got 1"),
             std::string::npos);

@@ -15,8 +15,7 @@ namespace nanofsdp {
 namespace {
 
 namespace fs = std::filesystem;
-using namespace std::chrono_literals;
-using testing::Process;
+using testing::output_of;
 using testing::TemporaryDirectory;
 using Words = std::vector<std::string>;
 
@@ -27,15 +26,9 @@ Words operator+(Words a, const Words& b) {
   return a;
 }
 
-std::string run(const TemporaryDirectory& directory, const Words& words, int exit_code = 0) {
-  Process process(directory.file(""), words);
-  EXPECT_EQ(process.wait(60s), exit_code) << process.err();
-  return exit_code == 0 ? process.out() : process.err();
-}
-
 std::string sample(const TemporaryDirectory& directory, Words more, int exit_code = 0) {
   more.insert(more.begin(), "sample");
-  return run(directory, more, exit_code);
+  return output_of(directory, more, exit_code);
 }
 
 // The small GPT-2 in its place, and texts of its tokens as prepare.py would write them.
@@ -57,7 +50,7 @@ const Words kTraining = {"train",          "--max_iters=3",  "--eval_interval=3"
 
 TEST(Sample, IsTheSameOnAnyNumberOfRanks) {
   const TemporaryDirectory directory;
-  run(directory, kTraining);
+  output_of(directory, kTraining);
   const Words options = {"--out_dir=out", "--num_samples=2", "--max_new_tokens=30", "--start=The "};
   const std::string one = sample(directory, options);
   EXPECT_EQ(one.substr(0, 4), "The ");
@@ -74,7 +67,7 @@ TEST(Sample, IsTheSameOnAnyNumberOfRanks) {
 
 TEST(Sample, ReadsItsPromptFromAFile) {
   const TemporaryDirectory directory;
-  run(directory, kTraining);
+  output_of(directory, kTraining);
   directory.write("prompt.txt", "The owl\r\nsaid");
   directory.write("empty.txt", "");
   const Words options = {"--out_dir=out", "--max_new_tokens=5", "--start=FILE:prompt.txt"};
@@ -123,7 +116,7 @@ TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
   for (const char* ranks : {"--ranks=1", "--ranks=2"}) {
     Words words = options;
     words.push_back(ranks);
-    const std::string out = run(directory, words);
+    const std::string out = output_of(directory, words);
     EXPECT_NE(out.find("data       data/owls: 400 tokens to train on, 50 to validate"),
               std::string::npos)
         << out;
@@ -143,14 +136,14 @@ TEST(Finetuning, BeginsAtThePretrainedModel) {
   prepare(directory);
   const Words evaluation = {"--init_from=gpt2", "--dataset=owls", "--block_size=16",
                             "--eval_iters=1", "--batch_size=4"};
-  const std::string losses = run(directory, Words{"eval"} + evaluation);
+  const std::string losses = output_of(directory, Words{"eval"} + evaluation);
   EXPECT_FALSE(fs::exists(directory.file("out")));
   for (const char* ranks : {"--ranks=1", "--ranks=4"}) {
     const std::string out =
-        run(directory,
-            Words{"train", "finetune_shakespeare", "--max_iters=1", "--eval_interval=1",
-                  "--learning_rate=1e-9", "--always_save_checkpoint=True", "--out_dir=out", ranks} +
-                evaluation);
+        output_of(directory, Words{"train", "finetune_shakespeare", "--max_iters=1",
+                                   "--eval_interval=1", "--learning_rate=1e-9",
+                                   "--always_save_checkpoint=True", "--out_dir=out", ranks} +
+                                 evaluation);
     const std::size_t step = out.find("step 0: ");
     ASSERT_NE(step, std::string::npos) << out;
     EXPECT_TRUE(losses.ends_with(out.substr(step, out.find('\n', step) + 1 - step))) << losses;
@@ -173,7 +166,7 @@ TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
                    "--ranks=2",
                    "--always_save_checkpoint=True"};
     words.insert(words.end(), more.begin(), more.end());
-    return run(d, words, exit_code);
+    return output_of(d, words, exit_code);
   };
   train({"--init_from=gpt2", "--max_iters=8", "--out_dir=whole"});
   train({"--init_from=gpt2", "--max_iters=4", "--out_dir=out"});
@@ -193,7 +186,7 @@ TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
   const std::string other = train({"--init_from=resume", "--out_dir=out", "--dataset=tales"}, 2);
   EXPECT_NE(other.find("the 264 tokens of the model"), std::string::npos) << other;
   // Nor does a model of characters go on with tokens.
-  run(d, kTraining);
+  output_of(d, kTraining);
   const std::string tokens = train({"--init_from=resume", "--out_dir=out"}, 2);
   EXPECT_NE(tokens.find("a model of the tokens of data 'data/owls'"), std::string::npos) << tokens;
 }
@@ -204,7 +197,7 @@ TEST(Training, OnTokensWritesNumbers) {
   prepare(directory);
   Words options = kTraining;
   options.push_back("--dataset=owls");
-  const std::string out = run(directory, options);
+  const std::string out = output_of(directory, options);
   EXPECT_NE(out.find("vocabulary 50304"), std::string::npos) << out;
   const Words start = {"--out_dir=out", "--start=TOKENS:259", "--max_new_tokens=3"};
   std::istringstream text(sample(directory, start));

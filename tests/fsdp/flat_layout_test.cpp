@@ -59,7 +59,7 @@ TEST(FlatLayout, PiecesTileEveryParameterForEverySizeAndWorld) {
       for (std::int64_t n = 0; n <= 3 * world + 1; ++n) {
         for (std::int64_t m = 0; m <= 3 * world + 1; ++m) {
           const Layout layout{{{"first", {n}}, {"second", {m}}}, world, alignment};
-          SCOPED_TRACE(testing::Message() << "n=" << n << " m=" << m << " W=" << world);
+          SCOPED_TRACE(::testing::Message() << "n=" << n << " m=" << m << " W=" << world);
           ASSERT_EQ(layout.shard_numel() % alignment, 0);
           ASSERT_EQ(layout.padded_numel(), world * layout.shard_numel());
           if (alignment == 1) {

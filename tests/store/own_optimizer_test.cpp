@@ -7,8 +7,8 @@
 
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
-#include "fsdp/layout.h"
 #include "fsdp/fully_shard.h"
+#include "fsdp/layout.h"
 #include "nn/linear.h"
 #include "ops/elementwise.h"
 #include "store/checkpoint.h"

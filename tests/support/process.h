@@ -1,5 +1,6 @@
 #pragma once
 
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -100,5 +101,14 @@ class Process {
   std::filesystem::path err_;
   pid_t pid_ = -1;
 };
+
+/// Runs `nanofsdp` to its end, which is to be `exit_code`; returns what it printed: an error's text
+/// unless that is 0.
+inline std::string output_of(const TemporaryDirectory& directory,
+                             const std::vector<std::string>& words, int exit_code = 0) {
+  Process process(directory.file(""), words);
+  EXPECT_EQ(process.wait(std::chrono::seconds(60)), exit_code) << process.err();
+  return exit_code == 0 ? process.out() : process.err();
+}
 
 }  // namespace nanofsdp::testing
