@@ -11,7 +11,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 
@@ -145,8 +145,8 @@ int main(int argc, char** argv) {
   send_toy(lesson);
   flatten_gpt(lesson);
 
-  const fsdp::FlatLayout layout(kToy, 1);
+  const fsdp::Layout layout(kToy, 1);
   for (int i = 0; i < 3; ++i) lesson.claim(layout.in_whole(i).begin == row.at[i], "toy's offset");
   lesson.picture(drawing());
-  return lesson.end("offsets equal FlatLayout's, views those of ShardedParameters: same pointer");
+  return lesson.end("offsets equal Layout's, views those of ShardedParameters: same pointer");
 }

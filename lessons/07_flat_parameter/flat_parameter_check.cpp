@@ -5,7 +5,7 @@
 #include "flat_parameter_exercise.h"
 #include "frame/exercise.h"
 
-using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::Layout;
 using nanofsdp::fsdp::ParameterSpec;
 
 // The toy, parameters of one element and of none, and a GPT's block, aligned to 1, 2, 4 and 16
@@ -20,7 +20,7 @@ int main() {
   std::vector<float> memory(70000);
   for (const auto& unit : units) {
     for (const std::int64_t alignment : {1, 2, 4, 16}) {
-      const FlatLayout layout(unit, 1, alignment);
+      const Layout layout(unit, 1, alignment);
       const std::vector<std::span<float>> yours = views(memory, unit, alignment);
       if (!exercise.expect(yours.size(), unit.size(), "the number of views")) break;
       for (std::size_t i = 0; i < unit.size(); ++i) {

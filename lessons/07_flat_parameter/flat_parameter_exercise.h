@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 /// The exercise of lesson 07: the views of all parameters in one row.
 ///

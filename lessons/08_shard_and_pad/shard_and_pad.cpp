@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "frame/lesson.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 // Lesson 08: cut a row of elements into W equal shards, and find which piece of which parameter
 // lies in each.
 
 namespace {
 
-using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::Layout;
 using nanofsdp::fsdp::ParameterSpec;
 
 //! [range]
@@ -67,7 +67,7 @@ std::string describe(std::int64_t rank, std::int64_t W) {
 
 // Every element of every parameter lies on exactly one rank, and there the library has it too.
 bool tiles_and_equals_library(std::int64_t W) {
-  const FlatLayout layout(kToy, static_cast<int>(W));
+  const Layout layout(kToy, static_cast<int>(W));
   const std::vector<Range> flat = laid_out(kToy);
   bool right = true;
   for (std::size_t i = 0; i < flat.size(); ++i) {
@@ -131,6 +131,5 @@ int main(int argc, char** argv) {
     lesson.claim(tiles_and_equals_library(W), fmt::format("pieces tile, W = {}", W));
   }
   lesson.picture(drawing());
-  return lesson.end(
-      "the pieces of every parameter tile it once, and equal FlatLayout's, for W = 1..8");
+  return lesson.end("the pieces of every parameter tile it once, and equal Layout's, for W = 1..8");
 }

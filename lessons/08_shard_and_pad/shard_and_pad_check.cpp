@@ -3,7 +3,7 @@
 #include "frame/exercise.h"
 #include "shard_and_pad_exercise.h"
 
-using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::Layout;
 using nanofsdp::fsdp::Piece;
 using nanofsdp::fsdp::Range;
 
@@ -22,7 +22,7 @@ int main() {
   lesson::Exercise exercise("piece");
   for (int W = 1; W <= 8; ++W) {
     for (std::int64_t n = 0; n <= 3 * W + 1; ++n) {
-      const FlatLayout layout({{"first", {n}}, {"second", {n / 2}}}, W);
+      const Layout layout({{"first", {n}}, {"second", {n / 2}}}, W);
       for (std::size_t i = 0; i < 2; ++i) {
         for (int rank = 0; rank < W; ++rank) {
           const Range parameter = layout.in_whole(i), shard = layout.shard_of(rank);

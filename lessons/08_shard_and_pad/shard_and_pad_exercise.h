@@ -1,8 +1,8 @@
 #pragma once
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
-/// The exercise of lesson 08: what FlatLayout::piece returns, from the two ranges.
+/// The exercise of lesson 08: what Layout::piece returns, from the two ranges.
 ///
 /// @param parameter where a parameter lies in the flat parameter, [begin, end)
 /// @param shard     what a rank owns of the flat parameter, [begin, end)

@@ -23,7 +23,7 @@ lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& tex
     std::deque<lesson::Row> rows;
     for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
       rows.emplace_back(context, unit.parameters,
-                        fsdp::ShardingStrategy::no_shard);  // stored: both rows whole
+                        fsdp::ShardingStrategy::shard_optimizer);  // stored: both rows whole
     }
     Stream& stream = *context.compute;
     for (int step = 0; step < kSteps; ++step) {

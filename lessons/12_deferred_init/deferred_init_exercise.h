@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <span>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 /// A draw of a plan: which parameter it fills, and how many numbers it takes from the stream.
 struct PlannedDraw {

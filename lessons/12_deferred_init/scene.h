@@ -15,8 +15,8 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
-#include "fsdp/flat_layout.h"
 #include "fsdp/fully_shard.h"
+#include "fsdp/layout.h"
 
 /// @file
 /// @brief What lesson 12 needs besides its idea: the shards of lessons 07 and 08, models made by
@@ -47,10 +47,10 @@ struct Homes {
     for (const fsdp::WrappedModule& unit : units) {
       std::vector<fsdp::ParameterSpec> specs;
       for (const nn::Parameter* p : unit.parameters) {
-        specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});
+        specs.push_back({p->name, p->shape});
         largest = std::max(largest, p->shape.numel());
       }
-      const fsdp::FlatLayout layout(specs, context.world_size);
+      const fsdp::Layout layout(specs, context.world_size);
       const std::int64_t numel = layout.shard_numel();
       shards.emplace_back(context.ledger, MemoryClass::parameter_shards, 4 * numel);
       for (std::size_t i = 0; i < specs.size(); ++i) {

@@ -14,7 +14,6 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/sharded_rank.h"
-#include "fsdp/buffer_pool.h"
 
 /// @file
 /// @brief What the slots of lesson 14 are compared with, and its picture.
@@ -46,7 +45,11 @@ inline std::string words(const std::vector<float>& values) {
 /// when that is, so we look at the next occasion.
 class Fresh {
  public:
-  using Slot = fsdp::BufferPool::Slot;
+  struct Slot {
+    Tensor memory{};
+    Event free{};
+    bool held = false;
+  };
   explicit Fresh(Context& context) : context_(context) {}
   Slot& acquire() {
     used_.remove_if([](const auto& use) { return !use.slot.held && use.slot.free.ready(); });

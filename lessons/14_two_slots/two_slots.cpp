@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <future>
+#include <queue>
 #include <utility>
 #include <vector>
 
@@ -23,28 +25,28 @@ using lesson::kClass, lesson::kNumel, lesson::kUnits, lesson::Pass;
 struct Slot {
   Tensor memory;
   Event free{};  // after it, nobody reads what the slot held before
-  bool held = false;
 };
 
 class Slots {
  public:
   Slots(Context& context, int count)
       : all_(context.ledger, kClass, count * kNumel * sizeof(float)) {
-    for (int i = 0; i < count; ++i)
+    for (int i = 0; i < count; ++i) {
       slots_.push_back({all_.tensor({count * kNumel}).slice(i * kNumel, kNumel)});
+      free_.push(&slots_.back());
+    }
   }
   Slot& acquire() {
-    while (slots_[next_].held) next_ = (next_ + 1) % slots_.size();
-    Slot& slot = slots_[std::exchange(next_, (next_ + 1) % slots_.size())];
-    slot.held = true;
+    Slot& slot = *free_.front();  // in turn: the one given back longest ago
+    free_.pop();
     return slot;
   }
-  void release(Slot& slot, Event free) { slot.held = false, slot.free = free; }
+  void release(Slot& slot, Event free) { slot.free = free, free_.push(&slot); }
 
  private:
   Buffer all_;
-  std::vector<Slot> slots_;
-  std::size_t next_ = 0;
+  std::deque<Slot> slots_;
+  std::queue<Slot*> free_;  // that nobody holds
 };
 //! [slots]
 

@@ -48,7 +48,7 @@ std::vector<float> ones(Scaled scaled) {
 }
 
 //! [squares]
-double squares(const fsdp::FlatLayout& layout, int rank, std::span<const float> shard) {
+double squares(const fsdp::Layout& layout, int rank, std::span<const float> shard) {
   double sum = 0;  // in float, adding 1 to 16777216 changes nothing
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const fsdp::Range piece = layout.piece(i, rank).in_shard;  // so padding is left out
@@ -63,7 +63,7 @@ double squares(const fsdp::FlatLayout& layout, int rank, std::span<const float> 
 // Every rank keeps the whole model, so that nothing but the gradients travels.
 lesson::Gradient by_hand(bool no_sync) {
   lesson::Gradient result{.of_rank = std::vector<lesson::Shards>(lesson::kRanks)};
-  std::vector<fsdp::FlatLayout> layouts;
+  std::vector<fsdp::Layout> layouts;
   comm::launch_threads(lesson::kRanks, 1, [&](Context& context, auto group) {
     comm::CountingCommunicator world(std::move(group));
     lesson::WholeRank rank(context);

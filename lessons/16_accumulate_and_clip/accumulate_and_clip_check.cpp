@@ -4,7 +4,7 @@
 #include "accumulate_and_clip_exercise.h"
 #include "frame/exercise.h"
 
-using nanofsdp::fsdp::FlatLayout;
+using nanofsdp::fsdp::Layout;
 
 // Three parameters, the flat row of which is filled with small whole numbers but for one of 4096:
 // its square is so large that a float sum loses what is added to it. Padding holds NaN, between
@@ -14,7 +14,7 @@ int main() {
   for (int W = 1; W <= 6; ++W) {
     for (int alignment = 1; alignment <= 4; ++alignment) {
       for (std::int64_t n = 0; n <= 25; ++n) {
-        const FlatLayout layout({{"a", {n}}, {"b", {3}}, {"c", {n / 3, 2}}}, W, alignment);
+        const Layout layout({{"a", {n}}, {"b", {3}}, {"c", {n / 3, 2}}}, W, alignment);
         std::vector<float> row(static_cast<std::size_t>(layout.padded_numel()), NAN);
         std::vector<double> right(static_cast<std::size_t>(W));
         for (std::size_t i = 0; i < 3; ++i) {

@@ -1,6 +1,6 @@
 #include "accumulate_and_clip_exercise.h"
 
-double squares(const nanofsdp::fsdp::FlatLayout& layout, int rank, std::span<const float> shard) {
+double squares(const nanofsdp::fsdp::Layout& layout, int rank, std::span<const float> shard) {
   double sum = 0;
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const nanofsdp::fsdp::Range piece = layout.piece(i, rank).in_shard;

@@ -15,7 +15,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/sharded_rank.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 /// @file
 /// @brief Rows of lesson 16, and what the library makes of them.
@@ -108,8 +108,8 @@ struct WholeRank {
   }
 
   /// Lesson 08's, of each unit.
-  std::vector<fsdp::FlatLayout> layouts() const {
-    std::vector<fsdp::FlatLayout> all;
+  std::vector<fsdp::Layout> layouts() const {
+    std::vector<fsdp::Layout> all;
     for (const fsdp::ShardedParameters& unit : units) {
       const auto parameters = unit.layout().parameters();
       all.push_back({{parameters.begin(), parameters.end()}, kRanks});

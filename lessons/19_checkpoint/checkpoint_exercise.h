@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 /// The exercise of lesson 19: from whose files a rank reads.
 ///

@@ -12,7 +12,7 @@
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/sharded_rank.h"
-#include "fsdp/per_parameter_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
 
@@ -37,14 +37,14 @@ inline std::vector<Parameters> units_of_nanogpt() {
 inline std::int64_t padding(const std::vector<Parameters>& units, fsdp::LayoutKind kind, int W) {
   std::int64_t sum = 0;
   for (const Parameters& unit : units) {
-    sum += fsdp::make_layout(kind, unit, W, /*alignment=*/1)->padding_numel();
+    sum += fsdp::Layout(unit, W, /*alignment=*/1, kind).padding_numel();
   }
   return sum;
 }
 
-/// Whether the pieces lie where PerParameterLayout has them.
+/// Whether the pieces lie where the library's layout has them.
 inline bool are_librarys(const std::vector<Piece>& pieces, const Parameters& unit, int W) {
-  const fsdp::PerParameterLayout layout(unit, W);
+  const fsdp::Layout layout(unit, W, /*alignment=*/1, fsdp::LayoutKind::per_parameter);
   bool same = true;
   for (const Piece& p : pieces) {
     const fsdp::Piece their = layout.piece(p.parameter, static_cast<int>(p.rank));
@@ -60,11 +60,11 @@ inline bool are_librarys(const std::vector<Piece>& pieces, const Parameters& uni
 inline int cuts_inside_rows(const std::vector<Parameters>& units, fsdp::LayoutKind kind, int W) {
   int cuts = 0;
   for (const Parameters& unit : units) {
-    const auto layout = fsdp::make_layout(kind, unit, W, /*alignment=*/1);
+    const fsdp::Layout layout(unit, W, /*alignment=*/1, kind);
     for (std::size_t i = 0; i < unit.size(); ++i) {
-      const std::int64_t columns = unit[i].shape.size() < 2 ? 1 : unit[i].shape[1];
+      const std::int64_t columns = unit[i].shape.rank() < 2 ? 1 : unit[i].shape[1];
       for (int rank = 0; rank < W; ++rank) {
-        cuts += layout->piece(i, rank).in_parameter.end % columns != 0;
+        cuts += layout.piece(i, rank).in_parameter.end % columns != 0;
       }
     }
   }

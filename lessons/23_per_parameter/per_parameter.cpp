@@ -10,7 +10,7 @@
 #include "23_per_parameter/picture.h"
 #include "frame/lesson.h"
 #include "fsdp/collectives.h"
-#include "fsdp/per_parameter_layout.h"
+#include "fsdp/layout.h"
 
 // Lesson 23: cut each parameter along its rows, and copy between whole parameters and the buffer
 // that a collective moves.
@@ -89,7 +89,7 @@ Tensor tensor(Floats& x) { return {x.data(), {std::ssize(x)}}; }
 // The toy's elements are 1, 2, ...; each rank has its shard of them, and random gradients.
 void move_toy(lesson::Lesson& lesson) {
   comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
-    const fsdp::PerParameterLayout layout(kToy, kRanks);
+    const fsdp::Layout layout(kToy, kRanks, /*alignment=*/1, fsdp::LayoutKind::per_parameter);
     const std::vector<Piece> toy = pieces(kToy, kRanks);
     const std::int64_t s = shard_numel(kToy, kRanks), own = context.rank * s;
     Stream& stream = *context.compute;

@@ -1,8 +1,9 @@
 #include "frame/exercise.h"
-#include "fsdp/per_parameter_layout.h"
+#include "fsdp/layout.h"
 #include "per_parameter_exercise.h"
 
-using nanofsdp::fsdp::PerParameterLayout;
+using nanofsdp::fsdp::Layout;
+using nanofsdp::fsdp::LayoutKind;
 using nanofsdp::fsdp::Piece;
 
 // Two matrices of a unit, with 1 to 3W + 1 rows, on W ranks from 1 to 8: every row of both.
@@ -10,7 +11,8 @@ int main() {
   lesson::Exercise exercise("place_of_row");
   for (int W = 1; W <= 8; ++W) {
     for (std::int64_t d = 1; d <= 3 * W + 1; ++d) {
-      const PerParameterLayout layout({{"first", {d, 3}}, {"second", {d / 2 + 1, 2}}}, W);
+      const Layout layout({{"first", {d, 3}}, {"second", {d / 2 + 1, 2}}}, W, 1,
+                          LayoutKind::per_parameter);
       for (std::size_t i = 0; i < 2; ++i) {
         const auto& shape = layout.parameters()[i].shape;
         const InBuffer matrix = {.rows = shape[0],

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "frame/svg.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 /// @file
 /// @brief What lesson 23 cuts, and its picture.
@@ -91,7 +91,7 @@ class Picture {
 };
 
 /// Lesson 08's cut of a unit.
-inline std::vector<Piece> flat_pieces(const nanofsdp::fsdp::FlatLayout& layout) {
+inline std::vector<Piece> flat_pieces(const nanofsdp::fsdp::Layout& layout) {
   std::vector<Piece> all;
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -105,7 +105,7 @@ inline std::vector<Piece> flat_pieces(const nanofsdp::fsdp::FlatLayout& layout) 
 
 /// @param pieces of the toy on 3 ranks, each parameter by itself  @param s of a shard
 inline Svg drawing(const Parameters& toy, const std::vector<Piece>& pieces, std::int64_t s) {
-  const nanofsdp::fsdp::FlatLayout flat(toy, 3);
+  const nanofsdp::fsdp::Layout flat(toy, 3);
   Picture picture(toy, 3);
   picture.draw("flat", flat_pieces(flat), flat.shard_numel(), 16, 252);
   picture.draw("per_parameter", pieces, s, 380, 322);

@@ -12,7 +12,7 @@ namespace lesson {
 /// @brief A checker's way to compare the reader's code with the specification.
 ///
 ///     int main() {
-///       lesson::Exercise exercise("FlatLayout::piece");
+///       lesson::Exercise exercise("Layout::piece");
 ///       for (...) exercise.expect(yours, spec, "n = {}, W = {}", n, W);
 ///       return exercise.end();
 ///     }

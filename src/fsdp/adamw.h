@@ -4,6 +4,7 @@
 #include <span>
 
 #include "fsdp/sharded_optimizer.h"
+#include "ops/adamw.h"
 
 namespace nanofsdp::fsdp {
 
@@ -33,7 +34,19 @@ class AdamW final : public ShardedOptimizer {
       : ShardedOptimizer(context, units, {"exp_avg", "exp_avg_sq"}), options_(options) {}
 
  private:
-  void update(Stream& stream, const Update& u) override;
+  void update(Stream& stream, const Update& u) override {
+    ops::adamw(stream, {.param = u.values,
+                        .grad = u.gradients,
+                        .m = u.state[0],
+                        .v = u.state[1],
+                        .lr = u.lr,
+                        .beta1 = options_.beta1,
+                        .beta2 = options_.beta2,
+                        .eps = options_.eps,
+                        .weight_decay = options_.decays(u.parameter) ? options_.weight_decay : 0,
+                        .step = u.step,
+                        .grad_scale = u.grad_scale});
+  }
 
   AdamWOptions options_;
 };

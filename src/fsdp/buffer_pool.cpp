@@ -1,6 +1,5 @@
 #include "fsdp/buffer_pool.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace nanofsdp::fsdp {
@@ -19,36 +18,31 @@ void BufferPool::add_slot() {
   Buffer owner = context_.buffer(class_, numel_, dtype_, Buffer::Use::by_owner);
   const Tensor memory = owner.tensor({numel_}, dtype_);
   slots_.push_back({.owner = std::move(owner), .memory = memory});
-}
-
-bool BufferPool::has_free_slot() const {
-  return std::ranges::any_of(slots_, [](const Slot& slot) { return !slot.held; });
+  free_.push_back(&slots_.back());
 }
 
 BufferPool::Slot& BufferPool::acquire() {
   if (!has_free_slot()) add_slot();
   //! [in_turn]
   // In turn: the slot given back longest ago is the likeliest to be free without a wait.
-  while (slots_[next_].held) next_ = (next_ + 1) % slots_.size();
-  Slot& slot = slots_[next_];
-  next_ = (next_ + 1) % slots_.size();
+  Slot& slot = *free_.front();
+  free_.pop_front();
   //! [in_turn]
-  slot.held = true;
   context_.ledger.use(class_, static_cast<std::int64_t>(slot.memory.bytes()));
   return slot;
 }
 
 void BufferPool::release(Slot& slot, Event free) {
-  slot.held = false;
   slot.free = std::move(free);
+  free_.push_back(&slot);
   context_.ledger.use(class_, -static_cast<std::int64_t>(slot.memory.bytes()));
 }
 
 void BufferPool::shrink() {
-  for (; slots_.size() > planned_ && !slots_.back().held; slots_.pop_back()) {
+  while (slots_.size() > planned_ && std::erase(free_, &slots_.back()) > 0) {
     slots_.back().free.synchronize();
+    slots_.pop_back();
   }
-  if (next_ >= slots_.size()) next_ = 0;
 }
 
 }  // namespace nanofsdp::fsdp

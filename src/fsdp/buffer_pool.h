@@ -26,10 +26,9 @@ class BufferPool {
  public:
   /// Memory for one unit at a time.
   struct Slot {
-    Buffer owner;       ///< of the memory
-    Tensor memory;      ///< [numel]
-    Event free{};       ///< after this event nobody uses what the slot held before
-    bool held = false;  ///< a unit has it now
+    Buffer owner;   ///< of the memory
+    Tensor memory;  ///< [numel]
+    Event free{};   ///< after this event nobody uses what the slot held before
   };
 
   /// Allocates the slots.
@@ -41,7 +40,7 @@ class BufferPool {
   Slot& acquire();
 
   /// Whether acquire() would not have to make one.
-  bool has_free_slot() const;
+  bool has_free_slot() const { return !free_.empty(); }
 
   /// Gives a slot back; `free` passes after its last use.
   void release(Slot& slot, Event free);
@@ -57,8 +56,8 @@ class BufferPool {
   std::int64_t numel_;
   DType dtype_;
   std::deque<Slot> slots_;  // which stay where they are when one is added
+  std::deque<Slot*> free_;  // that nobody holds, the one given back longest ago first
   std::size_t planned_;
-  std::size_t next_ = 0;
 };
 
 }  // namespace nanofsdp::fsdp

@@ -10,8 +10,6 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-using enum UnitEvent::Kind;
-
 // What the options mean on this mesh.
 Options settled(Options options, comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
@@ -26,11 +24,6 @@ Options settled(Options options, comm::Mesh& mesh) {
   return options;
 }
 
-void require_free_hooks(const WrappedModule& wrapped) {
-  NANOFSDP_CHECK(!wrapped.module->hooks.pre_forward, .what = "hooks of unit " + wrapped.name,
-                 .expected = "free", .got = "taken", .hint = "a model can be sharded once");
-}
-
 }  // namespace
 
 ShardedModel::ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh,
@@ -39,11 +32,9 @@ ShardedModel::ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh
       model_(model),
       mesh_(mesh),
       options_(settled(options, mesh)),
-      tracing_(context.tracer, mesh),
-      observers_{&tracing_} {
-  if (options_.poison) observers_.push_back(&poison_);
+      tracing_(context.tracer, mesh) {
   make_units();
-  for (Unit& unit : units_) attach_forward(unit), attach_backward(unit);
+  for (Unit& unit : units_) attach(unit);
   end_of_pass_ = std::make_shared<nn::Tape::EndOfPass>([this](bool done) { end_pass(done); });
 }
 
@@ -52,14 +43,14 @@ void ShardedModel::make_units() {
   const std::size_t n = wrapped.size();
   units_.reserve(n);
   backward_order_.resize(n);
-  int depth = 0;
   for (WrappedModule& module : wrapped) {
-    require_free_hooks(module);
+    NANOFSDP_CHECK(!module.module->hooks.pre_forward, .what = "hooks of unit " + module.name,
+                   .expected = "free", .got = "taken", .hint = "a model can be sharded once");
     if (options_.sync_module_states) broadcast(module.parameters);
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
-    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, observers_);
-    depth = std::max(depth, turn->depth());
+    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, tracing_);
   }
+  const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
   memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth));
 }
 
@@ -91,39 +82,38 @@ ShardedModel::~ShardedModel() {
 }
 
 //! [attach]
-void ShardedModel::attach_forward(Unit& unit) {
+void ShardedModel::attach(Unit& unit) {
   nn::Module::Hooks& on = unit.module().hooks;
   on.pre_forward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
     const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
-    if (unit.unshard(purpose)) schedule_.gathers(unit);
+    unit.unshard(purpose);
     schedule_.begin_forward(unit);
     prefetch_in_forward(unit, purpose);
     unit.wait_until_unsharded();
-    unit.tell({.kind = begins, .pass = "forward ", .stream = &tape.stream()});
+    tracing_.begin(tape.stream(), Lane::compute, "forward " + unit.name());
   };
   on.post_forward = [this, &unit](nn::Tape& tape) {
-    unit.tell({.kind = ends, .verb = unit.is_root() ? "" : "F.", .stream = &tape.stream()});
+    if (!unit.is_root()) tracing_.issue("F.", unit.name());
+    tracing_.end(tape.stream());
     schedule_.end_forward(unit);
     const bool backward_comes = tape.training() && !schedule_.in_backward();
     if (backward_comes) unit.keep_slice();
-    unit.reshard(/*keep=*/tape.training() && keeps_after_forward(unit));
+    // Backward starts with the root, so it stays; after an evaluation nothing is needed again.
+    const bool stays = unit.is_root() || !options_.sharding().reshards_after_forward;
+    unit.reshard(/*keep=*/tape.training() && stays);
     if (backward_comes) ++unit.pending_calls;
   };
-}
-
-void ShardedModel::attach_backward(Unit& unit) {
-  nn::Module::Hooks& on = unit.module().hooks;
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     schedule_.begin_backward(unit);
     unit.unshard();
     prefetch_in_backward(unit, BackwardPrefetch::pre);
     unit.wait_until_unsharded();
     unit.take_gradients();
-    unit.tell({.kind = begins, .pass = "backward ", .stream = &tape.stream()});
+    tracing_.begin(tape.stream(), Lane::compute, "backward " + unit.name());
   };
   on.post_backward = [this, &unit](nn::Tape& tape) {
-    unit.tell({.kind = ends, .stream = &tape.stream()});
+    tracing_.end(tape.stream());
     unit.reshard(/*keep=*/keeps_after_backward());
     prefetch_in_backward(unit, BackwardPrefetch::post);
     if (--unit.pending_calls == 0) reduce(unit);
@@ -154,14 +144,8 @@ void ShardedModel::end_pass(bool backward) {
 void ShardedModel::begin_pass(nn::Tape& tape) {
   if (!tape.at_end(end_of_pass_)) return;
   schedule_.begin();
-  reduced_ = 0;
-  done_.clear();
+  for (Unit& unit : units_) unit.was_gathered = unit.has_ended = false;
   context_.gather->wait(context_.compute->record());  // the optimizer has written the shards
-}
-
-// Backward starts with the root, so it stays; after an evaluation nothing is needed again.
-bool ShardedModel::keeps_after_forward(const Unit& unit) const {
-  return unit.is_root() || !options_.sharding().reshards_after_forward;
 }
 
 // FSDP's shard_grad_op under no_sync: the next forward gathers nothing.
@@ -171,9 +155,7 @@ bool ShardedModel::keeps_after_backward() const {
 
 void ShardedModel::prefetch_in_forward(const Unit& unit, Purpose purpose) {
   const std::vector<Unit*> guessed = schedule_.next_in_forward(options_.forward_prefetch);
-  for (Unit* next : unit.ahead_in_forward.value_or(guessed)) {
-    if (next->prefetch(purpose)) schedule_.gathers(*next);
-  }
+  for (Unit* next : unit.ahead_in_forward.value_or(guessed)) next->prefetch(purpose);
 }
 
 void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch moment) {
@@ -199,11 +181,8 @@ std::vector<Unit*> ShardedModel::units_of(const Modules& modules) {
 }
 
 void ShardedModel::set_requires_gradient_sync(bool sync, const nn::Module* module) {
-  if (module != nullptr) {
-    unit_of(*module).requires_gradient_sync = sync;
-  } else {
-    for (Unit& unit : units_) unit.requires_gradient_sync = sync;
-  }
+  const std::span<Unit> named = module == nullptr ? units() : std::span(&unit_of(*module), 1);
+  for (Unit& unit : named) unit.requires_gradient_sync = sync;
 }
 
 void ShardedModel::set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead) {
@@ -219,11 +198,10 @@ void ShardedModel::set_modules_to_backward_prefetch(const nn::Module& module,
 // not, a rank may skip a unit that others use: then all keep to one order, and who is early waits.
 void ShardedModel::reduce(Unit& unit) {
   if (options_.sharding().parameters) return unit.reduce_gradients(last_micro_step_);
-  done_.insert(&unit);
-  for (; reduced_ < backward_order_.size(); ++reduced_) {
-    Unit& next = *backward_order_[reduced_];
-    if (next.trains() && !done_.contains(&next)) return;
-    next.reduce_gradients(last_micro_step_);
+  unit.has_ended = true;
+  for (Unit* next : backward_order_) {
+    if (next->trains() && !next->has_ended) return;
+    next->reduce_gradients(last_micro_step_);
   }
 }
 

@@ -1,11 +1,8 @@
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <span>
 #include <vector>
 
@@ -115,8 +112,7 @@ class ShardedModel {
   void make_units();
   void broadcast(std::span<nn::Parameter* const> parameters);
   Buffer gather_exactly(ShardedParameters& row, const std::string& unit);
-  void attach_forward(Unit& unit);
-  void attach_backward(Unit& unit);
+  void attach(Unit& unit);
   void begin_pass(nn::Tape& tape);
   Unit& unit_of(const nn::Module& module);
   std::vector<Unit*> units_of(const Modules& modules);
@@ -124,7 +120,6 @@ class ShardedModel {
   void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
   void reduce(Unit& unit);
   void end_pass(bool backward);
-  bool keeps_after_forward(const Unit& unit) const;
   bool keeps_after_backward() const;
 
   Context& context_;
@@ -132,14 +127,10 @@ class ShardedModel {
   comm::Mesh& mesh_;
   Options options_;
   Tracing tracing_;
-  Poison poison_;
-  std::vector<UnitObserver*> observers_;
   std::optional<GradNorm> norm_;
   SharedMemory memory_;
   std::vector<Unit> units_;
   std::vector<Unit*> backward_order_;  // in which backward ends with units that are used once
-  std::size_t reduced_ = 0;            // units of that order that this pass has passed over
-  std::set<const Unit*> done_;         // with backward, in this pass
   Schedule schedule_;
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
   bool last_micro_step_ = true;

@@ -12,8 +12,7 @@ void add_squares(Stream& stream, const ShardedParameters& row, int rank, Tensor 
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
     const Range at = row.owned(i, rank).in_shard;
     if (at.empty()) continue;
-    ops::squared_norm(stream,
-                      {.x = row.optimizer_gradients().slice(at.begin, at.size()), .out = sum});
+    ops::squared_norm(stream, {.x = row.gradient_shard().slice(at.begin, at.size()), .out = sum});
   }
 }
 //! [add_squares]

@@ -1,46 +1,58 @@
 #include "fsdp/layout.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/check.h"
-#include "fsdp/flat_layout.h"
-#include "fsdp/per_parameter_layout.h"
 
 namespace nanofsdp::fsdp {
 
-std::int64_t ParameterSpec::numel() const {
-  std::int64_t n = 1;
-  for (const std::int64_t dim : shape) {
-    NANOFSDP_CHECK(dim >= 0, .what = "shape of parameter '" + name + "'",
-                   .expected = "dimensions of at least 0", .got = std::to_string(dim));
-    n *= dim;
-  }
-  return n;
-}
-
-Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment)
-    : parameters_(std::move(parameters)), world_size_(world_size) {
+//! [chunks]
+Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment,
+               LayoutKind kind)
+    : parameters_(std::move(parameters)), kind_(kind), world_size_(world_size) {
   NANOFSDP_CHECK(world_size >= 1, .what = "world size", .expected = "at least 1",
                  .got = std::to_string(world_size));
   NANOFSDP_CHECK(alignment >= 1, .what = "alignment", .expected = "at least 1 element",
                  .got = std::to_string(alignment));
-  std::int64_t end = 0;
+  const auto behind = [&](Range last, std::int64_t numel) {
+    const std::int64_t begin = round_up(last.end, alignment);
+    return Range{begin, begin + numel};
+  };
+  Range whole, chunk;  // the last ones
   for (const ParameterSpec& parameter : parameters_) {
-    const std::int64_t begin = round_up(end, alignment);
-    end = begin + parameter.numel();
-    in_whole_.push_back({begin, end});
+    const std::int64_t rows = parameter.shape.rank() == 0 ? 1 : parameter.shape[0];
+    const std::int64_t of_rank = (rows + world_size - 1) / world_size;
+    const std::int64_t row_numel = rows == 0 ? 0 : parameter.numel() / rows;
+    in_whole_.push_back(whole = behind(whole, parameter.numel()));
+    chunks_.push_back(chunk = behind(chunk, of_rank * row_numel));
     total_numel_ += parameter.numel();
   }
-  shard_numel_ = round_up((end + world_size_ - 1) / world_size_, alignment);
-  whole_numel_ = padded_numel();
+  const std::int64_t flat_shard = round_up((whole.end + world_size - 1) / world_size, alignment);
+  whole_numel_ = flat_shard * world_size;
+  shard_numel_ = kind == LayoutKind::flat ? flat_shard : round_up(chunk.end, alignment);
 }
 
-std::unique_ptr<const Layout> make_layout(LayoutKind kind, std::vector<ParameterSpec> parameters,
-                                          int world_size, std::int64_t alignment) {
-  if (kind == LayoutKind::flat) {
-    return std::make_unique<FlatLayout>(std::move(parameters), world_size, alignment);
-  }
-  return std::make_unique<PerParameterLayout>(std::move(parameters), world_size, alignment);
+Piece Layout::rows_piece(std::size_t i, int rank) const {
+  const std::int64_t numel = parameters_[i].numel();
+  const std::int64_t begin = std::min(rank * chunk(i), numel);
+  const std::int64_t end = std::min(begin + chunk(i), numel);
+  if (begin == end) return {};
+  return {.in_shard = {chunks_[i].begin, chunks_[i].begin + end - begin},
+          .in_parameter = {begin, end}};
 }
+//! [chunks]
+
+//! [piece]
+Piece Layout::flat_piece(std::size_t i, int rank) const {
+  const Range whole = in_whole(i), owned = shard_of(rank);
+  const std::int64_t begin = std::max(whole.begin, owned.begin);
+  const std::int64_t end = std::min(whole.end, owned.end);
+  // Ranges that lie apart cross here: without this, size() would be negative and empty() false.
+  if (begin >= end) return {};
+  return {.in_shard = {begin - owned.begin, end - owned.begin},
+          .in_parameter = {begin - whole.begin, end - whole.begin}};
+}
+//! [piece]
 
 }  // namespace nanofsdp::fsdp

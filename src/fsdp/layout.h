@@ -1,10 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "base/tensor.h"
 
 namespace nanofsdp::fsdp {
 
@@ -12,25 +13,36 @@ namespace nanofsdp::fsdp {
 /// @brief Where every parameter of one FSDP unit lies: in the memory of whole parameters, and in
 /// each rank's shard.
 ///
-/// Each rank owns one shard, and all shards are equally long. Two layouts say what is in it:
+/// Each of W ranks owns one shard, and all shards have s elements. Two layouts say what is in it.
 ///
-///     flat:            whole   = [ p0 | p1 | ... | pk | padding ]           FSDP1
-///                      shard r = whole[r * s, (r + 1) * s)                  (flat_layout.h)
+/// **flat** is FSDP1's. A unit's parameters are flattened, laid end to end and padded to a multiple
+/// of W ("FlatParameter", FSDP paper, arXiv 2304.11277, section 3.2.2). Rank r owns one contiguous
+/// piece of that. Taught in lessons 07 and 08.
 ///
-///     per_parameter:   whole   = [ p0 | p1 | ... | pk | padding ]           FSDP2
-///                      shard r = [ rows of p0 | rows of p1 | ... | padding ]
-///                                                                 (per_parameter_layout.h)
+///     whole   = [ p0 | p1 | ... | pk | padding ]     W * s elements
+///     shard r = whole[r * s, (r + 1) * s)            s = ceil(n / W),  n = the end of pk
+///
+/// **per_parameter** is FSDP2's. A parameter of d rows (its first dimension) is cut as torch.chunk
+/// does: c = ceil(d / W) rows for each rank, until there are no more. The last rank that has some
+/// may have fewer, those behind it have none. A scalar is one row. Taught in lesson 23.
+///
+///     whole   = [ p0 | p1 | ... | pk | padding ]
+///     shard r = [ p0[r * c0 .. (r + 1) * c0) | p1[r * c1 .. (r + 1) * c1) | ... | padding ]
+///     s       = sum over parameters of c * (elements of one of its rows)
 ///
 /// What travels is the *row*: all shards end to end, W * s elements. In the flat layout the row is
-/// the memory of the whole parameters. In the other one, a parameter lies in W pieces of the row,
-/// so it is copied out of it after a gather, and its gradient into it before a reduction.
+/// the memory of the whole parameters: nothing is copied, and fewer than W elements are padding. In
+/// the other one a piece is a tensor of its own, [rows, ...], with a place in the whole tensor.
+/// That is paid for with copies: a parameter lies in W pieces of the row, so it is copied out of it
+/// after a gather, and its gradient into it before a reduction. A parameter of one row makes (W -
+/// 1) / W of its place in the row padding.
 ///
 /// With an alignment a > 1, each parameter starts at a multiple of a, in the whole and in the
 /// shard, and s is rounded up to one: vector loads and the 16-byte rule of PyTorch's flat parameter
 /// want that. The gaps are padding.
 ///
-/// These files are arithmetic only. They own no memory and know no communicator, so every claim
-/// about sharding can be tested without either. Storage lives in sharded_parameters.h.
+/// This file is arithmetic only. It owns no memory and knows no communicator, so every claim about
+/// sharding can be tested without either. Storage lives in sharded_parameters.h.
 ///
 /// All offsets and sizes count elements, not bytes.
 
@@ -52,10 +64,10 @@ struct Range {
 
 /// Name and shape of a parameter, as the model declares it.
 struct ParameterSpec {
-  std::string name;                 ///< path in the module tree, e.g. "h.0.attn.c_attn.weight"
-  std::vector<std::int64_t> shape;  ///< row-major; an empty shape is a scalar
+  std::string name;  ///< path in the module tree, e.g. "h.0.attn.c_attn.weight"
+  Shape shape;       ///< row-major
 
-  std::int64_t numel() const;  ///< elements; a scalar has one
+  std::int64_t numel() const { return shape.numel(); }  ///< elements; a scalar has one
 };
 
 /// The part of a parameter that lies in a shard, counted twice. Empty if none does.
@@ -67,8 +79,14 @@ struct Piece {
 /// The layout of one unit over W ranks. Immutable; equal inputs give equal layouts on every rank.
 class Layout {
  public:
-  virtual ~Layout() = default;
+  /// @param parameters in the order in which the module tree names them; may be empty
+  /// @param world_size W >= 1
+  /// @param alignment in elements, a >= 1
+  /// @throws Error if W < 1 or a < 1
+  Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment = 1,
+         LayoutKind kind = LayoutKind::flat);
 
+  LayoutKind kind() const { return kind_; }       ///< flat or per_parameter
   int world_size() const { return world_size_; }  ///< W
   /// The parameters, in their order in the row.
   std::span<const ParameterSpec> parameters() const { return parameters_; }
@@ -82,33 +100,30 @@ class Layout {
 
   /// Elements of the whole that parameter `i` occupies.
   Range in_whole(std::size_t i) const { return in_whole_[i]; }
+  /// Elements of the row that `rank` owns, padding included.
+  Range shard_of(int rank) const { return {rank * shard_numel_, (rank + 1) * shard_numel_}; }
 
   /// The piece of parameter `i` that `rank` owns. Three cases: all of it, a part, none.
   /// @pre i < parameters().size() and 0 <= rank < world_size()
-  virtual Piece piece(std::size_t i, int rank) const = 0;
+  Piece piece(std::size_t i, int rank) const {
+    return kind_ == LayoutKind::flat ? flat_piece(i, rank) : rows_piece(i, rank);
+  }
 
-  /// Of a layout that copies: elements of parameter `i` in each rank's piece of it, the last ones'
-  /// excepted, which may be shorter. 0: the row is the whole, and nothing is copied.
-  virtual std::int64_t chunk(std::size_t /*i*/) const { return 0; }
-
- protected:
-  /// Lays the parameters end to end in the whole.
-  /// @throws Error if W < 1, a < 1, or a shape has a negative dimension
-  Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment);
-
-  std::int64_t shard_numel_ = 0;  ///< s, which each layout says
-  std::int64_t whole_numel_ = 0;  ///< of the whole, with padding: as in the flat layout
+  /// Of the layout per parameter: elements of parameter `i` for which every shard has room, c rows.
+  /// The last ones' pieces may be shorter.
+  std::int64_t chunk(std::size_t i) const { return chunks_[i].size(); }
 
  private:
-  std::vector<ParameterSpec> parameters_;
-  std::vector<Range> in_whole_;  // one a parameter
-  std::int64_t total_numel_ = 0;
-  int world_size_ = 1;
-};
+  Piece flat_piece(std::size_t i, int rank) const;
+  Piece rows_piece(std::size_t i, int rank) const;
 
-/// A layout of either kind. The arguments are those of FlatLayout.
-std::unique_ptr<const Layout> make_layout(LayoutKind kind, std::vector<ParameterSpec> parameters,
-                                          int world_size, std::int64_t alignment);
+  std::vector<ParameterSpec> parameters_;
+  LayoutKind kind_;
+  int world_size_;
+  std::vector<Range> in_whole_;  // of each parameter
+  std::vector<Range> chunks_;    // of each: where in a shard there is room for c of its rows
+  std::int64_t total_numel_ = 0, whole_numel_ = 0, shard_numel_ = 0;
+};
 
 /// The smallest multiple that is not less than n.
 constexpr std::int64_t round_up(std::int64_t n, std::int64_t multiple) {

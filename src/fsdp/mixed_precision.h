@@ -23,8 +23,6 @@ namespace nanofsdp::fsdp {
 struct MixedPrecision {
   DType param_dtype = DType::float32;   ///< of gathered parameters
   DType reduce_dtype = DType::float32;  ///< of gradients while they are reduced
-
-  friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
 };
 
 /// What the parameters of an unsharded unit are kept in: as they travelled, or widened.

@@ -1,25 +1,24 @@
 #include "fsdp/schedule.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nanofsdp::fsdp {
 
 void Schedule::begin() {
   if (!begun_.empty()) before_ = std::exchange(begun_, {});
-  gathered_.clear();
   ended_.clear();
-  forward_at_ = 0;
+  left_ = before_;
   in_backward_ = false;
 }
 
 void Schedule::begin_forward(Unit& unit) {
   known_ = false;
-  if (in_backward_ || gathered_.erase(&unit) == 0) return;
+  if (in_backward_ || !std::exchange(unit.was_gathered, false)) return;
   begun_.push_back(&unit);
-  const auto from = before_.begin() + static_cast<std::ptrdiff_t>(forward_at_);
-  const auto found = std::find(from, before_.end(), &unit);
-  known_ = found != before_.end();
-  if (known_) forward_at_ = static_cast<std::size_t>(found - before_.begin()) + 1;
+  const auto found = std::ranges::find(left_, &unit);
+  known_ = found != left_.end();
+  if (known_) left_ = {found + 1, left_.end()};
 }
 
 void Schedule::end_forward(Unit& unit) {
@@ -34,9 +33,8 @@ void Schedule::begin_backward(const Unit& unit) {
 
 std::vector<Unit*> Schedule::next_in_forward(int count) const {
   if (in_backward_ || !known_) return {};
-  const auto left = static_cast<std::ptrdiff_t>(before_.size() - forward_at_);
-  const auto from = before_.begin() + static_cast<std::ptrdiff_t>(forward_at_);
-  return {from, from + std::min<std::ptrdiff_t>(count, left)};
+  const std::span next = left_.first(std::min(left_.size(), static_cast<std::size_t>(count)));
+  return {next.begin(), next.end()};
 }
 
 std::vector<Unit*> Schedule::next_in_backward() const {

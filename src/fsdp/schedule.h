@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstddef>
-#include <set>
-#include <utility>
+#include <span>
 #include <vector>
 
 #include "fsdp/unit.h"
@@ -22,10 +20,9 @@ class Schedule {
   /// A pass begins.
   void begin();
 
-  /// The parameters of a unit are on their way. Only what was gathered is guessed by: all ranks
-  /// gather alike, but where they need not, each may go its own way.
-  void gathers(const Unit& unit) { gathered_.insert(&unit); }
   /// Forward begins, or ends, with a unit. Does nothing in backward, where some of it runs again.
+  /// Only what was gathered is guessed by: all ranks gather alike, but where they need not, each
+  /// may go its own way.
   void begin_forward(Unit& unit);
   /// @copydoc begin_forward()
   void end_forward(Unit& unit);
@@ -39,12 +36,11 @@ class Schedule {
   std::vector<Unit*> next_in_backward() const;
 
  private:
-  std::set<const Unit*> gathered_;  // for their next use
-  std::vector<Unit*> begun_;        // in forward, of those
-  std::vector<Unit*> before_;       // begun in the pass before
-  std::vector<Unit*> ended_;        // with forward; in backward, those before the current unit
-  std::size_t forward_at_ = 0;      // where in before_ this pass is: behind the current unit
-  bool known_ = false;              // whether the pass before used the current unit
+  std::vector<Unit*> begun_;     // in forward, of those that were gathered
+  std::vector<Unit*> before_;    // begun in the pass before
+  std::vector<Unit*> ended_;     // with forward; in backward, those before the current unit
+  std::span<Unit* const> left_;  // the rest of that, behind the current unit
+  bool known_ = false;           // whether the pass before used the current unit
   bool in_backward_ = false;
 };
 

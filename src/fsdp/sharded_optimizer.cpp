@@ -9,12 +9,11 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
     : context_(context), state_names_(std::move(state_names)) {
   for (Unit& unit : units) {
     const ShardedParameters& row = unit.rows().front();
-    const std::size_t bytes = row.optimizer_parameters().bytes();
     UnitState& state = states_.emplace_back();
     state.unit = &unit;
     state.steps.resize(row.parameters().size());
     for (std::size_t s = 0; s < state_names_.size(); ++s) {
-      state.memory.emplace_back(context.ledger, MemoryClass::optimizer, bytes, context.device);
+      state.memory.push_back(context.buffer(MemoryClass::optimizer, row.parameter_shard().numel()));
     }
   }
 }
@@ -34,8 +33,8 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
       std::vector<Tensor> memory;
       for (const Tensor& all : state(u)) memory.push_back(piece(all));
       update(*context_.compute, {.parameter = *row.parameters()[i],
-                                 .values = piece(row.optimizer_parameters()),
-                                 .gradients = piece(row.optimizer_gradients()),
+                                 .values = piece(row.parameter_shard()),
+                                 .gradients = piece(row.gradient_shard()),
                                  .state = memory,
                                  .step = ++states_[u].steps[i],
                                  .lr = lr,
@@ -49,7 +48,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
 std::vector<Tensor> ShardedOptimizer::state(std::size_t i) const {
   std::vector<Tensor> all;
   for (const Buffer& memory : states_[i].memory) {
-    all.push_back(memory.tensor({states_[i].unit->rows().front().optimizer_parameters().numel()}));
+    all.push_back(memory.tensor({states_[i].unit->rows().front().parameter_shard().numel()}));
   }
   return all;
 }

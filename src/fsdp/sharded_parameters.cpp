@@ -9,23 +9,9 @@
 
 namespace nanofsdp::fsdp {
 
-std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
-                                     int rank, int world_size, const Sharding& kept,
-                                     std::int64_t alignment, LayoutKind kind) {
-  std::vector<nn::Parameter*> trained, frozen;
-  for (nn::Parameter* p : parameters) (p->requires_grad ? trained : frozen).push_back(p);
-  std::vector<ShardedParameters> rows;
-  rows.emplace_back(context, trained, rank, world_size, kept, alignment, kind);
-  if (!frozen.empty()) rows.emplace_back(context, frozen, rank, world_size, kept, alignment, kind);
-  return rows;
-}
-
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters) {
   std::vector<ParameterSpec> specs;
-  for (const nn::Parameter* parameter : parameters) {
-    const auto dims = parameter->shape.dims();
-    specs.push_back({parameter->name, {dims.begin(), dims.end()}});
-  }
+  for (const nn::Parameter* p : parameters) specs.push_back({p->name, p->shape});
   return specs;
 }
 
@@ -34,7 +20,7 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
                                      std::int64_t alignment, LayoutKind kind)
     : context_(context),
       parameters_(std::move(parameters)),
-      layout_(make_layout(kind, specs_of(parameters_), world_size, alignment)),
+      layout_(specs_of(parameters_), world_size, alignment, kind),
       kept_(kept),
       rank_(rank),
       had_gradient_(parameters_.size()) {
@@ -50,7 +36,7 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
 //! [ranges]
 ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class,
                                                       bool sharded) const {
-  const std::int64_t numel = sharded ? layout_->shard_numel() : layout_->whole_numel();
+  const std::int64_t numel = sharded ? layout_.shard_numel() : layout_.whole_numel();
   Stored stored{.sharded = sharded, .memory = context_.buffer(memory_class, numel)};
   stored.all = stored.memory.tensor({numel});
   return stored;
@@ -58,19 +44,19 @@ ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class,
 //! [ranges]
 
 Tensor ShardedParameters::shard_of(const Stored& stored) const {
-  const std::int64_t n = layout_->shard_numel();
-  return stored.sharded ? stored.all : stored.all.slice(rank_ * n, n);
+  if (stored.sharded || !kept_.optimizer) return stored.all;
+  return stored.all.slice(rank_ * layout_.shard_numel(), layout_.shard_numel());
 }
 
 Piece ShardedParameters::all(std::size_t i) const {
-  const Range whole = layout_->in_whole(i);
+  const Range whole = layout_.in_whole(i);
   return {.in_shard = whole, .in_parameter = {0, whole.size()}};
 }
 
 Piece ShardedParameters::owned(std::size_t i, int rank) const {
-  Piece piece = layout_->piece(i, rank);
+  Piece piece = layout_.piece(i, rank);
   if (kept_.optimizer) return piece;
-  const std::int64_t begin = layout_->in_whole(i).begin + piece.in_parameter.begin;
+  const std::int64_t begin = layout_.in_whole(i).begin + piece.in_parameter.begin;
   piece.in_shard = {begin, begin + piece.in_parameter.size()};
   return piece;
 }
@@ -78,17 +64,17 @@ Piece ShardedParameters::owned(std::size_t i, int rank) const {
 Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
   const Shape& shape = parameters_[i]->shape;
   if (!sharded) return shape;
-  const std::int64_t n = layout_->piece(i, rank_).in_shard.size();
-  if (layout_->chunk(i) == 0 || shape.rank() == 0) return {n};
+  const std::int64_t n = layout_.piece(i, rank_).in_shard.size();
+  if (layout_.kind() == LayoutKind::flat || shape.rank() == 0) return {n};
   std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims[0] = n * dims[0] / shape.numel();
+  dims[0] = n == 0 ? 0 : n * dims[0] / shape.numel();
   return Shape(dims);
 }
 
 //! [show_parameters]
 Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Tensor& whole) const {
   const bool sharded = whole.empty() && stored.sharded;
-  const Range at = sharded ? layout_->piece(i, rank_).in_shard : layout_->in_whole(i);
+  const Range at = sharded ? layout_.piece(i, rank_).in_shard : layout_.in_whole(i);
   const Tensor& memory = whole.empty() ? stored.all : whole;
   return memory.slice(at.begin, at.size()).view(shape_of(i, sharded));
 }
@@ -115,7 +101,7 @@ void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor whole) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     had_gradient_[i] = had_gradient_[i] || parameters_[i]->has_grad;
     if (parameters_[i]->has_grad) continue;
-    const Range at = layout_->in_whole(i);
+    const Range at = layout_.in_whole(i);
     ops::fill(stream, {.x = whole.slice(at.begin, at.size()), .value = -0.0F});
   }
 }
@@ -124,19 +110,15 @@ bool ShardedParameters::has_gradient(std::size_t i) const {
   if (had_gradient_[i]) return true;
   const Range piece = owned(i).in_shard;
   std::vector<float> reduced(static_cast<std::size_t>(piece.size()));
-  transfer(*context_.compute, optimizer_gradients().slice(piece.begin, piece.size()),
+  transfer(*context_.compute, gradient_shard().slice(piece.begin, piece.size()),
            Tensor(reduced.data(), {piece.size()}));
   const auto is_none = [](float g) { return g == 0 && std::signbit(g); };
   return !std::ranges::all_of(reduced, is_none);
 }
 //! [mark_missing_gradients]
 
-void ShardedParameters::zero_grad(bool set_to_none) {
-  had_gradient_.assign(parameters_.size(), !set_to_none);
-}
-
 void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
-  const Piece piece = kept_.parameters ? layout_->piece(i, rank_) : all(i);
+  const Piece piece = kept_.parameters ? layout_.piece(i, rank_) : all(i);
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));

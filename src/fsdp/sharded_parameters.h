@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <span>
 #include <vector>
 
@@ -51,8 +50,8 @@ class ShardedParameters {
                     int world_size, const Sharding& kept, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat);
 
-  const Layout& layout() const { return *layout_; }  ///< of the row, over the ranks
-  int rank() const { return rank_; }                 ///< of the shard that this rank has
+  const Layout& layout() const { return layout_; }  ///< of the row, over the ranks
+  int rank() const { return rank_; }                ///< of the shard that this rank has
   /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
   /// Whether it has gradients. A row of no parameters has none.
@@ -62,22 +61,13 @@ class ShardedParameters {
   Tensor parameter_storage() const { return stored_parameters_.all; }
   Tensor gradient_storage() const { return stored_gradients_.all; }  ///< the same
 
-  /// This rank's shard: [shard_numel].
+  /// What this rank answers for, its optimizer and its checkpoint: its shard, [shard_numel], or,
+  /// where nothing is sharded, the whole.
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
-  /// As for parameters.
-  Tensor gradient_shard() const { return shard_of(stored_gradients_); }
-
+  Tensor gradient_shard() const { return shard_of(stored_gradients_); }  ///< of the same elements
   bool owns_shard_alone() const { return kept_.optimizer; }  ///< or it answers for the whole
-  /// What this rank answers for, its optimizer and its checkpoint: its shard, or the whole.
-  Tensor optimizer_parameters() const {
-    return kept_.optimizer ? parameter_shard() : parameter_storage();
-  }
-  /// The gradients of the same elements.
-  Tensor optimizer_gradients() const {
-    return kept_.optimizer ? gradient_shard() : gradient_storage();
-  }
   /// Where parameter `i` lies in what this rank answers for.
-  Piece owned(std::size_t i) const { return kept_.optimizer ? layout_->piece(i, rank_) : all(i); }
+  Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
   /// The same of what lies in the shard of `rank`, which is this rank's own if that is all it has.
   Piece owned(std::size_t i, int rank) const;
 
@@ -100,7 +90,7 @@ class ShardedParameters {
   /// Waits for the stream only if this rank had none.
   bool has_gradient(std::size_t i) const;
   /// What zero_grad leaves: no gradients, or zeros, which are gradients.
-  void zero_grad(bool set_to_none);
+  void zero_grad(bool set_to_none) { had_gradient_.assign(parameters_.size(), !set_to_none); }
 
   /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory.
   void store(std::size_t i, std::span<const float> whole);
@@ -124,7 +114,7 @@ class ShardedParameters {
 
   Context& context_;
   std::vector<nn::Parameter*> parameters_;
-  std::shared_ptr<const Layout> layout_;
+  Layout layout_;
   Sharding kept_;
   int rank_;
   Stored stored_parameters_;
@@ -132,12 +122,6 @@ class ShardedParameters {
   std::vector<bool> had_gradient_;  // on this rank, since zero_grad
   std::int64_t version_ = 0;
 };
-
-/// The rows of a unit: the parameters that train, which may be none; then those that are frozen, if
-/// there are any. The arguments are those of a row.
-std::vector<ShardedParameters> shard(Context& context, std::span<nn::Parameter* const> parameters,
-                                     int rank, int world_size, const Sharding& kept,
-                                     std::int64_t alignment, LayoutKind kind);
 
 /// Names and shapes, of which a layout is made.
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);

@@ -1,6 +1,7 @@
 #include "fsdp/storage.h"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "base/check.h"
@@ -32,51 +33,46 @@ Whole pool_slots(const Options& options, int blocks, int depth) {
 }
 
 void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots) {
-  const DType computed = compute_dtype(options.precision, context.device);
-  const auto allocate = [&](Pools& pools, const Whole& count) {
-    if (options.borrows_parameters()) {
-      pools.parameters.emplace(context, MemoryClass::unsharded_parameters, count.parameters,
-                               pools.numel.parameters, computed);
+  const auto make = [&](WholeMemory& memory, MemoryClass of, bool borrowed, std::int64_t count,
+                        DType whole, DType travels) {
+    if (borrowed) {
+      memory.units.emplace(context, of, count, memory.unit_numel, whole);
+      memory.root.emplace(context, of, 1, memory.root_numel, whole);
     }
-    if (options.kept().gradients) {
-      pools.gradients.emplace(context, MemoryClass::unsharded_gradients, count.gradients,
-                              pools.numel.gradients);
+    if (options.copies() || travels != whole) {
+      memory.wire = context.buffer(MemoryClass::communication, memory.longest_row, travels);
     }
   };
-  allocate(units, slots);
-  allocate(root, {1, 1});
   const auto [gathered, reduced] = options.precision;
-  if (options.copies() || gathered != computed) {
-    gather_wire = context.buffer(MemoryClass::communication, longest_row.parameters, gathered);
-  }
-  if (options.copies() || reduced != DType::float32) {
-    reduce_wire = context.buffer(MemoryClass::communication, longest_row.gradients, reduced);
-  }
+  make(parameters, MemoryClass::unsharded_parameters, options.borrows_parameters(),
+       slots.parameters, compute_dtype(options.precision, context.device), gathered);
+  make(gradients, MemoryClass::unsharded_gradients, options.kept().gradients, slots.gradients,
+       DType::float32, reduced);
 }
 
 void SharedMemory::shrink() {
-  for (auto* pool : {&units.parameters, &units.gradients, &root.parameters, &root.gradients}) {
+  for (auto* pool : {&parameters.units, &parameters.root, &gradients.units, &gradients.root}) {
     if (*pool) (*pool)->shrink();
   }
 }
 
 WholeParameters::WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
-                                 std::span<ShardedParameters> rows, SharedMemory& memory,
+                                 std::span<ShardedParameters> rows, WholeMemory& memory,
                                  bool is_root)
     : options_(options),
       mesh_(mesh),
       rows_(rows),
       computed_(compute_dtype(options.precision, context.device)),
-      pool_(is_root ? memory.root.parameters : memory.units.parameters),
-      wire_(memory.gather_wire),
+      pool_(is_root ? memory.root : memory.units),
+      wire_(memory.wire),
       shown_version_(rows.size()) {
-  std::int64_t numel = 0, &longest = memory.longest_row.parameters;
+  std::int64_t numel = 0;
   for (const ShardedParameters& row : rows) {
     begin_.push_back(numel);
     numel += row.layout().whole_numel();
-    longest = std::max(longest, row_numel(options, row.layout()));
+    memory.longest_row = std::max(memory.longest_row, row_numel(options, row.layout()));
   }
-  std::int64_t& largest = (is_root ? memory.root : memory.units).numel.parameters;
+  std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
   largest = std::max(largest, numel);
   if (mesh.post_forward() == nullptr || is_root) return;
   slice_ = context.buffer(MemoryClass::unsharded_parameters, numel / mesh.post_forward()->size(),
@@ -99,7 +95,7 @@ void WholeParameters::take(Stream& stream) {
   if (!pool_ || slot_ != nullptr) return;
   slot_ = &pool_->acquire();
   stream.wait(slot_->free);
-  if (slice_version_ > 0) stream.wait(slice_written_);
+  if (!slice_version_.empty()) stream.wait(slice_written_);
 }
 
 Tensor WholeParameters::whole(std::size_t row) const {
@@ -108,27 +104,20 @@ Tensor WholeParameters::whole(std::size_t row) const {
 }
 
 void WholeParameters::gather(Stream& stream, const comm::Call& call) {
-  const bool from_slices = slice_version_ > 0 && slice_version_ == version();
   const DType travels = options_.precision.param_dtype;
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     if (is_fresh(row)) continue;
     const Layout& layout = rows_[row].layout();
-    if (from_slices) {
+    if (!slice_version_.empty() && slice_version_[row] == rows_[row].version()) {
       const bool rounds = travels != computed_;
       const Wire wire{rounds ? wire_.tensor({layout.whole_numel()}, travels) : Tensor()};
       all_gather(stream, mesh_.post_forward(), slice(row), whole(row), wire, call);
     } else {
-      all_gather(stream, travel() ? &mesh_.gather() : nullptr, rows_[row].optimizer_parameters(),
+      all_gather(stream, travel() ? &mesh_.gather() : nullptr, rows_[row].parameter_shard(),
                  whole(row), wire_of(wire_, travels, options_, layout), call);
     }
     shown_version_[row] = rows_[row].version();
   }
-}
-
-std::int64_t WholeParameters::version() const {
-  std::int64_t sum = 0;
-  for (const ShardedParameters& row : rows_) sum += row.version();
-  return sum;
 }
 
 Tensor WholeParameters::slice(std::size_t row) const {
@@ -145,7 +134,7 @@ void WholeParameters::keep_slice(Stream& stream) {
     const std::int64_t begin = mesh_.post_forward()->rank() * mine.numel();
     ops::copy(stream, {.in = whole(row).slice(begin, mine.numel()), .out = mine});
   }
-  slice_version_ = version();
+  slice_version_ = shown_version_;
   slice_written_ = stream.record();
 }
 //! [keep_slice]
@@ -158,24 +147,24 @@ bool WholeParameters::are_discarded(bool keep) const {
   return !keep && options_.sharding().parameters && slot_ != nullptr;
 }
 
-void WholeParameters::discard(Event free) {
+void WholeParameters::discard(Stream& stream) {
   for (ShardedParameters& row : rows_) row.show_parameters();
   shown_version_.assign(rows_.size(), 0);
-  pool_->release(*std::exchange(slot_, nullptr), std::move(free));
+  if (options_.poison) ops::fill(stream, {.x = slot_->memory, .value = std::nanf("")});
+  pool_->release(*std::exchange(slot_, nullptr), stream.record());
 }
 
 WholeGradients::WholeGradients(Context& context, const Options& options, ShardedParameters& row,
-                               SharedMemory& memory, bool is_root)
+                               WholeMemory& memory, bool is_root)
     : context_(context),
       options_(options),
       row_(&row),
-      pool_(is_root ? memory.root.gradients : memory.units.gradients),
-      wire_(memory.reduce_wire) {
+      pool_(is_root ? memory.root : memory.units),
+      wire_(memory.wire) {
   if (!row.trains()) return;
-  std::int64_t& largest = (is_root ? memory.root : memory.units).numel.gradients;
+  std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
   largest = std::max(largest, row.layout().whole_numel());
-  std::int64_t& longest = memory.longest_row.gradients;
-  longest = std::max(longest, row_numel(options, row.layout()));
+  memory.longest_row = std::max(memory.longest_row, row_numel(options, row.layout()));
 }
 
 bool WholeGradients::are_due(bool last_micro_step) const {
@@ -220,7 +209,7 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, bool last_micro_st
                             const comm::Call& call) {
   const Wire wire = wire_of(wire_, options_.precision.reduce_dtype, options_, row_->layout());
   const comm::ReduceOp op = options_.reduction;
-  if (are_scattered()) {
+  if (options_.sharding().optimizer) {
     land(stream, reduce_scatter(stream, mesh.reduce(), whole(), wire, op, call));
   } else {
     all_reduce(stream, mesh.reduce(), whole(), wire, op, call);

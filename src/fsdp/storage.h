@@ -35,26 +35,25 @@ struct Whole {
 ///        most
 Whole pool_slots(const Options& options, int blocks, int depth = 1);
 
-/// The memory that units share while they are whole. The root has slots of its own. Each unit says
-/// what it needs when it is made.
+/// Memory that units share while they are whole: for their parameters, or for their gradients.
+/// Each unit says what it needs when it is made.
+struct WholeMemory {
+  /// Slots of the units but the root, and of the root. None where what is whole is stored.
+  std::optional<BufferPool> units{}, root{};
+  std::int64_t unit_numel = 0, root_numel = 0;  ///< of a slot: what the largest unit needs
+  std::int64_t longest_row = 0;                 ///< elements
+  Buffer wire{};  ///< as long as the longest row, if that is cast or copied on its way
+};
+
+/// All of it.
 struct SharedMemory {
+  WholeMemory parameters, gradients;  ///< whole ones
+
   /// Makes the slots, where the strategy needs any. Once, when all units are known.
   /// @param slots for units but the root
   void allocate(Context& context, const Options& options, const Whole& slots);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
-
-  /// The slots of units that are whole.
-  struct Pools {
-    /// None where what is whole is stored.
-    std::optional<BufferPool> parameters, gradients;
-    Whole numel{};  ///< of a slot: what the largest unit needs
-  };
-  /// For all units but the root, and for the root.
-  Pools units, root;
-  Whole longest_row{};  ///< elements
-  Buffer gather_wire;   ///< as long as the longest row, if that is widened or copied out of
-  Buffer reduce_wire;   ///< the same, if rounded or copied into
 };
 
 /// Whole parameters of a unit. A copy knows which version of the shards it shows.
@@ -62,7 +61,7 @@ class WholeParameters {
  public:
   /// @param context, options, mesh, rows, memory outlive this object; `memory` is allocated later
   WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
-                  std::span<ShardedParameters> rows, SharedMemory& memory, bool is_root);
+                  std::span<ShardedParameters> rows, WholeMemory& memory, bool is_root);
 
   /// Whether a whole copy is there that shows the shards as they are.
   bool are_fresh() const;
@@ -84,20 +83,18 @@ class WholeParameters {
   /// Nothing without such a group.
   void keep_slice(Stream& stream);
   /// Whole copies are made from the shards again.
-  void forget_slice() { slice_version_ = 0; }
+  void forget_slice() { slice_version_.clear(); }
 
   /// Whether the end of a use frees the copy.
   bool are_discarded(bool keep) const;
-  /// Shows what is stored, and frees the copy: after the event nobody reads it.
-  void discard(Event free);
-  /// The memory of the slot that it has; empty if it has none.
-  Tensor borrowed() const { return slot_ == nullptr ? Tensor() : slot_->memory; }
+  /// Shows what is stored, and frees the copy, which `stream` has read: poisoned, if options say
+  /// so.
+  void discard(Stream& stream);
 
  private:
   bool is_fresh(std::size_t row) const;
   Tensor whole(std::size_t row) const;  // [whole_numel of the row]
   Tensor slice(std::size_t row) const;
-  std::int64_t version() const;  // grows with every row's
 
   const Options& options_;
   comm::Mesh& mesh_;
@@ -109,7 +106,7 @@ class WholeParameters {
   std::vector<std::int64_t> begin_;          // of each row, in a copy of all
   std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
   Buffer slice_;                             // of all rows, one after the other
-  std::int64_t slice_version_ = 0;           // 0: there is nothing in it
+  std::vector<std::int64_t> slice_version_;  // of each row; empty: there is nothing in it
   Event slice_written_;
 };
 
@@ -118,13 +115,11 @@ class WholeGradients {
  public:
   /// @param context, options, row, memory outlive this object; `memory` is allocated later
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
-                 SharedMemory& memory, bool is_root);
+                 WholeMemory& memory, bool is_root);
 
   /// Whether they are to be reduced after backward: because of what backward added here, or may
   /// have added on another rank.
   bool are_due(bool last_micro_step) const;
-  /// Whether the reduction leaves each rank its shard, or all of them the whole.
-  bool are_scattered() const { return options_.sharding().optimizer; }
 
   /// Memory for them: zeros, or what is still adding up.
   /// @returns the event before which it must not be written

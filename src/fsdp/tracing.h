@@ -2,38 +2,42 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
-#include "base/context.h"
+#include "base/tracer.h"
 #include "comm/mesh.h"
-#include "fsdp/observer.h"
 
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Observers of units.
+/// @brief What units do, for the rank's tracer (base/tracer.h), which may be off.
 
-/// Writes what units do to the rank's tracer (base/tracer.h).
-class Tracing final : public UnitObserver {
+/// Told by units and their hooks, on the main thread. It changes nothing but the events.
+class Tracing {
  public:
   /// @param tracer, mesh outlive this object
   Tracing(Tracer& tracer, const comm::Mesh& mesh) : tracer_(tracer), mesh_(mesh) {}
-  void on(const Unit& unit, const UnitEvent& event) override;
+
+  /// The main thread has come to an event: "U." or another short one of base/tracer.h, and a unit.
+  void issue(const char* verb, const std::string& unit) { tracer_.issue(verb + unit); }
+  /// Work on `stream` is enqueued next.
+  void begin(Stream& stream, Lane lane, const std::string& name);
+  /// What began last is enqueued.
+  /// @param done passes when it is done; null for what is no communication
+  void end(Stream& stream, Event* done = nullptr);
+  /// `stream.wait(event)`, as a span of its own.
+  void wait(Stream& stream, const Event& event) {
+    tracer_.on() ? tracer_.wait(stream, event) : stream.wait(event);
+  }
 
  private:
-  struct Begun {
-    std::size_t span = 0;
-    std::int64_t received = 0;  // bytes, before it
-  };
   Tracer& tracer_;
   const comm::Mesh& mesh_;
-  std::vector<Begun> begun_;  // and not ended; what began last ends first
-};
-
-/// Fills discarded parameters with NaN: a stale pointer shows at once.
-class Poison final : public UnitObserver {
- public:
-  void on(const Unit& unit, const UnitEvent& event) override;
+  // Spans that have begun and not ended, of which the last ends first; and the bytes that had been
+  // received before each.
+  std::vector<std::pair<std::size_t, std::int64_t>> begun_;
 };
 
 }  // namespace nanofsdp::fsdp

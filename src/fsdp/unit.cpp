@@ -1,7 +1,6 @@
 #include "fsdp/unit.h"
 
 #include <array>
-#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -9,30 +8,37 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-using enum UnitEvent::Kind;
-
 std::string name_of(Unit::State state) {
   constexpr std::array kNames = {"sharded", "gathering", "unsharded", "reducing"};
   return kNames[static_cast<std::size_t>(state)];
 }
 
+// The parameters that train, which may be none; then those that are frozen, if there are any.
+std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameters, Context& context,
+                                       const comm::Mesh& mesh, const Options& options) {
+  std::vector<nn::Parameter*> trained, frozen;
+  for (nn::Parameter* p : parameters) (p->requires_grad ? trained : frozen).push_back(p);
+  std::vector<ShardedParameters> rows;
+  for (const auto& row : {trained, frozen}) {
+    if (row.empty() && !rows.empty()) continue;
+    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), options.kept(),
+                      options.alignment_on(mesh.replicas()), options.layout);
+  }
+  return rows;
+}
+
 }  // namespace
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-           SharedMemory& memory, std::span<UnitObserver* const> observers)
+           SharedMemory& memory, Tracing& tracing)
     : context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
-      rows_(shard(context, wrapped_.parameters, mesh.shard_rank(), mesh.shard_size(),
-                  options.kept(), options.alignment_on(mesh.replicas()), options.layout)),
-      parameters_(context, options, mesh, rows_, memory, is_root()),
-      gradients_(context, options, rows_.front(), memory, is_root()),
-      observers_(observers) {}
-
-void Unit::tell(const UnitEvent& event) const {
-  for (UnitObserver* observer : observers_) observer->on(*this, event);
-}
+      rows_(rows_of(wrapped_.parameters, context, mesh, options)),
+      parameters_(context, options, mesh, rows_, memory.parameters, is_root()),
+      gradients_(context, options, rows_.front(), memory.gradients, is_root()),
+      tracing_(tracing) {}
 
 void Unit::advance(State from, State to, const char* verb) {
   NANOFSDP_CHECK(state_ == from, .what = "unit " + name() + ": " + verb, .expected = name_of(from),
@@ -41,18 +47,14 @@ void Unit::advance(State from, State to, const char* verb) {
 }
 
 //! [unshard]
-bool Unit::unshard(Purpose purpose) {
+void Unit::unshard(Purpose purpose) {
   const bool asked_before = state_ == State::gathering || state_ == State::unsharded;
   if (!asked_before) {
     require_initialised();
     advance(State::sharded, State::gathering, "unshard");
   }
-  if (asked_before || parameters_.are_fresh()) {
-    tell({.verb = "u."});
-    return false;
-  }
+  if (asked_before || parameters_.are_fresh()) return tracing_.issue("u.", name());
   gather(purpose);
-  return true;
 }
 
 void Unit::wait_until_unsharded() {
@@ -64,9 +66,9 @@ void Unit::wait_until_unsharded() {
 
 void Unit::reshard(bool keep) {
   advance(State::unsharded, State::sharded, "reshard");
-  if (!parameters_.are_discarded(keep)) return tell({.verb = "r."});
-  tell({.verb = "R.", .stream = context_.compute.get(), .memory = parameters_.borrowed()});
-  parameters_.discard(context_.compute->record());
+  if (!parameters_.are_discarded(keep)) return tracing_.issue("r.", name());
+  tracing_.issue("R.", name());
+  parameters_.discard(*context_.compute);
 }
 
 void Unit::take_gradients() {
@@ -84,33 +86,30 @@ void Unit::reduce_gradients(bool last_micro_step) {
   if (mesh_.size() == 1) return;
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
-  const char* verb = gradients_.are_scattered() ? "RS." : "AR.";
-  tell({.kind = begins, .verb = verb, .lane = Lane::reduce, .stream = &stream});
+  tracing_.issue(options_.sharding().optimizer ? "RS." : "AR.", name());
+  tracing_.begin(stream, Lane::reduce, name());
   gradients_.reduce(stream, mesh_, last_micro_step, {.unit = name()});
   reduced_ = stream.record();
-  tell({.kind = ends, .stream = &stream, .event = &reduced_});
+  tracing_.end(stream, &reduced_);
   gradients_.give_back(reduced_);
 }
 //! [unshard]
 
-bool Unit::prefetch(Purpose purpose) {
-  if (state_ == State::sharded && !parameters_.have_room()) return false;
-  return unshard(purpose);
+void Unit::prefetch(Purpose purpose) {
+  if (state_ != State::sharded || parameters_.have_room()) unshard(purpose);
 }
 
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
   parameters_.take(stream);
-  if (parameters_.travel()) {
-    tell({.kind = begins, .verb = "U.", .lane = Lane::all_gather, .stream = &stream});
-  } else {
-    tell({.verb = "u."});
-  }
+  tracing_.issue(parameters_.travel() ? "U." : "u.", name());
+  if (parameters_.travel()) tracing_.begin(stream, Lane::all_gather, name());
   // A copy that stays serves the next step too: it is training's, whoever asks first.
   const bool control = purpose == Purpose::evaluation && options_.sharding().parameters;
   parameters_.gather(stream, {.unit = name(), .control = control});
   gathered_ = stream.record();
-  if (parameters_.travel()) tell({.kind = ends, .stream = &stream, .event = &gathered_});
+  if (parameters_.travel()) tracing_.end(stream, &gathered_);
+  was_gathered = true;
 }
 
 void Unit::rest(bool keep) {
@@ -134,9 +133,7 @@ void Unit::zero_grad(bool set_to_none) {
 }
 
 void Unit::wait_on_compute(Event event) {
-  if (event.state() == nullptr) return;
-  tell({.kind = waits, .stream = context_.compute.get(), .event = &event});
-  context_.compute->wait(event);
+  if (event.state() != nullptr) tracing_.wait(*context_.compute, event);
 }
 
 void Unit::require_initialised() const {

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -8,9 +7,9 @@
 
 #include "base/context.h"
 #include "comm/mesh.h"
-#include "fsdp/observer.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/storage.h"
+#include "fsdp/tracing.h"
 #include "fsdp/wrap.h"
 
 namespace nanofsdp::fsdp {
@@ -40,10 +39,10 @@ class Unit {
   };
 
   /// Shards the module's parameters.
-  /// @param context, mesh, options, observers outlive the unit, as do the parameters
+  /// @param context, mesh, options, tracing outlive the unit, as do the parameters
   /// @param memory outlives the unit too; it may be allocated later, before the first use
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-       SharedMemory& memory, std::span<UnitObserver* const> observers);
+       SharedMemory& memory, Tracing& tracing);
   Unit(Unit&&) = default;
 
   const std::string& name() const { return wrapped_.name; }  ///< the module's path; "root"
@@ -58,10 +57,10 @@ class Unit {
   bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
-  /// @returns whether it did  @throws Error if they were never initialised
-  bool unshard(Purpose purpose = Purpose::training);
+  /// @throws Error if they were never initialised
+  void unshard(Purpose purpose = Purpose::training);
   /// The same, ahead of time, if there is room.
-  bool prefetch(Purpose purpose = Purpose::training);
+  void prefetch(Purpose purpose = Purpose::training);
 
   /// Orders computation after the all-gather and shows the whole parameters to the model.
   void wait_until_unsharded();
@@ -109,10 +108,9 @@ class Unit {
   /// What is gathered ahead when forward, or backward, comes to this unit; none: as it was before.
   std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
-  /// How many calls of forward wait for their backward in this pass.
-  int pending_calls = 0;
-
-  void tell(const UnitEvent& event) const;  ///< tells all observers
+  bool was_gathered = false;  ///< in this pass, and forward has not begun since
+  bool has_ended = false;     ///< with backward, in this pass
+  int pending_calls = 0;      ///< of forward, which wait for their backward in this pass
 
  private:
   void advance(State from, State to, const char* verb);
@@ -127,7 +125,7 @@ class Unit {
   std::vector<ShardedParameters> rows_;
   WholeParameters parameters_;
   WholeGradients gradients_;
-  std::span<UnitObserver* const> observers_;
+  Tracing& tracing_;
 
   State state_ = State::sharded;
   Event gathered_;

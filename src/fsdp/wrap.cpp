@@ -1,6 +1,5 @@
 #include "fsdp/wrap.h"
 
-#include <algorithm>
 #include <map>
 #include <set>
 

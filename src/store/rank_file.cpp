@@ -88,7 +88,7 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   Metadata metadata{{"format", "pt"}};
   for (const StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
-    json place = {{"shape", slice.parameter.shape},
+    json place = {{"shape", slice.parameter.shape.dims()},
                   {"range", {slice.range.begin, slice.range.end}}};
     if (slice.steps != nullptr) place["step"] = *slice.steps;
     metadata[slice.parameter.name] = place.dump();

@@ -18,7 +18,7 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
           return all.slice(piece.in_shard.begin, piece.in_shard.size());
         };
         StateSlice& slice = slices.emplace_back(StateSlice{
-            row.layout().parameters()[i], piece.in_parameter, view(row.optimizer_parameters())});
+            row.layout().parameters()[i], piece.in_parameter, view(row.parameter_shard())});
         if (!row.trains()) continue;
         for (const Tensor& all : optimizer.state(u)) slice.state.push_back(view(all));
         slice.state_names = optimizer.state_names();

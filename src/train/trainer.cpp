@@ -164,7 +164,7 @@ void Trainer::require_agreement() {
   std::string model;
   for (const fsdp::ShardedParameters* row : sharded_.rows()) {
     for (const fsdp::ParameterSpec& p : row->layout().parameters()) {
-      model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
+      model += fmt::format("{} {}\n", p.name, fmt::join(p.shape.dims(), "x"));
     }
   }
   const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {

@@ -58,7 +58,7 @@ void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
   std::reverse(units.begin(), units.end() - 1);
   std::vector<Tensor> gradients;
   for (const fsdp::Unit* unit : units) {
-    gradients.push_back(unit->trains() ? unit->rows()[0].optimizer_gradients() : Tensor());
+    gradients.push_back(unit->trains() ? unit->rows()[0].gradient_shard() : Tensor());
   }
   const std::size_t first = first_not_finite(context_, mesh_, gradients);
   stop(iteration,
@@ -86,7 +86,7 @@ void Trainer::require_finite_state(std::int64_t iteration) {
       names.push_back(fmt::format("{} of {} that are not finite", what, unit.name()));
     };
     for (const fsdp::ShardedParameters& row : unit.rows()) {
-      look_at("parameters", row.optimizer_parameters());
+      look_at("parameters", row.parameter_shard());
     }
     for (std::size_t s = 0; s < optimizer_.state_names().size(); ++s) {
       look_at(optimizer_.state_names()[s].c_str(), optimizer_.state(i)[s]);

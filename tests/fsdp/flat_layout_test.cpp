@@ -1,4 +1,4 @@
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@ namespace nanofsdp::fsdp {
 namespace {
 
 // The toy of the lessons: three parameters, 25 elements, two ranks.
-FlatLayout toy() { return {{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2}; }
+Layout toy() { return {{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2}; }
 
 TEST(FlatLayout, PadsToAMultipleOfTheWorldSize) {
   EXPECT_EQ(toy().total_numel(), 25);
@@ -17,7 +17,7 @@ TEST(FlatLayout, PadsToAMultipleOfTheWorldSize) {
 }
 
 TEST(FlatLayout, CutsAParameterWhereTheShardEnds) {
-  const FlatLayout layout = toy();
+  const Layout layout = toy();
   EXPECT_EQ(layout.piece(0, 0).in_shard, (Range{0, 6}));       // all of A
   EXPECT_EQ(layout.piece(2, 0).in_shard, (Range{11, 13}));     // the first two elements of C
   EXPECT_EQ(layout.piece(2, 1).in_parameter, (Range{2, 14}));  // the other twelve
@@ -25,7 +25,7 @@ TEST(FlatLayout, CutsAParameterWhereTheShardEnds) {
 }
 
 TEST(FlatLayout, StartsEveryParameterAndShardAtAMultipleOfTheAlignment) {
-  const FlatLayout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2, 4};
+  const Layout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2, 4};
   EXPECT_EQ(layout.in_whole(0), (Range{0, 6}));
   EXPECT_EQ(layout.in_whole(1), (Range{8, 13}));
   EXPECT_EQ(layout.in_whole(2), (Range{16, 30}));
@@ -35,7 +35,7 @@ TEST(FlatLayout, StartsEveryParameterAndShardAtAMultipleOfTheAlignment) {
 
 // The law: over all ranks, the pieces of a parameter tile it exactly once, in order, and lie in the
 // shard where the flat parameter has them.
-void expect_tiled(const FlatLayout& layout) {
+void expect_tiled(const Layout& layout) {
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     std::int64_t next = 0;
     for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -58,7 +58,7 @@ TEST(FlatLayout, PiecesTileEveryParameterForEverySizeAndWorld) {
     for (int world = 1; world <= 8; ++world) {
       for (std::int64_t n = 0; n <= 3 * world + 1; ++n) {
         for (std::int64_t m = 0; m <= 3 * world + 1; ++m) {
-          const FlatLayout layout{{{"first", {n}}, {"second", {m}}}, world, alignment};
+          const Layout layout{{{"first", {n}}, {"second", {m}}}, world, alignment};
           SCOPED_TRACE(::testing::Message() << "n=" << n << " m=" << m << " W=" << world);
           ASSERT_EQ(layout.shard_numel() % alignment, 0);
           ASSERT_EQ(layout.padded_numel(), world * layout.shard_numel());
@@ -73,9 +73,9 @@ TEST(FlatLayout, PiecesTileEveryParameterForEverySizeAndWorld) {
 }
 
 TEST(FlatLayout, RefusesAWorldWithoutRanksAndANegativeDimension) {
-  EXPECT_THROW((FlatLayout{{}, 0}), Error);
-  EXPECT_THROW((FlatLayout{{{"A", {-1}}}, 1}), Error);
-  EXPECT_THROW((FlatLayout{{}, 1, 0}), Error);
+  EXPECT_THROW((Layout{{}, 0}), Error);
+  EXPECT_THROW((Layout{{{"A", {-1}}}, 1}), Error);
+  EXPECT_THROW((Layout{{}, 1, 0}), Error);
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ struct Scalar {
   float gradient() {
     const ShardedParameters& flat = sharded.units()[0].rows()[0];
     const Range mine = flat.owned(0).in_shard;
-    return mine.empty() ? 0 : flat.optimizer_gradients().f32()[mine.begin];
+    return mine.empty() ? 0 : flat.gradient_shard().f32()[mine.begin];
   }
 
   Context& context;

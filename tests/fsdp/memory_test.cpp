@@ -5,7 +5,7 @@
 #include <iterator>
 #include <utility>
 
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "support/closed_formula.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
@@ -107,8 +107,8 @@ TEST(Memory, IsNotBorrowedBetweenSteps) {
 
 // The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
 TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
-  const std::vector<formula::UnitLayout> layouts = {{FlatLayout({{"block", {96, 4}}}, 4, 4)},
-                                                    {FlatLayout({{"root", {32}}}, 4, 4)}};
+  const std::vector<formula::UnitLayout> layouts = {{Layout({{"block", {96, 4}}}, 4, 4)},
+                                                    {Layout({{"root", {32}}}, 4, 4)}};
   for (const auto& [strategy, bytes] :
        {std::pair(ShardingStrategy::no_shard, 16), std::pair(ShardingStrategy::shard_optimizer, 10),
         std::pair(ShardingStrategy::shard_gradients, 7), std::pair(ShardingStrategy::full_shard, 4),
@@ -161,8 +161,7 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
 // Where the device computes in bfloat16, parameters stay as they travel: half the slots, no wire.
 TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
   const std::vector<formula::UnitLayout> layouts{
-      {FlatLayout({{"block", {24}}}, 2, 8)},
-      {FlatLayout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
+      {Layout({{"block", {24}}}, 2, 8)}, {Layout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
   const auto of = [&](Device device, DType param, MemoryClass c) {
     return formula::plan(layouts, {.precision = {.param_dtype = param}},
                          {.shard_size = 2, .device = device})

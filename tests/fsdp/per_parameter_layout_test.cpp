@@ -1,4 +1,4 @@
-#include "fsdp/per_parameter_layout.h"
+#include "fsdp/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -16,9 +16,11 @@
 namespace nanofsdp::fsdp {
 namespace {
 
+constexpr LayoutKind kPerParameter = LayoutKind::per_parameter;
+
 // The toy of the lessons: three parameters, 25 elements, two ranks.
 TEST(PerParameterLayout, CutsEachParameterBetweenTwoRows) {
-  const PerParameterLayout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2};
+  const Layout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2, 1, kPerParameter};
   EXPECT_EQ(layout.shard_numel(), 3 + 5 + 8);  // 1, 1 and 4 rows
   EXPECT_EQ(layout.padding_numel(), 2 * 16 - 25);
   EXPECT_EQ(layout.piece(0, 1).in_parameter, (Range{3, 6}));  // the second row of A
@@ -43,7 +45,7 @@ TEST(PerParameterLayout, GivesRanksTheRowsOfTorchChunk) {
                {4, {4}}};
   for (const auto& [rows, chunks] : known) {
     const int world = static_cast<int>(chunks.size());
-    const PerParameterLayout layout{{{"p", {rows, 5}}}, world};
+    const Layout layout{{{"p", {rows, 5}}}, world, 1, kPerParameter};
     for (int rank = 0; rank < world; ++rank) {
       EXPECT_EQ(layout.piece(0, rank).in_parameter.size(), 5 * chunks[rank])
           << rows << " rows, rank " << rank << " of " << world;
@@ -60,9 +62,9 @@ const std::vector<ParameterSpec> kMany = {
 // The laws of one parameter. Its pieces follow one another, each from where the last ended, in
 // whole rows; all but the last that is not empty have `chunk` elements; and all ranks have them at
 // the same place of their shards.
-void expect_chunks(const PerParameterLayout& layout, std::size_t i, std::int64_t begin_in_shard) {
+void expect_chunks(const Layout& layout, std::size_t i, std::int64_t begin_in_shard) {
   const ParameterSpec& p = layout.parameters()[i];
-  const std::int64_t rows = p.shape.empty() ? 1 : p.shape[0];
+  const std::int64_t rows = p.shape.rank() == 0 ? 1 : p.shape[0];
   const std::int64_t row = rows == 0 ? 0 : p.numel() / rows;
   std::int64_t next = 0;
   for (int rank = 0; rank < layout.world_size(); ++rank) {
@@ -84,12 +86,12 @@ TEST(PerParameterLayout, PiecesTileEveryParameterForEveryShapeAndWorld) {
     for (int world = 1; world <= 8; ++world) {
       for (const auto& parameters : {kMany, reversed}) {
         SCOPED_TRACE(::testing::Message() << "W=" << world << " a=" << alignment);
-        const PerParameterLayout layout{parameters, world, alignment};
+        const Layout layout{parameters, world, alignment, kPerParameter};
         std::int64_t end = 0, numel = 0;
         for (std::size_t i = 0; i < parameters.size(); ++i) {
-          const auto& shape = parameters[i].shape;
-          std::int64_t chunk = shape.empty() ? 1 : (shape[0] + world - 1) / world;
-          for (std::size_t d = 1; d < shape.size(); ++d) chunk *= shape[d];
+          const Shape& shape = parameters[i].shape;
+          std::int64_t chunk = shape.rank() == 0 ? 1 : (shape[0] + world - 1) / world;
+          for (int d = 1; d < shape.rank(); ++d) chunk *= shape[d];
           const std::int64_t begin = round_up(end, alignment);
           ASSERT_EQ(layout.chunk(i), chunk) << parameters[i].name;
           ASSERT_EQ(layout.in_whole(i).size(), parameters[i].numel());
@@ -111,7 +113,7 @@ std::int64_t padding(LayoutKind kind, const gpt::GPTConfig& config, int world) {
   gpt::GPT model(config);
   std::int64_t padding = 0;
   for (const WrappedModule& unit : wrap(model, is_a<gpt::Block>)) {
-    padding += make_layout(kind, specs_of(unit.parameters), world, 1)->padding_numel();
+    padding += Layout(specs_of(unit.parameters), world, 1, kind).padding_numel();
   }
   return padding;
 }
@@ -167,6 +169,19 @@ TEST(ShardedParameters, AreRowsInTheSecondLayout) {
     EXPECT_EQ(shapes(LayoutKind::flat, strategy, 1), (Shapes{{4}, {0}}));  // 12 elements, 4 a rank
   }
   EXPECT_EQ(shapes(LayoutKind::per_parameter, no_shard, 2), (Shapes{{4, 2}, {4}}));
+}
+
+// A parameter may have no elements. Of its rows no rank has any.
+TEST(ShardedParameters, MayHaveNoElements) {
+  Context context;
+  for (const Shape& shape : {Shape{0, 5}, Shape{3, 0}}) {
+    nn::Parameter empty(shape, nn::Init::zeros()), other(Shape{3, 5}, nn::Init::zeros());
+    const ShardedParameters row(context, {&empty, &other}, 0, 2,
+                                sharding_of(ShardingStrategy::full_shard), /*alignment=*/4,
+                                LayoutKind::per_parameter);
+    EXPECT_EQ(row.owned_shape(0), (Shape{0, shape[1]}));
+    EXPECT_EQ(row.owned_shape(1), (Shape{2, 5}));
+  }
 }
 
 }  // namespace

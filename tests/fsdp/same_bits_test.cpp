@@ -157,9 +157,8 @@ std::vector<float> gradients(TinyTraining& training) {
       const auto begin = static_cast<std::ptrdiff_t>(all.size()) + in_parameter.begin;
       const auto numel = static_cast<std::size_t>(row->parameters()[i]->shape.numel());
       all.resize(all.size() + numel, std::numeric_limits<float>::quiet_NaN());
-      std::ranges::copy(
-          row->optimizer_gradients().slice(in_shard.begin, in_shard.size()).span<float>(),
-          all.begin() + begin);
+      std::ranges::copy(row->gradient_shard().slice(in_shard.begin, in_shard.size()).span<float>(),
+                        all.begin() + begin);
     }
   }
   return all;

@@ -143,16 +143,19 @@ TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) test(dtype);
 }
 
-// Whatever is stored, a shard is the rank's own chunk of the row.
+// Whatever is stored, a shard is the rank's own chunk of the row; or all of it, if nothing is
+// sharded.
 TEST(ShardedParameters, HasItsOwnChunkOfWhatIsStored) {
   for (const Sharding& sharding : kShardings) {
     testing::run_ranks(
         Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group), {.strategy = sharding.strategy});
           for (const ShardedParameters* row : training.sharded.rows()) {
-            const std::int64_t n = row->layout().shard_numel();
-            const std::int64_t p = sharding.parameters ? 0 : context.rank * n;
-            const std::int64_t g = sharding.gradients ? 0 : context.rank * n;
+            const Layout& layout = row->layout();
+            const std::int64_t n = sharding.optimizer ? layout.shard_numel() : layout.whole_numel();
+            const std::int64_t begin = sharding.optimizer ? context.rank * n : 0;
+            const std::int64_t p = sharding.parameters ? 0 : begin;
+            const std::int64_t g = sharding.gradients ? 0 : begin;
             EXPECT_EQ(row->parameter_shard().f32(), row->parameter_storage().f32() + p);
             EXPECT_EQ(row->gradient_shard().f32(), row->gradient_storage().f32() + g);
             EXPECT_EQ(row->parameter_shard().numel(), n);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "22_your_own_model/training.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 #include "fsdp/wrap.h"
 #include "ops/adamw.h"
 #include "ops/norm.h"
@@ -27,7 +27,7 @@ class Plain {
       std::vector<fsdp::ParameterSpec> specs;
       for (nn::Parameter* p : unit.parameters) {
         if (!p->requires_grad) continue;
-        specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});
+        specs.push_back({p->name, p->shape});
         State& state = states_.emplace_back(*p);
         p->show_grad(state.of_rank);
       }
@@ -82,7 +82,7 @@ class Plain {
     nanofsdp::testing::Owned<float> norm({1}), coefficient({1});
     for (int rank = 0; rank < W_; ++rank) {
       auto state = states_.begin();
-      for (const fsdp::FlatLayout& layout : layouts_) {
+      for (const fsdp::Layout& layout : layouts_) {
         for (std::size_t i = 0; i < layout.parameters().size(); ++i, ++state) {
           const fsdp::Range piece = layout.piece(i, rank).in_parameter;
           if (piece.empty()) continue;
@@ -116,7 +116,7 @@ class Plain {
   Context context_;
   nn::Tape tape_;
   std::deque<State> states_;
-  std::vector<fsdp::FlatLayout> layouts_;
+  std::vector<fsdp::Layout> layouts_;
 };
 
 }  // namespace lesson

@@ -210,10 +210,10 @@ class Reference {
       for (const auto& unit : units()) {
         const auto layout = layout_of(unit);
         for (std::size_t p = 0; p < unit.size(); ++p) {
-          const auto piece = layout->piece(p, shard).in_parameter;
+          const auto piece = layout.piece(p, shard).in_parameter;
           Gradient gradient = gradients[unit[p]];
           if (piece.empty() || !gradient) continue;
-          const Tensor x(gradient->data(), {layout->in_whole(p).size()});
+          const Tensor x(gradient->data(), {layout.in_whole(p).size()});
           ops::squared_norm(*context_.compute, {.x = x.slice(piece.begin, piece.size()),
                                                 .out = squares.view().slice(shard, 1)});
         }
@@ -243,14 +243,13 @@ class Reference {
     return units;
   }
 
-  std::unique_ptr<const nanofsdp::fsdp::Layout> layout_of(const std::vector<std::size_t>& unit) {
+  nanofsdp::fsdp::Layout layout_of(const std::vector<std::size_t>& unit) {
     std::vector<nanofsdp::fsdp::ParameterSpec> specs;
     for (const std::size_t i : unit) {
-      const auto dims = states_[i].parameter->shape.dims();
-      specs.push_back({states_[i].parameter->name, {dims.begin(), dims.end()}});
+      specs.push_back({states_[i].parameter->name, states_[i].parameter->shape});
     }
-    return nanofsdp::fsdp::make_layout(program_.layout, std::move(specs), group(),
-                                       std::lcm(program_.alignment, program_.ranks / group()));
+    return {std::move(specs), group(), std::lcm(program_.alignment, program_.ranks / group()),
+            program_.layout};
   }
 
   void update(Gradients gradients, Owned<float>& coefficient) {

@@ -12,7 +12,7 @@
 #include <tuple>
 #include <vector>
 
-#include "fsdp/per_parameter_layout.h"
+#include "fsdp/layout.h"
 #include "parity/golden.h"
 
 // The rows of every parameter that a rank holds under per_parameter_layout, and where they lie in
@@ -21,12 +21,12 @@
 namespace nanofsdp {
 namespace {
 
-std::vector<std::int64_t> dims_of(std::string text) {
+Shape shape_of(std::string text) {
   std::vector<std::int64_t> dims;
   std::ranges::replace(text, 'x', ' ');
   std::istringstream words(text);
   for (std::int64_t dim = 0; words >> dim;) dims.push_back(dim);
-  return dims;
+  return Shape(dims);
 }
 
 struct Piece {
@@ -57,8 +57,8 @@ std::map<std::tuple<std::string, int, int>, Shard> shards() {
     } else {
       Piece& piece = shard.pieces.emplace_back();
       words >> shape >> equals >> padded >> local >> piece.hash;
-      piece.padded.shape = dims_of(padded), piece.local.shape = dims_of(local);
-      shard.parameters.push_back({std::to_string(shard.parameters.size()), dims_of(shape)});
+      piece.padded.shape = shape_of(padded), piece.local.shape = shape_of(local);
+      shard.parameters.push_back({std::to_string(shard.parameters.size()), shape_of(shape)});
     }
   }
   return all;
@@ -85,13 +85,14 @@ TEST(ShardsParity, EveryRankHoldsWhatItHoldsUnderFullyShard) {
   ASSERT_EQ(all.size(), 5u * (1 + 2 + 3 + 4 + 5 + 6));
   for (const auto& [key, want] : all) {
     const auto& [unit, ranks, rank] = key;
-    const fsdp::PerParameterLayout layout(want.parameters, ranks);
+    const fsdp::Layout layout(want.parameters, ranks, 1, fsdp::LayoutKind::per_parameter);
     SCOPED_TRACE(fmt::format("{}, rank {} of {}", unit, rank, ranks));
     ASSERT_EQ(layout.shard_numel(), want.numel);
     std::vector<float> shard(static_cast<std::size_t>(want.numel));
     std::int64_t begin = 0;  // of the piece with its padding
     for (std::size_t i = 0; i < want.pieces.size(); ++i) {
-      SCOPED_TRACE(fmt::format("parameter {}: {}", i, fmt::join(want.parameters[i].shape, " x ")));
+      SCOPED_TRACE(
+          fmt::format("parameter {}: {}", i, fmt::join(want.parameters[i].shape.dims(), " x ")));
       const fsdp::Piece piece = layout.piece(i, rank);
       ASSERT_EQ(piece.in_parameter.size(), want.pieces[i].local.numel());
       if (!piece.in_shard.empty()) {

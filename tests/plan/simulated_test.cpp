@@ -223,10 +223,10 @@ TEST(SimulatedRank, CopiesEachElementOnceForACollectiveOfTheSecondLayout) {
   for (const fsdp::LayoutKind layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
     double numel = 0, shards = 0, root = 0;
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
-      const auto of_unit = fsdp::make_layout(layout, fsdp::specs_of(unit.parameters), 3, 4);
-      root = static_cast<double>(of_unit->total_numel());  // the last
+      const fsdp::Layout of_unit(fsdp::specs_of(unit.parameters), 3, 4, layout);
+      root = static_cast<double>(of_unit.total_numel());  // the last
       numel += root;
-      shards += static_cast<double>(of_unit->shard_numel());
+      shards += static_cast<double>(of_unit.shard_numel());
     }
     const bool copies = layout == fsdp::LayoutKind::per_parameter;
     for (const auto& [strategy, gathered] :

@@ -96,8 +96,7 @@ struct Saved {
   std::vector<StateSlice> slices(fsdp::Range of_a, fsdp::Range of_b) {
     const auto slice = [&](const char* name, Owned<float>& x, fsdp::Range range) {
       const Tensor part = x.view().slice(range.begin, range.size());
-      const auto dims = x.shape.dims();
-      return StateSlice{{name, {dims.begin(), dims.end()}}, range, part, {part, part}, names};
+      return StateSlice{{name, x.shape}, range, part, {part, part}, names};
     };
     return {slice("a", a, of_a), slice("b", b, of_b)};
   }

@@ -1,5 +1,5 @@
 #include "store/slices.h"
-#include "fsdp/flat_layout.h"
+#include "fsdp/layout.h"
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@
 namespace nanofsdp::store {
 namespace {
 
-using fsdp::FlatLayout;
+using fsdp::Layout;
 using fsdp::LayoutKind;
 using fsdp::MixedPrecision;
 using fsdp::Range;
@@ -61,7 +61,7 @@ TEST(PlanReads, RefusesGapsAndOverlaps) {
 TEST(PlanReads, GoesFromAnyWorldSizeToAnyOther) {
   constexpr std::int64_t kNumel = 23;
   const auto pieces = [](int world) {
-    const FlatLayout layout({{"a", {3}}, {"b", {kNumel}}, {"c", {2}}}, world, 4);
+    const Layout layout({{"a", {3}}, {"b", {kNumel}}, {"c", {2}}}, world, 4);
     std::vector<Range> ranges;
     for (int rank = 0; rank < world; ++rank) ranges.push_back(layout.piece(1, rank).in_parameter);
     return ranges;

@@ -222,8 +222,9 @@ inline std::vector<UnitLayout> lay_out(std::span<const std::vector<ParameterSpec
                                        const Options& options, const Workload& workload) {
   std::vector<UnitLayout> layouts;
   for (const auto& unit : units) {
-    layouts.push_back({.trained = *fsdp::make_layout(options.layout, unit, workload.shard_size,
-                                                     options.alignment_on(workload.replicas))});
+    layouts.push_back(
+        {.trained = fsdp::Layout(unit, workload.shard_size, options.alignment_on(workload.replicas),
+                                 options.layout)});
   }
   return layouts;
 }

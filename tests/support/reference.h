@@ -32,10 +32,10 @@ class Reference {
     for (const auto& unit : fsdp::wrap(model_, fsdp::is_a<gpt::Block>)) {
       std::vector<fsdp::ParameterSpec> specs;
       for (nn::Parameter* p : unit.parameters) {
-        specs.push_back({p->name, {p->shape.dims().begin(), p->shape.dims().end()}});
+        specs.push_back({p->name, p->shape});
         order_.push_back(p);
       }
-      layouts_.push_back(fsdp::make_layout(options.layout, std::move(specs), group_, 4));
+      layouts_.emplace_back(std::move(specs), group_, 4, options.layout);
     }
     for (nn::Parameter* p : order_) {
       masters_.emplace_back(p->shape);
@@ -139,8 +139,8 @@ class Reference {
     for (int rank = 0; rank < group_; ++rank) {
       std::size_t at = 0;
       for (const auto& layout : layouts_) {
-        for (std::size_t i = 0; i < layout->parameters().size(); ++i, ++at) {
-          const fsdp::Range piece = layout->piece(i, rank).in_parameter;
+        for (std::size_t i = 0; i < layout.parameters().size(); ++i, ++at) {
+          const fsdp::Range piece = layout.piece(i, rank).in_parameter;
           if (piece.empty()) continue;
           ops::squared_norm(*context_.compute,
                             {.x = sums_[at].view().slice(piece.begin, piece.size()),
@@ -174,7 +174,7 @@ class Reference {
   gpt::GPT model_{kTiny};
   WholeModel memory_;
   nn::Tape tape_;
-  std::vector<std::unique_ptr<const fsdp::Layout>> layouts_;
+  std::vector<fsdp::Layout> layouts_;
   std::vector<nn::Parameter*> order_;  // unit by unit
   std::vector<Owned<float>> masters_, sums_, m_, v_;
 };
