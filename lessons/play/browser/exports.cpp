@@ -1,0 +1,24 @@
+#include <string>
+
+#include <emscripten/emscripten.h>
+
+#include "engine/binding.h"
+
+/// @file
+/// @brief What JavaScript calls. An answer is fetched by itself: a call in which fibers take turns
+/// comes back to JavaScript more than once, and only the first time counts there.
+
+namespace {
+std::string the_answer;
+}  // namespace
+
+extern "C" {
+
+EMSCRIPTEN_KEEPALIVE void play_ask(const char* request) {
+  static nanofsdp::play::Binding binding;
+  the_answer = binding.answer(request);
+}
+
+EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
+
+}  // extern "C"
