@@ -29,4 +29,8 @@ if ! command -v doxygen >/dev/null || ! command -v dot >/dev/null || [ -z "$(mat
 fi
 mkdir -p build/docs
 { cat lessons/docs/Doxyfile; echo "MATHJAX_RELPATH = $(mathjax)"; } | doxygen -
+if [ -f build/play/engine/play.wasm ]; then  # by `make play`
+  python3 lessons/play/assemble.py build/play/engine build/docs/html/play.html \
+    --source=../../../src/ --lessons=md_lessons_{}_README.html
+fi
 echo "build/docs/html/index.html"

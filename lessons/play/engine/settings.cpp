@@ -84,7 +84,7 @@ void set(Settings& s, const std::string& name, const Json& value) {
   else if (name == "batch_size")
     o.batch_size = number(1, 48);
   else if (name == "gradient_accumulation_steps")
-    o.gradient_accumulation_steps = number(1, 8);
+    o.gradient_accumulation_steps = number(1, 32);
   else if (name == "seed")
     o.seed = number(0, 1'000'000);
   else if (name == "forward_prefetch")

@@ -32,8 +32,8 @@ export class Curve {
       }
       upper.forEach((value, i) => { below[i] = value; });
     }
-    this.drawPeak(rank, axis, y);
     this.head = svgElement('line', { y1: 0, y2: HEIGHT + 4, class: 'head' }, svg);
+    this.drawPeak(rank, axis, y);
   }
 
   // Steps: bytes stay until the next sample. Backwards for the lower edge of an area.

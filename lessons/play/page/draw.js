@@ -35,8 +35,8 @@ export const CLASSES = [
   { key: 'parameter-shards', name: 'parameter shard', letter: 'P' },
   { key: 'gradient-shards', name: 'gradient shard', letter: 'G' },
   { key: 'optimizer', name: 'optimizer state', letter: 'O' },
-  { key: 'unsharded-parameters', name: 'whole parameters, in slots', letter: 'p' },
-  { key: 'unsharded-gradients', name: 'whole gradients, in slots', letter: 'g' },
+  { key: 'unsharded-parameters', name: 'whole parameters', letter: 'p' },
+  { key: 'unsharded-gradients', name: 'whole gradients', letter: 'g' },
   { key: 'activations', name: 'activations', letter: 'A' },
   { key: 'communication', name: 'communication', letter: 'c' },
 ];

@@ -12,9 +12,9 @@ export class EventList {
     this.excerpts = excerpts;
   }
 
-  show(film, rank, number) {
+  show(rank, number) {
     this.items = rank.events.map((event, i) => {
-      const said = describe(event, rank, film);
+      const said = describe(event, rank);
       const text = htmlElement('span', { textContent: `Rank ${number} ${said.text}` });
       const time = htmlElement('span', { className: 'time', textContent: timeText(event.at) });
       const mark = htmlElement('span', { className: `mark ${LANE_CLASS[said.kind] || 'plain'}` });
@@ -68,17 +68,19 @@ const showExcerpt = (path, line, text) => {
   dialog.showModal();
 };
 
-// The legend, and at once a table: what the chosen rank holds now, and at most.
+// The legend, and at once a table: what the chosen rank holds now, and at most, and what memory
+// is set aside for it, slots that are free included.
 export const showLegend = (table, rank) => {
   table.replaceChildren(htmlElement('tr', {},
-    ...['', '', 'now', 'peak'].map((t) => htmlElement('th', { textContent: t }))));
+    ...['', '', 'now', 'peak', 'reserved'].map((t) => htmlElement('th', { textContent: t }))));
   return CLASSES.map((c, i) => {
     const now = htmlElement('td', { className: 'number' });
     const peak = Math.max(...rank.samples.map((s) => s.memory[i]));
     table.append(htmlElement('tr', {},
       htmlElement('td', { className: `swatch ${c.key}`, textContent: c.letter }),
       htmlElement('td', { textContent: c.name }), now,
-      htmlElement('td', { className: 'number', textContent: bytesText(peak) })));
+      htmlElement('td', { className: 'number', textContent: bytesText(peak) }),
+      htmlElement('td', { className: 'number', textContent: bytesText(rank.ledger[i][0]) })));
     return now;
   });
 };

@@ -55,7 +55,7 @@ const showRank = () => {
   bars.show(film, chosen);
   lanes.show(film, rank);
   curve.show(film, rank);
-  list.show(film, rank, chosen);
+  list.show(rank, chosen);
   document.querySelectorAll('.which').forEach((e) => { e.textContent = `rank ${chosen}`; });
   player.show(film, rank);
 };

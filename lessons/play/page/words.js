@@ -9,9 +9,8 @@ const LESSONS = {
 const quoted = (unit) => (unit === 'root' ? 'the root' : shortName(unit));
 
 const SAY = {
-  gather: (e, film) => `gathers ${quoted(e.unit)}: ${bytesText(e.span.bytes)} arrive from ` +
-    `${film.ranks.length - 1} other rank${film.ranks.length === 2 ? '' : 's'}, into a slot. ` +
-    `It takes ${timeText(e.span.end - e.span.begin)}.`,
+  gather: (e) => `gathers ${quoted(e.unit)}, of which it owns only a part: the other ranks send ` +
+    `${bytesText(e.span.bytes)} into a slot, in ${timeText(e.span.end - e.span.begin)}.`,
   found: (e) => `asks for ${quoted(e.unit)}. Its whole parameters are there or on their way, so ` +
     'nothing is sent.',
   forward: (e) => `computes forward of ${quoted(e.unit)} with its whole parameters.`,
@@ -55,11 +54,11 @@ const kindOf = (event) => {
 const OF_LANE = ['computation', 'the all-gather', 'the reduction', 'waiting'];
 
 // { kind, text, source, lesson } of an event of a rank.
-export const describe = (event, rank, film) => {
+export const describe = (event, rank) => {
   const kind = kindOf(event);
   const awaited = event.span && event.span.waitsFor ? rank.spans[event.span.waitsFor - 1] : null;
   const waited = awaited ? `${OF_LANE[awaited.lane]} of ${quoted(awaited.unit)}` : 'a collective';
   const { source, lesson } = KINDS[kind];
-  return { kind, text: SAY[kind]({ ...event, waited }, film), source, lesson,
+  return { kind, text: SAY[kind]({ ...event, waited }), source, lesson,
     lessonPath: LESSONS[lesson] };
 };
