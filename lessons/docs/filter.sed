@@ -19,6 +19,7 @@ s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/PICTURE[\1]@(\3)/g
 s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_\3_README "\1 · \2"/
 
 s/^- \[([^]]*)\]\(([a-z_]+)\.md\)/- @subpage md_lessons_\2 "\1"/
+s/^- \[([^]]*)\]\(([a-z_]+)\/README\.md\)/- @subpage md_lessons_\2_README "\1"/
 
 # Words of the glossary, and links to them.
 s/<a id="([^"]*)"><\/a>/@anchor glossary_\1 /

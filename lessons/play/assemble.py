@@ -16,7 +16,7 @@ import sys
 HERE = pathlib.Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
 MODULES = ["draw", "engine", "settings", "film", "words", "bars", "lanes", "curve", "list", "player",
-           "train", "main"]  # each imports earlier ones only
+           "train", "switches", "break", "main"]  # each imports earlier ones only
 MOST_OF_ENGINE = 400_000  # bytes, compressed
 MOST_OF_PAGE = 150_000  # bytes, without the engine
 
@@ -62,6 +62,7 @@ def page(arguments):
     parts = {
         "SOURCE_ROOT": arguments.source,
         "LESSONS_ROOT": arguments.lessons,
+        "DIFFS": (arguments.engine.parent / "source" / "switches.json").read_text(),
         "/*STYLE*/": (HERE / "page" / "style.css").read_text(),
         "EXCERPTS": json.dumps(excerpts).replace("</", "<\\/"),
         "/*MODULES*/": modules(),

@@ -4,6 +4,7 @@ import functools
 import http.server
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import threading
@@ -191,13 +192,28 @@ class Page(unittest.TestCase):
     def test_trains_and_compares_strategies(self):
         self.open(settings="#scene=train&ranks=2&n_layer=2&n_embd=32")
         self.click("train-go")
-        self.wait_until(lambda: "step 10," in self.text("train-numbers"))
+        steps = lambda: re.search(r"step (\d+)", self.text("train-numbers"))
+        self.wait_until(lambda: steps() and int(steps()[1]) >= 10)
         self.click("train-go")
         self.wait_until(lambda: self.text("train-go") == "Go on")
         self.assertGreater(len(self.browser.find_elements(By.CSS_SELECTOR, "#losses .loss")), 0)
         self.click("compare")
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
+
+    def test_each_bug_changes_what_it_says(self):
+        self.open(settings="#scene=break")
+        declared = self.run_script("return play.switches")
+        self.assertGreaterEqual(len(declared), 8)
+        for bug, button in zip(declared, self.browser.find_elements(By.CSS_SELECTOR, "#bugs button"),
+                               strict=True):
+            button.click()
+            self.click("break-go")
+            self.wait_until(lambda: bug["why"] in self.text("bug-why"))
+            changed = [row.get_attribute("data-key") for row in
+                       self.browser.find_elements(By.CSS_SELECTOR, "#numbers .changed")]
+            with self.subTest(bug=bug["name"]):
+                self.assertEqual(changed, bug["changes"])
 
     def test_is_the_native_engine(self):
         self.open()

@@ -9,13 +9,16 @@
 /// comes back to JavaScript more than once, and only the first time counts there.
 
 namespace {
-std::string the_answer;
+std::string the_answer, the_mutant;
 }  // namespace
 
 extern "C" {
 
-EMSCRIPTEN_KEEPALIVE void play_ask(const char* request) {
+/// @param broken the bug to switch on; empty: none
+EMSCRIPTEN_KEEPALIVE void play_ask(const char* request, const char* broken) {
   static nanofsdp::play::Binding binding;
+  the_mutant = broken;
+  chosen_mutant = the_mutant;
   the_answer = binding.answer(request);
 }
 

@@ -1,4 +1,4 @@
-// The page: two scenes over one engine.
+// The page: three scenes over one engine.
 import { Engine } from './engine.js';
 import { engineSettings, fromLink, showForm, toLink } from './settings.js';
 import { filmOf } from './film.js';
@@ -8,6 +8,8 @@ import { Curve } from './curve.js';
 import { EventList, showLegend } from './list.js';
 import { Player } from './player.js';
 import { Training } from './train.js';
+import { BreakIt } from './break.js';
+import { SWITCHES } from './switches.js';
 import { bytesText, timeText, countText, lastAtMost } from './draw.js';
 
 const view = (id) => document.getElementById(id);
@@ -110,13 +112,15 @@ const changed = (name, value) => {
 const showScene = (name) => {
   scene = name;
   history.replaceState(null, '', toLink(settings, scene));
-  for (const each of ['step', 'train']) {
+  for (const each of ['step', 'train', 'break']) {
     view(`scene-${each}`).hidden = each !== name;
     view(`tab-${each}`).setAttribute('aria-selected', String(each === name));
   }
   if (name === 'train' && !training.losses) training.restart();
   if (name === 'step' && film) showRank();
-  if (name === 'train') player.pause();
+  if (name !== 'step') player.pause();
+  view('settings-box').hidden = name === 'break';
+  document.querySelector('main').classList.toggle('wide', name === 'break');
 };
 
 const faster = (by) => {
@@ -141,6 +145,7 @@ const start = () => {
   };
   view('tab-step').onclick = () => showScene('step');
   view('tab-train').onclick = () => showScene('train');
+  view('tab-break').onclick = () => showScene('break');
   document.addEventListener('keydown', (event) => {
     const busy = event.target.closest('input, select, button, summary, a, dialog');
     if (scene !== 'step' || !film || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -152,12 +157,13 @@ const start = () => {
       event.preventDefault();
     }
   });
+  new BreakIt(engine, JSON.parse(view('diffs').textContent));
   showForm(view('settings'), settings, changed);
   new ResizeObserver(() => {
     if (film && scene === 'step') showRank();
     if (scene === 'train') training.draw(training.losses || []);
   }).observe(document.querySelector('main'));
-  window.play = { engine, player, film: () => film };  // for the console, and for tests
+  window.play = { engine, player, film: () => film, switches: SWITCHES };  // for the console, and for tests
   if (window.innerWidth < 900) view('settings-box').open = false;
   showScene(scene);
   refilm();
