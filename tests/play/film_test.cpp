@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <mutex>
+#include <algorithm>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -85,6 +85,9 @@ TEST(Film, BeginsAndEndsWithWhatLasts) {
   for (std::size_t c = 1; c <= kMemoryClasses.size(); ++c) {
     EXPECT_EQ(samples.front()[c], samples.back()[c]) << name_of(kMemoryClasses[c - 1]);
   }
+  std::int64_t most = 0;  // of activations, which come and go
+  for (const Json& sample : samples) most = std::max<std::int64_t>(most, sample[6]);
+  EXPECT_GT(most, 10 * samples.front()[6].get<std::int64_t>());
 }
 
 TEST(Training, OfThePageIsTheTrainersToTheBit) {
