@@ -72,6 +72,39 @@ TEST(Film, HasTheGoldenOrderAndTheTrafficOfAStep) {
   EXPECT_EQ(traffic["reduce_scatters"], 3);
 }
 
+TEST(Film, FollowsOneNumberThroughTheStep) {
+  const std::string name = "transformer.h.1.mlp.c_fc.weight";
+  const Json settings = with(kSmall, {{"parameter", name}, {"element", 3}});
+  const Json answer = film(settings);
+  int owners = 0;
+  Json whole;  // seen on every rank, the same
+  double sum = 0, reduced = 0;
+  for (const Json& rank : answer["ranks"]) {
+    const Json &life = rank["life"], &first = life.front(), &last = life.back();
+    EXPECT_TRUE(first[1].is_null() && last[1].is_null()) << "whole at rest";
+    Json gradient;  // the last one before the slot is given back
+    for (const Json& row : life) {
+      if (!row[1].is_null()) {
+        if (whole.is_null()) whole = row[1];
+        EXPECT_EQ(row[1], whole);
+      }
+      if (!row[3].is_null()) gradient = row[3];
+    }
+    sum += gradient.get<double>();
+    if (last[2].is_null()) continue;
+    ++owners;
+    EXPECT_EQ(first[2], whole);
+    EXPECT_NE(last[2], whole) << "Adam";
+    EXPECT_NE(last[5], first[5]) << "first moment";
+    reduced = last[4];
+  }
+  EXPECT_EQ(owners, 1);
+  EXPECT_FLOAT_EQ(static_cast<float>(reduced), static_cast<float>(sum));
+  Binding binding;
+  EXPECT_TRUE(ask(binding, {{"do", "film"}, {"settings", with(settings, {{"element", 9999}})}})
+                  .contains("error"));
+}
+
 TEST(Film, TimesFollowTheSpeedOfTheLink) {
   const auto seconds = [](double link) -> double {
     return film(with(kSmall, {{"link", link}}))["ranks"][0]["seconds"];

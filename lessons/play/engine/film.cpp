@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,17 @@ Json ledger_of(const Ledger& ledger) {
   return all;
 }
 
+// By moments: whole, shard, gradient, its shard, and the moments of Adam; null where there is none.
+Json life_of(const Recorder& recorder) {
+  Json life = Json::array();
+  for (const Sighting& sighting : recorder.life()) {
+    Json row = {sighting.sample};
+    for (const auto& value : sighting.values) row.push_back(value ? Json(*value) : Json());
+    life.push_back(std::move(row));
+  }
+  return life;
+}
+
 // Times count from the beginning of the step.
 Json rank_of(Player& player, const comm::Traffic& traffic, const Simulated& simulated) {
   const auto& samples = simulated.recorder.samples();
@@ -94,7 +106,16 @@ Json rank_of(Player& player, const comm::Traffic& traffic, const Simulated& simu
           {"exposed", simulated.played.exposed},
           {"traffic", traffic_of(traffic)},
           {"ledger", ledger_of(player.context.ledger)},
-          {"total_peak", player.context.ledger.total_peak()}};
+          {"total_peak", player.context.ledger.total_peak()},
+          {"life", life_of(player.recorder)}};
+}
+
+Json parameters_of(fsdp::ShardedModel& model) {
+  Json all = Json::array();
+  for (const fsdp::ShardedParameters* row : model.rows()) {
+    for (const nn::Parameter* p : row->parameters()) all.push_back({p->name, p->shape.numel()});
+  }
+  return all;
 }
 
 Json units_of(fsdp::ShardedModel& model) {
@@ -117,6 +138,8 @@ nlohmann::json film_one_step(const Settings& settings, const data::Dataset& data
   const double first_loss = session.player(0).training.loss();
   session.on_every_rank([&](Player& p) {
     p.training.mesh().reset_traffic();
+    std::optional<Probe> probe;
+    if (!settings.parameter.empty()) p.recorder.follow(probe.emplace(p.training.probe()));
     p.recorder.start([&] { return p.training.activations(); });
     p.training.step();
     p.recorder.stop();
@@ -132,6 +155,7 @@ nlohmann::json film_one_step(const Settings& settings, const data::Dataset& data
   Training& training = session.player(0).training;
   Json film = {{"ranks", ranks},
                {"units", units_of(training.model())},
+               {"parameters", parameters_of(training.model())},
                {"losses", {first_loss, training.loss()}},
                {"grad_norm", training.grad_norm()}};
   std::vector<std::uint64_t> hashes(traffic.size());

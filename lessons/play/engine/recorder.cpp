@@ -59,12 +59,12 @@ void Recorder::start(std::function<std::int64_t()> activations) {
 }
 
 void Recorder::stop() {
-  look();
+  look(/*is_last=*/true);
   on_ = false;
   context_.tracer.stop();
 }
 
-void Recorder::look() {
+void Recorder::look(bool is_last) {
   if (!on_) return;
   Sample now;
   for (std::size_t c = 0; c < kMemoryClasses.size(); ++c) {
@@ -73,9 +73,12 @@ void Recorder::look() {
   now.memory[static_cast<std::size_t>(MemoryClass::activations)] = activations_();
   std::vector<std::string> events = context_.tracer.take_order();
   const std::size_t spans = context_.tracer.spans().size();
-  if (samples_.empty() || !(now == samples_.back()) || !events.empty() || spans != spans_) {
+  const bool is_news =
+      samples_.empty() || !(now == samples_.back()) || !events.empty() || spans != spans_;
+  if (is_news || is_last) {
     samples_.push_back(now);
     compute_->note(samples_.back().at);
+    if (probe_ != nullptr) see(probe_->look());
   }
   // A collective is announced, and begins at once: one happening.
   bool announced = false;
@@ -91,6 +94,11 @@ void Recorder::look() {
       happenings_.push_back({"", spans_, samples_.size() - 1});
     announced = false;
   }
+}
+
+void Recorder::see(const Values& values) {
+  if (life_.empty() || life_.back().values != values)
+    life_.push_back({samples_.size() - 1, values});
 }
 
 }  // namespace nanofsdp::play

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/context.h"
+#include "engine/probe.h"
 
 namespace nanofsdp::play {
 
@@ -37,6 +38,12 @@ struct Happening {
   friend bool operator==(const Happening&, const Happening&) = default;
 };
 
+/// A number from a moment on.
+struct Sighting {
+  std::size_t sample = 0;  ///< that moment's
+  Values values{};
+};
+
 /// Records while it is on.
 class Recorder {
  public:
@@ -47,13 +54,17 @@ class Recorder {
   /// @param activations bytes that they take now
   void start(std::function<std::int64_t()> activations);
   void stop();  ///< what was recorded stays
+  /// Sees this number, too. The probe outlives the recording.
+  void follow(const Probe& probe) { probe_ = &probe; }
 
   const std::deque<Sample>& samples() const { return samples_; }            ///< oldest first
   const std::vector<Happening>& happenings() const { return happenings_; }  ///< in order of issue
+  const std::vector<Sighting>& life() const { return life_; }  ///< of the number, where it changed
 
  private:
   class Watched;
-  void look();
+  void look(bool is_last = false);
+  void see(const Values& values);
 
   Context& context_;
   Stream* compute_ = nullptr;  // the rank's own
@@ -61,6 +72,8 @@ class Recorder {
   std::function<std::int64_t()> activations_;
   std::deque<Sample> samples_;  // which never moves what it holds
   std::vector<Happening> happenings_;
+  const Probe* probe_ = nullptr;
+  std::vector<Sighting> life_;
   std::size_t spans_ = 0;  // of the tracer, seen so far
 };
 

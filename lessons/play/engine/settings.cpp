@@ -109,6 +109,10 @@ void set(Settings& s, const std::string& name, const Json& value) {
     o.no_sync = boolean(name, value);
   else if (name == "pool")
     s.pool = boolean(name, value);
+  else if (name == "parameter" && value.is_string())
+    s.parameter = value;
+  else if (name == "element")
+    s.element = number(0, 1'000'000'000);
   else if (name == "link")
     s.link = positive(name, value);
   else if (name == "arithmetic")

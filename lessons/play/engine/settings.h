@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "fsdp/options.h"
@@ -18,6 +20,8 @@ struct Settings {
   bool pool = true;                 ///< units share slots, or each has slots of its own
   double link = 100e6;              ///< bytes/s into each rank
   double arithmetic = 10e9;         ///< floating-point operations/s of each rank
+  std::string parameter{};          ///< of which one element is followed; empty: none
+  std::int64_t element = 0;         ///< which
 };
 
 /// Of a JSON object: {"ranks": 4, "n_layer": 3, "strategy": "full_shard", ...}. What it leaves out

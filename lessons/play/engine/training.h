@@ -9,6 +9,7 @@
 #include "comm/mesh.h"
 #include "data/batch_plan.h"
 #include "data/dataset.h"
+#include "engine/probe.h"
 #include "engine/settings.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
@@ -45,6 +46,11 @@ class Training {
   /// Bytes that activations take now: the tape's, and the batch. After the first step only, when
   /// all of them lie in one block.
   std::int64_t activations();
+
+  /// Of the element that the settings name.
+  Probe probe() {
+    return Probe(sharded_.units(), optimizer_, settings_.parameter, settings_.element);
+  }
 
   comm::Mesh& mesh() { return mesh_; }              ///< of all ranks
   fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
