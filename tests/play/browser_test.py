@@ -201,6 +201,15 @@ class Page(unittest.TestCase):
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
 
+    def test_follows_one_number(self):
+        self.open(settings="#scene=follow&ranks=2")
+        rows = lambda: self.browser.find_elements(By.CSS_SELECTOR, "#life tr")
+        self.wait_until(lambda: len(rows()) > 8)
+        self.assertIn("AdamW has updated the shard", rows()[-1].text)
+        before = self.text("life")
+        Select(self.browser.find_element(By.ID, "follow-parameter")).select_by_index(0)
+        self.wait_until(lambda: self.text("life") != before)
+
     def test_each_bug_changes_what_it_says(self):
         self.open(settings="#scene=break")
         declared = self.run_script("return play.switches")

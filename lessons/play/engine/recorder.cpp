@@ -78,7 +78,9 @@ void Recorder::look(bool is_last) {
   if (is_news || is_last) {
     samples_.push_back(now);
     compute_->note(samples_.back().at);
-    if (probe_ != nullptr) see(probe_->look());
+    // What is waited for may be written just now.
+    const bool waits = spans != spans_ && context_.tracer.spans().back().lane == Lane::wait;
+    if (probe_ != nullptr && !waits) see(probe_->look());
   }
   // A collective is announced, and begins at once: one happening.
   bool announced = false;

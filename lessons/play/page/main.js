@@ -1,4 +1,4 @@
-// The page: three scenes over one engine.
+// The page: four scenes over one engine.
 import { Engine } from './engine.js';
 import { engineSettings, fromLink, showForm, toLink } from './settings.js';
 import { filmOf } from './film.js';
@@ -8,6 +8,7 @@ import { Curve } from './curve.js';
 import { EventList, showLegend } from './list.js';
 import { Player } from './player.js';
 import { Training } from './train.js';
+import { Follow } from './follow.js';
 import { BreakIt } from './break.js';
 import { SWITCHES } from './switches.js';
 import { bytesText, timeText, countText, lastAtMost } from './draw.js';
@@ -28,6 +29,7 @@ const lanes = new Lanes(view('lanes'), seek);
 const curve = new Curve(view('curve'), seek);
 const list = new EventList(view('events'), (index) => { player.pause(); player.go(index); }, excerpts);
 const training = new Training(engine, () => settings);
+const follow = new Follow(engine, () => settings, list);
 
 // Stepping shows the sample of the event itself: several events may share a moment.
 const sampleOf = (rank, index, at) => {
@@ -92,6 +94,8 @@ const refilm = async () => {
     film = filmOf(raw);
     chosen = Math.min(chosen, film.ranks.length - 1);
     showFigures();
+    follow.offer(film);
+    if (scene === 'follow') follow.run();
     showRank();
     const parameters = film.units.reduce((sum, unit) => sum + unit.numel, 0);
     view('state').textContent = `${countText(parameters)} parameters in ${film.units.length} units`;
@@ -112,12 +116,13 @@ const changed = (name, value) => {
 const showScene = (name) => {
   scene = name;
   history.replaceState(null, '', toLink(settings, scene));
-  for (const each of ['step', 'train', 'break']) {
+  for (const each of ['step', 'train', 'follow', 'break']) {
     view(`scene-${each}`).hidden = each !== name;
     view(`tab-${each}`).setAttribute('aria-selected', String(each === name));
   }
   if (name === 'train' && !training.losses) training.restart();
   if (name === 'step' && film) showRank();
+  if (name === 'follow' && film) follow.run();
   if (name !== 'step') player.pause();
   view('settings-box').hidden = name === 'break';
   document.querySelector('main').classList.toggle('wide', name === 'break');
@@ -145,6 +150,7 @@ const start = () => {
   };
   view('tab-step').onclick = () => showScene('step');
   view('tab-train').onclick = () => showScene('train');
+  view('tab-follow').onclick = () => showScene('follow');
   view('tab-break').onclick = () => showScene('break');
   document.addEventListener('keydown', (event) => {
     const busy = event.target.closest('input, select, button, summary, a, dialog');

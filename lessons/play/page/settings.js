@@ -62,7 +62,7 @@ export const fromLink = (hash) => {
       settings[field.name] = Math.min(field.max, Math.max(field.min, Number(value)));
     }
   }
-  return { settings, scene: ['train', 'break'].find((s) => s === given.get('scene')) || 'step' };
+  return { settings, scene: ['train', 'break', 'follow'].find((s) => s === given.get('scene')) || 'step' };
 };
 
 export const toLink = (settings, scene) => {
