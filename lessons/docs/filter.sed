@@ -12,7 +12,7 @@ s/\$`([^`]*)`\$/\\f$\1\\f$/g
 s/(<\/?(details|summary)>)/@htmlonly\1@endhtmlonly/g
 
 # Pictures by their names alone; the mark is taken off below.
-s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/PICTURE[\1]@(\3)/g
+s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.(svg|png))\)/PICTURE[\1]@(\3)/g
 
 # The path is the parent of the lessons, and the list of pages that of the other pages: the tree has
 # them in their order.
