@@ -201,6 +201,33 @@ class Page(unittest.TestCase):
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
 
+    def emulate(self, **features):
+        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
+            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()]})
+
+    def test_nothing_is_cut_at_any_width(self):
+        for width, scheme in [(360, "dark"), (768, "light"), (1440, "dark")]:
+            self.emulate(prefers_color_scheme=scheme)
+            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
+                "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
+            for scene in ["step", "train", "follow", "break"]:
+                self.open(settings=f"#ranks=8&n_layer=12&scene={scene}")
+                wide, there = self.run_script(
+                    "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]")
+                self.assertEqual(wide, there, f"{scene} at {width}")
+        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.emulate()
+
+    def test_goes_event_by_event_where_motion_is_not_wanted(self):
+        self.emulate(prefers_reduced_motion="reduce")
+        self.open()
+        self.click("play")
+        seen = set()
+        self.wait_until(lambda: self.index() > 2 or seen.add(self.run_script(
+            "const { at, index, rank } = play.player; return Math.abs(at - rank.eventTimes[index]) < 1e-8")))
+        self.assertEqual(seen, {True})
+        self.emulate()
+
     def test_follows_one_number(self):
         self.open(settings="#scene=follow&ranks=2")
         rows = lambda: self.browser.find_elements(By.CSS_SELECTOR, "#life tr")

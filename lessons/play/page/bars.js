@@ -8,7 +8,7 @@ const BOTTOM = 20;
 const STATE_LETTER = { shard: '', gather: '↓', whole: '■', reduce: '↑' };
 
 // Where there is no room for more.
-const shortBytes = (n) => (n < 999500 ? `${(n / 1e3).toFixed(0)} kB` : `${(n / 1e6).toFixed(1)} MB`);
+const shortBytes = (n) => (n < 999500 ? `${(n / 1e3).toFixed(0)}k` : `${(n / 1e6).toFixed(1)}M`);
 
 export class Bars {
   constructor(svg, chosen) {
