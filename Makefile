@@ -168,10 +168,14 @@ gpu-check: ## On a machine with a GPU: operators, sanitizers, NCCL, parity, spee
 gpu-deps: ## What a GPU machine without packages needs, to take along: .gpu-deps, 12 MB
 	@sh tests/gpu/deps.sh .gpu-deps
 
+play: ## The page in which sharded training runs, event by event: build/play/index.html
+	@$(need_python)
+	@JOBS=$(JOBS) sh lessons/play/play.sh
+
 docs: ## The site of lessons and API: build/docs/html/index.html
 	@sh lessons/docs/docs.sh
 
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps docs clean
+.PHONY: help build install train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean

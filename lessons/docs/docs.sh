@@ -29,4 +29,10 @@ if ! command -v doxygen >/dev/null || ! command -v dot >/dev/null || [ -z "$(mat
 fi
 mkdir -p build/docs
 { cat lessons/docs/Doxyfile; echo "MATHJAX_RELPATH = $(mathjax)"; } | doxygen -
+if [ -f build/play/engine/play.wasm ]; then  # by `make play`
+  python3 lessons/play/assemble.py build/play/engine build/docs/html/play.html \
+    --source=../../../src/ --lessons=md_lessons_{}_README.html
+  link='<a href="play.html">the page<\/a>'
+  sed -i "s/<code>build\/play\/index.html<\/code>/& ($link)/" build/docs/html/md_lessons_play_README.html
+fi
 echo "build/docs/html/index.html"

@@ -12,13 +12,14 @@ s/\$`([^`]*)`\$/\\f$\1\\f$/g
 s/(<\/?(details|summary)>)/@htmlonly\1@endhtmlonly/g
 
 # Pictures by their names alone; the mark is taken off below.
-s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.svg)\)/PICTURE[\1]@(\3)/g
+s/!\[([^][]*)\]\(([^)]*\/)?([^)\/]*\.(svg|png))\)/PICTURE[\1]@(\3)/g
 
 # The path is the parent of the lessons, and the list of pages that of the other pages: the tree has
 # them in their order.
 s/^\| ([0-9]+) · \[([^]]*)\]\(([0-9a-z_]+)\/README\.md\)/| @subpage md_lessons_\3_README "\1 · \2"/
 
 s/^- \[([^]]*)\]\(([a-z_]+)\.md\)/- @subpage md_lessons_\2 "\1"/
+s/^- \[([^]]*)\]\(([a-z_]+)\/README\.md\)/- @subpage md_lessons_\2_README "\1"/
 
 # Words of the glossary, and links to them.
 s/<a id="([^"]*)"><\/a>/@anchor glossary_\1 /

@@ -18,8 +18,8 @@ namespace {
 // Of any system's pages, also those of 64 KB.
 constexpr std::size_t kPage = 1 << 16;
 
-// Addresses that all parts may take together: a processor has 47 bits for them, or more.
-constexpr std::size_t kMostAddresses = std::size_t{1} << 45;
+// Addresses that all parts may take together: a processor has 47 bits for them, or more; or 32.
+constexpr std::size_t kMostAddresses = std::size_t{1} << (sizeof(void*) == 8 ? 45 : 30);
 
 }  // namespace
 

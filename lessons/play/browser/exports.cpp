@@ -1,0 +1,27 @@
+#include <string>
+
+#include <emscripten/emscripten.h>
+
+#include "engine/binding.h"
+
+/// @file
+/// @brief What JavaScript calls. An answer is fetched by itself: a call in which fibers take turns
+/// comes back to JavaScript more than once, and only the first time counts there.
+
+namespace {
+std::string the_answer, the_mutant;
+}  // namespace
+
+extern "C" {
+
+/// @param broken the bug to switch on; empty: none
+EMSCRIPTEN_KEEPALIVE void play_ask(const char* request, const char* broken) {
+  static nanofsdp::play::Binding binding;
+  the_mutant = broken;
+  chosen_mutant = the_mutant;
+  the_answer = binding.answer(request);
+}
+
+EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
+
+}  // extern "C"

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <string_view>
+
+/// The bug that is switched on; none is at first (broken.py).
+inline std::string_view chosen_mutant;
+
+/// Whether it is this one. The compiler includes this header before every file.
+inline bool mutant(std::string_view name) { return chosen_mutant == name; }

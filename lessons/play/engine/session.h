@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/recorder.h"
+#include "engine/training.h"
+
+namespace nanofsdp::play {
+
+/// @file
+/// @brief All ranks of a training, which stay where they are between two steps.
+
+/// A rank, and the film of it.
+struct Player {
+  /// Collective over the ranks of `world`.
+  Player(std::unique_ptr<comm::Communicator> world, const Settings& settings,
+         const data::Dataset& dataset);
+
+  Context context;
+  Recorder recorder;
+  Training training;
+};
+
+/// Ranks that are threads of this process; in a browser, fibers.
+class Session {
+ public:
+  /// @param dataset outlives the session
+  /// @throws UsageError if the settings do not fit together
+  Session(const Settings& settings, const data::Dataset& dataset);
+
+  /// Calls `work` on every rank at the same time, and waits. After an error the session is over.
+  /// @throws the first error of a rank that is not the consequence of another's
+  void on_every_rank(const std::function<void(Player&)>& work);
+
+  bool alive() const;  ///< no rank has failed
+  Player& player(int rank) { return *players_[static_cast<std::size_t>(rank)]; }  ///< one of them
+  const Settings& settings() const { return settings_; }  ///< as it was made
+
+ private:
+  void on_threads(const std::function<void(std::size_t)>& work);
+
+  const Settings settings_;
+  std::vector<std::unique_ptr<Player>> players_;
+};
+
+}  // namespace nanofsdp::play

@@ -1,0 +1,31 @@
+#!/bin/sh
+# play.sh: the page of lessons/play, into build/play/index.html. An emcc on the PATH is taken.
+set -eu
+deps=$PWD/build/deps
+
+find_emcc() {
+  if ! command -v emcc >/dev/null && [ -x "$deps/usr/bin/emcc" ]; then
+    export PATH="$PATH:$deps/usr/bin"
+  fi
+  # Debian's compiler leaves it to us to say where its JavaScript is.
+  [ ! -d /usr/share/nodejs ] || export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
+  command -v emcc >/dev/null
+}
+
+find_emcc || sh src/cmake/install_dependencies.sh "$deps" emscripten || true
+find_emcc || {
+  echo "make play: needs emscripten. On Debian/Ubuntu: sudo apt-get install emscripten;" \
+    "elsewhere: https://emscripten.org" >&2
+  exit 1
+}
+# Libraries of headers come as in the other builds: configuring one of them finds or fetches them.
+sh src/cmake/configure.sh build/release >/dev/null
+python3 lessons/play/browser/broken.py build/play/source
+emcmake cmake -S lessons/play/browser -B build/play/engine \
+  -DBROKEN_SOURCE="$PWD/build/play/source" >build/play.log 2>&1 || {
+  cat build/play.log >&2
+  exit 1
+}
+cmake --build build/play/engine --parallel "${JOBS:-1}"
+python3 lessons/play/assemble.py build/play/engine build/play/index.html
+echo "Open build/play/index.html in a browser."
