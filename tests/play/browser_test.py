@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 import unittest
+import urllib.parse
 
 from selenium import webdriver
 from selenium.webdriver.chrome.options import Options
@@ -102,6 +103,17 @@ class Page(unittest.TestCase):
                             "s.dispatchEvent(new Event('input'))")
         self.wait_until(lambda: self.films() > before)
         return self.run_script("return play.film()")
+
+    def test_lessons_open_it_at_their_own_settings(self):
+        lessons = pathlib.Path(__file__).resolve().parents[2] / "lessons"
+        links = [link for readme in sorted(lessons.glob("[0-9]*/README.md"))
+                 for link in re.findall(r"index\.html(#[^`]+)`", readme.read_text())]
+        self.assertGreaterEqual(len(links), 8)
+        for link in links:
+            self.open(settings=link)
+            for name, value in urllib.parse.parse_qsl(link[1:]):
+                control = self.browser.find_element(By.ID, f"set-{name}")
+                self.assertEqual(control.get_attribute("value"), value, link)
 
     def test_opens_from_a_file(self):
         begun = time.monotonic()
