@@ -64,13 +64,13 @@ std::string share_memory(Run& run) {
     file = open_shared_file(static_cast<std::size_t>(parts) * SharedMemory::part_bytes(parts));
     store.set(key("file", here[0]), fmt::format("{} {} {}", getpid(), file, errno));
   }
-  std::string why = map_file_of_first(run, here);
-  store.set(key("why_not", store.rank()), why);
-  for (const int peer : here) {  // the file stays open until all have opened it
+  store.set(key("why_not", store.rank()), map_file_of_first(run, here));
+  std::string why;  // the first rank's that cannot
+  for (const int peer : here) {
     const std::string theirs = heard(run, "why_not", peer);
     if (why.empty()) why = theirs;
   }
-  if (file >= 0) close(file);
+  if (file >= 0) close(file);  // all have opened it
   if (!why.empty()) return run.memory.reset(), why;
   run.sharers = here;
   forbid_tracing();
