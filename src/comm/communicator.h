@@ -16,7 +16,8 @@ namespace nanofsdp::comm {
 /// by streams.
 ///
 /// Comes in: tensors, the same sizes on every rank. Goes out: gathered or summed tensors, over
-/// threads (local.h), processes (gloo.h) or GPUs (nccl.h).
+/// threads (local.h), processes (gloo.h) or GPUs (nccl.h). Ranks that can read each other's memory
+/// move each byte once: reading.h says why that is the least.
 ///
 /// Every call enqueues work on a stream and returns an Event: the collective is done when the event
 /// has passed. All ranks of a group call the same collectives with the same counts in the same
