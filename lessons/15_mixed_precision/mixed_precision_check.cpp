@@ -1,5 +1,6 @@
 #include <vector>
 
+#include "base/device.h"
 #include "base/rng.h"
 #include "comm/sum.h"
 #include "frame/exercise.h"
@@ -11,6 +12,7 @@ using nanofsdp::bfloat16;
 int main() {
   lesson::Exercise exercise("average");
   nanofsdp::Generator generator(15);
+  const auto stream = nanofsdp::make_compute_stream(nanofsdp::Device::cpu, /*threads=*/1);
   for (int W = 1; W <= 6; ++W) {
     for (int n = 0; n < 300; ++n) {
       std::vector<std::vector<bfloat16>> ranks(W);
@@ -25,7 +27,8 @@ int main() {
       }
       std::vector<bfloat16> yours(n % 6), spec(n % 6);
       average(ranks, yours);
-      nanofsdp::comm::sum_in_rank_order(rows, spec.data(), n % 6, nanofsdp::DType::bfloat16,
+      nanofsdp::comm::sum_in_rank_order(*stream, rows, spec.data(), n % 6,
+                                        nanofsdp::DType::bfloat16,
                                         nanofsdp::comm::ReduceOp::average);
       for (int i = 0; i < n % 6; ++i) {
         words.clear();
