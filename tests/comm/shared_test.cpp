@@ -180,7 +180,8 @@ TEST_F(Shared, IsGivenUpByAllIfOneRankCannot) {
 #endif
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
     if (store.rank() == 1) {
-      const rlimit few{rlim_t{4} << 30, rlim_t{4} << 30};
+      const rlim_t most = 2 * SharedMemory::part_bytes(3);  // of three parts
+      const rlimit few{most, most};
       setrlimit(RLIMIT_AS, &few);
     }
     Context context(store.rank(), 3);
