@@ -37,6 +37,7 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   if (rank == 0) require_outputs(options);
   return [asked = options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
     TrainOptions options = asked;
+    // Whoever plans the run's memory need not ask again whether ranks could share theirs.
     if (!context.shared) options.transport = comm::Transport::gloo;
     train::Trainer trainer(context, std::move(world), options, *dataset);
     Report report(options, context, *dataset, trainer);

@@ -224,6 +224,7 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   std::iota(all.begin(), all.end(), 0);
   if (why_not.empty()) {
     context.transport = "shared memory";
+    // Nothing was taken before, so each rank's desk begins where its part does.
     std::vector<std::uint64_t> desks(all.size(), take_desk(*run));
     return on_streams(make_shared_group(context.ledger, std::move(run),
                                         {context.rank, std::move(all), std::move(desks)}));

@@ -15,10 +15,10 @@ namespace nanofsdp::comm {
 /// still reads.
 ///
 /// So each byte that a rank needs is moved once, from where its owner has it to where this rank
-/// wants it. That is the least that any transport can do: the data has to arrive. An all-gather is
-/// one copy of what the others own. A reduce-scatter is one pass that reads a chunk of every rank
-/// and writes their sum. A connection needs at least two copies more, into the kernel and out of
-/// it. What remains above the copy is the two meetings.
+/// needs it. That is the least that any transport can do, because the data has to arrive. An
+/// all-gather is one copy of what the others own. A reduce-scatter is one pass that reads a chunk
+/// of every rank and writes their sum. A connection needs at least two copies more, into the kernel
+/// and out of it. What remains above the copy is the two meetings.
 
 /// The collectives, over whatever way there is to meet.
 class ReadingGroup : public Group {
