@@ -80,12 +80,19 @@ void Svg::curve(int x, int y, int step, double scale, std::span<const double> va
 }
 
 std::string Svg::text() const {
+  // Defined where it is used, so that a picture without waiting has nothing of it.
+  const char* const hatching =
+      body_.find(colour::waiting) == body_.npos
+          ? ""
+          : R"(<defs><pattern id="waiting" width="6" height="6" patternUnits="userSpaceOnUse">)"
+            R"(<path d="M0,6 L6,0" stroke="#777777"/></pattern></defs>)"
+            "\n";
   return fmt::format(
       R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {} {}" style="max-width:{}px">)"
       "\n<style>text {{ font: 13px sans-serif; fill: #333333 }}</style>\n"
       R"(<rect width="{}" height="{}" fill="#ffffff"/>)"
-      "\n{}</svg>\n",
-      width_, height_, width_, width_, height_, body_);
+      "\n{}{}</svg>\n",
+      width_, height_, width_, width_, height_, hatching, body_);
 }
 
 }  // namespace lesson

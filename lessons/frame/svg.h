@@ -15,8 +15,19 @@ inline constexpr std::string_view blue = "#56b4e9";
 inline constexpr std::string_view orange = "#e69f00";
 inline constexpr std::string_view green = "#009e73";
 inline constexpr std::string_view red = "#d55e00";
+inline constexpr std::string_view violet = "#9a6fd0";
 inline constexpr std::string_view grey = "#cccccc";
 inline constexpr std::string_view ink = "#333333";
+
+/// One colour, one thing, in every picture of the lessons and on the page of lessons/play.
+inline constexpr std::string_view parameters = blue;
+inline constexpr std::string_view gradients = orange;
+inline constexpr std::string_view optimizer = green;
+inline constexpr std::string_view activations = grey;
+inline constexpr std::string_view all_gather = violet;
+inline constexpr std::string_view reduce_scatter = red;
+/// Hatched, so that no colour is needed to see it.
+inline constexpr std::string_view waiting = "url(#waiting)";
 }  // namespace colour
 
 /// A picture that grows; coordinates in pixels from the upper left corner, whole numbers, so that
