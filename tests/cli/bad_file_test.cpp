@@ -16,7 +16,7 @@
 // Files that are not what they should be, and places where nothing can be written: an error, and
 // every file of the user's is what it was.
 
-namespace nanofsdp {
+namespace nanofsdp::bad_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -210,4 +210,4 @@ TEST(Divergence, IsSaidAndNotSampled) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::bad_file_test

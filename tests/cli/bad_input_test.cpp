@@ -14,7 +14,7 @@
 // refuse: exit code 2, one line on stderr that names the option, nothing written. An option added
 // later is tested without a change here, or the test asks for its kind.
 
-namespace nanofsdp {
+namespace nanofsdp::bad_input_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -186,4 +186,4 @@ TEST(BadCombination, IsRefusedBeforeAnythingIsTaken) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::bad_input_test

@@ -7,7 +7,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp {
+namespace nanofsdp::bench_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -60,4 +60,4 @@ TEST(Bench, LongComparesOperatorsWithWhatTheMachineCanDo) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::bench_test

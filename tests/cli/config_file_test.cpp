@@ -5,7 +5,7 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::config_file_test {
 namespace {
 
 using nanofsdp::testing::one_line_with;
@@ -66,4 +66,4 @@ TEST(ConfigFile, ListsTheBuiltInOnesWhereThereIsNone) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::config_file_test

@@ -10,7 +10,7 @@
 
 // `nanofsdp eval`, as a user has it: the numbers are those that the run itself has told.
 
-namespace nanofsdp {
+namespace nanofsdp::eval_test {
 namespace {
 
 using nlohmann::json;
@@ -103,4 +103,4 @@ TEST(Eval, LeavesTheDirectoryAsItIs) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::eval_test

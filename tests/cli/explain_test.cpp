@@ -13,7 +13,7 @@
 
 // What --explain tells before training: which pieces of the parameters each rank keeps.
 
-namespace nanofsdp {
+namespace nanofsdp::explain_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -109,4 +109,4 @@ TEST(Explain, PerParameterPiecesAreRows) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::explain_test

@@ -10,7 +10,7 @@
 
 // Weights in one file a rank, on the command line: what is exported writes what the model wrote.
 
-namespace nanofsdp {
+namespace nanofsdp::export_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -71,4 +71,4 @@ TEST(Export, IsRefusedInOneLine) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::export_test

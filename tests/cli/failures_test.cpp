@@ -13,7 +13,7 @@
 // What a person meets who makes a mistake, or whose rank dies: one line that names what is wrong
 // and what to do, a non-zero exit code soon, and nothing left behind.
 
-namespace nanofsdp {
+namespace nanofsdp::failures_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -133,4 +133,4 @@ TEST(Interrupt, EndsEveryRankWith130AndLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::failures_test

@@ -12,7 +12,7 @@
 // A training that explodes, as a user sees it: one line, exit code 1, and the checkpoint from
 // before.
 
-namespace nanofsdp {
+namespace nanofsdp::finite_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -68,4 +68,4 @@ TEST(Explosion, IsOneLineAndKeepsWhatWasSaved) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::finite_test

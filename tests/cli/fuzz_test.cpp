@@ -24,7 +24,7 @@
 // that makes sense, or one UsageError of one short line; never anything else. Under the sanitizers,
 // NANOFSDP_FUZZ=1000 makes some minutes of it.
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::fuzz_test {
 namespace {
 
 using nanofsdp::testing::fuzz_rounds;
@@ -236,4 +236,4 @@ TEST(Fuzz, OfWeightsCutAtEveryByte) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::fuzz_test

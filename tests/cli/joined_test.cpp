@@ -14,7 +14,7 @@
 // Ranks that others have started, on this machine: each is a process of its own that reads from the
 // environment who it is, ends with a code of its own, and says on its own stderr what happened.
 
-namespace nanofsdp {
+namespace nanofsdp::joined_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -178,4 +178,4 @@ TEST_F(Joined, RefusesHalfAnEnvironment) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::joined_test

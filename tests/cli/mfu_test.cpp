@@ -11,7 +11,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::mfu_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -67,4 +67,4 @@ TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::mfu_test

@@ -7,7 +7,7 @@
 
 // What the command line refuses, and what the message must say.
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::options_refuse_test {
 namespace {
 
 using nanofsdp::testing::one_line_with;
@@ -162,4 +162,4 @@ TEST(OptionsRefuse, WhatLeavesAStepWithoutARate) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::options_refuse_test

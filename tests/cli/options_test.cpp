@@ -5,7 +5,7 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::options_test {
 namespace {
 
 using nanofsdp::testing::one_line_with;
@@ -282,4 +282,4 @@ TEST(Options, HelpListsEveryOptionInItsGroup) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::options_test

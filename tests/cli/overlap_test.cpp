@@ -14,7 +14,7 @@
 #include "support/ranks.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::overlap_test {
 namespace {
 
 using testing::Owned;
@@ -152,4 +152,4 @@ TEST(Overlap, WithoutPrefetchIsLess) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::overlap_test

@@ -10,7 +10,7 @@
 #include "cli/plan_report.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::plan_cpu_test {
 namespace {
 
 const std::string kSource = NANOFSDP_SOURCE_DIR;
@@ -38,4 +38,4 @@ TEST(PlanOnACpu, IsWhatThePageSays) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::plan_cpu_test

@@ -13,7 +13,7 @@
 // `nanofsdp plan`, the calculator: what it prints is what a run measures; and the figures that
 // people know from papers and lectures.
 
-namespace nanofsdp {
+namespace nanofsdp::plan_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -225,4 +225,4 @@ TEST(Plan, RefusesWhatContradicts) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::plan_test

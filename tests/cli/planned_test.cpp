@@ -12,7 +12,7 @@
 // What is planned for a training is what its trainer holds and sends: every count of every class,
 // the first weights and the batches among them. To the byte, rank by rank.
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::planned_test {
 namespace {
 
 using enum fsdp::ShardingStrategy;
@@ -85,4 +85,4 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::planned_test

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::race_test {
 namespace {
 
 TEST(Bench, TakesTurnsAndSortsTheSamplesOfEach) {
@@ -29,16 +29,16 @@ TEST(Bench, PrintsTheMedianTheRateAndTheFractionOfTheLimit) {
     return Candidate{name, 10, "GB/s", limit,
                      [seconds, next = 0]() mutable { return Sample{seconds.at(next++)}; }};
   };
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   print_race({.rounds = 3, .rows = "title, "}, "title",
              {candidate("limit", "", {1, 2, 9}), candidate("row", "limit", {3, 4, 5})});
-  const std::string out = testing::internal::GetCapturedStdout();
+  const std::string out = ::testing::internal::GetCapturedStdout();
   EXPECT_NE(out.find("2000.000 ms (1000.000 to 9000.000)      5.00 GB/s\n"), out.npos) << out;
   EXPECT_NE(out.find("2.50 GB/s, 50 % of limit\n"), out.npos) << out;
-  testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStdout();
   print_race({.rounds = 1, .rows = "title, row"}, "title",
              {candidate("limit", "", {}), candidate("row", "limit", {4})});
-  const std::string filtered = testing::internal::GetCapturedStdout();
+  const std::string filtered = ::testing::internal::GetCapturedStdout();
   EXPECT_EQ(filtered.find("limit"), filtered.npos) << filtered;
   EXPECT_NE(filtered.find("row"), filtered.npos);
 }
@@ -107,4 +107,4 @@ TEST(MachineText, IsReadBack) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::race_test

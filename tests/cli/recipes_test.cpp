@@ -4,7 +4,7 @@
 
 // The papers' figures.
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::recipes_test {
 namespace {
 
 constexpr double kGigabyte = 1e9;
@@ -36,4 +36,4 @@ TEST(PapersCount, DividesWhatTheStageShards) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::recipes_test

@@ -16,7 +16,7 @@
 
 // `--init_from=resume`, as a user has it.
 
-namespace nanofsdp {
+namespace nanofsdp::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -289,4 +289,4 @@ TEST(ResumeRefusal, OfADamagedFileTouchesNothing) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::resume_test

@@ -10,7 +10,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::run_picture_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -220,4 +220,4 @@ TEST(RunPicture, GrowsWithTheRunAndWithItsResumption) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::run_picture_test

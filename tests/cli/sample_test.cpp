@@ -11,7 +11,7 @@
 
 // What a user of nanoGPT's sample.py does, and of its finetuning: files in, texts out.
 
-namespace nanofsdp {
+namespace nanofsdp::sample_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -213,4 +213,4 @@ TEST(Training, OnTokensWritesNumbers) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::sample_test

@@ -14,7 +14,7 @@
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::cli::trace_file_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -59,4 +59,4 @@ TEST(TraceFile, HasEverySpanOfEveryRankInMicroseconds) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::cli::trace_file_test

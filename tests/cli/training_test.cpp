@@ -14,7 +14,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-namespace nanofsdp {
+namespace nanofsdp::training_test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -288,4 +288,4 @@ TEST(Compare, RefusesWhatItSetsItself) {
 }
 
 }  // namespace
-}  // namespace nanofsdp
+}  // namespace nanofsdp::training_test

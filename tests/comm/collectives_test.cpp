@@ -12,7 +12,7 @@
 
 // Every backend against one process that adds in rank order, bit for bit.
 
-namespace nanofsdp::testing {
+namespace nanofsdp::testing::collectives_test {
 namespace {
 
 using comm::Communicator;
@@ -173,4 +173,4 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Collectives,
                          name);
 
 }  // namespace
-}  // namespace nanofsdp::testing
+}  // namespace nanofsdp::testing::collectives_test

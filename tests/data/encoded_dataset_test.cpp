@@ -13,7 +13,7 @@
 
 // Files as nanoGPT's prepare.py writes them: data/NAME/train.bin, val.bin, and what lies beside.
 
-namespace nanofsdp::data {
+namespace nanofsdp::data::encoded_dataset_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -241,4 +241,4 @@ TEST_F(Encoded, AFileLargerThanMemoryCostsOnlyWhatIsDrawn) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::data
+}  // namespace nanofsdp::data::encoded_dataset_test

@@ -11,7 +11,7 @@
 #include "support/ranks.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::fsdp {
+namespace nanofsdp::fsdp::several_models_test {
 namespace {
 
 using testing::Backend;
@@ -106,4 +106,4 @@ TEST(SeveralModels, LeaveNothingOnTheTape) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::fsdp
+}  // namespace nanofsdp::fsdp::several_models_test

@@ -7,7 +7,7 @@
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
-namespace nanofsdp::fsdp {
+namespace nanofsdp::fsdp::traffic_test {
 namespace {
 
 using testing::Backend;
@@ -248,4 +248,4 @@ TEST(Traffic, OfOneRankIsNone) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::fsdp
+}  // namespace nanofsdp::fsdp::traffic_test

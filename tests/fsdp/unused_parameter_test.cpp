@@ -8,7 +8,7 @@
 #include "support/ranks.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::fsdp {
+namespace nanofsdp::fsdp::unused_parameter_test {
 namespace {
 
 using testing::Backend;
@@ -79,4 +79,4 @@ TEST(UnusedParameter, HasTheGradientOfTheRanksThatUseIt) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::fsdp
+}  // namespace nanofsdp::fsdp::unused_parameter_test

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::adamw_test {
 namespace {
 
 using testing::expect_error;
@@ -232,4 +232,4 @@ TEST(AdamW, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::adamw_test

@@ -7,7 +7,7 @@
 #include "ops/attention_oracle.h"
 #include "support/errors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::attention_heads_test {
 namespace {
 
 using namespace attention_oracle;
@@ -142,4 +142,4 @@ TEST(AttentionHeads, OfKeysDivideThoseOfQueries) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::attention_heads_test

@@ -10,7 +10,7 @@
 #include "ops/attention_oracle.h"
 #include "support/errors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::attention_test {
 namespace {
 
 using namespace attention_oracle;
@@ -257,4 +257,4 @@ TEST(Attention, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::attention_test

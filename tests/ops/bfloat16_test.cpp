@@ -12,7 +12,7 @@
 
 // Parameters of bfloat16: refused by a CPU, computed with by a GPU.
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::bfloat16_test {
 namespace {
 
 using testing::narrow;
@@ -121,4 +121,4 @@ TEST(Bfloat16Parameters, AreWidenedByEmbedding) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::bfloat16_test

@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::cast_test {
 namespace {
 
 using testing::expect_error;
@@ -80,4 +80,4 @@ TEST(Cast, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::cast_test

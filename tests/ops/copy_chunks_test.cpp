@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::copy_chunks_test {
 namespace {
 
 using testing::expect_error;
@@ -152,4 +152,4 @@ TEST(CopyChunks, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::copy_chunks_test

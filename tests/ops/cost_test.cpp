@@ -14,7 +14,7 @@
 
 // What each operator costs, counted by hand for one small shape.
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::cost_test {
 namespace {
 
 Tensor of(Shape shape, DType dtype = DType::float32) { return Tensor(nullptr, shape, dtype); }
@@ -196,4 +196,4 @@ TEST(Cost, OfAttentionWhileDecoding) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::cost_test

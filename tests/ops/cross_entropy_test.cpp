@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::cross_entropy_test {
 namespace {
 
 using testing::expect_error;
@@ -258,4 +258,4 @@ TEST(CrossEntropy, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::cross_entropy_test

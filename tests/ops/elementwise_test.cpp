@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::elementwise_test {
 namespace {
 
 using testing::expect_error;
@@ -193,4 +193,4 @@ TEST(Elementwise, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::elementwise_test

@@ -10,7 +10,7 @@
 #include "base/check.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::embedding_test {
 namespace {
 
 using testing::Owned;
@@ -141,4 +141,4 @@ TEST(Embedding, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::embedding_test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::exp_test {
 namespace {
 
 // Steps of a number that is no power of two, over all that there is between the ends.
@@ -56,4 +56,4 @@ TEST(Exponential, InALoopEveryPlaceGivesTheSameBits) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::exp_test

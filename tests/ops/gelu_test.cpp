@@ -11,7 +11,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::gelu_test {
 namespace {
 
 using testing::expect_error;
@@ -150,4 +150,4 @@ TEST(Gelu, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::gelu_test

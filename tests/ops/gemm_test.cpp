@@ -11,7 +11,7 @@
 
 #include "ops/micro_kernel.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::gemm_test {
 namespace {
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -155,4 +155,4 @@ TEST(Gemm, WhatIsNoNumberSpoilsItsOwnRowAndColumnOnly) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::gemm_test

@@ -13,7 +13,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::layer_norm_test {
 namespace {
 
 using namespace layer_norm_oracle;
@@ -277,4 +277,4 @@ TEST(LayerNorm, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::layer_norm_test

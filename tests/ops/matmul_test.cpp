@@ -12,7 +12,7 @@
 #include "ops/matmul_oracle.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::matmul_test {
 namespace {
 
 using namespace matmul_oracle;
@@ -225,4 +225,4 @@ TEST(Matmul, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::matmul_test

@@ -10,7 +10,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-namespace nanofsdp::ops {
+namespace nanofsdp::ops::norm_test {
 namespace {
 
 using testing::expect_error;
@@ -128,4 +128,4 @@ TEST(SquaredNorm, AnErrorNamesTheOperand) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp::ops::norm_test

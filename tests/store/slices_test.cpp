@@ -13,7 +13,7 @@
 #include "support/ranks.h"
 #include "support/saved_state.h"
 
-namespace nanofsdp::store {
+namespace nanofsdp::store::slices_test {
 namespace {
 
 using fsdp::Layout;
@@ -266,4 +266,4 @@ TEST(Slices, IsNotLoadedIntoAUnitAtWork) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::store
+}  // namespace nanofsdp::store::slices_test
