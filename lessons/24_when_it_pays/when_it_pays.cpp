@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   std::vector<lesson::Line> lines;
   for (const int W : kRanks) {
     std::string row = fmt::format("exposed %, {:>4} ranks  ", W);
-    lesson::Line& line = lines.emplace_back(W);
+    lesson::Line& line = lines.emplace_back(lesson::Line{W, {}});
     for (std::int64_t t = 256; t <= 16'384; t *= 2) {
       const plan::Plan plan = plan_of(h100, {.ranks = W, .tokens = t});
       line.percent.push_back(100 * exposed(plan) / plan.time->seconds);
