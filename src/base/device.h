@@ -53,7 +53,7 @@ Device use_device(Device device, int local_rank);
 /// How many of these devices the machine has.
 int count_devices(Device device);
 
-/// Memory of a device, zeroed, aligned to 64 bytes. The caller owns it: see Buffer.
+/// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);
 /// Frees what allocate_memory() gave, of the same size, on the same device.

@@ -68,7 +68,7 @@ int open_nameless(const std::string& directory);
 /// Gives such a file its name, which no other may have. Whether it worked; if not, see errno.
 bool name_file(int descriptor, const std::string& path);
 
-/// Addresses that cannot be read or written: those of a tensor without memory.
+/// Addresses that nobody can read or write: a tensor's, where there is no memory.
 /// @throws std::bad_alloc if the system has no more
 void* reserve_addresses(std::size_t bytes);
 /// Gives them back.
