@@ -11,7 +11,8 @@
 #include "reads.h"
 #include "run.h"
 
-// Lesson 19: training that stops on 4 ranks and goes on where it was, on any number of them.
+// Lesson 19: training that stops on 4 ranks and continues from the same step on any number of
+// ranks.
 
 namespace {
 
@@ -19,18 +20,18 @@ using namespace nanofsdp;
 constexpr int kSteps = 6;
 
 //! [checkpoint]
-// Neighbouring elements of one parameter, counted from its start, and their moments.
+// A range of one parameter's elements, counted from the parameter's start, and their moments.
 struct Piece {
   std::string name;
   fsdp::Range range;
   std::vector<float> values, m, v;
-  std::int64_t steps = 0;  // that the optimizer has made with this parameter
+  std::int64_t steps = 0;  // updates that the optimizer has made to this parameter
 };
-using File = std::vector<Piece>;  // of one rank
+using File = std::vector<Piece>;  // what one rank saves
 
 struct Checkpoint {
   std::vector<File> files;
-  GeneratorState generator;  // of the next batch
+  GeneratorState generator;  // from which the next batch is drawn
 };
 //! [checkpoint]
 
@@ -45,7 +46,7 @@ File save(lesson::Training& t) {
   return file;
 }
 
-// What a run can forget.
+// What load() leaves out, to show what then goes wrong.
 struct Forgets {
   bool moments = false, steps = false, generator = false;
 };

@@ -6,7 +6,7 @@
 #include "checkpoint_exercise.h"
 #include "frame/exercise.h"
 
-// The specification deals the elements out one by one, to both worlds.
+// The specification assigns the elements one by one to the ranks that saved and to those that load.
 static std::string by_dealing(std::int64_t n, std::int64_t V, std::int64_t W, std::int64_t r) {
   const auto owner = [n](std::int64_t element, std::int64_t ranks) {
     std::int64_t shard = 1;

@@ -4,16 +4,16 @@
 
 #include "fsdp/layout.h"
 
-/// The exercise of lesson 19: from whose files a rank reads.
+/// The exercise of lesson 19: the files from which a rank reads.
 ///
-/// A row of n elements was saved by V ranks, rank i its shard of ceil(n / V) elements from
-/// i * ceil(n / V) on, the padding left out. Now W ranks load it, and rank r wants its shard of
-/// ceil(n / W).
+/// V ranks have saved a row of n elements. File i has the shard of rank i: ceil(n / V) elements,
+/// beginning with element i * ceil(n / V). Padding is not saved, so the last files may be shorter
+/// or empty. Now W ranks load the row, and rank r needs its own shard of ceil(n / W) elements.
 ///
 /// @param n  elements, at least 1
 /// @param V  ranks that saved, at least 1
 /// @param W  ranks that load, at least 1
-/// @param r  one of these, in [0, W)
-/// @return the saving ranks from whose files r reads anything: those in [begin, end); {0, 0} if it
-///         wants nothing but padding
+/// @param r  the rank that loads, in [0, W)
+/// @return the files from which rank r reads at least one element: those in [begin, end); {0, 0} if
+///         its shard is nothing but padding
 nanofsdp::fsdp::Range files_to_read(std::int64_t n, std::int64_t V, std::int64_t W, std::int64_t r);

@@ -17,7 +17,8 @@ using Writer = std::vector<std::function<void(Disk& disk)>>;  ///< operations, i
 inline const std::vector<std::string> kRankFiles = {"rank_0", "rank_1", "rank_2", "rank_3"};
 
 //! [reader]
-// The directory with a manifest is the one to trust; the new one, if both have.
+// The reader takes the new directory if that has a manifest, and otherwise the old one. All files
+// must be there, and from the same checkpoint.
 inline bool usable(Disk disk) {
   const std::string directory = disk.contains("new/manifest") ? "new/" : "checkpoint/";
   if (!disk.contains(directory + "manifest")) return false;
@@ -43,7 +44,7 @@ inline Writer in_place() {
   return writer;
 }
 
-/// The files of one directory get names in another.
+/// Renames a directory: replaces the files of `to` by those of `from`.
 inline void rename(Disk& disk, const std::string& from, const std::string& to) {
   std::erase_if(disk, [&](const auto& file) { return file.first.starts_with(to); });
   for (const auto& [name, bytes] : Disk(disk)) {
@@ -60,7 +61,7 @@ inline Writer aside(Manifest order) {
   Writer writer;
   std::vector<std::string> files = kRankFiles;
   files.insert(order == Manifest::first ? files.begin() : files.end(), "manifest");
-  for (const std::string& file : files) {  // that gets its name when it is whole
+  for (const std::string& file : files) {  // a file gets its name when all its bytes are written
     writer.push_back([=](Disk& disk) { disk["new/" + file] = Bytes::of_new; });
   }
   writer.push_back([](Disk& disk) { rename(disk, "checkpoint/", "previous/"); });
@@ -69,7 +70,7 @@ inline Writer aside(Manifest order) {
 }
 //! [aside]
 
-/// After how many of the operations nothing is left to go on from.
+/// After how many of the operations there is no usable checkpoint.
 inline int unusable_after(const Writer& writer) {
   Disk disk = {{"checkpoint/manifest", Bytes::of_old}};
   for (const std::string& file : kRankFiles) disk["checkpoint/" + file] = Bytes::of_old;

@@ -10,17 +10,17 @@
 #include "frame/svg.h"
 
 /// @file
-/// @brief Who reads what from whose file, for lesson 19; and a picture of it.
+/// @brief Which rank reads which elements from which file, for lesson 19; and a picture of it.
 
 namespace lesson {
 
-/// "transformer.wte.weight" is wte.
+/// "wte" of "transformer.wte.weight".
 inline std::string short_name(const std::string& name) {
   const std::size_t begin = name.find('.') + 1;
   return name.substr(begin, name.find('.', begin) - begin);
 }
 
-/// What a file has of the root unit, in words.
+/// The pieces of the root unit in a file, as text.
 template <class File>
 std::string root_of(const File& file) {
   std::string text;
@@ -41,37 +41,39 @@ std::int64_t bytes_of(const File& file) {
 }
 
 struct Reads {
-  int files_of_1 = 0;  ///< from which rank 1 of the second row reads
-  Svg picture{690, 185};
+  int files_of_1 = 0;  ///< from which rank 1 of those that load reads
+  Svg picture{400, 470};
 };
 
-/// What the ranks in `wanted` read of the root unit from the files of those in `saved`.
+/// What the ranks in `wanted` read of the root unit from the files of those in `saved`. The picture
+/// has the elements from top to bottom, so a copy is a level line from a file to a rank.
 template <class Files>
 Reads reads_of_root(const Files& saved, const Files& wanted) {
   Reads reads;
+  constexpr std::int64_t kWte = 6656, kWpe = 8192, kAll = kWte + kWpe + 128;
   const auto of_root = [](const auto& piece) {
     return piece.name.find(".h.") == std::string::npos;
   };
-  const auto place = [](const auto& piece, std::int64_t element) {
+  const auto y = [](std::int64_t element) { return static_cast<int>(80 + element * 360 / kAll); };
+  const auto place = [&](const auto& piece, std::int64_t element) {
     const std::string name = short_name(piece.name);
-    const std::int64_t before = name == "wte" ? 0 : name == "wpe" ? 6656 : 6656 + 8192;
-    return static_cast<int>(20 + (before + element) * 650 / 14976);
+    return y((name == "wte" ? 0 : name == "wpe" ? kWte : kWte + kWpe) + element);
   };
-  const auto row = [&](const Files& files, int y, int below, const std::string& title) {
-    reads.picture.text(20, y + below, title);
-    for (std::size_t rank = 0; rank < files.size(); ++rank) {
-      for (const auto& piece : files[rank]) {
-        if (!of_root(piece)) continue;
-        const int begin = place(piece, piece.range.begin), end = place(piece, piece.range.end);
-        const int width = end - begin;
-        const std::string who = (width < 90 ? "" : "rank ") + fmt::format("{}: ", rank);
-        reads.picture.box(begin, y, width, 40, rank % 2 == 0 ? colour::blue : colour::orange,
-                          width < 40 ? "" : who + short_name(piece.name));
-      }
+  Svg& svg = reads.picture;
+  svg.text(200, 20, "The root unit: 4 files, read by 3 ranks", Svg::At::middle);
+  svg.text(200, 44, "downwards: elements 0 to 14,976", Svg::At::middle);
+  const auto column = [&](const Files& files, int x, const char* label) {
+    const std::int64_t shard = (kAll + std::ssize(files) - 1) / std::ssize(files);
+    for (std::int64_t rank = 0; rank < std::ssize(files); ++rank) {
+      const int top = y(rank * shard), height = y((rank + 1) * shard) - top;
+      svg.box(x, top, 80, height, colour::parameters, fmt::format("{} {}", label, rank));
+      const bool left = x < 200;
+      svg.text(left ? x - 6 : x + 86, top + 12, fmt::format("{}", rank * shard),
+               left ? Svg::At::end : Svg::At::start);
     }
   };
-  row(saved, 30, -6, "the root unit, saved by 4 ranks");
-  row(wanted, 110, 58, "loaded by 3: a copy for each line");
+  column(saved, 60, "file");
+  column(wanted, 260, "rank");
   for (std::size_t rank = 0; rank < wanted.size(); ++rank) {
     for (const auto& file : saved) {
       int copies = 0;
@@ -81,13 +83,15 @@ Reads reads_of_root(const Files& saved, const Files& wanted) {
           const std::int64_t end = std::min(piece.range.end, mine.range.end);
           if (piece.name != mine.name || begin >= end || !of_root(piece)) continue;
           ++copies;
-          const int x = place(piece, (begin + end) / 2);
-          reads.picture.line(x, 70, x, 110);
+          const int middle = place(piece, (begin + end) / 2);
+          svg.line(140, middle, 260, middle);
+          svg.text(200, middle - 4, short_name(piece.name), Svg::At::middle);
         }
       }
       if (rank == 1 && copies > 0) ++reads.files_of_1;
     }
   }
+  svg.text(200, 462, "each line is one copy", Svg::At::middle);
   return reads;
 }
 

@@ -15,7 +15,7 @@
 #include "store/slices.h"
 
 /// @file
-/// @brief A training run that can stop and go on, for lesson 19.
+/// @brief A training run that can stop and continue, for lesson 19.
 
 namespace lesson {
 
@@ -23,7 +23,7 @@ using namespace nanofsdp;
 
 inline constexpr int kBatch = 12;  // rows of a step, over all ranks
 
-/// One rank of it: the library's model and optimizer, and a generator that draws the batches.
+/// One rank of the run: the library's model and optimizer, and a generator that draws the batches.
 struct Training {
   Training(Context& context, std::unique_ptr<comm::Communicator> world)
       : rank(context.rank),
@@ -48,12 +48,12 @@ struct Training {
   Generator generator{7};
 };
 
-/// What a rank has of one parameter.
+/// The piece of one parameter that a rank owns.
 struct View {
   const std::string& name;
   fsdp::Range range;  // of the parameter's elements
   std::span<float> values, m, v;
-  std::int64_t& steps;  // that the optimizer has made with this parameter
+  std::int64_t& steps;  // updates that the optimizer has made to this parameter
 };
 
 /// Calls use(view) for every parameter of which the rank has a piece: lesson 08's arithmetic.
@@ -74,7 +74,7 @@ void for_each_piece(Training& t, const Use& use) {
   }
 }
 
-/// Whether the library would save the same, to the bit.
+/// Whether the library would save the same bits.
 template <class File>
 bool is_the_librarys(Training& t, const File& file) {
   const auto theirs = store::slices_to_save(t.state.sharded.units(), t.state.optimizer);

@@ -16,8 +16,8 @@
 #include "rows.h"
 #include "train/trainer.h"
 
-// Lesson 20: the operator of lesson 02 as the threads of a GPU make it, and a training whose ranks
-// talk through NCCL. Without a GPU it says so on stderr; stdout is the same.
+// Lesson 20: lesson 02's operator as the threads of a GPU compute it, and a training whose ranks
+// communicate through NCCL. Without a GPU the program says so on stderr; stdout is the same.
 
 namespace {
 
@@ -26,14 +26,14 @@ using Floats = std::vector<float>;
 constexpr int kWarp = 32, kSteps = 3;
 
 //! [warp_sum]
-// A round: every lane adds what the lane has whose number differs in one bit. All at once.
+// One round, for all threads (lanes) of a warp at once: thread t adds the number of thread t ^ bit.
 void add_across(Floats& lanes, int bit) {
   const Floats before = lanes;
   for (std::size_t t = 0; t < lanes.size(); ++t) lanes[t] += before[t ^ bit];
 }
 
-// term(0) + ... + term(n - 1) by a warp: lane t adds up every 32nd term, from term(t) on. Then five
-// rounds give every lane the sum of all.
+// term(0) + ... + term(n - 1) by a warp: lane t adds up term(t), term(t + 32), term(t + 64), ...
+// Then five rounds give every lane the sum of all terms.
 template <class Term>
 float warp_sum(int n, const Term& term) {
   Floats lanes(kWarp);
@@ -44,7 +44,7 @@ float warp_sum(int n, const Term& term) {
 //! [warp_sum]
 
 //! [row]
-// Lesson 02's backward, of one row, as a warp makes it.
+// Lesson 02's backward of one row, as a warp computes it.
 void backward_row(const float* dy, const float* x, const float* weight, float mean, float rstd,
                   float* dx, int C) {
   const auto g = [=](int c) { return dy[c] * weight[c]; };
@@ -56,10 +56,10 @@ void backward_row(const float* dy, const float* x, const float* weight, float me
 //! [row]
 
 //! [train]
-// What rank 0 sees of a few steps, wherever it computes and whoever carries its bytes.
+// The last loss of a few steps, and the bytes of one: on any device, over any communicator.
 struct Seen {
   double loss = 0;
-  std::int64_t bytes = 0;  // sent, in one step
+  std::int64_t bytes = 0;  // that the rank sends in one step
 };
 
 Seen train_here(Context& context, std::unique_ptr<comm::Communicator> world,
@@ -72,7 +72,8 @@ Seen train_here(Context& context, std::unique_ptr<comm::Communicator> world,
 }
 //! [train]
 
-// Processes that share a GPU, if there is but one. Throws, in one of them, what is different there.
+// The same training in processes, which share the GPU if there is only one. Rank 0 throws if the
+// loss or the bytes are not those of the CPU.
 launch::Outcome over_nccl(int ranks, Seen cpu, const train::TrainerOptions& o,
                           const data::Dataset& text) {
   return launch::run_processes(ranks, [&](launch::Store& store) {
@@ -89,9 +90,10 @@ launch::Outcome over_nccl(int ranks, Seen cpu, const train::TrainerOptions& o,
   });
 }
 
-// What each lane has after each round, for a warp of 8.
+// The number of each lane before the first round and after each, for a warp of 8.
 lesson::Svg drawing() {
-  lesson::Svg svg(690, 290);
+  lesson::Svg svg(460, 330);
+  svg.text(230, 20, "A warp of 8 threads adds up 1 to 8", lesson::Svg::At::middle);
   Floats lanes(8);
   std::iota(lanes.begin(), lanes.end(), 1.0f);
   for (int round = 0; round < 4; ++round) {
@@ -99,7 +101,7 @@ lesson::Svg drawing() {
     if (round > 0) add_across(lanes, bit);
     for (int t = 0; t < 8; ++t) lesson::draw_lane(svg, round, t, t ^ bit, lanes[t]);
   }
-  svg.text(20, 275, "a warp of 8 lanes adds up 1 to 8: three rounds, and every lane has the sum");
+  svg.text(230, 315, "after 3 rounds every thread has the sum, 36", lesson::Svg::At::middle);
   return svg;
 }
 

@@ -13,7 +13,8 @@ float over_warp(std::span<const float> lanes) {
   return now[0];
 }
 
-// The specification follows one sum down: lanes that differ in the lowest bit came last.
+// The specification works from the result back: lanes that differ in the lowest bit were added
+// last.
 static float of_lanes(std::span<const float> x, int threads, int first, int lane, int stride) {
   if (stride < 32) {
     return of_lanes(x, threads, first, lane, 2 * stride) +
@@ -35,7 +36,8 @@ int main() {
   for (const int threads : {32, 64, 96, 256, 1024}) {
     for (const int n : {0, 1, 31, 32, 33, 100, 768, 1025, 5003}) {
       std::vector<float> x(n);
-      for (int i = 0; i < n; ++i) {  // of very different sizes, so that the order shows
+      for (int i = 0; i < n;
+           ++i) {  // of very different sizes, so that another order gives other bits
         x[i] = std::ldexp(static_cast<float>(i * 7919 % 10007 - 5000), i * 31 % 24);
       }
       exercise.expect(block_sum(x, threads), in_order(x, threads), "{} numbers, {} threads", n,

@@ -2,15 +2,15 @@
 
 #include <span>
 
-/// The exercise of lesson 20: the sum of x as a block of several warps makes it.
+/// The exercise of lesson 20: the sum of x as a block of several warps computes it.
 ///
 /// Thread t starts from 0 and adds x[t], x[t + threads], x[t + 2 threads], ... Threads 0 to 31 are
-/// a warp, 32 to 63 the next: each adds up what its threads have. Then the warps' sums are added to
-/// that of the first, in the order of the warps. In float32 that order decides the last bits, and
-/// the checker compares all of them.
+/// the first warp, 32 to 63 the second: each warp adds up the sums of its threads. Then the sums of
+/// the other warps are added to the sum of the first, in the order of the warps. In float32 this
+/// order decides the last bits, and the checker compares all bits.
 ///
 /// @param threads of the block, a multiple of 32, at most 1024
 float block_sum(std::span<const float> x, int threads);
 
-/// For you: what the five rounds of a warp make of the 32 numbers of its threads.
+/// Given: the sum of the 32 numbers of a warp's threads, by the five rounds.
 float over_warp(std::span<const float> lanes);

@@ -12,7 +12,8 @@
 #include "ops/layer_norm.h"
 
 /// @file
-/// @brief Rows of layer norm to compare with, how far a sum is off, and lanes drawn, for lesson 20.
+/// @brief The library's layer norm to compare with, the error of a sum, and the picture of a warp,
+/// for lesson 20.
 
 namespace lesson {
 
@@ -50,12 +51,13 @@ inline std::int64_t units(float sum, double truth) {
   return std::llround(std::abs(sum - truth) / (std::nextafter(sum, INFINITY) - sum));
 }
 
-/// What lane t has after a round in which it added what `other` had.
+/// The number of lane t after a round, with lines from the two lanes whose numbers it has added.
 inline void draw_lane(Svg& svg, int round, int t, int other, float value) {
-  const int x = 50 + 80 * t, y = 20 + 65 * round;
-  if (round > 0) svg.line(x, y, x, y - 37);
-  if (round > 0) svg.line(x, y, 50 + 80 * other, y - 37, colour::red);
-  svg.box(x - 30, y, 60, 28, round < 3 ? colour::blue : colour::green, fmt::format("{}", value));
+  const int x = 105 + 45 * t, y = 40 + 70 * round;
+  if (t == 0) svg.text(8, y + 19, round == 0 ? "at first" : fmt::format("round {}", round));
+  if (round > 0) svg.line(x, y, x, y - 42);
+  if (round > 0) svg.line(x, y, 105 + 45 * other, y - 42);
+  svg.box(x - 19, y, 38, 28, colour::activations, fmt::format("{}", value));
 }
 
 }  // namespace lesson

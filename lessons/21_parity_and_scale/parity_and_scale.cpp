@@ -15,7 +15,8 @@
 #include "plan/transformer.h"
 #include "runs.h"
 
-// Lesson 21: how near two curves of the same training come, and what a rank of a large one holds.
+// Lesson 21: how little the losses of two correct programs differ, and what a rank of a large model
+// keeps, borrows and sends.
 
 namespace {
 
@@ -31,7 +32,7 @@ float sum_of_fractions(int first, int last, int by) {  // 1/first + ... + 1/last
 //! [orders]
 
 //! [farthest]
-// How far curve a is from b at most, in the first steps: relative, as the digits of float32 are.
+// The largest relative difference between two curves in their first steps.
 double farthest(std::span<const double> a, std::span<const double> b, int steps) {
   double most = 0;
   for (int step = 0; step < steps; ++step) {
@@ -41,7 +42,7 @@ double farthest(std::span<const double> a, std::span<const double> b, int steps)
 }
 //! [farthest]
 
-// In words that are the same on every machine.
+// As text that is the same on every machine.
 std::string size(double difference) {
   return difference < 2e-6 ? "< 2e-6" : difference > 1e-3 ? "> 1e-3" : "between";
 }
@@ -49,12 +50,13 @@ std::string size(double difference) {
 //! [rank]
 struct Model {
   std::string name;
-  std::int64_t blocks, block, root;  // how many blocks; parameters of each, and of the rest
+  std::int64_t blocks, block, root;  // number of blocks; parameters of a block, and of the root
 };
 
-// full_shard in float32 with Adam, by hand: each block is a unit, two slots and the root's.
+// full_shard in float32 with Adam. Each block is a unit; a rank borrows two slots for blocks, and
+// one for the root.
 lesson::Rank one_of(std::int64_t W, const Model& m) {
-  const std::int64_t s = (m.block + W - 1) / W, r = (m.root + W - 1) / W;  // shards
+  const std::int64_t s = (m.block + W - 1) / W, r = (m.root + W - 1) / W;  // shard sizes
   return {.kept = (4 + 4 + 4 + 4) * (m.blocks * s + r),
           .borrowed = (4 + 4) * W * (2 * s + r),
           .sent = 4 * (W - 1) * (3 * m.blocks * s + 2 * r)};

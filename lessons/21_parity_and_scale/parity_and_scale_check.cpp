@@ -6,7 +6,8 @@
 #include "plan/outline.h"
 #include "plan/plan.h"
 
-// The specification lets the engine shard every k, without memory. Bytes for k = 1, 2 ... n.
+// The specification lets the engine shard the model for every k on a simulated device. Bytes for
+// k = 1, 2 ... n.
 static std::vector<std::int64_t> by_planning(std::int64_t n, std::int64_t block, std::int64_t root,
                                              int W) {
   using namespace nanofsdp;

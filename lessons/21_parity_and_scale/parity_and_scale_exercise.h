@@ -2,17 +2,20 @@
 
 #include <cstdint>
 
-/// The exercise of lesson 21: the largest units for which there is room.
+/// The exercise of lesson 21: the largest units for which a rank has enough memory.
 ///
 /// A model has n blocks of `block` parameters each, and `root` parameters in its root unit. A unit
-/// is k blocks; the last one has what is left. Under full_shard, in float32 with Adam, one of W
-/// ranks keeps 16 bytes for each element of its shards, one of each unit, rounded up; and it
-/// borrows (4 + 4) bytes for each element of two slots, as large as W shards of the largest block
-/// unit, and of the root, which is as large as W of its shards.
+/// is k blocks; the last unit has the blocks that are left. The shard of a unit with p parameters
+/// has s(p) = ceil(p / W) elements. Under full_shard, in float32 with Adam, a rank
+///
+///   - keeps 16 bytes for each element of its shards, one shard of each unit and of the root;
+///   - borrows 4 + 4 bytes for each element of two slots of W s(k block) elements, and of the
+///   root's
+///     slot of W s(root) elements.
 ///
 /// @param memory bytes that a rank has
 /// @param n      at least 1
 /// @param W      at least 2
-/// @return the largest k, from 1 to n, such that everything fits; 0 if none does
+/// @return the largest k from 1 to n for which both fit into `memory`; 0 if no k does
 std::int64_t blocks_a_unit(std::int64_t memory, std::int64_t n, std::int64_t block,
                            std::int64_t root, std::int64_t W);

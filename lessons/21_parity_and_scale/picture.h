@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "frame/svg.h"
@@ -14,39 +15,68 @@
 
 namespace lesson {
 
-/// What one of W ranks has of a model.
+/// The bytes of one of W ranks.
 struct Bar {
   std::int64_t W;
   Rank rank;
 };
 
-/// PyTorch's losses as a line with some of ours on it; and bytes of a rank as bars.
-inline Svg drawing(std::span<const double> ours, std::span<const double> theirs,
-                   std::span<const Bar> bars) {
-  Svg svg(690, 280);
+/// PyTorch's losses as a line, and some of ours as squares.
+inline void draw_losses(Svg& svg, std::span<const double> ours, std::span<const double> theirs) {
+  constexpr int kLeft = 40, kBottom = 220, kLoss = 40;  // pixels of a loss of 1
+  svg.text(20, 20, "Loss: PyTorch (line), nanofsdp on 2 ranks (squares)");
+  for (int loss = 0; loss <= 4; ++loss) {
+    svg.line(kLeft, kBottom - kLoss * loss, kLeft + 350, kBottom - kLoss * loss, colour::grey);
+    svg.text(kLeft - 8, kBottom - kLoss * loss + 4, fmt::format("{}", loss), Svg::At::end);
+  }
   std::vector<double> some;
   for (std::size_t step = 0; step < theirs.size(); step += 5) some.push_back(theirs[step]);
-  svg.curve(30, 250, 6, 55, some, colour::ink);
+  svg.curve(kLeft, kBottom, 7, kLoss, some, colour::ink);
   for (std::size_t step = 0; step < ours.size(); step += 25) {
-    const int x = 30 + 6 * static_cast<int>(step) / 5, y = static_cast<int>(250 - 55 * ours[step]);
-    svg.rect(x - 3, y - 3, 7, 7, colour::blue);
+    const int x = kLeft + 7 * static_cast<int>(step) / 5;
+    svg.rect(x - 4, static_cast<int>(kBottom - kLoss * ours[step]) - 4, 9, 9, colour::ink);
   }
-  svg.text(90, 30, "loss: PyTorch (line), ours (squares)");
-  svg.text(44, 40, fmt::format("{:.2f}", theirs.front()));
-  svg.text(324, 190, fmt::format("{:.2f}", theirs.back()), Svg::At::end);
-  svg.text(324, 270, fmt::format("{} steps", theirs.size()), Svg::At::end);
+  for (int step = 0; step <= 250; step += 50) {
+    svg.text(kLeft + 7 * step / 5, kBottom + 18, fmt::format("{}", step), Svg::At::middle);
+  }
+  svg.text(kLeft + 175, kBottom + 36, "step", Svg::At::middle);
+}
 
-  svg.text(370, 30, "a rank of llama-70b keeps, borrows (orange)");
-  const auto pixels = [](std::int64_t bytes) { return static_cast<int>(bytes / 400'000'000); };
-  int y = 50;
-  for (const auto& [W, rank] : bars) {
-    svg.text(430, y + 20, fmt::format("W = {}", W), Svg::At::end);
-    svg.rect(440, y, pixels(rank.kept), 30, colour::green);
-    svg.rect(440 + pixels(rank.kept), y, pixels(rank.borrowed), 30, colour::orange);
-    y += 40;
+/// For each W two bars. The first line is at y.
+inline void draw_bytes(Svg& svg, std::span<const Bar> bars, int y) {
+  constexpr std::int64_t kBytes = 320'000'000;  // of a pixel
+  svg.text(20, y, "Bytes of one of W ranks of Llama 70B");
+  int x = 20;
+  for (const auto& [name, fill] : {std::pair{"parameters", colour::parameters},
+                                   {"gradients", colour::gradients},
+                                   {"moments", colour::optimizer}}) {
+    svg.rect(x, y + 14, 14, 14, fill), svg.text(x + 20, y + 26, name);
+    x += 120;
   }
-  svg.line(440, 255, 440 + pixels(16'000'000'000), 255);
-  svg.text(490, 260, "16 GB");
+  // Moments are half of what a rank keeps; they are never borrowed.
+  const auto bar = [&](std::int64_t bytes, bool moments, const char* verb) {
+    const int part = static_cast<int>(bytes / (moments ? 4 : 2) / kBytes);
+    svg.rect(60, y, part, 16, colour::parameters);
+    svg.rect(60 + part, y, part, 16, colour::gradients);
+    if (moments) svg.rect(60 + 2 * part, y, 2 * part, 16, colour::optimizer);
+    svg.text(66 + (moments ? 4 : 2) * part, y + 13,
+             fmt::format("{} {:.1f} GB", verb, 1e-9 * static_cast<double>(bytes)));
+    y += 18;
+  };
+  y += 42;
+  for (const auto& [W, rank] : bars) {
+    svg.text(54, y + 22, fmt::format("{}", W), Svg::At::end);
+    if (W == bars.front().W) svg.text(8, y + 22, "W =");
+    bar(rank.kept, true, "keeps"), bar(rank.borrowed, false, "borrows");
+    y += 12;
+  }
+}
+
+inline Svg drawing(std::span<const double> ours, std::span<const double> theirs,
+                   std::span<const Bar> bars) {
+  Svg svg(420, 590);
+  draw_losses(svg, ours, theirs);
+  draw_bytes(svg, bars, 300);
   return svg;
 }
 

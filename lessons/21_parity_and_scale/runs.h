@@ -8,25 +8,25 @@
 #include "train/trainer.h"
 
 /// @file
-/// @brief Runs and plans of the library's, for lesson 21.
+/// @brief The library's runs and plans, for lesson 21.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
-/// What one rank keeps between steps, borrows while units are whole, and sends in a step: bytes.
+/// Bytes that one rank keeps between steps, borrows for unsharded units, and sends in a step.
 struct Rank {
   std::int64_t kept = 0, borrowed = 0, sent = 0;
   friend bool operator==(const Rank&, const Rank&) = default;
 };
 
-/// The losses of a run, and what rank 0 had of bytes in its last step.
+/// The losses of a run, and the bytes of rank 0 in the last step.
 struct Run {
   std::vector<double> losses;
   Rank rank;
 };
 
-/// nanoGPT's recipe on the tales over W ranks that are threads, under full_shard.
+/// nanoGPT's recipe on the tales under full_shard. The W ranks are threads.
 inline Run train(int W, int steps, double learning_rate, const data::Dataset& text) {
   train::TrainerOptions o;
   o.learning_rate = learning_rate;
@@ -50,7 +50,7 @@ inline Run train(int W, int steps, double learning_rate, const data::Dataset& te
   return run;
 }
 
-/// What the engine holds and sends under full_shard, float32 and Adam, where nothing is computed.
+/// What the engine holds and sends under full_shard, in float32 with Adam, on a simulated device.
 struct Planned {
   Rank rank;
   std::vector<std::int64_t> units;  ///< elements, the root's last

@@ -11,7 +11,7 @@
 #include "22_your_own_model/training.h"
 
 /// @file
-/// @brief A tiny Llama of which PyTorch has computed gradients and losses in float64.
+/// @brief A tiny Llama whose gradients and losses PyTorch has computed in float64.
 
 namespace lesson {
 
@@ -35,7 +35,7 @@ inline Task tiny_task(bool lora = false) {
   return {.config = kTiny, .rows = 6, .T = 8, .text = text, .steps = 10, .lora = lora};
 }
 
-/// Its values: every weight is random, and the gains of the norms are so beside 1.
+/// Random values for all parameters; those of the norms are near 1.
 inline Values tiny_values(nn::Module& model) {
   Generator generator(1337);
   Values values;
@@ -46,7 +46,7 @@ inline Values tiny_values(nn::Module& model) {
   return values;
 }
 
-/// What tells one gradient from another: its norm, and its product with (cos 1, cos 2, ...).
+/// Two numbers that identify a gradient: its norm, and its product with (cos 1, cos 2, ...).
 struct Measured {
   double norm = 0, along = 0;
 
@@ -57,7 +57,7 @@ struct Measured {
   }
 };
 
-/// Of every parameter, after forward and backward of the first step's rows.
+/// For every parameter, after forward and backward of the first step's rows.
 inline std::map<std::string, Measured> measure_gradients(int threads = 1) {
   llama::Llama model(kTiny);
   Values values = tiny_values(model), gradients;
@@ -85,7 +85,7 @@ inline std::map<std::string, Measured> measure_gradients(int threads = 1) {
   return measured;
 }
 
-/// What PyTorch says, from the lines of golden/llama.txt.
+/// PyTorch's gradients and losses, from the lines of golden/llama.txt.
 struct Truth {
   explicit Truth(std::istream&& text) {
     for (std::string line, kind; std::getline(text, line);) {

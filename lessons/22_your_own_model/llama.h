@@ -9,8 +9,8 @@
 #include <string>
 
 /// @file
-/// @brief A Llama (Touvron et al. 2023, arXiv 2302.13971), as somebody else would write it on top
-/// of the library. Names are Hugging Face's, so that its files of weights fit. For the CPU.
+/// @brief A Llama (Touvron et al. 2023, arXiv 2302.13971), as a user of the library would write it.
+/// Parameters have Hugging Face's names, so that its files of weights can be read. For the CPU.
 
 namespace llama {
 
@@ -18,8 +18,8 @@ using namespace nanofsdp;
 using SharedParameter = std::shared_ptr<nn::Parameter>;
 using Matrix = std::unique_ptr<nn::Module>;
 
-/// Several heads of queries share one head of keys and values: num_attention_heads is a multiple of
-/// num_key_value_heads.
+/// num_attention_heads is a multiple of num_key_value_heads: several heads of queries share one
+/// head of keys and one of values.
 struct Config {
   int vocab_size, hidden_size, intermediate_size;  // the last is the width inside the MLP
   int num_hidden_layers, num_attention_heads, num_key_value_heads;
@@ -28,8 +28,8 @@ struct Config {
   int head_dim() const { return hidden_size / num_attention_heads; }
 };
 
-/// Makes a matrix without bias for the place of that name: "q_proj", "up_proj" ... lora.h has
-/// another function of this type, which adds adapters.
+/// Makes the matrix of that name, "q_proj", "up_proj" ..., without a bias. lora.h has another
+/// function of this type, which adds adapters.
 using MakeMatrix = std::function<Matrix(const std::string&, std::int64_t in, std::int64_t out)>;
 inline Matrix linear(const std::string&, std::int64_t in, std::int64_t out) {
   return std::make_unique<nn::Linear>(nn::Linear::Options{.in = in, .out = out, .bias = false});
@@ -63,11 +63,11 @@ struct RMSNorm final : nn::Module {
       for (std::int64_t row = 0; row < scale.numel(); ++row) {
         const float *in = x.f32() + row * n, *d = dy.f32() + row * n, *w = gain.f32();
         const float r = scale.f32()[row];
-        double along = 0;  // a longer row has the same y: this part of the gradient is lost
+        double along = 0;  // the gradient's part along x is taken out: a longer x has the same y
         for (int i = 0; i < n; ++i) along += double{d[i]} * w[i] * (in[i] * r);
         for (int i = 0; i < n; ++i) {
           dx.f32()[row * n + i] = r * (w[i] * d[i] - static_cast<float>(along / n) * (in[i] * r));
-          if (!dgain.empty()) dgain.f32()[i] += d[i] * (in[i] * r);  // empty: it is frozen
+          if (!dgain.empty()) dgain.f32()[i] += d[i] * (in[i] * r);  // empty: frozen
         }
       }
     });
@@ -146,7 +146,7 @@ struct Attention final : nn::Module {
     a.dk = keys(tape.allocate(k.shape())), a.dv = keys(tape.allocate(v.shape()));
     a.scratch = tape.allocate({ops::attention_scratch_numel(q.dim(1), tape.stream().threads())});
     ops::attention(tape.stream(), a);
-    const Tensor dx = v_proj->backward(tape, a.dv.rows);  // forward's last is backward's first
+    const Tensor dx = v_proj->backward(tape, a.dv.rows);  // in the reverse order of forward
     const auto by_k = k_proj->backward(tape, rotary.backward(tape, a.dk.rows));
     ops::accumulate(tape.stream(), {.in = by_k, .out = dx});
     const auto by_q = q_proj->backward(tape, rotary.backward(tape, a.dq.rows));

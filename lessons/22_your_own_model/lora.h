@@ -3,8 +3,8 @@
 #include "22_your_own_model/llama.h"
 
 /// @file
-/// @brief LoRA (Hu et al. 2021, arXiv 2106.09685): a matrix stays as it is, and a product of two
-/// thin ones is added to it.
+/// @brief LoRA (Hu et al. 2021, arXiv 2106.09685): a matrix is frozen, and the product of two thin
+/// matrices, which train, is added to it.
 
 namespace llama {
 
@@ -16,7 +16,7 @@ struct LoraLinear final : nn::Module {
         W({.in = in, .out = out, .bias = false}),
         A({.in = in, .out = rank, .bias = false}),
         B({.in = rank, .out = out, .bias = false}) {
-    add("weight", W.own_parameters()[0].second);  // the name that it has without adapters
+    add("weight", W.own_parameters()[0].second);  // the same name as without adapters
     add("lora_A", A), add("lora_B", B);
     A.own_parameters()[0].second->init = nn::Init::uniform(kaiming_uniform_bound(in));
     B.own_parameters()[0].second->init = nn::Init::zeros();
@@ -48,7 +48,7 @@ inline MakeMatrix with_adapters(std::int64_t rank, float alpha) {
   };
 }
 
-/// From here on only adapters train. To be called before the model is sharded.
+/// Only the adapters train after this call. Call it before the model is sharded.
 inline void freeze_base(nn::Module& model) {
   for (nn::Parameter* p : model.named_parameters())
     p->requires_grad = p->name.find(".lora_") != std::string::npos;

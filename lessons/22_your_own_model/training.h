@@ -13,7 +13,7 @@
 #include "22_your_own_model/lora.h"
 
 /// @file
-/// @brief A Llama in training on ranks that are threads, for lesson 22.
+/// @brief The training of a Llama for lesson 22. The ranks are threads.
 
 namespace lesson {
 
@@ -32,7 +32,7 @@ struct Rows {
 /// The values of a model's parameters, by their names.
 using Values = std::map<std::string, std::vector<float>>;
 
-/// Points the model at `values`; draws those that are missing.
+/// Gives the model's parameters their memory in `values`. Missing values are drawn at random.
 inline void give(nn::Module& model, Values& values, std::uint64_t seed = 1337) {
   Generator generator(seed);
   for (nn::Parameter* p : model.named_parameters()) {
@@ -43,9 +43,9 @@ inline void give(nn::Module& model, Values& values, std::uint64_t seed = 1337) {
 }
 
 //! [training]
-/// One rank.
+/// The training of one rank.
 struct Training {
-  /// @param model with values, of which the rank keeps its shard
+  /// @param model with values; the rank keeps its shard of them
   Training(Context& context, std::unique_ptr<comm::Communicator> world, nn::Module& model,
            fsdp::Options options = {})
       : mesh(std::move(world)),
@@ -55,8 +55,8 @@ struct Training {
         tape(context),
         optimizer(context, sharded.units(), {}) {}
 
-  /// @param rows of this rank  @param tokens of the step, over all ranks
-  /// @return the sum of its tokens' losses
+  /// @param rows of this rank  @param tokens of all ranks in this step
+  /// @return the sum of the losses of this rank's tokens
   double step(Rows rows, std::int64_t tokens, double lr) {
     double loss = 0;
     sharded.zero_grad();
@@ -75,18 +75,18 @@ struct Training {
 };
 //! [training]
 
-/// What to train, on what.
+/// A model, its text and its recipe.
 struct Task {
   llama::Config config;
   std::int64_t rows, T;  ///< of a step, over all ranks
   /// Fills rows [first, first + count) of a step.
   std::function<void(int step, std::int64_t first, Rows& rows)> text;
   int steps;
-  bool lora = false;  ///< of rank 4 with alpha 8; what it is added to is frozen
+  bool lora = false;  ///< with adapters of rank 4 and alpha 8; all other parameters are frozen
   double lr = 1e-3;
 };
 
-/// What came of it.
+/// The results of a run.
 struct Run {
   std::vector<double> losses;                 ///< the mean over all tokens, of each step
   Values values;                              ///< afterwards

@@ -12,8 +12,8 @@
 #include "22_your_own_model/training.h"
 #include "frame/lesson.h"
 
-// Lesson 22: a model that the library has never seen, checked against float64, sharded, and then
-// adapted by a few numbers more while all others stay frozen.
+// Lesson 22: a model that the library has never seen. Its gradients are checked against float64, it
+// trains in shards, and then only adapters train while all other parameters are frozen.
 
 namespace {
 
@@ -21,7 +21,7 @@ using namespace nanofsdp;
 using lesson::Run, lesson::Task, lesson::Values;
 constexpr int kSteps = 30;
 
-// The last token comes first.
+// Reverses the text: the last token comes first.
 void backwards(lesson::Rows& rows) {
   std::ranges::reverse(rows.x), std::ranges::reverse(rows.y);
   std::swap(rows.x, rows.y);

@@ -16,7 +16,7 @@ Values random(std::int64_t n, nanofsdp::Generator& generator) {
   return values;
 }
 
-// y = M x, M of so many columns.
+// y = M x; M has as many columns as x has elements.
 std::vector<double> product(const Values& M, const auto& x) {
   std::vector<double> y(M.size() / x.size());
   for (std::size_t i = 0; i < M.size(); ++i) y[i / x.size()] += double{M[i]} * x[i % x.size()];
@@ -25,7 +25,7 @@ std::vector<double> product(const Values& M, const auto& x) {
 
 }  // namespace
 
-// The specification never merges: it lets x go both ways.
+// The specification does not merge: it adds W x and scale * B (A x).
 int main() {
   lesson::Exercise exercise("merge");
   nanofsdp::Generator generator(22);

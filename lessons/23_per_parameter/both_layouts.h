@@ -17,7 +17,8 @@
 #include "fsdp/wrap.h"
 
 /// @file
-/// @brief The library in both layouts, for lesson 23: what its units are, what it keeps and sends.
+/// @brief The library in both layouts, for lesson 23: the units, and the bytes that a rank keeps
+/// and sends.
 
 namespace lesson {
 
@@ -42,7 +43,7 @@ inline std::int64_t padding(const std::vector<Parameters>& units, fsdp::LayoutKi
   return sum;
 }
 
-/// Whether the pieces lie where the library's layout has them.
+/// Whether the pieces are those of the library's layout.
 inline bool are_librarys(const std::vector<Piece>& pieces, const Parameters& unit, int W) {
   const fsdp::Layout layout(unit, W, /*alignment=*/1, fsdp::LayoutKind::per_parameter);
   bool same = true;
@@ -71,17 +72,17 @@ inline int cuts_inside_rows(const std::vector<Parameters>& units, fsdp::LayoutKi
   return cuts;
 }
 
-/// What rank 0 has in the end, in bytes where nothing else is said.
+/// The results of rank 0 after three steps; numbers are bytes.
 struct Ran {
   std::int64_t shards = 0;   ///< of parameters, gradients and moments
-  std::int64_t slots = 0;    ///< for whole parameters and gradients
-  std::int64_t buffers = 0;  ///< that collectives move, where they are not the slots; the norm's
+  std::int64_t slots = 0;    ///< for unsharded parameters and gradients
+  std::int64_t buffers = 0;  ///< of collectives, where these are not the slots, and of the norm
   comm::Traffic step;        ///< the last
   std::vector<double> losses{};
   std::vector<float> weights{};  ///< of all ranks
 };
 
-/// Three steps of full_shard, without clipping: the norm adds up other shards in each layout, so
+/// Three steps of full_shard, without clipping: in each layout the norm adds up other shards, so
 /// its last bit may differ.
 inline Ran train(int W, fsdp::LayoutKind kind) {
   std::vector<Ran> ranks(static_cast<std::size_t>(W));
@@ -113,7 +114,7 @@ inline void print_row(const Lesson& lesson, const std::string& name, std::int64_
   lesson.print(fmt::format("{:<30}{:>10}{:>15}", name, flat, per_parameter));
 }
 
-/// Elements of padding, and where the cuts fall.
+/// Elements of padding, and the number of cuts inside rows.
 inline void print_cuts(const Lesson& lesson, const std::vector<Parameters>& units) {
   using enum fsdp::LayoutKind;
   lesson.print("nanoGPT, 804096 parameters          flat  per_parameter");

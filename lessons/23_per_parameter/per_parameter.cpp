@@ -12,8 +12,8 @@
 #include "fsdp/collectives.h"
 #include "fsdp/layout.h"
 
-// Lesson 23: cut each parameter along its rows, and copy between whole parameters and the buffer
-// that a collective moves.
+// Lesson 23: cuts each parameter along its rows, and copies between the parameters and the buffer
+// of a collective.
 
 namespace {
 
@@ -31,8 +31,8 @@ struct Rows {
   std::int64_t count() const { return end - begin; }
 };
 
-// What a rank owns of d rows, as torch.chunk cuts them: ceil(d / W) rows for each rank, until there
-// are no more.
+// The rows that a rank owns of d rows, cut as by torch.chunk: ceil(d / W) rows for each rank, until
+// no row is left.
 Rows chunk(std::int64_t d, std::int64_t W, std::int64_t rank) {
   const std::int64_t c = (d + W - 1) / W;
   return {std::min(rank * c, d), std::min((rank + 1) * c, d)};
@@ -40,7 +40,7 @@ Rows chunk(std::int64_t d, std::int64_t W, std::int64_t rank) {
 //! [chunk]
 
 //! [pieces]
-// Elements of the chunk of rank 0, which is the largest: the room for p in every shard.
+// The room for p in every shard: the elements of the largest chunk, which is rank 0's.
 std::int64_t room(const fsdp::ParameterSpec& p, std::int64_t W) {
   return chunk(p.shape[0], W, 0).count() * (p.numel() / p.shape[0]);
 }
@@ -51,8 +51,8 @@ std::int64_t shard_numel(const Parameters& unit, std::int64_t W) {
   return s;
 }
 
-// The chunk of each rank of each parameter: where it lies in the buffer, which has the shards of
-// all ranks end to end, and where among the whole parameters.
+// The chunks of all parameters and ranks, each with its place in the buffer, which has the shards
+// of all ranks end to end, and its place among the unsharded parameters.
 std::vector<Piece> pieces(const Parameters& unit, std::int64_t W) {
   std::vector<Piece> all;
   std::int64_t in_shard = 0, in_whole = 0;
@@ -86,7 +86,8 @@ void copy_in(const std::vector<Piece>& pieces, const Floats& whole, Floats& buff
 
 Tensor tensor(Floats& x) { return {x.data(), {std::ssize(x)}}; }
 
-// The toy's elements are 1, 2, ...; each rank has its shard of them, and random gradients.
+// Gathers and reduces the toy by hand and by the library. Its elements are 1, 2, ..., and each rank
+// has random gradients.
 void move_toy(lesson::Lesson& lesson) {
   comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
     const fsdp::Layout layout(kToy, kRanks, /*alignment=*/1, fsdp::LayoutKind::per_parameter);

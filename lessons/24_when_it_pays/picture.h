@@ -13,23 +13,24 @@
 
 namespace lesson {
 
-/// Percent of a step that is exposed, for tokens 256, 512, 1024 ...
+/// Percent of a step that is exposed, for 256, 512, 1024 ... tokens.
 struct Line {
   int ranks;
   std::vector<double> percent;
 };
 
-/// Over the tokens a GPU, each doubling as wide as the other; a line for every number of ranks.
+/// A line for every number of ranks, over the tokens a GPU on a logarithmic axis.
 /// @param crossing the formula's tokens
 inline Svg drawing(const std::vector<Line>& lines, double crossing) {
-  const int left = 60, bottom = 370, step = 90;
+  const int left = 56, bottom = 390, step = 56;
   const auto at = [&](double tokens) {
     return left + static_cast<int>(step * std::log2(tokens / 256));
   };
-  Svg svg(690, 425);
-  svg.text(20, 20, "Llama 3 8B on H100, full_shard: exposed communication, % of a step");
-  svg.line(at(crossing), 40, at(crossing), bottom, colour::ink);
-  svg.text(at(crossing) + 6, 46, fmt::format("formula: S / B = {:.0f} tokens", crossing));
+  Svg svg(430, 450);
+  svg.text(16, 20, "Llama 3 8B on H100s, full_shard:");
+  svg.text(16, 38, "exposed communication, % of a step");
+  svg.line(at(crossing), 50, at(crossing), bottom, colour::ink);
+  svg.text(at(crossing) + 6, 62, fmt::format("formula: S / B = {:.0f} tokens", crossing));
   for (int percent = 0; percent <= 100; percent += 25) {
     const int y = bottom - percent * 32 / 10;
     svg.line(left, y, left + 6 * step, y, colour::grey);
@@ -38,13 +39,15 @@ inline Svg drawing(const std::vector<Line>& lines, double crossing) {
   for (const Line& line : lines) {
     svg.curve(left, bottom, step, 3.2, line.percent, colour::ink);
     const int y = bottom - static_cast<int>(3.2 * line.percent[0]);
-    svg.text(left + 4, y - 6, fmt::format("{} ranks", line.ranks));
+    const bool lowest = &line == &lines.front();  // its name stands below it
+    svg.text(left + (lowest ? 4 : 10), lowest ? y + 72 : y - 4,
+             fmt::format("{} ranks", line.ranks));
   }
   for (std::int64_t tokens = 256; tokens <= 16'384; tokens *= 2) {
     svg.text(at(static_cast<double>(tokens)), bottom + 20, fmt::format("{}", tokens),
              Svg::At::middle);
   }
-  svg.text(left + 3 * step, bottom + 42, "tokens a GPU in a micro-batch", Svg::At::middle);
+  svg.text(left + 3 * step, bottom + 44, "tokens a GPU in a micro-batch", Svg::At::middle);
   return svg;
 }
 

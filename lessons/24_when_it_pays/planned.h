@@ -14,7 +14,7 @@ namespace lesson {
 
 using namespace nanofsdp;
 
-/// Of each row. Rows this short spend hardly anything on attention.
+/// Tokens of a row. Attention takes hardly any time for rows this short.
 inline constexpr std::int64_t kRow = 128;
 
 /// A training in bfloat16. Every block is a unit.
@@ -42,12 +42,12 @@ inline plan::Plan plan_of(const plan::Machine& machine, const Training& t) {
 }
 //! [plan]
 
-/// Seconds in which computation stands and waits for a collective.
+/// Seconds in which computation waits for a collective.
 inline double exposed(const plan::Plan& plan) {
   return plan.time->exposed[1] + plan.time->exposed[2];
 }
 
-/// Seconds of the forward of block 1, which has a block before it and one behind it.
+/// Seconds of the forward of block 1, which has a block before it and one after it.
 inline double forward_seconds(const plan::Plan& plan) {
   const auto span = std::ranges::find(plan.spans, "forward layers.1", &Span::name);
   return span->end - span->begin;

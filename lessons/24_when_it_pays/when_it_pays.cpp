@@ -10,8 +10,8 @@
 #include "picture.h"
 #include "planned.h"
 
-// Lesson 24: from how many tokens on communication hides behind computation, by a formula from
-// which the model falls out, and by plans of three Llamas.
+// Lesson 24: the number of tokens a GPU needs to hide communication behind computation, by a
+// formula that does not depend on the model, and by plans of three Llamas.
 
 namespace {
 
@@ -21,8 +21,8 @@ using lesson::exposed, lesson::plan_of, lesson::Training;
 constexpr int kRanks[] = {8, 64, 1024};
 
 //! [ring]
-// W GPUs, 8 on each node, form a ring. At the edge of a node it uses all 8 network cards, which
-// carry a part each.
+// W GPUs, 8 on each node, form a ring. Between nodes the ring uses all 8 network cards of a node;
+// each carries a part of the bytes.
 struct Ring {
   Ring(const plan::Machine& m, int W) {
     const int nodes = W / 8;
@@ -30,14 +30,14 @@ struct Ring {
     latency = (W - nodes) * m.node_latency + (nodes - 1) * m.network_latency;
     bandwidth = m.network_efficiency * std::min(m.node_bandwidth, out);
   }
-  double latency;    // seconds of all steps, whatever travels
+  double latency;    // seconds of all steps, without bytes
   double bandwidth;  // bytes/s that pass each GPU
 };
 //! [ring]
 
 //! [crossing]
-// Tokens for which the forward of n parameters takes as long as their gather: S operations/s and
-// B bytes/s, two bytes an element.
+// Tokens for which the forward of n parameters takes as long as their gather, with S operations/s,
+// B bytes/s, and two bytes an element.
 double tokens_to_hide(double n, double S, double B) {
   const double gather = 2 * n / B, forward_of_a_token = 2 * n / S;
   return gather / forward_of_a_token;
@@ -45,8 +45,8 @@ double tokens_to_hide(double n, double S, double B) {
 //! [crossing]
 
 //! [search]
-// The least tokens for which a plan hides all communication but the root's. The root's gather has
-// no computation before it, and its reduction has none after it.
+// The smallest number of tokens for which a plan hides all communication but the root's. The root's
+// gather has no computation before it, and its reduction has none after it.
 std::int64_t tokens_by_plan(const plan::Machine& machine, Training t) {
   t.tokens = 32'768;
   const double roots = exposed(plan_of(machine, t));
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   std::vector<lesson::Line> lines;
   for (const int W : kRanks) {
     std::string row = fmt::format("exposed %, {:>4} ranks  ", W);
-    lesson::Line& line = lines.emplace_back(W);
+    lesson::Line& line = lines.emplace_back(lesson::Line{W, {}});
     for (std::int64_t t = 256; t <= 16'384; t *= 2) {
       const plan::Plan plan = plan_of(h100, {.ranks = W, .tokens = t});
       line.percent.push_back(100 * exposed(plan) / plan.time->seconds);

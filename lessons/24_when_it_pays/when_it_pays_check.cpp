@@ -10,7 +10,7 @@ struct Case {
   int element, W;
 };
 
-// Whether t tokens hide collectives that take `longer` times as long.
+// Whether t tokens hide the collectives, if these take `longer` times as long.
 bool hides(const Case& c, std::int64_t t, double longer) {
   double collective = 0;  // step by step round the ring
   for (int i = 1; i < c.W; ++i) collective += c.step + c.element * c.n / c.W / c.bytes_per_s;

@@ -5,13 +5,13 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief What work takes, whoever does it: counts that follow from shapes alone. A machine's speed
-/// turns them into time (plan/machine.h).
+/// @brief The cost of work: counts that follow from shapes alone, the same on every machine. The
+/// speed of a machine turns them into time (plan/machine.h).
 
 /// What a collective asks of the network. Ranks r, r + stride, r + 2 stride ... take part.
 struct Message {
   double bytes = 0;  ///< that each rank sends, and receives
-  int ranks = 1;     ///< of the group; 1: nothing travels
+  int ranks = 1;     ///< of the group; 1: nothing is sent
   int stride = 1;    ///< between neighbours in it, in ranks of the run
 };
 

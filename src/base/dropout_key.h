@@ -9,7 +9,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Dropout masks that nobody stores: a counter-based generator, the same bits on every twin.
+/// @brief Dropout masks, not stored: a counter-based generator, the same bits on every twin.
 ///
 /// A stream would tie an element's fate to everything drawn before it. Here it is a pure function
 ///

@@ -8,7 +8,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Who holds how many bytes: the measured side of every claim about memory.
+/// @brief The bytes of each class, counted: every claim about memory is compared with this count.
 
 /// What memory is for. Every Buffer belongs to one class.
 enum class MemoryClass {

@@ -36,7 +36,7 @@ void keep_freed_memory();
 /// Gives it back after all, once: before a large block that what was freed cannot serve.
 void give_back_freed_memory();
 
-/// Equal for processes that can call each other by their process ids; empty where nobody can tell.
+/// Equal for processes that can call each other by their process ids; empty where this is unknown.
 std::string process_space();
 
 /// A file in memory, without a name, all zeros: its pages take memory when they are written.
@@ -54,15 +54,15 @@ void give_back_pages(void* first, std::size_t bytes) noexcept;
 /// files. Debuggers and core dumps want the same permission. Linux only.
 void forbid_tracing();
 
-/// Sleeps while `word` is `seen`, until somebody calls wake(), at most for `limit`. It may also
-/// wake up for nothing. The word may lie in a shared file, and who wakes in another process.
+/// Sleeps while `word` is `seen`, until a thread calls wake(), at most for `limit`. It may also
+/// wake up without a call. The word may lie in a shared file: then any process may call wake().
 void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
                  std::chrono::milliseconds limit);
-/// Wakes all who sleep for the word.
+/// Wakes all threads that sleep for the word.
 void wake(const std::atomic<std::uint32_t>& word);
 
-/// A new file in `directory` without a name, which is gone with the process: nobody ever finds half
-/// of it. Its descriptor; -1 with errno where the system or the file system has no such files.
+/// A new file in `directory` without a name, which is gone with the process, so that half a file is
+/// never found. Its descriptor; -1 with errno where the system or file system has no such files.
 int open_nameless(const std::string& directory);
 
 /// Gives such a file its name, which no other may have. Whether it worked; if not, see errno.

@@ -13,7 +13,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief A typed, row-major, contiguous view of memory that somebody else owns.
+/// @brief A typed, row-major, contiguous view of memory that it does not own.
 
 /// Up to four dimensions; no dimension is a scalar of one element.
 class Shape {

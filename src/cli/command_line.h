@@ -55,7 +55,7 @@ class CommandLine {
   /// Whether parse() saw the option among its arguments (not only in the config file).
   bool given(const std::string& name) { return find(name).place == ""; }
 
-  /// Whether nobody has set it: it is what it is by default.
+  /// Whether neither the command line nor a file has set it: it has its default.
   bool is_default(const std::string& name) { return !find(name).place; }
 
   /// What an option was given, or is by default.

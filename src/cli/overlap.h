@@ -12,7 +12,7 @@ namespace nanofsdp::cli {
 ///
 /// Communication is exposed where computation stands and waits for it. How much must be exposed
 /// follows from the schedule: the order in which the main thread issued collectives, computed and
-/// waited. Replayed with the measured durations, but with nobody ever late, it gives the bound.
+/// waited. Replayed with the measured durations, but with no rank ever late, it gives the bound.
 
 /// Seconds of one rank, over all traced spans.
 struct Overlap {

@@ -19,7 +19,7 @@ namespace nanofsdp::cli {
 struct PlanOptions {
   TrainOptions training;      ///< as it would be trained
   std::string model = "gpt";  ///< by name; "gpt": by its sizes
-  plan::Practice practice;    ///< how somebody else's model is run
+  plan::Practice practice;    ///< how a published model is run
   double parameters = 0;      ///< in place of a model, 0: none
   double unit = 0;            ///< of them in a unit, 0: all in the root
   std::string machine;        ///< by name, or a file; empty: no time

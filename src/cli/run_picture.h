@@ -47,7 +47,7 @@ struct Curves {
             std::int64_t end = std::numeric_limits<std::int64_t>::max());
 };
 
-/// The run that `--reference` names: a metrics file of ours, or of anybody who writes "iter",
+/// The run that `--reference` names: a metrics file of ours, or of any program that writes "iter",
 /// "loss" and, if they have it, "grad_norm".
 /// @throws UsageError if there is no such file, or no loss in it
 Curves read_reference(const std::string& path);

@@ -27,7 +27,7 @@ class Tokenizer {
   /// @pre 0 <= token < vocab_size() for each
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
 
-  /// What a text begins with when nobody has said how.
+  /// The first token of a text, if the user has given none.
   virtual std::int32_t opening() const = 0;
 
   /// What restores the tokenizer, beside vocab_size(): every character once, as UTF-8, ...

@@ -15,11 +15,11 @@ namespace nanofsdp::fsdp {
 /// The slots are allocated once, so no step allocates and the peak is known beforehand: as many
 /// slots as units are unsharded at a time, each as large as the largest of them. A slot that is
 /// given back may still be read by work in flight, so it carries the event after which it is free,
-/// and whoever takes it next orders its first write after that. This also limits how far
+/// and the next unit orders its first write to the slot after that. This also limits how far
 /// communication runs ahead of computation (FSDP's rate limiter, paper section 3.4).
 ///
 /// A model that uses its units in some other way than nested and in turn, one of them twice for
-/// instance, may need more slots than that. The pool lends them, and frees them when the pass ends.
+/// instance, may need more slots than that. The pool adds them, and frees them when the pass ends.
 
 /// Slots of one size. For the main thread.
 class BufferPool {
@@ -28,7 +28,7 @@ class BufferPool {
   struct Slot {
     Buffer owner;   ///< of the memory
     Tensor memory;  ///< [numel]
-    Event free{};   ///< after this event nobody uses what the slot held before
+    Event free{};   ///< after this event no work uses what the slot held before
   };
 
   /// Allocates the slots.
@@ -36,7 +36,7 @@ class BufferPool {
   BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
              DType dtype = DType::float32);
 
-  /// A slot that nobody holds, or one more. Order the first write after `slot.free`.
+  /// A slot that is free, or one more. Order the first write after `slot.free`.
   Slot& acquire();
 
   /// Whether acquire() would not have to make one.
@@ -45,7 +45,7 @@ class BufferPool {
   /// Gives a slot back; `free` passes after its last use.
   void release(Slot& slot, Event free);
 
-  /// Frees the slots beyond those it was made for, as far as nobody holds one.
+  /// Frees the slots beyond those it was made for, except those in use.
   void shrink();
 
  private:
@@ -56,7 +56,7 @@ class BufferPool {
   std::int64_t numel_;
   DType dtype_;
   std::deque<Slot> slots_;  // which stay where they are when one is added
-  std::deque<Slot*> free_;  // that nobody holds, the one given back longest ago first
+  std::deque<Slot*> free_;  // not in use, the one given back longest ago first
   std::size_t planned_;
 };
 

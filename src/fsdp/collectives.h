@@ -8,12 +8,12 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief The three collectives of FSDP on float32 memory, in the precision and in the order in
-/// which it travels.
+/// @brief The three collectives of FSDP on float32 memory: what is sent has the dtype and order of
+/// the wire.
 ///
 /// Everything is enqueued on `stream`, so one wire serves one call after another.
 
-/// Memory to travel through, where that is not `full` itself.
+/// Memory that a collective sends from and receives into, where that is not `full` itself.
 struct Wire {
   /// The row of all shards. float32, or bfloat16: then what is sent is rounded into it, and what
   /// arrives is widened out of it. Empty: straight from and to the operands.
@@ -24,7 +24,7 @@ struct Wire {
 };
 
 /// full = the ranks' shards.
-/// @param group of W ranks; null: nothing travels, and `shard` is all there is
+/// @param group of W ranks; null: nothing is sent, and `shard` is all there is
 /// @param shard [n], may be this rank's chunk of `full`  @param full [W * n], or the layout's whole
 void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor full,
                 const Wire& wire, const comm::Call& call);

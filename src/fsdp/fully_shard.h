@@ -19,7 +19,7 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief The room `fsdp`: a model that computes as ever, on parameters that come and go.
+/// @brief The room `fsdp`: the model computes as before, on parameters that are gathered for it.
 ///
 /// Comes in: any tree of modules, a mesh of ranks, options. Goes out: the same model, of which a
 /// rank keeps a shard; gradients of shards for the optimizer (sharded_optimizer.h).
@@ -30,7 +30,7 @@ namespace nanofsdp::fsdp {
 ///     post_forward    reshard (the root stays, and is resharded after evaluation)
 ///     pre_backward    unshard, prefetch what comes next, wait, take zeroed gradients
 ///     post_backward   reshard, reduce
-///     end of pass     reduce what is left, undo prefetches that nobody used
+///     end of pass     reduce what is left, undo prefetches that no unit used
 ///
 /// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
 /// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).

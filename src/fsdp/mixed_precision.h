@@ -6,11 +6,11 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Which numbers are short: what units compute with, and what travels.
+/// @brief What is bfloat16: the parameters that units compute with, and the elements that are sent.
 ///
 /// The shard is the master copy and stays float32, as do the moments and the gradient shard. Only
-/// what is whole for a moment is rounded: the shard is cast before it is gathered, so half the
-/// bytes travel, and gradients are cast before they are reduced. Sums run in float32 and are
+/// what is unsharded is rounded: the shard is cast before it is gathered, so half the bytes are
+/// sent, and gradients are cast before they are reduced. Sums run in float32, and each sum is
 /// rounded once.
 ///
 /// A GPU computes with the bfloat16 weights as they arrive, in half the memory too, and rounds what
@@ -25,7 +25,7 @@ struct MixedPrecision {
   DType reduce_dtype = DType::float32;  ///< of gradients while they are reduced
 };
 
-/// What the parameters of an unsharded unit are kept in: as they travelled, or widened.
+/// The dtype of an unsharded unit's parameters: as they were sent, or widened to float32.
 constexpr DType compute_dtype(const MixedPrecision& precision, Device device) {
   return has_bfloat16_arithmetic(device) ? precision.param_dtype : DType::float32;
 }

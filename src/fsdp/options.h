@@ -25,7 +25,7 @@ enum class BackwardPrefetch {
 struct Options {
   ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< what is sharded (strategy.h)
   LayoutKind layout = LayoutKind::flat;                      ///< of shards (layout.h)
-  MixedPrecision precision{};  ///< of whole parameters, and of what travels
+  MixedPrecision precision{};  ///< dtypes of computation and communication
   int forward_prefetch = 1;    ///< gathers issued ahead of the unit that computes
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;  ///< when the next gather is issued
   bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
@@ -44,7 +44,7 @@ struct Options {
 
   const Sharding& sharding() const { return sharding_of(strategy); }  ///< its row
 
-  /// Whether parameters and gradients are copied between where they lie whole and what travels.
+  /// Whether parameters and gradients are copied to and from the buffer of a collective.
   bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
 
   /// Whether units borrow memory for their whole parameters: they are not stored whole, or not as

@@ -12,7 +12,7 @@ namespace nanofsdp::fsdp {
 /// gathered, in backward the one whose forward ended before in this pass.
 ///
 /// A unit that is used twice comes twice. A guess may be wrong, where a model takes another way
-/// than before: then a gather was in vain, and nothing else.
+/// than before: then one gather was not needed, and nothing else happens.
 
 /// The orders in which a pass used the units, recorded anew in each pass.
 class Schedule {

@@ -18,7 +18,7 @@ enum class ShardingStrategy {
   shard_optimizer,  ///< ZeRO-1: each rank updates its shard of the parameters, then all gather
   shard_gradients,  ///< ZeRO-2: of the gradients too, a rank keeps what its optimizer needs
   full_shard,       ///< ZeRO-3, fully sharded data parallel: a unit is whole while it computes
-  shard_grad_op,    ///< as full_shard, but a unit stays whole from its forward to its backward
+  shard_grad_op,    ///< full_shard, but unsharded from a unit's forward to its backward
   hybrid_shard      ///< full_shard inside each group of ranks, gradients all-reduced across groups
 };
 
@@ -29,7 +29,7 @@ struct Sharding {
   bool parameters = false;                                 ///< sharded while they are not in use
   bool gradients = false;                                  ///< sharded after their reduction
   bool optimizer = false;                                  ///< its state is sharded
-  bool reshards_after_forward = false;  ///< or a unit stays whole until its backward
+  bool reshards_after_forward = false;  ///< or a unit is unsharded until its backward
   bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
 };
 

@@ -52,7 +52,7 @@ class Transformer final : public nn::Module {
 /// Backward takes dlogits; the tokens have no gradient, so it returns an empty tensor.
 class GPT final : public nn::Module {
  public:
-  /// Declares shapes only; the parameters' memory comes from whoever owns it.
+  /// Declares shapes only; the owner of the parameters' memory gives it later.
   /// @throws UsageError if a size is not positive, or n_embd no multiple of n_head, or dropout
   ///         outside [0, 1)
   explicit GPT(const GPTConfig& config);

@@ -16,8 +16,8 @@ namespace nanofsdp::launch {
 ///     get    key              →
 ///                             ←     value  key, value (as soon as there is one)
 ///     failed why              →
-///                             ←     lost   who, when and how, to every rank, once
-///     roll_call               →           (somebody does not move: who?)
+///                             ←     lost   rank, when and how, to every rank, once
+///     roll_call               →           (which rank does not move?)
 ///                             ←     ping, to every rank
 ///     pong                    →           (or be lost)
 ///                             ←     pong, to every rank: all have answered
@@ -47,7 +47,7 @@ struct Frame {
   std::string value{};      ///< or why
 };
 
-/// Whom a rank claims to be, in the bytes of its hello.
+/// What a rank claims to be, in the bytes of its hello.
 struct Member {
   std::uint64_t program = 0;  ///< a fingerprint of its executable
   std::int32_t rank = 0;      ///< that it claims

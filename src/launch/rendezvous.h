@@ -9,13 +9,13 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief Where the ranks of a run find each other, and who this one is.
+/// @brief Where the ranks of a run find each other, and the number of this rank.
 
 /// One rank's place in a run, and where rank 0 waits for it.
 struct Rendezvous {
   std::string host = "127.0.0.1";      ///< rank 0's machine, as the others know it
   std::uint16_t port = 0;              ///< where rank 0 serves the store
-  std::string token{};                 ///< who does not know it is no rank of this run
+  std::string token{};                 ///< a process without it is not a rank of this run
   std::uint64_t program = 0;           ///< a fingerprint of the executable, the same on every rank
   int rank = 0;                        ///< of this process, among all
   int size = 1;                        ///< ranks of the run
@@ -27,7 +27,7 @@ struct Rendezvous {
 };
 
 /// What a launcher of others has said in the environment: torchrun (or a person who sets its
-/// variables by hand), Open MPI, MPICH or Slurm; none if nobody has, or for a run of one rank.
+/// variables by hand), Open MPI, MPICH or Slurm; none without these, or for a run of one rank.
 ///
 /// RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE; OMPI_COMM_WORLD_RANK, ...; PMI_RANK, ...;
 /// SLURM_PROCID, ...; for all of them MASTER_ADDR, MASTER_PORT, NANOFSDP_TOKEN, NANOFSDP_IFACE

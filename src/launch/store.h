@@ -29,7 +29,7 @@ class Store {
   /// @throws UsageError, RankError if the others cannot be found, or rank 0 does not want this one
   explicit Store(const Rendezvous& rendezvous);
 
-  /// Whoever goes without leave() is lost to the others.
+  /// A rank that ends without leave() is lost to the others.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -61,7 +61,7 @@ class Store {
   /// empty if there is none in time.
   std::string loss(std::chrono::milliseconds timeout);
 
-  /// Asks whether all ranks still move, for this one waits in vain. Who does not answer is lost.
+  /// Asks whether all ranks still move, if this one waits too long. A rank without answer is lost.
   /// @returns what became of the first that was lost, or nothing; takes a second, or
   /// three for rank 0, which calls the roll
   std::string roll_call();

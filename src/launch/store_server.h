@@ -34,7 +34,7 @@ class StoreServer {
     int rank = -1;         // before its hello
     bool open = true;
     bool answered = true;              // the roll call
-    std::vector<std::string> asked{};  // keys that nobody has set yet
+    std::vector<std::string> asked{};  // keys that no rank has set yet
   };
 
   void serve();

@@ -5,7 +5,7 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief Dropout as a module, whose mask nobody stores.
+/// @brief Dropout as a module. Its mask is not stored.
 
 /// Inverted dropout (PyTorch's nn.Dropout): the identity outside training or where p = 0. The mask
 /// is a function of the key, so backward draws it again instead of keeping it.

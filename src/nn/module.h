@@ -67,7 +67,7 @@ class Module {
     std::function<void(Tape&)> pre_backward;   ///< before the module's own backward
     std::function<void(Tape&)> post_backward;  ///< after it
   };
-  Hooks hooks;  ///< none, until somebody attaches
+  Hooks hooks;  ///< none, until FSDP or a caller sets them
 
   /// Keep only the input of forward; backward runs forward again first, with the hooks of modules
   /// inside but not its own (activation recompute, or checkpointing: Chen et al. 2016, arXiv

@@ -9,15 +9,15 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief A parameter: a name, a shape, and views of memory that somebody else owns.
+/// @brief A parameter: a name, a shape, and views of memory that it does not own.
 ///
 /// The model reads `data` and adds to `grad()` at the moment of use and keeps no copy of either, so
-/// whoever owns the memory may move it between uses. On one process the views always show the whole
-/// parameter; under FSDP they show the whole of it while its unit is unsharded, and between uses
+/// the owner of the memory may move it between uses. On one process the views always show the whole
+/// parameter; under FSDP they show all elements while its unit is unsharded, and between uses
 /// the piece that lies in this rank's shard, as one dimension: all, a part, or nothing.
 
 /// A module makes its parameters with std::make_shared and registers them (Module::add). Their
-/// memory comes later, by FSDP or from whoever else trains the model.
+/// memory comes later, from FSDP or from another program that trains the model.
 struct Parameter {
   /// Declares it: no memory yet, `data` and grad() are empty.
   Parameter(Shape shape, Init init) : shape(shape), init(init) {}
@@ -31,7 +31,7 @@ struct Parameter {
   Tensor data;                ///< float32; bfloat16 only while FSDP shows it so, on a GPU
 
   /// The gradient, for backward to add to: float32, of data's shape, empty where none is wanted.
-  /// Whoever asks for it gives one: a parameter for which nobody asks has none (PyTorch's `None`).
+  /// A backward that asks for it gives one. Without such a call there is none (PyTorch's `None`).
   Tensor grad() {
     has_grad = has_grad || !grad_.empty();
     return grad_;
@@ -45,7 +45,7 @@ struct Parameter {
   /// Points the gradient at memory, which is the caller's.
   void show_grad(Tensor grad) { grad_ = grad; }
 
-  bool has_grad = false;  ///< grad() was asked for; whoever zeroes the gradient takes it back
+  bool has_grad = false;  ///< grad() was called; zeroing the gradient sets it to false
 
  private:
   Tensor grad_;

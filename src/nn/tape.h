@@ -162,7 +162,7 @@ class Tape {
   KeyValueCache* cache_ = nullptr;
   DropoutKey key_;
   std::vector<Tensor> tensors_;  // that were saved
-  std::vector<Saved> saved_;     // by whom
+  std::vector<Saved> saved_;     // by which module
   std::vector<const Module*> at_work_;
   std::vector<std::weak_ptr<EndOfPass>> ends_;
 };

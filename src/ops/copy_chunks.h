@@ -8,7 +8,7 @@ namespace nanofsdp::ops {
 /// @file
 /// @brief One parameter between its own memory and the rows of ranks that a collective moves.
 ///
-/// FSDP2 cuts a parameter into W chunks, a rank one. What travels is one row a rank, and a row has
+/// FSDP2 cuts a parameter into W chunks, one a rank. A collective sends one row a rank, which has
 /// the rank's chunk of every parameter: after an all-gather the chunks of a parameter lie one row
 /// apart, and so they must before a reduce-scatter. The whole parameter has them end to end:
 ///

@@ -18,7 +18,7 @@ namespace nanofsdp::ops {
 /// row's bits depend on its values and on the other operand alone: not on the other rows, on the
 /// number of threads, or on where anything lies in memory.
 
-/// A matrix in somebody else's memory: element (i, j) is data[i * stride + j].
+/// A matrix in memory that it does not own: element (i, j) is data[i * stride + j].
 struct Matrix {
   float* data = nullptr;
   std::int64_t rows = 0;

@@ -41,7 +41,7 @@ struct MatmulBackward {
   Tensor dy{};       ///< in   [N, M]
   Tensor x{};        ///< in   [N, K]
   Tensor weight{};   ///< in   [M, K], on a GPU also bfloat16
-  Tensor dx{};       ///< out  [N, K], written; empty if nobody needs it
+  Tensor dx{};       ///< out  [N, K], written; empty if it is not needed
   Tensor dweight{};  ///< in, out  [M, K], added to; empty for a frozen weight
   Tensor dbias{};    ///< in, out  [M] or empty, added to
 };

@@ -21,7 +21,7 @@ namespace nanofsdp::store {
 /// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
 /// checked against the file's size before it is used.
 
-/// Writes one file front to back, so that nobody needs all tensors at once. Under its name it is
+/// Writes one file front to back, so that no caller needs all tensors at once. Under its name it is
 /// there as a whole or not at all (NewFile).
 class SafetensorsWriter {
  public:

@@ -13,7 +13,7 @@ namespace nanofsdp::store {
 /// @brief A trained model in one file, DIR/model.safetensors, or in one file a rank.
 ///
 /// A tensor for every parameter, by its name and shape. A weight that modules share, as nanoGPT's
-/// head and embedding do, is stored once. What else belongs to the model travels in the metadata.
+/// head and embedding do, is stored once. What else belongs to the model is in the metadata.
 ///
 ///     store::save_weights("out", sharded, {{"made_by", "perceptron"}}, context.rank);
 ///

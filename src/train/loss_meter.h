@@ -9,7 +9,7 @@
 namespace nanofsdp::train {
 
 /// @file
-/// @brief Sums of losses: of this rank on the device, of all ranks when somebody asks.
+/// @brief Sums of losses: of this rank on the device, of all ranks when a caller asks.
 class LossMeter {
  public:
   /// @param count sums that are kept side by side

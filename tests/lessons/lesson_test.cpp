@@ -113,11 +113,13 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   for (const std::string heading :
        {"\n## Where we are\n", "\n## Predict\n", "\n## The idea\n", "\n## By hand\n",
         "\n## Run it\n", "\n## What the numbers say\n", "\n## In the library\n", "\n## Your turn\n",
-        "\n## Takeaway\n"}) {
+        "\n## In PyTorch\n", "\n## Takeaway\n"}) {
     const std::size_t found = text.find(heading, at);
     ASSERT_NE(found, text.npos) << heading << " is missing or comes too early";
     at = found;
   }
+  const std::size_t pytorch = text.find("\n## In PyTorch\n");
+  EXPECT_LT(text.find("\n```python\n", pytorch), at) << "In PyTorch has no line of Python";
   EXPECT_TRUE(text.starts_with("# " + number_of(folder()) + " · "));
   const std::string prose = readme().prose();
   const std::regex word("[A-Za-z][A-Za-z'-]*");

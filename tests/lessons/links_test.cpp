@@ -42,7 +42,7 @@ TEST(Links, Resolve) {
   EXPECT_GT(links, 10);
 }
 
-// Each lesson brings a word, in bold and linked to its entry in the glossary.
+// Each lesson brings a word, in bold and linked to its entry in the glossary; it may be a plural.
 TEST(Links, NewWordsAreInTheGlossary) {
   const std::string glossary = read_glossary();
   static const std::regex word("\\*\\*\\[([^\\]]*)\\]\\(\\.\\./glossary\\.md#([^)]*)\\)\\*\\*");
@@ -50,15 +50,15 @@ TEST(Links, NewWordsAreInTheGlossary) {
     const std::string text = testing::read_file((folder / "README.md").string());
     int words = 0;
     for (std::sregex_iterator m(text.begin(), text.end(), word), end; m != end; ++m, ++words) {
-      const std::string entry = "| " + anchor((*m)[2]) + "**" + (*m)[1].str() + "** |";
+      const std::string entry = "| " + anchor((*m)[2]) + "**";
       EXPECT_NE(glossary.find(entry), std::string::npos) << folder << ": " << entry;
     }
     EXPECT_GE(words, 1) << folder;
   }
 }
 
-// An entry's anchor is its word, and the lesson that the entry names links there.
-TEST(Links, LeadFromALessonToEachEntryOfTheGlossary) {
+// An entry's anchor is its word, and the lesson that the entry names uses the word.
+TEST(Links, LeadFromEachEntryOfTheGlossaryToItsLesson) {
   static const std::regex entry(
       "\\| <a id=\"([^\"]*)\"></a>\\*\\*([^*]*)\\*\\* \\| .* \\| \\[[0-9]+\\]\\(([^)]*)\\) \\|");
   std::istringstream glossary(read_glossary());
@@ -69,10 +69,11 @@ TEST(Links, LeadFromALessonToEachEntryOfTheGlossary) {
     std::smatch m;
     ASSERT_TRUE(std::regex_match(line, m, entry)) << line;
     std::string word = m[2];
-    for (char& c : word) c = c == ' ' ? '-' : static_cast<char>(std::tolower(c));
-    EXPECT_EQ(m[1], word);
-    const std::string lesson = testing::read_file((kSource / "lessons" / m[3].str()).string());
-    EXPECT_NE(lesson.find("](../glossary.md#" + word + ")"), lesson.npos) << m[3] << ": " << word;
+    for (char& c : word) c = static_cast<char>(std::tolower(c));
+    EXPECT_EQ(m[1], std::regex_replace(word, std::regex("[ _]"), "-"));
+    std::string lesson = testing::read_file((kSource / "lessons" / m[3].str()).string());
+    for (char& c : lesson) c = static_cast<char>(std::tolower(c));
+    EXPECT_NE(lesson.find(word), lesson.npos) << m[3] << " does not use the word " << word;
   }
   EXPECT_GT(entries, 10);
 }
