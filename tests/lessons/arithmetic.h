@@ -100,20 +100,22 @@ inline std::string without_commas(const std::string& number) {
   return digits;
 }
 
-/// Empty if the number is its formula, rounded to the digits that it shows.
+/// Empty if the number is its formula, rounded to the digits that it shows. Digits may be separated
+/// in groups of three on both sides: "3,216,384 = 12,865,536 / 4".
 inline std::string complaint(const std::string& equation) {
   const std::size_t equals = equation.find('=');
   if (equals == equation.npos) return "'" + equation + "' is no equation";
   const std::string left = without_commas(equation.substr(0, equals));
+  const std::string right = without_commas(equation.substr(equals + 1));
   const std::size_t point = left.find('.');
   int decimals = 0;
   for (std::size_t i = point; i != left.npos && ++i < left.size() && std::isdigit(left[i]);) {
     ++decimals;
   }
-  const double difference = Formula(left).value() - Formula(equation.substr(equals + 1)).value();
-  const bool right = std::abs(difference) <=
+  const double difference = Formula(left).value() - Formula(right).value();
+  const bool close = std::abs(difference) <=
                      0.5 * std::pow(10.0, -decimals) * (1 + 1e-9) * (decimals == 0 ? 1e-6 : 1.0);
-  return right ? "" : "'" + equation + "' is wrong by " + std::to_string(difference);
+  return close ? "" : "'" + equation + "' is wrong by " + std::to_string(difference);
 }
 
 /// The numbers of a prose from ten on, as they are written; not those that name a lesson, a section

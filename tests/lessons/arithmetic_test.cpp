@@ -17,6 +17,8 @@ TEST(Arithmetic, RoundsToTheDigitsShown) {
   EXPECT_NE(complaint("4.1745 = ln(65)"), "");
   EXPECT_EQ(complaint("804,096 = 4 * 196864 + 16640"), "");
   EXPECT_NE(complaint("804,097 = 4 * 196864 + 16640"), "");
+  EXPECT_EQ(complaint("3,216,384 = 12,865,536 / 4"), "");
+  EXPECT_NE(complaint("3,216,384 = 12,865,537 / 4"), "");
   EXPECT_NE(complaint("about 5"), "");
 }
 
@@ -26,6 +28,11 @@ TEST(Arithmetic, FindsTheNumbersOfAProse) {
             (std::vector<std::string>{"25", "13", "26", "804,096", "16.5"}));
   EXPECT_TRUE(holds_number("shard 13, padding 1", "13"));
   EXPECT_TRUE(holds_number("804096 parameters", "804,096"));
+  EXPECT_TRUE(holds_number("804,096 parameters", "804096"));
+  EXPECT_FALSE(holds_number("804096 parameters", "804"));
+  EXPECT_FALSE(holds_number("1804096 parameters", "804,096"));
+  EXPECT_EQ(numerals("12,865,536 bytes; 80,24 is no number with groups of three"),
+            (std::vector<std::string>{"12,865,536", "80", "24"}));
   EXPECT_FALSE(holds_number("shard 131", "13"));
 }
 
