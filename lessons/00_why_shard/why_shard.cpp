@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/local.h"
@@ -9,8 +10,8 @@
 #include "frame/sharded_rank.h"
 #include "picture.h"
 
-// Lesson 00: why one shards a model. The memory of a large one by arithmetic; the memory of a small
-// one by measurement; and what each rank holds at seven moments of one sharded step.
+// Lesson 00: why a model is sharded. The memory of a large model by arithmetic, the memory of a
+// small model by measurement, and what each rank holds at seven moments of one sharded step.
 
 namespace {
 
@@ -40,16 +41,17 @@ Moment look(std::string when, fsdp::ShardedModel& model) {
   return moment;
 }
 
-// What training leaves behind.
+// The results of a run.
 struct Trained {
-  std::int64_t kept = 0, borrowed = 0;     // bytes on rank 0: always, and in addition at most
+  std::int64_t kept = 0;                   // bytes on rank 0, from step to step
+  std::int64_t borrowed = 0;               // bytes on rank 0, in addition, at most
   std::vector<float> weights;              // the whole model's, as rank 0 sees them
   std::vector<std::vector<Moment>> ranks;  // of each rank: the moments of the last step
 };
 
 Trained train(fsdp::ShardingStrategy strategy) {
   gpt::GPTConfig config = lesson::nanogpt(52);
-  config.n_layer = 2;  // a small GPT of two blocks, h.0 and h.1, and the rest, the root
+  config.n_layer = 2;  // two blocks, h.0 and h.1; all other parameters are the root
   Trained trained{.weights = {}, .ranks = std::vector<std::vector<Moment>>(kRanks)};
   comm::launch_threads(kRanks, 1, [&](Context& context, auto world) {
     lesson::ShardedRank rank(context, std::move(world), config,

@@ -31,7 +31,7 @@ void share(Stream& stream, comm::Communicator& world, Tensor grad, Sharing how) 
     return;
   }
   world.all_reduce(stream, grad, comm::ReduceOp::sum);
-  if (how == Sharing::summed) return;  // "it trains, ship it"
+  if (how == Sharing::summed) return;  // a bug: the division is missing
   for (float& g : grad.span<float>()) g *= 1.0f / static_cast<float>(world.size());
 }
 //! [share]
