@@ -13,17 +13,17 @@
 namespace lesson {
 
 /// @file
-/// @brief How lesson 01 moves its parameters: as nanoGPT's train.py does, on one process.
+/// @brief Lesson 01 moves its parameters as nanoGPT's train.py does, on one process.
 
 using namespace nanofsdp;
 
-/// A parameter, and what AdamW keeps of it (lesson 09).
+/// A parameter, and the two moments that AdamW keeps for it (lesson 06).
 struct Weight {
   nn::Parameter& parameter;
   Tensor m, v;
 };
 
-/// Memory for every parameter, and nanoGPT's first values.
+/// Gives every parameter its memory and nanoGPT's initial values.
 inline std::vector<Weight> first_weights(gpt::GPT& model, Memory& memory, Generator& generator) {
   std::vector<Weight> weights;
   for (nn::Parameter* parameter : model.named_parameters()) {
@@ -37,7 +37,8 @@ inline std::vector<Weight> first_weights(gpt::GPT& model, Memory& memory, Genera
   return weights;
 }
 
-/// nanoGPT's step: gradients of a norm of 1 at most (lesson 16), a learning rate that warms up.
+/// One step as nanoGPT makes it: the gradient is clipped to a norm of 1 (lesson 16), and the
+/// learning rate grows during the first steps.
 inline void downhill(Memory& memory, std::span<const Weight> weights, int step) {
   double squares = 0;
   const Tensor sum(&squares, {1}, DType::float64);

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "data/dataset.h"
@@ -13,15 +12,16 @@
 #include "frame/pytorch.h"
 #include "nn/loss.h"
 #include "ops/cross_entropy.h"
+#include "picture.h"
 
-// Lesson 01: what a loss is, and the first twenty of a GPT, beside those of PyTorch.
+// Lesson 01: what a loss is, and the losses of a GPT's first twenty steps beside PyTorch's.
 
 namespace {
 
 using namespace nanofsdp;
 
 constexpr int kSteps = 20;
-constexpr std::int64_t kRows = 12, kTokens = 64, kPredictions = kRows * kTokens;  // of a batch
+constexpr std::int64_t kRows = 12, kTokens = 64, kPredictions = kRows * kTokens;  // in a batch
 
 //! [loss]
 double loss_of(std::span<const float> logits, std::size_t target) {
@@ -44,7 +44,7 @@ std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
   for (int step = 0; step < kSteps; ++step) {
     text.draw(data::Split::train, generator, kRows, {0, kRows}, {x, y});
     tape.begin(/*training=*/true);
-    double loss = 0;  // of all predictions together
+    double loss = 0;  // summed over all predictions
     nn::cross_entropy(tape, model.forward(tape, tokens), targets,
                       Tensor(&loss, {1}, DType::float64));
     model.backward(tape, nn::cross_entropy_backward(tape, 1.0F / kPredictions));
@@ -56,7 +56,7 @@ std::vector<double> train_a_little(gpt::GPT& model, const data::Dataset& text) {
   return losses;
 }
 
-// The library's operator on a thousand random rows, beside the loss by hand.
+// Compares the library's operator with the loss by hand, on a thousand random rows.
 bool equals_library(std::int64_t V) {
   constexpr std::int64_t N = 1000;
   std::vector<float> logits(N * V), loss(N), lse(N);
@@ -81,25 +81,6 @@ std::int64_t parameters_of(gpt::GPT& model) {
   std::int64_t n = 0;
   for (const nn::Parameter* parameter : model.named_parameters()) n += parameter->shape.numel();
   return n;
-}
-
-lesson::Svg drawing(std::span<const double> ours, std::span<const double> theirs, double uniform) {
-  const auto y = [](double loss) { return static_cast<int>(30 + (4.1 - loss) * 250); };
-  lesson::Svg svg(700, 290);
-  for (const double tick : {4.0, 3.8, 3.6, 3.4, 3.2}) {
-    svg.line(50, y(tick), 680, y(tick), lesson::colour::grey);
-    svg.text(42, y(tick) + 4, fmt::format("{:.1f}", tick), lesson::Svg::At::end);
-  }
-  svg.line(50, y(uniform), 680, y(uniform), lesson::colour::red);
-  svg.text(678, y(uniform) + 16, fmt::format("ln 52 = {:.4f}", uniform), lesson::Svg::At::end);
-  for (int step = 0; step < kSteps; ++step) {
-    const int x = 65 + 31 * step;
-    svg.rect(x - 6, y(theirs[step]) - 6, 13, 13, lesson::colour::orange);
-    svg.rect(x - 3, y(ours[step]) - 3, 7, 7, lesson::colour::blue);
-    svg.text(x, 275, std::to_string(step), lesson::Svg::At::middle);
-  }
-  svg.text(60, 245, "loss at each step: nanofsdp (blue) on PyTorch (orange)");
-  return svg;
 }
 
 }  // namespace
@@ -135,6 +116,6 @@ int main(int argc, char** argv) {
   lesson.answer(kPredictions);
   lesson.answer(std::llround(10 * ours[0]));
   lesson.answer(table);
-  lesson.picture(drawing(ours, theirs, uniform));
+  lesson.picture(lesson::drawing(ours, theirs, uniform));
   return lesson.end("the loss by hand is the library's, and 20 losses are PyTorch's within 1e-6");
 }

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <span>
 
-/// The exercise of lesson 01: the loss of one prediction, also where exp() of a logit is infinite.
+/// The exercise of lesson 01: the loss of one prediction. It must also be right for logits whose
+/// exponential is too large for a double.
 ///
-/// @param logits one for each token that might come next, at least one; any finite values
-/// @param target the token that did come next, an index into `logits`
+/// @param logits one for each token that might come next; at least one, of any finite values
+/// @param target the token that does come next, an index into `logits`
 /// @return log(sum over v of exp(logits[v])) - logits[target]
 double loss_of(std::span<const float> logits, std::size_t target);

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <span>
@@ -9,8 +8,10 @@
 #include "frame/lesson.h"
 #include "frame/memory.h"
 #include "ops/layer_norm.h"
+#include "picture.h"
 
-// Lesson 02: layer norm forward and backward, whether the backward is right, and what it must keep.
+// Lesson 02: layer norm, forward and backward; a test of the backward; and what forward keeps for
+// it.
 
 namespace {
 
@@ -49,7 +50,7 @@ void backward(In dy, In x, In weight, Kept kept, std::span<double> dx) {
 
 //! [slope]
 double slope(In dy, std::vector<double> x, In weight, std::size_t c) {
-  const auto loss_at = [&](double value) {  // of a loss whose gradient at y is dy
+  const auto loss_at = [&](double value) {  // a loss whose slope with respect to y is dy
     std::vector<double> y(x.size());
     x[c] = value;
     forward(x, weight, y);
@@ -60,7 +61,7 @@ double slope(In dy, std::vector<double> x, In weight, std::size_t c) {
 }
 //! [slope]
 
-// Random operands, of R rows and C columns.
+// Random inputs of R rows and C columns.
 struct Operands {
   Operands(lesson::Memory& memory, std::int64_t R, std::int64_t C)
       : dy(memory.random({R, C}, 1)), x(memory.random({R, C}, 2)), weight(memory.random({C}, 3)) {}
@@ -69,8 +70,7 @@ struct Operands {
 
 std::vector<double> doubles(Tensor floats) { return {floats.f32(), floats.f32() + floats.numel()}; }
 
-// Of all rows: y and its gradient by hand, the gradient as if mean and rstd did not depend on x,
-// and the slope.
+// For all rows: y and dx by hand; dx as if mean and rstd were constants; and the measured slope.
 struct Results {
   explicit Results(const Operands& a) : y(doubles(a.x).size()), dx(y.size()) {
     const std::vector<double> dys = doubles(a.dy), xs = doubles(a.x), weight = doubles(a.weight);
@@ -96,7 +96,7 @@ std::size_t agreeing(In a, In b) {
   return n;
 }
 
-// Claims that the library computes the same, and returns how many bytes it keeps for backward.
+// Claims that the library computes the same. Returns how many bytes it keeps for backward.
 std::int64_t compare(lesson::Lesson& lesson, lesson::Memory& memory, const Operands& a) {
   const Tensor y = memory.zeros(a.x.shape()), dx = memory.zeros(a.x.shape());
   const Tensor mean = memory.zeros({a.x.dim(0)}), rstd = memory.zeros({a.x.dim(0)});
@@ -108,23 +108,6 @@ std::int64_t compare(lesson::Lesson& lesson, lesson::Memory& memory, const Opera
   const std::size_t equal = agreeing(mine.y, doubles(y)) + agreeing(mine.dx, doubles(dx));
   lesson.claim(equal == 2 * mine.y.size(), "y and dx are the library's");
   return static_cast<std::int64_t>(mean.bytes() + rstd.bytes());
-}
-
-lesson::Svg drawing(const Results& results, std::int64_t kept, std::int64_t n) {
-  using namespace lesson::colour;
-  lesson::Svg svg(700, 310);
-  svg.text(20, 20, "dx of one row: by hand (blue), measured (orange), careless (grey)");
-  for (int i = 0; i < 24; ++i) {
-    const double dx = std::array{results.dx, results.measured, results.careless}[i % 3][i / 3];
-    const int x = 48 + 82 * (i / 3) + 18 * (i % 3), height = static_cast<int>(std::abs(dx) * 30);
-    svg.rect(x, dx > 0 ? 110 - height : 110, 18, height, std::array{blue, orange, grey}[i % 3]);
-  }
-  svg.line(20, 110, 680, 110);
-  svg.text(20, 215, fmt::format("kept for 768 rows, to scale: mean and rstd, {} bytes", kept));
-  svg.rect(20, 223, static_cast<int>(640 * kept / n), 18, green);
-  svg.text(20, 270, fmt::format("or the normalised rows, {} bytes", n));
-  svg.rect(20, 278, 640, 18, red);
-  return svg;
 }
 
 }  // namespace
@@ -144,6 +127,6 @@ int main(int argc, char** argv) {
   const std::int64_t n = 768 * 128 * sizeof(float);
   lesson.print(fmt::format("kept for 768 rows of 128: mean and rstd {} bytes, or n {}", kept, n));
   for (const std::int64_t measured : {kept, n, toy.zero_sums}) lesson.answer(measured);
-  lesson.picture(drawing(toy, kept, n));
+  lesson.picture(lesson::drawing({toy.dx, toy.measured, toy.careless}, kept, n));
   return lesson.end("dx by hand is the slope, and y and dx are the library's within 1e-5");
 }

@@ -2,15 +2,15 @@
 
 #include <span>
 
-/// What layer norm's backward knows of R rows of C elements; rows lie one behind the other.
+/// What layer norm's backward gets, for R rows of C elements. Row r begins at element r * C.
 struct Known {
-  std::span<const float> dy;    ///< [R * C] the gradient of y
-  std::span<const float> x;     ///< [R * C] what forward got
-  std::span<const float> mean;  ///< [R] what forward kept
-  std::span<const float> rstd;  ///< [R]
+  std::span<const float> dy;    ///< [R * C] slope of the loss with respect to y
+  std::span<const float> x;     ///< [R * C] forward's input
+  std::span<const float> mean;  ///< [R] of each row, as forward computed it
+  std::span<const float> rstd;  ///< [R] of each row: 1 / sqrt(variance + epsilon)
 };
 
-/// The exercise of lesson 02: the gradient of the weight, y = (x - mean) * rstd * weight.
+/// The exercise of lesson 02: the gradient of the weight, where y = (x - mean) * rstd * weight.
 ///
-/// @param dweight [C]; the gradient is added to what is there
+/// @param dweight [C]; add the gradient to the values that it has
 void add_weight_gradient(const Known& known, std::span<float> dweight);

@@ -9,15 +9,15 @@
 #include "nn/module.h"
 
 /// @file
-/// @brief A module of the library runs, and its hooks write down what they see.
+/// @brief Runs a module of the library. Hooks write down what they see.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
 //! [hooks]
-// Writes " name(" where a module begins and ")" where it ends, down to some depth; and in backward
-// a star for each gradient that a module has added to.
+// Writes " name(" when a module begins and ")" when it returns, for modules down to `depth`; in
+// backward also a star for each gradient that the module has added to.
 inline void hook(nn::Module& module, const std::string& name, int depth, std::string& trace) {
   const auto write = [&trace, depth](const std::string& text) {
     if (depth >= 0) trace += text;
@@ -35,7 +35,7 @@ inline void hook(nn::Module& module, const std::string& name, int depth, std::st
 }
 //! [hooks]
 
-/// Forward and backward of a module, and what its hooks saw.
+/// Runs forward and backward of a module. Keeps what its hooks wrote, and the error if one came.
 struct Run {
   Run(nn::Module& module, const std::string& name, lesson::Memory& memory, Tensor tokens)
       : parameters(module.named_parameters()) {

@@ -14,8 +14,8 @@
 #include "run.h"
 #include "tied.h"
 
-// Lesson 03: a tape by hand under a model of two operators; the library's under the same, and under
-// a GPT.
+// Lesson 03: a tape by hand, for a model of two operators; then the library's tape, for the same
+// model and for a GPT.
 
 namespace {
 
@@ -61,8 +61,8 @@ Tensor backward(lesson::Memory& memory, Tape& tape, const Weight& weight, Tensor
 //! [linear]
 
 struct ByHand {
-  std::vector<std::vector<float>> grads;  // of the table: after the head, after the lookup
-  std::string error;                      // of the lookup's backward, called first
+  std::vector<std::vector<float>> grads;  // the table's: after the head, after the lookup
+  std::string error;                      // when the lookup's backward is called first
 };
 
 ByHand by_hand(lesson::Memory& memory, Tensor tokens) {
@@ -118,11 +118,13 @@ int main(int argc, char** argv) {
   lesson.print(fmt::format("{} parts of {} gradients: {} done with their block, {} with the model",
                            std::ranges::count(run.backward, '*'), all, in_blocks, all - in_blocks));
   for (const auto n : {std::ranges::count(rows, ' '), all, all - in_blocks}) lesson.answer(n);
-  lesson::Svg svg(700, 280);
-  svg.text(10, 20, "forward");
-  svg.nested(10, 30, run.forward);
-  svg.text(10, 150, "backward; a green square is a part of a gradient");
-  svg.nested(10, 160, run.backward);
+  lesson::Svg svg(690, 335);
+  svg.text(10, 20, "Which module is at work when: forward and backward of nanoGPT");
+  svg.rect(10, 34, 12, 12, lesson::colour::parameters);
+  svg.text(28, 45, "module with parameters of its own (drop has none)");
+  svg.rect(380, 36, 8, 8, lesson::colour::gradients), svg.text(394, 45, "a part of a gradient");
+  svg.text(10, 78, "forward, time goes to the right"), svg.nested(10, 88, run.forward);
+  svg.text(10, 212, "backward, time goes to the right"), svg.nested(10, 222, run.backward);
   lesson.picture(svg);
   return lesson.end("the tape by hand gives the library's gradient, to the bit");
 }

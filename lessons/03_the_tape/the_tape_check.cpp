@@ -13,7 +13,7 @@ namespace {
 using namespace nanofsdp;
 using Parameters = std::array<std::shared_ptr<nn::Parameter>, 9>;
 
-// A module for each use; what goes in comes out multiplied by each.
+// One module for each use. Each multiplies its input by its parameter.
 class Chain final : public nn::Module {
  public:
   Chain(const Parameters& parameters, std::span<const int> uses) {
@@ -35,8 +35,8 @@ class Chain final : public nn::Module {
   }
 };
 
-// When the gradients have their final values, seen after each module's backward. Parameters are
-// numbered from 0; every part of a gradient is 1.
+// Runs the model and looks at all gradients after each module's backward: in which order do they
+// reach their final values? Every part of a gradient is 1.
 std::vector<int> seen(std::span<const int> uses) {
   lesson::Memory memory;
   Parameters parameters;

@@ -7,8 +7,8 @@
 namespace lesson {
 
 /// @file
-/// @brief The model of lesson 03 as a module of the library: a table of 10 rows that is looked up,
-/// then multiplied by; and one whose backward runs in the order of forward, which is wrong.
+/// @brief The model of lesson 03 as a module of the library: a table of 10 rows, used as the lookup
+/// and as the head. And the same with a mistake: its backward runs in the order of forward.
 
 using namespace nanofsdp;
 

@@ -1,22 +1,24 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "base/rng.h"
 #include "comm/counting.h"
 #include "comm/local.h"
 #include "frame/lesson.h"
+#include "picture.h"
 
-// Lesson 04: reduce-scatter and all-gather round a ring of W ranks: their bytes, and the order in
-// which they add.
+// Lesson 04: reduce-scatter and all-gather on a ring of W ranks: how many bytes they send, and in
+// which order they add.
 
 namespace {
 
 using namespace nanofsdp;
-using Rows = std::vector<std::vector<float>>;  // what each rank holds
+using Rows = std::vector<std::vector<float>>;  // one row for each rank
 constexpr std::int64_t kN = 1'000'000;
 
 //! [ring]
@@ -32,7 +34,7 @@ struct Ring {
     const std::size_t length = rows[0].size() / rows.size();
     return std::span(rows[wrap(rank)]).subspan(wrap(c) * length, length);
   }
-  std::span<const float> send(int from, int c) {  // what the next rank gets to read
+  std::span<const float> send(int from, int c) {  // the next rank reads what is returned
     bytes_sent[from] += static_cast<std::int64_t>(chunk(from, c).size_bytes());
     return chunk(from, c);
   }
@@ -42,7 +44,7 @@ struct Ring {
 //! [reduce_scatter]
 void reduce_scatter_step(Ring& ring, int step) {
   for (int rank = 0; rank < ring.size(); ++rank) {
-    const int c = rank - 1 - step;  // chunk c sets out from rank c + 1 and ends at rank c
+    const int c = rank - 1 - step;  // chunk c starts at rank c + 1 and ends at rank c
     const std::span<const float> came = ring.send(rank, c);
     const std::span<float> mine = ring.chunk(rank + 1, c);
     for (std::size_t i = 0; i < mine.size(); ++i) mine[i] += came[i];
@@ -53,7 +55,7 @@ void reduce_scatter_step(Ring& ring, int step) {
 //! [all_gather]
 void all_gather_step(Ring& ring, int step) {
   for (int rank = 0; rank < ring.size(); ++rank) {
-    const int c = rank - step;  // first its own chunk, then the one that came last
+    const int c = rank - step;  // first its own chunk, then the one it received last
     std::ranges::copy(ring.send(rank, c), ring.chunk(rank + 1, c).begin());
   }
 }
@@ -76,7 +78,7 @@ std::vector<float> sum_in_rank_order(const Rows& rows) {
 }
 //! [rank_order]
 
-// W rows of normal random numbers; whole: of integers, whose sums are exact in any order.
+// W rows of random numbers. With `whole` these are integers, whose sums are exact in any order.
 Rows random_rows(int W, bool whole) {
   Rows rows(W, std::vector<float>(kN));
   Generator generator(1337);
@@ -87,7 +89,7 @@ Rows random_rows(int W, bool whole) {
   return rows;
 }
 
-// The two collectives of src/comm, in place as ours are, on W ranks that are threads.
+// The two collectives of src/comm on W ranks, which are threads; in place, as ours are.
 Ring by_library(Ring ring) {
   comm::launch_threads(ring.size(), 1, [&](Context& context, auto group) {
     comm::CountingCommunicator world(std::move(group));
@@ -100,23 +102,16 @@ Ring by_library(Ring ring) {
   return ring;
 }
 
-// How many ranks' numbers are in each sum, at the start and after each step.
-lesson::Svg drawing() {
-  using namespace lesson::colour;
-  lesson::Svg svg(700, 145);
-  svg.text(151, 22, "reduce-scatter: sums grow"), svg.text(424, 22, "all-gather: they travel");
+// Four ranks of four ones each: every number is then how many ranks are in its sum.
+std::vector<lesson::Counts> counted() {
+  std::vector<lesson::Counts> states;
   Ring ring(Rows(4, std::vector<float>(4, 1)));
   for (int step = 0; step <= 6; ++step) {
     if (step > 0) (step <= 3 ? reduce_scatter_step : all_gather_step)(ring, (step - 1) % 3);
-    svg.text(75 + 91 * step, 135, step == 0 ? "start" : fmt::format("step {}", step));
-    for (int i = 0; i < 16; ++i) {
-      const int rank = i / 4, summed = static_cast<int>(ring.rows[rank][i % 4]);
-      svg.box(60 + 91 * step + 20 * (i % 4), 35 + 20 * rank, 20, 20,
-              std::array{grey, blue, orange, green}[summed - 1], std::to_string(summed));
-    }
+    lesson::Counts& counts = states.emplace_back();
+    for (const std::vector<float>& row : ring.rows) counts.emplace_back(row.begin(), row.end());
   }
-  for (int rank = 0; rank < 4; ++rank) svg.text(8, 50 + 20 * rank, fmt::format("rank {}", rank));
-  return svg;
+  return states;
 }
 
 }  // namespace
@@ -146,6 +141,6 @@ int main(int argc, char** argv) {
   }
   const Ring both = after(ring, all_gather_step);
   for (const std::int64_t n : {ring.bytes_sent[0], both.bytes_sent[0], same}) lesson.answer(n);
-  lesson.picture(drawing());
+  lesson.picture(lesson::drawing(counted()));
   return lesson.end("ring and src/comm send the same bytes; integers get the same sums");
 }

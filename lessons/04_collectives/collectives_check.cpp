@@ -13,7 +13,7 @@
 
 namespace {
 
-// Messages on their way from one rank to the next.
+// Messages that one rank has sent and the next has not received yet.
 class Mailbox {
  public:
   void put(std::span<const float> message) {
@@ -22,7 +22,7 @@ class Mailbox {
     changed_.notify_one();
   }
 
-  // Empty if none comes within a second: then none was sent, or in a circle everyone waits.
+  // Empty if none comes within a second: then none was sent, or all ranks wait for each other.
   std::vector<float> take() {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return !messages_.empty(); })) {
@@ -55,7 +55,7 @@ class MailboxNeighbours final : public Neighbours {
     return received_;
   }
 
-  std::vector<std::size_t> sizes;  // of what was sent
+  std::vector<std::size_t> sizes;  // of the messages sent
 
  private:
   Mailbox& next_;
@@ -63,7 +63,7 @@ class MailboxNeighbours final : public Neighbours {
   std::vector<float> received_;
 };
 
-// What a rank holds afterwards and the sizes of what it sent, in words that can be compared.
+// A rank's row in the end and the sizes of its messages, as text that can be compared.
 std::string described(const std::vector<float>& x, const std::vector<std::size_t>& sizes) {
   return fmt::format("{} after messages of {} floats", x, sizes);
 }
@@ -82,7 +82,7 @@ std::vector<std::string> run(int W, std::size_t length) {
         ring_all_reduce(rank, W, x, ring);
         results[rank] = described(x, ring.sizes);
       } catch (const NoMessage&) {
-        results[rank] = fmt::format("waits for message {} in vain", ring.sizes.size());
+        results[rank] = fmt::format("waits for message {}, which does not come", ring.sizes.size());
       }
     });
   }

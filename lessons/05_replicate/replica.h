@@ -13,14 +13,14 @@
 #include "train/options.h"
 
 /// @file
-/// @brief What a rank of lesson 05 does by itself: the training of lessons 01 to 03 on its own
-/// rows. Nothing in here knows that there are other ranks.
+/// @brief What a rank of lesson 05 does by itself: the training of lessons 01 to 03, on its own
+/// rows. It communicates with no other rank.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
-/// Lesson 01's recipe, with a smaller model and one learning rate.
+/// Lesson 01's options, with a smaller model and a constant learning rate.
 inline train::TrainerOptions recipe() {
   train::TrainerOptions o;
   o.block_size = 32, o.n_layer = 2, o.n_embd = 64;
@@ -35,7 +35,7 @@ inline gpt::GPTConfig config_of(const train::TrainerOptions& o, const data::Data
 }
 
 //! [owned]
-// What a rank keeps of each parameter: the values, the gradient, and Adam's two moments.
+// What a rank keeps for each parameter: its values, its gradient, and Adam's two moments.
 struct Owned {
   nn::Parameter* parameter;
   std::vector<float> memory = std::vector<float>(4 * parameter->shape.numel());
@@ -45,7 +45,7 @@ struct Owned {
 inline std::vector<Owned> replicate(gpt::GPT& model, Generator& generator) {
   std::vector<Owned> all;
   for (nn::Parameter* p : model.named_parameters()) {
-    all.push_back({p});  // what it points to stays where it is when `all` grows
+    all.push_back({p});  // its memory does not move when `all` grows
     p->data = all.back().part(0), p->show_grad(all.back().part(1));
   }
   for (const auto& [p, init] : model.nanogpt_draws()) {
@@ -66,7 +66,7 @@ struct Replica {
         x(rows.count * o.block_size),
         y(x.size()) {}
 
-  /// Draws all rows of the next batch, as every rank does, and keeps its own.
+  /// Draws the next batch. Every rank draws all rows, and keeps its own.
   void draw(const data::Dataset& text) {
     text.draw(data::Split::train, generator, batch_size, rows, {x, y});
   }
@@ -85,7 +85,7 @@ struct Replica {
   }
   //! [backward]
 
-  /// Of the whole gradient.
+  /// The norm of the whole gradient.
   double norm() const {
     double squares = 0;
     for (const Owned& own : all) {
@@ -108,8 +108,8 @@ struct Replica {
   std::vector<std::int32_t> x, y;
 };
 
-/// One step of AdamW; forgets the gradient.
-/// @param clip what the gradient is multiplied by
+/// One step of AdamW. Then sets the gradient to zero.
+/// @param clip multiplies the gradient
 inline void update(Stream& stream, Owned& own, const train::TrainerOptions& o, int step,
                    double clip) {
   nn::Parameter& p = *own.parameter;

@@ -10,10 +10,11 @@
 #include "comm/counting.h"
 #include "frame/lesson.h"
 #include "frame/train.h"
+#include "picture.h"
 #include "replica.h"
 
-// Lesson 05: ranks with the same model and different rows. What averaging their gradients gives,
-// and what notices when that goes wrong.
+// Lesson 05: ranks with the same model and different rows average their gradients. Which numbers
+// show it when the averaging is wrong?
 
 namespace {
 
@@ -30,14 +31,14 @@ void share(Stream& stream, comm::Communicator& world, Tensor grad, Sharing how) 
     return;
   }
   world.all_reduce(stream, grad, comm::ReduceOp::sum);
-  if (how == Sharing::summed) return;  // "it trains, ship it"
+  if (how == Sharing::summed) return;  // a bug: the division is missing
   for (float& g : grad.span<float>()) g *= 1.0f / static_cast<float>(world.size());
 }
 //! [share]
 
 struct Run : lesson::Curve {
   explicit Run(int W) : Curve(kSteps), wpe(W) {}
-  std::vector<std::vector<float>> wpe;  // one parameter of each rank, in the end
+  std::vector<std::vector<float>> wpe;  // on each rank: the table of positions, in the end
   comm::Traffic traffic;                // of one rank in one step
 };
 
@@ -48,7 +49,7 @@ Run run(int W, Sharing how, const train::TrainerOptions& o, const data::Dataset&
   comm::launch_threads(W, 1, [&](Context& context, auto group) {
     comm::CountingCommunicator world(std::move(group));
     lesson::Replica replica(context, o, text);
-    Stream& stream = *context.compute;  // on a CPU, what is put on it is done at once
+    Stream& stream = *context.compute;  // a queue of work; a CPU does it at once
     for (int step = 0; step < kSteps; ++step) {
       world.reset();  // its counters
       //! [step]
@@ -72,26 +73,12 @@ Run run(int W, Sharing how, const train::TrainerOptions& o, const data::Dataset&
   return result;
 }
 
-// The first step, counted from 1, that is off by more than 1 in 100,000; 0: none.
+// The first step, counted from 1, whose value is off by more than 1 in 100,000. 0 if there is none.
 int first_off(const std::vector<double>& values, const std::vector<double>& right) {
   for (int step = 0; step < kSteps; ++step) {
     if (std::abs(values[step] - right[step]) > 1e-5 * right[step]) return step + 1;
   }
   return 0;
-}
-
-lesson::Svg drawing(const std::vector<Run>& runs) {
-  using namespace lesson::colour;
-  const std::array inks = {ink, blue, red, green};
-  lesson::Svg svg(700, 250);
-  svg.text(20, 20, "loss"), svg.text(370, 20, "gradient norm");
-  for (std::size_t i = 0; i < 4; ++i) {
-    const int x = 20 + 170 * static_cast<int>(i);
-    svg.rect(x, 230, 12, 12, inks[i]), svg.text(x + 18, 241, kNames[i]);
-    svg.curve(20, 400, 8, 90, runs[i].losses, inks[i]);
-    svg.curve(370, 220, 8, 50, runs[i].norms, inks[i]);
-  }
-  return svg;
 }
 
 }  // namespace
@@ -133,6 +120,6 @@ int main(int argc, char** argv) {
   const lesson::Curve library = lesson::train(2, kSteps, o, text);
   lesson.claim(averaged.losses == library.losses, "losses equal the library's");
   lesson.claim(averaged.norms == library.norms, "norms equal the library's");
-  lesson.picture(drawing(runs));
+  lesson.picture(lesson::drawing({runs.begin() + 1, runs.end()}));
   return lesson.end("two ranks are one process; averaged by hand is no_shard to the bit");
 }

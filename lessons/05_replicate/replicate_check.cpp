@@ -23,7 +23,7 @@ std::vector<float> gradient_of(int rank, int n) {
   return gradient;
 }
 
-// What each rank has afterwards, or the error of the one that failed.
+// Each rank's gradient in the end; or, if a rank failed, its error.
 std::vector<std::string> run(const std::vector<std::int64_t>& rows, int n) {
   const int W = static_cast<int>(rows.size());
   std::vector<std::string> results(rows.size());

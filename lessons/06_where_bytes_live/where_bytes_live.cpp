@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -14,8 +14,9 @@
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "nn/loss.h"
+#include "picture.h"
 
-// Lesson 06: what a rank keeps between two steps, by formula; and what the ledger says it keeps.
+// Lesson 06: how many bytes a rank keeps between two steps, by formula and by the ledger.
 
 namespace {
 
@@ -26,13 +27,13 @@ using namespace nanofsdp;
 struct Recipe {
   std::int64_t parameter, gradient, optimizer;
 };
-constexpr Recipe kFloat32{4, 4, 4 + 4};       // Adam's m and v
-constexpr Recipe kBfloat16{2, 2, 4 + 4 + 4};  // and a float32 copy
-constexpr Recipe kAutocast{4 + 2, 4, 4 + 4};  // and a 16-bit copy
+constexpr Recipe kFloat32{4, 4, 4 + 4};       // Adam's two moments
+constexpr Recipe kBfloat16{2, 2, 4 + 4 + 4};  // moments and a float32 copy
+constexpr Recipe kAutocast{4 + 2, 4, 4 + 4};  // parameter and a 16-bit copy
 //! [recipe]
 
 //! [at_rest]
-// What one of W ranks keeps of n parameters at one of ZeRO's stages, 0 to 3.
+// Bytes that one of W ranks keeps for n parameters, at a stage of ZeRO from 0 to 3.
 std::int64_t at_rest(Recipe bytes, std::int64_t n, std::int64_t W, int stage) {
   const std::int64_t share = (n + W - 1) / W;
   std::int64_t sum = bytes.optimizer * (stage >= 1 ? share : n);
@@ -72,28 +73,6 @@ std::vector<std::int64_t> ledger(int W, fsdp::ShardingStrategy strategy) {
     //! [ledger]
   });
   return bytes;
-}
-
-lesson::Svg drawing() {
-  const int byte = 32, height = 34;
-  lesson::Svg svg(690, 250);
-  svg.text(20, 22, "bytes that each of 4 ranks keeps for one parameter, float32");
-  for (int stage = 0; stage < 4; ++stage) {
-    const int y = 40 + 44 * stage;
-    int x = 90;
-    svg.text(20, y + 22, fmt::format("ZeRO-{}", stage));
-    const auto bar = [&](const Recipe& part, std::string_view fill) {
-      const int width = static_cast<int>(byte * at_rest(part, kNumel, 4, stage) / kNumel);
-      svg.rect(x, y, width, height, fill);
-      x += width;
-    };
-    bar({kFloat32.parameter, 0, 0}, lesson::colour::blue);
-    bar({0, kFloat32.gradient, 0}, lesson::colour::orange);
-    bar({0, 0, kFloat32.optimizer}, lesson::colour::green);
-    svg.text(x + 8, y + 22, fmt::format("{}", at_rest(kFloat32, kNumel, 4, stage) / kNumel));
-  }
-  svg.text(20, 238, "blue: the parameter, orange: its gradient, green: Adam's two moments");
-  return svg;
 }
 
 }  // namespace
@@ -139,6 +118,12 @@ int main(int argc, char** argv) {
   lesson.answer(at_rest(kFloat32, 1, 1, 0));
   lesson.answer(at_rest(kBfloat16, 7'000'000'000, 1, 0) / 1'000'000'000);
   lesson.answer(kept(shared));
-  lesson.picture(drawing());
+  std::array<std::array<std::int64_t, 3>, 4> stages{};  // bytes of one parameter, W = 4
+  for (int stage = 0; stage < 4; ++stage) {
+    const auto of = [&](Recipe part) { return at_rest(part, kNumel, 4, stage) / kNumel; };
+    const auto [p, g, o] = kFloat32;
+    stages[stage] = {of({p, 0, 0}), of({0, g, 0}), of({0, 0, o})};
+  }
+  lesson.picture(lesson::drawing(stages));
   return lesson.end("ZeRO-0 and ZeRO-3 weigh what the formula says, to the byte");
 }

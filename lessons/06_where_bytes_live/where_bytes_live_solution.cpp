@@ -2,7 +2,7 @@
 
 std::int64_t largest_model(std::int64_t memory, std::int64_t whole, std::int64_t divided,
                            std::int64_t W) {
-  // W parameters more cost a rank `whole` for each of them, and `divided` for its one.
+  // W more parameters cost a rank `whole` bytes for each, and `divided` for the one in its shard.
   const std::int64_t groups = memory / (W * whole + divided);
   return W * groups;
 }

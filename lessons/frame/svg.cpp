@@ -55,13 +55,14 @@ void Svg::nested(int x, int y, std::string_view brackets) {
   for (const char c : brackets) {
     const int top = y + 30 * static_cast<int>(open.size());
     if (c == '*') {
-      rect(x - 27 + 9 * stars++, top, 8, 8, colour::green);
+      rect(x - 27 + 9 * stars++, top, 8, 8, colour::gradients);
     } else if (c == '(') {
       open.emplace_back(std::exchange(name, ""), std::exchange(x, x + 29));
     } else if (c == ')') {
       const auto [closed, begin] = open.back();
       x += 29;
-      rect(begin, top - 30, x - begin, 26, open.size() < 3 ? colour::grey : colour::blue);
+      const bool has_children = x - begin > 2 * 29;
+      rect(begin, top - 30, x - begin, 26, has_children ? "#eeeeee" : colour::parameters);
       text(begin + 3, top - 13, closed);
       open.pop_back();
       stars = 0;

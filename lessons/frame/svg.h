@@ -47,8 +47,8 @@ class Svg {
   void box(int x, int y, int width, int height, std::string_view fill, std::string_view words);
 
   /// Boxes within boxes, from brackets: "gpt( wte() h.0(**))". A name's box goes from its opening
-  /// bracket to its closing one; what is in nothing else's is at the top. A star, where nothing
-  /// else is inside, is a small square below its box.
+  /// bracket to its closing one; a box that is in no other is at the top. A box with none inside is
+  /// blue, as it stands for parameters. A star in it is a small square below it, a gradient.
   void nested(int x, int y, std::string_view brackets);
 
   /// Straight lines from value to value: value i is at x + i * step and y - value * scale.
