@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <span>
 #include <string>
@@ -14,8 +13,9 @@
 #include "fsdp/layout.h"
 #include "fsdp/sharded_parameters.h"
 #include "fsdp/wrap.h"
+#include "toy.h"
 
-// Lesson 07: lay parameters end to end in one row, and look at each through a view of it.
+// Lesson 07: store parameters one after another in one row, and look at each through a view.
 
 namespace {
 
@@ -41,9 +41,7 @@ struct Row {
 };
 //! [row]
 
-const std::vector<fsdp::ParameterSpec> kToy = {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}};
-
-// The toy: every parameter counts its elements 0, 1, 2, ...
+// The toy row. The elements of each parameter have the values 0, 1, 2, ...
 Row toy() {
   Row row{offsets(std::vector<std::int64_t>{2 * 3, 1 * 5, 7 * 2}), std::vector<float>(25)};
   for (int i = 0; i < 3; ++i) std::iota(row.view(i).begin(), row.view(i).end(), 0.0f);
@@ -52,7 +50,7 @@ Row toy() {
 
 Tensor tensor(std::span<float> x) { return {x.data(), {static_cast<std::int64_t>(x.size())}}; }
 
-// Rank 0's values go to rank 1, first view by view, then as one row.
+// Rank 0 sends its values to rank 1: first one view at a time, then the whole row at once.
 void send_toy(lesson::Lesson& lesson) {
   comm::launch_threads(2, 1, [&](Context& context, auto local) {
     comm::CountingCommunicator group(std::move(local));
@@ -76,7 +74,7 @@ void send_toy(lesson::Lesson& lesson) {
   });
 }
 
-// nanoGPT's parameters in the library's rows: one for each block, one for the rest.
+// nanoGPT's parameters in the library's rows: one row for each block, and one for the rest.
 void flatten_gpt(lesson::Lesson& lesson) {
   Context context;
   gpt::GPT model(lesson::nanogpt(65));
@@ -97,27 +95,6 @@ void flatten_gpt(lesson::Lesson& lesson) {
     }
   }
   lesson.answer(static_cast<std::int64_t>(units.size()));
-}
-
-lesson::Svg drawing() {
-  using namespace lesson::colour;
-  const int lefts[] = {20, 160, 340}, cell = 26, below = 250;
-  const Row row = toy();
-  lesson::Svg svg(690, 310);
-  for (std::size_t i = 0; i < kToy.size(); ++i) {
-    const int columns = static_cast<int>(kToy[i].shape[1]), begin = static_cast<int>(row.at[i]);
-    svg.text(lefts[i], 22, fmt::format("{}({},{})", kToy[i].name, kToy[i].shape[0], columns));
-    for (int e = 0; e < kToy[i].numel(); ++e) {
-      const auto fill = begin + e == 18 ? red : std::array{blue, orange, green}[i];
-      const std::string words = std::to_string(e);
-      svg.box(lefts[i] + cell * (e % columns), 32 + cell * (e / columns), cell, cell, fill, words);
-      svg.box(20 + cell * (begin + e), below, cell, cell, fill, words);
-    }
-    svg.text(20 + cell * begin, below + 44, std::to_string(begin));
-  }
-  svg.text(20 + cell * 18, below + 44, "18"), svg.text(6 + cell * 25, below + 44, "25");
-  svg.text(20, below - 12, "the same elements as one row, and where each parameter begins");
-  return svg;
 }
 
 }  // namespace
@@ -145,8 +122,8 @@ int main(int argc, char** argv) {
   send_toy(lesson);
   flatten_gpt(lesson);
 
-  const fsdp::Layout layout(kToy, 1);
+  const fsdp::Layout layout({lesson::kToy.begin(), lesson::kToy.end()}, 1);
   for (int i = 0; i < 3; ++i) lesson.claim(layout.in_whole(i).begin == row.at[i], "toy's offset");
-  lesson.picture(drawing());
+  lesson.picture(lesson::picture_of_row(row.at, static_cast<int>(place)));
   return lesson.end("offsets equal Layout's, views those of ShardedParameters: same pointer");
 }

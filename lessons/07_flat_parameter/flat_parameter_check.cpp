@@ -8,8 +8,9 @@
 using nanofsdp::fsdp::Layout;
 using nanofsdp::fsdp::ParameterSpec;
 
-// The toy, parameters of one element and of none, and a GPT's block, aligned to 1, 2, 4 and 16
-// elements. A view is its place in the row, by pointer, and its length.
+// Tries the toy, parameters with one element or none, the start of a GPT's block, and no
+// parameters, each aligned to 1, 2, 4 and 16 elements. Compares each view's place in the row and
+// its length.
 int main() {
   lesson::Exercise exercise("views");
   const std::vector<std::vector<ParameterSpec>> units = {

@@ -7,13 +7,15 @@
 
 /// The exercise of lesson 07: the views of all parameters in one row.
 ///
-/// Each parameter begins at the first multiple of `alignment` that is not before the end of the
-/// parameter that precedes it; the first one at 0.
+/// The first parameter begins at element 0. Each later parameter begins at the smallest multiple of
+/// `alignment` that is not less than the end of the parameter before it. Example, with alignment 4:
+/// A has 6 elements and B has 5, so A lies at [0, 6) and B at [8, 13).
 ///
-/// @param row        the flat parameter, long enough; nothing is copied and nothing written
+/// @param row        the memory of all parameters; it is long enough. Copy nothing, write nothing
 /// @param parameters in the order in which they lie in the row; some may have no elements
 /// @param alignment  in elements, at least 1
-/// @return one view a parameter: it begins where the parameter does and has numel() elements
+/// @return one view for each parameter: it begins at the parameter's first element and has numel()
+///   elements
 std::vector<std::span<float>> views(std::span<float> row,
                                     std::span<const nanofsdp::fsdp::ParameterSpec> parameters,
                                     std::int64_t alignment);

@@ -2,43 +2,50 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "frame/lesson.h"
 #include "fsdp/layout.h"
+#include "picture.h"
 
-// Lesson 08: cut a row of elements into W equal shards, and find which piece of which parameter
-// lies in each.
+// Lesson 08: cut a row of elements into W equal shards, and find which piece of each parameter lies
+// in which shard.
 
 namespace {
 
+using lesson::kToy;
 using nanofsdp::fsdp::Layout;
 using nanofsdp::fsdp::ParameterSpec;
 
-//! [range]
 struct Range {
   std::int64_t begin = 0, end = 0;  // [begin, end)
   std::int64_t size() const { return end - begin; }
 };
-//! [range]
 
 //! [shard]
-std::int64_t shard_numel(std::int64_t n, std::int64_t W) { return (n + W - 1) / W; }
+std::int64_t shard_numel(std::int64_t n, std::int64_t W) { return (n + W - 1) / W; }  // rounds up
 
 Range shard_of(std::int64_t rank, std::int64_t s) { return {rank * s, (rank + 1) * s}; }
 //! [shard]
 
 //! [piece]
-Range piece(Range parameter, Range shard) {
-  const auto begin = std::max(parameter.begin, shard.begin);
-  const auto end = std::min(parameter.end, shard.end);
-  return begin < end ? Range{begin, end} : Range{};
+// The elements of a parameter that lie in the rank's shard, as a range of the row. The slow way: it
+// asks of each element in which shard it lies.
+Range piece(Range parameter, std::int64_t rank, std::int64_t s) {
+  Range found;  // empty
+  for (std::int64_t e = parameter.begin; e < parameter.end; ++e) {
+    if (e / s != rank) continue;  // the element lies in the shard of another rank
+    if (found.size() == 0) found.begin = e;
+    found.end = e + 1;
+  }
+  return found;
 }
 //! [piece]
 
-// Where parameters lie that are laid end to end.
-std::vector<Range> laid_out(const std::vector<ParameterSpec>& parameters) {
+// Where each parameter lies in the row.
+std::vector<Range> laid_out(std::span<const ParameterSpec> parameters) {
   std::vector<Range> ranges;
   std::int64_t end = 0;
   for (const ParameterSpec& parameter : parameters) {
@@ -48,32 +55,31 @@ std::vector<Range> laid_out(const std::vector<ParameterSpec>& parameters) {
   return ranges;
 }
 
-const std::vector<ParameterSpec> kToy = {{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}};
-
-// "rank 1: C[2,14) padding 1": the pieces from the start of their parameters.
+// "rank 1: C[2,14) padding 1". Each piece is counted from the start of its parameter.
 std::string describe(std::int64_t rank, std::int64_t W) {
   const std::vector<Range> flat = laid_out(kToy);
-  const Range shard = shard_of(rank, shard_numel(flat.back().end, W));
+  const std::int64_t s = shard_numel(flat.back().end, W);
   std::string line = fmt::format("rank {}:", rank);
   for (std::size_t i = 0; i < flat.size(); ++i) {
-    const Range mine = piece(flat[i], shard);
+    const Range mine = piece(flat[i], rank, s);
     if (mine.size() == 0) continue;
     line += fmt::format(" {}[{},{})", kToy[i].name, mine.begin - flat[i].begin,
                         mine.end - flat[i].begin);
   }
+  const Range shard = shard_of(rank, s);
   const std::int64_t padding = shard.end - std::max(flat.back().end, shard.begin);
   return line + (padding > 0 ? fmt::format(" padding {}", padding) : "");
 }
 
-// Every element of every parameter lies on exactly one rank, and there the library has it too.
+// Whether each element of each parameter lies on exactly one rank, and on the same in the library.
 bool tiles_and_equals_library(std::int64_t W) {
-  const Layout layout(kToy, static_cast<int>(W));
+  const Layout layout({kToy.begin(), kToy.end()}, static_cast<int>(W));
   const std::vector<Range> flat = laid_out(kToy);
   bool right = true;
   for (std::size_t i = 0; i < flat.size(); ++i) {
     std::int64_t next = flat[i].begin;  // the element that no rank has had yet
     for (int rank = 0; rank < W; ++rank) {
-      const Range mine = piece(flat[i], shard_of(rank, layout.shard_numel()));
+      const Range mine = piece(flat[i], rank, layout.shard_numel());
       const auto theirs = layout.piece(i, rank).in_parameter;
       right = right && theirs.size() == mine.size();
       if (mine.size() == 0) continue;
@@ -85,27 +91,6 @@ bool tiles_and_equals_library(std::int64_t W) {
   return right;
 }
 
-lesson::Svg drawing() {
-  const char* const labels = "ABC";
-  const std::string_view fills[] = {lesson::colour::blue, lesson::colour::orange,
-                                    lesson::colour::green};
-  const std::vector<Range> flat = laid_out(kToy);
-  lesson::Svg svg(700, 130);
-  for (std::int64_t e = 0; e < 26; ++e) {
-    std::size_t owner = 0;
-    while (owner < 3 && e >= flat[owner].end) ++owner;
-    const int x = 20 + 25 * static_cast<int>(e) + (e >= 13 ? 10 : 0);
-    svg.rect(x, 40, 25, 25, owner < 3 ? fills[owner] : lesson::colour::grey);
-    const std::string label(1, owner < 3 ? labels[owner] : '.');
-    svg.text(x + 12, 57, label, lesson::Svg::At::middle);
-  }
-  svg.text(20, 25, "rank 0: [0, 13)");
-  svg.text(355, 25, "rank 1: [13, 26), the last one padding");
-  svg.line(350, 30, 350, 80);
-  svg.text(20, 105, "A(2,3), B(1,5) and C(7,2) laid end to end: the cut falls inside C.");
-  return svg;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -115,7 +100,7 @@ int main(int argc, char** argv) {
   for (int rank = 0; rank < 2; ++rank) lesson.print(describe(rank, 2));
   lesson.answer(s);
   lesson.answer(2 * s - n);
-  lesson.answer(piece(laid_out(kToy)[2], shard_of(1, s)).size());
+  lesson.answer(piece(laid_out(kToy)[2], 1, s).size());
 
   // nanoGPT: four blocks of 196,864 elements and the root with the rest.
   const std::int64_t block = 196864, root = 804096 - 4 * block;
@@ -130,6 +115,6 @@ int main(int argc, char** argv) {
   for (std::int64_t W = 1; W <= 8; ++W) {
     lesson.claim(tiles_and_equals_library(W), fmt::format("pieces tile, W = {}", W));
   }
-  lesson.picture(drawing());
+  lesson.picture(lesson::picture_of_cut(static_cast<int>(s)));
   return lesson.end("the pieces of every parameter tile it once, and equal Layout's, for W = 1..8");
 }

@@ -17,7 +17,7 @@ std::string to_string(const Piece& p) {
 }
 }  // namespace nanofsdp::fsdp
 
-// Two parameters of n and n / 2 elements, every n from 0 to 3W + 1 and every W from 1 to 8.
+// Tries two parameters of n and n / 2 elements, for each W from 1 to 8 and each n from 0 to 3W + 1.
 int main() {
   lesson::Exercise exercise("piece");
   for (int W = 1; W <= 8; ++W) {

@@ -15,15 +15,15 @@
 #include "train/options.h"
 
 /// @file
-/// @brief AdamW and the gradient norm on one rank's shards: lesson 09's idea, which the lessons
-/// after it use too.
+/// @brief AdamW and the gradient norm on the shards of one rank. This is lesson 09's idea; lessons
+/// 10 and 11 use it too.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
 //! [owned]
-// One unit: its row of parameters, its row of gradients, and the moments of this rank's shard.
+// What one rank keeps of one unit.
 struct Row {
   Row(Context& context, const std::vector<nn::Parameter*>& parameters,
       fsdp::ShardingStrategy strategy)
@@ -34,16 +34,16 @@ struct Row {
         m(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)),
         v(context.ledger, MemoryClass::optimizer, mine.size() * sizeof(float)) {}
 
-  fsdp::ShardedParameters flat;  // lessons 07 and 08
-  fsdp::Range mine;
-  Buffer m, v;  // a W-th of lesson 05's
+  fsdp::ShardedParameters flat;  // the rows of parameters and of gradients
+  fsdp::Range mine;              // this rank's shard, as a range of the row
+  Buffer m, v;                   // the two moments, of the shard only
 };
 //! [owned]
 
 /// The norm of the whole model's gradient.
 //! [norm]
 inline double norm(Stream& stream, comm::Communicator& world, const std::deque<Row>& rows) {
-  double squares = 0;  // of this rank's shards
+  double squares = 0;  // the sum over this rank's shards
   for (const Row& row : rows) {
     for (const double g : row.flat.gradient_shard().span<float>()) squares += g * g;
   }
@@ -57,14 +57,14 @@ inline double norm(Stream& stream, comm::Communicator& world, const std::deque<R
 //! [norm]
 
 /// One step of AdamW.
-/// @param clip what the gradient is multiplied by
+/// @param clip the factor for the gradient
 //! [update]
 inline void update(Stream& stream, Row& row, const train::TrainerOptions& o, int step,
                    double clip) {
   auto scale = static_cast<float>(clip);
   for (std::size_t i = 0; i < row.flat.parameters().size(); ++i) {
     const fsdp::Range at = row.flat.layout().piece(i, row.flat.rank()).in_shard;
-    if (at.empty()) continue;  // somebody else's
+    if (at.empty()) continue;  // another rank updates this parameter
     ops::adamw(stream,
                {.param = row.flat.parameter_shard().slice(at.begin, at.size()),
                 .grad = row.flat.gradient_shard().slice(at.begin, at.size()),
@@ -80,7 +80,7 @@ inline void update(Stream& stream, Row& row, const train::TrainerOptions& o, int
 }
 //! [update]
 
-/// The optimizer's part of a step, once every rank's gradient shards are reduced.
+/// Norm, clipping and update, after the gradient shards of all ranks have been reduced.
 /// @return the norm before clipping
 inline double update_all(Stream& stream, comm::Communicator& world, std::deque<Row>& rows,
                          const train::TrainerOptions& o, int step) {
@@ -90,19 +90,19 @@ inline double update_all(Stream& stream, comm::Communicator& world, std::deque<R
   return before;
 }
 
-/// Lesson 09's all-gathers, one a unit.
+/// Lesson 09's all-gathers, one for each unit.
 inline void gather_all(Stream& stream, comm::Communicator& world, std::deque<Row>& rows) {
   for (Row& row : rows) {
     world.all_gather(stream, row.flat.parameter_shard(), row.flat.parameter_storage());
   }
 }
 
-/// Keeps of a run what is to be compared with the library's. Collective.
+/// Records what the lesson compares with the library's run. All ranks call it together.
 inline void record(Trained& run, Context& context, comm::CountingCommunicator& world,
                    const std::deque<Row>& rows) {
   if (context.rank == 0) run.traffic = world.traffic(), run.weigh(context);
   for (const Row& row : rows) {
-    std::vector<float> whole(row.flat.layout().padded_numel());  // on four ranks nothing is padded
+    std::vector<float> whole(row.flat.layout().padded_numel());  // without padding on four ranks
     world.all_gather(*context.compute, row.flat.parameter_shard(),
                      {whole.data(), {std::ssize(whole)}}, {.control = true});
     if (context.rank == 0) run.add_weights(whole);

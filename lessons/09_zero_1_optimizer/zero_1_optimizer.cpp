@@ -8,8 +8,10 @@
 #include "frame/lesson.h"
 #include "fsdp/wrap.h"
 #include "optimizer_shard.h"
+#include "picture.h"
 
-// Lesson 09: every rank has the whole model and all of its gradient, and updates a W-th of it.
+// Lesson 09: each rank stores all parameters and all gradients, but updates only its shard of the
+// parameters, and stores only the moments of this shard.
 
 namespace {
 
@@ -17,13 +19,15 @@ using namespace nanofsdp;
 using lesson::kRanks;
 constexpr int kSteps = 8;
 
-// Four ranks by hand.
+// Trains on four ranks.
+// @param gather whether the ranks exchange the updated parameters; if not, it shows a bug
 lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& text, bool gather) {
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, auto& run) {
     std::deque<lesson::Row> rows;
     for (const auto& unit : fsdp::wrap(learner.model, lesson::is_block)) {
-      rows.emplace_back(context, unit.parameters,
-                        fsdp::ShardingStrategy::shard_optimizer);  // stored: both rows whole
+      rows.emplace_back(
+          context, unit.parameters,
+          fsdp::ShardingStrategy::shard_optimizer);  // parameters and gradients unsharded
     }
     Stream& stream = *context.compute;
     for (int step = 0; step < kSteps; ++step) {
@@ -51,33 +55,11 @@ lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& tex
   return lesson::on_ranks<lesson::Trained>(kSteps, o, text, 1, rank);
 }
 
-// Whose moments belong to which parameters of the first block.
 lesson::Svg drawing() {
   Context context;
   gpt::GPT model(lesson::nanogpt(65));
   const auto block = fsdp::wrap(model, lesson::is_block).front();
-  const fsdp::ShardedParameters flat(context, block.parameters, 0, kRanks, /*kept=*/{}, 1);
-  using namespace lesson::colour;
-  const auto x = [&](std::int64_t element) {
-    return 110 + static_cast<int>(560 * element / flat.layout().padded_numel());
-  };
-  lesson::Svg svg(690, 250);
-  svg.text(20, 20, "one block, its six parameters in a row: what each of four ranks keeps");
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const int y = 36 + 48 * rank;
-    svg.text(20, y + 24, fmt::format("rank {}", rank));
-    for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
-      const auto [begin, end] = flat.layout().in_whole(i);
-      svg.rect(x(begin), y, x(end) - x(begin), 9, blue);
-      svg.rect(x(begin), y + 10, x(end) - x(begin), 9, orange);
-      const fsdp::Range piece = flat.layout().piece(i, rank).in_parameter;
-      if (piece.empty()) continue;
-      const int left = x(begin + piece.begin), right = x(begin + piece.end);
-      svg.rect(left, y + 20, right - left, 18, green);
-    }
-  }
-  svg.text(20, 240, "blue: parameters, orange: gradients, green: Adam's two moments");
-  return svg;
+  return lesson::picture_of_zero_1({context, block.parameters, 0, kRanks, /*kept=*/{}, 1}, kRanks);
 }
 
 }  // namespace

@@ -11,7 +11,8 @@ namespace {
 using namespace nanofsdp;
 constexpr int kSteps = 3;
 
-// Whole numbers and halves, so that an average over one, two or four ranks does not round.
+// Element i of a rank's gradient. These are whole numbers, so an average over one, two or four
+// ranks does not round.
 float gradient_of(int rank, int step, int i) { return static_cast<float>(4 * rank + i - step); }
 
 std::string shown(const std::vector<float>& values) {
@@ -20,7 +21,7 @@ std::string shown(const std::vector<float>& values) {
   return text;
 }
 
-// The parameters of each rank after some steps, or the error of the one that failed.
+// The parameters of each rank after some steps, or the error if a rank failed.
 std::vector<std::string> run(int W, int s) {
   std::vector<std::string> results(W);
   try {
@@ -38,7 +39,7 @@ std::vector<std::string> run(int W, int s) {
   return results;
 }
 
-// The same on one process, with all of the momentum.
+// The same on one process, which stores all of the momentum.
 std::string specified(int W, int s) {
   std::vector<float> parameters(W * s, 1), momentum(W * s);
   for (int step = 0; step < kSteps; ++step) {
@@ -54,7 +55,7 @@ std::string specified(int W, int s) {
 
 }  // namespace
 
-// One, two and four ranks, shards of 0 to 3 elements, three steps.
+// Tries one, two and four ranks with shards of 0 to 3 elements, three steps each.
 int main() {
   lesson::Exercise exercise("sharded_momentum_step");
   for (const int W : {1, 2, 4}) {

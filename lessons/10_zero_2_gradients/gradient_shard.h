@@ -7,8 +7,8 @@
 #include "fsdp/wrap.h"
 
 /// @file
-/// @brief The gradient of a unit, whole for a moment and then a shard: lesson 10's idea, which
-/// lesson 11 uses too.
+/// @brief The gradient of a unit: unsharded while backward is in the unit, then a shard. This is
+/// lesson 10's idea; lesson 11 uses it too.
 
 namespace lesson {
 
@@ -17,9 +17,9 @@ struct Gradient {
   Context& context;
   comm::Communicator& world;
   const fsdp::WrappedModule& unit;
-  Row& row;  // which stores the shard
-  Buffer whole{};
-  bool first = true;  // micro-batch of the step
+  Row& row;           // stores the shard
+  Buffer whole{};     // the unsharded gradient, while it is borrowed
+  bool first = true;  // whether this is the first micro-batch of the step
 
   //! [borrow]
   void borrow() {
@@ -40,8 +40,8 @@ struct Gradient {
     } else {
       ops::accumulate(stream, {.in = landed, .out = row.flat.gradient_shard()});
     }
-    row.flat.show_gradients();  // the views look at the shard again
-    whole = Buffer();           // freed
+    row.flat.show_gradients();  // the views show the shard again
+    whole = Buffer();           // frees the memory
   }
   //! [reduce]
 };

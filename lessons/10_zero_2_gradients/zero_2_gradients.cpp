@@ -9,9 +9,10 @@
 #include "frame/learner.h"
 #include "frame/lesson.h"
 #include "gradient_shard.h"
+#include "picture.h"
 
-// Lesson 10: of the gradients, too, a rank keeps a W-th. The whole gradient of a unit exists only
-// while backward is in that unit.
+// Lesson 10: a rank also keeps only its shard of the gradients. The whole gradient of a unit exists
+// only while backward is in that unit.
 
 namespace {
 
@@ -22,18 +23,20 @@ enum class When { unit_by_unit, after_backward };
 
 struct Run : lesson::Trained {
   using Trained::Trained;
-  std::string order;                   // of the reduce-scatters of a backward
-  std::vector<std::int64_t> borrowed;  // bytes of whole gradients, after each change of a backward
+  std::vector<lesson::Change> changes;  // of the memory of whole gradients, in one backward
+  std::int64_t most() const {
+    return std::ranges::max_element(changes, {}, &lesson::Change::bytes)->bytes;
+  }
 };
 
-using Note = std::function<void(const std::string&)>;
+using Note = std::function<void(const char* event, const lesson::Gradient&)>;
 
 //! [hooks]
 void attach(lesson::Gradient& gradient, When when, const Note& note) {
   nn::Module::Hooks& hooks = gradient.unit.module->hooks;
-  hooks.pre_backward = [&gradient, note](nn::Tape&) { gradient.borrow(), note(""); };
+  hooks.pre_backward = [&gradient, note](nn::Tape&) { gradient.borrow(), note("+", gradient); };
   hooks.post_backward = [&gradient, when, note](nn::Tape&) {
-    if (when == When::unit_by_unit) gradient.reduce(), note(gradient.unit.name);
+    if (when == When::unit_by_unit) gradient.reduce(), note("-", gradient);
   };
 }
 //! [hooks]
@@ -43,14 +46,14 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
     const auto units = fsdp::wrap(learner.model, lesson::is_block);
     std::deque<lesson::Row> rows;
     std::deque<lesson::Gradient> gradients;
-    const Note note = [&](const std::string& reduced) {
-      if (context.rank != 0 || run.borrowed.size() == 10) return;  // of the first backward
-      if (!reduced.empty()) run.order += " " + lesson::short_name(reduced);
-      run.borrowed.push_back(context.ledger.count(MemoryClass::unsharded_gradients).reserved);
+    const Note note = [&](const char* event, const lesson::Gradient& gradient) {
+      if (context.rank != 0 || run.changes.size() == 10) return;  // after the first backward
+      run.changes.push_back({event + lesson::short_name(gradient.unit.name),
+                             context.ledger.count(MemoryClass::unsharded_gradients).reserved});
     };
     for (const fsdp::WrappedModule& unit : units) {
       rows.emplace_back(context, unit.parameters,
-                        fsdp::ShardingStrategy::shard_gradients);  // stores only the shard
+                        fsdp::ShardingStrategy::shard_gradients);  // stores gradient shards
       gradients.push_back({context, world, unit, rows.back()});
       attach(gradients.back(), when, note);
     }
@@ -60,8 +63,8 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
       for (lesson::Gradient& gradient : gradients) gradient.first = true;
       for (std::int64_t m = 0; m < M; ++m) {
         losses[step] += learner.forward_backward(learner.model);
-        if (when == When::unit_by_unit) continue;  // nothing is left to do
-        for (lesson::Gradient& gradient : gradients) gradient.reduce(), note(gradient.unit.name);
+        if (when == When::unit_by_unit) continue;  // the hooks have reduced all
+        for (lesson::Gradient& gradient : gradients) gradient.reduce(), note("-", gradient);
       }
       //! [step]
       const double norm = lesson::update_all(*context.compute, world, rows, o, step);
@@ -71,23 +74,6 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
     lesson::record(run, context, world, rows);
   };
   return lesson::on_ranks<Run>(kSteps, o, text, M, rank);
-}
-
-lesson::Svg drawing(const Run& early, const Run& late) {
-  lesson::Svg svg(690, 240);
-  int x = 20;
-  for (const Run* run : {&early, &late}) {
-    svg.text(x, 20, run == &early ? "reduced unit by unit" : "reduced after backward");
-    for (const std::int64_t bytes : run->borrowed) {
-      const int height = static_cast<int>(bytes / 20000);
-      svg.rect(x, 200 - height, 28, height, lesson::colour::orange);
-      x += 30;
-    }
-    svg.line(x - 300, 200, x, 200);
-    x += 50;
-  }
-  svg.text(20, 228, "bytes of whole gradients on a rank: ten moments of a backward, five units");
-  return svg;
 }
 
 }  // namespace
@@ -113,10 +99,13 @@ int main(int argc, char** argv) {
   lesson.print("1, by hand      " + ours.costs());
   lesson.print("3, lesson 09    " + zero_1_3.costs());
   lesson.print("3, by hand      " + ours_3.costs());
-  const std::int64_t most = std::ranges::max(ours.borrowed);
-  lesson.print("reduced unit by unit, in the order" + ours.order);
-  lesson.print(fmt::format("borrowed at most: {} bytes; if reduced after backward: {}", most,
-                           std::ranges::max(late.borrowed)));
+  std::string order;
+  for (const lesson::Change& change : ours.changes) {
+    if (change.event.starts_with("-")) order += " " + change.event.substr(1);
+  }
+  lesson.print("reduced unit by unit, in the order" + order);
+  lesson.print(fmt::format("borrowed at most: {} bytes; if reduced after backward: {}", ours.most(),
+                           late.most()));
   lesson.print("loss and norm          1, by hand      3, by hand");
   for (const int step : {1, 2, 4, 8}) {
     lesson.print(fmt::format("step {}         {}{}", step, ours.at(step), ours_3.at(step)));
@@ -132,7 +121,7 @@ int main(int argc, char** argv) {
   lesson.claim(ours_3.traffic.bytes_sent == theirs.traffic.bytes_sent, "bytes sent");
   lesson.answer(ours.kept() / n);
   lesson.answer(ours_3.traffic.reduce_scatters);
-  lesson.answer(most);
-  lesson.picture(drawing(ours, late));
+  lesson.answer(ours.most());
+  lesson.picture(lesson::picture_of_changes(ours.changes, late.changes));
   return lesson.end("by hand is shard_gradients to the bit, at 7 bytes of 16");
 }

@@ -10,9 +10,10 @@
 namespace {
 
 using namespace nanofsdp;
-constexpr int kUnits = 2;  // which take turns in one whole gradient
+constexpr int kUnits = 2;  // they borrow the same memory, one after the other
 
-// Element i of a unit's gradient on a rank. Multiples of 4: an average over four does not round.
+// Element i of a unit's gradient on a rank. Multiples of 4, so that an average over four ranks does
+// not round.
 float gradient_of(int unit, int rank, int m, int i) {
   return static_cast<float>(4 * (rank + 1) * (i + 1) + 4 * m - 40 * unit);
 }
@@ -23,8 +24,7 @@ std::string shown(const std::vector<float>& values) {
   return text;
 }
 
-// The shards of each rank after M micro-batches, unit after unit, or the error of the one that
-// failed.
+// The shards of each rank after M micro-batches, unit after unit, or the error if a rank failed.
 std::vector<std::string> run(int W, int s, int M) {
   std::vector<std::string> results(W);
   try {
@@ -59,7 +59,7 @@ std::string specified(int W, int s, int M, int rank) {
 
 }  // namespace
 
-// One, two and four ranks, shards of 0 to 3 elements, one to three micro-batches.
+// Tries one, two and four ranks, shards of 0 to 3 elements, and one to three micro-batches.
 int main() {
   lesson::Exercise exercise("reduce_gradient");
   for (const int W : {1, 2, 4}) {

@@ -4,15 +4,21 @@
 
 #include "comm/communicator.h"
 
-/// The exercise of lesson 10: what happens to a unit's whole gradient when it is complete.
+/// The exercise of lesson 10: reduces the gradient of a unit after its backward. All ranks call it
+/// together.
 ///
-/// Collective. The shard gets the average over ranks of the rank's own chunk: it becomes that in
-/// the first micro-batch of a step, and is added to in the others. Then the whole gradient is
-/// zeros again: backward of the next unit, which borrows the memory, adds to it.
+/// Each rank has its own `whole`. The rank's chunk of it is the elements [r * s, (r + 1) * s). The
+/// function averages this chunk over all ranks. In the first micro-batch of a step, the shard
+/// becomes this average; in the later ones, the average is added to the shard. At the end, `whole`
+/// is filled with zeros, because the next unit borrows this memory and its backward adds to it.
 ///
-/// @param stream of a CPU: what is enqueued on it is done on return
+/// Tensor(data, {n}) is a view of n floats; tensor.slice(begin, count) a view of a part (lesson
+/// 09).
+///
+/// @param stream a CPU stream: when a collective has returned, it is done
+/// @param world  rank() is r and size() is W; its reduce_scatter is lesson 09's
 /// @param whole  [W * s], this rank's gradient of the unit
-/// @param shard  [s], of rank world.rank(); holds anything before the first micro-batch
+/// @param shard  [s], this rank's gradient shard; before the first micro-batch it holds NaN
 /// @param first  whether this is the first micro-batch of the step
 void reduce_gradient(nanofsdp::Stream& stream, nanofsdp::comm::Communicator& world,
                      std::span<float> whole, std::span<float> shard, bool first);

@@ -8,16 +8,17 @@
 #include "10_zero_2_gradients/gradient_shard.h"
 
 /// @file
-/// @brief A unit whose whole parameters come and go: lesson 11's idea.
+/// @brief A unit whose parameters are gathered before it computes and discarded after it. This is
+/// lesson 11's idea.
 
 namespace lesson {
 
-/// What the lesson looks at beside the numbers.
+/// What a run records besides losses and bytes.
 struct Run : Trained {
   using Trained::Trained;
-  std::vector<std::string> events;  // of rank 0 in the last step
-  std::int64_t borrowed = 0;        // bytes of whole parameters and gradients, at most
-  int right = 0;                    // remembered blocks that were still there
+  std::vector<std::string> events;  // on rank 0 in the last step
+  std::int64_t borrowed = 0;        // the most bytes of unsharded parameters and gradients
+  int right = 0;                    // blocks whose parameters were still where forward saw them
 
   void note_borrowed(const Context& context) {
     for (const auto kind : {MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
@@ -31,10 +32,10 @@ struct Unit {
   Context& context;
   comm::Communicator& world;
   Run& run;
-  Row& row;           // which stores shards only
+  Row& row;           // stores shards only
   Gradient gradient;  // lesson 10's
-  Tensor slot;        // memory for the whole parameters; all blocks share one
-  bool poison;
+  Tensor slot;        // memory for the unsharded parameters; all blocks use the same one
+  bool poison;        // whether discarded parameters are overwritten with NaN
 
   //! [gather]
   void gather() {
@@ -44,15 +45,14 @@ struct Unit {
   }
 
   void discard() {
-    // The shard: nothing that a layer could compute with.
-    row.flat.show_parameters();
+    row.flat.show_parameters();  // the views show the shard; a layer cannot compute with it
     constexpr float nan = std::numeric_limits<float>::quiet_NaN();
     if (poison) ops::fill(*context.compute, {.x = slot, .value = nan});
     note("R.");
   }
   //! [gather]
 
-  // What backward does instead if it believes that addresses of forward are still good.
+  // The bug: backward does not gather, but looks for the parameters where they were in forward.
   void remember() {
     row.flat.show_parameters(slot);
     const Tensor mine = slot.slice(row.mine.begin, row.mine.size());
@@ -65,7 +65,7 @@ struct Unit {
   }
 };
 
-/// Memory for the whole parameters of a unit.
+/// Memory for the unsharded parameters of a unit.
 inline Buffer slot_for(Context& context, const Row& row) {
   return Buffer(context.ledger, MemoryClass::unsharded_parameters,
                 row.flat.layout().padded_numel() * sizeof(float));

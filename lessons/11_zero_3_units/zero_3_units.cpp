@@ -9,9 +9,10 @@
 #include "frame/learner.h"
 #include "frame/lesson.h"
 #include "gathered_unit.h"
+#include "picture.h"
 
-// Lesson 11: of the parameters, too, a rank keeps a W-th. A unit's whole parameters exist while the
-// unit computes: gather, compute, discard.
+// Lesson 11: a rank also keeps only its shard of the parameters. A unit's whole parameters exist
+// only while the unit computes: gather, compute, discard.
 
 namespace {
 
@@ -19,7 +20,8 @@ using namespace nanofsdp;
 using lesson::Run, lesson::Unit;
 constexpr int kSteps = 8;
 
-// A right backward, and one that uses the addresses which it remembers from forward.
+// How backward finds a block's parameters: it gathers them again, or (the bug) it uses the
+// addresses of forward.
 enum class Backward { gathers, remembers };
 
 //! [hooks]
@@ -71,26 +73,6 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, Backward 
   return lesson::on_ranks<Run>(kSteps, o, text, 1, rank);
 }
 
-lesson::Svg drawing(const Run& run) {
-  const std::vector<std::string> rows = {"h.3", "h.2", "h.1", "h.0", "root"};
-  lesson::Svg svg(690, 240);
-  svg.text(20, 20, "forward"), svg.text(300, 20, "backward");
-  for (int row = 0; row < 5; ++row) {
-    const int y = 34 + 36 * row;
-    svg.text(20, y + 19, rows[row]);
-    int from = 0;
-    for (int at = 0; at < static_cast<int>(run.events.size()); ++at) {
-      const std::string& event = run.events[at];
-      const int x = 70 + 26 * at;
-      if (event == "U." + rows[row]) from = x;
-      if (event == "R." + rows[row]) svg.rect(from, y, x - from + 26, 28, lesson::colour::blue);
-      if (event == "RS." + rows[row]) svg.rect(x, y, 26, 28, lesson::colour::orange);
-    }
-  }
-  svg.text(20, 232, "blue: whole parameters, from gather to discard; orange: reduce-scatter");
-  return svg;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -114,7 +96,8 @@ int main(int argc, char** argv) {
   lesson.print(fmt::format("1.5 times lesson 10's: {} bytes; {} less: {:.2f} %", all_twice, saved,
                            100.0 * static_cast<double>(saved) / static_cast<double>(all_twice)));
   lesson.print(fmt::format("borrowed at most: {} bytes", ours.borrowed));
-  const auto turn = ours.events.begin() + ours.traffic.all_gathers;  // U and R of all, but R.root
+  const int forward = static_cast<int>(ours.traffic.all_gathers);  // 5 gathers and 4 discards
+  const auto turn = ours.events.begin() + forward;
   lesson.print(fmt::format("forward:  {}", fmt::join(ours.events.begin(), turn, " ")));
   lesson.print(fmt::format("backward: {}", fmt::join(turn, ours.events.end(), " ")));
   lesson.print("loss and norm       by hand      remembers   and poisoned");
@@ -130,6 +113,6 @@ int main(int argc, char** argv) {
   lesson.answer(ours.traffic.all_gathers);
   lesson.answer(saved);
   lesson.answer(stale.right);
-  lesson.picture(drawing(ours));
+  lesson.picture(lesson::picture_of_step(ours.events, forward));
   return lesson.end("by hand is full_shard and lesson 10 to the bit, at 4 bytes of 16");
 }

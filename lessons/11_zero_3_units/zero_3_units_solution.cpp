@@ -1,17 +1,23 @@
-#include <string>
+#include <map>
 
 #include "zero_3_units_exercise.h"
 
-std::string events_of(int blocks, bool training) {
+std::string events_of(const std::vector<int>& calls, bool training) {
   std::string events = "U.root";
-  for (int i = 0; i < blocks; ++i) {
-    const std::string block = "h." + std::to_string(i);
-    events += " U." + block + " R." + block;
+  std::map<int, int> calls_left;  // of each block: calls whose backward has not returned
+  const auto gather_and_discard = [&](int block) {
+    const std::string name = "h." + std::to_string(block);
+    events += " U." + name + " R." + name;
+    return name;
+  };
+  for (const int block : calls) {
+    gather_and_discard(block);
+    ++calls_left[block];
   }
   if (!training) return events + " R.root";
-  for (int i = blocks - 1; i >= 0; --i) {
-    const std::string block = "h." + std::to_string(i);
-    events += " U." + block + " R." + block + " RS." + block;
+  for (auto call = calls.rbegin(); call != calls.rend(); ++call) {
+    const std::string name = gather_and_discard(*call);
+    if (--calls_left[*call] == 0) events += " RS." + name;
   }
   return events + " R.root RS.root";
 }

@@ -11,10 +11,11 @@
 
 #include "comm/local.h"
 #include "frame/lesson.h"
+#include "picture.h"
 #include "scene.h"
 
-// Lesson 12: a model gets its first values while no rank ever holds it; in which order, and why
-// that decides what they are.
+// Lesson 12: a model gets its first values although no rank ever holds all of it. The order of the
+// draws decides which values it gets.
 
 namespace {
 
@@ -25,7 +26,7 @@ using Units = std::vector<fsdp::WrappedModule>;
 //! [plan]
 enum class Walk { breadth_first, depth_first };
 
-std::vector<Draw> plan_of(const Units& units, Walk walk) {  // blocks first, the root last
+std::vector<Draw> plan_of(const Units& units, Walk walk) {  // the blocks, then the root
   std::vector<Draw> plan;
   for (const fsdp::WrappedModule& unit : units) {
     std::deque<nn::Module::Child> queue = {{unit.name, unit.module}};
@@ -59,7 +60,8 @@ void deferred(Ledger& ledger, const lesson::Homes& homes, const std::vector<Draw
   //! [deferred]
 }
 
-// On W ranks, by hand and by the library. @return bytes of rank 0: shards, scratch, peak of both
+// Initialises on W ranks, by hand and by the library, and compares.
+// @return bytes on rank 0: shards, scratch, peak of both
 std::vector<std::int64_t> compare(lesson::Lesson& lesson, int W) {
   std::vector<std::int64_t> bytes;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -117,13 +119,11 @@ int main(int argc, char** argv) {
   }
   lesson.answer(drawn);
 
-  lesson::Svg svg(690, 150);
-  svg.text(20, 20,
-           "draws of random numbers: 16 of the blocks, then the root unit's; grey: overwritten");
-  svg.text(20, 46, "breadth-first"), svg.text(20, 100, "depth-first");
-  lesson.print("breadth-first, root unit:" + lesson::tell(breadth, svg, 52));
-  lesson.print("depth-first, root unit:  " + lesson::tell(depth, svg, 106));
-  lesson.picture(svg);
+  const auto level_by_level = lesson::root_draws(breadth),
+             branch_by_branch = lesson::root_draws(depth);
+  lesson.print("breadth-first, root unit:" + lesson::in_words(level_by_level));
+  lesson.print("depth-first, root unit:  " + lesson::in_words(branch_by_branch));
+  lesson.picture(lesson::picture_of_walks(level_by_level, branch_by_branch));
   const lesson::Values a = lesson::whole_model(breadth, lesson::kSeed),
                        b = lesson::whole_model(depth, lesson::kSeed);
   for (const fsdp::WrappedModule& unit : units) {

@@ -12,7 +12,8 @@ namespace nanofsdp::fsdp {
 static std::string to_string(const Range& r) { return fmt::format("[{}, {})", r.begin, r.end); }
 }  // namespace nanofsdp::fsdp
 
-// The specification fills three parameters with the numbers 0, 1, 2, ... and looks what is there.
+// The specification fills the parameters with the numbers 0, 1, 2, ... as the plan says.
+// @return the numbers in each of the three parameters
 static std::array<std::vector<std::int64_t>, 3> carried_out(const std::vector<PlannedDraw>& plan) {
   std::array<std::vector<std::int64_t>, 3> values;
   std::int64_t next = 0;
@@ -31,7 +32,8 @@ static std::string words(const std::vector<PlannedDraw>& plan) {
   return text;
 }
 
-// Plans of up to five draws, of parameters with 4, 1 and 6 elements; every piece that is not empty.
+// Tries plans of up to five draws, for parameters with 4, 1 and 6 elements, and each piece that is
+// not empty.
 int main() {
   lesson::Exercise exercise("kept");
   const std::array<std::int64_t, 3> numels = {4, 1, 6};

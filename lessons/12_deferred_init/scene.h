@@ -8,19 +8,17 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "comm/local.h"
-#include "frame/lesson.h"
 #include "frame/nanogpt.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/layout.h"
 
 /// @file
-/// @brief What lesson 12 needs besides its idea: the shards of lessons 07 and 08, models made by
-/// somebody who has room for all of one, and the picture.
+/// @brief What lesson 12 needs besides its idea: empty shards (lessons 07 and 08), and whole models
+/// to compare with.
 
 namespace lesson {
 
@@ -28,7 +26,7 @@ using namespace nanofsdp;
 
 inline constexpr std::uint64_t kSeed = 1337;
 
-/// One draw of a plan: some module's turn to fill its parameter.
+/// One draw of a plan: a module fills one of its parameters.
 struct Draw {
   std::string owner;  ///< path of the module
   nn::Parameter* parameter;
@@ -36,7 +34,7 @@ struct Draw {
   bool is_random() const { return parameter->init.kind == nn::Init::Kind::normal; }
 };
 
-/// The shards of one rank, still empty, and where in them each parameter's piece belongs.
+/// The empty shards of one rank, and the place in them of each parameter's piece.
 struct Homes {
   struct Home {
     Tensor shard;
@@ -59,9 +57,9 @@ struct Homes {
     }
   }
 
-  std::vector<Buffer> shards;  // of each unit
+  std::vector<Buffer> shards;  // one for each unit
   std::map<const nn::Parameter*, Home> of;
-  std::int64_t largest = 0;  // parameter, in elements
+  std::int64_t largest = 0;  // elements of the largest parameter
 };
 
 using Values = std::map<const nn::Parameter*, std::vector<float>>;  // of a whole model
@@ -103,14 +101,15 @@ inline void fill(const std::vector<nn::Parameter*>& parameters, std::uint64_t se
   }
 }
 
-/// Fully shards a model that has its values, on each rank from a seed of its own.
-/// @return how many elements are rank 0's when they are gathered again, as rank 0 sees it
+/// Shards a model that already has values; each rank has drawn them from its own seed.
+/// @return how many elements are equal to rank 0's first values, after they have been gathered
+/// again
 inline std::int64_t rank_0s_share(int W, bool sync) {
   std::int64_t equal = 0;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     gpt::GPT model(nanogpt(52));
     const std::vector<nn::Parameter*> parameters = model.named_parameters();
-    std::vector<std::vector<float>> memory;  // what it points to stays where it is
+    std::vector<std::vector<float>> memory;
     fill(parameters, static_cast<std::uint64_t>(context.rank), memory);
     const std::vector<std::vector<float>> own = memory;
     comm::Mesh mesh(std::move(world));
@@ -123,27 +122,6 @@ inline std::int64_t rank_0s_share(int W, bool sync) {
     });
   });
   return equal;
-}
-
-/// The random draws of a plan, from left to right; grey ones are overwritten by a later one.
-/// @return those of the root unit: " lm_head 6656, wte 6656, wpe 8192"
-inline std::string tell(const std::vector<Draw>& plan, Svg& svg, int y) {
-  std::string text;
-  int x = 20;
-  for (auto draw = plan.begin(); draw != plan.end(); ++draw) {
-    if (!draw->is_random()) continue;
-    const bool root = draw->owner.starts_with("root");
-    const bool stays = std::none_of(draw + 1, plan.end(), [&](const Draw& later) {
-      return later.parameter == draw->parameter;
-    });
-    const std::string name = root ? draw->owner.substr(draw->owner.rfind('.') + 1) : "";
-    const int width = root ? static_cast<int>(draw->numel() / 40) : 7;  // of blocks: not to scale
-    const std::string_view fill = root ? colour::orange : colour::blue;
-    svg.box(x, y, width, 34, stays ? fill : colour::grey, name);
-    x += width;
-    if (root) text += fmt::format("{} {} {}", text.empty() ? "" : ",", name, draw->numel());
-  }
-  return text;
 }
 
 }  // namespace lesson
