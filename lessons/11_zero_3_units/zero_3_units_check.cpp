@@ -1,10 +1,14 @@
+#include <algorithm>
+#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/exercise.h"
+#include "frame/lanes.h"
 #include "frame/nanogpt.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
@@ -56,10 +60,46 @@ std::string traced(int blocks, bool training) {
   return events;
 }
 
+// Draws the reader's training step of 3 blocks: a lane for each unit, and in it a bar from each U.x
+// to the next R.x. One event takes a time of 1.
+void show(const std::string& program) {
+  lesson::Chart chart{.lanes = {"root", "h.0", "h.1", "h.2"}};
+  std::map<std::string, int> since;  // when each unsharded unit was gathered
+  int now = 0, gathers = 0;
+  std::size_t most = 0;
+  std::istringstream events(events_of(3, /*training=*/true));
+  for (std::string event; events >> event; ++now) {
+    const std::string what = event.substr(0, event.find('.'));
+    const std::string unit = event.substr(std::min(event.size(), what.size() + 1));
+    const auto at = std::ranges::find(chart.lanes, unit);
+    if (at == chart.lanes.end()) continue;
+    const int lane = static_cast<int>(at - chart.lanes.begin());
+    if (what == "U") since.try_emplace(unit, now), ++gathers;
+    most = std::max(most, since.size());
+    if (what == "RS") {
+      chart.bars.push_back({lane, now, now + 1, lesson::colour::reduce_scatter, "RS"});
+    } else if (what == "R" && since.contains(unit)) {
+      chart.bars.push_back({lane, since[unit], now, lesson::colour::parameters, "unsharded"});
+      since.erase(unit);
+    }
+  }
+  for (const auto& [unit, from] : since) {
+    const auto lane = std::ranges::find(chart.lanes, unit) - chart.lanes.begin();
+    chart.bars.push_back(
+        {static_cast<int>(lane), from, now, lesson::colour::parameters, "unsharded at the end"});
+  }
+  chart.title =
+      fmt::format("{} gathers (par 7), at most {} units unsharded (par 2)", gathers, most);
+  fmt::print("Your step of 3 blocks: {}.\n", chart.title);
+  lesson::show_schedule(
+      program, "11",
+      lesson::timeline({"Your training step of three blocks and the root."}, {chart}, "events", 5));
+}
+
 }  // namespace
 
 // Models of 1 to 5 blocks, which are sharded and run.
-int main() {
+int main(int, char** argv) {
   lesson::Exercise exercise("events_of");
   for (const bool training : {true, false}) {
     for (int blocks = 1; blocks <= 5; ++blocks) {
@@ -67,5 +107,7 @@ int main() {
                       blocks, training ? "a training step" : "an evaluation");
     }
   }
-  return exercise.end();
+  const int wrong = exercise.end();
+  show(argv[0]);
+  return wrong;
 }
