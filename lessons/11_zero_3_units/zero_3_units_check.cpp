@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +12,7 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/exercise.h"
+#include "frame/lanes.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
@@ -86,10 +89,46 @@ std::string traced(const std::vector<int>& calls, bool training) {
   return events;
 }
 
+// Draws the reader's training step of 3 blocks: a lane for each unit, and in it a bar from each U.x
+// to the next R.x. One event takes a time of 1.
+void show(const std::string& program) {
+  lesson::Chart chart{.lanes = {"root", "h.0", "h.1", "h.2"}};
+  std::map<std::string, int> since;  // when each unsharded unit was gathered
+  int now = 0, gathers = 0;
+  std::size_t most = 0;
+  std::istringstream events(events_of({0, 1, 2}, /*training=*/true));
+  for (std::string event; events >> event; ++now) {
+    const std::string what = event.substr(0, event.find('.'));
+    const std::string unit = event.substr(std::min(event.size(), what.size() + 1));
+    const auto at = std::ranges::find(chart.lanes, unit);
+    if (at == chart.lanes.end()) continue;
+    const int lane = static_cast<int>(at - chart.lanes.begin());
+    if (what == "U") since.try_emplace(unit, now), ++gathers;
+    most = std::max(most, since.size());
+    if (what == "RS") {
+      chart.bars.push_back({lane, now, now + 1, lesson::colour::reduce_scatter, "RS"});
+    } else if (what == "R" && since.contains(unit)) {
+      chart.bars.push_back({lane, since[unit], now, lesson::colour::parameters, "unsharded"});
+      since.erase(unit);
+    }
+  }
+  for (const auto& [unit, from] : since) {
+    const auto lane = std::ranges::find(chart.lanes, unit) - chart.lanes.begin();
+    chart.bars.push_back(
+        {static_cast<int>(lane), from, now, lesson::colour::parameters, "unsharded at the end"});
+  }
+  chart.title =
+      fmt::format("{} gathers (par 7), at most {} units unsharded (par 2)", gathers, most);
+  fmt::print("Your step of 3 blocks: {}.\n", chart.title);
+  lesson::show_schedule(
+      program, "11",
+      lesson::timeline({"Your training step of three blocks and the root."}, {chart}, "events", 5));
+}
+
 }  // namespace
 
 // Shards models whose blocks are called once or several times, runs them, and compares.
-int main() {
+int main(int, char** argv) {
   lesson::Exercise exercise("events_of");
   const std::vector<std::vector<int>> models = {
       {0}, {0, 1, 2}, {0, 0}, {0, 1, 0}, {1, 0}, {0, 1, 2, 0, 1, 2}, {2, 2, 1, 0, 0}};
@@ -99,5 +138,7 @@ int main() {
                       fmt::join(calls, ", "), training ? "a training step" : "an evaluation");
     }
   }
-  return exercise.end();
+  const int wrong = exercise.end();
+  show(argv[0]);
+  return wrong;
 }

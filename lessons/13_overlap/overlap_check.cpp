@@ -1,13 +1,16 @@
 #include <algorithm>
 #include <random>
+#include <string>
 
 #include "cli/overlap.h"
 #include "frame/exercise.h"
 #include "overlap_exercise.h"
+#include "referee.h"
 
-using lesson::Event;
+using lesson::Action;
+
 // Random schedules, short ones first.
-int main() {
+static int check_exposed() {
   lesson::Exercise exercise("exposed");
   std::mt19937 random(13);
   for (int i = 0; i < 200; ++i) {
@@ -16,13 +19,52 @@ int main() {
     for (int n = 0; n < 3 + i / 10; ++n) {
       const unsigned kind = n == 0 ? 0 : random() % 3, r = random();
       const int ms = static_cast<int>(1 + r % 9);
-      if (kind == 0) schedule.push_back({Event::issue, static_cast<int>(r / 9 % 2), ms}), ++issues;
-      if (kind == 1) schedule.push_back({Event::compute, 0, ms});
-      if (kind == 2) schedule.push_back({Event::wait, 0, 0, static_cast<int>(r) % issues});
+      if (kind == 0) schedule.push_back({Action::issue, static_cast<int>(r / 9 % 2), ms}), ++issues;
+      if (kind == 1) schedule.push_back({Action::compute, 0, ms});
+      if (kind == 2) schedule.push_back({Action::wait, 0, 0, static_cast<int>(r) % issues});
     }
-    for (Event& e : schedule) e.of = std::max(e.of, 0);
+    for (Action& action : schedule) action.of = std::max(action.of, 0);
     const int spec = static_cast<int>(nanofsdp::cli::overlap(lesson::spans(schedule)).bound);
-    exercise.expect(exposed(schedule), spec, "schedule {} of {} events", i, schedule.size());
+    exercise.expect(exposed(schedule), spec, "schedule {} of {} actions", i, schedule.size());
   }
   return exercise.end();
+}
+
+// Steps of 1 to 6 units with 1 to 4 slots.
+static int check_step() {
+  lesson::Exercise exercise("step");
+  for (int units = 1; units <= 6; ++units) {
+    for (int slots = 1; slots <= 4; ++slots) {
+      const lesson::Played yours = lesson::play(step(units, slots), units, slots);
+      exercise.expect(lesson::Score{yours.mistake, yours.exposed},
+                      lesson::Score{"", lesson::par(units, slots)}, "{} units, {} slots", units,
+                      slots);
+    }
+  }
+  return exercise.end();
+}
+
+// The reader's step of the lesson's units, drawn as far as the rules let it go.
+static void show(const std::string& program) {
+  const int slots = 2, par = lesson::par(lesson::kUnits, slots);
+  lesson::Played yours = lesson::play(step(lesson::kUnits, slots), lesson::kUnits, slots);
+  fmt::print("Your step of {} units with {} slots: ", lesson::kUnits, slots);
+  if (yours.mistake.empty()) {
+    fmt::print("{} ms exposed (par, the library's: {}), {} ms in all, at most {} slots in use.\n",
+               yours.exposed, par, yours.total, yours.most_slots);
+  } else {
+    fmt::print("{}.\n", yours.mistake);
+  }
+  yours.chart.title = fmt::format("{} ms exposed (par {}), {} ms a step{}", yours.exposed, par,
+                                  yours.total, yours.mistake.empty() ? "" : ", unfinished");
+  lesson::show_schedule(program, "13",
+                        lesson::timeline({"Your step of four units. Number on a bar: the unit.",
+                                          "Hatched: computation waits, in ms."},
+                                         {yours.chart}, "ms", 20));
+}
+
+int main(int, char** argv) {
+  const int wrong = check_exposed() + check_step();
+  show(argv[0]);
+  return wrong == 0 ? 0 : 1;
 }

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <list>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "comm/local.h"
+#include "frame/lanes.h"
 #include "frame/lesson.h"
 #include "frame/sharded_rank.h"
 
@@ -26,13 +27,25 @@ inline constexpr int kUnits = 5;
 inline constexpr std::int64_t kNumel = 196864;  // of a block
 inline constexpr MemoryClass kClass = MemoryClass::unsharded_parameters;
 
-/// A forward pass over units. Time is counted in gathers and computations, of length 1 each.
+/// A forward pass over units. A gather takes a time of 1, and so does a computation.
 struct Pass {
-  std::vector<float> read = std::vector<float>(kUnits);                       ///< by each unit
+  std::vector<float> read = std::vector<float>(kUnits);  ///< what each unit read
   std::vector<int> gathered = std::vector<int>(kUnits), computed = gathered;  ///< when they ended
-  int ahead = 0;  ///< gathers that were done before the first computation began
+  int ahead = 0;  ///< gathers that were finished before the first computation began
 
   friend bool operator==(const Pass&, const Pass&) = default;
+};
+
+/// The clock of a stream. A slot has one, too.
+struct Clock {
+  /// Work begins when the stream and the slot are free, and takes a time of 1.
+  /// @return when it ends; both clocks then say so
+  int work(float& slot) {
+    now = std::max(now, static_cast<int>(slot)) + 1;
+    slot = static_cast<float>(now);
+    return now;
+  }
+  int now = 0;
 };
 
 inline std::string words(const std::vector<float>& values) {
@@ -41,8 +54,8 @@ inline std::string words(const std::vector<float>& values) {
   return line;
 }
 
-/// Without slots: memory is asked for each time, and freed when its event has passed. Nobody says
-/// when that is, so we look at the next occasion.
+/// Without slots: each unit gets new memory, which is freed after its event has passed. No message
+/// says when an event passes, so we look whenever the next unit asks for memory.
 class Fresh {
  public:
   struct Slot {
@@ -70,7 +83,7 @@ class Fresh {
 
 /// Of rank 0.
 struct Trained {
-  std::int64_t unsharded = 0;    ///< bytes of whole parameters, and as many of gradients
+  std::int64_t unsharded = 0;    ///< bytes of unsharded parameters; those of gradients are as many
   std::int64_t allocations = 0;  ///< after the first step
   std::vector<float> weights{};
 };
@@ -96,23 +109,33 @@ inline Trained train(int n_layer, bool pool) {
   return trained[0];
 }
 
+/// What the lanes of a forward pass do, from when to when.
+inline Chart chart_of(const Pass& pass, int slots) {
+  Chart chart{.title = fmt::format("{} slot{}: over at {}", slots, slots == 1 ? "" : "s",
+                                   pass.computed.back()),
+              .lanes = {"compute", "all-gather"}};
+  for (int s = 0; s < slots; ++s) chart.lanes.push_back(fmt::format("slot {}", s + 1));
+  for (int u = 0, now = 0; u < kUnits; ++u) {
+    const int gathered = pass.gathered[u], computed = pass.computed[u];
+    const std::string unit = std::to_string(u);
+    chart.bars.push_back({0, now, computed - 1, colour::waiting, ""});
+    chart.bars.push_back({0, computed - 1, computed, colour::computation, unit});
+    chart.bars.push_back({1, gathered - 1, gathered, colour::all_gather, unit});
+    chart.bars.push_back({2 + u % slots, gathered - 1, computed, colour::parameters, unit});
+    now = computed;
+  }
+  return chart;
+}
+
 /// @param passes with 1 slot, 2 slots ...
 inline Svg drawing(const std::vector<Pass>& passes) {
-  Svg svg(700, 60 + 90 * static_cast<int>(passes.size()));
-  svg.text(20, 22, "gathers above, computations below; a colour is a slot, a number a unit");
-  for (std::size_t i = 0; i < passes.size(); ++i) {
-    const int y = 45 + 90 * static_cast<int>(i);
-    svg.text(20, y + 32, fmt::format("slots: {}", i + 1));
-    const std::string_view fills[] = {colour::blue, colour::orange, colour::green};
-    for (std::size_t u = 0; u < passes[i].gathered.size(); ++u) {
-      const auto box = [&](int end, int top) {
-        svg.box(90 + 60 * (end - 1), top, 60, 28, fills[u % (i + 1)], fmt::format("{}", u));
-      };
-      box(passes[i].gathered[u], y);
-      box(passes[i].computed[u], y + 30);
-    }
+  std::vector<Chart> charts;
+  for (const Pass& pass : passes) {
+    charts.push_back(chart_of(pass, static_cast<int>(charts.size()) + 1));
   }
-  return svg;
+  return timeline({"Forward of five units. Number on a bar: the unit.",
+                   "Hatched: computation waits. Time: a gather takes 1."},
+                  charts, "time", 1);
 }
 
 }  // namespace lesson

@@ -13,8 +13,8 @@
 #include "fsdp/buffer_pool.h"
 #include "library.h"
 
-// Lesson 14: units borrow two places in memory in turn. What the event on each is for, and what it
-// costs to ask for memory every time instead.
+// Lesson 14: the units take turns in two places in memory. What the event of each place is for, and
+// what it costs to allocate memory for each unit instead.
 
 namespace {
 
@@ -24,7 +24,7 @@ using lesson::kClass, lesson::kNumel, lesson::kUnits, lesson::Pass;
 //! [slots]
 struct Slot {
   Tensor memory;
-  Event free{};  // after it, nobody reads what the slot held before
+  Event free{};  // after it, the old content is not read any more
 };
 
 class Slots {
@@ -37,7 +37,7 @@ class Slots {
     }
   }
   Slot& acquire() {
-    Slot& slot = *free_.front();  // in turn: the one given back longest ago
+    Slot& slot = *free_.front();  // the slot that was given back first
     free_.pop();
     return slot;
   }
@@ -46,18 +46,18 @@ class Slots {
  private:
   Buffer all_;
   std::deque<Slot> slots_;
-  std::queue<Slot*> free_;  // that nobody holds
+  std::queue<Slot*> free_;  // slots that no unit holds
 };
 //! [slots]
 
-// @param waits   for the slot's event before writing to it
-// @param limit   gathers that can be done before a computation
+// @param waits   whether a gather waits for its slot's event before it writes
+// @param limit   how many gathers can finish before the first computation
 template <class Pool>
 Pass forward(Pool& pool, bool waits, int limit) {
   Pass pass;
   std::vector<Event> arrived;
   std::promise<void> start;
-  int gather_time = 0, compute_time = 0;
+  lesson::Clock gather_clock, compute_clock;
   const auto gather = make_communication_stream(Device::cpu),
              compute = make_communication_stream(Device::cpu);
   compute->enqueue([&] { start.get_future().wait(); });
@@ -68,15 +68,13 @@ Pass forward(Pool& pool, bool waits, int limit) {
     if (waits) gather->wait(slot.free);
     gather->enqueue([&, u, memory] {  // stands for the all-gather
       memory[0] = static_cast<float>(u);
-      gather_time = std::max(gather_time, static_cast<int>(memory[1])) + 1;
-      memory[1] = static_cast<float>(pass.gathered[u] = gather_time);
+      pass.gathered[u] = gather_clock.work(memory[1]);
     });
     arrived.push_back(gather->record());
     compute->wait(arrived.back());
     compute->enqueue([&, u, memory] {  // stands for the unit's forward
       pass.read[u] = std::exchange(memory[0], NAN);
-      compute_time = std::max(compute_time, static_cast<int>(memory[1])) + 1;
-      memory[1] = static_cast<float>(pass.computed[u] = compute_time);
+      pass.computed[u] = compute_clock.work(memory[1]);
     });
     pool.release(slot, compute->record());
   }
@@ -125,7 +123,7 @@ int main(int argc, char** argv) {
   print("2 slots", slots, context, 2);
   print("fresh memory", fresh, one_by_one, kUnits);
 
-  lesson.print("full_shard, whole parameters     2 slots   a slot each");
+  lesson.print("full_shard, unsharded bytes      2 slots   a slot each");
   for (const int n_layer : {2, 4, 8}) {
     const lesson::Trained two = lesson::train(n_layer, true), each = lesson::train(n_layer, false);
     lesson.print(

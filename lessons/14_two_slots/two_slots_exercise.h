@@ -1,17 +1,18 @@
 #pragma once
 
-/// A forward pass over units that take slots in turn: unit u has slot u modulo `slots`.
+/// A forward pass over units 0, 1, 2, ... Unit u is gathered into slot number u modulo `slots`.
 struct Schedule {
   int units = 0;
   int slots = 1;    ///< at least 1
-  int gather = 0;   ///< how long the gather of a unit takes
-  int compute = 0;  ///< how long its computation takes
+  int gather = 0;   ///< how long the all-gather of a unit takes
+  int compute = 0;  ///< how long the computation of a unit takes
 };
 
-/// The exercise of lesson 14: when a forward pass is over.
+/// The exercise of lesson 14: when is a forward pass over?
 ///
-/// Gathers run one after the other, and so do computations. A unit computes when it has been
-/// gathered. It is gathered into its slot when the unit that had the slot before has computed.
+/// The all-gathers run one after another, and so do the computations. A unit can compute after its
+/// all-gather has ended. A unit's all-gather can begin after the unit that was in the same slot
+/// before has computed.
 ///
-/// @return when the last computation ends, if the first gather starts at 0
+/// @return when the last computation ends, if the first all-gather begins at 0. No units: 0
 int finish(const Schedule& schedule);

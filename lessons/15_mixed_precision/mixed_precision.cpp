@@ -8,9 +8,9 @@
 #include "cli/recipes.h"
 #include "comm/counting.h"
 #include "fsdp/collectives.h"
-#include "long_and_short.h"
+#include "trainee.h"
 
-// Lesson 15: short numbers on the wire, long ones where they are added up.
+// Lesson 15: bfloat16 is sent, float32 is added up.
 
 namespace {
 
@@ -18,7 +18,7 @@ using namespace nanofsdp;
 using lesson::tensor;
 
 //! [rounded]
-bfloat16 rounded(float x) {  // to the nearest; of two equally near, the one that ends in 0
+bfloat16 rounded(float x) {  // to the nearest; in the middle, to the one that ends in 0
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const std::uint32_t last = (bits >> 16) & 1;
   return {static_cast<std::uint16_t>((bits + 0x7fff + last) >> 16)};
@@ -27,12 +27,12 @@ float widened(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} <<
 //! [rounded]
 
 // A weight of 1 that gets the same update in every step.
-std::vector<double> updated(float update, int steps, bool is_short) {
+std::vector<double> updated(float update, int steps, bool in_bfloat16) {
   std::vector<double> values = {1};
   float weight = 1;
   for (int i = 0; i < steps; ++i) {
     weight += update;
-    if (is_short) weight = widened(rounded(weight));
+    if (in_bfloat16) weight = widened(rounded(weight));
     values.push_back(weight);
   }
   return values;
@@ -40,11 +40,11 @@ std::vector<double> updated(float update, int steps, bool is_short) {
 
 //! [gather]
 std::vector<float> gather(Stream& stream, comm::Communicator& group, std::span<const float> shard) {
-  std::vector<bfloat16> mine, wire(shard.size() * group.size());
-  for (const float x : shard) mine.push_back(rounded(x));
-  group.all_gather(stream, tensor(mine), tensor(wire));
+  std::vector<bfloat16> sent, received(shard.size() * group.size());
+  for (const float x : shard) sent.push_back(rounded(x));
+  group.all_gather(stream, tensor(sent), tensor(received));
   std::vector<float> full;
-  for (const bfloat16 x : wire) full.push_back(widened(x));
+  for (const bfloat16 x : received) full.push_back(widened(x));
   return full;
 }
 //! [gather]
@@ -62,8 +62,8 @@ std::vector<std::int64_t> bytes_received(lesson::Lesson& lesson) {
     std::vector<float> shard(block / 2), full(block);
     std::vector<bfloat16> wire(block);
     Generator(1337 + context.rank).normal(shard, 0, 0.02);
-    for (const Tensor& travels : {Tensor(), tensor(wire)}) {
-      fsdp::all_gather(*context.compute, &group, tensor(shard), tensor(full), {travels}, {});
+    for (const Tensor& buffer : {Tensor(), tensor(wire)}) {  // none: float32 is sent
+      fsdp::all_gather(*context.compute, &group, tensor(shard), tensor(full), {buffer}, {});
       count();
     }
     lesson.claim(gather(*context.compute, group, shard) == full, "gathered as by the library");
@@ -73,8 +73,8 @@ std::vector<std::int64_t> bytes_received(lesson::Lesson& lesson) {
 }
 
 //! [train]
-// The weights that AdamW updates are kept aside: computation sees them rounded.
-void step(comm::Communicator& world, lesson::Trainee& t, bool short_master) {
+// AdamW updates the masters. Computation sees them rounded.
+void step(comm::Communicator& world, lesson::Trainee& t, bool bfloat16_master) {
   for (std::size_t i = 0; i < t.masters.size(); ++i) {
     for (std::size_t e = 0; e < t.masters[i].size(); ++e) {
       t.weight(i)[e] = widened(rounded(t.masters[i][e]));
@@ -82,13 +82,13 @@ void step(comm::Communicator& world, lesson::Trainee& t, bool short_master) {
   }
   t.last_loss = t.forward_backward();  // arithmetic in float32, on rounded weights
   for (std::size_t i = 0; i < t.masters.size(); ++i) {
-    std::vector<bfloat16> wire;
-    for (const float g : t.gradient(i)) wire.push_back(rounded(g));
-    world.all_reduce(t.stream, tensor(wire), comm::ReduceOp::sum);
-    for (std::size_t e = 0; e < wire.size(); ++e) t.gradient(i)[e] = widened(wire[e]) / 2;
+    std::vector<bfloat16> sum;
+    for (const float g : t.gradient(i)) sum.push_back(rounded(g));
+    world.all_reduce(t.stream, tensor(sum), comm::ReduceOp::sum);
+    for (std::size_t e = 0; e < sum.size(); ++e) t.gradient(i)[e] = widened(sum[e]) / 2;
   }
   t.update();  // AdamW, on the masters
-  if (!short_master) return;
+  if (!bfloat16_master) return;
   for (std::vector<float>& master : t.masters) {
     for (float& weight : master) weight = widened(rounded(weight));
   }
@@ -101,11 +101,11 @@ int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   lesson.claim(lesson::rounds_as_library(rounded), "rounds as the library");
   for (const float update : {0.001f, 0.004f}) {
-    const double in_long = updated(update, 1000, false).back();
-    const double in_short = updated(update, 1000, true).back();
+    const double in_float32 = updated(update, 1000, false).back();
+    const double in_bfloat16 = updated(update, 1000, true).back();
     lesson.print(fmt::format("1 + 1000 x {}: {:.3f} in float32, {:.3f} in bfloat16", update,
-                             in_long, in_short));
-    if (update == 0.001f) lesson.answer(std::lround(1000 * in_short));
+                             in_float32, in_bfloat16));
+    if (update == 0.001f) lesson.answer(std::lround(1000 * in_bfloat16));
   }
   const std::vector<std::int64_t> bytes = bytes_received(lesson);
   lesson.print(fmt::format("all-gather of a block on 2 ranks: {} bytes in float32, {} in bfloat16",
@@ -120,7 +120,7 @@ int main(int argc, char** argv) {
   lesson.claim(lesson::library_sum(of_rank) == once, "the library rounds once");
 
   const auto mixed = lesson::run([](auto& world, auto& t) { step(world, t, false); });
-  const auto brief = lesson::run([](auto& world, auto& t) { step(world, t, true); });
+  const auto master = lesson::run([](auto& world, auto& t) { step(world, t, true); });
   const lesson::Curve library = lesson::library(DType::bfloat16);
   lesson.claim(mixed.losses == library.losses, "losses by hand are the library's");
   lesson.claim(mixed.norms == library.norms, "norms by hand are the library's");
@@ -130,8 +130,8 @@ int main(int argc, char** argv) {
   lesson.print(
       fmt::format("mixed            {}{:>7}", lesson::row(mixed, in_float32), mixed.moved));
   lesson.print(
-      fmt::format("bfloat16 master  {}{:>7}", lesson::row(brief, in_float32), brief.moved));
-  lesson.answer(brief.moved);
+      fmt::format("bfloat16 master  {}{:>7}", lesson::row(master, in_float32), master.moved));
+  lesson.answer(master.moved);
   for (const cli::Recipe& r : cli::kRecipes) {
     lesson.print(
         fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",

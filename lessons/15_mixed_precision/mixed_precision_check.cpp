@@ -8,7 +8,7 @@
 
 using nanofsdp::bfloat16;
 
-// Rows of zero to five numbers of very different sizes, on one to six ranks.
+// One to six ranks. Their rows hold zero to five numbers, of very different sizes.
 int main() {
   lesson::Exercise exercise("average");
   nanofsdp::Generator generator(15);

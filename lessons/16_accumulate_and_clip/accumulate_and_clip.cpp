@@ -12,20 +12,20 @@
 #include "frame/lesson.h"
 #include "library.h"
 
-// Lesson 16: one gradient from several micro-batches and several ranks, divided once; and its norm,
-// from shards.
+// Lesson 16: one gradient from several micro-batches on several ranks, divided once; and its norm,
+// computed from shards.
 
 namespace {
 
 using namespace nanofsdp;
 
 //! [reduce_into]
-enum class Scaled { bucket, shard };  // the latter is the bug
+enum class Scaled { bucket, shard };  // to scale the shard is the bug
 
-// Adds the average over ranks of the whole row of gradients to this rank's shard.
+// Averages the row of gradients over ranks, and adds this rank's piece to its shard.
 void reduce_into(Context& context, comm::Communicator& world, Tensor row, std::span<float> shard,
                  Scaled scaled = Scaled::bucket) {
-  std::vector<float> bucket(shard.size());
+  std::vector<float> bucket(shard.size());  // for the sum over ranks of this rank's piece
   const Tensor sum(bucket.data(), {row.numel() / world.size()});
   world.reduce_scatter(*context.compute, row, sum, comm::ReduceOp::sum);
   const float factor = 1.0f / static_cast<float>(world.size());
@@ -34,7 +34,7 @@ void reduce_into(Context& context, comm::Communicator& world, Tensor row, std::s
 }
 //! [reduce_into]
 
-// Rank 0's shard after each of 4 micro-steps on 4 ranks, where every gradient is 1.
+// Rank 0's shard after each of 4 micro-steps on 4 ranks. Every gradient is 1.
 std::vector<float> ones(Scaled scaled) {
   std::vector<float> after;
   comm::launch_threads(4, 1, [&](Context& context, auto world) {
@@ -51,7 +51,7 @@ std::vector<float> ones(Scaled scaled) {
 double squares(const fsdp::Layout& layout, int rank, std::span<const float> shard) {
   double sum = 0;  // in float, adding 1 to 16777216 changes nothing
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-    const fsdp::Range piece = layout.piece(i, rank).in_shard;  // so padding is left out
+    const fsdp::Range piece = layout.piece(i, rank).in_shard;  // without padding
     for (std::int64_t e = piece.begin; e < piece.end; ++e) {
       sum += static_cast<double>(shard[e]) * shard[e];
     }
@@ -60,7 +60,7 @@ double squares(const fsdp::Layout& layout, int rank, std::span<const float> shar
 }
 //! [squares]
 
-// Every rank keeps the whole model, so that nothing but the gradients travels.
+// Each rank keeps the whole model, so that only gradients are communicated.
 lesson::Gradient by_hand(bool no_sync) {
   lesson::Gradient result{.of_rank = std::vector<lesson::Shards>(lesson::kRanks)};
   std::vector<fsdp::Layout> layouts;
@@ -73,7 +73,7 @@ lesson::Gradient by_hand(bool no_sync) {
     for (int m = 0; m < lesson::kMicroSteps; ++m) {
       const int first = (m * world.size() + world.rank()) * lesson::kRowsOfARank;
       rank.backward(lesson::rows_of(first, lesson::kRowsOfARank));
-      if (no_sync && m + 1 < lesson::kMicroSteps) continue;  // whole gradients keep adding up
+      if (no_sync && m + 1 < lesson::kMicroSteps) continue;  // add up unsharded gradients
       for (std::size_t u = 0; u < shards.size(); ++u) {
         const Tensor row = rank.units[u].gradient_storage();
         reduce_into(context, world, row, shards[u]);
@@ -110,7 +110,7 @@ int main(int argc, char** argv) {
   lesson.print("shard scaled   " + line(wrong));
   lesson.answer(static_cast<std::int64_t>(wrong[1]));
 
-  lesson.print("3 ranks, 5 units   reduce-scatters   their bytes   all-gathers   whole gradients");
+  lesson.print("3 ranks, 5 units   reduce-scatters   their bytes   all-gathers   unsharded bytes");
   for (const bool no_sync : {false, true}) {
     const lesson::Gradient mine = by_hand(no_sync), theirs = lesson::library({.no_sync = no_sync});
     lesson.print(fmt::format("{:<19}{:>15}{:>14}{:>14}{:>18}",

@@ -6,9 +6,9 @@
 
 using nanofsdp::fsdp::Layout;
 
-// Three parameters, the flat row of which is filled with small whole numbers but for one of 4096:
-// its square is so large that a float sum loses what is added to it. Padding holds NaN, between
-// parameters too, where they are aligned.
+// Three parameters, filled with small whole numbers and one 4096. The square of 4096 is so large
+// that a sum in float loses what is added to it. Padding holds NaN; with an alignment there is
+// padding between parameters, too.
 int main() {
   lesson::Exercise exercise("squares");
   for (int W = 1; W <= 6; ++W) {

@@ -18,7 +18,7 @@
 #include "fsdp/layout.h"
 
 /// @file
-/// @brief Rows of lesson 16, and what the library makes of them.
+/// @brief The rows of lesson 16, and the gradients that the library computes from them.
 
 namespace lesson {
 
@@ -36,7 +36,7 @@ inline Rows rows_of(std::int64_t first, std::int64_t count, bool unequal = false
   return rows;
 }
 
-/// Tokens that count.
+/// How many tokens count.
 inline std::int64_t counted(const Rows& rows) {
   return std::ranges::count_if(rows.targets, [](std::int32_t target) { return target >= 0; });
 }
@@ -50,15 +50,16 @@ struct Setup {
 
 using Shards = std::vector<std::vector<float>>;  // of one rank, a unit each
 
-/// What came of it: all ranks' shards, and how rank 0 got there.
+/// The result: the shards of all ranks, and what rank 0 did for it.
 struct Gradient {
   std::vector<Shards> of_rank{};
   float norm = 0, coefficient = 0;
   comm::Traffic traffic{};
-  std::int64_t whole_bytes = 0;  // of gradients that are not sharded yet
+  std::int64_t whole_bytes = 0;  // of unsharded gradients
 };
 
-/// By the library. With average, each rank divides by its own tokens; with sum, by those of all.
+/// The library's gradient. With `average`, each rank divides by its own tokens; with `sum`, by the
+/// tokens of all ranks.
 inline Gradient library(const Setup& setup) {
   const int W = setup.W, M = setup.micro_steps, count = setup.rows / W;
   Gradient result{.of_rank = std::vector<Shards>(static_cast<std::size_t>(W))};
@@ -85,7 +86,7 @@ inline Gradient library(const Setup& setup) {
   return result;
 }
 
-/// A rank that keeps everything whole, in units: lesson 05's replica in lesson 07's rows.
+/// A rank that shards nothing: lesson 05's replica, in lesson 07's rows.
 struct WholeRank {
   explicit WholeRank(Context& context) : model(nanogpt(65)), tape(context) {
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, is_block)) {
@@ -99,7 +100,7 @@ struct WholeRank {
       nn::draw(generator, init, p->data.span<float>());
     }
   }
-  /// Adds the gradient of the mean over the rows' tokens, a share of that over all micro-steps.
+  /// Adds the gradient of the mean over the rows' tokens, divided by the number of micro-steps.
   void backward(const Rows& rows) {
     pass(
         tape, rows, 1.0f / static_cast<float>(kMicroSteps * counted(rows)),
@@ -107,7 +108,7 @@ struct WholeRank {
         [&](Tensor d) { model.backward(tape, d), tape.end_backward(); });
   }
 
-  /// Lesson 08's, of each unit.
+  /// Lesson 08's layout of each unit.
   std::vector<fsdp::Layout> layouts() const {
     std::vector<fsdp::Layout> all;
     for (const fsdp::ShardedParameters& unit : units) {
@@ -122,7 +123,7 @@ struct WholeRank {
   std::deque<fsdp::ShardedParameters> units;
 };
 
-/// Of the elements of two gradients of rank 0.
+/// The largest difference between the elements of two gradients, on rank 0.
 inline float largest_difference(const Gradient& a, const Gradient& b) {
   float largest = 0;
   for (std::size_t u = 0; u < a.of_rank[0].size(); ++u) {
@@ -132,21 +133,30 @@ inline float largest_difference(const Gradient& a, const Gradient& b) {
   return largest;
 }
 
-/// What a shard of ones holds after each micro-step: right, and scaled in the wrong place.
+/// A shard of ones after each micro-step: right, and scaled in the wrong place.
 inline Svg drawing(const std::vector<float>& right, const std::vector<float>& wrong) {
-  Svg svg(700, 240);
-  svg.text(20, 22, "the shard after each micro-step: right (green), accumulator scaled (red)");
-  for (std::size_t m = 0; m < right.size(); ++m) {
-    const int x = 50 + 160 * static_cast<int>(m);
-    const auto bar = [&](int left, float value, std::string_view fill) {
-      const int height = static_cast<int>(30 * value);
-      svg.rect(left, 210 - height, 50, height, fill);
-      svg.text(left + 25, 204 - height, fmt::format("{:.6g}", value), Svg::At::middle);
-    };
-    bar(x, right[m], colour::green);
-    bar(x + 54, wrong[m], colour::red);
-    svg.text(x + 52, 230, fmt::format("{}", m + 1), Svg::At::middle);
+  constexpr int kLeft = 40, kBelow = 250, kOne = 32;  // pixels
+  Svg svg(480, 312);
+  svg.text(8, 18, "The shard after each micro-step. Every gradient is 1.");
+  svg.text(8, 38, "value");
+  for (int value = 0; value <= 6; ++value) {
+    const int y = kBelow - kOne * value;
+    svg.line(kLeft, y, 460, y, value == 0 ? colour::ink : colour::grey);
+    svg.text(kLeft - 6, y + 5, std::to_string(value), Svg::At::end);
   }
+  for (std::size_t m = 0; m < right.size(); ++m) {
+    const int x = kLeft + 12 + 102 * static_cast<int>(m);
+    const auto bar = [&](int left, float value, std::string_view words) {
+      const int height = static_cast<int>(kOne * value);
+      svg.rect(left, kBelow - height, 44, height, colour::gradients);
+      svg.text(left + 22, kBelow - 5 - height, fmt::format("{:.6g}", value), Svg::At::middle);
+      svg.text(left + 22, kBelow + 16, words, Svg::At::middle);
+    };
+    bar(x, right[m], "right");
+    bar(x + 46, wrong[m], "wrong");
+    svg.text(x + 45, kBelow + 34, fmt::format("{}", m + 1), Svg::At::middle);
+  }
+  svg.text(460, kBelow + 52, "micro-step", Svg::At::end);
   return svg;
 }
 

@@ -14,8 +14,8 @@
 #include "seen.h"
 #include "stack.h"
 
-// Lesson 17: keep only what goes into a block, run its forward again inside its backward, and keep
-// the hooks from taking that for a forward pass.
+// Lesson 17: keep only the input of a block, run its forward again inside its backward, and do not
+// run the forward hooks there.
 
 namespace {
 
@@ -32,8 +32,8 @@ class Again final : public nn::Module {
     if (again_) return block_.forward(tape, x);
     const Tensor y = tape.allocate(x.shape());
     {
-      const nn::Tape::Scope scope(tape);  // its end frees what is allocated from here on
-      const nn::Tape::Pause pause(tape);  // until its end nothing is saved
+      const nn::Tape::Scope scope(tape);  // at its end, what is allocated from here on is freed
+      const nn::Tape::Pause pause(tape);  // until its end, nothing is saved for backward
       ops::copy(tape.stream(), {.in = block_.forward(tape, x), .out = y});
     }
     tape.save({x});
@@ -42,10 +42,10 @@ class Again final : public nn::Module {
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const nn::Tape::Scope scope(tape);
     const auto [x] = tape.restore<1>();
-    again_ = true;  // and now it saves
+    again_ = true;  // this time the block saves its activations
     calls_hooks_ ? forward(tape, x) : do_forward(tape, x);
     again_ = false;
-    return block_.backward(tape, dy);  // which overwrites dy, below the scope
+    return block_.backward(tape, dy);  // overwrites dy, which is older than the scope
   }
   nn::Module& block_;
   bool calls_hooks_, again_ = false;
@@ -56,7 +56,8 @@ class Again final : public nn::Module {
 void attach(nn::Module& module, lesson::Weights& weights) {
   const auto gather = [&weights](nn::Tape&) { weights.gather(); };
   const auto discard = [&weights](nn::Tape&) { weights.discard(); };
-  module.hooks = {gather, discard, gather, discard};  // around forward, then around backward
+  module.hooks = {gather, discard, gather,
+                  discard};  // before and after forward, before and after backward
 }
 //! [hooks]
 

@@ -18,8 +18,8 @@ struct Call {
   State after;
 };
 
-// Every sequence of up to six passes: forward, as in an evaluation; backward; and backward that
-// recomputes once, or twice.
+// Every sequence of six passes. A pass is a forward, as in an evaluation; or a backward that
+// recomputes never, once or twice.
 int main() {
   const std::vector<Call> forward = {{Hook::pre_forward, Action::gather, State::forward},
                                      {Hook::post_forward, Action::discard, State::idle}};

@@ -3,19 +3,20 @@
 /// What a hook tells its unit to do.
 enum class Action { nothing, gather, discard };
 
-/// The four hooks of a module. Whoever recomputes calls the first two inside its backward, too.
+/// The four hooks of a module. A recompute calls the first two inside backward, too.
 enum class Hook { pre_forward, post_forward, pre_backward, post_backward };
 
-/// Where a unit is in training.
+/// What a unit is in the middle of. pre_backward: between its pre_backward and post_backward hooks.
 enum class State { idle, forward, pre_backward };
 
 /// The exercise of lesson 17: what a unit does when a hook of its module is called.
 ///
-/// Before every forward and every backward of the module its weights are gathered, once, and after
-/// it they are discarded. Inside a backward nothing is gathered or discarded.
+/// The weights are gathered once before each forward and once before each backward of the module,
+/// and are discarded after it. Between pre_backward and post_backward they are neither gathered nor
+/// discarded.
 ///
-/// @param hook  which is called; forward hooks come in pairs, and so do backward hooks
-/// @param state of the unit; you change it. It begins as idle, and is idle again when forward or
-///   backward is over
-/// @return what to do with the weights now
+/// @param hook  the hook that is called. Forward hooks come in pairs, and so do backward hooks
+/// @param state the state of the unit, which your function changes: idle at first, `forward` or
+///   `pre_backward` while one of them runs, and idle again after it
+/// @return what the unit does with its weights now
 Action on(Hook hook, State& state);

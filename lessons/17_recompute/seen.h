@@ -15,11 +15,11 @@
 #include "stack.h"
 
 /// @file
-/// @brief What the library does with recompute and without, seen from rank 0.
+/// @brief What rank 0 of the library does, with recompute and without.
 
 namespace lesson {
 
-/// Of the second step.
+/// What rank 0 did in the second step.
 struct Seen {
   std::int64_t activations = 0, all_gathers = 0;
   Order order{};
@@ -54,7 +54,7 @@ inline Seen train(bool recompute, fsdp::BackwardPrefetch prefetch) {
   return seen[0];
 }
 
-/// What the blocks gathered and discarded.
+/// Only the events in which a block was gathered or discarded.
 inline Order of_blocks(const Order& order) {
   Order blocks;
   for (const std::string& event : order) {
@@ -75,20 +75,31 @@ inline std::string backward_of(const Order& order) {
 /// Activations with everything kept, and with inputs only.
 using Bytes = std::array<std::int64_t, 2>;
 
-/// Of 1, 2, 4 ... blocks.
+/// @param bytes of 1, 2, 4 ... blocks
 inline Svg drawing(const std::vector<Bytes>& bytes) {
-  Svg svg(700, 260);
-  svg.text(20, 22, "bytes of activations, 6 rows: everything kept (orange), or only inputs (blue)");
+  constexpr int kLeft = 70, kPixel = 120000;  // bytes
+  const int below = 30 + 52 * static_cast<int>(bytes.size());
+  Svg svg(480, below + 50);
+  svg.text(8, 18, "Activations of 6 rows, in bytes.");
+  for (int million = 0; million <= 30; million += 10) {
+    const int x = kLeft + million * 1000000 / kPixel;
+    svg.line(x, 30, x, below + 5, million == 0 ? colour::ink : colour::grey);
+    svg.text(x, below + 20, std::to_string(million), Svg::At::middle);
+  }
+  svg.line(kLeft, below, 470, below);
+  svg.text(470, below + 38, "million bytes", Svg::At::end);
   for (std::size_t i = 0; i < bytes.size(); ++i) {
-    const int y = 40 + 52 * static_cast<int>(i);
-    svg.text(20, y + 26, fmt::format("blocks: {}", 1 << i));
-    const auto bar = [&](int top, std::int64_t value, std::string_view fill) {
-      const int width = static_cast<int>(value / 70000);
-      svg.rect(90, top, width, 20, fill);
-      svg.text(96 + width, top + 15, fmt::format("{}", value));
+    const int y = 34 + 52 * static_cast<int>(i);
+    svg.text(kLeft - 8, y + 26, fmt::format("{} block{}", 1 << i, i == 0 ? "" : "s"), Svg::At::end);
+    const auto bar = [&](int top, std::int64_t value, std::string_view words) {
+      const int width = static_cast<int>(value / kPixel);
+      svg.rect(kLeft, top, width, 20, colour::activations);
+      const std::string text = fmt::format("{} {}", words, value);
+      width < 200 ? svg.text(kLeft + width + 6, top + 15, text)
+                  : svg.text(kLeft + width - 6, top + 15, text, Svg::At::end);
     };
-    bar(y, bytes[i][0], colour::orange);
-    bar(y + 22, bytes[i][1], colour::blue);
+    bar(y, bytes[i][0], "all kept:");
+    bar(y + 22, bytes[i][1], "inputs only:");
   }
   return svg;
 }

@@ -16,7 +16,7 @@
 #include "nn/init.h"
 
 /// @file
-/// @brief Blocks on top of each other, with weights of their own: a GPT without its two ends.
+/// @brief A stack of blocks with weights: a GPT without its embedding and its head.
 
 namespace lesson {
 
@@ -25,8 +25,8 @@ using namespace nanofsdp;
 /// What happened: "U.h.0" when the weights of h.0 were gathered, "R.h.0" when they were discarded.
 using Order = std::vector<std::string>;
 
-/// The weights of a module that come and go. In lesson 11 they come from all ranks; here it is from
-/// a copy.
+/// Gathers and discards the weights of a module. In lesson 11 they come from all ranks; here they
+/// come from a copy.
 class Weights {
  public:
   Weights(std::string name, nn::Module& module, Order& order)
@@ -69,7 +69,7 @@ class Layers final : public nn::Module {
 
 class Stack {
  public:
-  /// What the stack calls in place of a block; nothing: the block.
+  /// Makes the module that the stack calls instead of a block. None: the block itself.
   using Wrap = std::function<std::unique_ptr<nn::Module>(gpt::Block&)>;
 
   explicit Stack(int n_layer, const Wrap& wrap = nullptr) : tape_(memory_.context) {
@@ -108,7 +108,9 @@ class Stack {
   }
 
   std::deque<gpt::Block> blocks;
-  nn::Module& layer(std::size_t i) { return *layers_.all[i]; }  ///< the block, or what is around it
+  nn::Module& layer(std::size_t i) {
+    return *layers_.all[i];
+  }  ///< the block, or the module around it
 
  private:
   Memory memory_;

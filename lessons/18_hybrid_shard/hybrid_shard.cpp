@@ -10,7 +10,7 @@
 #include "frame/train.h"
 #include "measure.h"
 
-// Lesson 18: a model in shards inside each group of ranks, and a copy of it in every group.
+// Lesson 18: each group of ranks holds a whole model, in shards.
 
 namespace {
 
@@ -18,8 +18,8 @@ using namespace nanofsdp;
 constexpr int kRanks = 4, kGroup = 2, kSteps = 20;
 
 //! [groups]
-// Of 4 ranks in groups of 2: {0, 1} and {2, 3} share a model, {0, 2} and {1, 3} hold the same
-// shard.
+// 4 ranks in groups of 2. {0, 1} hold the shards of one model, and so do {2, 3}. {0, 2} hold the
+// same shard, and so do {1, 3}.
 struct Groups {
   explicit Groups(comm::Communicator& world)
       : inside(world.split(world.rank() / kGroup)), across(world.split(world.rank() % kGroup)) {}
@@ -66,8 +66,8 @@ lesson::Curve train_by_hand(const train::TrainerOptions& o, const data::Dataset&
 }
 
 //! [formula]
-// Bytes that a rank receives in a step, in float32: R groups of F ranks, n parameters, of which
-// `root` are gathered once and all others twice.
+// Bytes that a rank receives in a step, in float32, with R groups of F ranks. `root` of the n
+// parameters are gathered once, all others twice.
 std::int64_t inside(std::int64_t n, std::int64_t root, std::int64_t F) {
   return 4 * (3 * n - root) * (F - 1) / F;
 }
@@ -75,24 +75,6 @@ std::int64_t across(std::int64_t n, std::int64_t F, std::int64_t R) {
   return 4 * 2 * (n / F) * (R - 1) / R;
 }
 //! [formula]
-
-// Every rank in its machine, and the bytes that it receives in a step.
-lesson::Svg drawing(std::int64_t bytes_inside, std::int64_t bytes_across) {
-  lesson::Svg svg(690, 250);
-  for (int rank = 0; rank < kRanks; ++rank) {
-    const int x = 40 + 390 * (rank / kGroup), y = 40 + 110 * (rank % kGroup);
-    const bool first = rank % kGroup == 0;
-    if (first) svg.rect(x - 20, 20, 260, 190, lesson::colour::grey);
-    svg.box(x, y, 120, 40, first ? lesson::colour::blue : lesson::colour::orange,
-            fmt::format("rank {}: shard {}", rank, rank % kGroup));
-    if (first) svg.line(x + 60, y + 40, x + 60, y + 110);
-    if (first) svg.text(x + 70, y + 80, fmt::format("{} bytes", bytes_inside));
-    if (rank >= kGroup) svg.line(x - 270, y + 20, x, y + 20);
-    if (rank >= kGroup) svg.text(x - 140, y + 10, fmt::format("{} bytes", bytes_across));
-  }
-  svg.text(20, 235, "two machines; what a rank receives in a step, inside its group and across");
-  return svg;
-}
 
 }  // namespace
 
@@ -124,7 +106,7 @@ int main(int argc, char** argv) {
   for (const int M : {1, 3}) {
     const auto f = lesson::measure(kRanks, fsdp::ShardingStrategy::full_shard, 0, M);
     const auto h = lesson::measure(kRanks, fsdp::ShardingStrategy::hybrid_shard, kGroup, M);
-    const std::int64_t f_across = f.all.bytes_received * 2 / 3;  // 2 of its 3 peers are elsewhere
+    const std::int64_t f_across = f.all.bytes_received * 2 / 3;  // 2 of its 3 peers
     const std::int64_t f_inside = f.all.bytes_received - f_across,
                        h_across = h.across.bytes_received;
     const std::int64_t h_inside = h.all.bytes_received - h_across;
@@ -138,7 +120,7 @@ int main(int argc, char** argv) {
     lesson.claim(h_inside == M * inside(n, root, kGroup), "hybrid_shard, inside, by formula");
     lesson.claim(h_across == across(n, kGroup, kRanks / kGroup), "across, by formula");
     if (M == 1) lesson.answer(h.kept), lesson.answer(h_across);
-    if (M == 1) lesson.picture(drawing(h_inside, h_across));
+    if (M == 1) lesson.picture(lesson::drawing(h_inside, h_across));
     if (M == 3) lesson.answer(h.across.all_reduces);
   }
   return lesson.end(

@@ -3,8 +3,8 @@
 #include "frame/exercise.h"
 #include "hybrid_shard_exercise.h"
 
-// The specification deals the parameters out one by one, to ever larger groups; of a size that
-// takes too long, the answer is known.
+// The specification deals out the parameters one by one, to larger and larger groups. For sizes
+// that take too long, the checker knows the answer.
 static std::int64_t by_dealing(std::int64_t memory, std::int64_t n, std::int64_t other,
                                std::int64_t W) {
   for (std::int64_t groups = W; groups >= 1; --groups) {

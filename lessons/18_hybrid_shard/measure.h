@@ -1,5 +1,7 @@
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <memory>
 #include <utility>
@@ -8,19 +10,20 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
+#include "frame/svg.h"
 #include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "nn/loss.h"
 
 /// @file
-/// @brief What the library keeps and moves in a step, for lesson 18.
+/// @brief What the library keeps and sends in a step, for lesson 18, and its picture.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
-/// Of rank 0.
+/// What rank 0 keeps and sends.
 struct Measured {
   std::int64_t kept = 0;  ///< bytes, between steps
   comm::Traffic all, across;
@@ -55,6 +58,36 @@ inline Measured measure(int ranks, fsdp::ShardingStrategy strategy, int group, i
     measured.all = mesh.traffic(), measured.across = mesh.traffic_across();
   });
   return measured;
+}
+
+/// Two machines of two ranks, and the bytes that each rank receives in a step.
+inline Svg drawing(std::int64_t inside, std::int64_t across) {
+  Svg svg(470, 400);
+  svg.text(8, 18, "Two groups of two ranks: bytes that each rank receives");
+  svg.text(8, 36, "in a step of one micro-batch.");
+  for (const int group : {0, 1}) {
+    const int y = 50 + 210 * group;
+    svg.rect(20, y, 430, 120, "#eeeeee");
+    svg.text(30, y + 18, fmt::format("machine {}", group == 0 ? "A" : "B"));
+    for (const int shard : {0, 1}) {
+      const int x = 30 + 294 * shard, rank = 2 * group + shard;
+      svg.box(x, y + 36, 116, 60, colour::parameters,
+              fmt::format("rank {}: shard {}", rank, shard));
+      if (group == 0) {
+        svg.rect(x + 56, y + 96, 5, 150, colour::gradients);
+        svg.text(x + (shard == 0 ? 68 : 50), y + 150, "all-reduce",
+                 shard == 0 ? Svg::At::start : Svg::At::end);
+        svg.text(x + (shard == 0 ? 68 : 50), y + 168, fmt::format("{}", across),
+                 shard == 0 ? Svg::At::start : Svg::At::end);
+      }
+    }
+    svg.rect(146, y + 54, 178, 5, colour::all_gather);
+    svg.rect(146, y + 73, 178, 5, colour::reduce_scatter);
+    svg.text(235, y + 48, "all-gather", Svg::At::middle);
+    svg.text(235, y + 92, "reduce-scatter", Svg::At::middle);
+    svg.text(235, y + 110, fmt::format("together {}", inside), Svg::At::middle);
+  }
+  return svg;
 }
 
 }  // namespace lesson

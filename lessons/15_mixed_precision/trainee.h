@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,7 +10,6 @@
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "05_replicate/replica.h"
@@ -21,8 +19,8 @@
 #include "fsdp/collectives.h"
 
 /// @file
-/// @brief What lesson 15 needs besides its idea: lesson 05's rank with its weights kept aside, and
-/// the library's word on rounding, sums and training.
+/// @brief What lesson 15 needs besides its idea: lesson 05's rank with a master copy of its
+/// weights, and what the library does, to compare with.
 
 namespace lesson {
 
@@ -31,7 +29,8 @@ inline Tensor tensor(std::vector<bfloat16>& x) {
   return {x.data(), {std::ssize(x)}, DType::bfloat16};
 }
 
-/// Whether a million random floats, every other one half way between two bfloat16, round alike.
+/// Whether `rounded` and the library round a million random floats alike. Every second float lies
+/// in the middle between two bfloat16 values.
 inline bool rounds_as_library(bfloat16 (*rounded)(float)) {
   Generator generator(15);
   bool equal = true;
@@ -66,8 +65,8 @@ inline train::TrainerOptions options(DType dtype) {
   return o;
 }
 
-/// Lesson 05's rank. `masters` are the weights that the optimizer sees; what the model computes
-/// with is somebody else's to fill in.
+/// Lesson 05's rank. The optimizer updates `masters`. The lesson's `step` fills in the weights that
+/// the model computes with.
 struct Trainee : Replica {
   Trainee(Context& context, const train::TrainerOptions& o, const data::Dataset& text)
       : Replica(context, o, text), o(o), stream(*context.compute) {
@@ -92,7 +91,7 @@ struct Trainee : Replica {
     ++steps;
   }
 
-  /// Layer norm weights that are not 1 any more.
+  /// How many layer norm weights have changed.
   int moved() const {
     int n = 0;
     for (std::size_t i = 0; i < all.size(); ++i) {
@@ -114,7 +113,7 @@ struct Run : Curve {
   int moved = 0;
 };
 
-/// Two ranks, and `step` on each of them in every step.
+/// Trains on two ranks. Each calls `step` in every training step.
 inline Run run(const std::function<void(comm::Communicator&, Trainee&)>& step) {
   Run run;
   const train::TrainerOptions o = options(DType::bfloat16);
@@ -142,7 +141,7 @@ inline Curve library(DType dtype) {
   return train(2, kSteps, o, data::load_dataset({}, o.block_size));
 }
 
-/// Losses of some steps, and the first step in which one is off by 1 in 1000 (0: none).
+/// Losses of some steps, and the first step whose loss is off by more than 1 in 1000 (0: none is).
 inline std::string row(const Curve& run, const Curve& right) {
   std::string text;
   for (const int step : {1, 10, 50, 100}) {
@@ -155,19 +154,35 @@ inline std::string row(const Curve& run, const Curve& right) {
   return text + fmt::format("{:>10}", off);
 }
 
-/// Weights that start at 1, after each of 200 updates.
+/// A weight that starts at 1, after each of 200 updates.
 /// @param four of 0.001 in bfloat16 and float32, of 0.004 in float32 and bfloat16
 inline Svg drawing(const std::vector<std::vector<double>>& four) {
-  Svg svg(560, 300);
-  const std::array<std::string_view, 4> inks = {colour::blue, colour::blue, colour::orange,
-                                                colour::orange};
-  svg.text(20, 25, "a weight of 1, and 200 updates of 0.001 (blue) or 0.004 (orange)");
+  constexpr int kLeft = 40, kTop = 50, kBelow = 290, kStep = 6, kOne = 200;  // pixels
+  Svg svg(500, 330);
+  svg.text(8, 18, "A weight of 1 that gets the same update 200 times.");
+  svg.text(8, 38, "weight");
+  for (int tenths = 10; tenths <= 20; tenths += 2) {
+    const int y = kBelow - kOne * (tenths - 10) / 10 - 20;
+    svg.line(kLeft, y, kLeft + 50 * kStep, y, colour::grey);
+    svg.text(kLeft - 6, y + 5, fmt::format("{:.1f}", tenths / 10.0), Svg::At::end);
+  }
+  svg.line(kLeft, kTop, kLeft, kBelow - 10);
+  svg.line(kLeft, kBelow - 10, kLeft + 50 * kStep, kBelow - 10);
+  for (int update = 0; update <= 200; update += 50) {
+    const int x = kLeft + update / 4 * kStep;
+    svg.line(x, kBelow - 10, x, kBelow - 5);
+    svg.text(x, kBelow + 10, std::to_string(update), Svg::At::middle);
+  }
+  svg.text(kLeft + 50 * kStep, kBelow + 30, "updates", Svg::At::end);
   for (std::size_t i = 0; i < 4; ++i) {
     std::vector<double> every_4th;
-    for (std::size_t n = 0; n < four[i].size(); n += 4) every_4th.push_back(four[i][n]);
-    svg.curve(20, 500, 8, 220, every_4th, inks[i]);
-    svg.text(430, static_cast<int>(505 - 220 * four[i].back()),
-             fmt::format("{:.1f} {}", four[i].back(), i % 3 == 0 ? "in bfloat16" : "in float32"));
+    for (std::size_t n = 0; n < four[i].size(); n += 4) every_4th.push_back(four[i][n] - 1);
+    const bool in_bfloat16 = i % 3 == 0;
+    svg.curve(kLeft, kBelow - 20, kStep, kOne, every_4th,
+              in_bfloat16 ? colour::ink : colour::parameters);
+    svg.text(
+        kLeft + 50 * kStep + 6, kBelow - 15 - static_cast<int>(kOne * every_4th.back()),
+        fmt::format("+{}, {}", i < 2 ? "0.001" : "0.004", in_bfloat16 ? "bfloat16" : "float32"));
   }
   return svg;
 }
