@@ -60,7 +60,8 @@ test: ## Build and run the tests (7 minutes); those of one room: make test ROOM=
 	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long \
 	  $(if $(ROOM),-L '^$(ROOM)$$')
 
-test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictures, machines, docs
+test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictures, machines, browser, docs
+	@sh tests/play/tools.sh
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS)
 	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure

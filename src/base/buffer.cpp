@@ -7,16 +7,17 @@
 #include "base/check.h"
 
 namespace nanofsdp {
-Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device, Use use,
-               SharedMemory* shared)
+Buffer::Buffer(Ledger& ledger, MemoryClass memory_class, std::uint64_t bytes, Device device,
+               Use use, SharedMemory* shared)
     : ledger_(&ledger),
       class_(memory_class),
       device_(device),
       use_(use),
       shared_(is_read_by_peers(memory_class) ? shared : nullptr),
       bytes_(bytes) {
-  data_ =
-      static_cast<std::byte*>(shared_ ? shared_->allocate(bytes) : allocate_memory(device, bytes));
+  first_ = is_simulated(device)
+               ? ledger.addresses(bytes)
+               : address_of(shared_ ? shared_->allocate(bytes) : allocate_memory(device, bytes));
   ledger.reserve(class_, static_cast<std::int64_t>(bytes));
   if (use_ == Use::whole) ledger.use(class_, static_cast<std::int64_t>(bytes));
 }
@@ -33,25 +34,26 @@ Buffer& Buffer::operator=(Buffer&& other) noexcept {
   device_ = other.device_;
   use_ = other.use_;
   shared_ = other.shared_;
-  data_ = std::exchange(other.data_, nullptr);
+  first_ = std::exchange(other.first_, 0);
   bytes_ = std::exchange(other.bytes_, 0);
   return *this;
 }
 
 void Buffer::release() {
-  if (data_ == nullptr) return;
-  shared_ ? shared_->release(data_) : release_memory(device_, data_, bytes_);
+  if (first_ == 0) return;
+  void* const memory = pointer_to(first_);
+  shared_ ? shared_->release(memory) : release_memory(device_, memory);
   ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
   if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
-  data_ = nullptr;
+  first_ = 0;
 }
 
-Tensor Buffer::tensor(Shape shape, DType dtype, std::size_t offset) const {
-  const std::size_t end = offset + static_cast<std::size_t>(shape.numel()) * size_of(dtype);
+Tensor Buffer::tensor(Shape shape, DType dtype, std::uint64_t offset) const {
+  const std::uint64_t end = offset + static_cast<std::uint64_t>(shape.numel()) * size_of(dtype);
   NANOFSDP_CHECK_SHAPE(end <= bytes_, .what = "tensor " + shape.str() + " in a buffer",
                        .expected = fmt::format("at most {} bytes", bytes_),
                        .got = fmt::format("{}", end));
-  return Tensor(data_ + offset, shape, dtype, device_);
+  return Tensor(first_ + offset, shape, dtype, device_);
 }
 
 }  // namespace nanofsdp

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
 #include "base/ledger.h"
@@ -23,7 +22,7 @@ class Buffer {
   /// Allocates `bytes` bytes, which may be 0, on the device.
   /// @param shared where they lie if peers read this class of memory; null: nowhere special
   /// @throws Error if there is not enough memory
-  Buffer(Ledger& ledger, MemoryClass memory_class, std::size_t bytes, Device device = Device::cpu,
+  Buffer(Ledger& ledger, MemoryClass memory_class, std::uint64_t bytes, Device device = Device::cpu,
          Use use = Use::whole, SharedMemory* shared = nullptr);
   ~Buffer();
   /// Takes the memory over; the other buffer is empty afterwards.
@@ -31,11 +30,11 @@ class Buffer {
   /// Frees what it had, and takes the memory over.
   Buffer& operator=(Buffer&& other) noexcept;
 
-  std::size_t bytes() const { return bytes_; }  ///< of the whole buffer
+  std::uint64_t bytes() const { return bytes_; }  ///< of the whole buffer
 
   /// A view that starts `offset` bytes into the buffer.
   /// @throws ShapeError if it would end behind the buffer
-  Tensor tensor(Shape shape, DType dtype = DType::float32, std::size_t offset = 0) const;
+  Tensor tensor(Shape shape, DType dtype = DType::float32, std::uint64_t offset = 0) const;
 
  private:
   void release();
@@ -45,8 +44,8 @@ class Buffer {
   Device device_ = Device::cpu;
   Use use_ = Use::whole;
   SharedMemory* shared_ = nullptr;
-  std::byte* data_ = nullptr;
-  std::size_t bytes_ = 0;
+  Address first_ = 0;
+  std::uint64_t bytes_ = 0;
 };
 
 }  // namespace nanofsdp

@@ -47,7 +47,7 @@ struct Context {
   /// Memory of the device for `numel` elements, all zero, which the ledger counts.
   Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32,
                 Buffer::Use use = Buffer::Use::whole) {
-    return Buffer(ledger, memory_class, static_cast<std::size_t>(numel) * size_of(dtype), device,
+    return Buffer(ledger, memory_class, static_cast<std::uint64_t>(numel) * size_of(dtype), device,
                   use, shared.get());
   }
 

@@ -191,16 +191,15 @@ void* allocate_memory(Device device, std::size_t bytes) {
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::allocate(bytes);
   }
-  if (is_simulated(device)) return reserve_addresses(bytes);
   void* memory = ::operator new(bytes, kAlignment);
   return std::memset(memory, 0, bytes);
 }
 
-void release_memory(Device device, void* memory, std::size_t bytes) noexcept {
+void release_memory(Device device, void* memory) noexcept {
+  if (is_simulated(device)) return;
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::release(memory);
   }
-  if (is_simulated(device)) return give_back_addresses(memory, bytes);
   ::operator delete(memory, kAlignment);
 }
 

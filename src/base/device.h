@@ -35,6 +35,15 @@ enum class Device { cpu, cuda, simulated_cpu, simulated_cuda };
 /// Whether tensors there have shapes, but no values.
 constexpr bool is_simulated(Device device) { return device >= Device::simulated_cpu; }
 
+/// The number of a byte in a device's memory; 0: of none. It has 64 bits, also where pointers of
+/// the host have fewer: a simulated device has more memory than a browser has.
+using Address = std::uint64_t;
+inline Address address_of(const void* memory) { return std::uintptr_t(memory); }
+/// Of a device with memory.
+inline void* pointer_to(Address address) {
+  return reinterpret_cast<void*>(std::uintptr_t(address));
+}
+
 /// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
 /// if it may. Starts nothing, so the process may still fork: CUDA does not survive that.
 std::string why_not(Device device);
@@ -53,11 +62,11 @@ Device use_device(Device device, int local_rank);
 /// How many of these devices the machine has.
 int count_devices(Device device);
 
-/// Memory of a device, zeroed, aligned to 64 bytes. Owned by whoever calls: see Buffer.
+/// Memory of a device that has some, zeroed, aligned to 64 bytes. Its owner is the caller (Buffer).
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);
-/// Frees what allocate_memory() gave, of the same size, on the same device.
-void release_memory(Device device, void* memory, std::size_t bytes) noexcept;
+/// Frees what allocate_memory() gave on this device; of a simulated one there is nothing to free.
+void release_memory(Device device, void* memory) noexcept;
 
 class Stream;
 
@@ -127,7 +136,7 @@ class Stream {
   virtual void note(double& when);
 
   /// Says that memory for the next work has been allocated: what it costs, if it does not say.
-  virtual void allocated(std::size_t /*bytes*/) {}
+  virtual void allocated(std::uint64_t /*bytes*/) {}
 
   /// The point after all work enqueued so far.
   virtual Event record() = 0;

@@ -25,7 +25,7 @@ struct bfloat16 {
 };
 
 /// Bytes of one element.
-constexpr std::size_t size_of(DType dtype) {
+constexpr std::uint64_t size_of(DType dtype) {
   switch (dtype) {
     case DType::bfloat16:
       return 2;

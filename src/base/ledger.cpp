@@ -1,6 +1,7 @@
 #include "base/ledger.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace nanofsdp {
 
@@ -41,6 +42,11 @@ void Ledger::use(MemoryClass memory_class, std::int64_t bytes) {
   MemoryCount& count = counts_[static_cast<std::size_t>(memory_class)];
   count.in_use += bytes;
   count.in_use_peak = std::max(count.in_use_peak, count.in_use);
+}
+
+std::uint64_t Ledger::addresses(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  return std::exchange(next_address_, next_address_ + (bytes / 64 + 1) * 64);
 }
 
 MemoryCount Ledger::count(MemoryClass memory_class) const {

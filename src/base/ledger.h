@@ -54,6 +54,10 @@ class Ledger {
   /// Reserved memory begins (bytes > 0) or ends (bytes < 0) to hold something.
   void use(MemoryClass memory_class, std::int64_t bytes);
 
+  /// The first of so many addresses that no other buffer of the rank has, for a device without
+  /// memory. Nothing can be read there, on any processor: user space ends below.
+  std::uint64_t addresses(std::uint64_t bytes);
+
   /// The bytes of one class.
   MemoryCount count(MemoryClass memory_class) const;
 
@@ -70,6 +74,7 @@ class Ledger {
   std::int64_t total_ = 0;
   std::int64_t total_peak_ = 0;
   std::int64_t allocations_ = 0;
+  std::uint64_t next_address_ = std::uint64_t{0xf0} << 48;
 };
 
 }  // namespace nanofsdp

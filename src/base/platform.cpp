@@ -10,7 +10,6 @@
 #include <future>
 #include <iterator>
 #include <limits>
-#include <new>
 #include <sstream>
 
 #include <fcntl.h>
@@ -31,18 +30,6 @@
 #endif
 
 namespace nanofsdp {
-
-void* reserve_addresses(std::size_t bytes) {
-  const std::size_t length = std::max<std::size_t>(bytes, 1);
-  void* first =
-      mmap(nullptr, length, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (first == MAP_FAILED) throw std::bad_alloc();
-  return first;
-}
-
-void give_back_addresses(void* addresses, std::size_t bytes) noexcept {
-  munmap(addresses, std::max<std::size_t>(bytes, 1));
-}
 
 #if defined(__linux__)
 

@@ -68,12 +68,6 @@ int open_nameless(const std::string& directory);
 /// Gives such a file its name, which no other may have. Whether it worked; if not, see errno.
 bool name_file(int descriptor, const std::string& path);
 
-/// Addresses that nobody can read or write: a tensor's, where there is no memory.
-/// @throws std::bad_alloc if the system has no more
-void* reserve_addresses(std::size_t bytes);
-/// Gives them back.
-void give_back_addresses(void* addresses, std::size_t bytes) noexcept;
-
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);
 

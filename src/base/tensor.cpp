@@ -31,7 +31,7 @@ std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ",
 Tensor Tensor::view(Shape shape) const {
   NANOFSDP_CHECK_SHAPE(shape.numel() == numel(), .what = "view of a tensor " + shape_.str(),
                        .expected = fmt::format("{} elements", numel()), .got = shape.str());
-  return Tensor(data_, shape, dtype_, device_);
+  return Tensor(first_, shape, dtype_, device_);
 }
 
 Tensor Tensor::rows() const {
@@ -44,7 +44,7 @@ Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {
                        .what = "slice of a tensor " + shape_.str(),
                        .expected = fmt::format("a range within [0, {})", numel()),
                        .got = fmt::format("[{}, {})", begin, begin + count));
-  auto* first = static_cast<std::byte*>(data_) + static_cast<std::size_t>(begin) * size_of(dtype_);
+  const Address first = first_ + static_cast<std::uint64_t>(begin) * size_of(dtype_);
   return Tensor(first, {count}, dtype_, device_);
 }
 
@@ -65,7 +65,7 @@ Cost moves(std::initializer_list<Tensor> read, std::initializer_list<Tensor> wri
   for (const Tensor& tensor : written) {
     const auto bytes = static_cast<double>(tensor.bytes());
     cost.written += bytes;
-    const bool seen = std::ranges::find(read, tensor.raw(), &Tensor::raw) != read.end();
+    const bool seen = std::ranges::find(read, tensor.address(), &Tensor::address) != read.end();
     if (!seen) cost.overwritten += bytes;
   }
   return cost;

@@ -46,7 +46,10 @@ class Tensor {
   Tensor() = default;
   /// @param data row-major elements, which outlive every use of the view
   Tensor(void* data, Shape shape, DType dtype = DType::float32, Device device = Device::cpu)
-      : data_(data), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
+      : Tensor(address_of(data), shape, dtype, device) {}
+  /// The same, of elements that begin at an address.
+  Tensor(Address first, Shape shape, DType dtype, Device device)
+      : first_(first), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
 
   bool empty() const { return !present_ || numel() == 0; }  ///< left out, or no elements
   const Shape& shape() const { return shape_; }             ///< outermost dimension first
@@ -55,15 +58,16 @@ class Tensor {
   std::int64_t dim(int i) const { return shape_[i]; }       ///< dimension i, from 0
   std::int64_t numel() const { return present_ ? shape_.numel() : 0; }  ///< elements
   /// The size of the elements.
-  std::size_t bytes() const { return static_cast<std::size_t>(numel()) * size_of(dtype_); }
-  void* raw() const { return data_; }  ///< the first element
+  std::uint64_t bytes() const { return static_cast<std::uint64_t>(numel()) * size_of(dtype_); }
+  Address address() const { return first_; }        ///< where the first element is
+  void* raw() const { return pointer_to(first_); }  ///< the first element, of a device with memory
 
   /// The elements as T.
   /// @throws ShapeError if T is not the tensor's dtype, or the device is a simulated one
   template <class T>
   T* data() const {
     require(dtype_of<T>);
-    return static_cast<T*>(data_);
+    return static_cast<T*>(raw());
   }
   float* f32() const { return data<float>(); }  ///< as data<float>()
 
@@ -92,7 +96,7 @@ class Tensor {
   }
   [[noreturn]] void refuse(DType dtype) const;
 
-  void* data_ = nullptr;
+  Address first_ = 0;
   Shape shape_;
   DType dtype_ = DType::float32;
   Device device_ = Device::cpu;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/device.h"
 #include "comm/run_ranks.h"
 #include "data/dataset.h"
 #include "plan/machine.h"
@@ -67,6 +68,16 @@ void bench_steps(const BenchOptions& options);
 /// Measures this computer for a minute and writes what `nanofsdp plan --machine=PATH` asks for.
 /// @throws UsageError if the file cannot be written, before anything is measured
 void bench_machine(const BenchOptions& options, const std::string& path);
+
+/// What the threads of a rank can compute at most: multiplies and adds in float32 that never leave
+/// the registers. Keeps every thread of a CPU stream at them, for about a millisecond.
+/// @returns the floating-point operations done by all of them
+double multiply_and_add(Stream& stream);
+
+/// FLOP/s of the fastest of a few tries, in about a fiftieth of a second; 0: unknown, on a GPU.
+/// Each try is shorter than what the system gives a thread at a stretch: where ranks are more than
+/// cores, this is what the rank's threads could do if each had a core to itself.
+double peak_flops(Stream& stream);
 
 /// A rate that grows with a size: most / (1 + half / size).
 struct Saturation {

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <thread>
 
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/build_info.h"
+#include "base/register.h"
 #include "cli/bench.h"
 #include "cli/numbers.h"
 #include "cli/outputs.h"
@@ -20,6 +22,14 @@ namespace nanofsdp::cli {
 namespace {
 
 using plan::Machine;
+
+// A vector register, and so many of them that two units of four cycles never wait.
+using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
+using Packs = std::array<Pack, 10>;
+
+// Makes the compiler believe that somebody else reads and writes these: it can neither leave out
+// what was computed nor compute packs only once because they began alike.
+void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 
 constexpr char kFile[] = R"(# {}
 # Measured by nanofsdp bench --machine. What each name means is in src/plan/machine.h.
@@ -183,6 +193,30 @@ Machine measured_machine(int cores, const Rates& sent, const Rates& rest, const 
 }
 
 }  // namespace
+
+double multiply_and_add(Stream& stream) {
+  constexpr std::int64_t kRounds = 1 << 20;
+  stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
+    const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
+    Packs packs{};
+    touch(packs);
+    for (std::int64_t round = 0; round < kRounds; ++round) {
+      for (Pack& pack : packs) pack = pack * factor + addend;
+    }
+    touch(packs);
+  });
+  return 2.0 * kRounds * (sizeof(Packs) / sizeof(float)) * stream.threads();
+}
+
+double peak_flops(Stream& stream) {
+  if (stream.device() != Device::cpu) return 0;
+  double best = 0;
+  for (int i = 0; i < 10; ++i) {
+    const double begin = now_seconds(), flops = multiply_and_add(stream);
+    best = std::max(best, flops / (now_seconds() - begin));
+  }
+  return best;
+}
 
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate) {
   const double times = long_rate / short_rate;

@@ -17,7 +17,6 @@
 #include "ops/layer_norm.h"
 #include "ops/matmul.h"
 #include "ops/norm.h"
-#include "plan/peak.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -46,8 +45,8 @@ constexpr const char* kPeak = "peak";
 
 // What arithmetic can reach.
 Candidate peak(Stream& stream) {
-  return calls(kPeak, 1e-9 * plan::multiply_and_add(stream), "GF/s", "",
-               [&stream] { plan::multiply_and_add(stream); });
+  return calls(kPeak, 1e-9 * multiply_and_add(stream), "GF/s", "",
+               [&stream] { multiply_and_add(stream); });
 }
 
 // What memory can reach, in three mixes of reads and writes.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "cli/commands.h"
@@ -62,7 +63,7 @@ int plan_command(const std::vector<std::string>& args) {
     write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
   }
   if (o.json) {
-    fmt::print("{}\n", json_of(o, plan));
+    fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
   } else {
     print_plan(o, plan);
   }

@@ -13,13 +13,13 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "cli/bench.h"
 #include "cli/explain.h"
 #include "cli/numbers.h"
 #include "cli/option_kinds.h"
 #include "cli/outputs.h"
 #include "cli/overlap.h"
 #include "cli/planned.h"
-#include "plan/peak.h"
 #include "store/new_file.h"
 
 namespace nanofsdp::cli {
@@ -62,7 +62,7 @@ void Report::line(const std::string& text, bool stays) {
 }
 
 void Report::started() {
-  if (!options_.eval_only) peak_flops_ = plan::peak_flops(*context_.compute);
+  if (!options_.eval_only) peak_flops_ = peak_flops(*context_.compute);
   if (!speaks_) return;
   fsdp::ShardedModel& model = trainer_.model();
   for (const std::string& note : options_.notes) line("note: " + note);

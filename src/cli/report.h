@@ -24,8 +24,8 @@ namespace nanofsdp::cli {
 ///
 /// MFU, model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B): the operations of the
 /// model's products, as they state them, of a rank's rows, in a second, over what its threads can
-/// compute (peak.h), measured at the start. Of attention the pairs that a causal mask leaves count;
-/// recomputation does not.
+/// compute (bench.h), measured at the start. Of attention the pairs that a causal mask leaves
+/// count; recomputation does not.
 class Report final : public train::Listener {
  public:
   /// @param options, context, dataset, trainer outlive the report

@@ -3,7 +3,8 @@
 #
 #   root                          apt-get, announced
 #   sudo, a terminal and a "y"    the same through sudo, shown first (CI=true: announced, not asked)
-#   anybody else                  the same packages, unpacked into DIRECTORY without any privilege
+#   anybody else                  the same packages, unpacked into DIRECTORY without any privilege,
+#                                 unless it is -: there are programs that run only where they belong
 #
 # Fails where no way is; then CMake builds pinned sources instead (dependencies.cmake).
 set -eu
@@ -31,7 +32,9 @@ may_sudo() {
     return
   fi
   [ -t 0 ] || return 1
-  printf 'Run this now? (n: unpack the packages under build/ instead, without root) [y/N] '
+  otherwise="unpack the packages under build/ instead, without root"
+  [ "$directory" != - ] || otherwise="go on without"
+  printf 'Run this now? (n: %s) [y/N] ' "$otherwise"
   read -r answer
   case $answer in [yY]*) ;; *) return 1 ;; esac
 }
@@ -67,6 +70,7 @@ elif may_sudo; then
   install sudo
   exit
 fi
+[ "$directory" != - ] || { say "without root: no $packages"; exit 1; }
 say "without root: unpacking $packages under $directory"
 mkdir -p "$directory/apt/archives" "$directory/apt/lists/partial" "$directory/apt/cache"
 # The system's package lists may be missing or out of date; then fetch our own.

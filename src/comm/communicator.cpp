@@ -10,9 +10,8 @@ namespace {
 // `chunk` is chunk `rank` of `whole`, or they share no byte.
 bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
   if (chunk.bytes() == 0) return true;
-  const auto* a = static_cast<const std::byte*>(chunk.raw());
-  const auto* b = static_cast<const std::byte*>(whole.raw());
-  if (a == b + static_cast<std::size_t>(rank) * chunk.bytes()) return true;
+  const Address a = chunk.address(), b = whole.address();
+  if (a == b + static_cast<std::uint64_t>(rank) * chunk.bytes()) return true;
   return a + chunk.bytes() <= b || b + whole.bytes() <= a;
 }
 

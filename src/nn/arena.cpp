@@ -7,14 +7,14 @@
 namespace nanofsdp::nn {
 namespace {
 
-constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
+constexpr std::uint64_t kBlockBytes = 1 << 20;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 
 Tensor Arena::allocate(Shape shape, DType dtype) {
-  const std::size_t bytes = aligned(static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+  const std::uint64_t bytes = aligned(static_cast<std::uint64_t>(shape.numel()) * size_of(dtype));
   while (top_.block < blocks_.size() && top_.offset + bytes > blocks_[top_.block].bytes()) {
     top_ = {top_.block + 1, 0, top_.held};
   }

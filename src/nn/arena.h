@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "base/buffer.h"
@@ -24,9 +25,9 @@ class Arena {
 
   /// How far the pointer has moved. Giving an earlier position back frees what came after it.
   struct Position {
-    std::size_t block = 0;   ///< which block
-    std::size_t offset = 0;  ///< bytes into it
-    std::size_t held = 0;    ///< bytes allocated before it
+    std::size_t block = 0;     ///< which block
+    std::uint64_t offset = 0;  ///< bytes into it
+    std::uint64_t held = 0;    ///< bytes allocated before it
   };
   Position position() const { return top_; }  ///< to rewind to
   /// Frees everything that was allocated since `position` was taken.
@@ -39,7 +40,7 @@ class Arena {
   Context& context_;
   std::vector<Buffer> blocks_;
   Position top_;
-  std::size_t most_ = 0;
+  std::uint64_t most_ = 0;
 };
 
 }  // namespace nanofsdp::nn

@@ -56,7 +56,7 @@ Tensor Module::backward_again(Tape& tape, Tensor dy) {
   const auto [x] = tape.restore<1>();
   do_forward(tape, x);
   const Tensor dx = do_backward(tape, dy);
-  return dx.raw() == dy.raw() ? dx : temporaries.keep(dx);
+  return dx.address() == dy.address() ? dx : temporaries.keep(dx);
 }
 //! [backward_again]
 

@@ -13,9 +13,7 @@ namespace nanofsdp::nn {
 namespace {
 
 bool overlap(const Tensor& a, const Tensor& b) {
-  const auto* first = static_cast<const std::byte*>(a.raw());
-  const auto* second = static_cast<const std::byte*>(b.raw());
-  return first < second + b.bytes() && second < first + a.bytes();
+  return a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes();
 }
 
 // "mlp.c_fc"; empty if the tree does not have it, or if it is the root.
@@ -56,13 +54,14 @@ Tensor Tape::Scope::keep(Tensor result) {
   if (result.empty()) return result;
   const Tensor kept = tape_.allocate(result.shape(), result.dtype());
   position_ = tape_.arena_.position();
-  if (overlap(kept, result) && kept.raw() != result.raw()) {  // by way of memory behind both
+  // By way of memory behind both.
+  if (overlap(kept, result) && kept.address() != result.address()) {
     tape_.arena_.rewind(top);
     const Tensor aside = tape_.allocate(result.shape(), result.dtype());
     ops::copy(tape_.stream(), {.in = std::exchange(result, aside), .out = aside});
     tape_.arena_.rewind(position_);
   }
-  if (kept.raw() != result.raw()) ops::copy(tape_.stream(), {.in = result, .out = kept});
+  if (kept.address() != result.address()) ops::copy(tape_.stream(), {.in = result, .out = kept});
   return kept;
 }
 

@@ -24,8 +24,8 @@ namespace nanofsdp::plan {
 /// engine itself takes two steps on a simulated device (rehearsal.h), and a clock plays what it
 /// issued (clock.h). One rank stands for all, so thousands cost what one does.
 ///
-/// Beside it: models of other people's in outline (transformer.h, outline.h); what a rank can
-/// compute at most (peak.h). Taught in lessons 21 and 24.
+/// Beside it: models of other people's in outline (transformer.h, outline.h). Taught in lessons 21
+/// and 24.
 
 /// A run, and the rank of it that is looked at.
 struct Run {

@@ -60,14 +60,14 @@ class SimulatedStream final : public Stream {
     log_.add({.kind = Kind::note, .stream = number_, .when = &when});
   }
 
-  void allocated(std::size_t bytes) override { allocated_ += bytes; }
+  void allocated(std::uint64_t bytes) override { allocated_ += bytes; }
 
  private:
   Device device_;
   int threads_;
   IssueLog& log_;
   int number_;
-  std::size_t allocated_ = 0;  // since the last work
+  std::uint64_t allocated_ = 0;  // since the last work
 };
 
 // Rank `rank` of `size`, which are `stride` apart.
@@ -82,7 +82,7 @@ class SimulatedGroup final : public comm::Group {
     const std::int64_t chunk =
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
-    if (reduces && needs_) reserve(static_cast<std::size_t>(needs_(size_, chunk)));
+    if (reduces && needs_) reserve(static_cast<std::uint64_t>(needs_(size_, chunk)));
     const bool whole = operation.kind == comm::Operation::Kind::broadcast;
     const double sent = static_cast<double>(whole ? chunk : (size_ - 1) * chunk);
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
@@ -102,7 +102,7 @@ class SimulatedGroup final : public comm::Group {
   }
 
  private:
-  void reserve(std::size_t bytes) {
+  void reserve(std::uint64_t bytes) {
     if (scratch_.bytes() >= bytes) return;
     scratch_ = Buffer();  // first give back, then take
     scratch_ = Buffer(context_.ledger, MemoryClass::communication, bytes, context_.device);

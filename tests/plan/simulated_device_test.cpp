@@ -26,15 +26,15 @@ long memory_peak() {
 }
 
 TEST(SimulatedDevice, HasATerabyteWithoutTakingIt) {
-  constexpr std::size_t kTerabyte = std::size_t{1} << 40;
+  constexpr std::uint64_t kTerabyte = std::uint64_t{1} << 40;
   const long before = memory_peak();
   for (const Device device : kSimulated) {
     SimulatedRank context(0, 1, 1, device);
     const Buffer one(context.ledger, MemoryClass::activations, kTerabyte, device);
     const Buffer other(context.ledger, MemoryClass::activations, kTerabyte, device);
     EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 2 * std::int64_t{1} << 40);
-    const auto first = reinterpret_cast<std::uintptr_t>(one.tensor({1}).raw());
-    const auto second = reinterpret_cast<std::uintptr_t>(other.tensor({1}).raw());
+    const auto first = one.tensor({1}).address();
+    const auto second = other.tensor({1}).address();
     EXPECT_GE(first < second ? second - first : first - second, kTerabyte) << "they overlap";
   }
   EXPECT_LT(memory_peak() - before, 64 << 10);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# browser.sh PRINT_PLAY: the page of lessons/play in headless Chromium, built first. 77: tools are missing.
+# browser.sh PRINT_PLAY NANOFSDP: the page of lessons/play in headless Chromium, built first. 77: tools are missing.
 set -eu
 cd "$(dirname "$0")/../.."
 for tool in emcc chromium chromedriver; do
@@ -12,4 +12,5 @@ for candidate in python3 /usr/bin/python3; do
 done
 [ -n "$python" ] || { echo "skipped: no Python here with selenium"; exit 77; }
 JOBS=2 sh lessons/play/play.sh
-exec "$python" tests/play/browser_test.py build/play/index.html "$1"
+"$python" tests/play/browser_test.py build/play/index.html "$1"
+"$python" tests/play/scale_test.py build/play/index.html "$@"

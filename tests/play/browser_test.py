@@ -12,14 +12,13 @@ import time
 import unittest
 import urllib.parse
 
-from selenium import webdriver
-from selenium.webdriver.chrome.options import Options
-from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
-from selenium.webdriver.support.ui import Select, WebDriverWait
+from selenium.webdriver.support.ui import Select
 
-PAGE, PRINT_PLAY = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+from in_browser import PAGE, Page
+
+PRINT_PLAY = pathlib.Path(sys.argv[2]).resolve()
 
 # Every setting of the page at least once, and every strategy.
 CONFIGURATIONS = [
@@ -36,74 +35,12 @@ CONFIGURATIONS = [
 TRAINED = ["no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op", "full_shard"]
 
 
-def open_browser():
-    options = Options()
-    for argument in ["--headless=new", "--no-sandbox", "--disable-dev-shm-usage",
-                     "--window-size=1440,1000"]:
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    return webdriver.Chrome(service=Service("chromedriver"), options=options)
-
-
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
 
-class Page(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        cls.browser = open_browser()
-        cls.browser.set_script_timeout(120)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.quit()
-
-    def tearDown(self):
-        errors = [m for m in self.browser.get_log("browser") if m["level"] == "SEVERE"]
-        self.assertEqual([m for m in errors if "favicon" not in m["message"]], [])
-
-    def run_script(self, script):
-        return self.browser.execute_script(script)
-
-    def films(self):
-        return int(self.run_script("return document.body.dataset.films") or 0)
-
-    def wait_until(self, condition, seconds=60):
-        WebDriverWait(self.browser, seconds, 0.02).until(lambda _: condition())
-
-    def open(self, address=None, settings=""):
-        self.browser.get("about:blank")
-        self.browser.get((address or PAGE.as_uri()) + settings)
-        self.wait_until(lambda: self.films() > 0)
-
-    def text(self, name):
-        return self.browser.find_element(By.ID, name).text
-
-    def click(self, name):
-        self.browser.find_element(By.ID, name).click()
-
-    def index(self):
-        return self.run_script("return play.player.index")
-
-    def ask(self, request):
-        return self.browser.execute_async_script(
-            "const [request, done] = arguments; play.engine.ask(request).then(done, "
-            "(e) => done({error: e.message}));", request)
-
-    def change(self, name, value):
-        """Sets a control, and waits for the engine. The new film."""
-        before = self.films()
-        control = self.browser.find_element(By.ID, f"set-{name}")
-        if control.tag_name == "select":
-            Select(control).select_by_value(value)
-        else:
-            self.run_script(f"const s = document.getElementById('set-{name}'); s.value = {value}; "
-                            "s.dispatchEvent(new Event('input'))")
-        self.wait_until(lambda: self.films() > before)
-        return self.run_script("return play.film()")
-
+class Scenes(Page):
     def test_lessons_open_it_at_their_own_settings(self):
         lessons = pathlib.Path(__file__).resolve().parents[2] / "lessons"
         links = [link for readme in sorted(lessons.glob("[0-9]*/README.md"))
@@ -112,8 +49,10 @@ class Page(unittest.TestCase):
         for link in links:
             self.open(settings=link)
             for name, value in urllib.parse.parse_qsl(link[1:]):
-                control = self.browser.find_element(By.ID, f"set-{name}")
-                self.assertEqual(control.get_attribute("value"), value, link)
+                place = f"tab-{value}" if name == "scene" else f"set-{name}"
+                expected = ("aria-selected", "true") if name == "scene" else ("value", value)
+                control = self.browser.find_element(By.ID, place)
+                self.assertEqual(control.get_attribute(expected[0]), expected[1], link)
 
     def test_opens_from_a_file(self):
         begun = time.monotonic()
@@ -213,22 +152,9 @@ class Page(unittest.TestCase):
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
 
-    def emulate(self, **features):
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [
-            {"name": name.replace("_", "-"), "value": value} for name, value in features.items()]})
-
     def test_nothing_is_cut_at_any_width(self):
-        for width, scheme in [(360, "dark"), (768, "light"), (1440, "dark")]:
-            self.emulate(prefers_color_scheme=scheme)
-            self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-                "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": False})
-            for scene in ["step", "train", "follow", "break"]:
-                self.open(settings=f"#ranks=8&n_layer=12&scene={scene}")
-                wide, there = self.run_script(
-                    "const page = document.documentElement; return [page.scrollWidth, page.clientWidth]")
-                self.assertEqual(wide, there, f"{scene} at {width}")
-        self.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
-        self.emulate()
+        for scene in ["step", "train", "follow", "break", "scale"]:
+            self.assert_nothing_is_cut(f"#ranks=8&n_layer=12&scene={scene}")
 
     def test_goes_event_by_event_where_motion_is_not_wanted(self):
         self.emulate(prefers_reduced_motion="reduce")

@@ -2,6 +2,8 @@
 
 #include <emscripten/emscripten.h>
 
+#include "base/check.h"
+#include "cli/config_file.h"
 #include "engine/binding.h"
 
 /// @file
@@ -25,3 +27,9 @@ EMSCRIPTEN_KEEPALIVE void play_ask(const char* request, const char* broken) {
 EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 
 }  // extern "C"
+
+namespace nanofsdp::cli {
+std::vector<Setting> read_config(const std::string& name) {
+  throw UsageError({.what = "config file " + name, .expected = "options: a page has no files"});
+}
+}  // namespace nanofsdp::cli

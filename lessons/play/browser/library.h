@@ -88,6 +88,18 @@ constexpr auto max_element(Range&& range, Less less = {}, Projection projection 
   });
 }
 
+template <class Range, class Less = std::less<>, class Projection = identity>
+constexpr auto min_element(Range&& range, Less = {}, Projection projection = {}) {
+  return std::min_element(std::begin(range), std::end(range), [&](auto&& a, auto&& b) {
+    return std::invoke(projection, a) < std::invoke(projection, b);
+  });
+}
+
+template <class Range, class T>
+constexpr auto count(Range&& range, const T& value) {
+  return std::count(std::begin(range), std::end(range), value);
+}
+
 template <class Range>
 constexpr auto max(Range&& range) {
   return *ranges::max_element(range);

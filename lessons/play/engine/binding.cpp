@@ -11,6 +11,7 @@
 #include "data/embedded.h"
 #include "data/tales.h"
 #include "engine/film.h"
+#include "engine/scale.h"
 #include "plan/plan.h"
 
 namespace nanofsdp::play {
@@ -83,14 +84,17 @@ std::string Binding::answer(std::string_view text) {
       session_ = std::make_unique<Session>(settings, dataset);
       return begun(*session_).dump();
     }
+    if (verb == "plan") return plan_run(request.at("args")).dump();
+    if (verb == "explain") return Json({{"text", explain_run(request.at("args"))}}).dump();
     if (session_ == nullptr) {
       throw UsageError({.what = "request " + verb, .expected = "a training that has begun"});
     }
     if (verb == "steps") return train(*session_, request.at("n")).dump();
     if (verb == "weights") return weights(*session_).dump();
     if (verb == "sample") return sample(*session_, request.at("length")).dump();
-    throw UsageError(
-        {.what = "request", .expected = "film, train, steps, weights or sample", .got = verb});
+    throw UsageError({.what = "request",
+                      .expected = "film, train, steps, weights, sample, plan or explain",
+                      .got = verb});
   } catch (const std::exception& error) {
     if (session_ != nullptr && !session_->alive()) session_.reset();
     return Json({{"error", error.what()}}).dump();

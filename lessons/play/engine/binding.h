@@ -20,6 +20,8 @@ namespace nanofsdp::play {
 ///     {"do": "steps", "n": 5}              goes on with it: {"losses": [...]}
 ///     {"do": "weights"}                    their fingerprint on each rank: {"weights": [...]}
 ///     {"do": "sample", "length": 200}      what the model writes: {"text": "..."}
+///     {"do": "plan", "args": [...]}        a run on simulated GPUs (scale.h)
+///     {"do": "explain", "args": [...]}     the same in words: {"text": "..."}
 ///
 /// What fails is answered with {"error": "..."}.
 class Binding {

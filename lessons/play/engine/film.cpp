@@ -85,7 +85,7 @@ Json life_of(const Recorder& recorder) {
 Json rank_of(Player& player, const comm::Traffic& traffic, const Simulated& simulated) {
   const auto& samples = simulated.recorder.samples();
   const double begin = samples.front().at;
-  Json film_samples = Json::array(), events = Json::array(), spans = Json::array();
+  Json film_samples = Json::array(), events = Json::array();
   for (const Sample& sample : samples) {
     Json row = {sample.at - begin};
     for (const std::int64_t bytes : sample.memory) row.push_back(bytes);
@@ -94,13 +94,9 @@ Json rank_of(Player& player, const comm::Traffic& traffic, const Simulated& simu
   for (const Happening& h : simulated.recorder.happenings()) {
     events.push_back({h.event, h.span, h.sample});
   }
-  for (const Span& s : simulated.context.tracer.spans()) {
-    spans.push_back(
-        {static_cast<int>(s.lane), s.name, s.bytes, s.begin - begin, s.end - begin, s.waits_for});
-  }
   return {{"samples", film_samples},
           {"events", events},
-          {"spans", spans},
+          {"spans", spans_of(simulated.context.tracer.spans(), begin)},
           {"seconds", simulated.played.seconds},
           {"busy", simulated.played.busy},
           {"exposed", simulated.played.exposed},
@@ -130,6 +126,15 @@ Json units_of(fsdp::ShardedModel& model) {
 }
 
 }  // namespace
+
+nlohmann::json spans_of(const std::deque<Span>& spans, double begin) {
+  Json all = Json::array();
+  for (const Span& s : spans) {
+    all.push_back(
+        {static_cast<int>(s.lane), s.name, s.bytes, s.begin - begin, s.end - begin, s.waits_for});
+  }
+  return all;
+}
 
 nlohmann::json film_one_step(const Settings& settings, const data::Dataset& dataset) {
   Session session(settings, dataset);

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <deque>
 #include <nlohmann/json_fwd.hpp>
 
+#include "base/tracer.h"
 #include "data/dataset.h"
 #include "engine/settings.h"
 
@@ -16,5 +18,8 @@ namespace nanofsdp::play {
 /// event and on every byte at every moment.
 /// @throws UsageError if the settings do not fit together; Error if the two do not agree
 nlohmann::json film_one_step(const Settings& settings, const data::Dataset& dataset);
+
+/// Of each span: lane, name, bytes, begin, end, and for which it waits. Times count from `begin`.
+nlohmann::json spans_of(const std::deque<Span>& spans, double begin);
 
 }  // namespace nanofsdp::play

@@ -27,7 +27,7 @@ class Recorder::Watched final : public Stream {
     inner_->note(when);
     recorder_.look();
   }
-  void allocated(std::size_t bytes) override { inner_->allocated(bytes); }
+  void allocated(std::uint64_t bytes) override { inner_->allocated(bytes); }
   Event record() override { return inner_->record(); }
   void wait(const Event& event) override {
     recorder_.look();

@@ -87,12 +87,12 @@ void Training::micro_step(const data::MicroStep& micro_step, bool last) {
     transfer(*context_.compute, on_host, batch(i, rows.count));
   }
   tape_.begin(/*training=*/true);
-  bottom_ = static_cast<const std::byte*>(tape_.allocate({0}).raw());
+  bottom_ = tape_.allocate({0}).address();
   const Tensor logits = sharded_.forward(tape_, batch(0, rows.count));
   nn::cross_entropy(tape_, logits, batch(1, rows.count), losses_.sum(0));
   const auto tokens = static_cast<float>(shape_.rows() * settings_.options.block_size);
   sharded_.backward(tape_, nn::cross_entropy_backward(tape_, 1 / tokens), last);
-  bottom_ = nullptr;
+  bottom_ = 0;
 }
 
 std::uint64_t Training::fingerprint_of_weights() {
@@ -114,8 +114,8 @@ std::string Training::sample(std::int64_t length) {
 
 std::int64_t Training::activations() {
   const auto batch = static_cast<std::int64_t>(batch_.bytes());
-  if (bottom_ == nullptr) return batch;
-  return batch + (static_cast<const std::byte*>(tape_.allocate({0}).raw()) - bottom_);
+  if (bottom_ == 0) return batch;
+  return batch + static_cast<std::int64_t>(tape_.allocate({0}).address() - bottom_);
 }
 
 }  // namespace nanofsdp::play

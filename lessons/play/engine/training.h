@@ -75,7 +75,7 @@ class Training {
   std::vector<std::int32_t> drawn_;
   Buffer batch_;  // int32, inputs and targets
   train::LossMeter losses_;
-  const std::byte* bottom_ = nullptr;  // of the tape, in a pass
+  Address bottom_ = 0;  // of the tape, in a pass
   double loss_ = 0, grad_norm_ = 0;
   std::int64_t steps_ = 0;
 };

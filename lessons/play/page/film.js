@@ -4,7 +4,7 @@ import { shortName } from './draw.js';
 export const LANES = ['computation', 'all-gather', 'reduction', 'waiting'];
 const ANNOUNCED = /^(U|u|R|r|F|RS|AR)\.(.*)$/;
 
-const spanOf = ([lane, name, bytes, begin, end, waitsFor]) => {
+export const spanOf = ([lane, name, bytes, begin, end, waitsFor]) => {
   const [, pass, unit] = /^(forward |backward )?(.*)$/.exec(name);
   return { lane, name, pass: (pass || '').trim(), unit, bytes, begin, end, waitsFor };
 };

@@ -15,7 +15,7 @@ export const timeAxis = (svg, film) => {
 };
 
 export const drawTicks = (svg, axis, film, y) => {
-  const step = tickStep(film.seconds * (axis.inner < 400 ? 2 : 1));
+  const step = tickStep(film.seconds * (axis.inner < 400 ? 2 : Math.min(1, 1000 / axis.inner)));
   for (let t = 0; t <= film.seconds * 1.0001; t += step) {
     svgElement('line', { x1: axis.x(t), x2: axis.x(t), y1: 0, y2: y, class: 'tick' }, svg);
     const text = svgElement('text', { x: axis.x(t), y: y + 15, class: 'tick-text' }, svg);

@@ -1,6 +1,6 @@
-// The page: four scenes over one engine.
+// The page: five scenes over one engine.
 import { Engine } from './engine.js';
-import { engineSettings, fromLink, showForm, toLink } from './settings.js';
+import { engineSettings, fromLink, planArguments, showForm, toLink, DEFAULTS, FIELDS, SCALE_FIELDS } from './settings.js';
 import { filmOf } from './film.js';
 import { Bars } from './bars.js';
 import { Lanes } from './lanes.js';
@@ -10,6 +10,7 @@ import { Player } from './player.js';
 import { Training } from './train.js';
 import { Follow } from './follow.js';
 import { BreakIt } from './break.js';
+import { Scale } from './scale.js';
 import { SWITCHES } from './switches.js';
 import { bytesText, timeText, countText, lastAtMost } from './draw.js';
 
@@ -30,6 +31,7 @@ const curve = new Curve(view('curve'), seek);
 const list = new EventList(view('events'), (index) => { player.pause(); player.go(index); }, excerpts);
 const training = new Training(engine, () => settings);
 const follow = new Follow(engine, () => settings, list);
+const scale = new Scale(engine, () => settings);
 
 // Stepping shows the sample of the event itself: several events may share a moment.
 const sampleOf = (rank, index, at) => {
@@ -110,20 +112,29 @@ const changed = (name, value) => {
   settings = { ...settings, [name]: value };
   history.replaceState(null, '', toLink(settings, scene));
   clearTimeout(soon);
-  soon = setTimeout(() => { training.restart(); refilm(); }, 120);
+  soon = setTimeout(() => {
+    if (scene === 'scale') return scale.run();
+    training.restart();
+    refilm();
+  }, 120);
 };
+
+const SCENES = ['step', 'train', 'follow', 'break', 'scale'];
 
 const showScene = (name) => {
   scene = name;
   history.replaceState(null, '', toLink(settings, scene));
-  for (const each of ['step', 'train', 'follow', 'break']) {
+  for (const each of SCENES) {
     view(`scene-${each}`).hidden = each !== name;
     view(`tab-${each}`).setAttribute('aria-selected', String(each === name));
   }
   if (name === 'train' && !training.losses) training.restart();
   if (name === 'step' && film) showRank();
   if (name === 'follow' && film) follow.run();
+  if (name === 'scale') scale.run();
   if (name !== 'step') player.pause();
+  showForm(view('settings'), name === 'scale' ? SCALE_FIELDS : FIELDS, settings, changed);
+  view('state').hidden = name === 'scale';
   view('settings-box').hidden = name === 'break';
   document.querySelector('main').classList.toggle('wide', name === 'break');
 };
@@ -148,10 +159,7 @@ const start = () => {
     player.speed = 2 ** Number(view('speed').value);
     view('speed-text').textContent = `${player.speed} ×`;
   };
-  view('tab-step').onclick = () => showScene('step');
-  view('tab-train').onclick = () => showScene('train');
-  view('tab-follow').onclick = () => showScene('follow');
-  view('tab-break').onclick = () => showScene('break');
+  for (const each of SCENES) view(`tab-${each}`).onclick = () => showScene(each);
   document.addEventListener('keydown', (event) => {
     const busy = event.target.closest('input, select, button, summary, a, dialog');
     if (scene !== 'step' || !film || event.ctrlKey || event.metaKey || event.altKey) return;
@@ -164,12 +172,12 @@ const start = () => {
     }
   });
   new BreakIt(engine, JSON.parse(view('diffs').textContent));
-  showForm(view('settings'), settings, changed);
   new ResizeObserver(() => {
     if (film && scene === 'step') showRank();
     if (scene === 'train') training.draw(training.losses || []);
+    if (scene === 'scale') scale.draw();
   }).observe(document.querySelector('main'));
-  window.play = { engine, player, film: () => film, switches: SWITCHES };  // for the console, and for tests
+  window.play = { engine, player, scale, arguments: (s) => planArguments({ ...DEFAULTS, ...s }), film: () => film, switches: SWITCHES };  // for the console, and for tests
   if (window.innerWidth < 900) view('settings-box').open = false;
   showScene(scene);
   refilm();

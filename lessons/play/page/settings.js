@@ -30,7 +30,32 @@ export const FIELDS = {
   ],
 };
 
+// Of the scene at scale: numbers a GPU, as `nanofsdp plan` has them.
+export const SCALE_FIELDS = {
+  Model: [choice('model', 'model', 'llama-3-8b', 'llama-3-70b', 'llama-3-405b', 'llama-2-7b',
+    'llama-2-13b', 'llama-2-70b', 'llama-3-1b', 'gpt2', 'gpt2-medium', 'gpt2-large', 'gpt2-xl')],
+  Machine: [
+    choice('machine', 'GPU', 'a100-80', 'h100', 'h200'),
+    choice('gpus', 'GPUs', '8', '16', '32', '64', '128', '256', '512', '1024', '2048', '4096'),
+    choice('network', 'GB/s from node to node, a GPU', 'its own', '1', '3', '6', '12', '25', '50', '100'),
+  ],
+  Batch: [
+    range('gpu_rows', 'rows a GPU', 1, 16),
+    choice('row_tokens', 'tokens a row', '512', '1024', '2048', '4096', '8192'),
+    range('gpu_micro', 'micro-batches', 1, 4),
+  ],
+  Sharding: [
+    choice('sharding', 'strategy', 'no_shard', 'shard_optimizer', 'shard_gradients',
+      'shard_grad_op', 'full_shard', 'hybrid_shard'),
+    choice('recomputation', 'recompute', 'none', 'selective', 'block'),
+    choice('reduced', 'reduced as', 'float32', 'bfloat16'),
+  ],
+};
+
 export const DEFAULTS = {
+  model: 'llama-3-70b', machine: 'h100', gpus: '1024', network: 'its own', gpu_rows: 1,
+  row_tokens: '4096', gpu_micro: 1, sharding: 'full_shard', recomputation: 'block',
+  reduced: 'float32',
   ranks: 4, n_layer: 4, n_embd: 64, rows: 2, micro: 1, strategy: 'full_shard', layout: 'flat',
   backward_prefetch: 'pre', forward_prefetch: 1, pool: 'shared', no_sync: 'each',
   param_dtype: 'float32', reduce_dtype: 'float32', recompute: 'off', link: 8.7, arithmetic: 10,
@@ -47,7 +72,16 @@ export const engineSettings = (s) => ({
   link: 10 ** s.link, arithmetic: 10 ** s.arithmetic,
 });
 
-const fields = () => Object.values(FIELDS).flat();
+// The same as options of `nanofsdp plan`. Groups of hybrid_shard are nodes.
+export const planArguments = (s) => [
+  `--model=${s.model}`, `--machine=${s.machine}`, `--ranks=${s.gpus}`, `--batch_size=${s.gpu_rows}`,
+  `--gradient_accumulation_steps=${s.gpu_micro * s.gpus}`, `--block_size=${s.row_tokens}`,
+  `--strategy=${s.sharding}`, `--recompute=${s.recomputation}`, '--param_dtype=bfloat16',
+  `--reduce_dtype=${s.reduced}`, ...(s.sharding === 'hybrid_shard' ? ['--shard_size=8'] : []),
+  ...(s.network === 'its own' ? [] : [`--network_bandwidth=${s.network}e9`]),
+];
+
+const fields = () => [FIELDS, SCALE_FIELDS].flatMap((all) => Object.values(all).flat());
 
 // Only what differs from the defaults, and only what the form could have said.
 export const fromLink = (hash) => {
@@ -62,7 +96,7 @@ export const fromLink = (hash) => {
       settings[field.name] = Math.min(field.max, Math.max(field.min, Number(value)));
     }
   }
-  return { settings, scene: ['train', 'break', 'follow'].find((s) => s === given.get('scene')) || 'step' };
+  return { settings, scene: ['train', 'follow', 'break', 'scale'].find((s) => s === given.get('scene')) || 'step' };
 };
 
 export const toLink = (settings, scene) => {
@@ -100,10 +134,10 @@ const inputOf = (field, settings, changed) => {
   return [slider, shown];
 };
 
-// Fills the form. `changed(name, value)` hears of every change.
-export const showForm = (form, settings, changed) => {
+// Fills the form with these fields. `changed(name, value)` hears of every change.
+export const showForm = (form, all, settings, changed) => {
   form.replaceChildren();
-  for (const [title, group] of Object.entries(FIELDS)) {
+  for (const [title, group] of Object.entries(all)) {
     const box = htmlElement('fieldset', {}, htmlElement('legend', { textContent: title }));
     for (const field of group) {
       const label = htmlElement('label', { textContent: field.label });
