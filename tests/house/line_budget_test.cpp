@@ -44,7 +44,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
-  EXPECT_LE(book, 8970);
+  EXPECT_LE(book, 8986);  // 16 let host and device differ in dtype: frozen bfloat16 parameters
   EXPECT_LE(room("plan"), 970);  // a simulated machine of 550, models in outline of 240
   EXPECT_LE(instruments, 7455);  // 220 are for weights in many files, ours and PyTorch's
 }
