@@ -14,12 +14,17 @@
 namespace nanofsdp {
 
 void convert(const Tensor& in, const Tensor& out) {
-  if (in.dtype() == out.dtype()) {
-    std::memcpy(out.raw(), in.raw(), in.bytes());
-  } else if (in.dtype() == DType::float32) {
-    std::ranges::transform(in.span<float>(), out.data<bfloat16>(), to_bfloat16);
-  } else {
-    std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32);
+  if (in.dtype() == out.dtype()) return void(std::memcpy(out.raw(), in.raw(), in.bytes()));
+  if (in.dtype() == DType::bfloat16) {
+    return void(std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32));
+  }
+  const std::span<const float> all = in.span<float>();
+  bfloat16* const to = out.data<bfloat16>();
+  constexpr std::size_t kBlock = 512, kAhead = 4 * kBlock, kLine = 16;
+  for (std::size_t i = 0; i < all.size(); i += kBlock) {
+    // To round is work enough for memory to wait, so what comes later is asked for now.
+    for (std::size_t k = 0; k < kBlock; k += kLine) __builtin_prefetch(&all[i] + kAhead + k);
+    std::ranges::transform(all.subspan(i, std::min(kBlock, all.size() - i)), to + i, to_bfloat16);
   }
 }
 
