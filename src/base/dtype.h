@@ -60,12 +60,13 @@ NANOFSDP_HOST_DEVICE inline float to_float32(bfloat16 x) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16);
 }
 
-/// Round to nearest, ties to even. NaN stays NaN: rounding could carry it into infinity.
+/// Round to nearest, ties to even. NaN stays NaN: rounding could carry it into infinity. Both cases
+/// end in one sum and one shift, so that a loop over vectors has one of them to narrow, not three.
 NANOFSDP_HOST_DEVICE inline bfloat16 to_bfloat16(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
+  const std::uint32_t odd = (bits >> 16) & 1, quiet = ~bits & 0x400000;
   const bool nan = x != x;
-  if (nan) return {static_cast<std::uint16_t>((bits >> 16) | 0x40)};
-  return {static_cast<std::uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+  return {static_cast<std::uint16_t>((bits + (nan ? quiet : 0x7fff + odd)) >> 16)};
 }
 
 /// The dtype of a C++ type: float, bfloat16, double, std::int32_t.

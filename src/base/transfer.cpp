@@ -2,19 +2,47 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/cuda.h"
 
 namespace nanofsdp {
 
+void convert(const Tensor& in, const Tensor& out) {
+  if (in.dtype() == out.dtype()) return void(std::memcpy(out.raw(), in.raw(), in.bytes()));
+  if (in.dtype() == DType::bfloat16) {
+    return void(std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32));
+  }
+  const std::span<const float> all = in.span<float>();
+  bfloat16* const to = out.data<bfloat16>();
+  constexpr std::size_t kBlock = 512, kAhead = 4 * kBlock, kLine = 16;
+  for (std::size_t i = 0; i < all.size(); i += kBlock) {
+    // To round is work enough for memory to wait, so what comes later is asked for now.
+    for (std::size_t k = 0; k < kBlock; k += kLine) __builtin_prefetch(&all[i] + kAhead + k);
+    std::ranges::transform(all.subspan(i, std::min(kBlock, all.size() - i)), to + i, to_bfloat16);
+  }
+}
+
 void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
-  NANOFSDP_CHECK_SHAPE(in.numel() == out.numel() && in.dtype() == out.dtype(),
+  const std::pair converted(DType::float32, DType::bfloat16);
+  const bool converts = std::minmax({in.dtype(), out.dtype()}) == converted;
+  NANOFSDP_CHECK_SHAPE(in.numel() == out.numel() && (converts || in.dtype() == out.dtype()),
                        .what = "transfer of a tensor",
                        .expected = fmt::format("{} {}", out.numel(), name_of(out.dtype())),
                        .got = fmt::format("{} {}", in.numel(), name_of(in.dtype())));
   if (in.bytes() == 0) return;
+  if (converts && in.device() != out.device()) {
+    const Tensor& far = in.device() == Device::cpu ? out : in;  // whose dtype crosses
+    std::vector<std::byte> room(far.bytes());
+    const Tensor stop(room.data(), far.shape(), far.dtype());
+    &far == &in ? transfer(stream, in, stop) : convert(in, stop);
+    return &far == &in ? convert(stop, out) : transfer(stream, stop, out);
+  }
   if constexpr (kCuda) {
     if (stream.device() == Device::cuda) {
       // The copy waits as well, as always for pageable memory: but deaf to collectives that fail.
@@ -24,8 +52,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   }
   if (is_simulated(stream.device()) && out.device() == Device::cpu) stream.synchronize();
   const auto bytes = static_cast<double>(in.bytes());
-  stream.enqueue({.read = bytes, .written = bytes},
-                 [in, out] { std::memcpy(out.raw(), in.raw(), in.bytes()); });
+  stream.enqueue({.read = bytes, .written = bytes}, [in, out] { convert(in, out); });
 }
 
 }  // namespace nanofsdp

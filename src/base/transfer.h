@@ -12,20 +12,26 @@ namespace nanofsdp {
 /// @brief Between the host's memory and a device's. The only way for the host to see a tensor that
 /// may lie on a GPU, and for what it made to get there.
 
-/// Enqueues out = in, bytes as they are; either tensor on the host or on the stream's device. On a
-/// compute stream, a tensor on the host is free again when this returns, and what is written there
-/// can be read: the call waits for all work before it.
+/// Elements of `in` to `out`, both in the host's memory, without a stream: as they are, or rounded
+/// to bfloat16, or widened to float32.
+void convert(const Tensor& in, const Tensor& out);
+
+/// Enqueues out = in; either tensor on the host or on the stream's device. Bytes as they are, but
+/// between float32 and bfloat16 the host converts. On a compute stream, a tensor on the host is
+/// free again when this returns, and what is written there can be read: the call waits for all work
+/// before it.
 /// @throws what that work threw
-/// @throws ShapeError if the number of elements or the dtypes differ
+/// @throws ShapeError if the number of elements differs, or dtypes do that cannot be converted
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 
-/// The elements of `x` where the host sees them: in place on the CPU, else copied into `room`.
+/// The elements of `x`, float32 if it is bfloat16, where the host sees them: in place on the CPU,
+/// else copied into `room`.
 template <class T>
 std::span<const T> on_host(Stream& stream, const Tensor& x, std::vector<T>& room) {
   stream.synchronize();
-  if (x.device() == Device::cpu) return x.span<T>();
+  if (x.device() == Device::cpu && x.dtype() == dtype_of<T>) return x.span<T>();
   room.resize(static_cast<std::size_t>(x.numel()));
-  transfer(stream, x, Tensor(room.data(), x.shape(), x.dtype()));
+  transfer(stream, x, Tensor(room.data(), x.shape(), dtype_of<T>));
   return room;
 }
 

@@ -180,20 +180,6 @@ std::vector<Unit*> ShardedModel::units_of(const Modules& modules) {
   return units;
 }
 
-void ShardedModel::set_requires_gradient_sync(bool sync, const nn::Module* module) {
-  const std::span<Unit> named = module == nullptr ? units() : std::span(&unit_of(*module), 1);
-  for (Unit& unit : named) unit.requires_gradient_sync = sync;
-}
-
-void ShardedModel::set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead) {
-  unit_of(module).ahead_in_forward = units_of(ahead);
-}
-
-void ShardedModel::set_modules_to_backward_prefetch(const nn::Module& module,
-                                                    const Modules& ahead) {
-  unit_of(module).ahead_in_backward = units_of(ahead);
-}
-
 // Where parameters are gathered, all ranks use the same units in the same order. Where they are
 // not, a rank may skip a unit that others use: then all keep to one order, and who is early waits.
 void ShardedModel::reduce(Unit& unit) {
@@ -211,16 +197,6 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
     for (ShardedParameters& row : unit.rows()) all.push_back(&row);
   }
   return all;
-}
-
-void ShardedModel::zero_grad(bool set_to_none) {
-  for (Unit& unit : units_) unit.zero_grad(set_to_none);
-}
-
-Tensor ShardedModel::clip(double max_norm) {
-  if (!norm_) norm_.emplace(context_, mesh_);
-  norm_->compute(units_, max_norm);
-  return norm_->coefficient();
 }
 
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
@@ -241,14 +217,15 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
 
 // Shows whole parameters, and returns their memory; none if they are stored.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
-  if (!options_.kept().parameters) return row.show_parameters(), Buffer();
+  auto* const group = options_.kept(row.dtype()).parameters ? &mesh_.gather() : nullptr;
+  if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
   const Layout& layout = row.layout();
   const std::int64_t whole = layout.whole_numel();
   const std::int64_t travels = options_.copies() ? layout.padded_numel() : 0;
   Buffer memory = context_.buffer(MemoryClass::unsharded_parameters, whole + travels);
   const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
   const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
-  all_gather(*context_.gather, &mesh_.gather(), row.parameter_shard(), shown, wire,
+  all_gather(*context_.gather, group, row.parameter_shard(), shown, wire,
              {.unit = unit, .control = true});
   context_.compute->wait(context_.gather->record());
   row.show_parameters(shown);

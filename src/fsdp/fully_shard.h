@@ -83,23 +83,36 @@ class ShardedModel {
   /// is off, backward adds up whole gradients; the first backward with it on reduces them. Call it
   /// alike on all ranks, as the two below (FSDP2 has all three).
   /// @throws Error if the module is not a unit
-  void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr);
+  void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr) {
+    const std::span<Unit> named = module == nullptr ? units() : std::span(&unit_of(*module), 1);
+    for (Unit& unit : named) unit.requires_gradient_sync = sync;
+  }
   /// Says which units are gathered ahead when forward comes to the unit `module`, as far as there
   /// are slots. Without it these are the units that came next in the pass before.
   /// @throws Error if a module is not a unit
-  void set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead);
+  void set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead) {
+    unit_of(module).ahead_in_forward = units_of(ahead);
+  }
   /// The same for backward.
-  void set_modules_to_backward_prefetch(const nn::Module& module, const Modules& ahead);
+  void set_modules_to_backward_prefetch(const nn::Module& module, const Modules& ahead) {
+    unit_of(module).ahead_in_backward = units_of(ahead);
+  }
 
   /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
   /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
-  void zero_grad(bool set_to_none = true);
+  void zero_grad(bool set_to_none = true) {
+    for (Unit& unit : units_) unit.zero_grad(set_to_none);
+  }
 
   /// The norm of all gradients after their reduction, and what clips it: pass what this returns to
   /// the optimizer's step (grad_norm.h).
   /// @param max_norm 0 or less: no clipping
   /// @returns float32 [1], on the rank's device: min(1, max_norm / norm)
-  Tensor clip(double max_norm);
+  Tensor clip(double max_norm) {
+    if (!norm_) norm_.emplace(context_, mesh_);
+    norm_->compute(units_, max_norm);
+    return norm_->coefficient();
+  }
   /// As of the last clip(): float32 [1], before clipping.
   Tensor grad_norm() const { return norm_->norm(); }
 

@@ -47,10 +47,12 @@ struct Options {
   /// Whether parameters and gradients are copied to and from the buffer of a collective.
   bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
 
-  /// Whether units borrow memory for their whole parameters: they are not stored whole, or not as
-  /// it takes to compute with them.
-  bool borrows_parameters() const {
-    return sharding().parameters || precision.param_dtype != DType::float32 || copies();
+  /// Whether units borrow memory for whole parameters: they are not stored whole, or not as it
+  /// takes to compute with them.
+  /// @param stored in which they are stored
+  bool borrows_parameters(DType stored = DType::float32) const {
+    return sharding().parameters || copies() || stored != DType::float32 ||
+           precision.param_dtype != DType::float32;
   }
 
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
@@ -58,9 +60,10 @@ struct Options {
 
   /// What a rank keeps a shard of. Who computes with a copy need not keep the numbers whole: a
   /// shard is enough.
-  Sharding kept() const {
+  /// @param stored in which parameters are stored
+  Sharding kept(DType stored = DType::float32) const {
     Sharding kept = sharding();
-    if (borrows_parameters()) kept.parameters = kept.optimizer;
+    if (borrows_parameters(stored)) kept.parameters = kept.optimizer;
     if (copies()) kept.gradients = true;
     return kept;
   }

@@ -21,10 +21,6 @@ void Schedule::begin_forward(Unit& unit) {
   if (known_) left_ = {found + 1, left_.end()};
 }
 
-void Schedule::end_forward(Unit& unit) {
-  if (!in_backward_) ended_.push_back(&unit);
-}
-
 void Schedule::begin_backward(const Unit& unit) {
   in_backward_ = true;
   const auto found = std::find(ended_.rbegin(), ended_.rend(), &unit);
@@ -35,11 +31,6 @@ std::vector<Unit*> Schedule::next_in_forward(int count) const {
   if (in_backward_ || !known_) return {};
   const std::span next = left_.first(std::min(left_.size(), static_cast<std::size_t>(count)));
   return {next.begin(), next.end()};
-}
-
-std::vector<Unit*> Schedule::next_in_backward() const {
-  if (ended_.empty()) return {};
-  return {ended_.back()};
 }
 
 }  // namespace nanofsdp::fsdp

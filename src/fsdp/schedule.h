@@ -25,7 +25,9 @@ class Schedule {
   /// may go its own way.
   void begin_forward(Unit& unit);
   /// @copydoc begin_forward()
-  void end_forward(Unit& unit);
+  void end_forward(Unit& unit) {
+    if (!in_backward_) ended_.push_back(&unit);
+  }
   bool in_backward() const { return in_backward_; }  ///< of this pass
   /// Backward begins with a unit.
   void begin_backward(const Unit& unit);
@@ -33,7 +35,10 @@ class Schedule {
   /// The units that the pass before used after the current one: the next `count`, or fewer.
   std::vector<Unit*> next_in_forward(int count) const;
   /// The unit whose forward ended just before that of the current one, if there is one.
-  std::vector<Unit*> next_in_backward() const;
+  std::vector<Unit*> next_in_backward() const {
+    if (ended_.empty()) return {};
+    return {ended_.back()};
+  }
 
  private:
   std::vector<Unit*> begun_;     // in forward, of those that were gathered

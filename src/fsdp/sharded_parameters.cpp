@@ -24,7 +24,8 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
       kept_(kept),
       rank_(rank),
       had_gradient_(parameters_.size()) {
-  stored_parameters_ = store_as(MemoryClass::parameter_shards, kept.parameters);
+  const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
+  stored_parameters_ = store_as(MemoryClass::parameter_shards, kept.parameters, dtype);
   if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, kept.gradients);
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
@@ -34,11 +35,11 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
 }
 
 //! [ranges]
-ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class,
-                                                      bool sharded) const {
+ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class, bool sharded,
+                                                      DType dtype) const {
   const std::int64_t numel = sharded ? layout_.shard_numel() : layout_.whole_numel();
-  Stored stored{.sharded = sharded, .memory = context_.buffer(memory_class, numel)};
-  stored.all = stored.memory.tensor({numel});
+  Stored stored{.sharded = sharded, .memory = context_.buffer(memory_class, numel, dtype)};
+  stored.all = stored.memory.tensor({numel}, dtype);
   return stored;
 }
 //! [ranges]

@@ -30,7 +30,8 @@ namespace nanofsdp::fsdp {
 /// built are kept.
 ///
 /// All parameters of a row train, or all are frozen; a unit that has both kinds has two rows. A
-/// frozen row has no gradient: it takes no memory, and nothing reduces or updates it.
+/// frozen row has no gradient: it takes no memory, and nothing reduces or updates it. All of a row
+/// are stored in one dtype: frozen parameters in bfloat16 have a row of their own.
 ///
 /// **No gradient is written -0.** A parameter for which backward did not ask on any rank has no
 /// gradient (PyTorch's `None`), and an optimizer has to leave it alone, which is not what it does
@@ -42,8 +43,9 @@ namespace nanofsdp::fsdp {
 /// One row of a unit, on one rank.
 class ShardedParameters {
  public:
-  /// @param parameters all of which train, or none, in the model's order, all float32; they outlive
-  ///        this object
+  /// @param parameters all of which train, or none, of one dtype, in the model's order; they
+  /// outlive
+  ///        this object. Values that they have are float32, and are rounded here
   /// @param kept what this rank keeps a shard of. Only the flat layout's shard is a slice of the
   ///        whole: with the other one, all that the optimizer reads is sharded, or nothing
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
@@ -52,6 +54,8 @@ class ShardedParameters {
 
   const Layout& layout() const { return layout_; }  ///< of the row, over the ranks
   int rank() const { return rank_; }                ///< of the shard that this rank has
+  /// In which it is stored.
+  DType dtype() const { return stored_parameters_.all.dtype(); }
   /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
   /// Whether it has gradients. A row of no parameters has none.
@@ -92,7 +96,8 @@ class ShardedParameters {
   /// What zero_grad leaves: no gradients, or zeros, which are gradients.
   void zero_grad(bool set_to_none) { had_gradient_.assign(parameters_.size(), !set_to_none); }
 
-  /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory.
+  /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory; rounded,
+  /// if it is stored so.
   void store(std::size_t i, std::span<const float> whole);
 
   /// Says that the stored parameters have been written.
@@ -106,7 +111,7 @@ class ShardedParameters {
     Buffer memory{};
     Tensor all{};  // of the memory
   };
-  Stored store_as(MemoryClass memory_class, bool sharded) const;
+  Stored store_as(MemoryClass memory_class, bool sharded, DType dtype = DType::float32) const;
   Tensor shard_of(const Stored& stored) const;
   Piece all(std::size_t i) const;
   Shape shape_of(std::size_t i, bool sharded) const;

@@ -10,16 +10,25 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// Elements of the row of a layout that travels.
-std::int64_t row_numel(const Options& options, const Layout& layout) {
-  return options.copies() ? layout.padded_numel() : layout.whole_numel();
+// Elements of the row of a layout that travels, if it is copied or cast on its way.
+std::int64_t wire_numel(DType travels, const Layout& layout, DType whole, bool copies) {
+  return copies ? layout.padded_numel() : travels == whole ? 0 : layout.whole_numel();
 }
 
-// The row of a layout, in memory that is long enough for it.
-Wire wire_of(const Buffer& memory, DType travels, const Options& options, const Layout& layout) {
-  if (memory.bytes() == 0) return {};
-  return {.memory = memory.tensor({row_numel(options, layout)}, travels),
-          .layout = options.copies() ? &layout : nullptr};
+// That row, in memory that is long enough for it.
+Wire wire_of(const Buffer& memory, DType travels, const Options& options, const Layout& layout,
+             DType whole = DType::float32, bool near = false) {
+  const bool copies = options.copies() && !near;
+  return {.memory = memory.tensor({wire_numel(travels, layout, whole, copies)}, travels),
+          .layout = copies ? &layout : nullptr};
+}
+
+// Makes the memory long enough, before it is allocated.
+void need_wire(WholeMemory& memory, DType travels, const Options& options, const Layout& layout,
+               DType whole = DType::float32) {
+  const std::int64_t words = travels == DType::bfloat16 ? 1 : 2;
+  const std::int64_t numel = wire_numel(travels, layout, whole, options.copies());
+  memory.wire_words = std::max(memory.wire_words, words * numel);
 }
 
 }  // namespace
@@ -33,21 +42,16 @@ Whole pool_slots(const Options& options, int blocks, int depth) {
 }
 
 void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots) {
-  const auto make = [&](WholeMemory& memory, MemoryClass of, bool borrowed, std::int64_t count,
-                        DType whole, DType travels) {
-    if (borrowed) {
+  const auto make = [&](WholeMemory& memory, MemoryClass of, std::int64_t count, DType whole) {
+    if (memory.unit_numel + memory.root_numel > 0) {
       memory.units.emplace(context, of, count, memory.unit_numel, whole);
       memory.root.emplace(context, of, 1, memory.root_numel, whole);
     }
-    if (options.copies() || travels != whole) {
-      memory.wire = context.buffer(MemoryClass::communication, memory.longest_row, travels);
-    }
+    memory.wire = context.buffer(MemoryClass::communication, memory.wire_words, DType::bfloat16);
   };
-  const auto [gathered, reduced] = options.precision;
-  make(parameters, MemoryClass::unsharded_parameters, options.borrows_parameters(),
-       slots.parameters, compute_dtype(options.precision, context.device), gathered);
-  make(gradients, MemoryClass::unsharded_gradients, options.kept().gradients, slots.gradients,
-       DType::float32, reduced);
+  make(parameters, MemoryClass::unsharded_parameters, slots.parameters,
+       compute_dtype(options.precision, context.device));
+  make(gradients, MemoryClass::unsharded_gradients, slots.gradients, DType::float32);
 }
 
 void SharedMemory::shrink() {
@@ -67,10 +71,10 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
       wire_(memory.wire),
       shown_version_(rows.size()) {
   std::int64_t numel = 0;
-  for (const ShardedParameters& row : rows) {
+  for (std::size_t row = 0; row < rows.size(); ++row) {
     begin_.push_back(numel);
-    numel += row.layout().whole_numel();
-    memory.longest_row = std::max(memory.longest_row, row_numel(options, row.layout()));
+    if (borrows(row)) numel += rows[row].layout().whole_numel();
+    need_wire(memory, travels_as(row), options, rows[row].layout(), computed_);
   }
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
   largest = std::max(largest, numel);
@@ -80,7 +84,7 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
 }
 
 bool WholeParameters::is_fresh(std::size_t row) const {
-  const bool stored = !pool_ && !travel();
+  const bool stored = !borrows(row) && !travel();
   return stored || rows_[row].parameters().empty() || shown_version_[row] == rows_[row].version();
 }
 
@@ -98,32 +102,33 @@ void WholeParameters::take(Stream& stream) {
   if (!slice_version_.empty()) stream.wait(slice_written_);
 }
 
+DType WholeParameters::travels_as(std::size_t row) const {
+  if (rows_[row].dtype() == DType::float32) return options_.precision.param_dtype;
+  return travel() ? DType::bfloat16 : computed_;  // or each rank widens what it has
+}
+
 Tensor WholeParameters::whole(std::size_t row) const {
-  if (slot_ == nullptr) return rows_[row].parameter_storage();
+  if (slot_ == nullptr || !borrows(row)) return rows_[row].parameter_storage();
   return slot_->memory.slice(begin_[row], rows_[row].layout().whole_numel());
 }
 
 void WholeParameters::gather(Stream& stream, const comm::Call& call) {
-  const DType travels = options_.precision.param_dtype;
+  comm::Communicator* const all = travel() ? &mesh_.gather() : nullptr;
   for (std::size_t row = 0; row < rows_.size(); ++row) {
     if (is_fresh(row)) continue;
-    const Layout& layout = rows_[row].layout();
-    if (!slice_version_.empty() && slice_version_[row] == rows_[row].version()) {
-      const bool rounds = travels != computed_;
-      const Wire wire{rounds ? wire_.tensor({layout.whole_numel()}, travels) : Tensor()};
-      all_gather(stream, mesh_.post_forward(), slice(row), whole(row), wire, call);
-    } else {
-      all_gather(stream, travel() ? &mesh_.gather() : nullptr, rows_[row].parameter_shard(),
-                 whole(row), wire_of(wire_, travels, options_, layout), call);
-    }
+    const bool near = !slice_version_.empty() && slice_version_[row] == rows_[row].version();
+    const Wire wire =
+        wire_of(wire_, travels_as(row), options_, rows_[row].layout(), computed_, near);
+    all_gather(stream, near ? mesh_.post_forward() : all,
+               near ? slice(row) : rows_[row].parameter_shard(), whole(row), wire, call);
     shown_version_[row] = rows_[row].version();
   }
 }
 
 Tensor WholeParameters::slice(std::size_t row) const {
-  const std::int64_t ranks = mesh_.post_forward()->size(), begin = begin_[row] / ranks;
-  const std::int64_t numel = rows_[row].layout().whole_numel() / ranks;
-  return slice_.tensor({begin + numel}, computed_).slice(begin, numel);
+  const std::int64_t ranks = mesh_.post_forward()->size();
+  const std::size_t offset = static_cast<std::size_t>(begin_[row] / ranks) * size_of(computed_);
+  return slice_.tensor({rows_[row].layout().whole_numel() / ranks}, computed_, offset);
 }
 
 //! [keep_slice]
@@ -163,8 +168,8 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       wire_(memory.wire) {
   if (!row.trains()) return;
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
-  largest = std::max(largest, row.layout().whole_numel());
-  memory.longest_row = std::max(memory.longest_row, row_numel(options, row.layout()));
+  if (options.kept().gradients) largest = std::max(largest, row.layout().whole_numel());
+  need_wire(memory, options.precision.reduce_dtype, options, row.layout());
 }
 
 bool WholeGradients::are_due(bool last_micro_step) const {

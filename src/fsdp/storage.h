@@ -40,9 +40,10 @@ Whole pool_slots(const Options& options, int blocks, int depth = 1);
 struct WholeMemory {
   /// Slots of the units but the root, and of the root. None where what is whole is stored.
   std::optional<BufferPool> units{}, root{};
-  std::int64_t unit_numel = 0, root_numel = 0;  ///< of a slot: what the largest unit needs
-  std::int64_t longest_row = 0;                 ///< elements
-  Buffer wire{};  ///< as long as the longest row, if that is cast or copied on its way
+  std::int64_t unit_numel = 0, root_numel = 0;  ///< of a slot: what the largest unit borrows
+  std::int64_t wire_words =
+      0;          ///< 2 bytes each, of the longest row that is cast or copied on its way
+  Buffer wire{};  ///< as long as that
 };
 
 /// All of it.
@@ -93,6 +94,8 @@ class WholeParameters {
 
  private:
   bool is_fresh(std::size_t row) const;
+  bool borrows(std::size_t row) const { return options_.borrows_parameters(rows_[row].dtype()); }
+  DType travels_as(std::size_t row) const;
   Tensor whole(std::size_t row) const;  // [whole_numel of the row]
   Tensor slice(std::size_t row) const;
 
@@ -103,7 +106,7 @@ class WholeParameters {
   std::optional<BufferPool>& pool_;
   const Buffer& wire_;
   BufferPool::Slot* slot_ = nullptr;
-  std::vector<std::int64_t> begin_;          // of each row, in a copy of all
+  std::vector<std::int64_t> begin_;          // of each row, in a copy of those that borrow
   std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
   Buffer slice_;                             // of all rows, one after the other
   std::vector<std::int64_t> slice_version_;  // of each row; empty: there is nothing in it

@@ -1,6 +1,7 @@
 #include "fsdp/unit.h"
 
 #include <array>
+#include <map>
 #include <utility>
 
 #include "base/check.h"
@@ -13,15 +14,18 @@ std::string name_of(Unit::State state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-// The parameters that train, which may be none; then those that are frozen, if there are any.
+// The parameters that train, which may be none; then those that are frozen, float32 or bfloat16, if
+// there are any.
 std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameters, Context& context,
                                        const comm::Mesh& mesh, const Options& options) {
-  std::vector<nn::Parameter*> trained, frozen;
-  for (nn::Parameter* p : parameters) (p->requires_grad ? trained : frozen).push_back(p);
+  std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
+  for (nn::Parameter* p : parameters) members[{!p->requires_grad, p->dtype}].push_back(p);
   std::vector<ShardedParameters> rows;
-  for (const auto& row : {trained, frozen}) {
-    if (row.empty() && !rows.empty()) continue;
-    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), options.kept(),
+  for (const auto& [frozen_dtype, row] : members) {
+    const auto [frozen, dtype] = frozen_dtype;
+    NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
+                   .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
+    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), options.kept(dtype),
                       options.alignment_on(mesh.replicas()), options.layout);
   }
   return rows;
@@ -95,10 +99,6 @@ void Unit::reduce_gradients(bool last_micro_step) {
 }
 //! [unshard]
 
-void Unit::prefetch(Purpose purpose) {
-  if (state_ != State::sharded || parameters_.have_room()) unshard(purpose);
-}
-
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
   parameters_.take(stream);
@@ -123,17 +123,6 @@ void Unit::wait_for_reduction() {
   if (state_ != State::reducing) return;
   advance(State::reducing, State::sharded, "end of reduction");
   wait_on_compute(std::exchange(reduced_, Event()));
-}
-
-void Unit::drop_gradients() { gradients_.give_back(context_.compute->record()); }
-
-void Unit::zero_grad(bool set_to_none) {
-  require_at_rest("zero_grad");
-  gradients_.forget(set_to_none);
-}
-
-void Unit::wait_on_compute(Event event) {
-  if (event.state() != nullptr) tracing_.wait(*context_.compute, event);
 }
 
 void Unit::require_initialised() const {

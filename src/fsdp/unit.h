@@ -51,7 +51,8 @@ class Unit {
   bool is_root() const { return depth() == 0; }              ///< no unit is around it
   State state() const { return state_; }                     ///< now
 
-  /// The parameters that train, which may be none; then those that are frozen, if there are any.
+  /// The parameters that train, which may be none; then those that are frozen, float32 or bfloat16,
+  /// if there are any.
   std::span<ShardedParameters> rows() { return rows_; }
   std::span<const ShardedParameters> rows() const { return rows_; }  ///< the same, to look at
   bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
@@ -60,7 +61,9 @@ class Unit {
   /// @throws Error if they were never initialised
   void unshard(Purpose purpose = Purpose::training);
   /// The same, ahead of time, if there is room.
-  void prefetch(Purpose purpose = Purpose::training);
+  void prefetch(Purpose purpose = Purpose::training) {
+    if (state_ != State::sharded || parameters_.have_room()) unshard(purpose);
+  }
 
   /// Orders computation after the all-gather and shows the whole parameters to the model.
   void wait_until_unsharded();
@@ -91,14 +94,17 @@ class Unit {
   void wait_for_reduction();
 
   /// Gives back whole gradients that nobody is going to reduce.
-  void drop_gradients();
+  void drop_gradients() { gradients_.give_back(context_.compute->record()); }
 
   /// After the last micro-step: says so where no pass of the step gave a gradient.
   void settle_gradients() { gradients_.settle(); }
 
   /// Forgets the gradients. As PyTorch's: to none, the next reduction overwrites them; else they
   /// are zeros that can be read.
-  void zero_grad(bool set_to_none);
+  void zero_grad(bool set_to_none) {
+    require_at_rest("zero_grad");
+    gradients_.forget(set_to_none);
+  }
 
   /// Throws unless the shard may be written.
   void require_at_rest(const char* why) const;
@@ -116,7 +122,9 @@ class Unit {
   void advance(State from, State to, const char* verb);
   void require_initialised() const;
   void gather(Purpose purpose);
-  void wait_on_compute(Event event);
+  void wait_on_compute(const Event& event) {
+    if (event.state() != nullptr) tracing_.wait(*context_.compute, event);
+  }
 
   Context& context_;
   comm::Mesh& mesh_;

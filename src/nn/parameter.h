@@ -28,7 +28,10 @@ struct Parameter {
   Shape shape;                ///< of the whole parameter
   Init init;                  ///< how it is initialised
   bool requires_grad = true;  ///< false: frozen, it gets no gradient and no update
-  Tensor data;                ///< float32; bfloat16 only while FSDP shows it so, on a GPU
+  /// In which FSDP stores and sends it. bfloat16 for frozen ones alone: half the bytes, and the
+  /// model computes with the rounded values.
+  DType dtype = DType::float32;
+  Tensor data;  ///< float32; bfloat16 only where FSDP shows it so: on a GPU, or what it stores
 
   /// The gradient, for backward to add to: float32, of data's shape, empty where none is wanted.
   /// A backward that asks for it gives one. Without such a call there is none (PyTorch's `None`).

@@ -1,22 +1,11 @@
 #include "ops/cast.h"
 
-#include <algorithm>
 #include <cstdint>
-#include <cstring>
 
+#include "base/transfer.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
-
-void convert(const Tensor& in, const Tensor& out) {
-  if (in.dtype() == out.dtype()) {
-    std::memcpy(out.raw(), in.raw(), in.bytes());
-  } else if (in.dtype() == DType::float32) {
-    std::ranges::transform(in.span<float>(), out.data<bfloat16>(), to_bfloat16);
-  } else {
-    std::ranges::transform(in.span<bfloat16>(), out.f32(), to_float32);
-  }
-}
 
 void cast(Stream& stream, const Cast& a) {
   const Require require(stream);

@@ -23,9 +23,6 @@ inline Cost cost(const Cast& a) { return moves({a.in}, {a.out}); }
 /// @throws ShapeError if the sizes differ or the dtypes are not one of each
 void cast(Stream& stream, const Cast& a);
 
-/// out = in, in the calling thread, on the CPU: of one dtype, or between the two. The same numel.
-void convert(const Tensor& in, const Tensor& out);
-
 /// The CUDA side, in cast.cu, called with operands that have been checked.
 namespace cuda {
 void cast(Stream& stream, const Cast& a);

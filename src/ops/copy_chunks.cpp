@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "ops/cast.h"
+#include "base/transfer.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {

@@ -123,6 +123,7 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
           for (nn::Parameter* p : model->named_parameters()) {
             p->requires_grad = random() % 3 == 0;
             if (p->requires_grad) trains += p->shape.numel();
+            if (!p->requires_grad && random() % 2 == 0) p->dtype = DType::bfloat16;
           }
           const int shard_size = sharding_of(strategy).replicates ? 2 : 4;
           const TinyOptions options{

@@ -58,6 +58,7 @@ inline std::string code_of(const Node& node, int indent) {
   code.add("bias", node.bias, false);
   code.add("frozen", node.frozen, false);
   code.add("frozen_bias", node.frozen_bias, false);
+  code.add("half", node.half, false);
   code.add("tie", node.tie, 0);
   code.add("times", node.times, 1);
   code.add("picks", node.picks, usual.picks, fmt::format("{{{}}}", fmt::join(node.picks, ", ")));

@@ -110,6 +110,7 @@ class Generator {
     made.bias = made.kind != Kind::unused && made.kind != Kind::silent && chance(60);
     made.frozen = chance(20);
     made.frozen_bias = made.bias && chance(20);
+    made.half = (made.frozen || made.frozen_bias) && chance(50);
     if (chance(30)) made.tie = between(1, 2);
     return made;
   }

@@ -31,9 +31,9 @@ class Leaf : public nn::Module {
   Leaf(const Node& node, nanofsdp::Shape shape, Ties& ties) {
     SharedParameter own;
     SharedParameter& weight = node.tie == 0 ? own : ties[{node.tie, shape.rank()}];
-    if (!weight) weight = parameter(shape, node.frozen);
+    if (!weight) weight = parameter(shape, node.frozen, node.half);
     add("weight", weight_ = weight);
-    if (node.bias) add("bias", bias_ = parameter({shape[0]}, node.frozen_bias));
+    if (node.bias) add("bias", bias_ = parameter({shape[0]}, node.frozen_bias, node.half));
   }
 
  protected:
@@ -43,9 +43,10 @@ class Leaf : public nn::Module {
   SharedParameter weight_, bias_;
 
  private:
-  static SharedParameter parameter(nanofsdp::Shape shape, bool frozen) {
+  static SharedParameter parameter(nanofsdp::Shape shape, bool frozen, bool half) {
     auto made = std::make_shared<nn::Parameter>(shape, nn::Init::zeros());
     made->requires_grad = !frozen;
+    if (frozen && half) made->dtype = nanofsdp::DType::bfloat16;
     return made;
   }
 };

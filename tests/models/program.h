@@ -44,6 +44,7 @@ struct Node {
   bool bias = false;  ///< of linear, layer_norm, affine
   bool frozen = false;
   bool frozen_bias = false;
+  bool half = false;  ///< what is frozen of it is stored in bfloat16
   int tie = 0;  ///< leaves of one unit share their weight where tie (not 0) and shape are the same
 
   int times = 1;             ///< of repeat

@@ -26,6 +26,7 @@ class Reference {
     for (nn::Parameter* parameter : model_.root().named_parameters()) {
       State& state = states_.emplace_back(*parameter);
       state.values = first_values(program, *parameter, states_.size() - 1);
+      round(state.values.values, parameter->dtype);
       parameter->data = state.shown;
       if (parameter->requires_grad) parameter->show_grad(state.gradient);
     }

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "base/transfer.h"
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
@@ -64,8 +65,9 @@ class ShardedRun {
     record_parameters("at the end: ");
     for (const nanofsdp::store::StateSlice& slice :
          nanofsdp::store::slices_to_load(sharded_.units(), optimizer_)) {
-      const auto copy = [](const Tensor& x) {
-        const std::span<const float> values = x.span<float>();
+      const auto copy = [this](const Tensor& x) {
+        std::vector<float> room;
+        const std::span<const float> values = nanofsdp::on_host(*context_.compute, x, room);
         return std::vector<float>(values.begin(), values.end());
       };
       record_.slices.push_back(

@@ -42,6 +42,7 @@ inline std::vector<std::function<void(Node&)>> node_changes(const Node& node) {
   clear(&Node::bias);
   clear(&Node::frozen);
   clear(&Node::frozen_bias);
+  clear(&Node::half);
   clear(&Node::by_rank);
   if (node.tie != 0) changes.push_back([](Node& n) { n.tie = 0; });
   if (node.times > 1) changes.push_back([](Node& n) { --n.times; });

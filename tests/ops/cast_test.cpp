@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/transfer.h"
 #include "support/errors.h"
 #include "support/tensors.h"
 
@@ -77,6 +78,24 @@ TEST(Cast, AnErrorNamesTheOperand) {
   expect(halves, halves, "cast: out");
   expect(doubles, halves, "cast: in");
   expect(floats, doubles, "cast: out");
+}
+
+// The host sees a device's bfloat16 as float32, and rounds float32 that it sends there.
+TEST(Cast, HappensOnTheWayBetweenHostAndDevice) {
+  for (const std::int64_t n : {1, 511, 512, 513, 5000}) {
+    const Owned<float> sent = random_tensor({n}, 3);
+    Owned<bfloat16> there({n}, bfloat16{0x7fff});
+    const auto stream = stream_of();
+    std::vector<float> host(sent.values.begin(), sent.values.end()), room;
+    transfer(*stream, Tensor(host.data(), {n}), there);
+    const std::span<const float> back = on_host(*stream, there, room);
+    for (std::int64_t i = 0; i < n; ++i) {
+      ASSERT_EQ(there.values[i].bits, to_bfloat16(host[i]).bits) << i << " of " << n;
+      ASSERT_EQ(back[i], to_float32(there.values[i])) << i << " of " << n;
+    }
+    Owned<std::int32_t> tokens({n});
+    expect_error<ShapeError>([&] { transfer(*stream, tokens, there); }, "transfer of a tensor");
+  }
 }
 
 }  // namespace

@@ -85,6 +85,36 @@ TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
   }
 }
 
+// Frozen parameters that are stored in bfloat16 lie in files as float32, to the bit: so other ranks
+// load them, and a model that has them in float32.
+TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
+  const TemporaryDirectory directory;
+  const auto weights_at = [](int world, fsdp::LayoutKind layout, DType stored, const auto& body) {
+    return run_ranks(
+        Backend::local, world, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+          auto model = std::make_unique<gpt::GPT>(kTiny);
+          for (nn::Parameter* p : model->named_parameters()) {
+            p->requires_grad = p->shape.rank() < 2;
+            if (!p->requires_grad) p->dtype = stored;
+          }
+          TinyTraining t(context, std::move(group), {.layout = layout}, std::move(model));
+          body(t);
+          return t.weights();
+        })[0];
+  };
+  using enum fsdp::LayoutKind;
+  const std::vector<float> saved =
+      weights_at(4, per_parameter, DType::bfloat16, [&](TinyTraining& t) {
+        t.step(0);
+        save(t, directory.file("half"), 1);
+      });
+  const auto load_it = [&](TinyTraining& t) { load(t, directory.file("half")); };
+  for (const DType stored : {DType::bfloat16, DType::float32}) {
+    EXPECT_EQ(weights_at(3, per_parameter, stored, load_it), saved);
+    EXPECT_EQ(weights_at(2, flat, stored, load_it), saved);
+  }
+}
+
 // Two groups of two hold the same: one of them saves, and both load.
 TEST(Checkpoint, OfReplicasIsSavedOnce) {
   const TemporaryDirectory directory;

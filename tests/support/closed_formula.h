@@ -48,11 +48,12 @@ struct Plan {
 /// What a GradNorm holds: a sum of squares of every rank, the norm, the coefficient.
 constexpr std::int64_t norm_bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
 
-/// The sizes of a row, of either layout.
+/// The sizes of a row, of either layout, and in which its parameters are stored.
 struct RowLayout {
   RowLayout() = default;
-  RowLayout(const fsdp::Layout& layout)
-      : parameters(layout.parameters().begin(), layout.parameters().end()),
+  RowLayout(const fsdp::Layout& layout, DType dtype = DType::float32)
+      : dtype(dtype),
+        parameters(layout.parameters().begin(), layout.parameters().end()),
         total_numel(layout.total_numel()),
         shard_numel(layout.shard_numel()),
         padded_numel(layout.padded_numel()),
@@ -63,6 +64,7 @@ struct RowLayout {
     return options.sharding().optimizer ? padded_numel : whole_numel;
   }
 
+  DType dtype = DType::float32;
   std::vector<fsdp::ParameterSpec> parameters{};
   std::int64_t total_numel = 0, shard_numel = 0, padded_numel = 0, whole_numel = 0;
 };
@@ -70,14 +72,19 @@ struct RowLayout {
 /// The layouts of a unit's rows.
 struct UnitLayout {
   RowLayout trained;
-  RowLayout frozen{};  ///< empty if all parameters learn
-  int depth = 1;       ///< units around it; the root's is 0
+  std::vector<RowLayout> frozen{};  ///< of each dtype
+  int depth = 1;                    ///< units around it; the root's is 0
 
-  std::int64_t total_numel() const { return trained.total_numel + frozen.total_numel; }
-  std::int64_t shard_numel() const { return trained.shard_numel + frozen.shard_numel; }
-  std::int64_t padded_numel() const { return trained.padded_numel + frozen.padded_numel; }
+  std::int64_t sum(std::int64_t RowLayout::*numel) const {
+    std::int64_t sum = trained.*numel;
+    for (const RowLayout& row : frozen) sum += row.*numel;
+    return sum;
+  }
+  std::int64_t total_numel() const { return sum(&RowLayout::total_numel); }
+  std::int64_t shard_numel() const { return sum(&RowLayout::shard_numel); }
+  std::int64_t padded_numel() const { return sum(&RowLayout::padded_numel); }
   std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
-  std::int64_t whole_numel() const { return trained.whole_numel + frozen.whole_numel; }
+  std::int64_t whole_numel() const { return sum(&RowLayout::whole_numel); }
 };
 
 using fsdp::MixedPrecision;
@@ -93,55 +100,62 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
                         int post_forward_size, Plan& plan) {
   const fsdp::Sharding& sharding = options.sharding();
   const MixedPrecision& precision = options.precision;
-  Whole whole, shards, largest, row;
+  const Size four = bytes_of(DType::float32);
+  const DType computed = fsdp::compute_dtype(precision, device);
+  // Elements of whole copies, gradients, and of what the optimizer remembers; bytes of rows that
+  // are cast or copied on their way.
+  Whole whole, largest, root, wire;
+  Size gradients = 0, remembered = 0;
   int depth = 0;
+  const auto visit = [&](const RowLayout& row, Whole& unit) {
+    const bool half = row.dtype == DType::bfloat16;
+    const Size stored = options.kept(row.dtype).parameters ? row.shard_numel : row.whole_numel;
+    plan.of(MemoryClass::parameter_shards) += bytes_of(row.dtype) * stored;
+    if (options.borrows_parameters() || half) unit.parameters += row.whole_numel;
+    DType travels = precision.param_dtype;
+    if (half) travels = sharding.optimizer ? DType::bfloat16 : computed;
+    if (travels != computed || options.copies()) {
+      wire.parameters = std::max(wire.parameters, bytes_of(travels) * row.travels(options));
+    }
+    for (const ParameterSpec& p : row.parameters) {
+      plan.init_scratch = std::max(plan.init_scratch, four * p.numel());
+    }
+  };
   for (const UnitLayout& layout : layouts) {
-    const Whole of_unit{layout.whole_numel(), layout.trained.whole_numel};
+    const RowLayout& row = layout.trained;
+    Whole of_unit{0, row.whole_numel};
+    visit(row, of_unit);
+    for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit);
     whole.parameters += of_unit.parameters;
-    whole.gradients += of_unit.gradients;
-    shards.parameters += layout.shard_numel();
-    shards.gradients += layout.trained.shard_numel;
-    if (&layout != &layouts.back()) {
+    gradients += options.kept().gradients ? row.shard_numel : row.whole_numel;
+    remembered += sharding.optimizer ? row.shard_numel : row.whole_numel;
+    if (precision.reduce_dtype != DType::float32 || options.copies()) {
+      wire.gradients =
+          std::max(wire.gradients, bytes_of(precision.reduce_dtype) * row.travels(options));
+    }
+    if (&layout == &layouts.back()) {
+      root = of_unit;
+    } else {
       largest.parameters = std::max(largest.parameters, of_unit.parameters);
       largest.gradients = std::max(largest.gradients, of_unit.gradients);
       depth = std::max(depth, layout.depth);
     }
-    row.gradients = std::max(row.gradients, layout.trained.travels(options));
-    for (const RowLayout* of_row : {&layout.trained, &layout.frozen}) {
-      row.parameters = std::max(row.parameters, of_row->travels(options));
-      for (const ParameterSpec& p : of_row->parameters) {
-        plan.init_scratch = std::max(plan.init_scratch, bytes_of(DType::float32) * p.numel());
-      }
-    }
   }
-  const Whole root{layouts.back().whole_numel(), layouts.back().trained.whole_numel};
   const Whole slots = fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
-  const Size four = bytes_of(DType::float32);
-  const DType computed = fsdp::compute_dtype(precision, device);
   const Size element = bytes_of(computed);
-  const Whole& stored = options.kept().parameters ? shards : whole;
-  plan.of(MemoryClass::parameter_shards) = four * stored.parameters;
-  plan.of(MemoryClass::gradient_shards) =
-      four * (options.kept().gradients ? shards : whole).gradients;
-  plan.of(MemoryClass::optimizer) = 2 * four * (sharding.optimizer ? shards : whole).gradients;
-  if (options.borrows_parameters()) {
-    plan.of(MemoryClass::unsharded_parameters) =
-        element * (slots.parameters * largest.parameters + root.parameters);
-    if (post_forward_size > 0) {
-      plan.of(MemoryClass::unsharded_parameters) +=
-          element * (whole.parameters - root.parameters) / post_forward_size;
-    }
+  plan.of(MemoryClass::gradient_shards) = four * gradients;
+  plan.of(MemoryClass::optimizer) = 2 * four * remembered;
+  plan.of(MemoryClass::unsharded_parameters) =
+      element * (slots.parameters * largest.parameters + root.parameters);
+  if (post_forward_size > 0) {
+    plan.of(MemoryClass::unsharded_parameters) +=
+        element * (whole.parameters - root.parameters) / post_forward_size;
   }
   if (options.kept().gradients) {
     plan.of(MemoryClass::unsharded_gradients) =
         four * (slots.gradients * largest.gradients + root.gradients);
   }
-  const auto wire = [&](DType travels, DType kept, Size numel) {
-    if (travels == kept && !options.copies()) return;
-    plan.of(MemoryClass::communication) += bytes_of(travels) * numel;
-  };
-  wire(precision.param_dtype, computed, row.parameters);
-  wire(precision.reduce_dtype, DType::float32, row.gradients);
+  plan.of(MemoryClass::communication) = wire.parameters + wire.gradients;
 }
 
 // How often a step gathers and reduces a unit.
@@ -169,16 +183,19 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
   const Size F = workload.shard_size, R = workload.replicas;
   if (F * R == 1) return;
   comm::Traffic& t = plan.step;
+  const auto bytes = [&](const RowLayout& row) {
+    return bytes_of(row.dtype == DType::bfloat16 ? row.dtype : options.precision.param_dtype);
+  };
   const auto gather = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (F - 1) * row.shard_numel * bytes_of(options.precision.param_dtype);
+    t.bytes_sent += times * (F - 1) * row.shard_numel * bytes(row);
   };
   const Size K = workload.post_forward_size % F;
   const auto gather_near = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (K - 1) * row.whole_numel / K * bytes_of(options.precision.param_dtype);
+    t.bytes_sent += times * (K - 1) * row.whole_numel / K * bytes(row);
   };
   for (const UnitLayout& layout : layouts) {
     const bool root = &layout == &layouts.back();
@@ -186,8 +203,11 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
     const Size near = K > 0 && !root ? gathers / 2 : 0;  // those of backward
     gathers -= near;
     gather(layout.trained, gathers);
-    gather(layout.frozen, options.sharding().parameters ? gathers : 0);  // else they stay fresh
-    if (near > 0) gather_near(layout.trained, near), gather_near(layout.frozen, near);
+    if (near > 0) gather_near(layout.trained, near);
+    for (const RowLayout& row : layout.frozen) {
+      gather(row, options.sharding().parameters ? gathers : 0);  // else they stay fresh
+      if (near > 0) gather_near(row, near);
+    }
     if (layout.trained.parameters.empty()) continue;
     const Size shard = layout.trained.travels(options) / F;
     const Size reduced = (F - 1) * shard * bytes_of(options.precision.reduce_dtype);
@@ -211,7 +231,11 @@ inline std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units) {
   for (const fsdp::Unit& unit : units) {
     UnitLayout layout{.trained = {}, .depth = unit.depth()};
     for (const fsdp::ShardedParameters& row : unit.rows()) {
-      (row.trains() ? layout.trained : layout.frozen) = row.layout();
+      if (&row == unit.rows().data()) {
+        layout.trained = row.layout();
+      } else {
+        layout.frozen.emplace_back(row.layout(), row.dtype());
+      }
     }
     layouts.push_back(std::move(layout));
   }
