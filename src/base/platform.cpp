@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <condition_variable>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <future>
 #include <iterator>
 #include <limits>
+#include <mutex>
 #include <sstream>
 
 #include <fcntl.h>
@@ -144,8 +146,29 @@ int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
 void give_back_pages(void*, std::size_t) noexcept {}
 void forbid_tracing() {}
-void sleep_while(const std::atomic<std::uint32_t>&, std::uint32_t, std::chrono::milliseconds) {}
-void wake(const std::atomic<std::uint32_t>&) {}
+namespace {
+
+// All who sleep in this process, whatever their word.
+struct Sleepers {
+  std::mutex mutex;
+  std::condition_variable woken;
+};
+Sleepers& sleepers() {
+  static Sleepers sleepers;
+  return sleepers;
+}
+
+}  // namespace
+
+void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
+                 std::chrono::milliseconds limit) {
+  std::unique_lock lock(sleepers().mutex);
+  if (word == seen) sleepers().woken.wait_for(lock, limit);
+}
+void wake(const std::atomic<std::uint32_t>&) {
+  const std::lock_guard lock(sleepers().mutex);
+  sleepers().woken.notify_all();
+}
 int open_nameless(const std::string&) {
   errno = ENOTSUP;
   return -1;

@@ -11,10 +11,10 @@ namespace nanofsdp {
 /// @brief Memory that the ranks of one machine have in common: what collectives read lies here.
 ///
 /// It is one file in memory without a name, cut into a part for each rank. Each process maps all of
-/// it, at an address of its own. A rank allocates from its part and writes there; its peers only
-/// read. The parts are as large as the machine's memory, because addresses cost nothing: a page
-/// takes memory when it is first written. The system frees all of it when the last process ends,
-/// however that ends.
+/// it, at an address of its own. A rank allocates from its part and writes there. Its peers read,
+/// and write no more than that they have come to a collective (comm/reading.h). The parts are as
+/// large as the machine's memory, because addresses cost nothing: a page takes memory when it is
+/// first written. The system frees all of it when the last process ends, however that ends.
 
 /// The mapping of one rank. allocate() and release() are safe to call from any of its threads.
 class SharedMemory {

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include "base/check.h"
+#include "comm/operation.h"
 
 namespace nanofsdp::comm {
 namespace {
+
+using Kind = Operation::Kind;
 
 // `chunk` is chunk `rank` of `whole`, or they share no byte.
 bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
@@ -30,21 +33,33 @@ void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& w
 
 }  // namespace
 
-void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out) {
-  check_chunks(comm, in, out, "all_gather: in and out");
+Event Communicator::all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) {
+  check_chunks(*this, in, out, "all_gather: in and out");
+  return run(stream, {operation_of(Kind::all_gather, in, call), in, out, call.control});
 }
 
-void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out) {
-  check_chunks(comm, out, in, "reduce_scatter: out and in");
+Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
+                                   const Call& call) {
+  check_chunks(*this, out, in, "reduce_scatter: out and in");
   NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
                        .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
                        .got = std::string(name_of(in.dtype())));
+  Collective collective{operation_of(Kind::reduce_scatter, out, call), in, out, call.control};
+  collective.operation.reduce = op;
+  return run(stream, collective);
 }
 
-void check_root(const Communicator& comm, int root) {
-  NANOFSDP_CHECK_SHAPE(root >= 0 && root < comm.size(), .what = "broadcast: root",
-                       .expected = fmt::format("a rank below {}", comm.size()),
+Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& call) {
+  NANOFSDP_CHECK_SHAPE(root >= 0 && root < size(), .what = "broadcast: root",
+                       .expected = fmt::format("a rank below {}", size()),
                        .got = fmt::format("{}", root));
+  Collective collective{operation_of(Kind::broadcast, x, call), x, x, call.control};
+  collective.operation.root = root;
+  return run(stream, collective);
+}
+
+Event Communicator::barrier(Stream& stream, const Call& call) {
+  return run(stream, {operation_of(Kind::barrier, {}, call), {}, {}, call.control});
 }
 
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {

@@ -62,36 +62,41 @@ class CommError : public launch::RankError {
   Kind kind_;
 };
 
+struct Collective;  // operation.h
+
 /// One rank's end of a group. One thread issues all its calls. They throw ShapeError for operands
 /// that do not fit, and CommError where the collective fails: here, or where somebody waits for its
 /// event.
 class Communicator {
  public:
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}  ///< of `size` ranks
   /// Work in flight is aborted and waited for: after this, buffers may go.
   virtual ~Communicator() = default;
 
-  virtual int rank() const = 0;  ///< in the group, 0 ... W - 1
-  virtual int size() const = 0;  ///< W
+  int rank() const { return rank_; }  ///< in the group, 0 ... W - 1
+  int size() const { return size_; }  ///< W
 
   /// out = the ranks' `in`, concatenated in rank order. Any dtype.
   /// @param in [n]  @param out [W * n]
-  virtual Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {}) = 0;
+  Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {});
 
   /// out = chunk `rank()` of the sum (or average) of the ranks' `in`. float32 or bfloat16.
   /// @param in [W * n]  @param out [n]
-  virtual Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
-                               const Call& call = {}) = 0;
+  Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op, const Call& call = {});
 
   /// Every rank's `x` becomes rank `root`'s. Any dtype.
-  virtual Event broadcast(Stream& stream, Tensor x, int root, const Call& call = {}) = 0;
+  Event broadcast(Stream& stream, Tensor x, int root, const Call& call = {});
 
   /// The event passes when every rank has reached the barrier. Control traffic.
-  virtual Event barrier(Stream& stream, const Call& call = {}) = 0;
+  Event barrier(Stream& stream, const Call& call = {});
 
   /// Every rank's `x` becomes the sum (or average) of all: a reduce_scatter and an all_gather, both
   /// in place.
   /// @param x [W * n]
   virtual Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
+
+  /// Does one of the four above. For backends, and for communicators that wrap another.
+  virtual Event run(Stream& stream, const Collective& collective) = 0;
 
   /// The ranks that pass the same color, in the order of their ranks here, as a group of their own
   /// with its own order of calls. Collective over this group; blocks the host.
@@ -99,14 +104,9 @@ class Communicator {
 
   /// Wakes every operation in flight with CommError::aborted; further calls throw. From any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
-};
 
-/// Throws ShapeError unless the operands fit the contract above.
-void check_all_gather(const Communicator& comm, const Tensor& in, const Tensor& out);
-/// Throws ShapeError unless `in` is W times as long as `out`, both float32 or both bfloat16, and
-/// they overlap as allowed or not at all.
-void check_reduce_scatter(const Communicator& comm, const Tensor& in, const Tensor& out);
-/// Throws ShapeError unless `root` is a rank of the group.
-void check_root(const Communicator& comm, int root);
+ private:
+  const int rank_, size_;
+};
 
 }  // namespace nanofsdp::comm

@@ -36,18 +36,13 @@ struct Traffic {
 class CountingCommunicator final : public Communicator {
  public:
   /// Takes the communicator over; counts begin at 0.
-  explicit CountingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
+  explicit CountingCommunicator(std::unique_ptr<Communicator> inner)
+      : Communicator(inner->rank(), inner->size()), inner_(std::move(inner)) {}
 
   const Traffic& traffic() const { return traffic_; }  ///< since the last reset()
   void reset() { traffic_ = {}; }                      ///< all counts to 0
 
-  int rank() const override { return inner_->rank(); }
-  int size() const override { return inner_->size(); }
-  Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {}) override;
-  Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
-                       const Call& call = {}) override;
-  Event broadcast(Stream& stream, Tensor x, int root, const Call& call = {}) override;
-  Event barrier(Stream& stream, const Call& call = {}) override;
+  Event run(Stream& stream, const Collective& collective) override;
   Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {}) override;
 
   /// The new group counts for itself.
@@ -57,7 +52,7 @@ class CountingCommunicator final : public Communicator {
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:
-  void count(const Call& call, std::int64_t Traffic::*operations, std::int64_t sent,
+  void count(bool control, std::int64_t Traffic::*operations, std::int64_t sent,
              std::int64_t received);
 
   std::unique_ptr<Communicator> inner_;

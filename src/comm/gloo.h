@@ -12,7 +12,7 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief Ranks that are processes. Those of one machine share memory (shared.h); the others talk
+/// @brief Ranks that are processes. Those of one machine share memory (sharing.h); the others talk
 /// TCP through Gloo. Both give the same bits.
 ///
 /// Gloo brings connections and point-to-point messages; the collectives are our own, the direct

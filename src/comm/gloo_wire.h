@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/peers.h"
+#include "comm/sharing.h"
 
 namespace gloo {
 class Context;
@@ -22,21 +23,14 @@ namespace nanofsdp::comm {
 /// @brief All that we take from Gloo: connections, and messages between two ranks; with its ways of
 /// failing brought to one.
 
-/// What the groups of one process share: one IO thread, one place to meet.
-struct GlooFabric;
-
-/// Binds to the address that leads to rank 0. From then on, this process ignores SIGPIPE.
-/// @throws CommError setup
-std::shared_ptr<GlooFabric> open_fabric(std::shared_ptr<Run> run);
-
 /// The connections of a rank to the others of one group.
 class GlooWire {
  public:
-  /// Connects the ranks that meet under `name`, which no other group may have used.
-  /// @param rank in the group  @param members their ranks in the run, by which errors name them
+  /// Connects the ranks that meet under `name`, which no other group may have used. All groups of
+  /// a process have one IO thread, which binds to the address that leads to rank 0. From then on,
+  /// the process ignores SIGPIPE.
   /// @throws CommError setup
-  GlooWire(std::shared_ptr<GlooFabric> fabric, const std::string& name, int rank,
-           std::vector<int> members);
+  GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle);
 
   /// Closes the connections. What has been sent still arrives: a rank may leave while its peers
   /// are reading.
@@ -55,24 +49,25 @@ class GlooWire {
     /// process; and to send to oneself would crash it.
     Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
             std::size_t bytes);
-    ~Message();
 
-    /// Blocks until the memory may be used. Once. @throws WaitError
+    /// Blocks until the memory may be used. Once. @throws CommError
     void wait();
 
    private:
-    void forget();
+    struct Forget {  // of what is under way
+      GlooWire& wire;
+      void operator()(gloo::transport::UnboundBuffer* buffer) const;
+    };
 
     GlooWire& wire_;
     const Way way_;
     const int peer_;
-    std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
+    std::unique_ptr<gloo::transport::UnboundBuffer, Forget> buffer_;
   };
 
  private:
   void cut() noexcept;
 
-  const std::shared_ptr<GlooFabric> fabric_;
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
   std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what cut() must wake

@@ -13,7 +13,8 @@ constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
 
 class StreamCommunicator final : public Communicator {
  public:
-  explicit StreamCommunicator(std::shared_ptr<Group> group) : group_(std::move(group)) {}
+  explicit StreamCommunicator(std::shared_ptr<Group> group)
+      : Communicator(group->rank(), group->size()), group_(std::move(group)) {}
 
   ~StreamCommunicator() override {
     // Every piece of work that waits or runs on the CPU holds the group too.
@@ -24,67 +25,31 @@ class StreamCommunicator final : public Communicator {
     }
   }
 
-  int rank() const override { return group_->rank(); }
-  int size() const override { return group_->size(); }
-
-  Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) override {
-    check_all_gather(*this, in, out);
-    return enqueue(stream, next(stream, Kind::all_gather, in, call),
-                   [in, out](Group& group, Stream& stream, const Operation& o) {
-                     group.all_gather(stream, o, in, out);
-                   });
-  }
-
-  Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
-                       const Call& call) override {
-    check_reduce_scatter(*this, in, out);
-    Operation operation = next(stream, Kind::reduce_scatter, out, call);
-    operation.reduce = op;
-    return enqueue(stream, operation, [in, out](Group& group, Stream& stream, const Operation& o) {
-      group.reduce_scatter(stream, o, in, out);
+  Event run(Stream& stream, const Collective& collective) override {
+    NANOFSDP_CHECK(group_->serves(stream.device()), .what = "collective",
+                   .expected = "a stream of the CPU", .got = "one of a GPU",
+                   .hint = "between GPUs use NCCL");
+    Operation operation = collective.operation;
+    const Tensor &in = collective.in, &out = collective.out;
+    NANOFSDP_CHECK_SHAPE(operation.kind == Kind::barrier || in.device() == stream.device(),
+                         .what = "collective", .expected = "memory of the stream's device",
+                         .got = "memory of another");
+    operation.sequence = ++sequence_;
+    stream.enqueue(group_->announce(operation), [group = group_, &stream, operation, in, out] {
+      group->run(stream, operation, in, out);
     });
-  }
-
-  Event broadcast(Stream& stream, Tensor x, int root, const Call& call) override {
-    check_root(*this, root);
-    Operation operation = next(stream, Kind::broadcast, x, call);
-    operation.root = root;
-    return enqueue(stream, operation, [x](Group& group, Stream& stream, const Operation& o) {
-      group.broadcast(stream, o, x);
-    });
-  }
-
-  Event barrier(Stream& stream, const Call& call) override {
-    return enqueue(
-        stream, next(stream, Kind::barrier, {}, call),
-        [](Group& group, Stream& stream, const Operation& o) { group.barrier(stream, o); });
+    return last_ = stream.record();
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    return on_streams(group_->split(operation_of(++sequence_, Kind::split, {}, {}), color));
+    Operation operation{.sequence = ++sequence_, .kind = Kind::split};
+    return on_streams(group_->split(operation, color));
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
   using Kind = Operation::Kind;
-
-  Operation next(const Stream& stream, Kind kind, const Tensor& chunk, const Call& call) {
-    NANOFSDP_CHECK(group_->serves(stream.device()), .what = "collective",
-                   .expected = "a stream of the CPU", .got = "one of a GPU",
-                   .hint = "between GPUs use NCCL");
-    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || chunk.device() == stream.device(),
-                         .what = "collective", .expected = "memory of the stream's device",
-                         .got = "memory of another");
-    return operation_of(++sequence_, kind, chunk, call);
-  }
-
-  template <class Work>
-  Event enqueue(Stream& stream, const Operation& operation, const Work& work) {
-    stream.enqueue(group_->announce(operation),
-                   [group = group_, &stream, operation, work] { work(*group, stream, operation); });
-    return last_ = stream.record();
-  }
 
   std::shared_ptr<Group> group_;
   std::uint64_t sequence_ = 0;

@@ -27,15 +27,10 @@ class Group {
   /// Whether it can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
 
-  /// out [W * n] = the ranks' `in` [n], in rank order.
-  virtual void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
-  /// out [n] = this rank's chunk of the reduced `in` [W * n]; `operation.reduce` says how.
-  virtual void reduce_scatter(Stream& stream, const Operation& operation, Tensor in,
-                              Tensor out) = 0;
-  /// x = that of rank `operation.root`.
-  virtual void broadcast(Stream& stream, const Operation& operation, Tensor x) = 0;
-  /// Returns when every rank has called it.
-  virtual void barrier(Stream& stream, const Operation& operation) = 0;
+  /// One of the collectives (communicator.h), with the operands of its Collective. A split is an
+  /// all_gather of what the ranks have to tell for it.
+  virtual void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
+
   /// This rank's end of a group of the ranks with its color, in the order of their ranks here.
   virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
 
@@ -53,7 +48,7 @@ class Group {
   const int size_;  ///< as size()
 };
 
-/// A Communicator that checks operands, numbers the calls and runs them on their streams.
+/// A Communicator that numbers the calls and runs them on their streams.
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group);
 
 }  // namespace nanofsdp::comm

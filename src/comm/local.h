@@ -52,6 +52,10 @@ struct LocalOptions {
 std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options = {});
 
+/// A communicator for a program of one rank: rank 0 of 1. Collectives are copies, or nothing when
+/// in place.
+std::unique_ptr<Communicator> make_self();
+
 /// Runs `body` once a rank, each on a thread of its own with its own Context, and joins them. A
 /// rank that throws loses its communicators, so the others end with peer_lost; then the first error
 /// that is not such a consequence is thrown here.

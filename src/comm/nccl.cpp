@@ -7,8 +7,8 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/device.cuh"
+#include "comm/local.h"
 #include "comm/nccl_wire.h"
-#include "comm/self.h"
 
 namespace nanofsdp::comm {
 namespace {
@@ -45,7 +45,7 @@ class NcclEvent final : public cuda::CudaEvent {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Ledger& ledger, std::shared_ptr<NcclWire> wire)
-      : ledger_(ledger), wire_(std::move(wire)), rank_(wire_->rank()), size_(wire_->size()) {}
+      : Communicator(wire->rank(), wire->size()), ledger_(ledger), wire_(std::move(wire)) {}
 
   ~NcclCommunicator() override {
     // A rank in trouble may be alone in leaving, and must not wait for the others.
@@ -58,52 +58,26 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-
-  // To copy, NCCL needs no more than bytes.
-  Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) override {
-    check_all_gather(*this, in, out);
-    return issue(stream, next(Kind::all_gather, in, call), [&](ncclComm_t comm, cudaStream_t on) {
-      return wire_->nccl().ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
-    });
-  }
-
-  Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
-                       const Call& call) override {
-    check_reduce_scatter(*this, in, out);
-    Operation operation = next(Kind::reduce_scatter, out, call);
-    operation.reduce = op;
-    const auto type = in.dtype() == DType::bfloat16 ? ncclBfloat16 : ncclFloat32;
-    return issue(stream, operation, [&](ncclComm_t comm, cudaStream_t on) {
-      return wire_->nccl().ncclReduceScatter(in.raw(), out.raw(),
-                                             static_cast<std::size_t>(out.numel()), type,
-                                             op == ReduceOp::sum ? ncclSum : ncclAvg, comm, on);
-    });
-  }
-
-  Event broadcast(Stream& stream, Tensor x, int root, const Call& call) override {
-    check_root(*this, root);
-    Operation operation = next(Kind::broadcast, x, call);
-    operation.root = root;
-    return issue(stream, operation, [&](ncclComm_t comm, cudaStream_t on) {
-      return wire_->nccl().ncclBroadcast(x.raw(), x.raw(), x.bytes(), ncclUint8, root, comm, on);
-    });
-  }
-
-  // A sum that nobody looks at: no rank has it before all have come.
-  Event barrier(Stream& stream, const Call& call) override {
-    if (nothing_.bytes() == 0) {
+  Event run(Stream& stream, const Collective& collective) override {
+    const Kind kind = collective.operation.kind;
+    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || collective.in.device() == Device::cuda,
+                         .what = "collective through NCCL", .expected = "memory of the GPU",
+                         .got = "memory of the CPU");
+    if (kind == Kind::barrier && nothing_.bytes() == 0) {
       nothing_ = Buffer(ledger_, MemoryClass::communication, sizeof(float), Device::cuda);
     }
-    const Tensor x = nothing_.tensor({1});
-    return issue(stream, next(Kind::barrier, x, call), [&](ncclComm_t comm, cudaStream_t on) {
-      return wire_->nccl().ncclAllReduce(x.raw(), x.raw(), 1, ncclFloat32, ncclSum, comm, on);
-    });
+    append(history_, collective.operation);
+    history_.back().sequence = ++sequence_;
+    const cudaStream_t on = cuda::native(stream);
+    wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); });
+    last_ = std::make_shared<NcclEvent>(on, wire_, history_);
+    const Event event(last_);
+    stream.wait(event);  // so that the stream knows whom to ask; on the device it changes nothing
+    return event;
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    append(history_, operation_of(++sequence_, Kind::split, {}, {}));
+    append(history_, {.sequence = ++sequence_, .kind = Kind::split});
     return std::make_unique<NcclCommunicator>(ledger_, wire_->split(history_, color));
   }
 
@@ -122,27 +96,29 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  Operation next(Kind kind, const Tensor& chunk, const Call& call) {
-    NANOFSDP_CHECK_SHAPE(chunk.device() == Device::cuda, .what = "collective through NCCL",
-                         .expected = "memory of the GPU", .got = "memory of the CPU");
-    return operation_of(++sequence_, kind, chunk, call);
-  }
-
-  template <class Begin>
-  Event issue(Stream& stream, const Operation& operation, const Begin& begin) {
-    append(history_, operation);
-    const cudaStream_t on = cuda::native(stream);
-    wire_->call(history_, [&](ncclComm_t comm) { return begin(comm, on); });
-    last_ = std::make_shared<NcclEvent>(on, wire_, history_);
-    const Event event(last_);
-    stream.wait(event);  // so that the stream knows whom to ask; on the device it changes nothing
-    return event;
+  ncclResult_t begin(const Collective& collective, ncclComm_t comm, cudaStream_t on) {
+    const NcclLibrary& nccl = wire_->nccl();
+    const auto& [operation, in, out, control] = collective;
+    const Kind kind = operation.kind;
+    if (kind == Kind::barrier) {  // a sum that nobody looks at: no rank has it before all have come
+      void* const x = nothing_.tensor({1}).raw();
+      return nccl.ncclAllReduce(x, x, 1, ncclFloat32, ncclSum, comm, on);
+    }
+    if (kind == Kind::reduce_scatter) {
+      const auto type = in.dtype() == DType::bfloat16 ? ncclBfloat16 : ncclFloat32;
+      return nccl.ncclReduceScatter(in.raw(), out.raw(), static_cast<std::size_t>(out.numel()),
+                                    type, operation.reduce == ReduceOp::sum ? ncclSum : ncclAvg,
+                                    comm, on);
+    }
+    // To copy, NCCL needs no more than bytes.
+    if (kind == Kind::all_gather) {
+      return nccl.ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
+    }
+    return nccl.ncclBroadcast(in.raw(), out.raw(), in.bytes(), ncclUint8, operation.root, comm, on);
   }
 
   Ledger& ledger_;
   const std::shared_ptr<NcclWire> wire_;
-  const int rank_;
-  const int size_;
   std::uint64_t sequence_ = 0;
   History history_{};
   std::shared_ptr<NcclEvent> last_;  // passes after all work so far: a communicator has one stream

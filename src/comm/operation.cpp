@@ -33,10 +33,8 @@ std::string line_of(int rank, const History& history) {
 
 }  // namespace
 
-Operation operation_of(std::uint64_t sequence, Operation::Kind kind, const Tensor& chunk,
-                       const Call& call) {
-  Operation operation{
-      .sequence = sequence, .count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
+Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call) {
+  Operation operation{.count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
   // The last character stays 0.
   call.unit.copy(operation.unit.data(), operation.unit.size() - 1);
   return operation;

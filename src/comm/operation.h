@@ -30,9 +30,15 @@ struct Operation {
 };
 static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_v<Operation>);
 
-/// The call with this number, of a collective whose chunks are like `chunk`.
-Operation operation_of(std::uint64_t sequence, Operation::Kind kind, const Tensor& chunk,
-                       const Call& call);
+/// A call that has no number yet, of a collective whose chunks are like `chunk`.
+Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call);
+
+/// A call as a backend gets it, with operands that fit.
+struct Collective {
+  Operation operation{};  ///< without its number
+  Tensor in{}, out{};     ///< of a broadcast both are `x`; a barrier has none
+  bool control = false;   ///< as Call::control
+};
 
 /// A rank's last five calls in one group, the latest last; sequence 0 where there were fewer. Gloo
 /// ranks send it to each other as it lies in memory, with every call: when they disagree it is too

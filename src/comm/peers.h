@@ -4,73 +4,99 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include "base/shared_memory.h"
+#include "base/buffer.h"
 #include "comm/communicator.h"
-#include "launch/store.h"
+#include "comm/local.h"
+#include "comm/operation.h"
 
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The other processes of a run, as a rank that waits for them sees them: on their way, too
+/// @brief The other ranks of a group, as a rank that waits for them sees them: on their way, too
 /// late, or lost.
-
-/// Why a rank waits no longer.
-struct WaitError {
-  CommError::Kind kind;
-  std::string what;  ///< follows "rank 0 ..."
-};
 
 class Peers;
 
-/// What the groups of one process have in common.
+/// What the groups of one process have in common. As it is, its ranks are threads of the process;
+/// ranks that are processes have more (sharing.h).
 struct Run {
-  /// From here on, a rank that is lost ends all waiting in these groups.
-  Run(launch::Store& store, std::chrono::milliseconds timeout,
-      std::chrono::milliseconds connect_timeout);
-  ~Run();
+  explicit Run(std::chrono::milliseconds timeout);  ///< see below; at least 1 ms
+  virtual ~Run() = default;
 
-  /// Whether these ranks have memory in common.
+  /// What became of the rank that was lost first, if such news comes in time. Threads are not lost.
+  virtual std::string loss(std::chrono::milliseconds /*patience*/) { return ""; }
+  /// The same, when a rank waits in vain: asks whether all ranks still move.
+  virtual std::string roll_call() { return ""; }
+
+  /// Whether these ranks can read each other's memory.
   bool share_memory(const std::vector<int>& ranks) const;
 
-  launch::Store& store;                             ///< where ranks meet, and hear who was lost
-  const std::chrono::milliseconds timeout;          ///< for a rank to come to a collective
-  const std::chrono::milliseconds connect_timeout;  ///< for a rank to come to a group
-  std::shared_ptr<SharedMemory> memory{};           ///< null: none is shared
-  std::vector<int> sharers{};                       ///< the ranks with a part in it, in order
-  std::mutex mutex{};                               ///< of:
-  std::vector<Peers*> groups{};                     ///< that are alive
+  /// Makes the buffer at least this long; what it held is lost. @returns where it begins
+  std::byte* lengthen(Buffer& buffer, std::size_t bytes) const;
+
+  /// Ends all waiting in the groups.
+  void abort(const std::string& reason);
+
+  const std::chrono::milliseconds timeout;  ///< for a rank to come to a collective
+  Ledger* ledger = nullptr;                 ///< of the rank; threads take no memory here
+  Link link{};                              ///< that threads pretend
+  std::shared_ptr<SharedMemory> memory{};   ///< of processes; null: none is shared
+  std::vector<int> sharers{};    ///< this rank, and those whose memory it can read; in order
+  std::mutex mutex{};            ///< of:
+  std::vector<Peers*> groups{};  ///< that are alive
+  std::vector<std::shared_ptr<void>> desks{};  ///< of threads (reading.h)
 };
 
-/// The ranks of one group, and how it ends.
+/// A group that is to be made, as one of its ranks sees it.
+struct Circle {
+  int rank = 0;                        ///< this one, in the group
+  std::vector<int> members{};          ///< their ranks in the run, by which errors name them
+  std::vector<std::uint64_t> desks{};  ///< of each, where they can read each other's memory
+};
+
+/// The ranks of one group, what this one has called, and how the group ends.
 class Peers {
  public:
-  /// @param members their ranks in the run, by which errors name them
   /// @param cut called once, from any thread, when the group has failed: wakes who waits
-  Peers(std::shared_ptr<Run> run, std::vector<int> members, std::function<void()> cut);
+  Peers(std::shared_ptr<Run> run, const Circle& circle,
+        std::function<void(const std::string& reason)> cut);
   ~Peers();
 
   const std::shared_ptr<Run>& run() const { return run_; }      ///< to which the group belongs
-  const std::vector<int>& members() const { return members_; }  ///< as it was given
+  const std::vector<int>& members() const { return members_; }  ///< as they were given
+  std::string name(int peer) const;                             ///< "rank 2", of the run
+
+  /// This rank's calls, which errors name.
+  const History& calls() const { return calls_; }
+  /// Its next call. @throws CommError if the group has failed
+  void begin(const Operation& operation);
+  /// Compares a peer's calls with this rank's. @throws CommError mismatch; the group has failed
+  void agree(int peer, const History& theirs);
 
   /// The group has failed. From any thread.
   void abort(const std::string& reason) noexcept;
-
-  /// @throws WaitError if the group has failed
+  /// @throws CommError aborted, if the group has failed
   void check() const;
 
-  /// Finds out why `peer` does not come, after a timeout or since `why`; the group has failed.
-  /// @throws WaitError
-  [[noreturn]] void fail(int peer, bool timed_out, const std::string& why);
+  /// Finds out why peers do not come, after a timeout or since `why`; the group has failed.
+  /// @param whom "rank 1, rank 2"  @param told what they say of it themselves, if anything
+  CommError failure(const std::string& whom, bool timed_out, const std::string& why,
+                    const std::string& told = "");
 
  private:
+  CommError error(CommError::Kind kind, const std::string& what) const;
+
   const std::shared_ptr<Run> run_;
+  const int rank_;  // in the run
   const std::vector<int> members_;
-  const std::function<void()> cut_;
+  const std::function<void(const std::string&)> cut_;
+  History calls_{};
   mutable std::mutex mutex_;
-  std::string aborted_;  // what abort() was told
+  std::optional<std::string> aborted_;  // what abort() was told
 };
 
 }  // namespace nanofsdp::comm

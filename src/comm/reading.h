@@ -1,14 +1,16 @@
 #pragma once
 
-#include <vector>
+#include <cstdint>
+#include <memory>
 
 #include "comm/group.h"
+#include "comm/peers.h"
 
 namespace nanofsdp::comm {
 
 /// @file
 /// @brief Collectives of ranks that can read each other's memory: threads (local.h), or processes
-/// that share some (shared.h).
+/// that share some (sharing.h).
 ///
 /// A collective is two meetings. Ranks lay their operands open and wait for each other; each reads
 /// from the others what it needs; ranks wait again, so that nobody changes an operand that another
@@ -19,25 +21,26 @@ namespace nanofsdp::comm {
 /// all-gather is one copy of what the others own. A reduce-scatter is one pass that reads a chunk
 /// of every rank and writes their sum. A connection needs at least two copies more, into the kernel
 /// and out of it. What remains above the copy is the two meetings.
+///
+/// Each rank of a group has a desk where the others can read. There it says what it calls and where
+/// its operand lies. The desk of the group's first rank has a number on it: how often ranks have
+/// come, to meet or to part. Who comes adds to it, and sleeps until it is high enough. One bit of
+/// the number says that the group has failed. Then nobody is counted any more. So a meeting of
+/// threads succeeds for all or for none, and none frees an operand that another reads.
+///
+/// Processes copy an operand of up to 64 KB to the desk. Then nobody waits a second time: the desk
+/// has room for two calls, and a rank comes to its next call when it has read all of the last. A
+/// large operand that does not lie in shared memory is copied there first.
 
-/// The collectives, over whatever way there is to meet.
-class ReadingGroup : public Group {
- public:
-  using Group::Group;
-  void all_gather(Stream& stream, const Operation& operation, Tensor in, Tensor out) override;
-  void reduce_scatter(Stream& stream, const Operation& operation, Tensor in, Tensor out) override;
-  void broadcast(Stream& stream, const Operation& operation, Tensor x) override;
-  void barrier(Stream& stream, const Operation& operation) override;
+/// Takes room for a rank's end of a group. It is kept until the run ends: peers may still read it
+/// when this rank has left.
+/// @returns where it lies: in the rank's part of the shared memory, or its address
+std::uint64_t take_desk(Run& run);
 
- protected:
-  /// Lays `in` open and waits until all ranks have come, with equal operations.
-  /// @returns where this rank can read the ranks' `in`, valid until part()
-  virtual const std::vector<const void*>& meet(Stream& stream, const Operation& operation,
-                                               Tensor in) = 0;
+/// The ranks with this color. Collective over the group.
+Circle split(Group& group, const Peers& peers, const Operation& operation, int color);
 
-  /// Waits until nobody reads any more.
-  /// @param received the bytes that this rank has read from others
-  virtual void part(Stream& stream, std::size_t received) = 0;
-};
+/// A rank's end of a group. @returns null if the ranks cannot read each other's memory
+std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle);
 
 }  // namespace nanofsdp::comm

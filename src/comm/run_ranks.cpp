@@ -12,7 +12,6 @@
 #include "base/platform.h"
 #include "comm/local.h"
 #include "comm/nccl.h"
-#include "comm/self.h"
 #include "launch/launch.h"
 
 namespace nanofsdp::comm {

@@ -88,11 +88,8 @@ class SimulatedGroup final : public comm::Group {
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
-  // Nobody calls these: work on a simulated stream is not done.
-  void all_gather(Stream&, const comm::Operation&, Tensor, Tensor) override {}
-  void reduce_scatter(Stream&, const comm::Operation&, Tensor, Tensor) override {}
-  void broadcast(Stream&, const comm::Operation&, Tensor) override {}
-  void barrier(Stream&, const comm::Operation&) override {}
+  // Nobody calls this: work on a simulated stream is not done.
+  void run(Stream&, const comm::Operation&, Tensor, Tensor) override {}
   void abort(const std::string&) noexcept override {}
 
   std::shared_ptr<comm::Group> split(const comm::Operation&, int) override {

@@ -250,7 +250,7 @@ TEST(Operation, KeepsTheBeginningOfALongName) {
     std::string name;
     while (name.size() < length) name += static_cast<char>('a' + name.size() % 26);
     const comm::Operation operation =
-        comm::operation_of(1, comm::Operation::Kind::barrier, {}, {.unit = name});
+        comm::operation_of(comm::Operation::Kind::barrier, {}, {.unit = name});
     std::string want = name.substr(0, 31);
     want.resize(32);
     EXPECT_EQ(std::string(operation.unit.begin(), operation.unit.end()), want);

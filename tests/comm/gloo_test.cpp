@@ -15,7 +15,6 @@
 #include "base/platform.h"
 #include "comm/gloo.h"
 #include "comm/gloo_wire.h"
-#include "comm/peers.h"
 #include "comm/rank_data.h"
 #include "launch/launch.h"
 #include "support/ranks.h"
@@ -48,17 +47,18 @@ class Gloo : public ::testing::Test {
 // if the report of the first comes late.
 TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
-    auto run = std::make_shared<comm::Run>(store, 60s, 60s);
-    comm::GlooWire wire(comm::open_fabric(std::move(run)), "cut", store.rank(), {0, 1, 2});
+    auto run = std::make_shared<comm::ProcessRun>(store, 60s, 60s);
+    comm::GlooWire wire(std::move(run), "cut", {.rank = store.rank(), .members = {0, 1, 2}});
     try {
-      if (store.rank() == 1) wire.peers().fail(2, /*timed_out=*/false, "unplugged");
+      wire.peers().begin({.sequence = 1, .kind = comm::Operation::Kind::barrier});
+      if (store.rank() == 1) throw wire.peers().failure("rank 2", /*timed_out=*/false, "unplugged");
       Message(wire, Message::Way::receive, /*peer=*/1, /*slot=*/99, nullptr, 0).wait();
-    } catch (const comm::WaitError& e) {
+    } catch (const CommError& e) {
       if (store.rank() == 1) std::this_thread::sleep_for(200ms);
-      throw launch::RankError(e.what, e.kind == CommError::Kind::aborted);
+      throw launch::RankError(e.what(), e.kind() == CommError::Kind::aborted);
     }
   });
-  EXPECT_EQ(outcome.message, "rank 1: lost rank 2 (unplugged)");
+  EXPECT_EQ(outcome.message, "rank 1 lost rank 2 (unplugged) in barrier 1");
 }
 
 TEST_F(Gloo, IgnoresSigpipe) {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "22_your_own_model/training.h"
-#include "comm/self.h"
+#include "comm/local.h"
 #include "store/weights.h"
 
 // Lesson 22's Llama, from a directory that llama.py has written, for it to compare:

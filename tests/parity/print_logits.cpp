@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/self.h"
+#include "comm/local.h"
 #include "gpt/gpt.h"
 #include "store/weights.h"
 #include "train/model_file.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "comm/gloo.h"
-#include "comm/self.h"
+#include "comm/local.h"
 #include "fsdp/deferred_init.h"
 #include "gpt/gpt.h"
 #include "plan/rehearsal.h"

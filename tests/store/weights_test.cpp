@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "comm/local.h"
 #include "comm/mesh.h"
-#include "comm/self.h"
 #include "nn/linear.h"
 #include "support/plain_models.h"
 #include "support/temporary_directory.h"

@@ -21,7 +21,6 @@
 #include "comm/gloo.h"
 #include "comm/local.h"
 #include "comm/nccl.h"
-#include "comm/self.h"
 #include "launch/launch.h"
 #include "support/device.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/self.h"
+#include "comm/local.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::train {

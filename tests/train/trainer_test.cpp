@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/self.h"
+#include "comm/local.h"
 #include "nn/loss.h"
 #include "ops/adamw.h"
 #include "support/ranks.h"
