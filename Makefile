@@ -78,6 +78,10 @@ next: ## The first exercise that does not pass yet, with its hint
 	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh next
 
+mine: ## Train with the functions that you wrote: your own FSDP, beside the library's (RANKS=3)
+	@$(configure_lessons)
+	@JOBS=$(JOBS) RANKS=$(RANKS) sh lessons/lessons.sh mine
+
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS) --target test_lessons
@@ -178,4 +182,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install train test test-all lesson exercise next mine lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
