@@ -82,6 +82,10 @@ mine: ## Train with the functions that you wrote: your own FSDP, beside the libr
 	@$(configure_lessons)
 	@JOBS=$(JOBS) RANKS=$(RANKS) sh lessons/lessons.sh mine
 
+mystery: ## A run that has gone wrong: make mystery N=1, then with ANSWER="CAUSE RANK UNIT"
+	@$(configure_lessons)
+	@JOBS=$(JOBS) sh lessons/lessons.sh mystery "$(N)" "$(ANSWER)"
+
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS) --target test_lessons
@@ -182,4 +186,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all lesson exercise next mine lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install train test test-all lesson exercise next mine mystery lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean

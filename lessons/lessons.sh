@@ -1,6 +1,6 @@
 #!/bin/sh
-# lessons.sh lesson N [GUESS...] | exercise N | next | mine | check: what
-# `make lesson`, `make exercise`, `make next`, `make mine` and `make lessons` do,
+# lessons.sh lesson N [GUESS...] | exercise N | next | mine | mystery N [ANSWER] | check: what
+# `make lesson`, `make exercise`, `make next`, `make mine`, `make mystery` and `make lessons` do,
 # once CMake has configured build/release.
 set -eu
 build=build/release
@@ -133,6 +133,10 @@ Hint: $hint"
     done
     # shellcheck disable=SC2086  # a word a number
     exec "$build/lessons/your_fsdp" "--ranks=$RANKS" $yours
+    ;;
+  mystery)
+    compile mystery || exit 1
+    exec "$build/lessons/mystery" "${2:-}" "${3:-}"
     ;;
   check)  # every exercise that still has its TODO must fail, or its checker sees nothing
     while read -r number name hint; do
