@@ -30,7 +30,7 @@ options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
-long      = [.]Long|: Long/|^faults:|^machines:
+long      = [.]Long|: Long/|^faults:|^machines:|^grade:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 
@@ -78,6 +78,22 @@ exercise: ## Check your own code of a lesson: make exercise N=08
 next: ## The first exercise that does not pass yet, with its hint
 	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh next
+
+mine: ## Train with the functions that you wrote: your own FSDP, beside the library's (RANKS=3)
+	@$(configure_lessons)
+	@JOBS=$(JOBS) RANKS=$(RANKS) sh lessons/lessons.sh mine
+
+mystery: ## A run that has gone wrong: make mystery N=1, then with ANSWER="CAUSE RANK UNIT"
+	@$(configure_lessons)
+	@JOBS=$(JOBS) sh lessons/lessons.sh mystery "$(N)" "$(ANSWER)"
+
+grade: ## Points for all exercises, in a process each: build/grade/results.json (FROM=folder)
+	@$(need_python)
+	@$(configure_lessons)
+	@python3 lessons/grade/grade.py build/release build/grade $(if $(FROM),--from="$(FROM)") $(ARGS)
+
+handout: ## For a course: build/nanofsdp-handout.tar.gz, everything but the solutions
+	@sh lessons/grade/handout.sh build/nanofsdp-handout.tar.gz
 
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
@@ -180,4 +196,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all lesson exercise next lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install train test test-all lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean

@@ -1,6 +1,7 @@
 #!/bin/sh
-# lessons.sh lesson N [GUESS...] | exercise N | next | check: what `make lesson`, `make exercise`,
-# `make next` and `make lessons` do, once CMake has configured build/release.
+# lessons.sh lesson N [GUESS...] | exercise N | next | mine | mystery N [ANSWER] | check: what
+# `make lesson`, `make exercise`, `make next`, `make mine`, `make mystery` and `make lessons` do,
+# once CMake has configured build/release.
 set -eu
 build=build/release
 list=$build/lessons/list.txt  # number, name, hint: a line a lesson
@@ -39,9 +40,35 @@ compile() {
   }
 }
 
+# Runs a program, which may have a loop that never ends.
+limited() {
+  if command -v timeout >/dev/null; then timeout 60 "$@"; else "$@"; fi
+}
+
 # Whether the reader has solved it. What the checker says is in $said.
 solved() {
-  compile "exercise_$1" >$build/lessons/said 2>&1 && "$build/lessons/exercise_$1" >$build/lessons/said
+  compile "exercise_$1" >$build/lessons/said 2>&1 &&
+    limited "$build/lessons/exercise_$1" >$build/lessons/said
+}
+
+pieces=lessons/mine/pieces.txt  # of the machine: number, lesson, function, place
+made=$build/lessons/mine
+
+# Whether the reader's file of lesson $1 is compiled into the machine: with or without.
+put_in() {
+  cmp -s "$made/yours_$1.$2" "$made/yours_$1.cpp" || cp "$made/yours_$1.$2" "$made/yours_$1.cpp"
+}
+
+# What a function that is not right yet does to the machine.
+try_alone() {
+  code=0
+  said=$(limited "$build/lessons/your_fsdp" "--ranks=$RANKS" --alone "$1" 2>&1) || code=$?
+  case $code in
+    0) echo "no number of this training shows its mistake; make exercise N=$1 does" ;;
+    1) echo "$said" ;;
+    124) echo "the machine does not end" ;;
+    *) echo "the machine crashes" ;;
+  esac
 }
 
 case $1 in
@@ -62,11 +89,12 @@ case $1 in
     }
     ;;
   next)
-    all=0 done=0 next=
+    all=0 done=0 next= yours=
     while read -r number name hint; do
       all=$((all + 1))
       if solved "$number"; then
         done=$((done + 1))
+        yours="$yours $number"
       elif [ -z "$next" ]; then
         next="Next: lessons/${number}_$name/${name}_exercise.cpp (make exercise N=$number)
 Hint: $hint"
@@ -74,6 +102,41 @@ Hint: $hint"
     done <"$list"
     [ -z "$next" ] || echo "$next"
     echo "$done of $all done"
+    echo
+    echo "The machine (make mine), a sharded training made of these pieces; [x] is yours:"
+    while read -r number name function place; do
+      case "$yours " in *" $number "*) mark=x ;; *) mark=' ' ;; esac
+      echo "  [$mark] $number $place"
+    done <$pieces
+    ;;
+  mine)
+    [ -f "$made/pieces.inc" ] || fail mine "needs the solutions, which are not in this tree"
+    RANKS=${RANKS:-2} yours= wrong=
+    for number in $(cut -d' ' -f1 $pieces | uniq); do
+      name=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" "$list")
+      in=with
+      if grep -q "TODO(lesson $number)" "lessons/${number}_$name/${name}_exercise.cpp"; then
+        in=without
+      elif solved "$number"; then
+        yours="$yours $number"
+      elif grep -q '^not built$' $build/lessons/build.log; then
+        in=without
+        echo "lesson $number: your function does not compile (make exercise N=$number)"
+      else
+        wrong="$wrong $number"
+      fi
+      put_in "$number" $in
+    done
+    compile your_fsdp || exit 1
+    for number in $wrong; do
+      echo "lesson $number: yours is not right yet. With it, $(try_alone "$number")"
+    done
+    # shellcheck disable=SC2086  # a word a number
+    exec "$build/lessons/your_fsdp" "--ranks=$RANKS" $yours
+    ;;
+  mystery)
+    compile mystery || exit 1
+    exec "$build/lessons/mystery" "${2:-}" "${3:-}"
     ;;
   check)  # every exercise that still has its TODO must fail, or its checker sees nothing
     while read -r number name hint; do

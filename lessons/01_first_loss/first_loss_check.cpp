@@ -30,7 +30,7 @@ double library_loss(std::span<float> logits, std::int32_t target) {
 // Rows of 1 to 52 logits, of a spread from 1 to 1000, around -1000, 0 and 1000.
 int main() {
   lesson::Exercise exercise("loss_of");
-  Generator generator(1);
+  Generator generator(lesson::seed(1));
   for (const float spread : {1.0f, 30.0f, 1000.0f}) {
     for (const float centre : {0.0f, 1000.0f, -1000.0f}) {
       for (std::size_t V = 1; V <= 52; ++V) {

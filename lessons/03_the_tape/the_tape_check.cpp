@@ -80,7 +80,7 @@ std::vector<int> seen(std::span<const int> uses) {
 // Up to 12 uses of up to 9 parameters, at random.
 int main() {
   lesson::Exercise exercise("completion_order");
-  Generator generator(3);
+  Generator generator(lesson::seed(3));
   for (std::size_t n = 0; n <= 12; ++n) {
     for (int round = 0; round < 40; ++round) {
       std::vector<int> uses(n);

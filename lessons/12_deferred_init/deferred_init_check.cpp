@@ -37,7 +37,7 @@ static std::string words(const std::vector<PlannedDraw>& plan) {
 int main() {
   lesson::Exercise exercise("kept");
   const std::array<std::int64_t, 3> numels = {4, 1, 6};
-  nanofsdp::Generator generator(12);
+  nanofsdp::Generator generator(lesson::seed(12));
   for (int n = 0; n < 200; ++n) {
     std::vector<PlannedDraw> plan;
     for (int d = 0; d <= n / 40; ++d) {

@@ -28,7 +28,7 @@ std::vector<double> product(const Values& M, const auto& x) {
 // The specification does not merge: it adds W x and scale * B (A x).
 int main() {
   lesson::Exercise exercise("merge");
-  nanofsdp::Generator generator(22);
+  nanofsdp::Generator generator(lesson::seed(22));
   for (std::int64_t in = 1; in <= 6; ++in) {
     for (std::int64_t out = 1; out <= 6; ++out) {
       for (std::int64_t rank = 1; rank <= 3; ++rank) {

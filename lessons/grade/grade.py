@@ -1,0 +1,196 @@
+"""Grades the exercises: points for each that passes its checker.
+
+    grade.py BUILD OUT [--from=FOLDER] [--seed=N] [--only=NN,NN]
+
+BUILD is a configured build folder of this tree; OUT gets results.json (Gradescope's), junit.xml, and
+the tree in which everything is compiled: the lessons without their solutions, with the *_exercise.cpp
+files of FOLDER, if there is one (anywhere below it), in place of this tree's.
+
+Each checker runs in a process of its own, with limits, on random cases of a seed that is drawn for this
+run. It says a secret after the last case; without the secret there are no points, whatever is printed.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import re
+import resource
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as xml
+
+POINTS = 10  # an exercise
+COMPILE_S, RUN_S, CPU_S = 600, 60, 30
+MEMORY = 4 << 30  # bytes of addresses
+OUTPUT = 16 << 10  # bytes of what a checker says that are kept
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+
+
+def lessons(build):
+    for line in (build / "lessons/list.txt").read_text().splitlines():
+        number, name, _ = line.split(" ", 2)
+        yield number, name
+
+
+def copy_tree(out, handed_in):
+    """The lessons without solutions, as OUT/lessons. What has not changed keeps its date."""
+    files = {}
+    for folder in sorted((ROOT / "lessons").glob("[0-9]*_*")) + [ROOT / "lessons/frame"]:
+        for file in folder.iterdir():
+            if file.suffix in (".h", ".cpp") and not file.name.endswith("_solution.cpp"):
+                files[file.relative_to(ROOT)] = file
+    if handed_in:
+        found = {file.name: file for file in sorted(handed_in.rglob("*_exercise.cpp"))}
+        for place in list(files):
+            if place.name.endswith("_exercise.cpp"):
+                files[place] = found.get(place.name)
+    for place, file in files.items():
+        there = out / place
+        there.parent.mkdir(parents=True, exist_ok=True)
+        if file is None:
+            there.write_text("#error no file of this name was handed in\n")
+        elif not there.exists() or there.read_bytes() != file.read_bytes():
+            shutil.copyfile(file, there)
+
+
+def call(command, seconds, **kwargs):
+    """Runs a command, and ends all of its processes with it. Returns its exit code, or None."""
+    process = subprocess.Popen(command, start_new_session=True, **kwargs)
+    try:
+        return process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        return None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def compile_one(build, out, number, log):
+    """Returns what is wrong, or nothing."""
+    command = ["cmake", "--build", str(build), "--target", f"graded_{number}"]
+    environment = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL")}
+    with open(log, "wb") as output:
+        code = call(command, COMPILE_S, stdout=output, stderr=subprocess.STDOUT, env=environment)
+    said = log.read_text(errors="replace")
+    if code is None:
+        return "the compiler did not end"
+    if code != 0:
+        errors = re.findall(r"^.*error.*$", said, re.M) or said.splitlines()[-5:]
+        return "does not compile:\n" + "\n".join(errors[:10])
+    for deps in build.glob(f"lessons/grade/CMakeFiles/graded_{number}.dir/**/*.d"):
+        if "_solution.cpp" in deps.read_text(errors="replace"):
+            return "includes a solution"
+    return None
+
+
+def limit():
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def run_one(program, seed):
+    """Returns whether the checker says that all is right, and what it printed."""
+    secret = secrets.token_hex(32).encode()
+    listen, say = os.pipe()
+
+    def prepare():
+        os.dup2(say, 3)
+        os.set_inheritable(3, True)
+        limit()
+
+    with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
+        ask, tell = os.pipe()
+        os.write(tell, secret)
+        os.close(tell)
+        code = call([str(program)], RUN_S, stdin=ask, stdout=output, stderr=subprocess.STDOUT,
+                    cwd=folder, preexec_fn=prepare, close_fds=False,
+                    env={"NANOFSDP_SEED": str(seed), "PATH": os.environ["PATH"]})
+        os.close(ask)
+        os.close(say)
+        os.set_blocking(listen, False)
+        try:
+            verdict = os.read(listen, 1 << 10)
+        except BlockingIOError:
+            verdict = b""
+        os.close(listen)
+        output.seek(0)
+        said = output.read(OUTPUT).decode(errors="replace")
+    if verdict == secret + b"y":
+        return True, said
+    if code is None:
+        said += f"\nended after {RUN_S} seconds"
+    elif code < 0:
+        said += f"\nended by signal {-code} ({signal.Signals(-code).name})"
+    elif verdict != secret + b"n":
+        said += "\nended before its checker did"
+    return False, said
+
+
+def write_results(out, results, seed):
+    suite = xml.Element("testsuite", name="exercises", tests=str(len(results)),
+                        failures=str(sum(not r["right"] for r in results)))
+    tests = []
+    for r in results:
+        case = xml.SubElement(suite, "testcase", classname="exercises", name=r["name"],
+                              time=f"{r['seconds']:.3f}")
+        printable = "".join(c for c in r["said"] if c.isprintable() or c in "\n\t")
+        if not r["right"]:
+            xml.SubElement(case, "failure", message="not right").text = printable
+        tests.append({"name": r["name"], "score": POINTS if r["right"] else 0,
+                      "max_score": POINTS, "output": printable,
+                      "status": "passed" if r["right"] else "failed"})
+    xml.ElementTree(suite).write(out / "junit.xml", encoding="unicode", xml_declaration=True)
+    score = sum(t["score"] for t in tests)
+    (out / "results.json").write_text(json.dumps(
+        {"score": score, "output": f"Random cases of seed {seed}.", "tests": tests}, indent=1))
+    return score
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build", type=lambda p: pathlib.Path(p).resolve())
+    parser.add_argument("out", type=lambda p: pathlib.Path(p).resolve())
+    parser.add_argument("--from", dest="handed_in", type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 30))
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    build, out = arguments.build, arguments.out
+    out.mkdir(parents=True, exist_ok=True)
+    copy_tree(out, arguments.handed_in)
+    if not (out / "secret").exists():
+        (out / "secret").write_text(secrets.token_hex(8))
+    with open(out / "configure.log", "wb") as log:
+        if call(["cmake", str(build), f"-DNANOFSDP_GRADE={out}"], COMPILE_S, stdout=log,
+                stderr=subprocess.STDOUT) != 0:
+            sys.exit(f"make grade: CMake failed; see {out}/configure.log")
+    only = [number for number in arguments.only.split(",") if number]
+    results = []
+    for number, name in lessons(build):
+        if only and number not in only:
+            continue
+        begin = time.monotonic()
+        (out / "bin" / f"graded_{number}").unlink(missing_ok=True)
+        said = compile_one(build, out, number, out / "compile.log")
+        right = False
+        if said is None:
+            right, said = run_one(out / "bin" / f"graded_{number}", arguments.seed)
+        results.append({"name": f"{number} {name}", "right": right, "said": said.strip(),
+                        "seconds": time.monotonic() - begin})
+        print(f"{number} {name:<22} {POINTS if right else 0:>3} of {POINTS}", flush=True)
+    score = write_results(out, results, arguments.seed)
+    print(f"{score} of {POINTS * len(results)} points: {out}/results.json, {out}/junit.xml")
+
+
+if __name__ == "__main__":
+    main()

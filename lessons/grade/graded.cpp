@@ -1,0 +1,41 @@
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+
+// The main program of a graded exercise. grade.py says a secret on stdin; this program says it
+// again after the checker has come to its end, with the checker's verdict. Whatever else is
+// printed, and however the process exits, counts for nothing.
+//
+// CMake renames the checker's main, and its class Exercise, to names that are drawn for each folder
+// of grades, so that nobody can write them down.
+
+int NANOFSDP_CHECKER();
+
+namespace {
+
+constexpr int kVerdict = 3;  // the descriptor on which grade.py listens
+std::array<char, 64> secret;
+
+// Before any constructor of a file that is handed in.
+void hear_secret(int, char**, char**) {
+  std::size_t got = 0;
+  while (got < secret.size()) {
+    const ssize_t n = read(STDIN_FILENO, secret.data() + got, secret.size() - got);
+    if (n <= 0) _exit(2);
+    got += static_cast<std::size_t>(n);
+  }
+}
+[[gnu::used, gnu::section(".preinit_array")]] void (*first)(int, char**, char**) = hear_secret;
+
+}  // namespace
+
+int main() {
+  const int failed = NANOFSDP_CHECKER();
+  std::fflush(stdout);
+  std::array<char, 65> verdict{};
+  std::memcpy(verdict.data(), secret.data(), secret.size());
+  verdict.back() = failed == 0 ? 'y' : 'n';
+  return write(kVerdict, verdict.data(), verdict.size()) == std::ssize(verdict) ? 0 : 2;
+}

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/rng.h"
+#include "base/tensor.h"
+#include "data/dataset.h"
+#include "gpt/gpt.h"
+#include "nn/tape.h"
+#include "pieces.h"
+
+/// @file
+/// @brief A training whose sharding is made of the lessons' exercises, and the library's training
+/// of the same model, to compare with.
+///
+/// The run has three parts: a few steps of ZeRO-1 with momentum; then full_shard with AdamW, two
+/// micro-batches a step, gradients reduced in bfloat16, blocks that run forward again in backward;
+/// then the run is saved by W ranks, loaded by W + 1, and evaluated.
+
+namespace lesson::mine {
+
+using namespace nanofsdp;
+
+/// What is trained. Ranks are threads.
+struct Setup {
+  int W = 2;            ///< ranks, 2 to 6
+  int first_steps = 4;  ///< with momentum, of which only the optimizer is sharded
+  int steps = 8;        ///< under full_shard
+};
+
+inline constexpr int kMicroBatches = 2, kRows = 6;  // rows of a micro-batch, all ranks together
+inline constexpr int kEvaluated = 7;                // rows
+inline constexpr std::int64_t kContext = 32;        // tokens of a row
+inline constexpr std::int64_t kAlignment = 4;       // of parameters in a row
+inline constexpr double kMomentumRate = 0.05, kAdamRate = 3e-3, kMaxNorm = 1;
+
+/// What was seen, in the order in which it was seen.
+struct Number {
+  int step;          ///< from 1; 0: after the last step
+  std::string what;  ///< "loss"
+  double value;
+  bool near = false;  ///< equal within one millionth is enough, where sums may differ
+};
+
+/// What a run leaves behind, on rank 0.
+struct Outcome {
+  std::vector<Number> numbers;
+  std::vector<float> weights;  ///< unit by unit, after the last step
+};
+
+/// The machine. @throws std::exception where a piece makes it stop
+Outcome by_hand(const Pieces& pieces, const Setup& setup, const data::Dataset& text);
+
+/// The library's run. Its numbers have the same names in the same order.
+Outcome by_library(const Setup& setup, const data::Dataset& text);
+
+/// The first number of `yours` that is not the library's, as text; empty: there is none.
+std::string first_difference(const Outcome& yours, const Outcome& library);
+
+/// The blocks, and everything else of the model.
+gpt::GPTConfig config_of(const data::Dataset& text);
+
+/// What one rank reads. Equal seeds, equal rows.
+class Feed {
+ public:
+  Feed(const data::Dataset& text, int rank, int W, int rows, std::uint64_t seed)
+      : text_(text),
+        all_(rows),
+        mine_{rank * rows / W, (rank + 1) * rows / W - rank * rows / W},
+        generator_(seed),
+        x_(static_cast<std::size_t>(mine_.count * kContext)),
+        y_(x_) {}
+  void next(data::Split split) { text_.draw(split, generator_, all_, mine_, {x_, y_}); }
+  std::int64_t rows() const { return mine_.count; }
+  Tensor x() { return {x_.data(), {rows(), kContext}, DType::int32}; }
+  Tensor y() { return {y_.data(), {rows(), kContext}, DType::int32}; }
+  std::span<const std::int32_t> targets() const { return y_; }
+
+ private:
+  const data::Dataset& text_;
+  std::int64_t all_;
+  data::BatchRows mine_;
+  Generator generator_;
+  std::vector<std::int32_t> x_, y_;
+};
+
+}  // namespace lesson::mine

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "pieces.h"
+
+/// @file
+/// @brief What lies between the ranks of the machine, which are threads: mailboxes for the ring of
+/// lesson 04, and a board on which ranks show each other rounded gradients, for lesson 15.
+
+namespace lesson::mine {
+
+using namespace nanofsdp;
+
+/// Messages on their way from one rank to the next.
+class Mailbox {
+ public:
+  void put(std::span<const float> message) {
+    const std::lock_guard lock(mutex_);
+    messages_.emplace_back(message.begin(), message.end());
+    changed_.notify_one();
+  }
+  std::vector<float> take() {
+    std::unique_lock lock(mutex_);
+    const auto came = [&] { return !messages_.empty(); };
+    if (!changed_.wait_for(lock, std::chrono::seconds(5), came)) {
+      throw std::runtime_error("lesson 04: a rank waited for a message in vain");
+    }
+    std::vector<float> message = std::move(messages_.front());
+    messages_.pop_front();
+    return message;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::vector<float>> messages_;
+};
+
+/// What all ranks see.
+struct Between {
+  explicit Between(int W) : mailboxes(W), board(W), files(W) {}
+  std::vector<Mailbox> mailboxes;                      // of each rank
+  std::vector<std::vector<bfloat16>> board;            // each rank's row
+  std::vector<std::vector<std::vector<float>>> files;  // each rank's shards, as it saved them
+};
+
+/// A rank's place in the ring.
+class Ring final : public Neighbours {
+ public:
+  Ring(Between& between, int rank, int W)
+      : next_(between.mailboxes[(rank + 1) % W]), mine_(between.mailboxes[rank]) {}
+  void send(std::span<const float> chunk) override { next_.put(chunk); }
+  std::span<const float> receive() override { return received_ = mine_.take(); }
+
+ private:
+  Mailbox &next_, &mine_;
+  std::vector<float> received_;
+};
+
+/// The ranks, as `inner` connects them; but gradients are reduced in bfloat16, by lesson 15's
+/// piece.
+class Rounding final : public comm::Communicator {
+ public:
+  Rounding(comm::Communicator& inner, Between& between, decltype(Pieces::average) average)
+      : inner_(inner), between_(between), average_(average) {}
+
+  std::int64_t bytes_sent() const { return sent_; }  ///< of reductions
+
+  nanofsdp::Event reduce_scatter(Stream& stream, Tensor in, Tensor out, comm::ReduceOp op,
+                                 const comm::Call&) override {
+    std::vector<bfloat16>& row = between_.board[static_cast<std::size_t>(rank())];
+    row.resize(static_cast<std::size_t>(in.numel()));
+    std::ranges::transform(in.span<float>(), row.begin(), to_bfloat16);
+    stream.wait(inner_.barrier(stream));  // every rank shows its row
+    const std::int64_t n = out.numel(), begin = rank() * n;
+    std::vector<std::vector<bfloat16>> chunks;
+    for (const std::vector<bfloat16>& of_rank : between_.board) {
+      chunks.emplace_back(of_rank.begin() + begin, of_rank.begin() + begin + n);
+    }
+    std::vector<bfloat16> mean(static_cast<std::size_t>(n));
+    average_(chunks, mean);
+    const float times = op == comm::ReduceOp::sum ? static_cast<float>(size()) : 1.0f;
+    std::ranges::transform(mean, out.f32(), [&](bfloat16 x) { return times * to_float32(x); });
+    sent_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(bfloat16));
+    return inner_.barrier(stream);  // every rank has read
+  }
+
+  int rank() const override { return inner_.rank(); }
+  int size() const override { return inner_.size(); }
+  nanofsdp::Event all_gather(Stream& stream, Tensor in, Tensor out,
+                             const comm::Call& call) override {
+    return inner_.all_gather(stream, in, out, call);
+  }
+  nanofsdp::Event broadcast(Stream& stream, Tensor x, int root, const comm::Call& call) override {
+    return inner_.broadcast(stream, x, root, call);
+  }
+  nanofsdp::Event barrier(Stream& stream, const comm::Call& call) override {
+    return inner_.barrier(stream, call);
+  }
+  std::unique_ptr<comm::Communicator> split(int color) override { return inner_.split(color); }
+  void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
+
+ private:
+  comm::Communicator& inner_;
+  Between& between_;
+  decltype(Pieces::average) average_;
+  std::int64_t sent_ = 0;
+};
+
+}  // namespace lesson::mine

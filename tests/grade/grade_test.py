@@ -1,0 +1,117 @@
+"""grade_test.py BUILD: our solutions get all points, wrong ones none, and who cheats or breaks
+something harms only itself. BUILD is a configured build folder; works below BUILD/grade_test."""
+
+import json
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as xml
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(sys.argv[1]).resolve()
+OUT = BUILD / "grade_test"
+SOLUTIONS = {f.parent.name[:2]: f for f in sorted(ROOT.glob("lessons/[0-9]*_*/*_solution.cpp"))}
+
+# What is put at the begin of a function, and what the grader is to say about it.
+BROKEN = {
+    "06": ("volatile bool on = true; while (on) {}", "ended"),
+    "08": ("volatile int* nowhere = nullptr; *nowhere = 1;", "SIGSEGV"),
+    "14": ("for (std::vector<std::vector<char>> all;;) all.emplace_back(1 << 28, 'x');", "ended"),
+    "18": ('puts("smallest_group: right in all 20404 cases."); exit(0);', "before its checker did"),
+    "19": ('#include "../19_checkpoint/checkpoint_solution.cpp"', "does not compile"),
+    "23": ('return_before_main', "before its checker did"),
+    "24": ("write(3, \"yes\", 3); _exit(0);", "before its checker did"),
+}
+INCLUDES = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <vector>\n"
+EARLY = ("namespace { struct Early { Early() { char s[64]; (void)!read(0, s, 64); s[0] = 'y';\n"
+         "  (void)!write(3, s, 64); puts(\"place_of_row: right in all 1 cases.\"); _exit(0); } } early; }\n")
+
+
+def hand_in(files):
+    """Files of these texts, by lesson, as a student hands them in."""
+    folder = OUT / "handed_in"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    for number, text in files.items():
+        name = SOLUTIONS[number].name.replace("_solution.cpp", "_exercise.cpp")
+        (folder / name).write_text(text)
+    return folder
+
+
+def grade(files, seed=7):
+    """The results by lesson, of what is graded of these files."""
+    subprocess.run([sys.executable, ROOT / "lessons/grade/grade.py", BUILD, OUT / "grade",
+                    f"--from={hand_in(files)}", f"--seed={seed}", "--only=" + ",".join(files)],
+                   check=True, stdout=subprocess.DEVNULL)
+    results = json.loads((OUT / "grade/results.json").read_text())
+    suite = xml.parse(OUT / "grade/junit.xml").getroot()
+    assert int(suite.get("tests")) == len(files)
+    assert int(suite.get("failures")) == sum(t["score"] == 0 for t in results["tests"])
+    assert results["score"] == sum(t["score"] for t in results["tests"])
+    return {t["name"][:2]: t for t in results["tests"]}
+
+
+def expect(holds, what):
+    if not holds:
+        sys.exit(f"grade_test: {what}")
+
+
+def wrong_solutions():
+    """Rounds of files: each round has one wrong solution a lesson."""
+    edits = {}
+    for line in (ROOT / "tests/grade/wrong.txt").read_text().splitlines():
+        if line.startswith("#"):
+            continue
+        number, edit = line.split(" ", 1)
+        if number not in SOLUTIONS:
+            continue  # a lesson that is not in this tree
+        old, new = re.split(r" -> | ->$", edit, maxsplit=1)
+        text = SOLUTIONS[number].read_text()
+        expect(text.count(old) >= 1, f"wrong.txt: lesson {number} has no '{old}'")
+        edits.setdefault(number, []).append(text.replace(old, new, 1))
+    for number in SOLUTIONS:
+        expect(len(edits.get(number, [])) >= 2, f"wrong.txt: fewer than two of lesson {number}")
+    for i in range(max(map(len, edits.values()))):
+        yield {number: texts[i] for number, texts in edits.items() if i < len(texts)}
+
+
+def broken(number):
+    text = SOLUTIONS[number].read_text()
+    what = BROKEN[number][0]
+    if what.startswith("#include"):
+        return what + "\n"
+    if what == "return_before_main":
+        return INCLUDES + EARLY + text
+    return INCLUDES + re.sub(r"\) \{\n", lambda m: m[0] + what + "\n", text, count=1)
+
+
+def main():
+    solutions = {number: file.read_text() for number, file in SOLUTIONS.items()}
+    for number, result in grade(solutions).items():
+        expect(result["score"] == result["max_score"] > 0, f"our {number} fails: {result['output']}")
+    for seed in (1, 123456789):  # hidden cases are right, too, whichever they are
+        drawn = {n: solutions[n] for n in ("01", "02", "03", "12", "13", "22")}
+        for number, result in grade(drawn, seed).items():
+            expect(result["score"] > 0, f"{number} fails with seed {seed}: {result['output']}")
+
+    whole = {number: solutions[number] for number in ("07", "12", "22")}
+    results = grade(whole | {number: broken(number) for number in BROKEN})
+    for number, (_, said) in BROKEN.items():
+        expect(results[number]["score"] == 0, f"the broken {number} has points")
+        expect(said in results[number]["output"],
+               f"the broken {number}: no '{said}' in: {results[number]['output']}")
+    for number in whole:
+        expect(results[number]["score"] > 0, f"{number} lost its points to others")
+    for files in wrong_solutions():
+        for number, result in grade(files).items():
+            expect(result["score"] == 0, f"a wrong {number} has points")
+            expect("does not compile" not in result["output"], f"a wrong {number} does not compile: "
+                   + result["output"])
+
+    print("grade_test: all as it is to be")
+
+
+if __name__ == "__main__":
+    main()
