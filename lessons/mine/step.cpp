@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <numeric>
 #include <sstream>
 #include <stdexcept>
 
@@ -144,7 +145,9 @@ void ShardedRank::attach(Unit& unit) {
 }
 
 void ShardedRank::begin_pass(bool training, bool first) {
-  std::istringstream words(pieces_.events_of(static_cast<int>(units_.size()) - 1, training));
+  std::vector<int> calls(units_.size() - 1);  // of blocks: each once, in order
+  std::iota(calls.begin(), calls.end(), 0);
+  std::istringstream words(pieces_.events_of(calls, training));
   events_.clear(), used_.clear(), order_.clear(), reduced_ = 0;
   for (std::string event; words >> event;) events_.push_back(event);
   done_.assign(events_.size(), false);

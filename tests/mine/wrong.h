@@ -99,8 +99,8 @@ inline const std::vector<Mistake>& mistakes() {
        "step 6, gradient norm"},
       {"11",  // backward computes with what forward left
        [](Pieces& p) {
-         p.events_of = [](int blocks, bool training) {
-           std::string events = right().events_of(blocks, training);
+         p.events_of = [](const std::vector<int>& calls, bool training) {
+           std::string events = right().events_of(calls, training);
            const std::string gathered = "U.h.0 R.h.0 RS.h.0";
            const std::size_t at = events.find(gathered);
            if (at != std::string::npos) events.replace(at, gathered.size(), "R.h.0 RS.h.0");
