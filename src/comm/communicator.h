@@ -35,7 +35,7 @@ namespace nanofsdp::comm {
 /// What a reduction makes of the ranks' numbers.
 enum class ReduceOp { sum, average };
 
-/// Who asks and why: named in errors, and control traffic is counted apart.
+/// The unit that asks, and why: named in errors. Control traffic is counted apart.
 struct Call {
   std::string unit{};    ///< the FSDP unit, or what the call is for
   bool control = false;  ///< norms, losses, fingerprints: not part of the training traffic
@@ -65,7 +65,7 @@ class CommError : public launch::RankError {
 struct Collective;  // operation.h
 
 /// One rank's end of a group. One thread issues all its calls. They throw ShapeError for operands
-/// that do not fit, and CommError where the collective fails: here, or where somebody waits for its
+/// that do not fit, and CommError where the collective fails: here, or where a caller waits for its
 /// event.
 class Communicator {
  public:

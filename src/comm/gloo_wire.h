@@ -36,7 +36,7 @@ class GlooWire {
   /// are reading.
   ~GlooWire();
 
-  /// Whom it connects. When the group fails, the connections are cut.
+  /// The ranks that it connects. When the group fails, the connections are cut.
   Peers& peers() { return peers_; }
 
   /// One message on its way. Its memory stays as it is until wait() returns or the wire is aborted.

@@ -34,7 +34,7 @@ class Group {
   /// This rank's end of a group of the ranks with its color, in the order of their ranks here.
   virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
 
-  /// A call is about to be enqueued. @returns what it takes, if anybody wants to know
+  /// A call is about to be enqueued. @returns its cost, or none if it is not needed
   virtual Cost announce(const Operation&) { return {}; }
 
   /// Wakes the call in progress. From any thread.

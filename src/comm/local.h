@@ -18,7 +18,7 @@ namespace nanofsdp::comm {
 /// get CommError::mismatch; a rank whose communicator is destroyed while others wait for it is
 /// peer_lost; one that does not come in time is a timeout.
 ///
-/// On a GPU, which all ranks share, the threads meet as ever, when they issue the call, and bring
+/// On a GPU, which all ranks share, the threads meet when they issue the call, and bring
 /// an Event along: to the first meeting one that says when their operand is ready, to the second
 /// when they have read the others'. The streams wait for these, the threads do not.
 ///

@@ -19,7 +19,7 @@ namespace nanofsdp::comm {
 struct NcclFabric;
 
 /// A communicator of NCCL's: a call to it is begun, and then asked after. Used by the thread that
-/// issues, by whoever waits for an event, and by whoever aborts. Errors name the call that is the
+/// issues, by one that waits for an event, and by one that aborts. Errors name the call that is the
 /// last of `history`; without one, they are about the making of the group.
 class NcclWire {
  public:

@@ -61,7 +61,7 @@ struct Circle {
 /// The ranks of one group, what this one has called, and how the group ends.
 class Peers {
  public:
-  /// @param cut called once, from any thread, when the group has failed: wakes who waits
+  /// @param cut called once, from any thread, when the group has failed: wakes the waiting
   Peers(std::shared_ptr<Run> run, const Circle& circle,
         std::function<void(const std::string& reason)> cut);
   ~Peers();

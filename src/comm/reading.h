@@ -13,7 +13,7 @@ namespace nanofsdp::comm {
 /// that share some (sharing.h).
 ///
 /// A collective is two meetings. Ranks lay their operands open and wait for each other; each reads
-/// from the others what it needs; ranks wait again, so that nobody changes an operand that another
+/// from the others what it needs; ranks wait again, so that no rank changes an operand that another
 /// still reads.
 ///
 /// So each byte that a rank needs is moved once, from where its owner has it to where this rank

@@ -36,7 +36,7 @@ struct RanksOptions {
   Transport transport = Transport::automatic;  ///< of the backend gloo: what carries the bytes
   Device device = Device::cpu;                 ///< what each rank computes on
 
-  /// For ranks to come: longer than for a message, because somebody has to start them.
+  /// For ranks to come: longer than for a message, because a user has to start them.
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }
 };
 

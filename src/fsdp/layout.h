@@ -30,7 +30,7 @@ namespace nanofsdp::fsdp {
 ///     shard r = [ p0[r * c0 .. (r + 1) * c0) | p1[r * c1 .. (r + 1) * c1) | ... | padding ]
 ///     s       = sum over parameters of c * (elements of one of its rows)
 ///
-/// What travels is the *row*: all shards end to end, W * s elements. In the flat layout the row is
+/// A collective sends a *row*: all shards end to end, W * s elements. In the flat layout the row is
 /// the memory of the whole parameters: nothing is copied, and fewer than W elements are padding. In
 /// the other one a piece is a tensor of its own, [rows, ...], with a place in the whole tensor.
 /// That is paid for with copies: a parameter lies in W pieces of the row, so it is copied out of it

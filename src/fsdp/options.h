@@ -58,8 +58,8 @@ struct Options {
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
   bool accumulates() const { return no_sync || !sharding().gradients; }
 
-  /// What a rank keeps a shard of. Who computes with a copy need not keep the numbers whole: a
-  /// shard is enough.
+  /// What a rank keeps a shard of. A unit that computes with a copy need not keep whole parameters:
+  /// a shard is enough.
   /// @param stored in which parameters are stored
   Sharding kept(DType stored = DType::float32) const {
     Sharding kept = sharding();

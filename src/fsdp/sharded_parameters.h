@@ -25,8 +25,8 @@ namespace nanofsdp::fsdp {
 /// the model to compute with, or at what is stored, where each parameter sees the piece of it that
 /// lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
-/// The shard is the truth, and it carries a version: every write counts it up, so that whoever
-/// holds a whole copy can tell whether it is stale. Values that a parameter has when its row is
+/// The shard is the truth, and it carries a version: every write counts it up, so that a
+/// user of an unsharded copy sees whether it is stale. Values that a parameter has when its row is
 /// built are kept.
 ///
 /// All parameters of a row train, or all are frozen; a unit that has both kinds has two rows. A
@@ -36,7 +36,7 @@ namespace nanofsdp::fsdp {
 /// **No gradient is written -0.** A parameter for which backward did not ask on any rank has no
 /// gradient (PyTorch's `None`), and an optimizer has to leave it alone, which is not what it does
 /// with a zero. Before a reduction each rank writes -0 where it has none. As x + -0 = x for every
-/// x, also for x = +0, this counts for nothing in a sum, and stays only where all ranks wrote it.
+/// x, also for x = +0, this does not change a sum, and stays only where all ranks wrote it.
 /// No other gradient is -0: it was added to +0. (One that vanishes from below in all its elements,
 /// when it is averaged or rounded, looks like none.)
 

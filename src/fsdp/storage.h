@@ -30,7 +30,7 @@ struct Whole {
 
 /// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
 /// the next is gathered into, or the one before is reduced out of, the other. More to gather
-/// further ahead, and where units are nested; all where units stay whole.
+/// further ahead, and where units are nested; all where units stay unsharded.
 /// @param blocks units without the root  @param depth how many of them are around each other, at
 ///        most
 Whole pool_slots(const Options& options, int blocks, int depth = 1);

@@ -32,7 +32,7 @@ class Unit {
  public:
   /// Where the unit is on its way.
   enum class State {
-    sharded,    ///< at rest: nobody reads whole parameters
+    sharded,    ///< at rest: nothing reads whole parameters
     gathering,  ///< a whole copy is on its way, or there
     unsharded,  ///< the views show whole parameters
     reducing    ///< the reduction of the gradients is under way
@@ -93,7 +93,7 @@ class Unit {
   /// Orders computation after the reduction. Does nothing if none is under way.
   void wait_for_reduction();
 
-  /// Gives back whole gradients that nobody is going to reduce.
+  /// Gives back unsharded gradients that will not be reduced.
   void drop_gradients() { gradients_.give_back(context_.compute->record()); }
 
   /// After the last micro-step: says so where no pass of the step gave a gradient.

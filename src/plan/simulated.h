@@ -14,8 +14,8 @@ namespace nanofsdp::plan {
 /// @file
 /// @brief A device without memory and without arithmetic: what is issued on it is written down.
 ///
-/// Buffers there are entries of the ledger and addresses that nobody can read; tensors have shapes,
-/// but no values. Work is not done, its cost is kept. So a program runs as ever, issues the same
+/// Buffers there are entries of the ledger and addresses that cannot be read; tensors have shapes,
+/// but no values. Work is not done, its cost is kept. So a program runs unchanged, issues the same
 /// work in the same order, and leaves a log that a clock can play at the speed of any machine
 /// (plan/clock.h). What the host reads back is 0.
 ///

@@ -9,7 +9,7 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A language model of somebody else's, as PyTorch trains it, in outline: which memory its
+/// @brief A published language model, as PyTorch trains it, in outline: which memory its
 /// activations take and what its kernels cost, in numbers of one width.
 ///
 /// Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU, keys and
@@ -76,7 +76,7 @@ inline constexpr TransformerShape kTransformers[] = {
     {"mpt-70b", false, 80, 8192, 64, 64, 32'768, 50'368, 2048, true},
 };
 
-/// One of them; null if nobody knows it.
+/// One of them; null if the name is unknown.
 const TransformerShape* find_transformer(std::string_view name);
 
 }  // namespace nanofsdp::plan
