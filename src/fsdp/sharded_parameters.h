@@ -44,8 +44,7 @@ namespace nanofsdp::fsdp {
 class ShardedParameters {
  public:
   /// @param parameters all of which train, or none, of one dtype, in the model's order; they
-  /// outlive
-  ///        this object. Values that they have are float32, and are rounded here
+  ///        outlive this object. Values that they have are float32, and are rounded here
   /// @param kept what this rank keeps a shard of. Only the flat layout's shard is a slice of the
   ///        whole: with the other one, all that the optimizer reads is sharded, or nothing
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
