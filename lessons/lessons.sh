@@ -45,6 +45,13 @@ limited() {
   if command -v timeout >/dev/null; then timeout 60 "$@"; else "$@"; fi
 }
 
+# Whether the reader has begun an exercise: built it, or removed its TODO. `next` builds no others,
+# because to build all of them takes minutes.
+begun() {
+  [ -x "$build/lessons/exercise_$1" ] ||
+    ! grep -q "TODO(lesson $1)" "lessons/$1_$2/$2_exercise.cpp"
+}
+
 # Whether the reader has solved it. What the checker says is in $said.
 solved() {
   compile "exercise_$1" >$build/lessons/said 2>&1 &&
@@ -84,7 +91,7 @@ case $1 in
     number_of exercise "${2:-}"
     compile "exercise_$number" || exit 1
     "$build/lessons/exercise_$number" || {
-      echo "Yours is $folder/${name}_exercise.cpp; a hint is at the end of $folder/README.md."
+      echo "Yours is $folder/${name}_exercise.cpp; a hint is under \"Your turn\" in $folder/README.md."
       exit 1
     }
     ;;
@@ -92,7 +99,7 @@ case $1 in
     all=0 done=0 next= yours=
     while read -r number name hint; do
       all=$((all + 1))
-      if solved "$number"; then
+      if begun "$number" "$name" && solved "$number"; then
         done=$((done + 1))
         yours="$yours $number"
       elif [ -z "$next" ]; then
