@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   lesson::Svg svg(690, 335);
   svg.text(10, 20, "Which module is at work when: forward and backward of nanoGPT");
   svg.rect(10, 34, 12, 12, lesson::colour::parameters);
-  svg.text(28, 45, "module with parameters of its own (drop has none)");
+  svg.text(28, 45, "module that computes (drop has no parameters)");
   svg.rect(380, 36, 8, 8, lesson::colour::gradients), svg.text(394, 45, "a part of a gradient");
   svg.text(10, 78, "forward, time goes to the right"), svg.nested(10, 88, run.forward);
   svg.text(10, 212, "backward, time goes to the right"), svg.nested(10, 222, run.backward);

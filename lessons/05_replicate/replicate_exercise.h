@@ -14,7 +14,8 @@
 /// @param stream   pass it to world.all_reduce(stream, tensor, nanofsdp::comm::ReduceOp::sum); on
 ///   this stream the all-reduce is finished when the call returns
 /// @param world    all ranks; world.size() is W. The tensor of its all_reduce must have a multiple
-///   of W elements: nanofsdp::Tensor(pointer, {elements})
+///   of W elements. nanofsdp::Tensor(x.data(), {std::ssize(x)}) is a view of all floats of x, a
+///   vector or a span
 /// @param gradient the mean over this rank's rows; becomes the mean over all rows. It may have any
 ///   number of elements, also 0
 /// @param my_rows  rows of this rank, at least 1
