@@ -14,13 +14,13 @@
 /// this function together.
 ///
 /// Collectives take tensors, not spans. Tensor(data, {n}) is a view of the n floats at the pointer
-/// `data`; tensor.slice(begin, count) is a view of a part of them.
+/// `data`; n is a signed number, such as std::ssize(span). tensor.slice(begin, count) is a view of
+/// a part of them.
 ///
 /// @param stream     a CPU stream: when a collective has returned, it is done
-/// @param world      rank() is r and size() is W. Its collectives are all_gather(stream, in, out)
-/// and
-///   reduce_scatter(stream, in, out, nanofsdp::comm::ReduceOp::average). The shard may be a slice
-///   of the longer operand, at this rank's place
+/// @param world      rank() is r and size() is W. Its collectives: all_gather(stream, in, out) and
+///   reduce_scatter(stream, in, out, nanofsdp::comm::ReduceOp::average). `in` and `out` are one
+///   shard and the whole: the shard may be a slice of the whole, at this rank's place
 /// @param parameters [W * s], the same on each rank before and after the call
 /// @param gradient   [W * s], from this rank's part of the batch; may be overwritten
 /// @param momentum   [s], of this rank's shard: momentum[0] belongs to element r * s

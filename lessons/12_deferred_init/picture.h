@@ -19,7 +19,7 @@ namespace lesson {
 /// One random draw of the root unit.
 struct RootDraw {
   std::string name;        // of the module
-  std::int64_t begin = 0;  // its first number, counted from the start of the stream
+  std::int64_t begin = 0;  // its first number, counted from the start of the sequence
   std::int64_t numel = 0;
   bool stays = true;  // or a later draw overwrites it
 };
@@ -81,7 +81,7 @@ inline Svg picture_of_walks(const std::vector<RootDraw>& breadth,
   };
   walk(222, "breadth-first (level by level):", breadth);
   walk(322, "depth-first (down each branch):", depth);
-  svg.text(15, 400, "place in the stream of random numbers");
+  svg.text(15, 400, "place in the sequence of random numbers");
   return svg;
 }
 
