@@ -50,7 +50,7 @@ class Exercise {
     ++cases_;
     if (failed_ || yours == spec) return !failed_;
     failed_ = true;
-    fmt::print("{}: not yet. First difference, {}:\n  Yours: {}\n  Spec:  {}\n", function_,
+    fmt::print("{}: not yet. First difference, {}:\n  Yours: {}\n  Right: {}\n", function_,
                fmt::format(text, std::forward<Case>(values)...), shown(yours), shown(spec));
     return false;
   }
