@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "base/device.h"
+#include "base/register.h"
 #include "comm/run_ranks.h"
 #include "data/dataset.h"
 #include "plan/machine.h"
@@ -68,6 +70,14 @@ void bench_steps(const BenchOptions& options);
 /// Measures this computer for a minute and writes what `nanofsdp plan --machine=PATH` asks for.
 /// @throws UsageError if the file cannot be written, before anything is measured
 void bench_machine(const BenchOptions& options, const std::string& path);
+
+/// A vector register, and so many of them that two units of four cycles never wait.
+using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
+using Packs = std::array<Pack, 10>;                             ///< the registers
+constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);  ///< floats in them
+/// Makes the compiler believe that other code reads and writes these: it can neither leave out
+/// what was computed nor compute packs only once because they began alike.
+inline void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 
 /// What the threads of a rank can compute at most: multiplies and adds in float32 that never leave
 /// the registers. Keeps every thread of a CPU stream at them, for about a millisecond.

@@ -1,14 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <thread>
 
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/build_info.h"
-#include "base/register.h"
 #include "cli/bench.h"
 #include "cli/numbers.h"
 #include "cli/outputs.h"
@@ -22,14 +20,6 @@ namespace nanofsdp::cli {
 namespace {
 
 using plan::Machine;
-
-// A vector register, and so many of them that two units of four cycles never wait.
-using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
-using Packs = std::array<Pack, 10>;
-
-// Makes the compiler believe that somebody else reads and writes these: it can neither leave out
-// what was computed nor compute packs only once because they began alike.
-void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 
 constexpr char kFile[] = R"(# {}
 # Measured by nanofsdp bench --machine. What each name means is in src/plan/machine.h.
@@ -205,7 +195,7 @@ double multiply_and_add(Stream& stream) {
     }
     touch(packs);
   });
-  return 2.0 * kRounds * (sizeof(Packs) / sizeof(float)) * stream.threads();
+  return 2.0 * kRounds * kLanes * stream.threads();
 }
 
 double peak_flops(Stream& stream) {

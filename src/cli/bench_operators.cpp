@@ -51,18 +51,18 @@ Candidate peak(Stream& stream) {
 
 // What memory can reach, in three mixes of reads and writes.
 void read(Stream& stream, const Tensor& x) {
-  stream.parallel_for(x.numel() / plan::kLanes, 1024, [&](std::int64_t begin, std::int64_t end) {
-    plan::Packs sums{};
-    const float *at = x.f32() + begin * plan::kLanes, *last = x.f32() + end * plan::kLanes;
+  stream.parallel_for(x.numel() / kLanes, 1024, [&](std::int64_t begin, std::int64_t end) {
+    Packs sums{};
+    const float *at = x.f32() + begin * kLanes, *last = x.f32() + end * kLanes;
     while (at < last) {
-      for (plan::Pack& sum : sums) {
-        plan::Pack pack;
+      for (Pack& sum : sums) {
+        Pack pack;
         std::memcpy(&pack, at, sizeof pack);
         at += sizeof pack / sizeof *at;
         sum += pack;
       }
     }
-    plan::touch(sums);
+    touch(sums);
   });
 }
 
