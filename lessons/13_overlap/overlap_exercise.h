@@ -6,9 +6,9 @@
 
 /// The first exercise of lesson 13: for how long does computation wait, with this schedule?
 ///
-/// A collective begins when it is issued, or when the collective before it in its lane is finished,
-/// whichever is later. A wait ends when its collective is finished; if the collective is finished
-/// already, the wait takes no time.
+/// A collective begins when it has been issued and the collective before it in its lane is
+/// finished. A wait ends when its collective is finished; if the collective is finished already,
+/// the wait takes no time.
 ///
 /// @return milliseconds, summed over all waits
 int exposed(const lesson::Schedule& schedule);
@@ -27,10 +27,10 @@ struct Line {
 
 /// The second exercise: the program of a whole step. Which line comes when is up to you.
 ///
-/// Forward goes through units 0, 1, ... units - 1; backward goes through them in the opposite
-/// order. Each unit's gradients are reduced once, after its backward. A unit computes only while
-/// its unsharded parameters are in a slot. There are `slots` of them, and all are free at the end.
-/// The step is over when the last reduce-scatter is finished.
+/// Forward computes each unit once, in the order 0, 1, ... units - 1; then backward computes each
+/// once, in the opposite order. Each unit's gradients are reduced once, after its backward. A unit
+/// computes only while its unsharded parameters are in a slot. There are `slots` of them, and all
+/// are free at the end. The step is over when the last reduce-scatter is finished.
 ///
 /// @return a program that exposes no more milliseconds than the library's does
 std::vector<Line> step(int units, int slots);

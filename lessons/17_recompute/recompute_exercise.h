@@ -6,7 +6,8 @@ enum class Action { nothing, gather, discard };
 /// The four hooks of a module. A recompute calls the first two inside backward, too.
 enum class Hook { pre_forward, post_forward, pre_backward, post_backward };
 
-/// What a unit is in the middle of. pre_backward: between its pre_backward and post_backward hooks.
+/// What a unit is doing. pre_backward: its pre_backward hook has run, its post_backward hook has
+/// not.
 enum class State { idle, forward, pre_backward };
 
 /// The exercise of lesson 17: what a unit does when a hook of its module is called.
@@ -15,7 +16,8 @@ enum class State { idle, forward, pre_backward };
 /// and are discarded after it. Between pre_backward and post_backward they are neither gathered nor
 /// discarded.
 ///
-/// @param hook  the hook that is called. Forward hooks come in pairs, and so do backward hooks
+/// @param hook  the hook that is called. Each pre_ hook is followed by its post_ hook; between
+///   pre_backward and post_backward there may be pairs of forward hooks, the recomputes
 /// @param state the state of the unit, which your function changes: idle at first, `forward` or
 ///   `pre_backward` while one of them runs, and idle again after it
 /// @return what the unit does with its weights now
