@@ -26,7 +26,8 @@ using Floats = std::vector<float>;
 constexpr int kWarp = 32, kSteps = 3;
 
 //! [warp_sum]
-// One round, for all threads (lanes) of a warp at once: thread t adds the number of thread t ^ bit.
+// One round, for all threads (lanes) of a warp at once. Thread t adds the number of thread t ^ bit:
+// the one whose number differs from t in this bit.
 void add_across(Floats& lanes, int bit) {
   const Floats before = lanes;
   for (std::size_t t = 0; t < lanes.size(); ++t) lanes[t] += before[t ^ bit];
