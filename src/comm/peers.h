@@ -29,7 +29,7 @@ struct Run {
 
   /// What became of the rank that was lost first, if such news comes in time. Threads are not lost.
   virtual std::string loss(std::chrono::milliseconds /*patience*/) { return ""; }
-  /// The same, when a rank waits in vain: asks whether all ranks still move.
+  /// The same, when a rank has waited too long: asks whether all ranks still move.
   virtual std::string roll_call() { return ""; }
 
   /// Whether these ranks can read each other's memory.
@@ -83,8 +83,8 @@ class Peers {
   void check() const;
 
   /// Finds out why peers do not come, after a timeout or since `why`; the group has failed.
-  /// @param whom "rank 1, rank 2"  @param told what they say of it themselves, if anything
-  CommError failure(const std::string& whom, bool timed_out, const std::string& why,
+  /// @param names "rank 1, rank 2"  @param told what they say of it themselves, if anything
+  CommError failure(const std::string& names, bool timed_out, const std::string& why,
                     const std::string& told = "");
 
  private:

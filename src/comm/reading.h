@@ -24,11 +24,11 @@ namespace nanofsdp::comm {
 ///
 /// Each rank of a group has a desk where the others can read. There it says what it calls and where
 /// its operand lies. The desk of the group's first rank has a number on it: how often ranks have
-/// come, to meet or to part. Who comes adds to it, and sleeps until it is high enough. One bit of
-/// the number says that the group has failed. Then nobody is counted any more. So a meeting of
-/// threads succeeds for all or for none, and none frees an operand that another reads.
+/// come, to meet or to part. A rank that comes adds to it, and sleeps until it is high enough. One
+/// bit of the number says that the group has failed. Then no rank is counted any more. So a meeting
+/// of threads succeeds for all or for none, and none frees an operand that another reads.
 ///
-/// Processes copy an operand of up to 64 KB to the desk. Then nobody waits a second time: the desk
+/// Processes copy an operand of up to 64 KB to the desk. Then no rank waits a second time: the desk
 /// has room for two calls, and a rank comes to its next call when it has read all of the last. A
 /// large operand that does not lie in shared memory is copied there first.
 
