@@ -83,15 +83,15 @@ void Peers::check() const {
   if (aborted_) throw error(Kind::aborted, "gave up: " + *aborted_);
 }
 
-CommError Peers::failure(const std::string& whom, bool timed_out, const std::string& why,
+CommError Peers::failure(const std::string& names, bool timed_out, const std::string& why,
                          const std::string& told) try {
   check();
   // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and
   // the run knows who was lost first and why, or soon will.
   const std::string cause = timed_out ? run_->roll_call() : run_->loss(1s);
   const std::string what =
-      timed_out ? fmt::format("waited {} ms in vain for {}", run_->timeout.count(), whom)
-                : fmt::format("lost {} ({})", whom, why);
+      timed_out ? fmt::format("waited {} ms in vain for {}", run_->timeout.count(), names)
+                : fmt::format("lost {} ({})", names, why);
   abort(fmt::format("rank {} {}", rank_, what));
   const std::string& reason = cause.empty() ? told : cause;
   if (timed_out || reason.empty()) return error(timed_out ? Kind::timeout : Kind::peer_lost, what);
