@@ -46,9 +46,10 @@ function find() {
   const asked = field.value.toLowerCase().split(/\s+/).filter(Boolean);
   const found = [];
   for (const [url, title, text] of asked.length ? PLACES : []) {
-    const [name, all] = [title.toLowerCase(), `${title} ${text}`.toLowerCase()];
+    const [heading, all] = [title.split(": ").pop().toLowerCase(), `${title} ${text}`.toLowerCase()];
     if (!asked.every((word) => all.includes(word))) continue;
-    const rank = asked.every((word) => name.includes(word)) ? (text ? 0 : 1) : 2;
+    const named = asked.every((word) => heading.includes(word));
+    const rank = heading === asked.join(" ") ? 0 : named ? (text ? 1 : 2) : 3;
     const at = text.lastIndexOf(" ", text.toLowerCase().indexOf(asked[0]) - 30) + 1;
     found.push([rank, make("li", {}, make("a", { href: root + url }, title), ` ${text.slice(at, at + 110)}`)]);
   }

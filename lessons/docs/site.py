@@ -225,7 +225,7 @@ def main():
                  for source, body in zip(contents.pages, bodies)]
         for page in pages:
             index = index + page.render()
-        for anchor, entry in glossary.items():
+        for entry, anchor in {entry: anchor for anchor, entry in reversed(glossary.items())}.items():
             index.append([f"lessons/glossary.html#{anchor}", f"Glossary: {entry.split(':')[0]}", entry])
         listings = sorted(set().union(*(page.listings for page in pages)))
         list(pool.map(lambda path: listing(path, contents), listings))

@@ -6,6 +6,7 @@ brings the text of its entry along. The style sheet stays small.
 """
 
 import html.parser
+import json
 import os
 import pathlib
 import re
@@ -109,6 +110,15 @@ def main():
                 expect(len(meaning) > 30 and meaning.replace(": ", "", 1).replace(" ", "") in plain, page,
                        f"'{anchor}' opens as '{meaning}'")
     expect(words > len(lessons), glossary, "hardly a link to it")
+
+    index = json.loads((SITE / "search.js").read_text().removeprefix("const PLACES = ").removesuffix(";\n"))
+    for url, title, _ in index:
+        path, _, anchor = url.partition("#")
+        if SITE / path not in pages or (anchor and anchor not in pages[SITE / path].ids):
+            wrong.append(f"search.js: '{title}' leads to {url}, which is not there")
+    for source in lessons:
+        if not any(url == f"{source.parent}/index.html" for url, _, _ in index):
+            wrong.append(f"search.js: {source} cannot be found")
 
     style = (SITE / "style.css").read_text()
     if len(style.splitlines()) > LINES_OF_STYLE or "url(" in style or "@import" in style:
