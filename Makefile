@@ -66,6 +66,7 @@ test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictur
 	@$(compile) build/release --parallel $(JOBS)
 	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure
 	@$(MAKE) --no-print-directory docs
+	@sh tests/docs/browser.sh build/docs/html
 
 lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
 	@$(configure_lessons)
