@@ -63,7 +63,7 @@ class Contents:
         self.title = {source: title for title, source in self.entries if source}
         self.links = [(title, source and address(source)) for title, source in self.entries] + [
             ("The library", None), ("Files", "api/files.html"), ("Classes", "api/annotated.html"),
-            ("Functions", "api/namespacemembers.html")]
+            ("Namespaces", "api/namespaces.html")]
 
     def markup(self, page="", root="", sections=()):
         lines, is_open = [], False
@@ -99,7 +99,9 @@ def api(contents):
     subprocess.run(["doxygen", "-"], text=True, check=True, input=(HERE / "Doxyfile").read_text() +
                    "".join(f"{name} = {value}\n" for name, value in own.items()))
     for file in (HTML / "api").iterdir():
-        if file.suffix not in (".html", ".svg") and file.name != "closed.png":  # no page loads it
+        # What no page loads, and lists by letters, for which there is the search.
+        if file.suffix not in (".html", ".svg") and file.name != "closed.png" or re.match(
+                r"(functions|namespacemembers|globals)(_.*)?\.html|index\.html|graph_legend|doxygen", file.name):
             file.unlink()
     places, found = {}, {}
     for compound in xml.etree.ElementTree.parse(HTML.parent / "tags.xml").getroot():
@@ -219,7 +221,8 @@ def main():
     contents, glossary = Contents(), glossary_entries()
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count() + 1) as pool:
         library = pool.submit(api, contents)
-        bodies = list(pool.map(lambda source: pandoc(pathlib.Path(source).read_text(), "--mathml"), contents.pages))
+        read = lambda source: pandoc(pathlib.Path(source).read_text(), "--mathml")
+        bodies = list(pool.map(read, contents.pages))
         places, index = library.result()
         pages = [Page(source, body, contents, places, glossary)
                  for source, body in zip(contents.pages, bodies)]
