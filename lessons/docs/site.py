@@ -101,7 +101,7 @@ def api(contents):
     for file in (HTML / "api").iterdir():
         # What no page loads, and lists by letters, for which there is the search.
         if file.suffix not in (".html", ".svg") and file.name != "closed.png" or re.match(
-                r"(functions|namespacemembers|globals)(_.*)?\.html|index\.html|graph_legend|doxygen", file.name):
+                r"(functions|namespacemembers|globals)(_.*)?\.html|index\.html|hierarchy|graph_legend|doxygen", file.name):
             file.unlink()
     places, found = {}, {}
     for compound in xml.etree.ElementTree.parse(HTML.parent / "tags.xml").getroot():
