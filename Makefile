@@ -25,6 +25,7 @@ endif
 # make has a CXX of its own: only the user's counts. And CMake's makes are none of ours.
 configure = CXX='$(if $(filter default,$(origin CXX)),,$(CXX))' sh src/cmake/configure.sh
 rooms     = $(sort $(patsubst tests/%/,%,$(dir $(wildcard tests/*/*_test.cpp))))
+around    = play mine mysteries  # tests of programs around the library: test-all has them
 options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 # Once is enough for a lesson; `make build` follows a change of compiler or options.
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
@@ -55,7 +56,7 @@ train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 min
 test: ## Build and run the tests (7 minutes); those of one room: make test ROOM=fsdp
 	$(if $(wildcard tests/$(ROOM)/*_test.cpp)$(if $(ROOM),,all),,$(error \
 	  ROOM is to name a room, as in ROOM=fsdp, got '$(ROOM)'; there are $(rooms)))
-	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=$(if $(filter $(around),$(ROOM)),ALL,ON)
 	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target test_$(ROOM))
 	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long \
 	  $(if $(ROOM),-L '^$(ROOM)$$')

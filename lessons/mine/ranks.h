@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/operation.h"
 #include "pieces.h"
 
 /// @file
@@ -72,12 +73,19 @@ class Ring final : public Neighbours {
 class Rounding final : public comm::Communicator {
  public:
   Rounding(comm::Communicator& inner, Between& between, decltype(Pieces::average) average)
-      : inner_(inner), between_(between), average_(average) {}
+      : Communicator(inner.rank(), inner.size()),
+        inner_(inner),
+        between_(between),
+        average_(average) {}
 
   std::int64_t bytes_sent() const { return sent_; }  ///< of reductions
 
-  nanofsdp::Event reduce_scatter(Stream& stream, Tensor in, Tensor out, comm::ReduceOp op,
-                                 const comm::Call&) override {
+  nanofsdp::Event run(Stream& stream, const comm::Collective& collective) override {
+    const comm::Operation& operation = collective.operation;
+    if (operation.kind != comm::Operation::Kind::reduce_scatter) {
+      return inner_.run(stream, collective);
+    }
+    const Tensor &in = collective.in, &out = collective.out;
     std::vector<bfloat16>& row = between_.board[static_cast<std::size_t>(rank())];
     row.resize(static_cast<std::size_t>(in.numel()));
     std::ranges::transform(in.span<float>(), row.begin(), to_bfloat16);
@@ -89,24 +97,13 @@ class Rounding final : public comm::Communicator {
     }
     std::vector<bfloat16> mean(static_cast<std::size_t>(n));
     average_(chunks, mean);
-    const float times = op == comm::ReduceOp::sum ? static_cast<float>(size()) : 1.0f;
+    const bool sums = operation.reduce == comm::ReduceOp::sum;
+    const float times = sums ? static_cast<float>(size()) : 1.0f;
     std::ranges::transform(mean, out.f32(), [&](bfloat16 x) { return times * to_float32(x); });
     sent_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(bfloat16));
     return inner_.barrier(stream);  // every rank has read
   }
 
-  int rank() const override { return inner_.rank(); }
-  int size() const override { return inner_.size(); }
-  nanofsdp::Event all_gather(Stream& stream, Tensor in, Tensor out,
-                             const comm::Call& call) override {
-    return inner_.all_gather(stream, in, out, call);
-  }
-  nanofsdp::Event broadcast(Stream& stream, Tensor x, int root, const comm::Call& call) override {
-    return inner_.broadcast(stream, x, root, call);
-  }
-  nanofsdp::Event barrier(Stream& stream, const comm::Call& call) override {
-    return inner_.barrier(stream, call);
-  }
   std::unique_ptr<comm::Communicator> split(int color) override { return inner_.split(color); }
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
 
