@@ -63,9 +63,8 @@ class ShardedRank {
   /// New values for the shards.
   void load(const Rows& rows);
 
-  int waits() const {
-    return waits_;
-  }  ///< milliseconds of a forward, of the schedule that it chose
+  /// Milliseconds for which a forward waits, in the schedule that this rank chose.
+  int waits() const { return waits_; }
 
  private:
   void attach(Unit& unit);

@@ -55,7 +55,7 @@ class Ledger {
   void use(MemoryClass memory_class, std::int64_t bytes);
 
   /// The first of so many addresses that no other buffer of the rank has, for a device without
-  /// memory. Nothing can be read there, on any processor: user space ends below.
+  /// memory. A host with 64-bit pointers has mapped nothing there.
   std::uint64_t addresses(std::uint64_t bytes);
 
   /// The bytes of one class.

@@ -25,8 +25,9 @@ namespace nanofsdp::comm {
 /// Each rank of a group has a desk where the others can read. There it says what it calls and where
 /// its operand lies. The desk of the group's first rank has a number on it: how often ranks have
 /// come, to meet or to part. A rank that comes adds to it, and sleeps until it is high enough. One
-/// bit of the number says that the group has failed. Then no rank is counted any more. So a meeting
-/// of threads succeeds for all or for none, and none frees an operand that another reads.
+/// bit of the number says that the group has failed. From then on no rank that comes to meet is
+/// counted, so a meeting of threads succeeds for all or for none. Threads that have met are counted
+/// when they part, although the group has failed: none frees an operand that another reads.
 ///
 /// Processes copy an operand of up to 64 KB to the desk. Then no rank waits a second time: the desk
 /// has room for two calls, and a rank comes to its next call when it has read all of the last. A

@@ -41,8 +41,8 @@ struct WholeMemory {
   /// Slots of the units but the root, and of the root. None where what is whole is stored.
   std::optional<BufferPool> units{}, root{};
   std::int64_t unit_numel = 0, root_numel = 0;  ///< of a slot: what the largest unit borrows
-  std::int64_t wire_words =
-      0;          ///< 2 bytes each, of the longest row that is cast or copied on its way
+  /// The longest row that is cast or copied on its way, in words of 2 bytes.
+  std::int64_t wire_words = 0;
   Buffer wire{};  ///< as long as that
 };
 
