@@ -11,7 +11,9 @@
 // CMake renames the checker's main, and its class Exercise, to names that are drawn for each folder
 // of grades, so that nobody can write them down.
 
-int NANOFSDP_CHECKER();
+// A checker's main has arguments, or none.
+[[gnu::weak]] int NANOFSDP_CHECKER();
+[[gnu::weak]] int NANOFSDP_CHECKER(int, char**);
 
 namespace {
 
@@ -31,8 +33,9 @@ void hear_secret(int, char**, char**) {
 
 }  // namespace
 
-int main() {
-  const int failed = NANOFSDP_CHECKER();
+int main(int argc, char** argv) {
+  const auto given = static_cast<int (*)(int, char**)>(&NANOFSDP_CHECKER);
+  const int failed = given != nullptr ? given(argc, argv) : NANOFSDP_CHECKER();
   std::fflush(stdout);
   std::array<char, 65> verdict{};
   std::memcpy(verdict.data(), secret.data(), secret.size());

@@ -74,7 +74,7 @@ class Ledger {
   std::int64_t total_ = 0;
   std::int64_t total_peak_ = 0;
   std::int64_t allocations_ = 0;
-  std::uint64_t next_address_ = std::uint64_t{0xf0} << 48;
+  std::uint64_t next_address_ = std::uint64_t{0x1f0} << 48;
 };
 
 }  // namespace nanofsdp

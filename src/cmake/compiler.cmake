@@ -27,6 +27,11 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 # Plain -O3 would leave matrix products at a fifth of their speed. The other two let loops with a
 # sqrtf or a comparison become vectors and change no result; -ffast-math would, so it stays out.
 set(vectors -fno-math-errno -fno-trapping-math)
+# For some processors (Zen 2 and 3 among them) GCC multiplies and adds apart where one sum waits for
+# itself, as in a tile of one row. Then a row's bits would depend on how many rows are beside it.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  list(APPEND vectors --param=avoid-fma-max-bits=0)
+endif()
 set(flags -march=${NANOFSDP_ARCH} ${vectors})
 if(NANOFSDP_ARCH STREQUAL "native" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM

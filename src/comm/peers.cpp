@@ -8,7 +8,6 @@
 namespace nanofsdp::comm {
 
 using namespace std::chrono_literals;
-using Kind = CommError::Kind;
 
 Run::Run(std::chrono::milliseconds the_timeout)
     : timeout(std::clamp<std::chrono::milliseconds>(the_timeout, 1ms, 24h)) {}

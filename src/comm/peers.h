@@ -88,7 +88,8 @@ class Peers {
                     const std::string& told = "");
 
  private:
-  CommError error(CommError::Kind kind, const std::string& what) const;
+  using Kind = CommError::Kind;
+  CommError error(Kind kind, const std::string& what) const;
 
   const std::shared_ptr<Run> run_;
   const int rank_;  // in the run

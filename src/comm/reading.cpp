@@ -185,7 +185,7 @@ class ReadingGroup final : public Group {
         const CommError error = failure(/*timed_out=*/!failed);
         // Threads: if all have come meanwhile, they may be reading, and it has not failed for
         // anyone.
-        if (memory_ != nullptr || !is_reached(count_)) throw error;
+        if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;
       } else if (memory_ != nullptr && waited < kYield) {
         std::this_thread::yield();
       } else {

@@ -127,7 +127,7 @@ void WholeParameters::gather(Stream& stream, const comm::Call& call) {
 
 Tensor WholeParameters::slice(std::size_t row) const {
   const std::int64_t ranks = mesh_.post_forward()->size();
-  const std::size_t offset = static_cast<std::size_t>(begin_[row] / ranks) * size_of(computed_);
+  const std::uint64_t offset = static_cast<std::uint64_t>(begin_[row] / ranks) * size_of(computed_);
   return slice_.tensor({rows_[row].layout().whole_numel() / ranks}, computed_, offset);
 }
 

@@ -94,7 +94,12 @@ class WholeParameters {
 
  private:
   bool is_fresh(std::size_t row) const;
-  bool borrows(std::size_t row) const { return options_.borrows_parameters(rows_[row].dtype()); }
+  // What is stored whole, in the dtype of computation, needs no copy.
+  bool borrows(std::size_t row) const {
+    const DType stored = rows_[row].dtype();
+    const bool fits = stored != DType::float32 && stored == computed_ && !travel();
+    return options_.borrows_parameters(stored) && !fits;
+  }
   DType travels_as(std::size_t row) const;
   Tensor whole(std::size_t row) const;  // [whole_numel of the row]
   Tensor slice(std::size_t row) const;
