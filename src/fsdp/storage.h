@@ -97,8 +97,8 @@ class WholeParameters {
   // What is stored whole, in the dtype of computation, needs no copy.
   bool borrows(std::size_t row) const {
     const DType stored = rows_[row].dtype();
-    const bool fits = stored != DType::float32 && stored == computed_ && !travel();
-    return options_.borrows_parameters(stored) && !fits;
+    if (stored != DType::float32 && stored == computed_ && !travel()) return false;
+    return options_.borrows_parameters(stored);
   }
   DType travels_as(std::size_t row) const;
   Tensor whole(std::size_t row) const;  // [whole_numel of the row]

@@ -21,8 +21,8 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
   std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
   for (nn::Parameter* p : parameters) members[{!p->requires_grad, p->dtype}].push_back(p);
   std::vector<ShardedParameters> rows;
-  for (const auto& [frozen_dtype, row] : members) {
-    const auto [frozen, dtype] = frozen_dtype;
+  for (const auto& [kind, row] : members) {
+    const auto [frozen, dtype] = kind;
     NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
                    .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
     rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), options.kept(dtype),
