@@ -26,7 +26,7 @@ EXCERPTS = {
     "gather": ("fsdp/unit.cpp", "void Unit::gather("),
     "reshard": ("fsdp/unit.cpp", "void Unit::reshard("),
     "reduce_gradients": ("fsdp/unit.cpp", "void Unit::reduce_gradients("),
-    "wait_on_compute": ("fsdp/unit.cpp", "void Unit::wait_on_compute("),
+    "wait_on_compute": ("fsdp/unit.h", "  void wait_on_compute("),
     "attach": ("fsdp/fully_shard.cpp", "void ShardedModel::attach("),
     "optimizer_step": ("fsdp/sharded_optimizer.cpp", "void ShardedOptimizer::step("),
 }
@@ -38,8 +38,10 @@ def excerpt(path, beginning):
     if first is None:
         sys.exit(f"assemble.py: src/{path}: expected a line that begins with '{beginning}'\n"
                  "  hint: the function has moved; say so in EXCERPTS")
-    last = next(i for i, line in enumerate(lines[first:], first) if line == "}")
-    return {"path": path, "line": first + 1, "text": "\n".join(lines[first:last + 1])}
+    indent = len(beginning) - len(beginning.lstrip())  # that of a class, of a function in it
+    last = next(i for i, line in enumerate(lines[first:], first) if line == " " * indent + "}")
+    text = "\n".join(line[indent:] for line in lines[first:last + 1])
+    return {"path": path, "line": first + 1, "text": text}
 
 
 def modules():
