@@ -31,6 +31,7 @@ options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
+ask       = ctest --parallel $$(($(JOBS) + 1)) --output-on-failure  # many tests wait for a rank
 long      = [.]Long|: Long/|^faults:|^machines:|^grade:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
@@ -58,14 +59,14 @@ test: ## Build and run the tests (about 10 minutes); those of one room: make tes
 	  ROOM is to name a room, as in ROOM=fsdp, got '$(ROOM)'; there are $(rooms)))
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=$(if $(filter $(around),$(ROOM)),ALL,ON)
 	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target test_$(ROOM))
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -LE long \
+	@$(ask) --test-dir build/release -LE long \
 	  $(if $(ROOM),-L '^$(ROOM)$$')
 
 test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictures, machines, browser, docs
 	@sh tests/play/tools.sh
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS)
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure
+	@$(ask) --test-dir build/release $(ARGS)
 	@$(MAKE) --no-print-directory docs
 	@sh tests/docs/browser.sh build/docs/html
 
@@ -100,18 +101,18 @@ handout: ## For a course: build/nanofsdp-handout.tar.gz, everything but the solu
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS) --target test_lessons
-	@ctest --test-dir build/release --parallel $(JOBS) --output-on-failure -R '^lessons:' $(ARGS)
+	@$(ask) --test-dir build/release -R '^lessons:' $(ARGS)
 	@JOBS=$(JOBS) sh lessons/lessons.sh check
 
 asan: ## The tests under the address and undefined-behaviour sanitizers
 	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=address,undefined
 	@$(compile) build/asan --parallel $(JOBS)
-	@ctest --test-dir build/asan --parallel $(JOBS) --output-on-failure -E '$(long)'
+	@$(ask) --test-dir build/asan -E '$(long)'
 
 tsan: ## The tests under the thread sanitizer (without Gloo, which is not built for it)
 	@$(configure) build/tsan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=thread
 	@$(compile) build/tsan --parallel $(JOBS)
-	@ctest --test-dir build/tsan --parallel $(JOBS) --output-on-failure -E '[Gg]loo|$(long)'
+	@$(ask) --test-dir build/tsan -E '[Gg]loo|$(long)'
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
 # The emulated GPU runs what is compiled for CUDA, so that nvcc need not know of the switches.

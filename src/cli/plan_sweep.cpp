@@ -121,7 +121,6 @@ std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<Axis>& axe
   }
 }
 
-constexpr double kLeft = 90, kTop = 40, kWidth = 640, kHeight = 320;
 constexpr std::array kColours = {"#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"};
 
 std::string words(double x, double y, const char* anchor, const std::string& text,
@@ -135,6 +134,7 @@ std::string words(double x, double y, const char* anchor, const std::string& tex
 // for each of the others. What does not fit is a ring.
 std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& names) {
+  constexpr double kLeft = 90, kTop = 40, kWidth = 640, kHeight = 320;
   const bool timed = !o.machine.empty();
   const auto value = [&](const Planned& row) {
     return timed ? row.verdict.tokens_per_s : 1e-9 * static_cast<double>(row.plan.reserved);

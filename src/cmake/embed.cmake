@@ -39,5 +39,6 @@ function(nf_embed_text)
     DEPENDS "${file}" "${script}"
     COMMENT "Embedding ${ARG_FILE} as ${ARG_SYMBOL}"
     VERBATIM)
+  set_source_files_properties("${output}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   target_sources(${ARG_TARGET} PRIVATE "${output}")
 endfunction()

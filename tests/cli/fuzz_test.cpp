@@ -87,7 +87,7 @@ TEST(Fuzz, OfCommandLines) {
   ASSERT_GT(names.size(), 40u);
   Mutator mutator(1);
   Count count;
-  for (int i = 0; i < fuzz_rounds(20'000); ++i) {
+  for (int i = 0; i < fuzz_rounds(6'000); ++i) {
     std::vector<std::string> args;
     for (std::size_t n = 1 + mutator.below(3); n > 0; --n) {
       std::string arg = "--" + mutator.pick(names);
@@ -99,8 +99,8 @@ TEST(Fuzz, OfCommandLines) {
     attempt(count, [&] { expect_sense(parse_train_options(args)); });
     attempt(count, [&] { ASSERT_GE(parse_sample_options(args).temperature, 1e-6); });
   }
-  EXPECT_GT(count.taken, 500);
-  EXPECT_GT(count.refused, 5000);
+  EXPECT_GT(count.taken, 150);
+  EXPECT_GT(count.refused, 1500);
 }
 
 TEST(Fuzz, OfConfigFiles) {
@@ -109,7 +109,7 @@ TEST(Fuzz, OfConfigFiles) {
                                "n_layer = 2\nout_dir = 'a\\'b\\n' # c\nbias=True\n\nbeta1 = .9\n"};
   Mutator mutator(2);
   Count count;
-  for (int i = 0; i < fuzz_rounds(4'000); ++i) {
+  for (int i = 0; i < fuzz_rounds(1'500); ++i) {
     const std::string text = mutator.damage(mutator.pick(seeds));
     attempt(count, [&] {
       for (const Setting& setting : parse_config(text, "c.py")) {
@@ -122,8 +122,8 @@ TEST(Fuzz, OfConfigFiles) {
       attempt(count, [&] { expect_sense(parse_train_options({path})); });
     }
   }
-  EXPECT_GT(count.taken, 500);
-  EXPECT_GT(count.refused, 500);
+  EXPECT_GT(count.taken, 200);
+  EXPECT_GT(count.refused, 200);
 }
 
 TEST(Fuzz, OfTexts) {
@@ -184,7 +184,7 @@ TEST(Fuzz, OfWeights) {
   read_model(directory);
   Mutator mutator(4);
   Count count;
-  for (int i = 0; i < fuzz_rounds(6'000); ++i) {
+  for (int i = 0; i < fuzz_rounds(1'500); ++i) {
     std::string text = mutator.damage(whole.substr(8, header));
     // Mostly with the right length, so that more than the first check is reached.
     std::uint64_t length = text.size();
@@ -194,8 +194,8 @@ TEST(Fuzz, OfWeights) {
     directory.write("model.safetensors", bytes + text + whole.substr(8 + header));
     attempt(count, [&] { read_model(directory); });
   }
-  EXPECT_GT(count.taken, 10);
-  EXPECT_GT(count.refused, 2000);
+  EXPECT_GT(count.taken, 0);
+  EXPECT_GT(count.refused, 500);
 }
 
 // The files of a pretrained model, and the alphabet beside nanoGPT's data.
@@ -206,7 +206,7 @@ TEST(Fuzz, OfVocabularies) {
   std::filesystem::copy(NANOFSDP_SOURCE_DIR "/tests/parity/gpt2", directory.file(""));
   Mutator mutator(5);
   Count count;
-  for (int i = 0; i < fuzz_rounds(1'000); ++i) {
+  for (int i = 0; i < fuzz_rounds(400); ++i) {
     const std::string vocab = directory.write("vocab.json", mutator.damage(seeds[0]));
     attempt(count, [&] {
       const data::BpeTokenizer tokenizer(10, data::read_vocab(vocab));
@@ -220,8 +220,8 @@ TEST(Fuzz, OfVocabularies) {
     const std::string prompt = mutator.damage("TOKENS: 1, 2 3");
     attempt(count, [&] { ASSERT_GE(data::BpeTokenizer(10, {}).encode(prompt).size(), 1u); });
   }
-  EXPECT_GT(count.taken, 100);
-  EXPECT_GT(count.refused, 500);
+  EXPECT_GT(count.taken, 40);
+  EXPECT_GT(count.refused, 200);
 }
 
 TEST(Fuzz, OfWeightsCutAtEveryByte) {

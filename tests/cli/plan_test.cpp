@@ -79,7 +79,7 @@ TEST(Plan, IsWhatARunMeasures) {
 
 TEST(Plan, IsThatOfTrainByDefault) {
   const std::string plan = printed({"plan"}),
-                    train = printed({"train", "--max_iters=0", "--eval_iters=1"});
+                    train = printed({"train", "--max_iters=0", "--eval_iters=1", "--sample=0"});
   const std::string model = "802,432 parameters";
   EXPECT_NE(plan.find(model), plan.npos) << plan;
   EXPECT_NE(train.find(model), train.npos) << train;

@@ -66,11 +66,11 @@ std::string hash_at(int ranks, const Model& wanted) {
   return found;
 }
 
-// Some seconds: eight models, each on four numbers of ranks.
+// Some seconds: eight models, alone and where shards are padded.
 TEST(InitParity, EveryWorldStartsFromPyTorchsWeights) {
   ASSERT_EQ(models().size(), 8u);
   for (const Model& model : models()) {
-    for (const int ranks : {1, 2, 3, 4}) {
+    for (const int ranks : {1, 3}) {
       EXPECT_EQ(hash_at(ranks, model), model.hash)
           << model.config.n_layer << " layers, order " << model.order << ", " << ranks << " ranks";
     }
