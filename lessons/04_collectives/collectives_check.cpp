@@ -1,43 +1,17 @@
 #include <fmt/ranges.h>
 
 #include <chrono>
-#include <condition_variable>
-#include <deque>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "collectives_exercise.h"
 #include "frame/exercise.h"
+#include "frame/mailbox.h"
 
 namespace {
 
-// Messages that one rank has sent and the next has not received yet.
-class Mailbox {
- public:
-  void put(std::span<const float> message) {
-    const std::lock_guard lock(mutex_);
-    messages_.emplace_back(message.begin(), message.end());
-    changed_.notify_one();
-  }
-
-  // Empty if none comes within a second: then none was sent, or all ranks wait for each other.
-  std::vector<float> take() {
-    std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, std::chrono::seconds(1), [&] { return !messages_.empty(); })) {
-      return {};
-    }
-    std::vector<float> message = std::move(messages_.front());
-    messages_.pop_front();
-    return message;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::vector<float>> messages_;
-};
+using lesson::Mailbox;
 
 struct NoMessage {};
 
@@ -50,7 +24,7 @@ class MailboxNeighbours final : public Neighbours {
     next_.put(chunk);
   }
   std::span<const float> receive() override {
-    received_ = mine_.take();
+    received_ = mine_.take(std::chrono::seconds(1));
     if (received_.empty()) throw NoMessage();
     return received_;
   }

@@ -10,7 +10,6 @@
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "machine.h"
-#include "nn/loss.h"
 #include "step.h"
 
 // The same run with the library.
@@ -76,7 +75,7 @@ class Rank {
     for (int step = 1; step <= setup_.first_steps; ++step) {
       mesh_.reset_traffic();
       sharded.zero_grad();
-      note_loss(step, forward_backward(sharded, feed, 1, true), 1);
+      note_loss(step, forward_backward(sharded, tape_, feed, setup_.W, 1, true), 1);
       optimizer.step(kMomentumRate);
       note(step, "bytes sent", static_cast<double>(mesh_.traffic().bytes_sent));
     }
@@ -106,7 +105,8 @@ class Rank {
       sharded.zero_grad();
       float loss = 0;
       for (int m = 1; m <= kMicroBatches; ++m) {
-        loss += forward_backward(sharded, feed, kMicroBatches, m == kMicroBatches);
+        const bool last = m == kMicroBatches;
+        loss += forward_backward(sharded, tape_, feed, setup_.W, kMicroBatches, last);
       }
       note_loss(setup_.first_steps + step, loss, kMicroBatches);
       optimizer.step(kAdamRate, sharded.clip(kMaxNorm));
@@ -127,25 +127,9 @@ class Rank {
   }
 
  private:
-  float forward_backward(fsdp::ShardedModel& sharded, Feed& feed, int micro_batches, bool last) {
-    feed.next(data::Split::train);
-    double loss = 0;
-    tape_.begin(/*training=*/true);
-    const Tensor logits = sharded.forward(tape_, feed.x());
-    nn::cross_entropy(tape_, logits, feed.y(), Tensor(&loss, {1}, DType::float64));
-    const float share =
-        static_cast<float>(setup_.W) / static_cast<float>(micro_batches * kRows * kContext);
-    sharded.backward(tape_, nn::cross_entropy_backward(tape_, share), last);
-    return static_cast<float>(loss);
-  }
-
   void evaluate(fsdp::ShardedModel& sharded) {
     Feed feed(text_, context_.rank, setup_.W, kEvaluated, 3);
-    feed.next(data::Split::val);
-    double loss = 0;
-    tape_.begin(/*training=*/false);
-    const Tensor logits = sharded.forward(tape_, feed.x());
-    nn::cross_entropy(tape_, logits, feed.y(), Tensor(&loss, {1}, DType::float64));
+    const double loss = forward(sharded, tape_, feed, data::Split::val);
     const double mean =
         losses_.mean(context_, mesh_.world(), static_cast<float>(loss), kEvaluated * kContext);
     note(0, "loss of the evaluation", mean, true);

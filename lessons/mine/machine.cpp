@@ -8,8 +8,6 @@
 
 #include "comm/counting.h"
 #include "comm/local.h"
-#include "frame/learner.h"
-#include "nn/loss.h"
 #include "ranks.h"
 #include "step.h"
 
@@ -87,7 +85,7 @@ class Rank {
     for (int step = 1; step <= setup_.first_steps; ++step) {
       world_.reset();
       for (std::vector<float>& row : gradients) std::ranges::fill(row, 0.0f);
-      note_loss(step, forward_backward(feed, 1), 1);
+      note_loss(step, forward_backward(model_, tape_, feed, setup_.W, 1, true), 1);
       for (std::size_t u = 0; u < units_.size(); ++u) {
         pieces_.sharded_momentum_step(*context_.compute, world_, rows_[u], gradients[u], momenta[u],
                                       static_cast<float>(kMomentumRate));
@@ -106,7 +104,7 @@ class Rank {
       float loss = 0;
       for (int m = 0; m < kMicroBatches; ++m) {
         sharded.begin_pass(/*training=*/true, m == 0);
-        loss += forward_backward(feed, kMicroBatches);
+        loss += forward_backward(model_, tape_, feed, setup_.W, kMicroBatches, true);
       }
       note_loss(setup_.first_steps + step, loss, kMicroBatches);
       note(setup_.first_steps + step, "gradient norm", sharded.update(step));
@@ -123,20 +121,6 @@ class Rank {
     if (context_.rank == 0) keep_weights(loaded);
     sharded.load(loaded);
     evaluate(sharded);
-  }
-
-  // Adds to the gradients. @return the loss, summed over this rank's tokens
-  float forward_backward(Feed& feed, int micro_batches) {
-    feed.next(data::Split::train);
-    double loss = 0;
-    tape_.begin(/*training=*/true);
-    const Tensor logits = model_.forward(tape_, feed.x());
-    nn::cross_entropy(tape_, logits, feed.y(), Tensor(&loss, {1}, DType::float64));
-    const float share =
-        static_cast<float>(setup_.W) / static_cast<float>(micro_batches * kRows * kContext);
-    model_.backward(tape_, nn::cross_entropy_backward(tape_, share));
-    tape_.end_backward();
-    return static_cast<float>(loss);
   }
 
   // Every rank puts its loss into a chunk of its own: the sum over ranks has them all.

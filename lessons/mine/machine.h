@@ -8,7 +8,9 @@
 #include "base/rng.h"
 #include "base/tensor.h"
 #include "data/dataset.h"
+#include "frame/learner.h"
 #include "gpt/gpt.h"
+#include "nn/loss.h"
 #include "nn/tape.h"
 #include "pieces.h"
 
@@ -86,5 +88,27 @@ class Feed {
   Generator generator_;
   std::vector<std::int32_t> x_, y_;
 };
+
+/// Forward of the next rows. @return their loss, summed over this rank's tokens
+template <class Model>
+double forward(Model& model, nn::Tape& tape, Feed& feed, data::Split split) {
+  feed.next(split);
+  double loss = 0;
+  tape.begin(/*training=*/split == data::Split::train);
+  const Tensor logits = model.forward(tape, feed.x());
+  nn::cross_entropy(tape, logits, feed.y(), Tensor(&loss, {1}, DType::float64));
+  return loss;
+}
+
+/// The same, and backward, which adds to the gradients.
+/// @param micro_batches of a step, of which this is one  @param last whether it is the last
+template <class Model>
+float forward_backward(Model& model, nn::Tape& tape, Feed& feed, int W, int micro_batches,
+                       bool last) {
+  const double loss = forward(model, tape, feed, data::Split::train);
+  const float share = static_cast<float>(W) / static_cast<float>(micro_batches * kRows * kContext);
+  run_backward(model, tape, nn::cross_entropy_backward(tape, share), last);
+  return static_cast<float>(loss);
+}
 
 }  // namespace lesson::mine

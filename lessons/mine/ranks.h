@@ -2,16 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stdexcept>
 #include <vector>
 
 #include "comm/communicator.h"
 #include "comm/operation.h"
+#include "frame/mailbox.h"
 #include "pieces.h"
 
 /// @file
@@ -21,31 +19,6 @@
 namespace lesson::mine {
 
 using namespace nanofsdp;
-
-/// Messages on their way from one rank to the next.
-class Mailbox {
- public:
-  void put(std::span<const float> message) {
-    const std::lock_guard lock(mutex_);
-    messages_.emplace_back(message.begin(), message.end());
-    changed_.notify_one();
-  }
-  std::vector<float> take() {
-    std::unique_lock lock(mutex_);
-    const auto came = [&] { return !messages_.empty(); };
-    if (!changed_.wait_for(lock, std::chrono::seconds(5), came)) {
-      throw std::runtime_error("lesson 04: a rank waited for a message in vain");
-    }
-    std::vector<float> message = std::move(messages_.front());
-    messages_.pop_front();
-    return message;
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::vector<float>> messages_;
-};
 
 /// What all ranks see.
 struct Between {
@@ -61,7 +34,13 @@ class Ring final : public Neighbours {
   Ring(Between& between, int rank, int W)
       : next_(between.mailboxes[(rank + 1) % W]), mine_(between.mailboxes[rank]) {}
   void send(std::span<const float> chunk) override { next_.put(chunk); }
-  std::span<const float> receive() override { return received_ = mine_.take(); }
+  std::span<const float> receive() override {
+    received_ = mine_.take(std::chrono::seconds(5));
+    if (received_.empty()) {
+      throw std::runtime_error("lesson 04: a rank waited for a message in vain");
+    }
+    return received_;
+  }
 
  private:
   Mailbox &next_, &mine_;

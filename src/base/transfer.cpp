@@ -31,10 +31,13 @@ void convert(const Tensor& in, const Tensor& out) {
 void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   const std::pair converted(DType::float32, DType::bfloat16);
   const bool converts = std::minmax({in.dtype(), out.dtype()}) == converted;
-  NANOFSDP_CHECK_SHAPE(in.numel() == out.numel() && (converts || in.dtype() == out.dtype()),
-                       .what = "transfer of a tensor",
-                       .expected = fmt::format("{} {}", out.numel(), name_of(out.dtype())),
-                       .got = fmt::format("{} {}", in.numel(), name_of(in.dtype())));
+  const bool within = in.device() != Device::cpu && out.device() != Device::cpu;  // a device
+  NANOFSDP_CHECK_SHAPE(
+      in.numel() == out.numel() && (in.dtype() == out.dtype() || (converts && !within)),
+      .what = "transfer of a tensor",
+      .expected = fmt::format("{} {}", out.numel(), name_of(out.dtype())),
+      .got = fmt::format("{} {}", in.numel(), name_of(in.dtype())),
+      .hint = converts && within ? "use ops::cast: the host converts what it sends or gets" : "");
   if (in.bytes() == 0) return;
   if (converts && in.device() != out.device()) {
     const Tensor& far = in.device() == Device::cpu ? out : in;  // whose dtype crosses

@@ -17,11 +17,11 @@ namespace nanofsdp {
 void convert(const Tensor& in, const Tensor& out);
 
 /// Enqueues out = in; either tensor on the host or on the stream's device. Bytes as they are, but
-/// between float32 and bfloat16 the host converts. On a compute stream, a tensor on the host is
-/// free again when this returns, and what is written there can be read: the call waits for all work
-/// before it.
+/// between float32 and bfloat16 the host converts, if one of the two lies there. On a compute
+/// stream, a tensor on the host is free again when this returns, and what is written there can be
+/// read: the call waits for all work before it.
 /// @throws what that work threw
-/// @throws ShapeError if the number of elements differs, or dtypes do that cannot be converted
+/// @throws ShapeError if the number of elements differs, or dtypes do that the host cannot convert
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 
 /// The elements of `x`, float32 if it is bfloat16, where the host sees them: in place on the CPU,

@@ -19,19 +19,22 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& row) {
 }
 
 //! [copies]
-// Copies each parameter out of the row, where its chunks lie a shard apart, to the whole, where
-// they follow each other; or back into the row.
-void copy(Stream& stream, const Layout& layout, Tensor row, Tensor whole, bool into_row) {
-  for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
-    const Range at = layout.in_whole(i);
+// From the row to the whole, or back. Without a layout the elements keep their order. With one, the
+// chunks of a parameter lie a shard apart in the row, and follow each other in the whole.
+void copy(Stream& stream, const Layout* layout, Tensor row, Tensor whole, bool into_row) {
+  if (layout == nullptr) {
+    return into_row ? convert(stream, whole, row) : convert(stream, row, whole);
+  }
+  for (std::size_t i = 0; i < layout->parameters().size(); ++i) {
+    const Range at = layout->in_whole(i);
     if (at.empty()) continue;
-    const std::int64_t begin = layout.piece(i, 0).in_shard.begin;
+    const std::int64_t begin = layout->piece(i, 0).in_shard.begin;
     ops::CopyChunks copy{.in = row.slice(begin, row.numel() - begin),
                          .out = whole.slice(at.begin, at.size()),
                          .numel = at.size(),
-                         .chunk = layout.chunk(i),
-                         .in_stride = layout.shard_numel(),
-                         .out_stride = layout.chunk(i)};
+                         .chunk = layout->chunk(i),
+                         .in_stride = layout->shard_numel(),
+                         .out_stride = layout->chunk(i)};
     if (into_row) {
       std::swap(copy.in, copy.out);
       std::swap(copy.in_stride, copy.out_stride);
@@ -51,8 +54,7 @@ void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor 
   const Tensor sent = shard.dtype() == chunk.dtype() ? shard : chunk;
   convert(stream, shard, sent);
   if (group != nullptr) group->all_gather(stream, sent, received, call);
-  if (wire.layout == nullptr) return convert(stream, received, full);
-  copy(stream, *wire.layout, received, full, /*into_row=*/false);
+  copy(stream, wire.layout, received, full, /*into_row=*/false);
 }
 //! [all_gather]
 
@@ -60,11 +62,7 @@ Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, co
                       comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
   const Tensor received = own_chunk(group, sent);
-  if (wire.layout == nullptr) {
-    convert(stream, full, sent);
-  } else {
-    copy(stream, *wire.layout, sent, full, /*into_row=*/true);
-  }
+  copy(stream, wire.layout, sent, full, /*into_row=*/true);
   group.reduce_scatter(stream, sent, received, op, call);
   if (received.dtype() == full.dtype()) return received;
   const std::int64_t n = received.numel();

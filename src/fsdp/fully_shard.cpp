@@ -48,10 +48,15 @@ void ShardedModel::make_units() {
                    .expected = "free", .got = "taken", .hint = "a model can be sharded once");
     if (options_.sync_module_states) broadcast(module.parameters);
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
-    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), memory_, tracing_);
+    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), whole_parameters_,
+                                whole_gradients_, tracing_);
   }
   const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
-  memory_.allocate(context_, options_, pool_slots(options_, static_cast<int>(n) - 1, depth));
+  const Whole slots = pool_slots(options_, static_cast<int>(n) - 1, depth);
+  whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, slots.parameters,
+                             compute_dtype(options_.precision, context_.device));
+  whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, slots.gradients,
+                            DType::float32);
 }
 
 // A model that has its values: rank 0's count.
@@ -137,7 +142,8 @@ void ShardedModel::end_pass(bool backward) {
     unit->wait_for_reduction();
     if (backward && last_micro_step_) unit->settle_gradients();
   }
-  memory_.shrink();
+  whole_parameters_.shrink();
+  whole_gradients_.shrink();
 }
 //! [attach]
 
@@ -217,7 +223,7 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
 
 // Shows whole parameters, and returns their memory; none if they are stored.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
-  auto* const group = options_.kept(row.dtype()).parameters ? &mesh_.gather() : nullptr;
+  auto* const group = row.kept().parameters ? &mesh_.gather() : nullptr;
   if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
   const Layout& layout = row.layout();
   const std::int64_t whole = layout.whole_numel();

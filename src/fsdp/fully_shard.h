@@ -141,7 +141,7 @@ class ShardedModel {
   Options options_;
   Tracing tracing_;
   std::optional<GradNorm> norm_;
-  SharedMemory memory_;
+  WholeMemory whole_parameters_, whole_gradients_;
   std::vector<Unit> units_;
   std::vector<Unit*> backward_order_;  // in which backward ends with units that are used once
   Schedule schedule_;

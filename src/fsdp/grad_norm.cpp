@@ -33,7 +33,7 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
   const Tensor squares = all.slice(mesh_.rank() - rank, world);
   // Of the reduced gradients a rank has its own shard, or every one.
-  const bool sharded = units.back().rows().front().owns_shard_alone();
+  const bool sharded = units.back().rows().front().kept().optimizer;
   const int first = sharded ? rank : 0, last = sharded ? rank : world - 1;
   ops::fill(stream, {.x = squares, .value = 0});
   for (const Unit& unit : units) {

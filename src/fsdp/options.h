@@ -47,12 +47,12 @@ struct Options {
   /// Whether parameters and gradients are copied to and from the buffer of a collective.
   bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
 
-  /// Whether units borrow memory for whole parameters: they are not stored whole, or not as it
-  /// takes to compute with them.
-  /// @param stored in which they are stored
-  bool borrows_parameters(DType stored = DType::float32) const {
-    return sharding().parameters || copies() || stored != DType::float32 ||
-           precision.param_dtype != DType::float32;
+  /// Whether units borrow memory for whole parameters: they are not stored whole, or not in the
+  /// dtype in which they are sent and computed with.
+  /// @param stored, computed the dtypes in which they are stored and computed with
+  bool borrows_parameters(DType stored, DType computed) const {
+    return sharding().parameters || copies() || stored != precision.param_dtype ||
+           stored != computed;
   }
 
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
@@ -60,10 +60,10 @@ struct Options {
 
   /// What a rank keeps a shard of. A unit that computes with a copy need not keep whole parameters:
   /// a shard is enough.
-  /// @param stored in which parameters are stored
-  Sharding kept(DType stored = DType::float32) const {
+  /// @param stored, computed the dtypes of its parameters
+  Sharding kept(DType stored, DType computed) const {
     Sharding kept = sharding();
-    if (borrows_parameters(stored)) kept.parameters = kept.optimizer;
+    if (borrows_parameters(stored, computed)) kept.parameters = kept.optimizer;
     if (copies()) kept.gradients = true;
     return kept;
   }

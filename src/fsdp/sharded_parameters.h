@@ -68,7 +68,7 @@ class ShardedParameters {
   /// where nothing is sharded, the whole.
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }  ///< of the same elements
-  bool owns_shard_alone() const { return kept_.optimizer; }  ///< or it answers for the whole
+  const Sharding& kept() const { return kept_; }  ///< what this rank keeps a shard of
   /// Where parameter `i` lies in what this rank answers for.
   Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
   /// The same of what lies in the shard of `rank`, which is this rank's own if that is all it has.

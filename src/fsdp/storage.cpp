@@ -41,21 +41,16 @@ Whole pool_slots(const Options& options, int blocks, int depth) {
           .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
 }
 
-void SharedMemory::allocate(Context& context, const Options& options, const Whole& slots) {
-  const auto make = [&](WholeMemory& memory, MemoryClass of, std::int64_t count, DType whole) {
-    if (memory.unit_numel + memory.root_numel > 0) {
-      memory.units.emplace(context, of, count, memory.unit_numel, whole);
-      memory.root.emplace(context, of, 1, memory.root_numel, whole);
-    }
-    memory.wire = context.buffer(MemoryClass::communication, memory.wire_words, DType::bfloat16);
-  };
-  make(parameters, MemoryClass::unsharded_parameters, slots.parameters,
-       compute_dtype(options.precision, context.device));
-  make(gradients, MemoryClass::unsharded_gradients, slots.gradients, DType::float32);
+void WholeMemory::allocate(Context& context, MemoryClass of, std::int64_t slots, DType whole) {
+  if (unit_numel + root_numel > 0) {
+    units.emplace(context, of, slots, unit_numel, whole);
+    root.emplace(context, of, 1, root_numel, whole);
+  }
+  wire = context.buffer(MemoryClass::communication, wire_words, DType::bfloat16);
 }
 
-void SharedMemory::shrink() {
-  for (auto* pool : {&parameters.units, &parameters.root, &gradients.units, &gradients.root}) {
+void WholeMemory::shrink() {
+  for (auto* pool : {&units, &root}) {
     if (*pool) (*pool)->shrink();
   }
 }
@@ -168,7 +163,7 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       wire_(memory.wire) {
   if (!row.trains()) return;
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
-  if (options.kept().gradients) largest = std::max(largest, row.layout().whole_numel());
+  if (row.kept().gradients) largest = std::max(largest, row.layout().whole_numel());
   need_wire(memory, options.precision.reduce_dtype, options, row.layout());
 }
 

@@ -44,15 +44,11 @@ struct WholeMemory {
   /// The longest row that is cast or copied on its way, in words of 2 bytes.
   std::int64_t wire_words = 0;
   Buffer wire{};  ///< as long as that
-};
 
-/// All of it.
-struct SharedMemory {
-  WholeMemory parameters, gradients;  ///< whole ones
-
-  /// Makes the slots, where the strategy needs any. Once, when all units are known.
+  /// Makes all of it, where units need any. Once, when all units are known.
   /// @param slots for units but the root
-  void allocate(Context& context, const Options& options, const Whole& slots);
+  /// @param whole the dtype of what is whole
+  void allocate(Context& context, MemoryClass of, std::int64_t slots, DType whole);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
 };
@@ -94,11 +90,8 @@ class WholeParameters {
 
  private:
   bool is_fresh(std::size_t row) const;
-  // What is stored whole, in the dtype of computation, needs no copy.
   bool borrows(std::size_t row) const {
-    const DType stored = rows_[row].dtype();
-    if (stored != DType::float32 && stored == computed_ && !travel()) return false;
-    return options_.borrows_parameters(stored);
+    return options_.borrows_parameters(rows_[row].dtype(), computed_);
   }
   DType travels_as(std::size_t row) const;
   Tensor whole(std::size_t row) const;  // [whole_numel of the row]

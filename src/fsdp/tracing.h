@@ -27,8 +27,9 @@ class Tracing {
   /// What began last is enqueued.
   /// @param done passes when it is done; null for what is no communication
   void end(Stream& stream, Event* done = nullptr);
-  /// `stream.wait(event)`, as a span of its own.
+  /// `stream.wait(event)`, as a span of its own; nothing if there is no event.
   void wait(Stream& stream, const Event& event) {
+    if (event.state() == nullptr) return;
     tracer_.on() ? tracer_.wait(stream, event) : stream.wait(event);
   }
 

@@ -14,8 +14,7 @@ std::string name_of(Unit::State state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-// The parameters that train, which may be none; then those that are frozen, float32 or bfloat16, if
-// there are any.
+// As Unit::rows() has them: what trains is there even if nothing does.
 std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameters, Context& context,
                                        const comm::Mesh& mesh, const Options& options) {
   std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
@@ -25,7 +24,8 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
     const auto [frozen, dtype] = kind;
     NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
                    .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
-    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), options.kept(dtype),
+    const Sharding kept = options.kept(dtype, compute_dtype(options.precision, context.device));
+    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), kept,
                       options.alignment_on(mesh.replicas()), options.layout);
   }
   return rows;
@@ -34,14 +34,14 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
 }  // namespace
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-           SharedMemory& memory, Tracing& tracing)
+           WholeMemory& parameters, WholeMemory& gradients, Tracing& tracing)
     : context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
       rows_(rows_of(wrapped_.parameters, context, mesh, options)),
-      parameters_(context, options, mesh, rows_, memory.parameters, is_root()),
-      gradients_(context, options, rows_.front(), memory.gradients, is_root()),
+      parameters_(context, options, mesh, rows_, parameters, is_root()),
+      gradients_(context, options, rows_.front(), gradients, is_root()),
       tracing_(tracing) {}
 
 void Unit::advance(State from, State to, const char* verb) {
@@ -53,18 +53,17 @@ void Unit::advance(State from, State to, const char* verb) {
 //! [unshard]
 void Unit::unshard(Purpose purpose) {
   const bool asked_before = state_ == State::gathering || state_ == State::unsharded;
-  if (!asked_before) {
-    require_initialised();
-    advance(State::sharded, State::gathering, "unshard");
-  }
-  if (asked_before || parameters_.are_fresh()) return tracing_.issue("u.", name());
+  if (asked_before) return tracing_.issue("u.", name());
+  require_initialised();
+  advance(State::sharded, State::gathering, "unshard");
+  if (parameters_.are_fresh()) return tracing_.issue("u.", name());
   gather(purpose);
 }
 
 void Unit::wait_until_unsharded() {
   if (state_ == State::unsharded) return;
   advance(State::gathering, State::unsharded, "use of parameters");
-  wait_on_compute(gathered_);
+  tracing_.wait(*context_.compute, gathered_);
   parameters_.show();
 }
 
@@ -77,7 +76,7 @@ void Unit::reshard(bool keep) {
 
 void Unit::take_gradients() {
   if (!trains()) return;
-  wait_on_compute(gradients_.take());
+  tracing_.wait(*context_.compute, gradients_.take());
   gradients_.show();
 }
 
@@ -122,7 +121,7 @@ void Unit::rest(bool keep) {
 void Unit::wait_for_reduction() {
   if (state_ != State::reducing) return;
   advance(State::reducing, State::sharded, "end of reduction");
-  wait_on_compute(std::exchange(reduced_, Event()));
+  tracing_.wait(*context_.compute, std::exchange(reduced_, Event()));
 }
 
 void Unit::require_initialised() const {

@@ -40,9 +40,10 @@ class Unit {
 
   /// Shards the module's parameters.
   /// @param context, mesh, options, tracing outlive the unit, as do the parameters
-  /// @param memory outlives the unit too; it may be allocated later, before the first use
+  /// @param parameters, gradients outlive the unit too; they may be allocated later, before the
+  ///        first use
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-       SharedMemory& memory, Tracing& tracing);
+       WholeMemory& parameters, WholeMemory& gradients, Tracing& tracing);
   Unit(Unit&&) = default;
 
   const std::string& name() const { return wrapped_.name; }  ///< the module's path; "root"
@@ -60,9 +61,9 @@ class Unit {
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
   /// @throws Error if they were never initialised
   void unshard(Purpose purpose = Purpose::training);
-  /// The same, ahead of time, if there is room.
+  /// The same, ahead of time, if there is room. A unit whose gradients are on their way is done.
   void prefetch(Purpose purpose = Purpose::training) {
-    if (state_ != State::sharded || parameters_.have_room()) unshard(purpose);
+    if (state_ != State::reducing && parameters_.have_room()) unshard(purpose);
   }
 
   /// Orders computation after the all-gather and shows the whole parameters to the model.
@@ -122,9 +123,6 @@ class Unit {
   void advance(State from, State to, const char* verb);
   void require_initialised() const;
   void gather(Purpose purpose);
-  void wait_on_compute(const Event& event) {
-    if (event.state() != nullptr) tracing_.wait(*context_.compute, event);
-  }
 
   Context& context_;
   comm::Mesh& mesh_;

@@ -100,6 +100,15 @@ TEST(PrefetchLists, SayWhatIsGatheredAhead) {
             "U.b2 U.b1 u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
 }
 
+// Backward has come to the first block: the gradients of the last one are on their way.
+TEST(PrefetchLists, MayNameUnitsThatAreDone) {
+  const auto nothing = [](ShardedModel&, gpt::GPT&) {};
+  const auto lists = [](ShardedModel& sharded, gpt::GPT& model) {
+    sharded.set_modules_to_backward_prefetch(*model.blocks()[0], {model.blocks()[2].get()});
+  };
+  EXPECT_EQ(order_of_a_step(lists), order_of_a_step(nothing));
+}
+
 TEST(Controls, AreOfUnits) {
   testing::run_ranks(
       Backend::self, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {

@@ -52,6 +52,8 @@ struct Node {
   bool by_rank = false;      ///< of choose: p + rank in place of p, where no rank has to gather
 
   std::vector<Node> children{};
+
+  friend bool operator==(const Node&, const Node&) = default;
 };
 
 /// What a rank does before each micro-step.
@@ -91,6 +93,8 @@ struct Program {
   bool false_start = false;  ///< before each step a micro-step whose gradients are forgotten
 
   Node model{};
+
+  friend bool operator==(const Program&, const Program&) = default;
 };
 
 /// Calls `visit` on every node of the tree, parents first.

@@ -16,6 +16,7 @@
 #include "fsdp/grad_norm.h"
 #include "models/record.h"
 #include "models/reference.h"
+#include "models/traffic.h"
 #include "models/training.h"
 #include "store/slices.h"
 #include "support/closed_formula.h"
@@ -45,13 +46,14 @@ class ShardedRun {
         norm_(context, mesh_),
         optimizer_(context, sharded_.units(), {.weight_decay = kWeightDecay}) {
     memory_.clear();  // it has been copied
-    require_plan();
+    require_memory();
     planned_ = whole_bytes();
     slices_ = context_.ledger.count(MemoryClass::unsharded_parameters).in_use;
   }
 
   Record run() {
     for (int step = 0; step < program_.steps; ++step) {
+      const comm::Traffic before = mesh_.traffic();
       sharded_.zero_grad(program_.set_to_none);
       if (program_.false_start) {
         passes(step, -1);
@@ -61,6 +63,8 @@ class ShardedRun {
       norm_.compute(sharded_.units(), kClip);
       record_.add(fmt::format("step {}: norm", step), norm_.norm().span<float>());
       optimizer_.step(kLearningRate, norm_.coefficient());
+      if (step == 0 || plain(program_) != program_) continue;
+      require_traffic(mesh_.traffic() - before, plan_.step);
     }
     record_parameters("at the end: ");
     for (const nanofsdp::store::StateSlice& slice :
@@ -82,19 +86,14 @@ class ShardedRun {
 
  private:
   // What is reserved is what was to be expected, whatever is nested, frozen or shared.
-  void require_plan() const {
-    const nanofsdp::formula::Plan plan =
-        nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded_.units()), options(),
-                                {.shard_size = mesh_.shard_size(),
-                                 .replicas = mesh_.replicas(),
-                                 .post_forward_size = program_.post_forward_size});
+  void require_memory() const {
     for (const MemoryClass c :
          {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
           MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
       const std::int64_t bytes = context_.ledger.count(c).reserved;
-      if (bytes == plan.of(c)) continue;
+      if (bytes == plan_.of(c)) continue;
       throw std::runtime_error(
-          fmt::format("{}: planned {} bytes, got {}", nanofsdp::name_of(c), plan.of(c), bytes));
+          fmt::format("{}: planned {} bytes, got {}", nanofsdp::name_of(c), plan_.of(c), bytes));
     }
   }
 
@@ -215,6 +214,12 @@ class ShardedRun {
   nn::Tape tape_{context_}, other_tape_{context_};
   fsdp::GradNorm norm_;
   fsdp::AdamW optimizer_;
+  nanofsdp::formula::Plan plan_ =
+      nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded_.units()), options(),
+                              {.shard_size = mesh_.shard_size(),
+                               .replicas = mesh_.replicas(),
+                               .post_forward_size = program_.post_forward_size,
+                               .micro_steps = program_.micro_steps});
   std::deque<Owned<float>> rows_;  // of the passes under way
   Record record_;
   std::int64_t planned_ = 0;

@@ -5,6 +5,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "base/check.h"
@@ -95,6 +96,19 @@ TEST(Cast, HappensOnTheWayBetweenHostAndDevice) {
     }
     Owned<std::int32_t> tokens({n});
     expect_error<ShapeError>([&] { transfer(*stream, tokens, there); }, "transfer of a tensor");
+  }
+}
+
+// A kernel has to convert there: as they are, the bytes would be other numbers.
+TEST(Cast, IsNoTransferWithinADevice) {
+  for (const Device device : {Device::cuda, Device::simulated_cpu, Device::simulated_cuda}) {
+    const auto at = [&](DType dtype) { return Tensor(Address{64}, {4}, dtype, device); };
+    const auto send = [&](DType in, DType out) { transfer(*stream_of(), at(in), at(out)); };
+    const char* const use_cast = "; use ops::cast: the host converts what it sends or gets";
+    const std::string to_half = "transfer of a tensor: expected 4 bfloat16, got 4 float32";
+    const std::string to_float = "transfer of a tensor: expected 4 float32, got 4 bfloat16";
+    expect_error<ShapeError>([&] { send(DType::float32, DType::bfloat16); }, to_half + use_cast);
+    expect_error<ShapeError>([&] { send(DType::bfloat16, DType::float32); }, to_float + use_cast);
   }
 }
 

@@ -102,6 +102,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   const MixedPrecision& precision = options.precision;
   const Size four = bytes_of(DType::float32);
   const DType computed = fsdp::compute_dtype(precision, device);
+  const fsdp::Sharding kept = options.kept(DType::float32, computed);  // of what trains
   // Elements of whole copies, gradients, and of what the optimizer remembers; bytes of rows that
   // are cast or copied on their way.
   Whole whole, largest, root, wire;
@@ -109,9 +110,10 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   int depth = 0;
   const auto visit = [&](const RowLayout& row, Whole& unit) {
     const bool half = row.dtype == DType::bfloat16;
-    const Size stored = options.kept(row.dtype).parameters ? row.shard_numel : row.whole_numel;
+    const bool sharded = options.kept(row.dtype, computed).parameters;
+    const Size stored = sharded ? row.shard_numel : row.whole_numel;
     plan.of(MemoryClass::parameter_shards) += bytes_of(row.dtype) * stored;
-    if (options.borrows_parameters() || half) unit.parameters += row.whole_numel;
+    if (options.borrows_parameters(row.dtype, computed)) unit.parameters += row.whole_numel;
     DType travels = precision.param_dtype;
     if (half) travels = sharding.optimizer ? DType::bfloat16 : computed;
     if (travels != computed || options.copies()) {
@@ -127,7 +129,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
     visit(row, of_unit);
     for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit);
     whole.parameters += of_unit.parameters;
-    gradients += options.kept().gradients ? row.shard_numel : row.whole_numel;
+    gradients += kept.gradients ? row.shard_numel : row.whole_numel;
     remembered += sharding.optimizer ? row.shard_numel : row.whole_numel;
     if (precision.reduce_dtype != DType::float32 || options.copies()) {
       wire.gradients =
@@ -151,7 +153,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
     plan.of(MemoryClass::unsharded_parameters) +=
         element * (whole.parameters - root.parameters) / post_forward_size;
   }
-  if (options.kept().gradients) {
+  if (kept.gradients) {
     plan.of(MemoryClass::unsharded_gradients) =
         four * (slots.gradients * largest.gradients + root.gradients);
   }

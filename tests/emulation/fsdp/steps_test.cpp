@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/buffer.h"
@@ -30,17 +32,23 @@ constexpr gpt::GPTConfig kModel{.block_size = 5,
 constexpr int kRanks = 2;
 constexpr std::int64_t kRows = 2, kTokens = kRows * kModel.block_size;  // of a rank
 
-/// The weights after three steps on each rank. @param waits for the GPU after each step
-std::vector<std::vector<float>> trained(fsdp::LayoutKind layout, bool waits) {
+/// The weights that train, after three steps on each rank.
+/// @param prepare the model, before it is sharded
+/// @param look at it, when it has been sharded
+/// @param waits for the GPU after each step
+std::vector<std::vector<float>> trained(
+    fsdp::Options options, bool waits, const std::function<void(gpt::GPT&)>& prepare = {},
+    const std::function<void(Context&, fsdp::ShardedModel&)>& look = {}) {
+  options.reduction = comm::ReduceOp::sum;
+  options.wrap_policy = fsdp::is_a<gpt::Block>;
   return run_ranks(
       Backend::local, kRanks, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
         Stream& stream = *context.compute;
         comm::Mesh mesh(std::move(world), /*shard_size=*/0);
         gpt::GPT model(kModel);
-        fsdp::ShardedModel sharded(context, model, mesh,
-                                   {.layout = layout,
-                                    .reduction = comm::ReduceOp::sum,
-                                    .wrap_policy = fsdp::is_a<gpt::Block>});
+        if (prepare) prepare(model);
+        fsdp::ShardedModel sharded(context, model, mesh, options);
+        if (look) look(context, sharded);
         nn::Tape tape(context);
         fsdp::GradNorm norm(context, mesh);
         fsdp::AdamW optimizer(context, sharded.units(), {});
@@ -73,6 +81,7 @@ std::vector<std::vector<float>> trained(fsdp::LayoutKind layout, bool waits) {
         }
         std::vector<float> weights, room;
         sharded.summon_full_parameters([&](const nn::Parameter& parameter) {
+          if (!parameter.requires_grad) return;
           const auto whole = on_host<float>(stream, parameter.data, room);
           weights.insert(weights.end(), whole.begin(), whole.end());
         });
@@ -82,9 +91,41 @@ std::vector<std::vector<float>> trained(fsdp::LayoutKind layout, bool waits) {
 
 TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
   for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
-    const auto waited = trained(layout, true);
+    const auto waited = trained({.layout = layout}, true);
     EXPECT_GT(waited[0].size(), 0u);
-    for (int i = 0; i < 2; ++i) EXPECT_TRUE(trained(layout, false) == waited) << i;  // coins anew
+    for (int i = 0; i < 2; ++i) {  // coins anew
+      EXPECT_TRUE(trained({.layout = layout}, false) == waited) << i;
+    }
+  }
+}
+
+// Frozen matrices in bfloat16, with which a GPU computes as they are stored: the steps of float32
+// ones, which are rounded on their way. Where each rank has all of them, no copy of them is made.
+TEST(EmulatedSteps, ComputeWithWhatIsStoredInBfloat16) {
+  const auto freeze = [](DType matrices) {
+    return [=](gpt::GPT& model) {
+      for (nn::Parameter* p : model.named_parameters()) {
+        p->requires_grad = p->name.find("ln_") != std::string::npos;
+        if (!p->requires_grad && p->shape.rank() == 2) p->dtype = matrices;
+      }
+    };
+  };
+  for (const fsdp::Sharding& sharding : fsdp::kShardings) {
+    if (sharding.replicates) continue;
+    const auto look = [&](Context& context, fsdp::ShardedModel& sharded) {
+      if (sharding.parameters) return;
+      std::int64_t copied = 0;
+      for (const fsdp::ShardedParameters* row : sharded.rows()) {
+        if (row->dtype() == DType::float32) copied += row->layout().whole_numel();
+      }
+      EXPECT_EQ(context.ledger.count(MemoryClass::unsharded_parameters).reserved, 2 * copied);
+    };
+    const fsdp::Options options{
+        .strategy = sharding.strategy, .precision = {DType::bfloat16}, .poison = true};
+    const auto expected = trained(options, false, freeze(DType::float32));
+    EXPECT_GT(expected[0].size(), 0u);
+    EXPECT_TRUE(trained(options, false, freeze(DType::bfloat16), look) == expected)
+        << sharding.name;
   }
 }
 
