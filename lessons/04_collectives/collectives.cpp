@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "picture.h"
@@ -92,7 +92,7 @@ Rows random_rows(int W, bool whole) {
 // The two collectives of src/comm on W ranks, which are threads; in place, as ours are.
 Ring by_library(Ring ring) {
   comm::launch_threads(ring.size(), 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
+    comm::Communicator& world = *group;
     const Tensor row(ring.rows[context.rank].data(), {kN});
     const Tensor own = row.slice(context.rank * kN / ring.size(), kN / ring.size());
     world.reduce_scatter(*context.compute, row, own, comm::ReduceOp::sum);

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "frame/train.h"
 #include "picture.h"
@@ -47,11 +47,11 @@ Run run(int W, Sharing how, const train::TrainerOptions& o, const data::Dataset&
   Run result(W);
   std::vector<std::vector<double>> losses(W, std::vector<double>(kSteps));
   comm::launch_threads(W, 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
+    comm::Communicator& world = *group;
     lesson::Replica replica(context, o, text);
     Stream& stream = *context.compute;  // a queue of work; a CPU does it at once
     for (int step = 0; step < kSteps; ++step) {
-      world.reset();  // its counters
+      world.reset_traffic();
       //! [step]
       replica.draw(text);
       losses[context.rank][step] = replica.forward_backward();

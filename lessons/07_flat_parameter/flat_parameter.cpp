@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "comm/local.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
@@ -53,11 +53,11 @@ Tensor tensor(std::span<float> x) { return {x.data(), {static_cast<std::int64_t>
 // Rank 0 sends its values to rank 1: first one view at a time, then the whole row at once.
 void send_toy(lesson::Lesson& lesson) {
   comm::launch_threads(2, 1, [&](Context& context, auto local) {
-    comm::CountingCommunicator group(std::move(local));
+    comm::Communicator& group = *local;
     Row row = toy();
     const auto sent = [&](const std::vector<std::span<float>>& parts) {
       std::ranges::fill(row.flat, context.rank == 0 ? 1.0f : 0.0f);
-      group.reset();
+      group.reset_traffic();
       //! [send]
       for (const std::span<float> part : parts) {
         group.broadcast(*context.compute, tensor(part), /*root=*/0);

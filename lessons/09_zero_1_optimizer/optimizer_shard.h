@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "frame/learner.h"
 #include "fsdp/sharded_parameters.h"
 #include "ops/adamw.h"
@@ -98,7 +98,7 @@ inline void gather_all(Stream& stream, comm::Communicator& world, std::deque<Row
 }
 
 /// Records what the lesson compares with the library's run. All ranks call it together.
-inline void record(Trained& run, Context& context, comm::CountingCommunicator& world,
+inline void record(Trained& run, Context& context, comm::Communicator& world,
                    const std::deque<Row>& rows) {
   if (context.rank == 0) run.traffic = world.traffic(), run.weigh(context);
   for (const Row& row : rows) {

@@ -31,7 +31,7 @@ lesson::Trained by_hand(const train::TrainerOptions& o, const data::Dataset& tex
     }
     Stream& stream = *context.compute;
     for (int step = 0; step < kSteps; ++step) {
-      world.reset();
+      world.reset_traffic();
       //! [step]
       losses[step] = learner.forward_backward(learner.model);
       for (lesson::Row& row : rows) {

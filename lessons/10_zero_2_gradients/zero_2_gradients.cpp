@@ -58,7 +58,7 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
       attach(gradients.back(), when, note);
     }
     for (int step = 0; step < kSteps; ++step) {
-      world.reset();
+      world.reset_traffic();
       //! [step]
       for (lesson::Gradient& gradient : gradients) gradient.first = true;
       for (std::int64_t m = 0; m < M; ++m) {

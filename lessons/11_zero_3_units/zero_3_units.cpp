@@ -60,7 +60,7 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, Backward 
       attach(units.back(), is_root, how);
     }
     for (int step = 0; step < kSteps; ++step) {
-      world.reset();
+      world.reset_traffic();
       if (context.rank == 0) run.events.clear(), run.right = 0;
       for (Unit& unit : units) unit.gradient.first = true;
       losses[step] = learner.forward_backward(learner.model);

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "library.h"
 
@@ -65,7 +65,7 @@ lesson::Gradient by_hand(bool no_sync) {
   lesson::Gradient result{.of_rank = std::vector<lesson::Shards>(lesson::kRanks)};
   std::vector<fsdp::Layout> layouts;
   comm::launch_threads(lesson::kRanks, 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
+    comm::Communicator& world = *group;
     lesson::WholeRank rank(context);
     lesson::Shards& shards = result.of_rank[context.rank];
     for (auto& unit : rank.units) shards.emplace_back(unit.layout().shard_numel());

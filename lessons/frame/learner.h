@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "data/dataset.h"
@@ -164,7 +164,7 @@ Run on_ranks(int steps, const train::TrainerOptions& o, const data::Dataset& tex
   Run run(steps);
   std::vector<std::vector<double>> losses(kRanks, std::vector<double>(steps));
   comm::launch_threads(kRanks, 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
+    comm::Communicator& world = *group;
     Learner learner(context, o, text, micro_steps);
     body(context, world, learner, losses[context.rank], run);
   });

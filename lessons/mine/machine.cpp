@@ -6,7 +6,7 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "comm/local.h"
 #include "ranks.h"
 #include "step.h"
@@ -52,7 +52,7 @@ Rows first_values(gpt::GPT& model, const std::deque<Unit>& units, const Pieces& 
 // One rank of the whole run.
 class Rank {
  public:
-  Rank(Context& context, comm::CountingCommunicator& world, Between& between, const Pieces& pieces,
+  Rank(Context& context, comm::Communicator& world, Between& between, const Pieces& pieces,
        const Setup& setup, const data::Dataset& text, Outcome& outcome)
       : context_(context),
         world_(world),
@@ -83,7 +83,7 @@ class Rank {
       show_gradients(units_[u], gradients[u].data());
     }
     for (int step = 1; step <= setup_.first_steps; ++step) {
-      world_.reset();
+      world_.reset_traffic();
       for (std::vector<float>& row : gradients) std::ranges::fill(row, 0.0f);
       note_loss(step, forward_backward(model_, tape_, feed, setup_.W, 1, true), 1);
       for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -99,7 +99,7 @@ class Rank {
     ShardedRank sharded(context_, rounding, pieces_, units_, rows_);
     Feed feed(text_, context_.rank, setup_.W, kRows, 2);
     for (int step = 1; step <= setup_.steps; ++step) {
-      world_.reset();
+      world_.reset_traffic();
       const std::int64_t before = rounding.bytes_sent();
       float loss = 0;
       for (int m = 0; m < kMicroBatches; ++m) {
@@ -196,7 +196,7 @@ class Rank {
   }
 
   Context& context_;
-  comm::CountingCommunicator& world_;
+  comm::Communicator& world_;
   Between& between_;
   const Pieces& pieces_;
   const Setup& setup_;
@@ -231,7 +231,7 @@ Outcome by_hand(const Pieces& pieces, const Setup& setup, const data::Dataset& t
   Outcome outcome;
   Between between(setup.W);
   comm::launch_threads(setup.W, 1, [&](Context& context, auto group) {
-    comm::CountingCommunicator world(std::move(group));
+    comm::Communicator& world = *group;
     Rank(context, world, between, pieces, setup, text, outcome).run();
   });
   return outcome;

@@ -48,6 +48,12 @@ void Buffer::release() {
   first_ = 0;
 }
 
+void Buffer::grow(std::uint64_t bytes) {
+  if (bytes <= bytes_) return;
+  release();
+  *this = Buffer(*ledger_, class_, bytes, device_, use_, shared_);
+}
+
 Tensor Buffer::tensor(Shape shape, DType dtype, std::uint64_t offset) const {
   const std::uint64_t end = offset + static_cast<std::uint64_t>(shape.numel()) * size_of(dtype);
   NANOFSDP_CHECK_SHAPE(end <= bytes_, .what = "tensor " + shape.str() + " in a buffer",

@@ -30,6 +30,10 @@ class Buffer {
   /// Frees what it had, and takes the memory over.
   Buffer& operator=(Buffer&& other) noexcept;
 
+  /// Makes it at least this long. What it held is lost: it first gives back, then takes. Not of a
+  /// default Buffer.
+  void grow(std::uint64_t bytes);
+
   std::uint64_t bytes() const { return bytes_; }  ///< of the whole buffer
 
   /// A view that starts `offset` bytes into the buffer.

@@ -94,13 +94,12 @@ Sample time_collective(const BenchOptions& options, int ranks, const Collective&
 class Apart final : public comm::Group {
  public:
   using Group::Group;
-  void run(Stream& stream, const comm::Operation& operation, Tensor in, Tensor out) override {
-    if (operation.kind != comm::Operation::Kind::reduce_scatter) return;
-    copy(stream, in.slice(rank_ * out.numel(), out.numel()).raw(), out);
+  void run(Stream& stream, const comm::Collective& call) override {
+    if (call.operation.kind != comm::Operation::Kind::reduce_scatter) return;
+    const std::int64_t n = call.out.numel();
+    copy(stream, call.in.slice(rank_ * n, n).raw(), call.out);
   }
-  std::shared_ptr<Group> split(const comm::Operation&, int) override {
-    return std::make_shared<Apart>(rank_, size_);
-  }
+  std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank_, size_); }
   void abort(const std::string&) noexcept override {}
 };
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/ledger.h"
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "fsdp/fully_shard.h"
 #include "plan/plan.h"
 

@@ -8,7 +8,7 @@
 #include "base/context.h"
 #include "cli/options.h"
 #include "cli/run_picture.h"
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "plan/transformer.h"

@@ -33,9 +33,24 @@ void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& w
 
 }  // namespace
 
+// Counts the call, then does it.
+Event Communicator::issue(Stream& stream, const Collective& collective) {
+  if (collective.control) return ++traffic_.control, run(stream, collective);
+  static constexpr std::int64_t Traffic::*kOperations[] = {
+      &Traffic::all_gathers, &Traffic::reduce_scatters, &Traffic::broadcasts, &Traffic::control};
+  const Operation& of = collective.operation;
+  const bool from_root = of.kind == Kind::broadcast, is_root = from_root && of.root == rank();
+  const std::int64_t chunk = of.count * static_cast<std::int64_t>(size_of(of.dtype));
+  const std::int64_t others = (size() - 1) * chunk;  // 0 of a barrier
+  ++(traffic_.*kOperations[static_cast<int>(of.kind)]);
+  traffic_.bytes_sent += from_root && !is_root ? 0 : others;
+  traffic_.bytes_received += is_root ? 0 : from_root ? chunk : others;
+  return run(stream, collective);
+}
+
 Event Communicator::all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) {
   check_chunks(*this, in, out, "all_gather: in and out");
-  return run(stream, {operation_of(Kind::all_gather, in, call), in, out, call.control});
+  return issue(stream, {operation_of(Kind::all_gather, in, call), in, out, call.control});
 }
 
 Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
@@ -46,7 +61,7 @@ Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, Reduce
                        .got = std::string(name_of(in.dtype())));
   Collective collective{operation_of(Kind::reduce_scatter, out, call), in, out, call.control};
   collective.operation.reduce = op;
-  return run(stream, collective);
+  return issue(stream, collective);
 }
 
 Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& call) {
@@ -55,11 +70,11 @@ Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& ca
                        .got = fmt::format("{}", root));
   Collective collective{operation_of(Kind::broadcast, x, call), x, x, call.control};
   collective.operation.root = root;
-  return run(stream, collective);
+  return issue(stream, collective);
 }
 
 Event Communicator::barrier(Stream& stream, const Call& call) {
-  return run(stream, {operation_of(Kind::barrier, {}, call), {}, {}, call.control});
+  return issue(stream, {operation_of(Kind::barrier, {}, call), {}, {}, call.control});
 }
 
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {
@@ -69,7 +84,10 @@ Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call
   const std::int64_t n = x.numel() / size();
   const Tensor mine = x.slice(rank() * n, n);
   reduce_scatter(stream, x, mine, op, call);
-  return all_gather(stream, mine, x, call);
+  const Event done = all_gather(stream, mine, x, call);
+  --(call.control ? traffic_.control : traffic_.all_gathers);  // both are one operation
+  if (!call.control) --traffic_.reduce_scatters, ++traffic_.all_reduces;
+  return done;
 }
 
 }  // namespace nanofsdp::comm

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "base/device.h"
 #include "base/tensor.h"
+#include "comm/traffic.h"
 #include "launch/rank_error.h"
 
 namespace nanofsdp::comm {
@@ -93,7 +92,12 @@ class Communicator {
   /// Every rank's `x` becomes the sum (or average) of all: a reduce_scatter and an all_gather, both
   /// in place.
   /// @param x [W * n]
-  virtual Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
+  Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
+
+  /// What the calls moved, each counted when it was issued. A group that was split off counts for
+  /// itself.
+  const Traffic& traffic() const { return traffic_; }
+  void reset_traffic() { traffic_ = {}; }  ///< all counts to 0
 
   /// Does one of the four above. For backends, and for communicators that wrap another.
   virtual Event run(Stream& stream, const Collective& collective) = 0;
@@ -106,7 +110,10 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  private:
+  Event issue(Stream& stream, const Collective& collective);
+
   const int rank_, size_;
+  Traffic traffic_;
 };
 
 }  // namespace nanofsdp::comm

@@ -54,15 +54,16 @@ class GlooGroup final : public Group {
         run_(std::move(run)),
         name_(std::move(name)),
         wire_(run_, name_, circle),
-        histories_(circle.members.size()) {}
+        scratch_(*run_->ledger, MemoryClass::communication, 0) {}
 
-  void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override;
+  void run(Stream& stream, const Collective& call) override;
 
-  std::shared_ptr<Group> split(const Operation& operation, int color) override {
-    const Circle circle = comm::split(*this, wire_.peers(), operation, color);
-    if (auto group = make_reading_group(run_, circle)) return group;
-    const std::string name = fmt::format("{}.{}.{}", name_, operation.sequence, color);
-    return std::make_shared<GlooGroup>(run_, name, circle);
+  std::shared_ptr<Group> split(int color) override {
+    const Circle circle = comm::split(*this, wire_.peers(), color);
+    if (!circle.desks.empty()) return make_reading_group(run_, circle);
+    const std::uint64_t sequence = wire_.peers().calls().back().sequence;
+    return std::make_shared<GlooGroup>(run_, fmt::format("{}.{}.{}", name_, sequence, color),
+                                       circle);
   }
 
   void abort(const std::string& reason) noexcept override { wire_.peers().abort(reason); }
@@ -81,26 +82,28 @@ class GlooGroup final : public Group {
   const std::shared_ptr<ProcessRun> run_;
   const std::string name_;
   GlooWire wire_;
-  std::vector<History> histories_;  // of the peers, as they say
-  Buffer scratch_;                  // what peers sent for the sum
+  Buffer scratch_;  // what peers sent for the sum
 };
 
 // A rank sends a chunk to each peer and receives one from each; in a broadcast, only the root sends
 // and the others receive. A chunk is one message, but in a reduce_scatter it comes in segments.
-void GlooGroup::run(Stream& stream, const Operation& operation, Tensor in, Tensor out) {
+void GlooGroup::run(Stream& stream, const Collective& call) {
+  const Operation& operation = wire_.peers().begin(call.operation);
+  const Tensor &in = call.in, &out = call.out;
   const bool reduces = operation.kind == Kind::reduce_scatter;
   const bool from_root = operation.kind == Kind::broadcast;
   const std::size_t chunk = (reduces ? out : in).bytes();
   const std::size_t longest = reduces ? kSegmentBytes : std::max<std::size_t>(chunk, 1);
   const std::size_t segments = (chunk + longest - 1) / longest;
   const auto bytes_of = [&](std::size_t k) { return std::min(longest, chunk - k * longest); };
-  const auto needed = reduces ? gloo_scratch_bytes(size_, static_cast<std::int64_t>(chunk)) : 0;
-  std::byte* const scratch = run_->lengthen(scratch_, static_cast<std::size_t>(needed));
+  if (reduces) scratch_.grow(gloo_scratch_bytes(size_, static_cast<std::int64_t>(chunk)));
   // Where segment k from peer(i) lands: to be summed, in one of two windows of the scratch memory.
   const auto landing = [&](std::size_t k, int i) {
     if (!reduces) return at(out, from_root ? 0 : peer(i) * chunk);
-    return scratch + k % kWindow * (size_ - 1) * kSegmentBytes + (i - 1) * bytes_of(k);
+    const std::size_t window = k % kWindow * (size_ - 1) * kSegmentBytes;
+    return at(scratch_.tensor({0}), window + (i - 1) * bytes_of(k));
   };
+  std::vector<History> histories(static_cast<std::size_t>(size_));  // as the peers say
   Messages calls, sent;
   std::array<Messages, kWindow> received;
   const auto post = [&](std::size_t k, int i) {
@@ -125,19 +128,18 @@ void GlooGroup::run(Stream& stream, const Operation& operation, Tensor in, Tenso
 
   // Tells the peers what this rank calls and hears it from them; meanwhile the first messages of
   // the payload are posted, so this costs no round trip.
-  Peers& peers = wire_.peers();
-  peers.begin(operation);
   for (int i = 1; i < size_; ++i) {
-    calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories_[peer(i)],
+    calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories[peer(i)],
                        sizeof(History));
-    calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &peers.calls(), sizeof(History));
+    calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &wire_.peers().calls(),
+                       sizeof(History));
     for (std::size_t k = 0; k < std::min(kWindow, segments); ++k) post(k, i);
   }
   if (!reduces && !from_root && chunk > 0) {
     copy(stream, in.raw(), out.slice(rank_ * in.numel(), in.numel()));
   }
   wait_for(calls);
-  for (int i = 1; i < size_; ++i) peers.agree(peer(i), histories_[peer(i)]);
+  for (int i = 1; i < size_; ++i) wire_.peers().agree(peer(i), histories[peer(i)]);
   for (std::size_t k = 0; k < segments; ++k) {
     wait_for(received[k % kWindow]);
     if (reduces) sum(k);

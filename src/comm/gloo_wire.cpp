@@ -26,18 +26,15 @@ using std::chrono::steady_clock;
 // Runs `f`. What Gloo has to say if it fails, without the place in its source; empty if it does
 // not.
 template <class F>
-std::string complaint_of(const F& f) {
-  std::string text;
-  try {
-    f();
-    return "";
-  } catch (const CommError&) {  // ours
-    throw;
-  } catch (const std::exception& e) {  // gloo::EnforceNotMet is no gloo::Exception
-    text = e.what();
-  }
+std::string complaint_of(const F& f) try {
+  f();
+  return "";
+} catch (const CommError&) {  // ours
+  throw;
+} catch (const std::exception& e) {  // gloo::EnforceNotMet is no gloo::Exception
+  const std::string text = e.what();
   const auto end = text.find("] ");
-  return end == std::string::npos ? text : text.substr(end + 2);
+  return text.substr(end == std::string::npos ? 0 : end + 2);
 }
 
 // Gloo's view of the store: the corner that belongs to one group.
@@ -53,12 +50,8 @@ class Corner final : public gloo::rendezvous::Store, public std::enable_shared_f
     run_.store.set(name_ + "/" + key, {value.begin(), value.end()});
   }
   std::vector<char> get(const std::string& key) override {
-    const milliseconds patience = run_.connect_timeout;
-    const auto value = run_.store.get(name_ + "/" + key, patience);
-    if (value) return {value->begin(), value->end()};
-    // Gloo's keys end with the rank.
-    const std::string peer = key.substr(std::min(key.find_first_of("0123456789"), key.size()));
-    throw gloo::Exception(fmt::format("no address of rank {} in {} ms", peer, patience.count()));
+    const std::string value = run_.hear(name_ + "/" + key, "the address " + key);
+    return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
     for (const std::string& key : keys) get(key);
@@ -97,10 +90,10 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
     auto corner = std::make_shared<Corner>(run, name);
     // A rank that Gloo waits for has no name: see first that all have come; and a rank that is soon
     // done must not leave while another is still connecting.
-    run.gather(name + "/here", "", circle.members, run.connect_timeout);
+    run.gather(name + "/here", "", circle.members);
     context->connectFullMesh(*corner, run.device);
     // Longer than a rank may take to connect: it knows better who it was that did not.
-    run.gather(name + "/connected", "", circle.members, 2 * run.connect_timeout);
+    run.gather(name + "/connected", "", circle.members, /*patience=*/2);
   });
   if (!complaint.empty()) throw run.setup_error(complaint);
   return context;
@@ -111,9 +104,6 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
 GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle)
     : context_(connect(*run, name, circle)),
       peers_(std::move(run), circle, [this](const std::string&) { cut(); }) {}
-
-// No closeConnections(), which drops what is on its way.
-GlooWire::~GlooWire() = default;
 
 void GlooWire::cut() noexcept {
   {
@@ -132,25 +122,22 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot
     : wire_(wire),
       way_(way),
       peer_(peer),
-      buffer_(wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes).release(),
-              Forget{wire}) {
+      buffer_(wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes)) {
+  std::string complaint;
   {
-    const std::lock_guard lock(wire.mutex_);
-    wire.under_way_.push_back(buffer_.get());
+    const std::lock_guard lock(wire.mutex_);  // cut() comes before it or after it
+    wire.peers_.check();
+    complaint = complaint_of([&] {
+      way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
+    });
+    if (complaint.empty()) wire.under_way_.push_back(buffer_.get());
   }
-  wire.peers_.check();  // now, or cut() could miss it
-  const std::string complaint = complaint_of([&] {
-    way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
-  });
-  if (!complaint.empty()) throw wire.peers_.failure(wire.peers_.name(peer), false, complaint);
+  if (!complaint.empty()) throw wire.peers_.failure({peer}, /*timed_out=*/false, complaint);
 }
 
-void GlooWire::Message::Forget::operator()(gloo::transport::UnboundBuffer* buffer) const {
-  {
-    const std::lock_guard lock(wire.mutex_);
-    std::erase(wire.under_way_, buffer);
-  }
-  delete buffer;
+GlooWire::Message::~Message() {
+  const std::lock_guard lock(wire_.mutex_);
+  std::erase(wire_.under_way_, buffer_.get());
 }
 
 void GlooWire::Message::wait() {
@@ -161,9 +148,8 @@ void GlooWire::Message::wait() {
     done = way_ == Way::send ? buffer_->waitSend(nullptr, timeout)
                              : buffer_->waitRecv(nullptr, timeout);
   });
-  if (!done)
-    throw wire_.peers_.failure(wire_.peers_.name(peer_), steady_clock::now() - start >= timeout,
-                               complaint);
+  const bool timed_out = steady_clock::now() - start >= timeout;
+  if (!done) throw wire_.peers_.failure({peer_}, timed_out, complaint);
 }
 
 }  // namespace nanofsdp::comm

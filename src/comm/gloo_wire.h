@@ -23,7 +23,8 @@ namespace nanofsdp::comm {
 /// @brief All that we take from Gloo: connections, and messages between two ranks; with its ways of
 /// failing brought to one.
 
-/// The connections of a rank to the others of one group.
+/// The connections of a rank to the others of one group. When they close, what has been sent still
+/// arrives: a rank may leave while its peers are reading.
 class GlooWire {
  public:
   /// Connects the ranks that meet under `name`, which no other group may have used. All groups of
@@ -31,10 +32,6 @@ class GlooWire {
   /// the process ignores SIGPIPE.
   /// @throws CommError setup
   GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle);
-
-  /// Closes the connections. What has been sent still arrives: a rank may leave while its peers
-  /// are reading.
-  ~GlooWire();
 
   /// The ranks that it connects. When the group fails, the connections are cut.
   Peers& peers() { return peers_; }
@@ -49,20 +46,16 @@ class GlooWire {
     /// process; and to send to oneself would crash it.
     Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
             std::size_t bytes);
+    ~Message();
 
     /// Blocks until the memory may be used. Once. @throws CommError
     void wait();
 
    private:
-    struct Forget {  // of what is under way
-      GlooWire& wire;
-      void operator()(gloo::transport::UnboundBuffer* buffer) const;
-    };
-
     GlooWire& wire_;
     const Way way_;
     const int peer_;
-    std::unique_ptr<gloo::transport::UnboundBuffer, Forget> buffer_;
+    const std::unique_ptr<gloo::transport::UnboundBuffer> buffer_;
   };
 
  private:

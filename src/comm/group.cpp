@@ -29,30 +29,23 @@ class StreamCommunicator final : public Communicator {
     NANOFSDP_CHECK(group_->serves(stream.device()), .what = "collective",
                    .expected = "a stream of the CPU", .got = "one of a GPU",
                    .hint = "between GPUs use NCCL");
-    Operation operation = collective.operation;
-    const Tensor &in = collective.in, &out = collective.out;
-    NANOFSDP_CHECK_SHAPE(operation.kind == Kind::barrier || in.device() == stream.device(),
+    NANOFSDP_CHECK_SHAPE(collective.operation.kind == Operation::Kind::barrier ||
+                             collective.in.device() == stream.device(),
                          .what = "collective", .expected = "memory of the stream's device",
                          .got = "memory of another");
-    operation.sequence = ++sequence_;
-    stream.enqueue(group_->announce(operation), [group = group_, &stream, operation, in, out] {
-      group->run(stream, operation, in, out);
-    });
+    stream.enqueue(group_->announce(collective.operation),
+                   [group = group_, &stream, collective] { group->run(stream, collective); });
     return last_ = stream.record();
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    Operation operation{.sequence = ++sequence_, .kind = Kind::split};
-    return on_streams(group_->split(operation, color));
+    return on_streams(group_->split(color));
   }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
-  using Kind = Operation::Kind;
-
   std::shared_ptr<Group> group_;
-  std::uint64_t sequence_ = 0;
   Event last_;  // passes after all work so far: a communicator has one stream
 };
 

@@ -27,12 +27,12 @@ class Group {
   /// Whether it can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
 
-  /// One of the collectives (communicator.h), with the operands of its Collective. A split is an
-  /// all_gather of what the ranks have to tell for it.
-  virtual void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
+  /// One of the collectives (communicator.h). A split is an all_gather of what the ranks have to
+  /// tell for it.
+  virtual void run(Stream& stream, const Collective& collective) = 0;
 
   /// This rank's end of a group of the ranks with its color, in the order of their ranks here.
-  virtual std::shared_ptr<Group> split(const Operation& operation, int color) = 0;
+  virtual std::shared_ptr<Group> split(int color) = 0;
 
   /// A call is about to be enqueued. @returns its cost, or none if it is not needed
   virtual Cost announce(const Operation&) { return {}; }
@@ -48,7 +48,7 @@ class Group {
   const int size_;  ///< as size()
 };
 
-/// A Communicator that numbers the calls and runs them on their streams.
+/// A Communicator that runs its calls on their streams.
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group);
 
 }  // namespace nanofsdp::comm

@@ -33,7 +33,7 @@ struct Link {
   std::chrono::duration<double> latency{0};  ///< of each collective
 
   /// How long a collective takes at least, from the moment when all its ranks have come.
-  /// @param bytes the payload that this rank receives (counting.h)
+  /// @param bytes the payload that this rank receives (traffic.h)
   std::chrono::duration<double> time_for(double bytes) const {
     const double seconds = bytes_per_second > 0 ? bytes / bytes_per_second : 0;
     return latency + std::chrono::duration<double>(seconds);

@@ -28,32 +28,25 @@ int post_forward_group_size(int size, int ranks) {
 Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward_size) {
   const int rank = world->rank(), shard = shard_group_size(shard_size, world->size());
   const int near = post_forward_group_size(post_forward_size, shard);
-  groups_.emplace_back(std::move(world));
+  groups_.push_back(std::move(world));
   std::vector<int> colors{rank / shard, rank / shard, rank % shard};
   if (near > 0) colors.push_back(rank / near);
-  for (const int color : colors) groups_.emplace_back(groups_[kWorld].split(color));
-}
-
-Mesh::Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> gather,
-           std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate,
-           std::unique_ptr<Communicator> post_forward) {
-  for (auto* group : {&world, &gather, &reduce, &replicate, &post_forward}) {
-    if (*group != nullptr) groups_.emplace_back(std::move(*group));
-  }
+  for (const int color : colors) groups_.push_back(groups_[kWorld]->split(color));
+  reset_traffic();  // what the world did before
 }
 
 Traffic Mesh::traffic() const {
   Traffic sum;
-  for (const CountingCommunicator& group : groups_) sum = sum + group.traffic();
+  for (const auto& group : groups_) sum = sum + group->traffic();
   return sum;
 }
 
 void Mesh::reset_traffic() {
-  for (CountingCommunicator& group : groups_) group.reset();
+  for (const auto& group : groups_) group->reset_traffic();
 }
 
 void Mesh::abort(const std::string& reason) noexcept {
-  for (CountingCommunicator& group : groups_) group.abort(reason);
+  for (const auto& group : groups_) group->abort(reason);
 }
 
 }  // namespace nanofsdp::comm

@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communicator.h"
-#include "comm/counting.h"
 
 namespace nanofsdp::comm {
 
@@ -54,31 +54,32 @@ class Mesh {
   ///         does not divide that of a shard group
   explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0, int post_forward_size = 0);
 
-  /// Of communicators that are there already, among them those of simulated ranks.
-  Mesh(std::unique_ptr<Communicator> world, std::unique_ptr<Communicator> gather,
-       std::unique_ptr<Communicator> reduce, std::unique_ptr<Communicator> replicate,
-       std::unique_ptr<Communicator> post_forward = nullptr);
+  /// Of communicators that are there already: the world's, those of the shard group for all-gathers
+  /// and for reductions, the replicate group's and, if there is one, the post-forward group's.
+  explicit Mesh(std::vector<std::unique_ptr<Communicator>> groups) : groups_(std::move(groups)) {}
 
-  int rank() const { return groups_[kWorld].rank(); }         ///< among all ranks
-  int size() const { return groups_[kWorld].size(); }         ///< of the whole mesh, in ranks
-  int shard_rank() const { return groups_[kGather].rank(); }  ///< within the shard group
-  int shard_size() const { return groups_[kGather].size(); }  ///< ranks of a shard group
+  int rank() const { return groups_[kWorld]->rank(); }         ///< among all ranks
+  int size() const { return groups_[kWorld]->size(); }         ///< of the whole mesh, in ranks
+  int shard_rank() const { return groups_[kGather]->rank(); }  ///< within the shard group
+  int shard_size() const { return groups_[kGather]->size(); }  ///< ranks of a shard group
   int replicas() const { return size() / shard_size(); }  ///< shard groups, each with a whole model
 
-  Communicator& world() { return groups_[kWorld]; }    ///< for the compute stream: norms, control
-  Communicator& gather() { return groups_[kGather]; }  ///< shard group, for all-gathers
-  Communicator& reduce() { return groups_[kReduce]; }  ///< shard group, for reductions
-  Communicator& replicate() { return groups_[kReplicate]; }  ///< the same shard, for reductions
+  Communicator& world() { return *groups_[kWorld]; }    ///< for the compute stream: norms, control
+  Communicator& gather() { return *groups_[kGather]; }  ///< shard group, for all-gathers
+  Communicator& reduce() { return *groups_[kReduce]; }  ///< shard group, for reductions
+  Communicator& replicate() { return *groups_[kReplicate]; }  ///< the same shard, for reductions
   /// Post-forward group, for all-gathers. Null if that is the shard group.
-  Communicator* post_forward() { return has_post_forward() ? &groups_[kPostForward] : nullptr; }
+  Communicator* post_forward() {
+    return has_post_forward() ? groups_[kPostForward].get() : nullptr;
+  }
 
   /// Of all together, since the last reset.
   Traffic traffic() const;
   /// Of the replicate group: what leaves the shard group.
-  Traffic traffic_across() const { return groups_[kReplicate].traffic(); }
+  Traffic traffic_across() const { return groups_[kReplicate]->traffic(); }
   /// Of the post-forward group, if there is one.
   Traffic traffic_near() const {
-    return has_post_forward() ? groups_[kPostForward].traffic() : Traffic();
+    return has_post_forward() ? groups_[kPostForward]->traffic() : Traffic();
   }
   void reset_traffic();  ///< all counts to 0
 
@@ -89,7 +90,7 @@ class Mesh {
   enum Group : std::size_t { kWorld, kGather, kReduce, kReplicate, kPostForward };
   bool has_post_forward() const { return groups_.size() > kPostForward; }
 
-  std::vector<CountingCommunicator> groups_;  // in this order; the last one where there is one
+  std::vector<std::unique_ptr<Communicator>> groups_;  // in this order; the last if there is one
 };
 
 }  // namespace nanofsdp::comm

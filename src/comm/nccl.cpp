@@ -67,7 +67,6 @@ class NcclCommunicator final : public Communicator {
       nothing_ = Buffer(ledger_, MemoryClass::communication, sizeof(float), Device::cuda);
     }
     append(history_, collective.operation);
-    history_.back().sequence = ++sequence_;
     const cudaStream_t on = cuda::native(stream);
     wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); });
     last_ = std::make_shared<NcclEvent>(on, wire_, history_);
@@ -77,7 +76,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    append(history_, {.sequence = ++sequence_, .kind = Kind::split});
+    append(history_, {.kind = Kind::split});
     return std::make_unique<NcclCommunicator>(ledger_, wire_->split(history_, color));
   }
 
@@ -119,7 +118,6 @@ class NcclCommunicator final : public Communicator {
 
   Ledger& ledger_;
   const std::shared_ptr<NcclWire> wire_;
-  std::uint64_t sequence_ = 0;
   History history_{};
   std::shared_ptr<NcclEvent> last_;  // passes after all work so far: a communicator has one stream
   Buffer nothing_;

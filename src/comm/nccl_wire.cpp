@@ -65,20 +65,17 @@ void set_environment(int rank, const std::string& interface, bool share_gpu) {
 ncclUniqueId agree_on_id(NcclFabric& fabric) {
   static constexpr const char* kKey = "nccl/id";
   launch::Store& store = fabric.store;
-  const auto fail = [&](const std::string& why) {
-    throw CommError(CommError::Kind::setup,
-                    fmt::format("rank {} could not join its group: {}", store.rank(), why));
-  };
   ncclUniqueId id{};
   if (store.rank() == 0) {
     const ncclResult_t result = fabric.nccl.ncclGetUniqueId(&id);
-    if (result != ncclSuccess) fail(in_words(fabric.nccl, result, nullptr));
+    if (result != ncclSuccess) throw setup_error(0, in_words(fabric.nccl, result, nullptr));
     store.set(kKey, std::string(id.internal, sizeof id.internal));
     return id;
   }
   const auto value = store.get(kKey, fabric.options.connect_timeout);
   if (!value || value->size() != sizeof id.internal) {
-    fail(fmt::format("no word from rank 0 in {} ms", fabric.options.connect_timeout.count()));
+    throw setup_error(store.rank(), fmt::format("no word from rank 0 in {} ms",
+                                                fabric.options.connect_timeout.count()));
   }
   std::ranges::copy(*value, id.internal);
   return id;
@@ -185,8 +182,7 @@ CommError NcclWire::error(CommError::Kind kind, const History& history,
                           const std::string& what) const {
   const int rank = fabric_->store.rank();
   if (history.back().sequence > 0) return operation_error(kind, rank, history, what);
-  return CommError(CommError::Kind::setup,
-                   fmt::format("rank {} could not join its group: it {}", rank, what));
+  return setup_error(rank, "it " + what);
 }
 
 void NcclWire::throw_if_aborted(const History& history) const {

@@ -41,8 +41,15 @@ Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& ca
 }
 
 void append(History& history, const Operation& operation) {
+  const std::uint64_t sequence = history.back().sequence + 1;
   std::shift_left(history.begin(), history.end(), 1);
   history.back() = operation;
+  history.back().sequence = sequence;
+}
+
+CommError setup_error(int rank, const std::string& why) {
+  return CommError(CommError::Kind::setup,
+                   fmt::format("rank {} could not join its group: {}", rank, why));
 }
 
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs) {

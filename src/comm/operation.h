@@ -45,8 +45,11 @@ struct Collective {
 /// late to ask.
 using History = std::array<Operation, 5>;
 
-/// Forgets the oldest call for the next one.
+/// Adds a call, with its number, and forgets the oldest one.
 void append(History& history, const Operation& operation);
+
+/// The error of a rank of the run that finds no group.
+CommError setup_error(int rank, const std::string& why);
 
 /// The error of a rank whose peer makes another call. Names both ranks and both calls, and has a
 /// line for the last five calls of each, "... > all_gather 17 of 4097 float32 a rank for unit h.0".

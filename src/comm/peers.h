@@ -27,18 +27,11 @@ struct Run {
   explicit Run(std::chrono::milliseconds timeout);  ///< see below; at least 1 ms
   virtual ~Run() = default;
 
-  /// What became of the rank that was lost first, if such news comes in time. Threads are not lost.
-  virtual std::string loss(std::chrono::milliseconds /*patience*/) { return ""; }
-  /// The same, when a rank has waited too long: asks whether all ranks still move.
-  virtual std::string roll_call() { return ""; }
+  /// What became of the rank that was lost first: empty if none was, as of threads. Waits a little
+  /// for such news, or asks all ranks whether they still move.
+  virtual std::string loss(bool /*ask*/) { return ""; }
 
-  /// Whether these ranks can read each other's memory.
-  bool share_memory(const std::vector<int>& ranks) const;
-
-  /// Makes the buffer at least this long; what it held is lost. @returns where it begins
-  std::byte* lengthen(Buffer& buffer, std::size_t bytes) const;
-
-  /// Ends all waiting in the groups.
+  /// Ends all waiting in the groups, and in those that are made later.
   void abort(const std::string& reason);
 
   const std::chrono::milliseconds timeout;  ///< for a rank to come to a collective
@@ -47,15 +40,16 @@ struct Run {
   std::shared_ptr<SharedMemory> memory{};   ///< of processes; null: none is shared
   std::vector<int> sharers{};    ///< this rank, and those whose memory it can read; in order
   std::mutex mutex{};            ///< of:
+  std::string aborted{};         ///< why it was
   std::vector<Peers*> groups{};  ///< that are alive
-  std::vector<std::shared_ptr<void>> desks{};  ///< of threads (reading.h)
+  std::vector<std::shared_ptr<void>> desks{};  ///< of this process (reading.h)
 };
 
 /// A group that is to be made, as one of its ranks sees it.
 struct Circle {
   int rank = 0;                        ///< this one, in the group
   std::vector<int> members{};          ///< their ranks in the run, by which errors name them
-  std::vector<std::uint64_t> desks{};  ///< of each, where they can read each other's memory
+  std::vector<std::uint64_t> desks{};  ///< of each, if they can read each other's memory; else none
 };
 
 /// The ranks of one group, what this one has called, and how the group ends.
@@ -66,14 +60,13 @@ class Peers {
         std::function<void(const std::string& reason)> cut);
   ~Peers();
 
-  const std::shared_ptr<Run>& run() const { return run_; }      ///< to which the group belongs
-  const std::vector<int>& members() const { return members_; }  ///< as they were given
-  std::string name(int peer) const;                             ///< "rank 2", of the run
+  const std::shared_ptr<Run>& run() const { return run_; }  ///< to which the group belongs
+  const std::vector<int>& members() const { return circle_.members; }  ///< in the run
 
   /// This rank's calls, which errors name.
   const History& calls() const { return calls_; }
-  /// Its next call. @throws CommError if the group has failed
-  void begin(const Operation& operation);
+  /// Its next call. @returns the same, with its number @throws CommError if the group has failed
+  const Operation& begin(const Operation& operation);
   /// Compares a peer's calls with this rank's. @throws CommError mismatch; the group has failed
   void agree(int peer, const History& theirs);
 
@@ -83,17 +76,15 @@ class Peers {
   void check() const;
 
   /// Finds out why peers do not come, after a timeout or since `why`; the group has failed.
-  /// @param names "rank 1, rank 2"  @param told what they say of it themselves, if anything
-  CommError failure(const std::string& names, bool timed_out, const std::string& why,
+  /// @param peers by their ranks in the group  @param told what they say of it, if anything
+  CommError failure(const std::vector<int>& peers, bool timed_out, const std::string& why,
                     const std::string& told = "");
 
  private:
   using Kind = CommError::Kind;
-  CommError error(Kind kind, const std::string& what) const;
-
   const std::shared_ptr<Run> run_;
+  const Circle circle_;
   const int rank_;  // in the run
-  const std::vector<int> members_;
   const std::function<void(const std::string&)> cut_;
   History calls_{};
   mutable std::mutex mutex_;

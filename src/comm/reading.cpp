@@ -28,39 +28,29 @@ constexpr auto kYield = 50us;
 using Count = std::uint32_t;
 constexpr Count kOnce = 2, kFailed = 1;
 
-// What a rank says of one call.
-struct Letter {
-  History calls{};       // up to this one
-  std::uint64_t in = 0;  // where its operand lies
-};
-
-// All zeros at first, or as good as that. Calls take the letters in turn. In shared memory two
-// mails lie behind the desk.
+// All zeros at first, or as good as that. In shared memory two mails lie behind it.
 struct Desk {
   alignas(64) std::atomic<Count> count{0};  // of the group; the first rank's
   alignas(64) std::atomic<Count> came{0};   // how far the count was to go when its rank last came
   std::atomic<bool> left{false};            // its rank will not come again:
   std::array<char, 256> why{};              // as it says; nothing if it just went
-  Event ready{}, done{};                    // on a GPU: its operand is there; it has read all
-  alignas(64) std::array<Letter, 2> letters{};
+  std::atomic<int> ranks{0}, gone{0};  // of the group; of them, those that read no desk any more
+  Event ready{}, done{};               // on a GPU: its operand is there; it has read all
+  // Its rank's calls up to this one, and how far from here the operand lies. Calls take turns.
+  alignas(64) std::array<History, 2> calls{};
+  std::array<Address, 2> operands{};
 };
 static_assert(std::atomic<Count>::is_always_lock_free);
 
-// What one of the ranks lets the others read.
-struct Place {
-  std::uintptr_t part;  // where its memory begins; among threads at 0
-  Desk* desk;
-};
-
-std::vector<Place> places_of(const Run& run, const Circle& circle) {
-  std::vector<Place> places;
+std::vector<Desk*> desks_of(const Run& run, const Circle& circle) {
+  std::vector<Desk*> desks;
   for (std::size_t i = 0; i < circle.members.size(); ++i) {
-    const auto number = std::ranges::find(run.sharers, circle.members[i]) - run.sharers.begin();
-    void* const first = run.memory ? run.memory->at(static_cast<int>(number), 0) : nullptr;
-    const auto part = reinterpret_cast<std::uintptr_t>(first);
-    places.push_back({part, reinterpret_cast<Desk*>(part + circle.desks[i])});
+    const auto part = std::ranges::find(run.sharers, circle.members[i]) - run.sharers.begin();
+    void* const desk = run.memory ? run.memory->at(static_cast<int>(part), circle.desks[i])
+                                  : pointer_to(circle.desks[i]);
+    desks.push_back(static_cast<Desk*>(desk));
   }
-  return places;
+  return desks;
 }
 
 class ReadingGroup final : public Group {
@@ -68,101 +58,131 @@ class ReadingGroup final : public Group {
   ReadingGroup(std::shared_ptr<Run> run, const Circle& circle)
       : Group(circle.rank, static_cast<int>(circle.members.size())),
         memory_(run->memory.get()),
-        places_(places_of(*run, circle)),
-        mine_(*places_[circle.rank].desk),
-        count_(places_[0].desk->count),
-        open_(circle.members.size()),
-        peers_(run, circle, [this](const std::string& why) { leave(why); }) {}
+        desks_(desks_of(*run, circle)),
+        mine_(*desks_[circle.rank]),
+        count_(desks_[0]->count),
+        peers_(run, circle, [this](const std::string& why) { leave(why); }) {
+    mine_.ranks = size_;
+    if (memory_ == nullptr) return;
+    copy_ = Buffer(*run->ledger, MemoryClass::communication, 0, Device::cpu, Buffer::Use::whole,
+                   memory_);
+  }
 
   ~ReadingGroup() override {
-    // A thread that failed while it read: the others still wait for it to part.
-    if (reading_ && memory_ == nullptr) come(/*surely=*/true);
     peers_.abort("");
+    const std::lock_guard lock(peers_.run()->mutex);  // nobody else is in leave() either
+    for (Desk* desk : desks_) ++desk->gone;
   }
 
   bool serves(Device device) const override { return device == Device::cpu || memory_ == nullptr; }
 
-  void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
+  void run(Stream& stream, const Collective& call) override {
     // The sum of one is the one, and so is the average.
-    if (size_ == 1) return copy(stream, in.raw(), out);
-    meet(stream, operation, in);
-    const std::int64_t n = in.numel();
-    std::size_t received = std::max(in.bytes(), out.bytes()) - std::min(in.bytes(), out.bytes());
-    if (operation.kind == Kind::reduce_scatter) {
-      // In place, a rank writes its own chunk of `in`, which nobody else reads.
-      for (const void*& theirs : open_) {
-        theirs = static_cast<const std::byte*>(theirs) + rank_ * out.bytes();
-      }
-      sum_in_rank_order(stream, open_, out.raw(), out.numel(), out.dtype(), operation.reduce);
-    } else if (operation.kind == Kind::broadcast) {
-      copy(stream, open_[operation.root], out);
-      received = rank_ == operation.root ? 0 : out.bytes();
-    } else if (n > 0) {
-      for (int peer = 0; peer < size_; ++peer) copy(stream, open_[peer], out.slice(peer * n, n));
+    if (size_ == 1) return copy(stream, call.in.raw(), call.out);
+    const Clock::time_point met_at = meet(stream, call);
+    try {
+      read(stream, call);
+    } catch (...) {  // a GPU's error. The other threads have met this one: they wait until it parts
+      if (memory_ == nullptr) come(/*surely=*/true);
+      throw;
     }
-    part(stream, received);
+    if (!is_mailed(call.in)) part(stream, call, met_at);
   }
 
-  std::shared_ptr<Group> split(const Operation& operation, int color) override {
-    return make_reading_group(peers_.run(), comm::split(*this, peers_, operation, color));
+  std::shared_ptr<Group> split(int color) override {
+    return make_reading_group(peers_.run(), comm::split(*this, peers_, color));
   }
 
   void abort(const std::string& reason) noexcept override { peers_.abort(reason); }
 
  private:
-  // Lays `in` open and waits until all ranks have come, with equal operations: then `open_` says
-  // where this rank can read the ranks' operands, until it parts.
-  void meet(Stream& stream, const Operation& operation, const Tensor& in) {
-    peers_.begin(operation);
-    turn_ = 1 - turn_;
-    mailed_ = memory_ != nullptr && in.bytes() <= kMailBytes;
-    const bool on_gpu = stream.device() != Device::cpu;
-    mine_.letters[turn_].calls = peers_.calls();
-    mine_.letters[turn_].in = lay_open(operation, in);
-    if (on_gpu) mine_.ready = stream.record();
+  // Which of the two calls on a desk is this one.
+  std::size_t turn() const { return peers_.calls().back().sequence % 2; }
+
+  // Whether the operands of this call lie on desks.
+  bool is_mailed(const Tensor& in) const { return memory_ != nullptr && in.bytes() <= kMailBytes; }
+
+  // Lays the operand open and waits until all ranks have come, with equal operations. From then on
+  // this rank can read the ranks' operands, until it parts.
+  Clock::time_point meet(Stream& stream, const Collective& call) {
+    peers_.begin(call.operation);
+    mine_.calls[turn()] = peers_.calls();
+    const void* const operand = lay_open(call);
+    mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
+    if (stream.device() != Device::cpu) mine_.ready = stream.record();
     come();
-    met_at_ = Clock::now();
-    for (int peer = 0; peer < size_; ++peer) {
-      const auto& [part, desk] = places_[peer];
-      peers_.agree(peer, desk->letters[turn_].calls);
-      open_[peer] = reinterpret_cast<const void*>(part + desk->letters[turn_].in);
-      if (on_gpu) stream.wait(desk->ready);
-    }
-    open_[rank_] = in.raw();
-    reading_ = true;
+    const Clock::time_point met_at = Clock::now();
+    for (int peer = 0; peer < size_; ++peer) peers_.agree(peer, desks_[peer]->calls[turn()]);
+    return met_at;
   }
 
-  // Where the others find the operand: nowhere, in another's broadcast.
-  std::uint64_t lay_open(const Operation& operation, const Tensor& in) {
-    const bool theirs = operation.kind == Kind::broadcast && operation.root != rank_;
-    if (theirs || in.bytes() == 0) return 0;
+  // Whether this rank has nothing to give: in another's broadcast.
+  bool listens(const Operation& operation) const {
+    return operation.kind == Kind::broadcast && operation.root != rank_;
+  }
+
+  // Where the others find the operand.
+  const void* lay_open(const Collective& call) {
+    const Tensor& in = call.in;
+    if (listens(call.operation) || in.bytes() == 0) return nullptr;
     void* place = in.raw();
-    if (mailed_) {
-      place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn_ * kMailBytes;
+    if (is_mailed(in)) {
+      place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn() * kMailBytes;
     } else if (memory_ != nullptr && !memory_->owns(place)) {
-      place = peers_.run()->lengthen(copy_, in.bytes());
+      copy_.grow(in.bytes());
+      place = copy_.tensor({0}).raw();
     }
     if (place != in.raw()) std::memcpy(place, in.raw(), in.bytes());
-    return reinterpret_cast<std::uintptr_t>(place) - places_[rank_].part;
+    return place;
+  }
+
+  // Where this rank can read a rank's operand.
+  const std::byte* operand_of(int peer, const Tensor& in) const {
+    const Address place = address_of(desks_[peer]) + desks_[peer]->operands[turn()];
+    return static_cast<std::byte*>(pointer_to(peer == rank_ ? in.address() : place));
+  }
+
+  // On a GPU: what comes later on the stream comes after these events of all ranks.
+  void wait_for(Stream& stream, Event Desk::*event) {
+    if (stream.device() == Device::cpu) return;
+    for (const Desk* peer : desks_) stream.wait(peer->*event);
+  }
+
+  // Moves what this rank needs to where it needs it.
+  void read(Stream& stream, const Collective& call) {
+    const auto& [operation, in, out, control] = call;
+    wait_for(stream, &Desk::ready);
+    const std::int64_t n = in.numel();
+    if (operation.kind == Kind::reduce_scatter) {
+      // In place, a rank writes its own chunk of `in`, which nobody else reads.
+      std::vector<const void*> chunks;
+      for (int peer = 0; peer < size_; ++peer) {
+        chunks.push_back(operand_of(peer, in) + rank_ * out.bytes());
+      }
+      sum_in_rank_order(stream, chunks, out.raw(), out.numel(), out.dtype(), operation.reduce);
+    } else if (operation.kind == Kind::broadcast) {
+      copy(stream, operand_of(operation.root, in), out);
+    } else {
+      for (int peer = 0; peer < size_; ++peer) {
+        copy(stream, operand_of(peer, in), out.slice(peer * n, n));
+      }
+    }
+    if (stream.device() != Device::cpu) mine_.done = stream.record();
   }
 
   // Waits until nobody reads any more. Threads do so though the group has failed, or an operand
   // might be freed while another thread copies it. Processes find zeros in what was freed, and do
   // not come to the end of this wait; and a lost one would never part.
-  // @param received the bytes that this rank has read from others, over the pretended link
-  void part(Stream& stream, std::size_t received) {
-    reading_ = false;
-    if (mailed_) return;
-    const bool on_gpu = stream.device() != Device::cpu;
-    if (on_gpu) mine_.done = stream.record();
+  void part(Stream& stream, const Collective& call, Clock::time_point met_at) {
     come(/*surely=*/memory_ == nullptr);
-    for (const Place& peer : places_) {
-      if (on_gpu) stream.wait(peer.desk->done);
-    }
-    const auto arrival = met_at_ + peers_.run()->link.time_for(static_cast<double>(received));
+    wait_for(stream, &Desk::done);
+    // What was read from the others takes its time over the pretended link.
+    const auto [less, more] = std::minmax({call.in.bytes(), call.out.bytes()});
+    const auto received = static_cast<double>(listens(call.operation) ? more : more - less);
+    const auto time = peers_.run()->link.time_for(received);
+    const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {
-      const std::chrono::duration<double> rest = arrival - Clock::now(), nap = 50ms;
-      std::this_thread::sleep_for(std::min(rest, nap));
+      std::this_thread::sleep_until(std::min(arrival, Clock::now() + 50ms));
     }
   }
 
@@ -199,11 +219,12 @@ class ReadingGroup final : public Group {
 
   // Why not all have come. Now the group has failed.
   CommError failure(bool timed_out) {
-    std::string whom, told;
+    std::vector<int> whom;
+    std::string told;
     for (int peer = 0; peer < size_; ++peer) {
-      const Desk& desk = *places_[peer].desk;
+      const Desk& desk = *desks_[peer];
       if (timed_out ? is_reached(desk.came) : !desk.left) continue;
-      whom += (whom.empty() ? "" : ", ") + peers_.name(peer);
+      whom.push_back(peer);
       if (desk.left && told.empty()) told = desk.why.data();
     }
     return peers_.failure(whom, timed_out, "it left", told);
@@ -217,55 +238,58 @@ class ReadingGroup final : public Group {
     wake(count_);
   }
 
-  SharedMemory* const memory_;       // null: ranks are threads
-  const std::vector<Place> places_;  // of the ranks
-  Desk& mine_;                       // this rank's
-  std::atomic<Count>& count_;        // of the group
-  Count goal_ = 0;                   // what the count is when all have come
-  std::size_t turn_ = 0;             // of the letters and mails: 0 or 1
-  bool mailed_ = false;              // whether the operands of this call lie on desks
-  bool reading_ = false;             // this rank has met the others, and not yet parted
-  Clock::time_point met_at_{};       // when all had come
-  std::vector<const void*> open_;    // the ranks' operands
-  Buffer copy_;                      // of a large one from elsewhere
-  Peers peers_;                      // last: may wake who sleeps from now on
+  SharedMemory* const memory_;      // null: ranks are threads
+  const std::vector<Desk*> desks_;  // of the ranks
+  Desk& mine_;                      // this rank's
+  std::atomic<Count>& count_;       // of the group
+  Count goal_ = 0;                  // what the count is when all have come
+  Buffer copy_;                     // of a large one from elsewhere
+  Peers peers_;                     // last: may wake who sleeps from now on
 };
 
 }  // namespace
 
 std::uint64_t take_desk(Run& run) {
-  if (run.memory) {
-    // A peer may have come to it already: it is all zeros, and nobody writes there once more.
-    return run.memory->offset_of(run.memory->allocate(sizeof(Desk) + 2 * kMailBytes));
-  }
-  auto desk = std::make_shared<Desk>();
   const std::lock_guard lock(run.mutex);
-  run.desks.push_back(desk);
-  return reinterpret_cast<std::uintptr_t>(desk.get());
+  std::erase_if(run.desks, [&](const std::shared_ptr<void>& memory) {
+    const Desk& desk = *static_cast<const Desk*>(memory.get());
+    const bool unread = desk.ranks > 0 && desk.gone == desk.ranks;
+    if (unread && run.memory) run.memory->release(memory.get());
+    return unread;
+  });
+  if (!run.memory) return address_of(run.desks.emplace_back(std::make_shared<Desk>()).get());
+  // A peer may have come to it already: it is all zeros, and nobody writes there once more. It
+  // stays when the run ends here, for peers that still read it.
+  void* const desk = run.memory->allocate(sizeof(Desk) + 2 * kMailBytes);
+  run.desks.emplace_back(desk, [](void*) {});
+  return run.memory->offset_of(desk);
 }
 
-Circle split(Group& group, const Peers& peers, const Operation& operation, int color) {
-  struct Seat {
-    std::int64_t color;
-    std::uint64_t desk;
-  };
-  Seat mine{color, take_desk(*peers.run())};
-  std::vector<Seat> seats(static_cast<std::size_t>(group.size()));
+Circle split(Group& group, const Peers& peers, int color) {
   const auto stream = make_compute_stream(Device::cpu, /*threads=*/1);
-  group.run(*stream, operation, Tensor(&mine, {2}, DType::float64),  // bytes, not numbers
-            Tensor(seats.data(), {2 * group.size()}, DType::float64));
+  const auto gather = [&](std::uint64_t mine) {
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
+    group.run(*stream, {.operation = {.kind = Kind::split},  // of bytes, not of numbers
+                        .in = Tensor(&mine, {1}, DType::float64),
+                        .out = Tensor(all.data(), {group.size()}, DType::float64)});
+    return all;
+  };
+  const std::vector<std::uint64_t> colors = gather(static_cast<std::uint64_t>(color));
   Circle circle;
-  for (std::size_t i = 0; i < seats.size(); ++i) {
-    if (static_cast<int>(i) == group.rank()) circle.rank = static_cast<int>(circle.members.size());
-    if (seats[i].color != color) continue;
+  for (int i = 0; i < group.size(); ++i) {
+    if (colors[i] != colors[group.rank()]) continue;
+    if (i == group.rank()) circle.rank = static_cast<int>(circle.members.size());
     circle.members.push_back(peers.members()[i]);
-    circle.desks.push_back(seats[i].desk);
+  }
+  const bool share = std::ranges::includes(peers.run()->sharers, circle.members);
+  const std::vector<std::uint64_t> desks = gather(share ? take_desk(*peers.run()) : 0);
+  for (int i = 0; i < group.size(); ++i) {
+    if (share && colors[i] == colors[group.rank()]) circle.desks.push_back(desks[i]);
   }
   return circle;
 }
 
 std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle) {
-  if (!run->share_memory(circle.members)) return nullptr;
   return std::make_shared<ReadingGroup>(std::move(run), circle);
 }
 

@@ -27,21 +27,22 @@ namespace nanofsdp::comm {
 /// come, to meet or to part. A rank that comes adds to it, and sleeps until it is high enough. One
 /// bit of the number says that the group has failed. From then on no rank that comes to meet is
 /// counted, so a meeting of threads succeeds for all or for none. Threads that have met are counted
-/// when they part, although the group has failed: none frees an operand that another reads.
+/// when they part, although the group has failed: none frees an operand that another reads. A desk
+/// is given back when all ranks of its group have gone.
 ///
 /// Processes copy an operand of up to 64 KB to the desk. Then no rank waits a second time: the desk
 /// has room for two calls, and a rank comes to its next call when it has read all of the last. A
 /// large operand that does not lie in shared memory is copied there first.
 
-/// Takes room for a rank's end of a group. It is kept until the run ends: peers may still read it
-/// when this rank has left.
+/// Takes a desk for a group that is to be made. Gives those back that no rank reads any more: peers
+/// may still read a desk when its rank has left.
 /// @returns where it lies: in the rank's part of the shared memory, or its address
 std::uint64_t take_desk(Run& run);
 
 /// The ranks with this color. Collective over the group.
-Circle split(Group& group, const Peers& peers, const Operation& operation, int color);
+Circle split(Group& group, const Peers& peers, int color);
 
-/// A rank's end of a group. @returns null if the ranks cannot read each other's memory
+/// A rank's end of a group whose ranks can read each other's memory.
 std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle);
 
 }  // namespace nanofsdp::comm

@@ -14,27 +14,23 @@
 #include "base/platform.h"
 
 namespace nanofsdp::comm {
+
 namespace {
 
-// Maps the file that another process, or this one, has open. Returns why not, if that is not
-// possible.
-std::string map_file(Run& run, const std::string& place, const std::vector<int>& ranks, int mine) {
-  std::istringstream words(place);
+// The file for the memory of these ranks: the first one makes it and says where it is open, and
+// there the others open it. -1 with errno where that is not possible.
+int open_common_file(ProcessRun& run, const std::vector<int>& ranks) {
+  const bool first = run.store.rank() == ranks[0];
+  const auto bytes = ranks.size() * SharedMemory::part_bytes(static_cast<int>(ranks.size()));
+  const int file = first ? open_shared_file(bytes) : -1, error = errno;
+  const std::string mine = fmt::format("{} {}", getpid(), file);
+  std::istringstream place(run.gather("memory/file", mine, {ranks[0]})[0]);
   pid_t process = 0;
   int descriptor = -1;
-  words >> process >> descriptor >> errno;
-  const int file = descriptor < 0 ? -1 : open_file_of(process, descriptor);
-  if (file < 0) return fmt::format("rank {}: {}", mine, std::strerror(errno));
-  std::string why;
-  try {
-    const auto part = std::ranges::find(ranks, mine) - ranks.begin();
-    run.memory = std::make_shared<SharedMemory>(file, static_cast<int>(ranks.size()),
-                                                static_cast<int>(part));
-  } catch (const Error& e) {
-    why = e.what();
-  }
-  close(file);
-  return why;
+  place >> process >> descriptor;
+  if (!first) return open_file_of(process, descriptor);
+  errno = error;
+  return file;
 }
 
 }  // namespace
@@ -46,53 +42,54 @@ ProcessRun::ProcessRun(launch::Store& the_store, std::chrono::milliseconds the_t
   store.on_loss([this](const std::string& what) { abort(what); });
 }
 
+std::string ProcessRun::loss(bool ask) {
+  return ask ? store.roll_call() : store.loss(std::chrono::seconds(1));
+}
+
+std::string ProcessRun::hear(const std::string& key, const std::string& what, int patience) {
+  const auto most = patience * connect_timeout;
+  if (const auto value = store.get(key, most)) return *value;
+  throw setup_error(fmt::format("{} did not come in {} ms", what, most.count()));
+}
+
 std::vector<std::string> ProcessRun::gather(const std::string& key, const std::string& mine,
-                                            const std::vector<int>& ranks,
-                                            std::chrono::milliseconds patience) {
+                                            const std::vector<int>& ranks, int patience) {
   store.set(fmt::format("{}.{}", key, store.rank()), mine);
   std::vector<std::string> all;
   for (const int rank : ranks) {
-    auto value = store.get(fmt::format("{}.{}", key, rank), patience);
-    if (!value) {
-      throw setup_error(fmt::format("rank {} did not come in {} ms", rank, patience.count()));
-    }
-    all.push_back(std::move(*value));
+    all.push_back(hear(fmt::format("{}.{}", key, rank), fmt::format("rank {}", rank), patience));
   }
   return all;
 }
 
 CommError ProcessRun::setup_error(const std::string& complaint) {
-  const std::string cause = roll_call();
-  return CommError(CommError::Kind::setup,
-                   fmt::format("rank {} could not join its group: {}", store.rank(),
-                               cause.empty() ? complaint : cause));
+  const std::string cause = loss(/*ask=*/true);
+  return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
 }
 
 std::string share_memory(ProcessRun& run) {
-  const auto say = [&](const char* what, const std::string& mine, const std::vector<int>& ranks) {
-    return run.gather(fmt::format("memory/{}", what), mine, ranks, run.connect_timeout);
-  };
   std::vector<int> all(static_cast<std::size_t>(run.store.size())), here;
   std::iota(all.begin(), all.end(), 0);
   const std::string space = process_space();
-  const std::vector<std::string> spaces = say("space", space, all);
+  const std::vector<std::string> spaces = run.gather("memory/space", space, all);
   std::ranges::copy_if(all, std::back_inserter(here),
                        [&](int rank) { return spaces[rank] == space && !space.empty(); });
   if (here.size() < 2) return "no other rank on this machine";
   const int mine = run.store.rank(), parts = static_cast<int>(here.size());
-  int file = -1;
-  std::string place;  // where the file is open
-  if (mine == here[0]) {
-    file = open_shared_file(static_cast<std::size_t>(parts) * SharedMemory::part_bytes(parts));
-    place = fmt::format("{} {} {}", getpid(), file, errno);
+  const int file = open_common_file(run, here);
+  std::string why = file < 0 ? std::strerror(errno) : "";
+  try {
+    const auto part = std::ranges::find(here, mine) - here.begin();
+    if (file >= 0) run.memory = std::make_shared<SharedMemory>(file, parts, static_cast<int>(part));
+  } catch (const Error& e) {
+    why = e.what();
   }
-  place = say("file", place, {here[0]})[0];
-  std::string why;  // the first rank's that cannot
-  for (const std::string& theirs : say("why_not", map_file(run, place, here, mine), here)) {
-    if (why.empty()) why = theirs;
+  if (!why.empty()) why = fmt::format("rank {}: {}", mine, why);
+  const std::vector<std::string> whys = run.gather("memory/why_not", why, here);
+  if (file >= 0) close(file);  // all have mapped it
+  for (const std::string& theirs : whys) {
+    if (!theirs.empty()) return run.memory.reset(), theirs;
   }
-  if (file >= 0) close(file);  // all have opened it
-  if (!why.empty()) return run.memory.reset(), why;
   run.sharers = here;
   forbid_tracing();
   return parts == run.store.size() ? "" : "ranks on other machines";

@@ -25,14 +25,17 @@ struct ProcessRun final : Run {
              std::chrono::milliseconds connect_timeout);
   ~ProcessRun() override { store.on_loss({}); }
 
-  std::string loss(std::chrono::milliseconds patience) override { return store.loss(patience); }
-  std::string roll_call() override { return store.roll_call(); }
+  std::string loss(bool ask) override;
+
+  /// What another rank has left in the store.
+  /// @param what it is, for the error  @param patience in connect_timeouts
+  /// @throws CommError setup, if it does not come in time
+  std::string hear(const std::string& key, const std::string& what, int patience = 1);
 
   /// What these ranks say under `key`, which no rank has used; this one says `mine`.
-  /// @throws CommError setup, if one does not come in time
+  /// @throws CommError as hear()
   std::vector<std::string> gather(const std::string& key, const std::string& mine,
-                                  const std::vector<int>& ranks,
-                                  std::chrono::milliseconds patience);
+                                  const std::vector<int>& ranks, int patience = 1);
 
   /// A group could not be formed: because a rank was lost, or because of `complaint`.
   CommError setup_error(const std::string& complaint);
@@ -44,7 +47,7 @@ struct ProcessRun final : Run {
 
 /// Finds the ranks of the run that are on this machine and shares memory with them: `memory` and
 /// `sharers` of the run. The first of them makes a file in memory, the others open it, and all
-/// close it when they have mapped it: then it has neither a name nor a number. From then on none
+/// close it when all have mapped it: then it has neither a name nor a number. From then on none
 /// may trace this process (forbid_tracing() in base/platform.h). Collective over the run.
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError setup, if a rank does not come

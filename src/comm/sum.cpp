@@ -18,32 +18,26 @@ void store(float& to, float x) { to = x; }
 void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 
 template <class T>
-void sum_range(std::span<const void* const> x, T* out, std::int64_t begin, std::int64_t end,
-               ReduceOp op) {
-  std::array<float, kBlock> sum;
-  const float scale = 1.0f / static_cast<float>(x.size());
-  for (; begin < end; begin += kBlock) {
-    const std::int64_t n = std::min(kBlock, end - begin);
-    //! [rank_order]
-    const T* first = static_cast<const T*>(x[0]) + begin;
-    for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
-    for (const void* const other : x.subspan(1)) {
-      const T* next = static_cast<const T*>(other) + begin;
-      for (std::int64_t i = 0; i < n; ++i) sum[i] += load(next[i]);
-    }
-    if (op == ReduceOp::average) {
-      for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
-    }
-    //! [rank_order]
-    for (std::int64_t i = 0; i < n; ++i) store(out[begin + i], sum[i]);
-  }
-}
-
-template <class T>
 void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t count,
             ReduceOp op) {
+  const float scale = 1.0f / static_cast<float>(x.size());
   stream.parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
-    sum_range(x, out, begin, end, op);
+    std::array<float, kBlock> sum;
+    for (; begin < end; begin += kBlock) {
+      const std::int64_t n = std::min(kBlock, end - begin);
+      //! [rank_order]
+      const T* first = static_cast<const T*>(x[0]) + begin;
+      for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
+      for (const void* const other : x.subspan(1)) {
+        const T* next = static_cast<const T*>(other) + begin;
+        for (std::int64_t i = 0; i < n; ++i) sum[i] += load(next[i]);
+      }
+      if (op == ReduceOp::average) {
+        for (std::int64_t i = 0; i < n; ++i) sum[i] *= scale;
+      }
+      //! [rank_order]
+      for (std::int64_t i = 0; i < n; ++i) store(out[begin + i], sum[i]);
+    }
   });
 }
 

@@ -74,7 +74,10 @@ class SimulatedStream final : public Stream {
 class SimulatedGroup final : public comm::Group {
  public:
   SimulatedGroup(Context& context, const Scratch& scratch, int rank, int size, int stride)
-      : Group(rank, size), context_(context), needs_(scratch), stride_(stride) {}
+      : Group(rank, size),
+        needs_(scratch),
+        stride_(stride),
+        scratch_(context.ledger, MemoryClass::communication, 0, context.device) {}
 
   bool serves(Device device) const override { return is_simulated(device); }
 
@@ -82,30 +85,23 @@ class SimulatedGroup final : public comm::Group {
     const std::int64_t chunk =
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
-    if (reduces && needs_) reserve(static_cast<std::uint64_t>(needs_(size_, chunk)));
+    if (reduces && needs_) scratch_.grow(static_cast<std::uint64_t>(needs_(size_, chunk)));
     const bool whole = operation.kind == comm::Operation::Kind::broadcast;
     const double sent = static_cast<double>(whole ? chunk : (size_ - 1) * chunk);
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
   // Nobody calls this: work on a simulated stream is not done.
-  void run(Stream&, const comm::Operation&, Tensor, Tensor) override {}
+  void run(Stream&, const comm::Collective&) override {}
   void abort(const std::string&) noexcept override {}
 
-  std::shared_ptr<comm::Group> split(const comm::Operation&, int) override {
+  std::shared_ptr<comm::Group> split(int) override {
     NANOFSDP_CHECK(false, .what = "split of a simulated group", .expected = "make_simulated_mesh",
                    .got = "a color", .hint = "one rank does not know the colors of others");
     return nullptr;
   }
 
  private:
-  void reserve(std::uint64_t bytes) {
-    if (scratch_.bytes() >= bytes) return;
-    scratch_ = Buffer();  // first give back, then take
-    scratch_ = Buffer(context_.ledger, MemoryClass::communication, bytes, context_.device);
-  }
-
-  Context& context_;
   Scratch needs_;
   int stride_;
   Buffer scratch_;
@@ -122,12 +118,15 @@ comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forwar
                                const Scratch& scratch) {
   const int rank = context.rank, W = context.world_size;
   const int F = comm::shard_group_size(shard_size, W);
-  const auto group = [&](int at, int size, int stride) {
-    return comm::on_streams(std::make_shared<SimulatedGroup>(context, scratch, at, size, stride));
+  std::vector<std::unique_ptr<comm::Communicator>> groups;
+  const auto add = [&](int at, int size, int stride) {
+    groups.push_back(
+        comm::on_streams(std::make_shared<SimulatedGroup>(context, scratch, at, size, stride)));
   };
   const int K = comm::post_forward_group_size(post_forward_size, F);
-  return comm::Mesh(group(rank, W, 1), group(rank % F, F, 1), group(rank % F, F, 1),
-                    group(rank / F, W / F, F), K > 0 ? group(rank % K, K, 1) : nullptr);
+  add(rank, W, 1), add(rank % F, F, 1), add(rank % F, F, 1), add(rank / F, W / F, F);
+  if (K > 0) add(rank % K, K, 1);
+  return comm::Mesh(std::move(groups));
 }
 
 }  // namespace nanofsdp::plan

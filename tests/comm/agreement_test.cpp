@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "support/ranks.h"
 
 namespace nanofsdp::testing {
@@ -84,7 +84,7 @@ TEST(Agreement, OfOneRankIsCertain) {
 
 TEST_P(Agreements, IsControlTraffic) {
   run([](Context& context, std::unique_ptr<Communicator> inner) {
-    comm::CountingCommunicator world(std::move(inner));
+    comm::Communicator& world = *inner;
     EXPECT_EQ(verdict(context, world, 7), "agreed");
     EXPECT_EQ(world.traffic(), comm::Traffic{.control = 1});
   });

@@ -3,16 +3,15 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/counting.h"
 #include "comm/mesh.h"
 #include "comm/rank_data.h"
+#include "comm/traffic.h"
 #include "support/ranks.h"
 
 namespace nanofsdp::testing {
 namespace {
 
 using comm::Communicator;
-using comm::CountingCommunicator;
 using comm::ReduceOp;
 using comm::Traffic;
 
@@ -20,7 +19,7 @@ class Counting : public ::testing::TestWithParam<int> {};
 
 TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
   run_ranks(Backend::local, GetParam(), [](Context& context, std::unique_ptr<Communicator> world) {
-    CountingCommunicator comm(std::move(world));
+    Communicator& comm = *world;
     const std::int64_t peers = comm.size() - 1, n = 10;
     std::vector<float> part(10), whole(static_cast<std::size_t>(comm.size() * n));
     std::vector<bfloat16> half(whole.size());
@@ -51,7 +50,7 @@ TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
     EXPECT_EQ(comm.traffic(), want);
 
     context.compute->synchronize();  // before the operands go
-    comm.reset();
+    comm.reset_traffic();
     EXPECT_EQ(comm.traffic(), Traffic{});
   });
 }
@@ -127,7 +126,7 @@ TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
 TEST(Mesh, SplitGroupsCountForThemselves) {
   const auto self = comm::make_self();
   Context context;
-  CountingCommunicator comm(comm::make_self());
+  Communicator& comm = *self;
   const auto twin = comm.split(0);
   twin->barrier(*context.compute);
   EXPECT_EQ(comm.traffic(), Traffic{});

@@ -50,8 +50,8 @@ TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
     auto run = std::make_shared<comm::ProcessRun>(store, 60s, 60s);
     comm::GlooWire wire(std::move(run), "cut", {.rank = store.rank(), .members = {0, 1, 2}});
     try {
-      wire.peers().begin({.sequence = 1, .kind = comm::Operation::Kind::barrier});
-      if (store.rank() == 1) throw wire.peers().failure("rank 2", /*timed_out=*/false, "unplugged");
+      wire.peers().begin({.kind = comm::Operation::Kind::barrier});
+      if (store.rank() == 1) throw wire.peers().failure({2}, /*timed_out=*/false, "unplugged");
       Message(wire, Message::Way::receive, /*peer=*/1, /*slot=*/99, nullptr, 0).wait();
     } catch (const CommError& e) {
       if (store.rank() == 1) std::this_thread::sleep_for(200ms);

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ledger.h"
-#include "comm/counting.h"
+#include "comm/traffic.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/layout.h"
 
