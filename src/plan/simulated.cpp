@@ -13,7 +13,7 @@ namespace {
 using Kind = Issued::Kind;
 
 struct SimulatedEvent final : Event::State {
-  SimulatedEvent(IssueLog& log, int stream) : log(log), stream(stream), point(log.size()) {}
+  SimulatedEvent(IssueLog& log, int stream) : log(log), stream(stream), point(log.issued.size()) {}
   bool ready() override { return true; }
   void synchronize() override {
     log.add({.kind = Kind::block, .stream = stream, .awaited = stream, .point = point});
@@ -82,9 +82,9 @@ class SimulatedGroup final : public comm::Group {
     const std::int64_t chunk =
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
-    if (reduces && needs_) reserve(static_cast<std::uint64_t>(needs_(size_, chunk)));
-    const bool whole = operation.kind == comm::Operation::Kind::broadcast;
-    const double sent = static_cast<double>(whole ? chunk : (size_ - 1) * chunk);
+    const int first = context_.rank - rank_ * stride_, last = first + (size_ - 1) * stride_;
+    if (reduces && needs_) reserve(static_cast<std::uint64_t>(needs_(size_, first, last, chunk)));
+    const auto sent = static_cast<double>((size_ - 1) * chunk);  // of a broadcast, by its root
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
@@ -114,9 +114,9 @@ class SimulatedGroup final : public comm::Group {
 }  // namespace
 
 SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
-    : Context(rank, ranks, std::make_unique<SimulatedStream>(device, threads, issued, 0),
-              std::make_unique<SimulatedStream>(device, 1, issued, 1),
-              std::make_unique<SimulatedStream>(device, 1, issued, 2)) {}
+    : Context(rank, ranks, std::make_unique<SimulatedStream>(device, threads, *this, 0),
+              std::make_unique<SimulatedStream>(device, 1, *this, 1),
+              std::make_unique<SimulatedStream>(device, 1, *this, 2)) {}
 
 comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forward_size,
                                const Scratch& scratch) {
