@@ -22,8 +22,10 @@ static std::vector<std::int64_t> by_planning(std::int64_t n, std::int64_t block,
         plan::plan(model, {.ranks = W,
                            .options = {.alignment = 1, .wrap_policy = plan::is_block},
                            .work = {.rows = {1}}});
-    bytes.push_back(plan.at_rest() + plan.of(MemoryClass::unsharded_parameters) +
-                    plan.of(MemoryClass::unsharded_gradients));
+    std::int64_t& sum = bytes.emplace_back();
+    for (const MemoryClass c : kMemoryClasses) {
+      if (c < MemoryClass::activations) sum += plan.of(c);
+    }
   }
   return bytes;
 }

@@ -50,6 +50,12 @@ inline Run train(int W, int steps, double learning_rate, const data::Dataset& te
   return run;
 }
 
+/// Parameters, gradients and optimizer state: what is there between two steps.
+inline std::int64_t at_rest(const plan::Plan& plan) {
+  return plan.of(MemoryClass::parameter_shards) + plan.of(MemoryClass::gradient_shards) +
+         plan.of(MemoryClass::optimizer);
+}
+
 /// What the engine holds and sends under full_shard, in float32 with Adam, on a simulated device.
 struct Planned {
   Rank rank;
@@ -59,7 +65,7 @@ inline Planned plan(nn::Module& model, int W, const fsdp::WrapPolicy& units) {
   const plan::Plan plan = plan::plan(
       model,
       {.ranks = W, .options = {.alignment = 1, .wrap_policy = units}, .work = {.rows = {1}}});
-  return {{plan.at_rest(),
+  return {{at_rest(plan),
            plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients),
            plan.step.bytes_sent},
           plan.units};

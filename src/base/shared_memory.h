@@ -37,6 +37,8 @@ class SharedMemory {
   /// Frees what allocate() gave. Peers that still read it find zeros.
   void release(void* memory) noexcept;
 
+  int parts() const { return parts_; }  ///< ranks that share it
+
   /// Whether the address lies in this rank's part.
   bool owns(const void* address) const;
   /// Where an address of this rank's part lies in it: the same number in every process.

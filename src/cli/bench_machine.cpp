@@ -129,7 +129,8 @@ double planned_seconds(const Machine& machine, const Fit& fit) {
   o.ranks = crew.ranks;
   const auto model = planned_gpt(train::config_of(o, dataset_of(fit).tokenizer().vocab_size()),
                                  plan::Recompute::none);
-  const plan::Run run = planned_run(o, crew.ranks - 1, crew.threads, Device::simulated_cpu);
+  const plan::Run run =
+      planned_run(o, crew.ranks - 1, crew.threads, Device::simulated_cpu, crew.ranks);
   return plan::plan(*model, run, &machine).time->seconds;
 }
 

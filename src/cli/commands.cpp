@@ -35,10 +35,7 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   const auto dataset =
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
   if (rank == 0) require_outputs(options);
-  return [asked = options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
-    TrainOptions options = asked;
-    // Whoever plans the run's memory need not ask again whether ranks could share theirs.
-    if (!context.shared) options.transport = comm::Transport::gloo;
+  return [options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
     train::Trainer trainer(context, std::move(world), options, *dataset);
     Report report(options, context, *dataset, trainer);
     trainer.run(report);

@@ -89,9 +89,12 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
   }
   const std::int64_t all = measured ? ledger->total() : 0;
   text += row("in all", plan.reserved, measured ? &all : nullptr);
+  const std::int64_t at_rest = plan.of(MemoryClass::parameter_shards) +
+                               plan.of(MemoryClass::gradient_shards) +
+                               plan.of(MemoryClass::optimizer);
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
-                  static_cast<double>(plan.at_rest()) / static_cast<double>(numel));
+                  static_cast<double>(at_rest) / static_cast<double>(numel));
   text += fmt::format("{:<24}{}", "traffic of a step", heading);
   const auto traffic = [&](const char* name, std::int64_t comm::Traffic::*field) {
     const std::int64_t value = step == nullptr ? 0 : step->*field;

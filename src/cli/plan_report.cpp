@@ -21,6 +21,8 @@ using plan::Recompute;
 
 // More would take gigabytes of log.
 constexpr std::int64_t kMostPasses = 20'000;
+// Of more elements 64 bits might not count the bytes.
+constexpr double kMostElements = 1e17;
 
 int threads_of(const PlanOptions& o, const Machine* machine) {
   const TrainOptions& t = o.training;
@@ -108,8 +110,10 @@ std::string what_is_too_large(const plan::Plan& plan, double memory) {
 plan::Plan plan_of(const PlanOptions& o) {
   const TrainOptions& t = o.training;
   const std::unique_ptr<nn::Module> model = o.make_model();
+  const double of_node = o.machine.empty() ? t.ranks : o.find_machine().node_ranks;
   plan::Run run =
-      planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu);
+      planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
+                  t.transport == comm::Transport::gloo ? 1 : static_cast<int>(of_node));
   run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
@@ -118,6 +122,13 @@ plan::Plan plan_of(const PlanOptions& o) {
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);
+  double made = 0;  // elements of a token, by all products
+  for (const nn::Parameter* p : model->named_parameters()) {
+    if (p->shape.rank() == 2) made += static_cast<double>(p->shape[0]);
+  }
+  const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
+  require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
+          t.batch_size);
   if (o.machine.empty()) {
     run.threads = threads_of(o, nullptr);
     return plan::plan(*model, run);

@@ -19,7 +19,7 @@ std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Reco
   return model;
 }
 
-plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device device) {
+plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device device, int sharers) {
   plan::Work work{.tokens = o.block_size, .batch_rows = o.batch_size, .sums = 2};
   for (const data::MicroStep& step :
        data::plan_step({o.batch_size, o.gradient_accumulation_steps, o.ranks}, rank)) {
@@ -35,8 +35,11 @@ plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device devic
                 .device = device,
                 .options = train::fsdp_options(o, device),
                 .work = std::move(work)};
-  if (o.backend == Backend::gloo && o.transport == comm::Transport::gloo) {
-    run.scratch = comm::gloo_scratch_bytes;
+  if (o.backend == Backend::gloo) {
+    run.scratch = [sharers](int ranks, int first, int last, std::int64_t chunk_bytes) {
+      const bool shares = first / sharers == last / sharers;  // then it reads where its peers write
+      return shares ? 0 : comm::gloo_scratch_bytes(ranks, chunk_bytes);
+    };
   }
   return run;
 }

@@ -20,6 +20,8 @@ std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Reco
 /// One rank of the training, on a simulated device.
 /// @param threads of its compute stream
 /// @param device simulated_cpu or simulated_cuda
-plan::Run planned_run(const TrainOptions& options, int rank, int threads, Device device);
+/// @param sharers so many ranks that follow each other share memory; 1: none do
+plan::Run planned_run(const TrainOptions& options, int rank, int threads, Device device,
+                      int sharers);
 
 }  // namespace nanofsdp::cli

@@ -52,7 +52,8 @@ plan::Plan Report::plan(plan::Recompute recompute) const {
   TrainOptions options = options_;
   options.ranks = context_.world_size;  // a launcher's, if there is one
   return plan::plan(*model, planned_run(options, context_.rank, context_.compute->threads(),
-                                        on_cuda ? Device::simulated_cuda : Device::simulated_cpu));
+                                        on_cuda ? Device::simulated_cuda : Device::simulated_cpu,
+                                        context_.shared ? context_.shared->parts() : 1));
 }
 
 void Report::line(const std::string& text, bool stays) {
@@ -66,6 +67,8 @@ void Report::started() {
   if (!speaks_) return;
   fsdp::ShardedModel& model = trainer_.model();
   for (const std::string& note : options_.notes) line("note: " + note);
+  std::vector<std::int64_t> units;
+  for (const fsdp::Unit& unit : model.units()) units.push_back(unit.numel());
   std::int64_t parameters = 0, decayed = 0, shard = 0, padding = 0;
   for (const fsdp::ShardedParameters* row : model.rows()) {
     parameters += row->layout().total_numel();
@@ -89,9 +92,8 @@ void Report::started() {
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset_.tokenizer().vocab_size()));
   line(fmt::format("sharding   {}{}, {} units: {}; {} elements a shard, padding {}",
-                   fsdp::name_of(model.strategy()), sharding_details(options_),
-                   model.units().size(), unit_sizes(plan::sizes_of(model.units())), grouped(shard),
-                   padding));
+                   fsdp::name_of(model.strategy()), sharding_details(options_), units.size(),
+                   unit_sizes(units), grouped(shard), padding));
   if (!options_.eval_only) flops_ = plan(plan::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));

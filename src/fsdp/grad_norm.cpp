@@ -7,12 +7,22 @@ namespace nanofsdp::fsdp {
 namespace {
 
 //! [add_squares]
-// Adds the squares of what lies in the shard of `rank`, parameter by parameter.
-void add_squares(Stream& stream, const ShardedParameters& row, int rank, Tensor sum) {
+// Adds the squares of what this rank answers for, parameter by parameter, to the sums of the ranks
+// in whose shards they lie: its own, or each.
+void add_squares(Stream& stream, const ShardedParameters& row, Tensor sums) {
+  const Layout& layout = row.layout();
+  const bool flat = layout.kind() == LayoutKind::flat;
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-    const Range at = row.owned(i, rank).in_shard;
-    if (at.empty()) continue;
-    ops::squared_norm(stream, {.x = row.gradient_shard().slice(at.begin, at.size()), .out = sum});
+    const Piece piece = row.owned(i);
+    if (piece.in_shard.empty()) continue;
+    const std::int64_t part = flat ? layout.shard_numel() : layout.chunk(i);
+    const std::int64_t begin = (flat ? layout.in_whole(i).begin : 0) + piece.in_parameter.begin;
+    const std::int64_t first = begin / part, last = (begin + piece.in_shard.size() - 1) / part;
+    ops::squared_norm(stream,
+                      {.x = row.gradient_shard().slice(piece.in_shard.begin, piece.in_shard.size()),
+                       .out = sums.slice(first, last - first + 1),
+                       .part = part,
+                       .offset = begin % part});
   }
 }
 //! [add_squares]
@@ -32,16 +42,9 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   // One row of s_0 ... s_W-1 for each shard group: replicas hold the same, each counts its own.
   const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
   const Tensor squares = all.slice(mesh_.rank() - rank, world);
-  // Of the reduced gradients a rank has its own shard, or every one.
-  const bool sharded = units.back().rows().front().kept().optimizer;
-  const int first = sharded ? rank : 0, last = sharded ? rank : world - 1;
   ops::fill(stream, {.x = squares, .value = 0});
-  for (const Unit& unit : units) {
-    for (int r = first; r <= last; ++r) {
-      add_squares(stream, unit.rows().front(), r, squares.slice(r, 1));
-    }
-  }
-  if (sharded) {
+  for (const Unit& unit : units) add_squares(stream, unit.rows().front(), squares);
+  if (units.back().rows().front().kept().optimizer) {
     stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,
                                          {.unit = "gradient norm", .control = true}));
   }

@@ -54,14 +54,6 @@ Piece ShardedParameters::all(std::size_t i) const {
   return {.in_shard = whole, .in_parameter = {0, whole.size()}};
 }
 
-Piece ShardedParameters::owned(std::size_t i, int rank) const {
-  Piece piece = layout_.piece(i, rank);
-  if (kept_.optimizer) return piece;
-  const std::int64_t begin = layout_.in_whole(i).begin + piece.in_parameter.begin;
-  piece.in_shard = {begin, begin + piece.in_parameter.size()};
-  return piece;
-}
-
 Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
   const Shape& shape = parameters_[i]->shape;
   if (!sharded) return shape;

@@ -71,8 +71,6 @@ class ShardedParameters {
   const Sharding& kept() const { return kept_; }  ///< what this rank keeps a shard of
   /// Where parameter `i` lies in what this rank answers for.
   Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
-  /// The same of what lies in the shard of `rank`, which is this rank's own if that is all it has.
-  Piece owned(std::size_t i, int rank) const;
 
   /// The shape of what this rank answers for of parameter `i`: all of it; rows of it, [rows, ...],
   /// where the layout cuts between rows; else [elements].

@@ -57,6 +57,12 @@ class Unit {
   std::span<ShardedParameters> rows() { return rows_; }
   std::span<const ShardedParameters> rows() const { return rows_; }  ///< the same, to look at
   bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
+  /// Elements of its parameters.
+  std::int64_t numel() const {
+    std::int64_t numel = 0;
+    for (const ShardedParameters& row : rows_) numel += row.layout().total_numel();
+    return numel;
+  }
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
   /// @throws Error if they were never initialised

@@ -32,32 +32,36 @@ double sum_of_squares(const float* x, std::int64_t n) {
   return sum;
 }
 
+double sum_of_squares(Stream& stream, const Tensor& part) {
+  const std::int64_t n = part.numel();
+  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  double sum = 0;
+  for (std::int64_t first = 0; first < blocks; first += kBlocks) {
+    const std::int64_t count = std::min(kBlocks, blocks - first);
+    std::array<double, kBlocks> partial{};
+    stream.parallel_for(count, grain_of(kBlock), [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t at = (first + b) * kBlock;
+        partial[b] = sum_of_squares(part.f32() + at, std::min(kBlock, n - at));
+      }
+    });
+    for (std::int64_t b = 0; b < count; ++b) sum += partial[b];
+  }
+  return sum;
+}
+
 }  // namespace
 
 void squared_norm(Stream& stream, const SquaredNorm& a) {
   const Require require(stream);
   require("squared_norm: x", a.x, a.x.shape());
-  require("squared_norm: out", a.out, {1}, DType::float64);
+  require("squared_norm: out", a.out, {(a.offset + a.x.numel() - 1) / a.part + 1}, DType::float64);
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::squared_norm(stream, a);
   }
   stream.enqueue(cost(a), [&stream, a] {
-    const float* x = a.x.f32();
-    const std::int64_t n = a.x.numel();
-    const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-    double sum = 0;
-    for (std::int64_t first = 0; first < blocks; first += kBlocks) {
-      const std::int64_t count = std::min(kBlocks, blocks - first);
-      std::array<double, kBlocks> partial{};
-      stream.parallel_for(count, grain_of(kBlock), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t b = begin; b < end; ++b) {
-          const std::int64_t at = (first + b) * kBlock;
-          partial[b] = sum_of_squares(x + at, std::min(kBlock, n - at));
-        }
-      });
-      for (std::int64_t b = 0; b < count; ++b) sum += partial[b];
-    }
-    a.out.data<double>()[0] += sum;
+    double* sum = a.out.data<double>();
+    for (std::int64_t k = 0; k < a.out.numel(); ++k) sum[k] += sum_of_squares(stream, a.in_part(k));
   });
 }
 

@@ -1,5 +1,7 @@
 #include "ops/norm.h"
 
+#include <algorithm>
+
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
@@ -7,22 +9,32 @@ namespace {
 
 constexpr std::int64_t kBlock = 16384;
 
-// A fixed stretch of x for each block, on every GPU: the bits depend on x alone. The square of a
-// float32 is exact in double. A block that is alone adds to out itself, the others leave their sums
-// to add_up().
-__global__ void sum_of_squares(const float* x, std::int64_t n, double* partial, double* out) {
-  x += blockIdx.x * kBlock;
-  const std::int64_t left = n - blockIdx.x * kBlock;
-  const double sum = block_sum<double>(static_cast<int>(min(left, kBlock)), [=](int i) {
-    const double value = x[i];
+// A fixed stretch of a part of x for each block, on every GPU: the bits depend on the part alone.
+// The square of a float32 is exact in double. A block that is alone adds to out itself, the others
+// leave their sums to add_up_parts().
+__global__ void sum_of_squares(const float* x, std::int64_t n, std::int64_t part,
+                               std::int64_t offset, unsigned blocks, double* partial, double* out) {
+  const std::int64_t k = blockIdx.x / blocks;
+  const std::int64_t begin = k == 0 ? 0 : k * part - offset, end = min(n, (k + 1) * part - offset);
+  const std::int64_t first = begin + blockIdx.x % blocks * kBlock;
+  const std::int64_t count = max(std::int64_t{0}, min(kBlock, end - first));
+  const double sum = block_sum<double>(static_cast<int>(count), [=](int i) {
+    const double value = x[first + i];
     return value * value;
   });
   if (threadIdx.x > 0) return;
-  if (gridDim.x == 1) {
-    *out += sum;
+  if (blocks == 1) {
+    out[k] += sum;
   } else {
     partial[blockIdx.x] = sum;
   }
+}
+
+// One block a part.
+__global__ void add_up_parts(const double* partial, unsigned blocks, double* out) {
+  partial += static_cast<std::int64_t>(blockIdx.x) * blocks;
+  const double sum = block_sum<double>(static_cast<int>(blocks), [=](int i) { return partial[i]; });
+  if (threadIdx.x == 0) out[blockIdx.x] += sum;
 }
 
 // The sums of one kernel's blocks, for the next to add up.
@@ -42,16 +54,16 @@ __global__ void clip(const double* squares, std::int64_t n, double max_norm, flo
 }  // namespace
 
 void squared_norm(Stream& stream, const SquaredNorm& a) {
-  const std::int64_t n = a.x.numel();
-  const unsigned blocks = blocks_for(n, kBlock);
+  const auto parts = static_cast<unsigned>(a.out.numel());
+  const unsigned blocks = blocks_for(std::min(a.x.numel(), a.part), kBlock);  // of a part
   double* const out = a.out.data<double>();
-  if (blocks <= 1) {
-    launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, nullptr, out);
-    return;
+  double* partial = nullptr;
+  if (blocks > 1) {
+    partial = static_cast<double*>(scratch<Partials>(stream, parts * blocks * sizeof(double)));
   }
-  auto* const partial = static_cast<double*>(scratch<Partials>(stream, blocks * sizeof(double)));
-  launch(stream, blocks, kThreads, sum_of_squares, a.x.f32(), n, partial, out);
-  launch(stream, 1, kThreads, add_up<double>, partial, blocks, out);
+  launch(stream, parts * blocks, kThreads, sum_of_squares, a.x.f32(), a.x.numel(), a.part, a.offset,
+         blocks, partial, out);
+  if (blocks > 1) launch(stream, parts, kThreads, add_up_parts, partial, blocks, out);
 }
 
 void clip_coefficient(Stream& stream, const ClipCoefficient& a) {

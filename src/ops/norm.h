@@ -1,24 +1,36 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "base/device.h"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Sum of squares, in double: a float32 sum over a flat parameter would lose digits.
+/// @brief Sums of squares, in double: a float32 sum over a flat parameter would lose digits.
 ///
-///     out[0] += sum over i of x[i]^2
+///     out[(offset + i) / part] += x[i]^2
 ///
-/// Summed in blocks of fixed length in order, so the bits depend on `x` alone, not on threads.
+/// Each part is summed in blocks of fixed length in order, so the bits depend on it alone, not on
+/// threads, nor on what stands beside it.
 ///
 /// Twins: norm.cpp (a plain loop), norm.cu (CUDA: a block of threads for each block of x). Each
 /// adds up in an order of its own, the same on every run and every GPU; they agree within 1e-13.
 
-/// out += the sum of x[i]^2.
+/// out += the sum of x[i]^2, or the sums of its parts.
 struct SquaredNorm {
-  Tensor x{};    ///< in   any shape, float32
-  Tensor out{};  ///< in, out  [1], float64, added to
+  Tensor x{};                     ///< in   any shape, float32
+  Tensor out{};                   ///< in, out  [parts], float64, added to
+  std::int64_t part = INT64_MAX;  ///< its elements; not said: all are one part
+  std::int64_t offset = 0;        ///< of x, from the begin of the first part
+
+  /// What of x lies in part k, flat.
+  Tensor in_part(std::int64_t k) const {
+    const std::int64_t begin = std::max<std::int64_t>(0, k * part - offset);
+    return x.slice(begin, std::min(x.numel() - begin, (k + 1) * part - offset - begin));
+  }
 };
 
 /// The norm of a whole, from sums of squares of its parts, and the coefficient that clips it

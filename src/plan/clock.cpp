@@ -30,14 +30,14 @@ double cores_of(const Machine& machine, const Setup& setup) {
 // host waits, or to the end. Until then their time, now_, may be behind the host's.
 class Player {
  public:
-  Player(const IssueLog& log, const Machine& machine, const Setup& setup)
+  Player(const std::deque<Issued>& log, const Machine& machine, const Setup& setup)
       : log_(log), machine_(machine), setup_(setup) {}
 
   // Plays on to entry `end` of the log, and until nothing is under way.
   Played play(std::size_t end) {
     const double began = host_;
     played_ = {};
-    while (issued_ < end) issue(log_.all()[issued_]);
+    while (issued_ < end) issue(log_[issued_]);
     for (std::size_t s = 0; s < kStreams; ++s) block(s, issued_);
     played_.exposed[0] += host_ - std::exchange(now_, host_);
     played_.seconds = host_ - began;
@@ -116,12 +116,6 @@ class Player {
       lane.left = t.seconds;
       if (!on_cpu(machine_)) lane.resource = t.leaves_node ? network : node;
     }
-    Cost& total = played_.total;
-    for (auto n : {&Cost::products, &Cost::attention, &Cost::flops, &Cost::read, &Cost::written}) {
-      total.*n += cost.*n;
-    }
-    total.launches += cost.launches;
-    total.message.bytes += cost.message.bytes;
   }
 
   // Time goes on to the next moment at which anything begins or ends.
@@ -172,7 +166,7 @@ class Player {
     return queue.front().issued <= now_ ? stream_awaited(*queue.front().what) : 0;
   }
 
-  const IssueLog& log_;
+  const std::deque<Issued>& log_;
   const Machine& machine_;
   const Setup setup_;
   std::size_t issued_ = 0;  // entries of the log so far
@@ -217,7 +211,8 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Message& mes
   return {latency, seconds, m > 1};
 }
 
-Played play(const IssueLog& log, const Machine& machine, const Setup& setup, std::size_t warm_up) {
+Played play(const std::deque<Issued>& log, const Machine& machine, const Setup& setup,
+            std::size_t warm_up) {
   Player player(log, machine, setup);
   player.play(warm_up);
   return player.play(log.size());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 #include <vector>
 
 #include "base/cost.h"
@@ -70,14 +71,13 @@ struct Played {
   /// By stream: seconds in which stream 0, which computes, stood and waited for it; of stream 0
   /// itself: for the host. With busy[0] they make up all seconds.
   std::vector<double> exposed = std::vector<double>(kStreams);
-  Cost total{.launches = 0};  ///< sums over all streams; of messages, of their bytes
 };
 
 /// Plays a log from its beginning, time 0, and writes the times that were asked for
 /// (Stream::note()).
 /// @param warm_up so many entries come first, to their end, and do not count in what is returned;
 ///        times go on from there
-Played play(const IssueLog& log, const Machine& machine, const Setup& setup,
+Played play(const std::deque<Issued>& log, const Machine& machine, const Setup& setup,
             std::size_t warm_up = 0);
 
 }  // namespace nanofsdp::plan

@@ -11,9 +11,13 @@
 
 #include "base/check.h"
 #include "base/file.h"
-#include "plan/embedded.h"
 
-namespace nanofsdp::plan {
+namespace nanofsdp {
+
+// data/machines/NAME.txt, byte for byte, which src/cmake/embed.cmake puts into the binary.
+extern const std::string_view kA100, kH100, kH10096, kH200;
+
+namespace plan {
 namespace {
 
 const std::pair<std::string_view, const std::string_view&> kBuiltIn[] = {
@@ -23,29 +27,30 @@ constexpr std::string_view kHeading = "[fitted]";
 constexpr double kMany = std::numeric_limits<double>::max();
 constexpr double kTiny = std::numeric_limits<double>::min();
 
+// What is less, or more, is in other units: gigabytes, microseconds.
 struct Number {
   std::string_view name;
   double Machine::*value;
-  double least = kTiny, most = kMany;
+  double least = 1e6, most = kMany;
   bool fitted = false;
 };
 constexpr Number kNumbers[] = {
-    {"memory", &Machine::memory, 1},
+    {"memory", &Machine::memory},
     {"memory_bandwidth", &Machine::memory_bandwidth},
-    {"cores", &Machine::cores, 1},
+    {"cores", &Machine::cores, 1, 1e6},
     {"products_bfloat16", &Machine::products_bfloat16},
     {"products_float32", &Machine::products_float32},
     {"product_half_width", &Machine::product_half_width, 0},
     {"attention", &Machine::attention},
     {"attention_half_length", &Machine::attention_half_length, 0},
     {"flops", &Machine::flops},
-    {"kernel_time", &Machine::kernel_time, 0},
-    {"launch_time", &Machine::launch_time, 0},
-    {"node_ranks", &Machine::node_ranks, 1},
+    {"kernel_time", &Machine::kernel_time, 0, 1},
+    {"launch_time", &Machine::launch_time, 0, 1},
+    {"node_ranks", &Machine::node_ranks, 1, 1e6},
     {"node_bandwidth", &Machine::node_bandwidth},
-    {"node_latency", &Machine::node_latency, 0},
+    {"node_latency", &Machine::node_latency, 0, 1},
     {"network_bandwidth", &Machine::network_bandwidth},
-    {"network_latency", &Machine::network_latency, 0},
+    {"network_latency", &Machine::network_latency, 0, 1},
     {"network_oversubscription", &Machine::network_oversubscription, 1},
     {"product_efficiency", &Machine::product_efficiency, kTiny, 1, true},
     {"memory_efficiency", &Machine::memory_efficiency, kTiny, 1, true},
@@ -64,7 +69,7 @@ void check(bool right, const std::string& where, std::string expected, std::stri
   throw UsageError({.what = "machine file, " + where,
                     .expected = std::move(expected),
                     .got = fmt::format("'{}'", got),
-                    .hint = "data/machines/h100.txt shows how it is written"});
+                    .hint = "data/machines/h100.txt shows how it is written, in which units"});
 }
 
 std::string range_of(const Number& n) {
@@ -132,4 +137,5 @@ Machine find_machine(const std::string& name_or_path) {
                        name_or_path);
 }
 
-}  // namespace nanofsdp::plan
+}  // namespace plan
+}  // namespace nanofsdp

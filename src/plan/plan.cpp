@@ -4,18 +4,9 @@
 
 namespace nanofsdp::plan {
 
-std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units) {
-  std::vector<std::int64_t> sizes;
-  for (const fsdp::Unit& unit : units) {
-    std::int64_t& size = sizes.emplace_back();
-    for (const fsdp::ShardedParameters& row : unit.rows()) size += row.layout().total_numel();
-  }
-  return sizes;
-}
-
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
-  context.issued.keeps = machine != nullptr;
+  context.keeps = machine != nullptr;
   comm::Mesh mesh =
       make_simulated_mesh(context, run.shard_size, run.post_forward_size, run.scratch);
   //! [plan]
@@ -23,17 +14,17 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   rehearsal.evaluate();
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
-  const double products = context.issued.products();
+  context.products = 0;
   const std::size_t first = context.issued.size();
   if (machine != nullptr) context.tracer.start();
   rehearsal.step();
-  Plan plan{.units = sizes_of(rehearsal.model().units()),
-            .reserved = context.ledger.total(),
+  Plan plan{.reserved = context.ledger.total(),
             .total_peak = context.ledger.total_peak(),
             .step = mesh.traffic(),
             .bytes_across = mesh.traffic_across().bytes_sent,
-            .products = context.issued.products() - products};
+            .products = context.products};
   //! [plan]
+  for (const fsdp::Unit& unit : rehearsal.model().units()) plan.units.push_back(unit.numel());
   for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {
     plan.shard += row->layout().shard_numel();
   }

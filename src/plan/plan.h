@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "base/ledger.h"
@@ -40,9 +39,6 @@ struct Run {
   Scratch scratch{};                      ///< what the backend keeps for sums
 };
 
-/// Elements of the parameters of each unit, the root's last.
-std::vector<std::int64_t> sizes_of(std::span<const fsdp::Unit> units);
-
 /// What a rank holds and does in every step but the first.
 struct Plan {
   std::vector<std::int64_t> units{};                        ///< elements of each, the root's last
@@ -60,11 +56,6 @@ struct Plan {
 
   /// Bytes reserved for a class, all the time.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
-  /// Parameters, gradients and optimizer state: what is there between two steps.
-  std::int64_t at_rest() const {
-    return of(MemoryClass::parameter_shards) + of(MemoryClass::gradient_shards) +
-           of(MemoryClass::optimizer);
-  }
 };
 
 /// Runs two steps of the model there, and plays them.

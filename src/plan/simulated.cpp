@@ -13,7 +13,7 @@ namespace {
 using Kind = Issued::Kind;
 
 struct SimulatedEvent final : Event::State {
-  SimulatedEvent(IssueLog& log, int stream) : log(log), stream(stream), point(log.size()) {}
+  SimulatedEvent(IssueLog& log, int stream) : log(log), stream(stream), point(log.issued.size()) {}
   bool ready() override { return true; }
   void synchronize() override {
     log.add({.kind = Kind::block, .stream = stream, .awaited = stream, .point = point});
@@ -76,6 +76,7 @@ class SimulatedGroup final : public comm::Group {
   SimulatedGroup(Context& context, const Scratch& scratch, int rank, int size, int stride)
       : Group(rank, size),
         needs_(scratch),
+        first_(context.rank - rank * stride),
         stride_(stride),
         scratch_(context.ledger, MemoryClass::communication, 0, context.device) {}
 
@@ -85,9 +86,11 @@ class SimulatedGroup final : public comm::Group {
     const std::int64_t chunk =
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
-    if (reduces && needs_) scratch_.grow(static_cast<std::uint64_t>(needs_(size_, chunk)));
-    const bool whole = operation.kind == comm::Operation::Kind::broadcast;
-    const double sent = static_cast<double>(whole ? chunk : (size_ - 1) * chunk);
+    const int last = first_ + (size_ - 1) * stride_;
+    if (reduces && needs_) {
+      scratch_.grow(static_cast<std::uint64_t>(needs_(size_, first_, last, chunk)));
+    }
+    const auto sent = static_cast<double>((size_ - 1) * chunk);  // of a broadcast, by its root
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
@@ -103,16 +106,16 @@ class SimulatedGroup final : public comm::Group {
 
  private:
   Scratch needs_;
-  int stride_;
+  int first_, stride_;  // of the run's ranks
   Buffer scratch_;
 };
 
 }  // namespace
 
 SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
-    : Context(rank, ranks, std::make_unique<SimulatedStream>(device, threads, issued, 0),
-              std::make_unique<SimulatedStream>(device, 1, issued, 1),
-              std::make_unique<SimulatedStream>(device, 1, issued, 2)) {}
+    : Context(rank, ranks, std::make_unique<SimulatedStream>(device, threads, *this, 0),
+              std::make_unique<SimulatedStream>(device, 1, *this, 1),
+              std::make_unique<SimulatedStream>(device, 1, *this, 2)) {}
 
 comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forward_size,
                                const Scratch& scratch) {

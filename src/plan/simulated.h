@@ -43,39 +43,29 @@ struct Issued {
   double* when = nullptr;  ///< outlives the log
 };
 
-/// All of one rank, in order. One thread writes it.
-class IssueLog {
- public:
+/// What one rank was asked for, in order. One thread writes it.
+struct IssueLog {
   /// At the end.
-  void add(const Issued& issued) {
-    products_ += issued.cost.products + issued.cost.attention;
-    if (keeps) all_.push_back(issued);
+  void add(const Issued& one) {
+    products += one.cost.products + one.cost.attention;
+    if (keeps) issued.push_back(one);
   }
-  std::size_t size() const { return all_.size(); }        ///< so many are kept so far
-  double products() const { return products_; }           ///< their floating-point operations
-  const std::deque<Issued>& all() const { return all_; }  ///< number 1 first
-  bool keeps = true;                                      ///< or only adds up products
-
- private:
-  std::deque<Issued> all_;
-  double products_ = 0;
+  std::deque<Issued> issued{};  ///< number 1 first
+  double products = 0;          ///< floating-point operations of its products of matrices
+  bool keeps = true;            ///< all of it, or only adds up products
 };
 
-/// The log of a rank, which its streams need before there is a rank.
-struct HasLog {
-  IssueLog issued;  ///< what it was asked for
-};
-
-/// A rank of a run, on a simulated device.
-struct SimulatedRank : HasLog, Context {
+/// A rank of a run, on a simulated device; and its log, which its streams need before there is a
+/// rank.
+struct SimulatedRank : IssueLog, Context {
   /// @param threads of its compute stream
   /// @param device simulated_cpu or simulated_cuda
   SimulatedRank(int rank, int ranks, int threads, Device device);
 };
 
-/// What a backend keeps for sums: bytes, for so many ranks and a chunk of so many bytes. Empty:
-/// nothing.
-using Scratch = std::function<std::int64_t(int ranks, std::int64_t chunk_bytes)>;
+/// What a backend keeps for sums: bytes, for a group of so many ranks, the first and the last of
+/// them in the run, and a chunk of so many bytes. Empty: nothing.
+using Scratch = std::function<std::int64_t(int ranks, int first, int last, std::int64_t chunk)>;
 
 /// The place in the grid of a rank on a simulated device.
 /// @param context outlives the mesh

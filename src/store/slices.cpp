@@ -12,7 +12,12 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
   for (std::size_t u = 0; u < units.size(); ++u) {
     for (const fsdp::ShardedParameters& row : units[u].rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
-        const fsdp::Piece piece = shard_alone ? row.owned(i, row.rank()) : row.owned(i);
+        fsdp::Piece piece = row.owned(i);
+        if (shard_alone && !row.owns_shard_alone()) {
+          const std::int64_t begin = piece.in_shard.begin;
+          piece.in_parameter = row.layout().piece(i, row.rank()).in_parameter;
+          piece.in_shard = {begin + piece.in_parameter.begin, begin + piece.in_parameter.end};
+        }
         if (piece.in_shard.empty()) continue;
         const auto view = [&](const Tensor& all) {
           return all.slice(piece.in_shard.begin, piece.in_shard.size());

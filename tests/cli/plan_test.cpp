@@ -103,8 +103,9 @@ TEST(Plan, HasTheFiguresOfPapers) {
             " 112 112 112 112");
   EXPECT_EQ(row(printed({"plan", "--parameters=70e9"}), "master weights (O2) 16"),
             " 1120 1120 1120 1120");
-  EXPECT_EQ(row(printed({"plan", "--parameters=7.5e9", "--ranks=64"}), "master weights (O2) 16"),
-            " 120 31.41 16.64 1.875");
+  const std::string zero = printed({"plan", "--parameters=7.5e9", "--ranks=64"});
+  EXPECT_EQ(row(zero, "master weights (O2) 16"), " 120 31.41 16.64 1.875");
+  EXPECT_TRUE(row(zero, "between steps").starts_with(" 0.25 bytes a parameter")) << zero;
   // A lecture's Llama 70B, in its round numbers and in its own shapes.
   const Words round = {"plan", "--parameters=70e9", "--unit=0.9e9"};
   for (const auto& [ranks, shard] :
@@ -207,6 +208,8 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
       {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=100"},
        "--gradient_accumulation_steps: expected fewer"},
+      {{"--batch_size=1000000", "--block_size=1000000", "--n_embd=1000000"},
+       "--batch_size: expected fewer tokens, for so large a model"},
       {{"--layout=nonsense"}, "--layout: expected flat or per_parameter, got 'nonsense'"},
       {{"--machine=h300"}, "machine 'h300': expected a text file, or one that is built in"},
       {{"--machine=h100", "--device=cpu"}, "--device: expected cuda on this --machine"},

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -50,6 +51,30 @@ std::vector<TrainOptions> trainings() {
   return all;
 }
 
+// Of four ranks on two machines: shard groups of two lie on one machine each, replicate groups on
+// both.
+TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
+  TrainOptions o = small(hybrid_shard, 4, 4);
+  o.backend = Backend::gloo;
+  o.shard_size = 2;
+  const auto model = planned_gpt(train::config_of(o, 11), plan::Recompute::none);
+  const auto communication = [&](int sharers, int rank) {
+    return plan::plan(*model, planned_run(o, rank, 1, Device::simulated_cpu, sharers))
+        .of(MemoryClass::communication);
+  };
+  plan::Run run = planned_run(o, 0, 1, Device::simulated_cpu, 4);
+  const std::vector<std::int64_t> units = plan::plan(*model, run).units;
+  const std::int64_t shard = 4 * ((std::ranges::max(units) + 1) / 2);  // bytes of the largest
+  for (int rank = 0; rank < 4; ++rank) {
+    const std::int64_t none = communication(4, rank);
+    EXPECT_EQ(communication(2, rank) - none, shard / 2) << rank;  // of the replicate group
+    EXPECT_EQ(communication(1, rank) - none, shard / 2 + shard) << rank;
+  }
+  // Machines of three: ranks 2 and 3 are a shard group on both.
+  EXPECT_EQ(communication(3, 2), communication(1, 2));
+  EXPECT_EQ(communication(3, 0), communication(2, 0));
+}
+
 TEST(Planned, IsWhatATrainerHoldsAndSends) {
   std::string text;
   for (int i = 0; text.size() < 900; ++i) text += std::to_string(i) + " ";
@@ -64,7 +89,7 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
       const auto model = planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()),
                                      o.recompute ? plan::Recompute::block : plan::Recompute::none);
       const plan::Plan planned =
-          plan::plan(*model, planned_run(o, context.rank, 1, Device::simulated_cpu));
+          plan::plan(*model, planned_run(o, context.rank, 1, Device::simulated_cpu, o.ranks));
       for (const MemoryClass c : kMemoryClasses) {
         const MemoryCount want = context.ledger.count(c);
         const MemoryCount got = planned.memory[static_cast<std::size_t>(c)];

@@ -109,6 +109,16 @@ grep -q "rank 3 was not let in by rank 0 at 10.77.0.1:29500: not this run's toke
 grep -q "refused 10.77.0.2:[0-9]*: not this run's token" by_hand.0.err || fail "no word of a stranger"
 echo "stranger: refused, told and logged"
 
+# ---- Ranks of one machine share memory, those of two do not: a plan knows which group keeps scratch
+
+for r in 0 1 2 3; do
+  rank groups $r --strategy=hybrid_shard --shard_size=2 --max_iters=2 --sample=0 --explain=True
+done
+for pid in $pid0 $pid1 $pid2 $pid3; do wait "$pid" || fail "groups: exit code $?"; done
+awk '$1 == "communication" && NF == 3 { same = $2 == $3 } END { exit !same }' groups.0.out ||
+  fail "groups: $(grep communication groups.0.out)"
+echo "groups: the plan's memory for communication is what the run takes"
+
 # ---- A rank dies on B
 
 for r in 0 1 2 3; do rank death $r --max_iters=1000000 --eval_interval=1000000 --log_interval=1; done

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -72,6 +73,24 @@ TEST(SquaredNorm, ThreadsAndPlaceChangeNoBit) {
   }
 }
 
+// A part alone, or among others, of which the first and the last may be shorter.
+TEST(SquaredNorm, OfPartsIsThatOfEachAlone) {
+  for (const std::int64_t part : {5L, 1003L, 20000L}) {
+    for (const std::int64_t offset : {0L, 1L, part - 1}) {
+      const std::int64_t n = 3 * part + 2, parts = (offset + n - 1) / part + 1;
+      Owned<float> x = random_tensor({n}, 1, 3);
+      Owned<double> out({parts}, 0.5);
+      squared_norm(*stream_of(2), {.x = x, .out = out, .part = part, .offset = offset});
+      for (std::int64_t k = 0, begin = 0; k < parts; ++k) {
+        const std::int64_t end = std::min((k + 1) * part - offset, n);
+        const Tensor alone = x.view().slice(begin, end - begin);
+        EXPECT_EQ(out.values[static_cast<std::size_t>(k)], squares(alone, 1, 0.5)) << part << k;
+        begin = end;
+      }
+    }
+  }
+}
+
 struct Clipped {
   float norm, coefficient;
 };
@@ -119,6 +138,7 @@ TEST(SquaredNorm, AnErrorNamesTheOperand) {
   expect([&] { squared_norm(*stream, {.x = doubles, .out = out}); }, "squared_norm: x");
   expect([&] { squared_norm(*stream, {.x = x, .out = one}); }, "squared_norm: out");
   expect([&] { squared_norm(*stream, {.x = x, .out = doubles}); }, "squared_norm: out");
+  expect([&] { squared_norm(*stream, {.x = x, .out = doubles, .part = 2}); }, "squared_norm: out");
   expect([&] { clip_coefficient(*stream, {.squares = x, .norm = one, .coefficient = one}); },
          "clip_coefficient: squares");
   expect([&] { clip_coefficient(*stream, {.squares = out, .norm = x, .coefficient = one}); },

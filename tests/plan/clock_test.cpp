@@ -117,7 +117,6 @@ TEST(Clock, SmallKernelsTakeTheHostsTime) {
   EXPECT_EQ(played.seconds, 100 * 2 * 0.5 + 0.25);
   EXPECT_EQ(played.busy[0], 25);
   EXPECT_EQ(played.exposed, (Seconds{75.25, 0, 0}));
-  EXPECT_EQ(played.total.launches, 200);
 }
 
 TEST(Clock, ACollectiveSlowsComputation) {
@@ -151,35 +150,42 @@ TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
   EXPECT_EQ(played.seconds, 9);
   EXPECT_EQ(played.busy, (Seconds{2, 7, 0}));
   EXPECT_EQ(played.exposed, (Seconds{0, 7, 0}));
-  EXPECT_EQ(played.total.flops, 2);
   EXPECT_EQ(when, 19);
 }
 
-// All that one of 4,096 ranks is asked for is played, and nothing else.
+// What one of 4,096 ranks is asked for, and that all streams are played.
 TEST(Clock, PlaysAStepOfLlama3_70B) {
   Outline model(transformer(*find_transformer("llama-3-70b"), {}));
+  const fsdp::Options options{.precision = {DType::bfloat16, DType::float32},
+                              .wrap_policy = is_block};
+  const Work work{.rows = {1}, .tokens = 8192};
   const Machine h100 = find_machine("h100");
-  const Plan planned =
-      plan(model,
-           {.ranks = 4096,
-            .device = Device::simulated_cuda,
-            .options = {.precision = {DType::bfloat16, DType::float32}, .wrap_policy = is_block},
-            .work = {.rows = {1}, .tokens = 8192}},
-           &h100);
+  const Plan planned = plan(
+      model, {.ranks = 4096, .device = Device::simulated_cuda, .options = options, .work = work},
+      &h100);
   ASSERT_TRUE(planned.time.has_value());
-  const double C = 8192, K = 1024, F = 28'672, V = 128'256, T = 8192;
-  const double matrices = 80 * (2 * C * C + 2 * C * K + 3 * C * F) + C * V;
-  EXPECT_EQ(planned.time->total.products, 6 * T * matrices);
-  EXPECT_EQ(planned.time->total.attention, 80 * 7 * 2 * C * T * (T + 1) / 2);
-  EXPECT_EQ(planned.products, planned.time->total.products + planned.time->total.attention);
-  EXPECT_EQ(planned.step.all_gathers, 2 * 81 - 1);
-  EXPECT_EQ(planned.step.reduce_scatters, 81);
-  const double norms = 8.0 * 4095;  // a float64 of every other rank
-  EXPECT_EQ(planned.time->total.message.bytes,
-            static_cast<double>(planned.step.bytes_sent) + norms);
   EXPECT_EQ(planned.time->busy.size(), 3u);
   for (const double busy : planned.time->busy) EXPECT_GT(busy, 0);
   EXPECT_FALSE(planned.spans.empty());
+
+  SimulatedRank rank(0, 4096, 1, Device::simulated_cuda);
+  comm::Mesh mesh = make_simulated_mesh(rank);
+  Rehearsal(rank, mesh, model, options, work).step();
+  double products = 0, attention = 0, sent = 0;
+  for (const Issued& issued : rank.issued) {
+    products += issued.cost.products;
+    attention += issued.cost.attention;
+    sent += issued.cost.message.bytes;
+  }
+  const double C = 8192, K = 1024, F = 28'672, V = 128'256, T = 8192;
+  const double matrices = 80 * (2 * C * C + 2 * C * K + 3 * C * F) + C * V;
+  EXPECT_EQ(products, 6 * T * matrices);
+  EXPECT_EQ(attention, 80 * 7 * 2 * C * T * (T + 1) / 2);
+  EXPECT_EQ(planned.products, products + attention);
+  EXPECT_EQ(planned.step.all_gathers, 2 * 81 - 1);
+  EXPECT_EQ(planned.step.reduce_scatters, 81);
+  const double norms = 8.0 * 4095;  // a float64 of every other rank
+  EXPECT_EQ(sent, static_cast<double>(planned.step.bytes_sent) + norms);
 }
 
 }  // namespace

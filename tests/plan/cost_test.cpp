@@ -55,7 +55,7 @@ TEST(StepCost, OfCollectivesIsWhatIsCounted) {
                          {.rows = {kB, kB}, .tokens = kT});
       training.step();
       double sent = 0, across = 0;
-      for (const Issued& issued : context.issued.all()) {
+      for (const Issued& issued : context.issued) {
         const Message& message = issued.cost.message;
         sent += message.bytes;
         if (message.stride > 1) across += message.bytes;
@@ -96,7 +96,7 @@ TEST(UserModule, CostsWhatItStatesOrTheBytesThatItAllocates) {
     const Tensor x = tape.allocate({4, 8});  // 128 bytes
     context.compute->enqueue({}, [] {});
     Doubled(stated).forward(tape, x);
-    const Cost& cost = context.issued.all().back().cost;
+    const Cost& cost = context.issued.back().cost;
     EXPECT_EQ(cost.read, 128);
     EXPECT_EQ(cost.written, 128);
     EXPECT_EQ(cost.flops, stated ? 32 : 0);

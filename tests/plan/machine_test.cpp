@@ -83,7 +83,7 @@ TEST(Machine, SaysWhatIsWrong) {
   const auto expect = [](const std::string& text, const std::string& fault) {
     EXPECT_EQ(error_of(text),
               fmt::format("machine file, {}; data/machines/h100.txt shows how it is "
-                          "written",
+                          "written, in which units",
                           fault));
   };
   expect(with("cores = 2", "cores 2"), "m.txt:5: expected name = value, got 'cores 2'");
@@ -92,10 +92,15 @@ TEST(Machine, SaysWhatIsWrong) {
   expect(with("cpu", "tpu"), "m.txt:2: expected kind = gpu or cpu, got 'tpu'");
   for (const char* wrong : {"0.5", "", "two", "2 cores", "nan", "inf", "1e999", "-1"}) {
     expect(with("cores = 2", fmt::format("cores = {}", wrong)),
-           fmt::format("m.txt:5: expected cores = a number at least 1, got '{}'", wrong));
+           fmt::format("m.txt:5: expected cores = a number at least 1 and at most 1000000, got '{}'", wrong));
   }
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
-         "m.txt:4: expected memory_bandwidth = a number above 0, got '0'");
+         "m.txt:4: expected memory_bandwidth = a number at least 1000000, got '0'");
+  // Gigabytes, microseconds.
+  expect(with("memory = 16e9", "memory = 16"),
+         "m.txt:3: expected memory = a number at least 1000000, got '16'");
+  expect(with("node_latency = 1e-5", "node_latency = 10"),
+         "m.txt:17: expected node_latency = a number at least 0 and at most 1, got '10'");
   expect(with("product_efficiency = 0.5", "product_efficiency = 1.01"),
          "m.txt:22: expected product_efficiency = a number above 0 and at most 1, got '1.01'");
   expect(with("kind = cpu\n", ""), "m.txt: expected a line kind = ..., got 'none'");
@@ -105,7 +110,7 @@ TEST(Machine, SaysWhatIsWrong) {
 }
 
 TEST(Machine, SaysWhatWasFitted) {
-  const std::string hint = "; data/machines/h100.txt shows how it is written";
+  const std::string hint = "; data/machines/h100.txt shows how it is written, in which units";
   EXPECT_EQ(error_of(with("[fitted] to bench", "[fitted]")),
             "machine file, m.txt:21: expected [fitted] to what, got '[fitted]'" + hint);
   EXPECT_EQ(error_of(with("[fitted] to bench", "")),

@@ -1,5 +1,6 @@
 #include "plan/plan.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <map>
@@ -102,6 +103,48 @@ TEST(Plan, IsTheClosedFormula) {
               if (device == Device::simulated_cuda) expect_formula(plan(llama, run), llama, run);
             }
           }
+        }
+      }
+    }
+  }
+}
+
+// What a rank does, in numbers that no clock blurs.
+struct Done {
+  std::size_t issued = 0;
+  std::int64_t allocations = 0;
+};
+
+Done done(nn::Module& model, const plan::Run& run) {
+  SimulatedRank rank(0, run.ranks, 1, run.device);
+  comm::Mesh mesh = make_simulated_mesh(rank, run.shard_size);
+  Rehearsal rehearsal(rank, mesh, model, run.options, run.work);
+  rehearsal.step();
+  rehearsal.step();
+  return {rank.issued.size(), rank.ledger.allocations()};
+}
+
+// Of many ranks a shard has pieces of fewer parameters, so it may be less.
+TEST(Plan, DoesNoMoreForMoreRanks) {
+  gpt::GPT gpt(kTiny);
+  Outline llama(transformer(kTransformers[0], {}));
+  for (const fsdp::Sharding& s : fsdp::kShardings) {
+    for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+      for (nn::Module* model : std::initializer_list<nn::Module*>{&gpt, &llama}) {
+        plan::Run run{
+            .ranks = 64,
+            .shard_size = s.replicates ? 8 : 0,
+            .device = Device::simulated_cuda,
+            .options = {.strategy = s.strategy, .layout = layout, .wrap_policy = is_block},
+            .work = {.rows = {1, 1}, .tokens = kTiny.block_size}};
+        const Done few = done(*model, run);
+        run.ranks = 4096;
+        const Done many = done(*model, run);
+        EXPECT_GT(few.issued, 100u);
+        EXPECT_LE(many.issued, few.issued) << s.name;
+        EXPECT_EQ(many.allocations, few.allocations) << s.name;
+        if (!s.optimizer) {
+          EXPECT_EQ(many.issued, few.issued) << s.name;
         }
       }
     }

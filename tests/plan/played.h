@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <deque>
 
 #include "plan/clock.h"
 
@@ -38,22 +39,23 @@ inline constexpr Cost kSeven{.message = {.bytes = 600, .ranks = 2}};  // in a no
 /// A log of three streams, as a Context has them.
 struct Log {
   std::size_t work(int stream, const Cost& cost) {
-    all.add({.stream = stream, .cost = cost});
+    all.push_back({.stream = stream, .cost = cost});
     return all.size();
   }
   void wait(int stream, int awaited, std::size_t point) {
-    all.add({.kind = Issued::Kind::wait, .stream = stream, .awaited = awaited, .point = point});
+    all.push_back(
+        {.kind = Issued::Kind::wait, .stream = stream, .awaited = awaited, .point = point});
   }
   void block(int awaited, std::size_t point) {
-    all.add({.kind = Issued::Kind::block, .awaited = awaited, .point = point});
+    all.push_back({.kind = Issued::Kind::block, .awaited = awaited, .point = point});
   }
   void note(int stream, double& when) {
-    all.add({.kind = Issued::Kind::note, .stream = stream, .when = &when});
+    all.push_back({.kind = Issued::Kind::note, .stream = stream, .when = &when});
   }
   Played on(const Machine& machine, const Setup& setup = {.ranks = 4}, std::size_t warm_up = 0) {
     return play(all, machine, setup, warm_up);
   }
-  IssueLog all;
+  std::deque<Issued> all;
 };
 
 }  // namespace nanofsdp::plan

@@ -93,7 +93,7 @@ TEST(RandomLogs, TakeNoLessThanAStreamAndNoMoreThanAll) {
     const Machine machine = slow();
     Seconds streams(3);
     double launching = 0;
-    for (const Issued& i : log.all.all()) {
+    for (const Issued& i : log.all) {
       if (i.kind != Kind::work) continue;
       double& of_stream = streams[static_cast<std::size_t>(i.stream)];
       of_stream += work_seconds(machine, kSetup, i.cost);

@@ -60,7 +60,7 @@ TEST(SimulatedDevice, DoesNoWorkAndWritesDownItsCost) {
   context.gather->enqueue({.message = {.bytes = 7, .ranks = 2}}, [&] { done = true; });
   context.compute->synchronize();
   EXPECT_FALSE(done);
-  const auto& all = context.issued.all();
+  const auto& all = context.issued;
   ASSERT_EQ(all.size(), 3u);
   EXPECT_EQ(all[0].stream, 0);
   EXPECT_EQ(all[0].cost.flops, 5);
@@ -82,7 +82,7 @@ TEST(SimulatedDevice, TakesTheBytesAllocatedWhereNoCostIsStated) {
   stream.enqueue({.written = 8}, [] {});
   stream.enqueue([] {});
   const double written[] = {96, 0, 8, 0}, read[] = {96, 0, 0, 0};
-  const auto& all = context.issued.all();
+  const auto& all = context.issued;
   ASSERT_EQ(all.size(), 4u);
   for (std::size_t i = 0; i < all.size(); ++i) {
     EXPECT_EQ(all[i].cost.written, written[i]) << i;
@@ -100,7 +100,7 @@ TEST(SimulatedDevice, WritesDownWhoWaitsForWhat) {
   gathered.synchronize();
   double when = 0;
   context.compute->note(when);
-  const auto& all = context.issued.all();
+  const auto& all = context.issued;
   ASSERT_EQ(all.size(), 5u);
   EXPECT_EQ(all[2].kind, Kind::wait);
   EXPECT_EQ(all[2].stream, 0);

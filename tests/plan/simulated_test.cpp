@@ -137,8 +137,9 @@ TEST_P(SimulatedGloo, IsReal) {
                              return numbers(rehearse(c, context, mesh));
                            },
                            {.threads = c.threads});
-    const Scratch scratch =
-        backend == testing::Backend::gloo ? Scratch(comm::gloo_scratch_bytes) : Scratch();
+    const auto scratch = [&](int ranks, int, int, std::int64_t chunk) -> std::int64_t {
+      return backend == testing::Backend::gloo ? comm::gloo_scratch_bytes(ranks, chunk) : 0;
+    };
     for (int rank = 0; rank < c.ranks; ++rank) {
       const Observed simulated =
           testing::simulated(c, rank, rehearsal_of(c), Device::simulated_cpu, scratch);
@@ -209,7 +210,7 @@ std::array<double, 2> moved_beside_computation(const fsdp::Options& options) {
   training.step();
   std::array<double, 2> bytes{};
   for (std::size_t i = first; i < context.issued.size(); ++i) {
-    const Issued& work = context.issued.all()[i];
+    const Issued& work = context.issued[i];
     if (work.stream > 0) bytes[work.stream - 1] += work.cost.read + work.cost.written;
   }
   return bytes;

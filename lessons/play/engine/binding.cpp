@@ -27,8 +27,8 @@ Settings settings_in(const Json& request) {
 
 Json begun(Session& session) {
   std::int64_t parameters = 0;
-  for (const std::int64_t n : plan::sizes_of(session.player(0).training.model().units())) {
-    parameters += n;
+  for (const fsdp::Unit& unit : session.player(0).training.model().units()) {
+    parameters += unit.numel();
   }
   return {{"parameters", parameters}};
 }

@@ -115,12 +115,11 @@ Json parameters_of(fsdp::ShardedModel& model) {
 }
 
 Json units_of(fsdp::ShardedModel& model) {
-  const std::vector<std::int64_t> sizes = plan::sizes_of(model.units());
   Json units = Json::array();
-  for (std::size_t i = 0; i < sizes.size(); ++i) {
+  for (const fsdp::Unit& unit : model.units()) {
     std::int64_t shard = 0;
-    for (const auto& row : model.units()[i].rows()) shard += row.layout().shard_numel();
-    units.push_back({{"name", model.units()[i].name()}, {"numel", sizes[i]}, {"shard", shard}});
+    for (const auto& row : unit.rows()) shard += row.layout().shard_numel();
+    units.push_back({{"name", unit.name()}, {"numel", unit.numel()}, {"shard", shard}});
   }
   return units;
 }
