@@ -55,20 +55,20 @@ inline Svg drawing(const std::vector<std::vector<Moment>>& ranks) {
   Svg svg(kLeft + W * kRank, kTop + kFrame * static_cast<int>(captions.size()));
   svg.text(8, 18, "One sharded step: what each of 4 ranks holds");
   int x = 8;
-  for (const auto& [fill, word] : {std::pair{parameters, "P parameters"},
-                                   {gradients, "G gradients"},
-                                   {optimizer, "M Adam's moments"}}) {
+  for (const auto& [fill, word] : {std::pair{parameters, "par: parameters"},
+                                   {gradients, "grad: gradients"},
+                                   {optimizer, "opt: Adam's moments"}}) {
     svg.rect(x, 28, 12, 12, fill);
     svg.text(x + 16, 39, word);
-    x += 118;
+    x += 150;
   }
   svg.rect(8, 48, 12, 12, all_gather), svg.text(24, 59, "frame: all-gathered");
   svg.rect(178, 48, 12, 12, reduce_scatter), svg.text(194, 59, "frame: reduce-scattered");
+  const std::array bars = {"par", "grad", "opt"};
   for (int r = 0; r < W; ++r) {
     svg.text(kLeft + kRank * r, 82, fmt::format("rank {}", r));
     for (int bar = 0; bar < 3; ++bar) {
-      svg.text(kLeft + kRank * r + 35 * bar + kBar / 2, 96, std::string(1, "PGM"[bar]),
-               Svg::At::middle);
+      svg.text(kLeft + kRank * r + 35 * bar + kBar / 2, 96, bars[bar], Svg::At::middle);
     }
   }
   for (std::size_t m = 0; m < captions.size(); ++m) {

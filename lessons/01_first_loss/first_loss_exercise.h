@@ -8,5 +8,5 @@
 ///
 /// @param logits one for each token that might come next; at least one, of any finite values
 /// @param target the token that does come next, an index into `logits`
-/// @return log(sum over v of exp(logits[v])) - logits[target]
+/// @return log(sum over i of exp(logits[i])) - logits[target]
 double loss_of(std::span<const float> logits, std::size_t target);

@@ -24,47 +24,51 @@ struct Kept {
 };
 
 Kept forward(In x, In weight, std::span<double> y) {
-  const double C = static_cast<double>(x.size());
+  const double n = static_cast<double>(x.size());
   double mean = 0, var = 0;
-  for (const double v : x) mean += v / C;
-  for (const double v : x) var += (v - mean) * (v - mean) / C;
+  for (const double value : x) mean += value / n;
+  for (const double value : x) var += (value - mean) * (value - mean) / n;
   const double rstd = 1 / std::sqrt(var + ops::kLayerNormEps);
-  for (std::size_t c = 0; c < x.size(); ++c) y[c] = (x[c] - mean) * rstd * weight[c];
+  for (std::size_t i = 0; i < x.size(); ++i) y[i] = (x[i] - mean) * rstd * weight[i];
   return {mean, rstd};
 }
 //! [forward]
 
 //! [backward]
 void backward(In dy, In x, In weight, Kept kept, std::span<double> dx) {
-  const double C = static_cast<double>(x.size());
-  const auto g = [&](std::size_t c) { return dy[c] * weight[c]; };
-  const auto n = [&](std::size_t c) { return (x[c] - kept.mean) * kept.rstd; };
-  double mean_g = 0, mean_gn = 0;
-  for (std::size_t c = 0; c < x.size(); ++c) {
-    mean_g += g(c) / C;
-    mean_gn += g(c) * n(c) / C;
+  const double n = static_cast<double>(x.size());
+  const auto g = [&](std::size_t i) { return dy[i] * weight[i]; };
+  const auto normal = [&](std::size_t i) { return (x[i] - kept.mean) * kept.rstd; };
+  double mean_g = 0, mean_gn = 0;  // of g, and of g times normal
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    mean_g += g(i) / n;
+    mean_gn += g(i) * normal(i) / n;
   }
-  for (std::size_t c = 0; c < x.size(); ++c) dx[c] = kept.rstd * (g(c) - mean_g - n(c) * mean_gn);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    dx[i] = kept.rstd * (g(i) - mean_g - normal(i) * mean_gn);
+  }
 }
 //! [backward]
 
 //! [slope]
-double slope(In dy, std::vector<double> x, In weight, std::size_t c) {
+double slope(In dy, std::vector<double> x, In weight, std::size_t i) {
   const auto loss_at = [&](double value) {  // a loss whose slope with respect to y is dy
     std::vector<double> y(x.size());
-    x[c] = value;
+    x[i] = value;
     forward(x, weight, y);
     return std::inner_product(dy.begin(), dy.end(), y.begin(), 0.0);
   };
-  const double here = x[c], h = 1e-5;
-  return (loss_at(here + h) - loss_at(here - h)) / (2 * h);
+  const double here = x[i], tiny = 1e-5;
+  return (loss_at(here + tiny) - loss_at(here - tiny)) / (2 * tiny);
 }
 //! [slope]
 
-// Random inputs of R rows and C columns.
+// Random inputs: rows of n elements.
 struct Operands {
-  Operands(lesson::Memory& memory, std::int64_t R, std::int64_t C)
-      : dy(memory.random({R, C}, 1)), x(memory.random({R, C}, 2)), weight(memory.random({C}, 3)) {}
+  Operands(lesson::Memory& memory, std::int64_t rows, std::int64_t n)
+      : dy(memory.random({rows, n}, 1)),
+        x(memory.random({rows, n}, 2)),
+        weight(memory.random({n}, 3)) {}
   Tensor dy, x, weight;
 };
 
@@ -74,15 +78,15 @@ std::vector<double> doubles(Tensor floats) { return {floats.f32(), floats.f32() 
 struct Results {
   explicit Results(const Operands& a) : y(doubles(a.x).size()), dx(y.size()) {
     const std::vector<double> dys = doubles(a.dy), xs = doubles(a.x), weight = doubles(a.weight);
-    const std::size_t C = weight.size();
-    for (std::size_t at = 0; at < xs.size(); at += C) {
-      const In dy = In(dys).subspan(at, C), x = In(xs).subspan(at, C);
-      const Kept kept = forward(x, weight, std::span(y).subspan(at, C));
-      backward(dy, x, weight, kept, std::span(dx).subspan(at, C));
-      zero_sums += std::abs(std::accumulate(&dx[at], &dx[at] + C, 0.0)) < 1e-12;
-      for (std::size_t c = 0; c < C; ++c) {
-        careless.push_back(kept.rstd * dy[c] * weight[c]);
-        measured.push_back(slope(dy, {x.begin(), x.end()}, weight, c));
+    const std::size_t n = weight.size();
+    for (std::size_t at = 0; at < xs.size(); at += n) {
+      const In dy = In(dys).subspan(at, n), x = In(xs).subspan(at, n);
+      const Kept kept = forward(x, weight, std::span(y).subspan(at, n));
+      backward(dy, x, weight, kept, std::span(dx).subspan(at, n));
+      zero_sums += std::abs(std::accumulate(&dx[at], &dx[at] + n, 0.0)) < 1e-12;
+      for (std::size_t i = 0; i < n; ++i) {
+        careless.push_back(kept.rstd * dy[i] * weight[i]);
+        measured.push_back(slope(dy, {x.begin(), x.end()}, weight, i));
       }
     }
   }
@@ -91,9 +95,9 @@ struct Results {
 };
 
 std::size_t agreeing(In a, In b) {
-  std::size_t n = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) n += std::abs(a[i] - b[i]) < 1e-5;
-  return n;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) count += std::abs(a[i] - b[i]) < 1e-5;
+  return count;
 }
 
 // Claims that the library computes the same. Returns how many bytes it keeps for backward.
@@ -124,9 +128,10 @@ int main(int argc, char** argv) {
   lesson.print(fmt::format("dx of a row adds up to 0: {} rows of 6", toy.zero_sums));
 
   const std::int64_t kept = compare(lesson, memory, Operands(memory, 768, 128));
-  const std::int64_t n = 768 * 128 * sizeof(float);
-  lesson.print(fmt::format("kept for 768 rows of 128: mean and rstd {} bytes, or n {}", kept, n));
-  for (const std::int64_t measured : {kept, n, toy.zero_sums}) lesson.answer(measured);
-  lesson.picture(lesson::drawing({toy.dx, toy.measured, toy.careless}, kept, n));
+  const std::int64_t rows = 768 * 128 * sizeof(float);
+  lesson.print(fmt::format(
+      "kept for 768 rows of 128: mean and rstd {} bytes, or the normalised rows {}", kept, rows));
+  for (const std::int64_t measured : {kept, rows, toy.zero_sums}) lesson.answer(measured);
+  lesson.picture(lesson::drawing({toy.dx, toy.measured, toy.careless}, kept, rows));
   return lesson.end("dx by hand is the slope, and y and dx are the library's within 1e-5");
 }

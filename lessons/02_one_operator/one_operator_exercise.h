@@ -2,15 +2,15 @@
 
 #include <span>
 
-/// What layer norm's backward gets, for R rows of C elements. Row r begins at element r * C.
+/// What layer norm's backward gets, for rows of n elements. Row i begins at element i * n.
 struct Known {
-  std::span<const float> dy;    ///< [R * C] slope of the loss with respect to y
-  std::span<const float> x;     ///< [R * C] forward's input
-  std::span<const float> mean;  ///< [R] of each row, as forward computed it
-  std::span<const float> rstd;  ///< [R] of each row: 1 / sqrt(variance + epsilon)
+  std::span<const float> dy;    ///< [rows * n] slope of the loss with respect to y
+  std::span<const float> x;     ///< [rows * n] forward's input
+  std::span<const float> mean;  ///< [rows] of each row, as forward computed it
+  std::span<const float> rstd;  ///< [rows] of each row: 1 / sqrt(variance + epsilon)
 };
 
 /// The exercise of lesson 02: the gradient of the weight, where y = (x - mean) * rstd * weight.
 ///
-/// @param dweight [C]; add the gradient to the values that it has
+/// @param dweight [n]; add the gradient to the values that it has
 void add_weight_gradient(const Known& known, std::span<float> dweight);

@@ -8,6 +8,7 @@
 #include <span>
 #include <string>
 
+#include "frame/separated.h"
 #include "frame/svg.h"
 
 /// @file
@@ -15,10 +16,10 @@
 
 namespace lesson {
 
-/// @param ways    dx of all rows: by hand, measured, and with mean and rstd as constants
-/// @param kept, n bytes: of mean and rstd, and of the normalised rows
+/// @param ways       dx of all rows: by hand, measured, and with mean and rstd as constants
+/// @param kept, rows bytes: of mean and rstd, and of the normalised rows
 inline Svg drawing(const std::array<std::span<const double>, 3>& ways, std::int64_t kept,
-                   std::int64_t n) {
+                   std::int64_t rows) {
   using namespace colour;
   Svg svg(480, 385);
   svg.text(8, 20, "Gradient dx of one row, computed three ways");
@@ -44,9 +45,9 @@ inline Svg drawing(const std::array<std::span<const double>, 3>& ways, std::int6
   }
   svg.text(8, 70, "dx"), svg.text(260, 270, "element of the row", Svg::At::middle);
   svg.text(8, 310, "Memory kept for backward, 768 rows, to scale");
-  svg.rect(8, 322, static_cast<int>(464 * kept / n), 18, activations);
-  svg.text(24, 336, fmt::format("mean and rstd: {} bytes", kept));
-  svg.box(8, 350, 464, 22, activations, fmt::format("normalised rows: {} bytes", n));
+  svg.rect(8, 322, static_cast<int>(464 * kept / rows), 18, activations);
+  svg.text(24, 336, fmt::format("mean and rstd: {} bytes", separated(kept)));
+  svg.box(8, 350, 464, 22, activations, fmt::format("normalised rows: {} bytes", separated(rows)));
   return svg;
 }
 

@@ -61,7 +61,7 @@ Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, std::int6
       world.reset_traffic();
       //! [step]
       for (lesson::Gradient& gradient : gradients) gradient.first = true;
-      for (std::int64_t m = 0; m < M; ++m) {
+      for (std::int64_t micro = 0; micro < M; ++micro) {
         losses[step] += learner.forward_backward(learner.model);
         if (when == When::unit_by_unit) continue;  // the hooks have reduced all
         for (lesson::Gradient& gradient : gradients) gradient.reduce(), note("-", gradient);

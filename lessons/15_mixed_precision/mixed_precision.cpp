@@ -74,22 +74,22 @@ std::vector<std::int64_t> bytes_received(lesson::Lesson& lesson) {
 
 //! [train]
 // AdamW updates the masters. Computation sees them rounded.
-void step(comm::Communicator& world, lesson::Trainee& t, bool bfloat16_master) {
-  for (std::size_t i = 0; i < t.masters.size(); ++i) {
-    for (std::size_t e = 0; e < t.masters[i].size(); ++e) {
-      t.weight(i)[e] = widened(rounded(t.masters[i][e]));
+void step(comm::Communicator& world, lesson::Trainee& rank, bool bfloat16_master) {
+  for (std::size_t i = 0; i < rank.masters.size(); ++i) {
+    for (std::size_t e = 0; e < rank.masters[i].size(); ++e) {
+      rank.weight(i)[e] = widened(rounded(rank.masters[i][e]));
     }
   }
-  t.last_loss = t.forward_backward();  // arithmetic in float32, on rounded weights
-  for (std::size_t i = 0; i < t.masters.size(); ++i) {
+  rank.last_loss = rank.forward_backward();  // arithmetic in float32, on rounded weights
+  for (std::size_t i = 0; i < rank.masters.size(); ++i) {
     std::vector<bfloat16> sum;
-    for (const float g : t.gradient(i)) sum.push_back(rounded(g));
-    world.all_reduce(t.stream, tensor(sum), comm::ReduceOp::sum);
-    for (std::size_t e = 0; e < sum.size(); ++e) t.gradient(i)[e] = widened(sum[e]) / 2;
+    for (const float g : rank.gradient(i)) sum.push_back(rounded(g));
+    world.all_reduce(rank.stream, tensor(sum), comm::ReduceOp::sum);
+    for (std::size_t e = 0; e < sum.size(); ++e) rank.gradient(i)[e] = widened(sum[e]) / 2;
   }
-  t.update();  // AdamW, on the masters
+  rank.update();  // AdamW, on the masters
   if (!bfloat16_master) return;
-  for (std::vector<float>& master : t.masters) {
+  for (std::vector<float>& master : rank.masters) {
     for (float& weight : master) weight = widened(rounded(weight));
   }
 }

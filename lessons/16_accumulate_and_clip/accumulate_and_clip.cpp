@@ -70,10 +70,10 @@ lesson::Gradient by_hand(bool no_sync) {
     lesson::Shards& shards = result.of_rank[context.rank];
     for (auto& unit : rank.units) shards.emplace_back(unit.layout().shard_numel());
     //! [modes]
-    for (int m = 0; m < lesson::kMicroSteps; ++m) {
-      const int first = (m * world.size() + world.rank()) * lesson::kRowsOfARank;
+    for (int micro = 0; micro < lesson::kMicroSteps; ++micro) {
+      const int first = (micro * world.size() + world.rank()) * lesson::kRowsOfARank;
       rank.backward(lesson::rows_of(first, lesson::kRowsOfARank));
-      if (no_sync && m + 1 < lesson::kMicroSteps) continue;  // add up unsharded gradients
+      if (no_sync && micro + 1 < lesson::kMicroSteps) continue;  // add up unsharded gradients
       for (std::size_t u = 0; u < shards.size(); ++u) {
         const Tensor row = rank.units[u].gradient_storage();
         reduce_into(context, world, row, shards[u]);

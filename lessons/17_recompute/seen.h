@@ -11,6 +11,7 @@
 
 #include "comm/local.h"
 #include "frame/lesson.h"
+#include "frame/separated.h"
 #include "frame/sharded_rank.h"
 #include "stack.h"
 
@@ -94,7 +95,7 @@ inline Svg drawing(const std::vector<Bytes>& bytes) {
     const auto bar = [&](int top, std::int64_t value, std::string_view words) {
       const int width = static_cast<int>(value / kPixel);
       svg.rect(kLeft, top, width, 20, colour::activations);
-      const std::string text = fmt::format("{} {}", words, value);
+      const std::string text = fmt::format("{} {}", words, separated(value));
       width < 200 ? svg.text(kLeft + width + 6, top + 15, text)
                   : svg.text(kLeft + width - 6, top + 15, text, Svg::At::end);
     };

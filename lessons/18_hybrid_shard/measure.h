@@ -10,6 +10,7 @@
 #include "comm/local.h"
 #include "comm/mesh.h"
 #include "frame/nanogpt.h"
+#include "frame/separated.h"
 #include "frame/svg.h"
 #include "fsdp/adamw.h"
 #include "fsdp/deferred_init.h"
@@ -68,7 +69,7 @@ inline Svg drawing(std::int64_t inside, std::int64_t across) {
   for (const int group : {0, 1}) {
     const int y = 50 + 210 * group;
     svg.rect(20, y, 430, 120, "#eeeeee");
-    svg.text(30, y + 18, fmt::format("machine {}", group == 0 ? "A" : "B"));
+    svg.text(30, y + 18, fmt::format("machine {}", group));
     for (const int shard : {0, 1}) {
       const int x = 30 + 294 * shard, rank = 2 * group + shard;
       svg.box(x, y + 36, 116, 60, colour::parameters,
@@ -77,7 +78,7 @@ inline Svg drawing(std::int64_t inside, std::int64_t across) {
         svg.rect(x + 56, y + 96, 5, 150, colour::gradients);
         svg.text(x + (shard == 0 ? 68 : 50), y + 150, "all-reduce",
                  shard == 0 ? Svg::At::start : Svg::At::end);
-        svg.text(x + (shard == 0 ? 68 : 50), y + 168, fmt::format("{}", across),
+        svg.text(x + (shard == 0 ? 68 : 50), y + 168, separated(across),
                  shard == 0 ? Svg::At::start : Svg::At::end);
       }
     }
@@ -85,7 +86,7 @@ inline Svg drawing(std::int64_t inside, std::int64_t across) {
     svg.rect(146, y + 73, 178, 5, colour::reduce_scatter);
     svg.text(235, y + 48, "all-gather", Svg::At::middle);
     svg.text(235, y + 92, "reduce-scatter", Svg::At::middle);
-    svg.text(235, y + 110, fmt::format("together {}", inside), Svg::At::middle);
+    svg.text(235, y + 110, "together " + separated(inside), Svg::At::middle);
   }
   return svg;
 }

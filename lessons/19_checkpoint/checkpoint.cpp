@@ -35,10 +35,10 @@ struct Checkpoint {
 };
 //! [checkpoint]
 
-File save(lesson::Training& t) {
+File save(lesson::Training& run) {
   File file;
   //! [save]
-  lesson::for_each_piece(t, [&](const lesson::View& my) {
+  lesson::for_each_piece(run, [&](const lesson::View& my) {
     const auto copy = [](auto from) { return std::vector<float>(from.begin(), from.end()); };
     file.push_back({my.name, my.range, copy(my.values), copy(my.m), copy(my.v), my.steps});
   });
@@ -51,9 +51,9 @@ struct Forgets {
   bool moments = false, steps = false, generator = false;
 };
 
-void load(const Checkpoint& saved, lesson::Training& t, Forgets forgets = {}) {
+void load(const Checkpoint& saved, lesson::Training& run, Forgets forgets = {}) {
   //! [load]
-  lesson::for_each_piece(t, [&](const lesson::View& my) {
+  lesson::for_each_piece(run, [&](const lesson::View& my) {
     for (const File& file : saved.files) {
       for (const Piece& piece : file) {
         const std::int64_t begin = std::max(my.range.begin, piece.range.begin);
@@ -70,8 +70,8 @@ void load(const Checkpoint& saved, lesson::Training& t, Forgets forgets = {}) {
     }
   });
   //! [load]
-  for (fsdp::Unit& unit : t.state.sharded.units()) unit.rows()[0].written();
-  if (!forgets.generator) t.generator.set_state(saved.generator);
+  for (fsdp::Unit& unit : run.state.sharded.units()) unit.rows()[0].written();
+  if (!forgets.generator) run.generator.set_state(saved.generator);
 }
 
 }  // namespace

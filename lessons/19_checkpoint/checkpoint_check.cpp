@@ -29,8 +29,8 @@ int main() {
           const nanofsdp::fsdp::Range files = files_to_read(n, V, W, r);
           const std::string yours =
               files.empty() ? "none" : fmt::format("{} to {}", files.begin, files.end - 1);
-          exercise.expect(yours, by_dealing(n, V, W, r), "n = {}, V = {}, W = {}, r = {}", n, V, W,
-                          r);
+          exercise.expect(yours, by_dealing(n, V, W, r), "n = {}, savers = {}, W = {}, r = {}", n,
+                          V, W, r);
         }
       }
     }

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "frame/separated.h"
 #include "frame/svg.h"
 
 /// @file
@@ -68,7 +69,7 @@ Reads reads_of_root(const Files& saved, const Files& wanted) {
       const int top = y(rank * shard), height = y((rank + 1) * shard) - top;
       svg.box(x, top, 80, height, colour::parameters, fmt::format("{} {}", label, rank));
       const bool left = x < 200;
-      svg.text(left ? x - 6 : x + 86, top + 12, fmt::format("{}", rank * shard),
+      svg.text(left ? x - 6 : x + 86, top + 12, separated(rank * shard),
                left ? Svg::At::end : Svg::At::start);
     }
   };

@@ -26,14 +26,14 @@ using Floats = std::vector<float>;
 constexpr int kWarp = 32, kSteps = 3;
 
 //! [warp_sum]
-// One round, for all threads (lanes) of a warp at once. Thread t adds the number of thread t ^ bit:
-// the one whose number differs from t in this bit.
+// One round, for all threads (lanes) of a warp at once. Thread i adds the number of thread i ^ bit:
+// the one whose number differs from i in this bit.
 void add_across(Floats& lanes, int bit) {
   const Floats before = lanes;
-  for (std::size_t t = 0; t < lanes.size(); ++t) lanes[t] += before[t ^ bit];
+  for (std::size_t i = 0; i < lanes.size(); ++i) lanes[i] += before[i ^ bit];
 }
 
-// term(0) + ... + term(n - 1) by a warp: lane t adds up term(t), term(t + 32), term(t + 64), ...
+// term(0) + ... + term(n - 1) by a warp: lane i adds up term(i), term(i + 32), term(i + 64), ...
 // Then five rounds give every lane the sum of all terms.
 template <class Term>
 float warp_sum(int n, const Term& term) {
@@ -47,12 +47,12 @@ float warp_sum(int n, const Term& term) {
 //! [row]
 // Lesson 02's backward of one row, as a warp computes it.
 void backward_row(const float* dy, const float* x, const float* weight, float mean, float rstd,
-                  float* dx, int C) {
-  const auto g = [=](int c) { return dy[c] * weight[c]; };
-  const auto n = [=](int c) { return (x[c] - mean) * rstd; };
-  const float mean_g = warp_sum(C, g) / C;
-  const float mean_gn = warp_sum(C, [=](int c) { return g(c) * n(c); }) / C;
-  for (int c = 0; c < C; ++c) dx[c] = rstd * (g(c) - mean_g - n(c) * mean_gn);
+                  float* dx, int n) {
+  const auto g = [=](int i) { return dy[i] * weight[i]; };
+  const auto normal = [=](int i) { return (x[i] - mean) * rstd; };
+  const float mean_g = warp_sum(n, g) / n;
+  const float mean_gn = warp_sum(n, [=](int i) { return g(i) * normal(i); }) / n;
+  for (int i = 0; i < n; ++i) dx[i] = rstd * (g(i) - mean_g - normal(i) * mean_gn);
 }
 //! [row]
 
@@ -100,7 +100,7 @@ lesson::Svg drawing() {
   for (int round = 0; round < 4; ++round) {
     const int bit = 8 >> round;
     if (round > 0) add_across(lanes, bit);
-    for (int t = 0; t < 8; ++t) lesson::draw_lane(svg, round, t, t ^ bit, lanes[t]);
+    for (int i = 0; i < 8; ++i) lesson::draw_lane(svg, round, i, i ^ bit, lanes[i]);
   }
   svg.text(230, 315, "after 3 rounds every thread has the sum, 36", lesson::Svg::At::middle);
   return svg;
@@ -111,11 +111,11 @@ lesson::Svg drawing() {
 int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   lesson.print("layer norm                  blocks  threads of each   bytes there and back");
-  for (const auto& [R, C] : {std::pair{768, 128}, std::pair{65536, 768}}) {
-    const int threads = kWarp * std::min(8, (C + 255) / 256);  // eight columns of C to a thread
-    lesson.print(fmt::format("  {:>5} rows of {:>3}{:>15}{:>17}{:>23}", R, C, R, threads,
-                             std::int64_t{8} * R * C));
-    if (C == 768) lesson.answer(std::countr_zero(unsigned{kWarp})), lesson.answer(threads);
+  for (const auto& [rows, n] : {std::pair{768, 128}, std::pair{65536, 768}}) {
+    const int threads = kWarp * std::min(8, (n + 255) / 256);  // eight columns to a thread
+    lesson.print(fmt::format("  {:>5} rows of {:>3}{:>15}{:>17}{:>23}", rows, n, rows, threads,
+                             std::int64_t{8} * rows * n));
+    if (n == 768) lesson.answer(std::countr_zero(unsigned{kWarp})), lesson.answer(threads);
   }
   lesson.claim(lesson::furthest(768, 128, backward_row) < 1e-5, "dx by a warp is the library's");
 

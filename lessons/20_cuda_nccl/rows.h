@@ -51,10 +51,10 @@ inline std::int64_t units(float sum, double truth) {
   return std::llround(std::abs(sum - truth) / (std::nextafter(sum, INFINITY) - sum));
 }
 
-/// The number of lane t after a round, with lines from the two lanes whose numbers it has added.
-inline void draw_lane(Svg& svg, int round, int t, int other, float value) {
-  const int x = 105 + 45 * t, y = 40 + 70 * round;
-  if (t == 0) svg.text(8, y + 19, round == 0 ? "at first" : fmt::format("round {}", round));
+/// The number of lane i after a round, with lines from the two lanes whose numbers it has added.
+inline void draw_lane(Svg& svg, int round, int i, int other, float value) {
+  const int x = 105 + 45 * i, y = 40 + 70 * round;
+  if (i == 0) svg.text(8, y + 19, round == 0 ? "at first" : fmt::format("round {}", round));
   if (round > 0) svg.line(x, y, x, y - 42);
   if (round > 0) svg.line(x, y, 105 + 45 * other, y - 42);
   svg.box(x - 19, y, 38, 28, colour::activations, fmt::format("{}", value));

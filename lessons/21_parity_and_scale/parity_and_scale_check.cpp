@@ -42,7 +42,8 @@ int main() {
             if (bytes[static_cast<std::size_t>(k - 1)] <= memory) largest = k;
           }
           exercise.expect(blocks_a_unit(memory, n, block, 7, W), largest,
-                          "memory = {}, n = {}, block = {}, root = 7, W = {}", memory, n, block, W);
+                          "memory = {}, blocks = {}, block = {}, root = 7, W = {}", memory, n,
+                          block, W);
         }
       }
     }

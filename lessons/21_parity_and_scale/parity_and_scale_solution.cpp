@@ -1,11 +1,11 @@
 #include "parity_and_scale_exercise.h"
 
-std::int64_t blocks_a_unit(std::int64_t memory, std::int64_t n, std::int64_t block,
+std::int64_t blocks_a_unit(std::int64_t memory, std::int64_t blocks, std::int64_t block,
                            std::int64_t root, std::int64_t W) {
   const auto shard = [&](std::int64_t numel) { return (numel + W - 1) / W; };
-  for (std::int64_t k = n; k >= 1; --k) {
-    const std::int64_t last = n % k;  // blocks of the last unit, if it has fewer; or 0
-    const std::int64_t kept = n / k * shard(k * block) + shard(last * block) + shard(root);
+  for (std::int64_t k = blocks; k >= 1; --k) {
+    const std::int64_t last = blocks % k;  // blocks of the last unit, if it has fewer; or 0
+    const std::int64_t kept = blocks / k * shard(k * block) + shard(last * block) + shard(root);
     const std::int64_t whole = W * (2 * shard(k * block) + shard(root));
     if (16 * kept + 8 * whole <= memory) return k;
   }

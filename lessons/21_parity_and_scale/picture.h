@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "frame/separated.h"
 #include "frame/svg.h"
 #include "runs.h"
 
@@ -30,14 +31,14 @@ inline void draw_losses(Svg& svg, std::span<const double> ours, std::span<const 
     svg.text(kLeft - 8, kBottom - kLoss * loss + 4, fmt::format("{}", loss), Svg::At::end);
   }
   std::vector<double> some;
-  for (std::size_t step = 0; step < theirs.size(); step += 5) some.push_back(theirs[step]);
+  for (std::size_t step = 0; step < theirs.size(); step += 2) some.push_back(theirs[step]);
   svg.curve(kLeft, kBottom, 7, kLoss, some, colour::ink);
-  for (std::size_t step = 0; step < ours.size(); step += 25) {
-    const int x = kLeft + 7 * static_cast<int>(step) / 5;
+  for (std::size_t step = 0; step < ours.size(); step += 10) {
+    const int x = kLeft + 7 * static_cast<int>(step) / 2;
     svg.rect(x - 4, static_cast<int>(kBottom - kLoss * ours[step]) - 4, 9, 9, colour::ink);
   }
-  for (int step = 0; step <= 250; step += 50) {
-    svg.text(kLeft + 7 * step / 5, kBottom + 18, fmt::format("{}", step), Svg::At::middle);
+  for (int step = 0; step <= 100; step += 20) {
+    svg.text(kLeft + 7 * step / 2, kBottom + 18, fmt::format("{}", step), Svg::At::middle);
   }
   svg.text(kLeft + 175, kBottom + 36, "step", Svg::At::middle);
 }
@@ -65,7 +66,7 @@ inline void draw_bytes(Svg& svg, std::span<const Bar> bars, int y) {
   };
   y += 42;
   for (const auto& [W, rank] : bars) {
-    svg.text(54, y + 22, fmt::format("{}", W), Svg::At::end);
+    svg.text(54, y + 22, separated(W), Svg::At::end);
     if (W == bars.front().W) svg.text(8, y + 22, "W =");
     bar(rank.kept, true, "keeps"), bar(rank.borrowed, false, "borrows");
     y += 12;

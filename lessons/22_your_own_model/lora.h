@@ -9,49 +9,50 @@
 namespace llama {
 
 //! [lora]
-/// y = W x + scale * B (A x). B starts at zero, so at first y is W x. Backward writes over dy.
+/// y = base x + scale * lora_B (lora_A x). lora_B starts at zero, so at first y is base x. Backward
+/// writes over dy.
 struct LoraLinear final : nn::Module {
-  LoraLinear(std::int64_t in, std::int64_t out, std::int64_t rank, float scale)
+  LoraLinear(std::int64_t in, std::int64_t out, std::int64_t width, float scale)
       : scale(scale),
-        W({.in = in, .out = out, .bias = false}),
-        A({.in = in, .out = rank, .bias = false}),
-        B({.in = rank, .out = out, .bias = false}) {
-    add("weight", W.own_parameters()[0].second);  // the same name as without adapters
-    add("lora_A", A), add("lora_B", B);
-    A.own_parameters()[0].second->init = nn::Init::uniform(kaiming_uniform_bound(in));
-    B.own_parameters()[0].second->init = nn::Init::zeros();
+        base({.in = in, .out = out, .bias = false}),
+        lora_A({.in = in, .out = width, .bias = false}),
+        lora_B({.in = width, .out = out, .bias = false}) {
+    add("weight", base.own_parameters()[0].second);  // the same name as without adapters
+    add("lora_A", lora_A), add("lora_B", lora_B);
+    lora_A.own_parameters()[0].second->init = nn::Init::uniform(kaiming_uniform_bound(in));
+    lora_B.own_parameters()[0].second->init = nn::Init::zeros();
   }
 
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    const Tensor y = B.forward(tape, A.forward(tape, x));
+    const Tensor y = lora_B.forward(tape, lora_A.forward(tape, x));
     ops::scale(tape.stream(), {.x = y, .factor = scale});
-    ops::accumulate(tape.stream(), {.in = W.forward(tape, x), .out = y});
+    ops::accumulate(tape.stream(), {.in = base.forward(tape, x), .out = y});
     return y;
   }
 
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    const Tensor dx = W.backward(tape, dy);
+    const Tensor dx = base.backward(tape, dy);
     ops::scale(tape.stream(), {.x = dy, .factor = scale});
-    ops::accumulate(tape.stream(), {.in = A.backward(tape, B.backward(tape, dy)), .out = dx});
+    const Tensor added = lora_A.backward(tape, lora_B.backward(tape, dy));
+    ops::accumulate(tape.stream(), {.in = added, .out = dx});
     return dx;
   }
 
   float scale;
-  nn::Linear W, A, B;
+  nn::Linear base, lora_A, lora_B;
 };
 
 /// For Llama's constructor: adapters beside queries and values, as the paper has them.
-inline MakeMatrix with_adapters(std::int64_t rank, float alpha) {
+inline MakeMatrix with_adapters(std::int64_t width, float alpha) {
   return [=](const std::string& name, std::int64_t in, std::int64_t out) -> Matrix {
     if (name != "q_proj" && name != "v_proj") return linear(name, in, out);
-    return std::make_unique<LoraLinear>(in, out, rank, alpha / static_cast<float>(rank));
+    return std::make_unique<LoraLinear>(in, out, width, alpha / static_cast<float>(width));
   };
 }
 
 /// Only the adapters train after this call. Call it before the model is sharded.
-inline void freeze_base(nn::Module& model) {
-  for (nn::Parameter* p : model.named_parameters())
-    p->requires_grad = p->name.find(".lora_") != std::string::npos;
+inline void freeze_base(nn::Module& tree) {
+  for (auto* p : tree.named_parameters()) p->requires_grad = p->name.find(".lora_") != p->name.npos;
 }
 //! [lora]
 

@@ -82,7 +82,7 @@ struct Task {
   /// Fills rows [first, first + count) of a step.
   std::function<void(int step, std::int64_t first, Rows& rows)> text;
   int steps;
-  bool lora = false;  ///< with adapters of rank 4 and alpha 8; all other parameters are frozen
+  bool lora = false;  ///< with adapters of width 4 and alpha 8; all other parameters are frozen
   double lr = 1e-3;
 };
 

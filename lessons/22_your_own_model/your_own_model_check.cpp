@@ -25,7 +25,7 @@ std::vector<double> product(const Values& M, const auto& x) {
 
 }  // namespace
 
-// The specification does not merge: it adds W x and scale * B (A x).
+// The specification does not merge: it adds base x and scale * lora_B (lora_A x).
 int main() {
   lesson::Exercise exercise("merge");
   nanofsdp::Generator generator(lesson::seed(22));
@@ -42,7 +42,7 @@ int main() {
         for (std::size_t o = 0; o < yours.size(); ++o) {
           exercise.expect(lesson::Near{yours[o], 1e-5},
                           lesson::Near{base[o] + scale * added[o], 1e-5},
-                          "in = {}, out = {}, rank = {}: y[{}]", in, out, rank, o);
+                          "in = {}, out = {}, width = {}: y[{}]", in, out, rank, o);
         }
       }
     }

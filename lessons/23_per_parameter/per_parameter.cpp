@@ -31,11 +31,11 @@ struct Rows {
   std::int64_t count() const { return end - begin; }
 };
 
-// The rows that a rank owns of d rows, cut as by torch.chunk: ceil(d / W) rows for each rank, until
+// The rows that a rank owns, cut as by torch.chunk: a share of ceil(rows / W) for each rank, until
 // no row is left.
-Rows chunk(std::int64_t d, std::int64_t W, std::int64_t rank) {
-  const std::int64_t c = (d + W - 1) / W;
-  return {std::min(rank * c, d), std::min((rank + 1) * c, d)};
+Rows chunk(std::int64_t rows, std::int64_t W, std::int64_t rank) {
+  const std::int64_t share = (rows + W - 1) / W;
+  return {std::min(rank * share, rows), std::min((rank + 1) * share, rows)};
 }
 //! [chunk]
 
@@ -57,14 +57,14 @@ std::vector<Piece> pieces(const Parameters& unit, std::int64_t W) {
   std::vector<Piece> all;
   std::int64_t in_shard = 0, in_whole = 0;
   for (std::size_t i = 0; i < unit.size(); ++i) {
-    const std::int64_t d = unit[i].shape[0], columns = unit[i].numel() / d;
+    const std::int64_t rows = unit[i].shape[0], columns = unit[i].numel() / rows;
     for (std::int64_t rank = 0; rank < W; ++rank) {
-      const Rows rows = chunk(d, W, rank);
+      const Rows own = chunk(rows, W, rank);
       all.push_back({.parameter = i,
                      .rank = rank,
                      .in_buffer = rank * shard_numel(unit, W) + in_shard,
-                     .in_whole = in_whole + rows.begin * columns,
-                     .numel = rows.count() * columns});
+                     .in_whole = in_whole + own.begin * columns,
+                     .numel = own.count() * columns});
     }
     in_shard += room(unit[i], W), in_whole += unit[i].numel();
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "frame/separated.h"
 #include "frame/svg.h"
 
 /// @file
@@ -30,7 +31,8 @@ inline Svg drawing(const std::vector<Line>& lines, double crossing) {
   svg.text(16, 20, "Llama 3 8B on H100s, full_shard:");
   svg.text(16, 38, "exposed communication, % of a step");
   svg.line(at(crossing), 50, at(crossing), bottom, colour::ink);
-  svg.text(at(crossing) + 6, 62, fmt::format("formula: S / B = {:.0f} tokens", crossing));
+  svg.text(at(crossing) + 6, 62,
+           fmt::format("formula: {} tokens", separated(std::lround(crossing))));
   for (int percent = 0; percent <= 100; percent += 25) {
     const int y = bottom - percent * 32 / 10;
     svg.line(left, y, left + 6 * step, y, colour::grey);
@@ -41,11 +43,10 @@ inline Svg drawing(const std::vector<Line>& lines, double crossing) {
     const int y = bottom - static_cast<int>(3.2 * line.percent[0]);
     const bool lowest = &line == &lines.front();  // its name stands below it
     svg.text(left + (lowest ? 4 : 10), lowest ? y + 72 : y - 4,
-             fmt::format("{} ranks", line.ranks));
+             fmt::format("{} ranks", separated(line.ranks)));
   }
   for (std::int64_t tokens = 256; tokens <= 16'384; tokens *= 2) {
-    svg.text(at(static_cast<double>(tokens)), bottom + 20, fmt::format("{}", tokens),
-             Svg::At::middle);
+    svg.text(at(static_cast<double>(tokens)), bottom + 20, separated(tokens), Svg::At::middle);
   }
   svg.text(left + 3 * step, bottom + 44, "tokens a GPU in a micro-batch", Svg::At::middle);
   return svg;

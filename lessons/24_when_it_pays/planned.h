@@ -27,17 +27,18 @@ struct Training {
 };
 
 //! [plan]
-inline plan::Plan plan_of(const plan::Machine& machine, const Training& t) {
-  plan::Outline model(plan::transformer(*plan::find_transformer(t.model), {}));
-  const bool hybrid = t.strategy == fsdp::ShardingStrategy::hybrid_shard;
-  plan::Run run{.ranks = t.ranks,
-                .shard_size = hybrid ? 8 : 0,
-                .device = Device::simulated_cuda,
-                .options = {.strategy = t.strategy,
-                            .precision = {DType::bfloat16, DType::bfloat16},
-                            .wrap_policy = plan::is_block},
-                .work = {.rows = std::vector<std::int64_t>(t.micro_batches, t.tokens / kRow),
-                         .tokens = kRow}};
+inline plan::Plan plan_of(const plan::Machine& machine, const Training& training) {
+  plan::Outline model(plan::transformer(*plan::find_transformer(training.model), {}));
+  const bool hybrid = training.strategy == fsdp::ShardingStrategy::hybrid_shard;
+  plan::Run run{
+      .ranks = training.ranks,
+      .shard_size = hybrid ? 8 : 0,
+      .device = Device::simulated_cuda,
+      .options = {.strategy = training.strategy,
+                  .precision = {DType::bfloat16, DType::bfloat16},
+                  .wrap_policy = plan::is_block},
+      .work = {.rows = std::vector<std::int64_t>(training.micro_batches, training.tokens / kRow),
+               .tokens = kRow}};
   return plan::plan(model, run, &machine);
 }
 //! [plan]

@@ -24,11 +24,11 @@ constexpr int kRanks[] = {8, 64, 1024};
 // W GPUs, 8 on each node, form a ring. Between nodes the ring uses all 8 network cards of a node;
 // each carries a part of the bytes.
 struct Ring {
-  Ring(const plan::Machine& m, int W) {
+  Ring(const plan::Machine& of, int W) {
     const int nodes = W / 8;
-    const double out = nodes > 1 ? 8 * m.network_bandwidth : m.node_bandwidth;
-    latency = (W - nodes) * m.node_latency + (nodes - 1) * m.network_latency;
-    bandwidth = m.network_efficiency * std::min(m.node_bandwidth, out);
+    const double out = nodes > 1 ? 8 * of.network_bandwidth : of.node_bandwidth;
+    latency = (W - nodes) * of.node_latency + (nodes - 1) * of.network_latency;
+    bandwidth = of.network_efficiency * std::min(of.node_bandwidth, out);
   }
   double latency;    // seconds of all steps, without bytes
   double bandwidth;  // bytes/s that pass each GPU
@@ -36,10 +36,10 @@ struct Ring {
 //! [ring]
 
 //! [crossing]
-// Tokens for which the forward of n parameters takes as long as their gather, with S operations/s,
-// B bytes/s, and two bytes an element.
-double tokens_to_hide(double n, double S, double B) {
-  const double gather = 2 * n / B, forward_of_a_token = 2 * n / S;
+// Tokens for which the forward of n parameters takes as long as their gather. `speed` is in
+// operations/s, `bandwidth` in bytes/s; an element has two bytes.
+double tokens_to_hide(double n, double speed, double bandwidth) {
+  const double gather = 2 * n / bandwidth, forward_of_a_token = 2 * n / speed;
   return gather / forward_of_a_token;
 }
 //! [crossing]
@@ -47,12 +47,12 @@ double tokens_to_hide(double n, double S, double B) {
 //! [search]
 // The smallest number of tokens for which a plan hides all communication but the root's. The root's
 // gather has no computation before it, and its reduction has none after it.
-std::int64_t tokens_by_plan(const plan::Machine& machine, Training t) {
-  t.tokens = 32'768;
-  const double roots = exposed(plan_of(machine, t));
-  t.tokens = lesson::kRow;
-  while (exposed(plan_of(machine, t)) > 1.1 * roots) t.tokens += lesson::kRow;
-  return t.tokens;
+std::int64_t tokens_by_plan(const plan::Machine& machine, Training training) {
+  training.tokens = 32'768;
+  const double roots = exposed(plan_of(machine, training));
+  training.tokens = lesson::kRow;
+  while (exposed(plan_of(machine, training)) > 1.1 * roots) training.tokens += lesson::kRow;
+  return training.tokens;
 }
 //! [search]
 
@@ -80,16 +80,17 @@ int main(int argc, char** argv) {
   lesson.print(latencies), lesson.print(bandwidths);
 
   lesson.print("tokens that hide a block                         by plan, ranks");
-  lesson.print("             parameters  TFLOP/s  S / 300 GB/s       8     64   1024");
-  const double B = Ring(h100, 64).bandwidth;
-  double S = 0, crossing = 0;  // of the 8B model
+  lesson.print("             parameters  TFLOP/s       formula       8     64   1024");
+  const double bandwidth = Ring(h100, 64).bandwidth;
+  double speed = 0, crossing = 0;  // of the 8B model
   for (const char* model : {"llama-3-1b", "llama-3-8b", "llama-3-70b"}) {
     Training t{.model = model};
     const plan::Plan plan = plan_of(h100, t);
     const double n = static_cast<double>(plan.units[1]);
-    const double own_S = achieved(plan, static_cast<double>(t.tokens));
-    const double own = tokens_to_hide(n, own_S, B);
-    std::string row = fmt::format("{:<11}{:>12.0f}{:>9.0f}{:>14.0f}", model, n, own_S / 1e12, own);
+    const double own_speed = achieved(plan, static_cast<double>(t.tokens));
+    const double own = tokens_to_hide(n, own_speed, bandwidth);
+    std::string row =
+        fmt::format("{:<11}{:>12.0f}{:>9.0f}{:>14.0f}", model, n, own_speed / 1e12, own);
     for (const int W : kRanks) {
       t.ranks = W;
       const std::int64_t found = tokens_by_plan(h100, t);
@@ -97,8 +98,9 @@ int main(int argc, char** argv) {
       if (W > 8) lesson.claim(static_cast<double>(found) >= own, "the formula is a lower bound");
     }
     lesson.print(row);
-    if (t.model == "llama-3-8b") S = own_S, crossing = own;
-    if (S > 0) lesson.answer(std::lround(tokens_to_hide(n, S, B)));  // 8B's, then 70B's
+    if (t.model == "llama-3-8b") speed = own_speed, crossing = own;
+    if (speed > 0)
+      lesson.answer(std::lround(tokens_to_hide(n, speed, bandwidth)));  // 8B's, then 70B's
   }
   lesson.answer(static_cast<std::int64_t>(1e6 * Ring(h100, 1024).latency));
 
@@ -142,5 +144,6 @@ int main(int argc, char** argv) {
                            1e-9 * plans[0].total_peak, 1e-9 * plans[1].total_peak,
                            1e-9 * plans[2].total_peak));
   lesson.picture(lesson::drawing(lines, crossing));
-  return lesson.end("with 64 ranks or more no plan hides a block with fewer tokens than S / B");
+  return lesson.end(
+      "with 64 ranks or more no plan hides a block with fewer tokens than the formula says");
 }

@@ -126,7 +126,8 @@ def table(match):
     heads = [words(head) for head in re.findall(r"<th[^>]*>(.*?)</th>", match[0], re.DOTALL)]
     cells = re.findall(r"<td[^>]*>(.*?)</td>", match[0], re.DOTALL)
     if max(len(words(cell)) for cell in cells) <= 60:
-        return f'<div class="wide">{match[0]}</div>'
+        numbered = all(len(words(cell)) <= 3 for cell in cells[::max(1, len(heads))])
+        return f'<div class="wide{" numbered" * numbered}">{match[0]}</div>'
     columns = iter(html.escape(heads[i % len(heads)]) for i in range(len(cells)))
     labelled = re.sub(r"<td", lambda _: f'<td data-column="{next(columns)}"', match[0])
     return f'<div class="wide sentences">{labelled}</div>'

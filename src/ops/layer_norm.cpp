@@ -45,14 +45,14 @@ void backward_row(const LayerNormBackward& a, std::int64_t r, Row dweight, Row d
   const ConstRow x(a.x.f32() + r * C, C);
   const ConstRow dy(a.dy.f32() + r * C, C);
   const ConstRow weight(a.weight.f32(), C);
-  const float mean = a.mean.f32()[r];
-  const float rstd = a.rstd.f32()[r];
+  const float mean = a.mean.f32()[r], rstd = a.rstd.f32()[r];
   dweight += dy * ((x - mean) * rstd);  // before dx, which may take the place of dy
   dbias += dy;
+  Row dx(a.dx.f32() + r * C, C);
   //! [backward_row]
-  const float mean_g = (dy * weight).sum() / static_cast<float>(C);
-  const float mean_gn = (dy * weight * (x - mean)).sum() * rstd / static_cast<float>(C);
-  Row(a.dx.f32() + r * C, C) = (dy * weight - mean_g - (x - mean) * (rstd * mean_gn)) * rstd;
+  const float mean_g = (dy * weight).sum() / static_cast<float>(x.size());
+  const float mean_gn = (dy * weight * (x - mean)).sum() * rstd / static_cast<float>(x.size());
+  dx = (dy * weight - mean_g - (x - mean) * (rstd * mean_gn)) * rstd;
   //! [backward_row]
 }
 

@@ -5,12 +5,13 @@
 #include "house/source_tree.h"
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
-#include "support/sha256.h"
 
 // A lesson is what its program does: output, quoted code, numbers, picture, links, solution.
 
 namespace nanofsdp::lessons {
 namespace {
+
+constexpr bool kPictures = NANOFSDP_PICTURES;
 
 class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
  protected:
@@ -26,21 +27,41 @@ class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
   }
 };
 
-// Seconds for those that train for long; half a minute for lesson 21, which compares whole runs.
-TEST_P(Lesson, PrintsWhatItsReadmeSays) {
-  Ran ran = run(program("lesson", folder()));
+// The program runs once, with a picture and guesses: some train for seconds. What follows the
+// guesses is not quoted.
+TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
+  const testing::TemporaryDirectory directory;
+  const std::string drawn = directory.file("drawn.svg");
+  const Ran ran = run(program("lesson", folder()) + " --svg=" + drawn + " 1 -2 3");
   EXPECT_EQ(ran.code, 0);
-  while (ran.out.ends_with('\n')) ran.out.pop_back();
-  EXPECT_NE(ran.out.find("ok: "), ran.out.npos) << ran.out;
+  const std::size_t guesses = ran.out.find("\n\nquestion ");
+  ASSERT_NE(guesses, ran.out.npos) << ran.out;
+  EXPECT_NE(ran.out.find(" yours ", guesses), ran.out.npos) << ran.out;
+  EXPECT_NE(ran.out.find("\nok: "), ran.out.npos) << ran.out;
   Readme text = readme();
   int outputs = 0;
   for (const Quote& quote : text.quotes()) {
     if (quote.kind != "output") continue;
     ++outputs;
     EXPECT_EQ(quote.source, "lessons/" + folder().filename().string());
-    expect(text, quote, ran.out);
+    expect(text, quote, ran.out.substr(0, guesses));
   }
   EXPECT_EQ(outputs, 1);
+
+  const auto picture = folder() / (name_of(folder()) + ".svg");
+  EXPECT_NE(text.text().find("(" + picture.filename().string() + ")"), std::string::npos);
+  // Where registers are narrow a line may be drawn a hundredth of a pixel off: `make lessons`
+  // looks.
+  if (!kPictures) return;
+  if (updating()) {
+    std::filesystem::copy_file(drawn, picture, std::filesystem::copy_options::overwrite_existing);
+  }
+  ASSERT_TRUE(std::filesystem::exists(picture)) << "UPDATE_LESSONS=1 writes it";
+  EXPECT_EQ(testing::read_file(picture.string()), testing::read_file(drawn));
+}
+
+TEST_P(Lesson, RefusesAGuessThatIsNoNumber) {
+  EXPECT_NE(run(program("lesson", folder()) + " many").code, 0);
 }
 
 TEST_P(Lesson, QuotesTheCodeAsItIs) {
@@ -73,32 +94,14 @@ TEST_P(Lesson, BacksItsNumbers) {
   }
 }
 
-// A digit changed by accident may make another number that the page knows. So the prose is sealed:
-// the page ends with a hash of all its digits in their order, which an author renews on purpose.
+// A digit changed by accident may make another number that the page knows. So the page is sealed:
+// it ends with a hash of all digits that no other test compares, which an author renews on purpose.
 TEST_P(Lesson, IsSealed) {
   Readme text = readme();
-  std::string digits;
-  for (const char c : text.prose()) {
-    if (std::isdigit(static_cast<unsigned char>(c))) digits += c;
-  }
-  const std::string seal =
-      "<!-- seal: " + testing::sha256(std::span<const char>(digits)).substr(0, 8) + " -->";
+  const std::string seal = "<!-- seal: " + hash_of_digits(text.unquoted()) + " -->";
   if (updating()) text.reseal(seal);
   EXPECT_NE(text.text().find(seal), std::string::npos)
-      << "a digit of the prose has changed; if it was meant to: UPDATE_LESSONS=1";
-}
-
-TEST_P(Lesson, LongShowsThePictureThatItDraws) {
-  const auto picture = folder() / (name_of(folder()) + ".svg");
-  EXPECT_NE(readme().text().find("(" + picture.filename().string() + ")"), std::string::npos);
-  const testing::TemporaryDirectory directory;
-  const std::string drawn = directory.file("drawn.svg");
-  ASSERT_EQ(run(program("lesson", folder()) + " --svg=" + drawn).code, 0);
-  if (updating()) {
-    std::filesystem::copy_file(drawn, picture, std::filesystem::copy_options::overwrite_existing);
-  }
-  ASSERT_TRUE(std::filesystem::exists(picture)) << "UPDATE_LESSONS=1 writes it";
-  EXPECT_EQ(testing::read_file(picture.string()), testing::read_file(drawn));
+      << "a digit of the page has changed; if it was meant to: UPDATE_LESSONS=1";
 }
 
 TEST_P(Lesson, LongHasASolutionThatPassesItsCheck) {
@@ -124,13 +127,6 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   const std::string prose = readme().prose();
   const std::regex word("[A-Za-z][A-Za-z'-]*");
   EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 1000);
-}
-
-TEST_P(Lesson, LongComparesGuesses) {
-  const Ran ran = run(program("lesson", folder()) + " 1 -2 3");
-  EXPECT_EQ(ran.code, 0);
-  EXPECT_NE(ran.out.find("yours"), ran.out.npos) << ran.out;
-  EXPECT_NE(run(program("lesson", folder()) + " many").code, 0);
 }
 
 // The program shows one idea and no more; helpers of several lessons lie in lessons/frame.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/sha256.h"
 #include "support/temporary_directory.h"
 
 namespace nanofsdp::lessons {
@@ -21,7 +22,18 @@ namespace nanofsdp::lessons {
 ///
 /// With UPDATE_LESSONS=1 in the environment a block that differs is rewritten instead.
 
-inline const std::filesystem::path kSource = NANOFSDP_SOURCE_DIR;
+/// Where the pages are. NANOFSDP_PAGES names a copy, of which digits.py changes a digit.
+inline const std::filesystem::path kSource =
+    std::getenv("NANOFSDP_PAGES") ? std::getenv("NANOFSDP_PAGES") : NANOFSDP_SOURCE_DIR;
+
+/// Eight characters that change if a digit of the text does, or the order of the digits.
+inline std::string hash_of_digits(const std::string& text) {
+  std::string digits;
+  for (const char c : text) {
+    if (std::isdigit(static_cast<unsigned char>(c))) digits += c;
+  }
+  return testing::sha256(std::span<const char>(digits)).substr(0, 8);
+}
 
 /// The folders 01_first_loss, 02_..., in order.
 inline std::vector<std::filesystem::path> lesson_folders() {
@@ -71,11 +83,23 @@ class Readme {
 
   /// The text without fenced blocks, comments, and the targets of links.
   std::string prose() const {
-    std::string prose = text_;
-    for (const char* gone : {"```[\\s\\S]*?```", "<!--[\\s\\S]*?-->", "\\]\\([^)]*\\)"}) {
-      prose = std::regex_replace(prose, std::regex(gone), " ");
+    return without(text_, {"```[\\s\\S]*?```", "<!--[\\s\\S]*?-->", "\\]\\([^)]*\\)"});
+  }
+
+  /// The text without what other tests compare: blocks that quote, comments, targets of links.
+  std::string unquoted() const {
+    return without(text_, {"<!-- (from|output): \\S+ -->\n```[\\s\\S]*?```", "<!--[\\s\\S]*?-->",
+                           "\\]\\([^)]*\\)"});
+  }
+
+  /// The formulas, without the words in them.
+  std::string formulas() const {
+    static const std::regex block("```math\n([\\s\\S]*?)```");
+    std::string found;
+    for (std::sregex_iterator m(text_.begin(), text_.end(), block), end; m != end; ++m) {
+      found += without((*m)[1], {"\\\\(text|begin|end)\\{[^}]*\\}", "\\\\[A-Za-z]+"});
     }
-    return prose;
+    return found;
   }
 
   /// What stands in `<!-- numbers: ... -->` lines: "112 = 16 * 7".
@@ -110,6 +134,11 @@ class Readme {
   }
 
  private:
+  static std::string without(std::string text, std::initializer_list<const char*> patterns) {
+    for (const char* gone : patterns) text = std::regex_replace(text, std::regex(gone), " ");
+    return text;
+  }
+
   std::filesystem::path path_;
   std::string text_;
 };

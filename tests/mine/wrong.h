@@ -162,8 +162,8 @@ inline const std::vector<Mistake>& mistakes() {
        "step 5, gradient norm"},
       {"19",  // misses the last file
        [](Pieces& p) {
-         p.files_to_read = [](std::int64_t n, std::int64_t V, std::int64_t W, std::int64_t r) {
-           const fsdp::Range files = right().files_to_read(n, V, W, r);
+         p.files_to_read = [](std::int64_t n, std::int64_t savers, std::int64_t W, std::int64_t r) {
+           const fsdp::Range files = right().files_to_read(n, savers, W, r);
            return fsdp::Range{files.begin, std::max(files.begin + 1, files.end - 1)};
          };
        },

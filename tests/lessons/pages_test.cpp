@@ -1,0 +1,104 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <sstream>
+#include <string>
+
+#include "lessons/readme.h"
+
+// What holds on every page: letters mean one thing through the whole book, and no digit changes by
+// accident. Beside lessons no program prints the numbers again, so all digits of a page are sealed.
+
+namespace nanofsdp::lessons {
+namespace {
+
+std::string read(const std::string& path) { return testing::read_file((kSource / path).string()); }
+
+// README and the pages beside lessons, by their paths.
+std::vector<std::string> pages() {
+  std::vector<std::string> found = {"README.md"};
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
+    const auto path = std::filesystem::relative(entry.path(), kSource);
+    const bool of_lesson = std::isdigit(path.parent_path().filename().string()[0]);
+    if (path.extension() == ".md" && !of_lesson) found.push_back(path.string());
+  }
+  std::ranges::sort(found);
+  return found;
+}
+
+TEST(Pages, BesideLessonsAreSealed) {
+  std::string seals;
+  for (const std::string& page : pages()) seals += hash_of_digits(read(page)) + " " + page + "\n";
+  const std::string file = "tests/lessons/seals.txt";
+  if (updating()) std::ofstream(kSource / file) << seals;
+  EXPECT_EQ(read(file), seals)
+      << "digits of these pages have changed; if they were meant to: UPDATE_LESSONS=1";
+}
+
+// The single letters of a text, without articles, pronouns, C++, h.0, and the s of MB/s.
+std::set<char> letters(const std::string& text) {
+  std::set<char> found;
+  const auto is_word = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '\'' || c == '_' || (c & 0x80) != 0;
+  };
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i], before = i == 0 ? ' ' : text[i - 1];
+    const char after = i + 1 < text.size() ? text[i + 1] : ' ';
+    if (!std::isalpha(static_cast<unsigned char>(c)) || is_word(before) || is_word(after)) continue;
+    const char second = i + 2 < text.size() ? text[i + 2] : ' ';
+    const bool is_name = after == '.' && std::isdigit(static_cast<unsigned char>(second));
+    const bool is_article = c == 'a' || (c == 'A' && after == ' ');
+    if (before == '.' || is_name || is_article || c == 'I' || (c == 'C' && after == '+')) continue;
+    if (c != 's' || before != '/') found.insert(c);
+  }
+  return found;
+}
+
+// The lessons in which a letter stands for something: "*", or their numbers.
+std::map<char, std::string> read_table() {
+  std::map<char, std::string> table;
+  std::istringstream lines(read("tests/lessons/letters.txt"));
+  for (std::string line; std::getline(lines, line);) {
+    if (line.empty() || line.starts_with("#")) continue;
+    EXPECT_FALSE(table.contains(line[0])) << "two meanings: " << line;
+    std::istringstream words(line.substr(1));
+    std::string& where = table[line[0]];
+    for (std::string word; words >> word && (word == "*" || std::isdigit(word[0]));) where += word;
+  }
+  return table;
+}
+
+TEST(Pages, UseEachLetterForOneThing) {
+  const auto table = read_table();
+  std::set<char> used;
+  for (const auto& folder : lesson_folders()) {
+    const Readme page(folder / "README.md");
+    std::string text = std::regex_replace(page.prose(), std::regex("`[^`\n]*`"), "``");
+    text += " " + std::regex_replace(page.formulas(), std::regex("([A-Za-z_])"), " $1 ");
+    const std::string picture = testing::read_file((folder / (name_of(folder) + ".svg")).string());
+    static const std::regex word(">([^<>]+)</text>");
+    for (std::sregex_iterator m(picture.begin(), picture.end(), word), end; m != end; ++m) {
+      text += " " + (*m)[1].str();
+    }
+    for (const char letter : letters(text)) {
+      used.insert(letter);
+      const auto row = table.find(letter);
+      const bool known =
+          row != table.end() &&
+          (row->second == "*" || row->second.find(number_of(folder)) != std::string::npos);
+      EXPECT_TRUE(known) << folder.filename() << " uses " << letter
+                         << ", which letters.txt does not give a meaning there";
+    }
+  }
+  for (const auto& [letter, where] : table)
+    EXPECT_TRUE(used.contains(letter)) << letter << " is not used";
+}
+
+TEST(Pages, LettersOfATextAreSeen) {
+  EXPECT_EQ(letters("A rank sends n / W floats at 2 MB/s, C++ or not; it's x's I, h.0, a `b`."),
+            (std::set<char>{'n', 'W', 'b'}));
+}
+
+}  // namespace
+}  // namespace nanofsdp::lessons
