@@ -4,9 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <limits>
 #include <numeric>
-#include <sstream>
 #include <type_traits>
 
 #include "base/check.h"
@@ -63,15 +64,17 @@ template <class Number>
 void CommandLine::add(const std::string& name, const std::string& help, Number& target,
                       const Range& range) {
   add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
-    std::istringstream in(value);
-    in >> std::noskipws >> target;
-    if (in.fail() || in.peek() != std::istringstream::traits_type::eof()) {
-      const bool too_large = in.fail() && target == std::numeric_limits<Number>::max();
-      const char* integer = too_large ? "a smaller number" : "an integer";
-      wrong_value(name, std::is_integral_v<Number> ? integer : "a number", value);
-    }
-    const auto number = static_cast<double>(target);
+    constexpr bool kInteger = std::is_integral_v<Number>;
+    char* rest = nullptr;
+    const double number = std::strtod(value.c_str(), &rest);
+    const bool whole = !value.empty() && rest == value.c_str() + value.size();
+    if (!whole || !std::isfinite(number) || (kInteger && number != std::trunc(number)))
+      wrong_value(name, kInteger ? "an integer" : "a number", value);
+    // Up to 2^53 every integer is a double.
+    const auto most = std::min(0x1p53, static_cast<double>(std::numeric_limits<Number>::max()));
+    if (kInteger && number > most) wrong_value(name, "a smaller number", value);
     if (number < range.least || number >= range.end) wrong_value(name, range.words, value);
+    target = static_cast<Number>(number);
   });
 }
 

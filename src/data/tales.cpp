@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -53,9 +52,12 @@ struct Reference {
 class Teller {
  public:
   explicit Teller(std::string_view grammar) {
-    std::istringstream lines{std::string(grammar)};
     int number = 0;
-    for (std::string line; std::getline(lines, line);) read(line, ++number);
+    while (!grammar.empty()) {
+      const std::string_view line = grammar.substr(0, grammar.find('\n'));
+      read(line, ++number);
+      grammar.remove_prefix(std::min(line.size() + 1, grammar.size()));
+    }
     for (Rule& rule : rules_)
       for (Row& row : rule.rows) check(row);
     if (!names_.contains("story")) fail(number, "a rule named 'story'", "none");

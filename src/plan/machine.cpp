@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <limits>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "base/check.h"
@@ -101,11 +100,11 @@ void set(Machine& machine, const std::string& where, std::string_view name,
 Machine parse_machine(std::string_view text, const std::string& path) {
   Machine machine;
   std::set<std::string, std::less<>> seen;
-  std::istringstream lines{std::string(text)};
-  int number = 0;
-  for (std::string all; std::getline(lines, all);) {
-    const std::string where = fmt::format("{}:{}", path, ++number);
-    const std::string_view line = trimmed(std::string_view(all).substr(0, all.find('#')));
+  for (int number = 1; !text.empty(); ++number) {
+    const std::string where = fmt::format("{}:{}", path, number);
+    const std::string_view all = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(all.size() + 1, text.size()));
+    const std::string_view line = trimmed(all.substr(0, all.find('#')));
     const std::size_t sign = line.find('=');
     if (line.starts_with(kHeading)) {
       machine.fitted_to = trimmed(line.substr(kHeading.size()));

@@ -145,10 +145,8 @@ class Scenes(Page):
         self.click("train-go")
         steps = lambda: re.search(r"step (\d+)", self.text("train-numbers"))
         self.wait_until(lambda: steps() and int(steps()[1]) >= 10)
-        self.click("train-go")
-        self.wait_until(lambda: self.text("train-go") == "Go on")
         self.assertGreater(len(self.browser.find_elements(By.CSS_SELECTOR, "#losses .loss")), 0)
-        self.click("compare")
+        self.click("compare")  # while it trains
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
 
@@ -165,6 +163,46 @@ class Scenes(Page):
             "const { at, index, rank } = play.player; return Math.abs(at - rank.eventTimes[index]) < 1e-8")))
         self.assertEqual(seen, {True})
         self.emulate()
+
+    def test_answers_what_a_gather_the_peak_and_prefetch_are(self):
+        self.open()
+        rank = self.run_script("return play.film()")["ranks"][0]
+        self.assertIn(f"{rank['traffic']['all_gathers']} gathers bring rank 0", self.text("answer-gather"))
+        self.assertIn(f"{rank['totals'][rank['peak']] / 1e6:.2f} MB", self.text("answer-peak"))
+        self.assertIn("in backward of h.", self.text("answer-peak"))
+        before = rank["exposed"][1]
+        self.assertIn(f"waits for {before * 1e6:.0f} µs", self.text("answer-prefetch"))
+        self.click("no-prefetch")
+        self.wait_until(lambda: "Prefetch is off" in self.text("answer-prefetch"))
+        self.assertGreater(self.run_script("return play.film().ranks[0].exposed[1]"), 1.5 * before)
+        self.assertEqual(self.browser.find_element(By.ID, "set-backward_prefetch").get_attribute("value"), "none")
+        self.click("no-prefetch")
+        self.wait_until(lambda: f"waits for {before * 1e6:.0f} µs" in self.text("answer-prefetch"))
+
+    def test_the_keyboard_reaches_and_uses_every_control(self):
+        controls = ("[...document.querySelectorAll('button, input, select, summary, a[href], [tabindex]')]"
+                    ".filter((e) => !e.disabled && e.getClientRects().length)")
+        for scene in ["step", "train", "follow", "break", "scale"]:
+            self.open(settings=f"#ranks=2&n_layer=1&scene={scene}")
+            self.wait_until(lambda: scene != "scale" or self.run_script("return document.body.dataset.sweeps"))
+            count = self.run_script("window.seen = new Set(); document.addEventListener('focusin', "
+                                    f"({{ target }}) => seen.add(target)); return {controls}.length")
+            self.browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB * (count + 2))
+            missed = self.run_script(f"return {controls}.filter((e) => !seen.has(e)).map((e) => e.outerHTML)")
+            self.assertEqual(missed, [], scene)
+        self.open()
+        self.browser.find_element(By.ID, "tab-break").send_keys(Keys.ENTER)
+        self.assertTrue(self.browser.find_element(By.ID, "scene-break").is_displayed())
+        self.browser.find_element(By.ID, "tab-step").send_keys(Keys.ENTER)
+        before = self.films()
+        self.browser.find_element(By.ID, "set-ranks").send_keys(Keys.ARROW_LEFT)
+        self.wait_until(lambda: self.films() > before)
+        self.assertEqual(len(self.run_script("return play.film()")["ranks"]), 3)
+        self.browser.find_element(By.CSS_SELECTOR, "#events .source").send_keys(Keys.ENTER)
+        dialog = self.browser.find_element(By.ID, "excerpt")
+        self.assertTrue(dialog.is_displayed())
+        self.browser.switch_to.active_element.send_keys(Keys.ESCAPE)
+        self.assertFalse(dialog.is_displayed())
 
     def test_follows_one_number(self):
         self.open(settings="#scene=follow&ranks=2")

@@ -1,8 +1,10 @@
+#include <cstdint>
 #include <string>
 
 #include <emscripten/emscripten.h>
 
 #include "base/check.h"
+#include "base/file.h"
 #include "cli/config_file.h"
 #include "engine/binding.h"
 
@@ -28,8 +30,10 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 
 }  // extern "C"
 
-namespace nanofsdp::cli {
-std::vector<Setting> read_config(const std::string& name) {
+// A page has no files.
+std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
+  throw UsageError(fault);
+}
+std::vector<nanofsdp::cli::Setting> nanofsdp::cli::read_config(const std::string& name) {
   throw UsageError({.what = "config file " + name, .expected = "options: a page has no files"});
 }
-}  // namespace nanofsdp::cli

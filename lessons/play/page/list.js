@@ -50,11 +50,12 @@ export class EventList {
   at(index, smooth) {
     const item = this.items[index];
     if (item === this.current) return;
+    const goesOn = smooth && this.current;  // a new list is there at once
     if (this.current) this.current.removeAttribute('aria-current');
     this.current = item;
     item.setAttribute('aria-current', 'step');
     const top = item.offsetTop - this.list.clientHeight / 3;
-    this.list.scrollTo({ top, behavior: smooth ? 'smooth' : 'auto' });
+    this.list.scrollTo({ top, behavior: goesOn ? 'smooth' : 'auto' });
   }
 }
 

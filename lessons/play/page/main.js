@@ -7,6 +7,7 @@ import { Lanes } from './lanes.js';
 import { Curve } from './curve.js';
 import { EventList, showLegend } from './list.js';
 import { Player } from './player.js';
+import { showAnswers } from './answers.js';
 import { Training } from './train.js';
 import { Follow } from './follow.js';
 import { BreakIt } from './break.js';
@@ -62,6 +63,7 @@ const showRank = () => {
   lanes.show(film, rank);
   curve.show(film, rank);
   list.show(rank, chosen);
+  showAnswers(view, film, chosen, settings, (some) => { change(some); showSettings(); });
   document.querySelectorAll('.which').forEach((e) => { e.textContent = `rank ${chosen}`; });
   player.show(film, rank);
 };
@@ -108,8 +110,8 @@ const refilm = async () => {
 };
 
 let soon = 0;
-const changed = (name, value) => {
-  settings = { ...settings, [name]: value };
+const change = (some) => {
+  settings = { ...settings, ...some };
   history.replaceState(null, '', toLink(settings, scene));
   clearTimeout(soon);
   soon = setTimeout(() => {
@@ -118,6 +120,9 @@ const changed = (name, value) => {
     refilm();
   }, 120);
 };
+
+const showSettings = () => showForm(view('settings'), scene === 'scale' ? SCALE_FIELDS : FIELDS, settings,
+  (name, value) => change({ [name]: value }));
 
 const SCENES = ['step', 'train', 'follow', 'break', 'scale'];
 
@@ -133,7 +138,7 @@ const showScene = (name) => {
   if (name === 'follow' && film) follow.run();
   if (name === 'scale') scale.run();
   if (name !== 'step') player.pause();
-  showForm(view('settings'), name === 'scale' ? SCALE_FIELDS : FIELDS, settings, changed);
+  showSettings();
   view('state').hidden = name === 'scale';
   view('settings-box').hidden = name === 'break';
   document.querySelector('main').classList.toggle('wide', name === 'break');

@@ -72,9 +72,12 @@ export class Training {
   }
 
   async compare() {
-    if (this.running || this.busy) return;
+    this.running = false;
+    this.view('train-go').disabled = true;
+    while (this.busy) await new Promise((resolve) => setTimeout(resolve, 20));  // the last steps
     this.busy = true;
     this.losses = null;
+    this.view('train-go').textContent = 'Train';
     const rows = this.view('hashes');
     rows.replaceChildren();
     const hashes = new Set();
@@ -93,7 +96,7 @@ export class Training {
     } catch (error) {
       this.view('verdict').textContent = error.message;
     }
-    this.busy = false;
+    this.busy = this.view('train-go').disabled = false;
   }
 
   draw(losses) {
