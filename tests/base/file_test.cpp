@@ -25,5 +25,12 @@ TEST(File, HasTheFingerprintOfAllItsBytes) {
   }
 }
 
+// As Python reads a text: whatever ends a line, it is one character, and adds no line.
+TEST(File, HasOneCharacterAtTheEndOfALine) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("text", "a\r\nb\rc\n\r\n\r\rd\n\r");
+  EXPECT_EQ(read_text(path, {.what = "text"}, 100), "a\nb\nc\n\n\n\nd\n\n");
+}
+
 }  // namespace
 }  // namespace nanofsdp

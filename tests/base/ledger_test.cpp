@@ -33,6 +33,17 @@ TEST(Ledger, CountsEachClassNowAndAtItsPeak) {
   EXPECT_EQ(ledger.count(MemoryClass::optimizer).reserved_peak, 0);
 }
 
+// Also where there is no memory behind them: traces tell buffers apart by their addresses.
+TEST(Ledger, GivesNoTwoBuffersTheSameAddress) {
+  Ledger ledger;
+  std::uint64_t end = 0;
+  for (const std::uint64_t bytes : {0, 1, 63, 64, 65, 4096, 4, 4}) {
+    const std::uint64_t begin = ledger.addresses(bytes);
+    EXPECT_GE(begin, end) << bytes;
+    end = begin + std::max<std::uint64_t>(bytes, 1);
+  }
+}
+
 // The peaks of the classes need not fall together: their sum is not the peak of the sum.
 TEST(Ledger, ThePeakOfTheTotalIsAMomentNotASumOfPeaks) {
   Ledger ledger;

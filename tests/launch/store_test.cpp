@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "launch/party.h"
 
@@ -238,6 +239,31 @@ TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
     EXPECT_EQ(store.roll_call(), "rank 0 was lost: it does not answer");
   }
   still.join();
+}
+
+// Each roll call wants answers of its own: rank 0 here gives one, and none to the second, which
+// waits for three seconds.
+TEST(Store, BelievesNoEarlierRollCall) {
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  std::thread tired([&] {
+    const Socket one = launch::accept_on(listener);
+    one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
+    std::string received;
+    bool answered = false;
+    while (one.receive(received)) {
+      while (const auto frame = launch::take_frame(received)) {
+        if (frame->kind != launch::Frame::Kind::roll_call || std::exchange(answered, true))
+          continue;
+        one.send(launch::encode({.kind = launch::Frame::Kind::pong}));
+      }
+    }
+  });
+  {
+    Store store({.port = listener.local_port(), .rank = 1, .size = 2});
+    EXPECT_EQ(store.roll_call(), "");
+    EXPECT_EQ(store.roll_call(), "rank 0 was lost: it does not answer");
+  }
+  tired.join();
 }
 
 TEST(Store, LosesNobodyWhereAllAnswer) {

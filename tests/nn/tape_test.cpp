@@ -121,6 +121,22 @@ TEST(Tape, AllocatesOnlyInTheFirstPass) {
   EXPECT_EQ(context.ledger.allocations(), allocations);
 }
 
+// Its memory after the first pass is the most that was held at a time, not the sum over scopes.
+TEST(Tape, KeepsAsMuchAsWasHeldAtATime) {
+  constexpr std::int64_t kElements = 1 << 20;
+  Context context;
+  Tape tape(context);
+  for (int pass = 0; pass < 2; ++pass) {
+    tape.begin(true);
+    for (int i = 0; i < 8; ++i) {
+      const Tape::Scope scope(tape);
+      tape.allocate({kElements});
+    }
+    tape.end();
+  }
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, kElements * 4);
+}
+
 TEST(Tape, GivesTemporariesBackAtTheEndOfTheirScope) {
   Context context;
   Tape tape(context);
