@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -64,17 +65,25 @@ template <class Number>
 void CommandLine::add(const std::string& name, const std::string& help, Number& target,
                       const Range& range) {
   add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
-    constexpr bool kInteger = std::is_integral_v<Number>;
-    char* rest = nullptr;
-    const double number = std::strtod(value.c_str(), &rest);
-    const bool whole = !value.empty() && rest == value.c_str() + value.size();
-    if (!whole || !std::isfinite(number) || (kInteger && number != std::trunc(number)))
-      wrong_value(name, kInteger ? "an integer" : "a number", value);
-    // Up to 2^53 every integer is a double.
-    const auto most = std::min(0x1p53, static_cast<double>(std::numeric_limits<Number>::max()));
-    if (kInteger && number > most) wrong_value(name, "a smaller number", value);
-    if (number < range.least || number >= range.end) wrong_value(name, range.words, value);
-    target = static_cast<Number>(number);
+    Number number{};
+    const char *const begin = value.c_str(), *const end = begin + value.size(), *rest = begin;
+    bool too_large = false;
+    if constexpr (std::is_integral_v<Number>) {
+      const auto read = std::from_chars(begin, end, number);
+      rest = read.ptr;
+      too_large = read.ec == std::errc::result_out_of_range && *begin != '-';
+    } else if (value.find_first_not_of("+-.0123456789eE") == value.npos) {
+      char* read = nullptr;
+      number = static_cast<Number>(std::strtod(begin, &read));
+      rest = read;
+    }
+    const bool whole = rest == end && !value.empty();
+    if (too_large && whole) wrong_value(name, "a smaller number", value);
+    const auto size = static_cast<double>(number);
+    if (!whole || !std::isfinite(size))
+      wrong_value(name, std::is_integral_v<Number> ? "an integer" : "a number", value);
+    if (size < range.least || size >= range.end) wrong_value(name, range.words, value);
+    target = number;
   });
 }
 
