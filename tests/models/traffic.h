@@ -17,7 +17,7 @@ namespace models {
 /// The program without what makes one step send more than another: now each pass enters every unit
 /// once, forward and backward, and no guess of what comes next is wrong.
 inline Program plain(Program p) {
-  const bool takes_away = p.no_sync && p.between == Between::evaluation;  // what no_sync keeps
+  const bool takes_away = p.no_sync;  // what a pass has kept for the next
   if (p.between == Between::given_up || takes_away) p.between = Between::nothing;
   p.meanwhile = p.false_start = false;
   p.steps = std::max(p.steps, 2);
