@@ -30,8 +30,8 @@ void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
 }
 
 void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
-  const nn::Tape::Scope temporary(tape);
-  take(tape, x, pass.temporary);
+  const nn::Tape::Scope temporaries(tape);
+  for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
   for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(cost_of(kernel, x), [] {});
 }
 

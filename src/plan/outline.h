@@ -23,8 +23,8 @@ struct Kernel {
 
 /// A layer's work in one direction.
 struct Pass {
-  std::int64_t temporary = 0;     ///< bytes a token, even, as long as it lasts
-  std::vector<Kernel> kernels{};  ///< in their order
+  std::vector<std::int64_t> temporaries{};  ///< bytes a token, even, as long as it lasts
+  std::vector<Kernel> kernels{};            ///< in their order
 };
 
 /// A layer, and the layers behind it.

@@ -69,8 +69,8 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
   const std::int64_t all = bytes * (style.kept_width * C + style.kept_inner * F) + sums;
   layer.kept = selective ? bytes * (3 * C + K + F) + sums : all;
   if (recompute == Recompute::block) layer.kept = 0;
-  layer.forward.temporary = all - layer.kept;
-  layer.backward.temporary = all - layer.kept + bytes * (2 * F + 2 * C);
+  layer.forward.temporaries = {all - layer.kept};
+  layer.backward.temporaries = {all - layer.kept + bytes * (2 * F + 2 * C)};
   return layer;
 }
 
@@ -90,9 +90,9 @@ Layer transformer(const TransformerShape& s, const Practice& practice) {
   // A norm, the product, the loss. Logits as they come and widened are temporary, as are gradients
   // by log-probabilities and by logits; log-probabilities are the output.
   Layer head{.name = "head", .parameters = {{C}}, .width = V, .kept = bytes * 2 * C};
-  head.forward = {(bytes + 4) * V, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
+  head.forward = {{bytes * V, 4 * V}, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
   head.backward = {
-      8 * V,
+      {4 * V, 4 * V},
       {{.bytes = 16 * V, .launches = 3}, {C, V}, {C, V}, {.bytes = bytes * 4 * C, .launches = 2}}};
   if (!s.is_llama) head.parameters.push_back({C});
   if (!s.tied) head.parameters.push_back({V, C});

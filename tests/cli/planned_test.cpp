@@ -64,15 +64,17 @@ TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
   };
   plan::Run run = planned_run(o, 0, 1, Device::simulated_cpu, 4);
   const std::vector<std::int64_t> units = plan::plan(*model, run).units;
-  const std::int64_t shard = 4 * ((std::ranges::max(units) + 1) / 2);  // bytes of the largest
+  const std::int64_t shard =  // bytes of the largest
+      4 * fsdp::round_up((std::ranges::max(units) + 1) / 2, run.options.alignment);
   for (int rank = 0; rank < 4; ++rank) {
     const std::int64_t none = communication(4, rank);
     EXPECT_EQ(communication(2, rank) - none, shard / 2) << rank;  // of the replicate group
     EXPECT_EQ(communication(1, rank) - none, shard / 2 + shard) << rank;
   }
-  // Machines of three: ranks 2 and 3 are a shard group on both.
-  EXPECT_EQ(communication(3, 2), communication(1, 2));
-  EXPECT_EQ(communication(3, 0), communication(2, 0));
+  // Machines of three: ranks 2 and 3 are a shard group on both, ranks 0 and 2 share memory.
+  EXPECT_EQ(communication(3, 0), communication(4, 0));
+  EXPECT_EQ(communication(3, 2) - communication(4, 2), shard);
+  EXPECT_EQ(communication(3, 3), communication(1, 3));
 }
 
 TEST(Planned, IsWhatATrainerHoldsAndSends) {
