@@ -87,9 +87,7 @@ class SimulatedGroup final : public comm::Group {
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
     const int last = first_ + (size_ - 1) * stride_;
-    if (reduces && needs_) {
-      scratch_.grow(static_cast<std::uint64_t>(needs_(size_, first_, last, chunk)));
-    }
+    if (reduces && needs_) scratch_.grow(needs_(size_, first_, last, chunk));
     const auto sent = static_cast<double>((size_ - 1) * chunk);  // of a broadcast, by its root
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }

@@ -65,7 +65,7 @@ struct SimulatedRank : IssueLog, Context {
 
 /// What a backend keeps for sums: bytes, for a group of so many ranks, the first and the last of
 /// them in the run, and a chunk of so many bytes. Empty: nothing.
-using Scratch = std::function<std::int64_t(int ranks, int first, int last, std::int64_t chunk)>;
+using Scratch = std::function<std::uint64_t(int ranks, int first, int last, std::int64_t chunk)>;
 
 /// The place in the grid of a rank on a simulated device.
 /// @param context outlives the mesh
