@@ -133,6 +133,12 @@ std::string name_signal(int number) {
   return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
 }
 
+std::string congestion_control() {
+  std::string name = "unknown";
+  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
+  return name;
+}
+
 #else
 
 int count_threads() { return 1; }
@@ -174,6 +180,7 @@ int open_nameless(const std::string&) {
   return -1;
 }
 bool name_file(int, const std::string&) { return false; }
+std::string congestion_control() { return "unknown"; }
 std::string name_signal(int number) {
   return fmt::format("signal {} ({})", number, strsignal(number));
 }

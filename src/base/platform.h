@@ -12,7 +12,8 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief The few things that one operating system does in its own way. POSIX is used directly.
+/// @brief The few things that one operating system does in its own way; lessons/platforms.md lists
+/// them. POSIX is used directly.
 
 /// Threads of this program, not of an emulator that runs it; 1 where the system does not tell.
 int count_threads();
@@ -67,6 +68,9 @@ int open_nameless(const std::string& directory);
 
 /// Gives such a file its name, which no other may have. Whether it worked; if not, see errno.
 bool name_file(int descriptor, const std::string& path);
+
+/// What decides how fast TCP sends: "cubic"; "unknown" where the system does not tell.
+std::string congestion_control();
 
 /// "signal 9 (SIGKILL)"
 std::string name_signal(int number);

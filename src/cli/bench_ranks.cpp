@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
@@ -159,8 +158,6 @@ Sample time_steps(const BenchOptions& options, const Crew& crew,
 }
 
 Rates bench_collectives(const BenchOptions& options, int ranks) {
-  std::string control = "unknown";
-  std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> control;
   std::vector<Candidate> candidates;
   for (const std::int64_t kilobytes : {4, 256, 4096, 40960}) {
     for (const Collective& collective : kCollectives) {
@@ -175,10 +172,10 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
            }});
     }
   }
-  return print_race(
-      options,
-      fmt::format("collectives, {} ranks on this host, congestion control {}", ranks, control),
-      std::move(candidates));
+  return print_race(options,
+                    fmt::format("collectives, {} ranks on this host, congestion control {}", ranks,
+                                congestion_control()),
+                    std::move(candidates));
 }
 
 void bench_steps(const BenchOptions& options) {

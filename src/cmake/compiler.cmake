@@ -11,7 +11,7 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O3 -DNDEBUG")
 
 set(needs_GNU 11)
 set(needs_Clang 14)
-set(needs_AppleClang 14)
+set(needs_AppleClang 15)  # LLVM 16
 set(needed "${needs_${CMAKE_CXX_COMPILER_ID}}")
 if(NOT needed OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS needed)
   message(FATAL_ERROR "${CMAKE_CXX_COMPILER}: ${CMAKE_CXX_COMPILER_ID} "

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -37,8 +38,14 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port) {
   return address;
 }
 
+// A program that this one starts does not inherit the connection.
+int keep_from_children(int descriptor) {
+  if (descriptor >= 0) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  return descriptor;
+}
+
 Socket tcp_socket() {
-  Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Socket socket(keep_from_children(::socket(AF_INET, SOCK_STREAM, 0)));
   NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno));
   return socket;
 }
@@ -51,7 +58,7 @@ void set_option(const Socket& socket, int level, int name, int value) {
 void set_up(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-#if defined(__linux__)
+#if defined(TCP_KEEPIDLE)  // POSIX of 2024; macOS goes on for two hours
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
@@ -130,7 +137,7 @@ Socket listen_on(const std::string& host, std::uint16_t port) {
 }
 
 Socket accept_on(const Socket& listener) {
-  Socket connection(accept4(listener.descriptor(), nullptr, nullptr, SOCK_CLOEXEC));
+  Socket connection(keep_from_children(accept(listener.descriptor(), nullptr, nullptr)));
   if (connection.is_open()) set_up(connection);
   return connection;
 }

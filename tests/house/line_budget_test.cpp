@@ -45,7 +45,9 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
-  EXPECT_LE(book, 8721);         // of it, 11 are the norm in parts: one call, however many ranks
+  // Of it, 11 are the norm in parts: one call, however many ranks; 8 keep all sums of a product in
+  // ARM's registers, 11 are for systems other than Linux.
+  EXPECT_LE(book, 8741);
   EXPECT_LE(room("plan"), 900);  // a simulated machine of 520, models in outline of 240
   EXPECT_LE(instruments, 7455);  // 220 are for weights in many files, ours and PyTorch's
 }

@@ -3,6 +3,11 @@
 #include <string>
 #include <thread>
 
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
 #include "launch/party.h"
 
 // Where ranks meet: at the address and port that they were told, which rank 0 serves.
@@ -40,6 +45,37 @@ TEST(Store, IsServedByRankZeroAlone) {
   other = Socket();
   const Store one(r);
   EXPECT_FALSE(launch::connect_to("127.0.0.1", port, 0ms).is_open());
+}
+
+// A program that a rank starts would keep the port, and the connections, after the rank's end.
+TEST(Socket, IsNotInheritedByOtherPrograms) {
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  const Socket one = launch::connect_to("127.0.0.1", listener.local_port(), 10s);
+  const Socket other = launch::accept_on(listener);
+  for (const Socket* socket : {&listener, &one, &other}) {
+    EXPECT_EQ(fcntl(socket->descriptor(), F_GETFD), FD_CLOEXEC);
+  }
+}
+
+// 5 seconds of silence, then three questions, 5 seconds apart.
+TEST(Socket, NoticesASilentMachineIn20Seconds) {
+#if defined(TCP_KEEPIDLE)
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  const Socket one = launch::connect_to("127.0.0.1", listener.local_port(), 10s);
+  const Socket other = launch::accept_on(listener);
+  for (const Socket* socket : {&one, &other}) {
+    const auto option = [socket](int level, int name) {
+      int value = 0;
+      socklen_t size = sizeof value;
+      EXPECT_EQ(getsockopt(socket->descriptor(), level, name, &value, &size), 0);
+      return value;
+    };
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE) +
+                  option(IPPROTO_TCP, TCP_KEEPINTVL) * option(IPPROTO_TCP, TCP_KEEPCNT),
+              20);
+  }
+#endif
 }
 
 TEST(Store, SaysThatThePortIsTaken) {
