@@ -90,11 +90,12 @@ int compare_command(const std::vector<std::string>& args) {
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
     options.strategy = fsdp::kShardings[stage].strategy;
-    const Row row =
-        on_ranks<Row>({.ranks = options.ranks, .threads = threads_per_rank(options, options.ranks)},
-                      [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                        return train_row(options, dataset, context, std::move(world));
-                      });
+    const Row row = on_ranks<Row>({.ranks = options.ranks,
+                                   .threads = threads_per_rank(options, options.ranks),
+                                   .backend = comm::has_gloo() ? Backend::gloo : Backend::local},
+                                  [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                                    return train_row(options, dataset, context, std::move(world));
+                                  });
     fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>11.1f}{:>10.4f}  {:016x}\n", stage,
                name_of(options.strategy),
                static_cast<double>(row.at_rest) / static_cast<double>(row.numel),

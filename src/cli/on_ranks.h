@@ -17,7 +17,7 @@
 namespace nanofsdp::cli {
 
 /// Runs `body` on ranks, over Gloo on forked ones; what rank 0's returns comes back.
-/// @throws Error with the first cause if a rank fails
+/// @throws std::runtime_error, or a UsageError, with the first cause if a rank fails
 template <class Result>
 Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
@@ -40,6 +40,7 @@ Result on_ranks(const comm::RanksOptions& options,
       if (context.rank == 0) std::fwrite(&result, sizeof result, 1, file.get());
     });
   });
+  if (outcome.exit_code == 2) throw UsageError({.what = outcome.message});
   std::rewind(file.get());
   if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
     throw std::runtime_error(outcome.message);

@@ -110,7 +110,7 @@ elseif(NANOFSDP_TESTS AND PROJECT_IS_TOP_LEVEL)
   message(FATAL_ERROR "nanofsdp: the tests need Gloo: expected NANOFSDP_GLOO=ON, got "
     "${NANOFSDP_GLOO}")
 else()
-  message(${say} "nanofsdp: without Gloo: ranks are threads of one process")
+  message(${say} "nanofsdp: without Gloo: ranks on CPUs are threads of one process")
 endif()
 
 # Warnings are for our own code: whatever the libraries' headers say stays out of sight.

@@ -91,6 +91,8 @@ int tell(const std::exception& error, int exit_code) {
 
 }  // namespace
 
+bool has_gloo() { return kGloo; }
+
 std::string name_of(Backend backend) {
   using enum Backend;
   return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";

@@ -27,6 +27,9 @@ enum class Backend { gloo, nccl, local };
 /// "gloo", "nccl" or "local".
 std::string name_of(Backend backend);
 
+/// Whether this build has the backend gloo. Where it has not, ranks of a CPU are threads.
+bool has_gloo();
+
 /// How many ranks there are, and what they compute and communicate with.
 struct RanksOptions {
   int ranks = 1;     ///< to start; where a launcher has started them, it says how many there are
