@@ -37,7 +37,7 @@ need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 
 help: ## This menu
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | \
+	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | \
 	  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
 
 build: ## Build the product: build/release/nanofsdp
@@ -69,6 +69,9 @@ test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictur
 	@$(ask) --test-dir build/release $(ARGS)
 	@$(MAKE) --no-print-directory docs
 	@sh tests/docs/browser.sh build/docs/html
+
+test-arm64: build ## The tests for Linux on arm64, cross-built and emulated, and the same losses as here
+	@JOBS=$(JOBS) sh tests/arm64/arm64.sh build/release/nanofsdp $(CMAKE_FLAGS)
 
 lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
 	@$(configure_lessons)
@@ -200,4 +203,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean

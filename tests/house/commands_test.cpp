@@ -35,7 +35,7 @@ Known read_known() {
     scripts += read(file);
   }
   for (const auto& file : files("src", {".h", ".cpp"})) sources += read(file);
-  return {all(makefile, R"(^([a-z-]+):.*## )"),
+  return {all(makefile, R"(^([a-z0-9-]+):.*## )"),
           all(makefile + scripts, R"(\$[({]?(?:origin )?([A-Z][A-Z_]*))"),
           all(read("src/main.cpp"), R"re(args\[0\] == "([a-z]+)")re"),
           all(sources + "add(\"help\" add(\"config\"",
