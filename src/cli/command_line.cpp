@@ -67,21 +67,18 @@ void CommandLine::add(const std::string& name, const std::string& help, Number& 
   add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
     Number number{};
     const char *const begin = value.c_str(), *const end = begin + value.size(), *rest = begin;
-    bool too_large = false;
     if constexpr (std::is_integral_v<Number>) {
       const auto read = std::from_chars(begin, end, number);
+      const bool too_large = read.ec == std::errc::result_out_of_range && *begin != '-';
+      if (too_large && read.ptr == end) wrong_value(name, "a smaller number", value);
       rest = read.ptr;
-      too_large = read.ec == std::errc::result_out_of_range && *begin != '-';
     } else if (value.find_first_not_of("+-.0123456789eE") == value.npos) {
-      char* read = nullptr;
-      number = static_cast<Number>(std::strtod(begin, &read));
-      rest = read;
+      number = static_cast<Number>(std::strtod(begin, const_cast<char**>(&rest)));
     }
     const bool whole = rest == end && !value.empty();
-    if (too_large && whole) wrong_value(name, "a smaller number", value);
     const auto size = static_cast<double>(number);
-    if (!whole || !std::isfinite(size))
-      wrong_value(name, std::is_integral_v<Number> ? "an integer" : "a number", value);
+    const char* const kind = std::is_integral_v<Number> ? "an integer" : "a number";
+    if (!whole || !std::isfinite(size)) wrong_value(name, kind, value);
     if (size < range.least || size >= range.end) wrong_value(name, range.words, value);
     target = number;
   });
