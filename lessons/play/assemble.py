@@ -26,7 +26,7 @@ EXCERPTS = {
     "gather": ("fsdp/unit.cpp", "void Unit::gather("),
     "reshard": ("fsdp/unit.cpp", "void Unit::reshard("),
     "reduce_gradients": ("fsdp/unit.cpp", "void Unit::reduce_gradients("),
-    "wait_on_compute": ("fsdp/unit.h", "  void wait_on_compute("),
+    "wait": ("fsdp/tracing.h", "  void wait("),
     "attach": ("fsdp/fully_shard.cpp", "void ShardedModel::attach("),
     "optimizer_step": ("fsdp/sharded_optimizer.cpp", "void ShardedOptimizer::step("),
 }

@@ -185,6 +185,7 @@ class Scenes(Page):
         for scene in ["step", "train", "follow", "break", "scale"]:
             self.open(settings=f"#ranks=2&n_layer=1&scene={scene}")
             self.wait_until(lambda: scene != "scale" or self.run_script("return document.body.dataset.sweeps"))
+            self.wait_until(lambda: scene != "follow" or "AdamW has updated" in self.text("life"))
             count = self.run_script("window.seen = new Set(); document.addEventListener('focusin', "
                                     f"({{ target }}) => seen.add(target)); return {controls}.length")
             self.browser.find_element(By.TAG_NAME, "body").send_keys(Keys.TAB * (count + 2))

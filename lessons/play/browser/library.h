@@ -115,6 +115,11 @@ constexpr void nth_element(Range&& range, Iterator nth, Less less = {}) {
   std::nth_element(std::begin(range), nth, std::end(range), less);
 }
 
+template <class Range, class Part>
+constexpr bool includes(Range&& range, Part&& part) {
+  return std::includes(std::begin(range), std::end(range), std::begin(part), std::end(part));
+}
+
 }  // namespace ranges
 }  // namespace std
 

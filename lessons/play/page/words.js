@@ -37,7 +37,7 @@ const KINDS = {
   forward: { source: 'attach', lesson: 11 }, forwardEnd: { source: 'attach', lesson: 11 },
   backward: { source: 'attach', lesson: 3 }, discard: { source: 'reshard', lesson: 11 },
   keep: { source: 'reshard', lesson: 11 }, scatter: { source: 'reduce_gradients', lesson: 10 },
-  reduce: { source: 'reduce_gradients', lesson: 5 }, wait: { source: 'wait_on_compute', lesson: 13 },
+  reduce: { source: 'reduce_gradients', lesson: 5 }, wait: { source: 'wait', lesson: 13 },
   optimizer: { source: 'optimizer_step', lesson: 9 },
 };
 
