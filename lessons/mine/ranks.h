@@ -57,11 +57,13 @@ class Rounding final : public comm::Communicator {
         between_(between),
         average_(average) {}
 
-  std::int64_t bytes_sent() const { return sent_; }  ///< of reductions
+  std::int64_t bytes_sent() const { return sent_; }  ///< by gathers and reductions
 
   nanofsdp::Event run(Stream& stream, const comm::Collective& collective) override {
     const comm::Operation& operation = collective.operation;
     if (operation.kind != comm::Operation::Kind::reduce_scatter) {
+      const auto chunk = operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
+      if (!collective.control) sent_ += (size() - 1) * chunk;
       return inner_.run(stream, collective);
     }
     const Tensor &in = collective.in, &out = collective.out;
