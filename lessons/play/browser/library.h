@@ -50,11 +50,6 @@ constexpr bool any_of(Range&& range, Test test) {
 }
 
 template <class Range, class Test>
-constexpr bool none_of(Range&& range, Test test) {
-  return !ranges::any_of(range, test);
-}
-
-template <class Range, class Test>
 constexpr auto find_if(Range&& range, Test test) {
   auto at = std::begin(range);
   while (at != std::end(range) && !std::invoke(test, *at)) ++at;
