@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/rng.h"
-#include "comm/traffic.h"
 #include "comm/local.h"
+#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "picture.h"
 

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/traffic.h"
 #include "comm/local.h"
+#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
 #include "fsdp/layout.h"

@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
-#include "comm/traffic.h"
 #include "comm/local.h"
 #include "comm/mesh.h"
+#include "comm/traffic.h"
 #include "data/dataset.h"
 #include "frame/nanogpt.h"
 #include "frame/train.h"

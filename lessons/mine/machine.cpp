@@ -6,8 +6,8 @@
 #include <cmath>
 #include <limits>
 
-#include "comm/traffic.h"
 #include "comm/local.h"
+#include "comm/traffic.h"
 #include "ranks.h"
 #include "step.h"
 

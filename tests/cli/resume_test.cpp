@@ -96,8 +96,8 @@ TEST(Resume, GoesOnBitForBit) {
         Words{"--dropout=0.2", "--eval_interval=20", "--sample=0", "--backend=local"} + setting;
     train(d, common + Words{"--max_iters=60", "--out_dir=a", "--metrics=a.jsonl"});
     train(d, common + Words{"--max_iters=20", "--out_dir=b"});
-    train(d, common + Words{"--max_iters=60", "--out_dir=b", "--metrics=b.jsonl",
-                            "--init_from=resume"});
+    train(d, common +
+                 Words{"--max_iters=60", "--out_dir=b", "--metrics=b.jsonl", "--init_from=resume"});
     std::vector<json> resumed = metrics(d, "b.jsonl"), whole = metrics(d, "a.jsonl", 20);
     // Where it stopped, an evaluation that the other run need not have made.
     if (whole[0].contains("loss")) resumed.erase(resumed.begin());

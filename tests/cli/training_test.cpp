@@ -141,12 +141,12 @@ TEST(Training, RunsTheCommandOfNanoGPTsReadme) {
     GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
   }
   const TemporaryDirectory directory;
-  Process process(directory.file(""),
-                  {"train", "config/train_shakespeare_char.py", "--device=cpu", "--compile=False",
-                   "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12",
-                   "--n_layer=4", "--n_head=4", "--n_embd=128", "--max_iters=2000",
-                   "--lr_decay_iters=2000", "--dropout=0.0", "--max_iters=10", "--eval_iters=1",
-                   "--sample=0"});
+  Process process(
+      directory.file(""),
+      {"train", "config/train_shakespeare_char.py", "--device=cpu", "--compile=False",
+       "--eval_iters=20", "--log_interval=1", "--block_size=64", "--batch_size=12", "--n_layer=4",
+       "--n_head=4", "--n_embd=128", "--max_iters=2000", "--lr_decay_iters=2000", "--dropout=0.0",
+       "--max_iters=10", "--eval_iters=1", "--sample=0"});
   EXPECT_EQ(process.wait(60s), 0) << process.err();
   for (const char* line : {"iter 0: loss 4.1828,", "iter 1: loss 4.1578,", "iter 2: loss 4.1178,",
                            "iter 4: loss 4.0248,", "iter 9: loss 3.7778,"}) {

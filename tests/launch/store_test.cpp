@@ -223,13 +223,19 @@ TEST(Store, LetsNobodyLeaveInPeaceAfterALoss) {
   EXPECT_EQ(std::ranges::count(answers, Kind::left), 0);
 }
 
+// What rank 0 does with a rank that comes.
+Socket welcome(const Socket& listener) {
+  Socket one = launch::accept_on(listener);
+  one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
+  return one;
+}
+
 // The store lives in rank 0: when that stands still, nobody calls. A rank
 // waits three seconds before it believes this.
 TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   std::thread still([&] {
-    const Socket one = launch::accept_on(listener);
-    one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
+    const Socket one = welcome(listener);
     std::string ignored;
     while (one.receive(ignored)) {
     }
@@ -246,8 +252,7 @@ TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
 TEST(Store, BelievesNoEarlierRollCall) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   std::thread tired([&] {
-    const Socket one = launch::accept_on(listener);
-    one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
+    const Socket one = welcome(listener);
     std::string received;
     bool answered = false;
     while (one.receive(received)) {

@@ -91,8 +91,10 @@ TEST(Machine, SaysWhatIsWrong) {
   expect(with("flops = 1.5e10\n", "cores = 3\n"), "m.txt:8: expected cores only once, got 'cores'");
   expect(with("cpu", "tpu"), "m.txt:2: expected kind = gpu or cpu, got 'tpu'");
   for (const char* wrong : {"0.5", "", "two", "2 cores", "nan", "inf", "1e999", "-1"}) {
-    expect(with("cores = 2", fmt::format("cores = {}", wrong)),
-           fmt::format("m.txt:5: expected cores = a number at least 1 and at most 1000000, got '{}'", wrong));
+    expect(
+        with("cores = 2", fmt::format("cores = {}", wrong)),
+        fmt::format("m.txt:5: expected cores = a number at least 1 and at most 1000000, got '{}'",
+                    wrong));
   }
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
          "m.txt:4: expected memory_bandwidth = a number at least 1000000, got '0'");
