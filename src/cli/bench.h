@@ -47,9 +47,8 @@ Candidate calls(std::string name, double work, const char* unit, std::string lim
 
 struct BenchOptions {
   int rounds = 5;
-  comm::Backend backend =
-      comm::has_gloo() ? comm::Backend::gloo : comm::Backend::local;  ///< of ranks
-  comm::Transport transport = comm::Transport::automatic;             ///< of the backend gloo
+  comm::Backend backend = comm::default_backend();         ///< of ranks
+  comm::Transport transport = comm::Transport::automatic;  ///< of the backend gloo
   std::string rows;  ///< what "title, name" of a candidate has to contain; the others are left out
 };
 

@@ -67,8 +67,9 @@ int join(const Command<Options>& command, std::vector<std::string> args,
           {.what = "--ranks, --backend",
            .expected = fmt::format("{} processes, as the environment has it", store.size()),
            .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
-           .hint = comm::has_gloo() ? "leave them out, or unset the launcher's variables"
-                                    : "this build has no Gloo: unset the launcher's variables"});
+           .hint = comm::default_backend() == Backend::gloo
+                       ? "leave them out, or unset the launcher's variables"
+                       : "this build has no Gloo: unset the launcher's variables"});
     }
     comm::run_rank(store, options, command.prepare(options, store.rank()));
   });

@@ -92,7 +92,7 @@ int compare_command(const std::vector<std::string>& args) {
     options.strategy = fsdp::kShardings[stage].strategy;
     const Row row = on_ranks<Row>({.ranks = options.ranks,
                                    .threads = threads_per_rank(options, options.ranks),
-                                   .backend = comm::has_gloo() ? Backend::gloo : Backend::local},
+                                   .backend = comm::default_backend()},
                                   [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                                     return train_row(options, dataset, context, std::move(world));
                                   });

@@ -169,7 +169,7 @@ void add_transport(CommandLine& line, comm::Transport& target) {
 }
 
 void add_ranks(CommandLine& line, comm::RanksOptions& o) {
-  if (!comm::has_gloo()) o.backend = Backend::local;  // unless --backend is given
+  o.backend = comm::default_backend();  // unless --backend is given
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
   add_backend(line, o.backend);
   add_transport(line, o.transport);

@@ -91,7 +91,7 @@ int tell(const std::exception& error, int exit_code) {
 
 }  // namespace
 
-bool has_gloo() { return kGloo; }
+Backend default_backend() { return kGloo ? Backend::gloo : Backend::local; }
 
 std::string name_of(Backend backend) {
   using enum Backend;

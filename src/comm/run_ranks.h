@@ -27,8 +27,8 @@ enum class Backend { gloo, nccl, local };
 /// "gloo", "nccl" or "local".
 std::string name_of(Backend backend);
 
-/// Whether this build has the backend gloo. Where it has not, ranks of a CPU are threads.
-bool has_gloo();
+/// What connects ranks on CPUs by default: gloo, or local in a build without Gloo.
+Backend default_backend();
 
 /// How many ranks there are, and what they compute and communicate with.
 struct RanksOptions {
