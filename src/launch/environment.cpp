@@ -71,7 +71,7 @@ int port_of(const Getenv& getenv) {
   return text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port;
 }
 
-Rendezvous read(const Family& family, const Getenv& getenv) {
+Rendezvous of_family(const Family& family, const Getenv& getenv) {
   Rendezvous r;
   r.size = number(getenv, family.size, 1, 1'000'000);
   if (r.size == 1) return r;
@@ -96,7 +96,7 @@ std::optional<Rendezvous> rendezvous_from(const Getenv& getenv) {
   for (const Family& family : kFamilies) {
     if (getenv(family.rank) == nullptr && getenv(family.size) == nullptr) continue;
     if (family.if_set != nullptr && getenv(family.if_set) == nullptr) continue;
-    const Rendezvous r = read(family, getenv);
+    const Rendezvous r = of_family(family, getenv);
     return r.size > 1 ? std::optional(r) : std::nullopt;
   }
   return std::nullopt;

@@ -132,20 +132,20 @@ const char* hint_for(int signal) {
 }
 
 // The running ranks. Whoever is left when it is destroyed is killed and reaped.
-class Family {
+class Children {
  public:
-  Family(const HeldSignals& signals, int size) : signals_(signals) {
+  Children(const HeldSignals& signals, int size) : signals_(signals) {
     children_.reserve(static_cast<std::size_t>(size));
   }
-  ~Family() {
+  ~Children() {
     signal_all(SIGKILL);
     for (Child& child : children_) {
       if (child.running) waitpid(child.pid, nullptr, 0);
       close(child.reports);
     }
   }
-  Family(const Family&) = delete;
-  Family& operator=(const Family&) = delete;
+  Children(const Children&) = delete;
+  Children& operator=(const Children&) = delete;
 
   void start(const Body& body, const Rendezvous& rendezvous) {
     int ends[2];
@@ -266,15 +266,15 @@ Outcome run_processes(int size, const Body& body) {
   require_single_thread();
   const HeldSignals signals;
   Rendezvous rendezvous{.token = random_token(), .size = size, .local_size = size};
-  Family family(signals, size);
+  Children children(signals, size);
   {
     // Listening before there are ranks: none comes too early, and no port can be lost to others.
     const Socket listener = listen_on(rendezvous.host, 0);
     rendezvous.port = listener.local_port();
     rendezvous.listener = listener.descriptor();
-    for (; rendezvous.rank < size; ++rendezvous.rank) family.start(body, rendezvous);
+    for (; rendezvous.rank < size; ++rendezvous.rank) children.start(body, rendezvous);
   }
-  return family.wait();
+  return children.wait();
 }
 
 int launch_processes(int size, const Body& body) {
