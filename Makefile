@@ -31,7 +31,7 @@ options   = -DNANOFSDP_ARCH=$(NANOFSDP_ARCH) $(CMAKE_FLAGS)
 configure_lessons = [ build/release/lessons/list.txt -nt lessons/CMakeLists.txt ] || \
   $(configure) build/release $(options) -DNANOFSDP_LESSONS=ON
 compile   = env -u MAKEFLAGS -u MAKELEVEL cmake --build
-ask       = ctest --parallel $$(($(JOBS) + 1)) --output-on-failure  # many tests wait for a rank
+ask       = ctest --parallel $$(($(JOBS) + 2)) --output-on-failure  # many tests wait for a rank
 long      = [.]Long|: Long/|^faults:|^machines:|^grade:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
