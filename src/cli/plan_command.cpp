@@ -17,10 +17,10 @@
 namespace nanofsdp::cli {
 namespace {
 
-std::string gigabytes(double bytes) { return fmt::format("{:>10.4g}", bytes / 1e9); }
+std::string in_gigabytes(double bytes) { return fmt::format("{:>10.4g}", bytes / 1e9); }
 
 std::string row(const std::string& name, double bytes) {
-  return bytes > 0 ? fmt::format("  {:<60}{}\n", name, gigabytes(bytes)) : "";
+  return bytes > 0 ? fmt::format("  {:<60}{}\n", name, in_gigabytes(bytes)) : "";
 }
 
 // The numbers of ZeRO's figure 1; and the terms of which an FSDP lecture adds up Llama 70B.
@@ -30,7 +30,7 @@ std::string explain_papers(double numel, double largest, int ranks) {
   for (const Recipe& recipe : kRecipes) {
     text += fmt::format("  {:<22}{:>8}", recipe.name, recipe.bytes_a_parameter());
     for (int stage = 0; stage < 4; ++stage) {
-      text += gigabytes(numel * recipe.bytes_a_parameter(stage, ranks));
+      text += in_gigabytes(numel * recipe.bytes_a_parameter(stage, ranks));
     }
     text += '\n';
   }

@@ -34,9 +34,11 @@ void Arena::reset() {
   top_ = {};
   if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
   context_.compute->synchronize();  // until nobody reads what goes
-  // First, so that old and new never count together, here or in the system's eyes.
+  // First, so that old and new never count together, here or in the system's eyes. One block is not
+  // worth the way through the whole heap.
+  const bool many = blocks_.size() > 1;
   blocks_.clear();
-  give_back_freed_memory();
+  if (many) give_back_freed_memory();
   blocks_.emplace_back(context_.ledger, MemoryClass::activations, most_, context_.device);
 }
 

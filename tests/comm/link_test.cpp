@@ -17,6 +17,7 @@
 // The pretended link of local groups: lower bounds only, for a machine may always be slower.
 
 namespace nanofsdp::testing {
+namespace link_test {
 namespace {
 
 using comm::Communicator;
@@ -157,4 +158,5 @@ TEST(Link, EndsWithAnAbort) {
 }
 
 }  // namespace
+}  // namespace link_test
 }  // namespace nanofsdp::testing
