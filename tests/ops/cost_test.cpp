@@ -65,10 +65,12 @@ TEST(Cost, OfCastIsOfBothWidths) {
 }
 
 TEST(Cost, OfCopyChunksIsOfTheElementsCopied) {
-  const Tensor rows = of({100}), whole = of({10}, DType::bfloat16);
+  float there[100]{}, here[10]{};
+  const Tensor rows(there, {100}), whole(here, {10}, DType::bfloat16);
   const CopyChunks a{
       .in = rows, .out = whole, .numel = 7, .chunk = 3, .in_stride = 40, .out_stride = 3};
   expect_moves(cost(a), 0, 7 * 4, 7 * 2);
+  EXPECT_EQ(cost(a).overwritten, 7 * 2);
 }
 
 TEST(Cost, OfNormAndAdamW) {
