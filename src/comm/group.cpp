@@ -54,8 +54,8 @@ class StreamCommunicator final : public Communicator {
 void Group::copy(Stream& stream, const void* from, const Tensor& to) {
   if (to.bytes() == 0 || to.raw() == from) return;
   if constexpr (kCuda) {
-    if (stream.device() == Device::cuda)
-      return nanofsdp::cuda::copy(stream, to.raw(), from, to.bytes());
+    const bool on_gpu = stream.device() == Device::cuda;
+    if (on_gpu) return nanofsdp::cuda::copy(stream, to.raw(), from, to.bytes());
   }
   stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kGrain,
                       [&](std::int64_t begin, std::int64_t end) {

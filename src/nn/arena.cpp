@@ -34,8 +34,8 @@ void Arena::reset() {
   top_ = {};
   if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
   context_.compute->synchronize();  // until nobody reads what goes
-  // First, so that old and new never count together, here or in the system's eyes. One block is not
-  // worth the way through the whole heap.
+  // First, so that old and new never count together, here or in the system's eyes. The system looks
+  // through the whole heap for what is free: for one block that takes longer than it is worth.
   const bool many = blocks_.size() > 1;
   blocks_.clear();
   if (many) give_back_freed_memory();
