@@ -133,7 +133,8 @@ faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each 
 	@$(need_python)
 	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)
 
-# Others: make models ARGS="--seed=1001 --models=100000". It shrinks the first that fails.
+# The models 1001 to 101000: make models ARGS="--seed=1001 --models=100000". It shrinks the first that
+# fails.
 models: ## Random models under FSDP: does each train as it does without? (1,000, half a minute)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target models
