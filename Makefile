@@ -133,6 +133,9 @@ faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each 
 	@$(need_python)
 	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)
 
+soak: build ## Train for two hours, a rank killed every five minutes, beside the same run left alone
+	@$(need_python)
+	@python3 tests/faults/soak.py build/release/nanofsdp $(ARGS)
 # The models 1001 to 101000: make models ARGS="--seed=1001 --models=100000". It shrinks the first that
 # fails.
 models: ## Random models under FSDP: does each train as it does without? (1,000, half a minute)
@@ -204,4 +207,4 @@ docs: ## The site of lessons and API: build/docs/html/index.html
 clean: ## Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
