@@ -149,6 +149,8 @@ class Scenes(Page):
         self.click("compare")  # while it trains
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
+        self.run_script("window.dispatchEvent(new Event('resize'))")
+        self.assertGreater(len(self.browser.find_elements(By.CSS_SELECTOR, "#losses .loss")), 0)
 
     def test_nothing_is_cut_at_any_width(self):
         for scene in ["step", "train", "follow", "break", "scale"]:
@@ -210,6 +212,8 @@ class Scenes(Page):
         rows = lambda: self.browser.find_elements(By.CSS_SELECTOR, "#life tr")
         self.wait_until(lambda: len(rows()) > 8)
         self.assertIn("AdamW has updated the shard", rows()[-1].text)
+        for row in rows()[2:-2]:  # what takes the copy away is about its own unit, too
+            self.assertIn("h.1", row.text)
         before = self.text("life")
         Select(self.browser.find_element(By.ID, "follow-parameter")).select_by_index(0)
         self.wait_until(lambda: self.text("life") != before)

@@ -51,32 +51,33 @@ export class Follow {
     try {
       const film = filmOf(await this.engine.ask({ do: 'film', settings }));
       if (mine !== this.asked) return;
-      this.show(film);
+      this.show(film, parameter);
       this.view('follow-state').textContent = `element ${element} of ${parameter}`;
     } catch (error) {
       if (mine === this.asked) this.view('follow-state').textContent = error.message;
     }
   }
 
-  show(film) {
+  show(film, parameter) {
     const [rank] = film.ranks;
+    const unit = film.units.find(({ name }) => parameter.startsWith(`${name}.`))?.name || 'root';
     const head = htmlElement('tr', {}, ...['what happens', ...film.ranks.map((_, r) => `rank ${r}`)]
       .map((textContent) => htmlElement('th', { textContent })));
     let before = null;
     const rows = momentsOf(film).map(({ sample, rows: values }) => {
       const cells = values.map((value, r) => this.cell(value, before && before[r]));
       before = values;
-      return htmlElement('tr', {}, this.cause(film, rank, sample), ...cells);
+      return htmlElement('tr', {}, this.cause(rank, sample, unit), ...cells);
     });
     this.view('life').replaceChildren(head, ...rows);
   }
 
-  // The event at this moment, in words.
-  cause(film, rank, sample) {
+  // The event at this moment in words; of several, the last that is about the parameter's unit.
+  cause(rank, sample, unit) {
     const cell = htmlElement('td', {},
       htmlElement('span', { className: 'time', textContent: timeText(rank.times[sample]) }));
-    const index = rank.events.findLastIndex((event) => event.sample <= sample);
-    const event = rank.events[index];
+    const past = rank.events.filter((event) => event.sample <= sample);
+    const event = past.findLast((e) => e.unit === unit && e.at === past.at(-1).at) || past.at(-1);
     if (sample === 0) {
       cell.append('The step begins. Between steps only the shards are there. The gradient shard still has ' +
         'the value of the step before, which does not count any more.');

@@ -179,7 +179,7 @@ const start = () => {
   new BreakIt(engine, JSON.parse(view('diffs').textContent));
   new ResizeObserver(() => {
     if (film && scene === 'step') showRank();
-    if (scene === 'train') training.draw(training.losses || []);
+    if (scene === 'train') training.draw();
     if (scene === 'scale') scale.draw();
   }).observe(document.querySelector('main'));
   window.play = { engine, player, scale, arguments: (s) => planArguments({ ...DEFAULTS, ...s }), film: () => film, switches: SWITCHES };  // for the console, and for tests

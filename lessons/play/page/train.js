@@ -99,7 +99,9 @@ export class Training {
     this.busy = this.view('train-go').disabled = false;
   }
 
-  draw(losses) {
+  // At another width the same ones: what was trained stays to be seen when other runs follow it.
+  draw(losses = this.drawn || []) {
+    this.drawn = losses;
     const svg = this.view('losses');
     const width = svg.clientWidth || 320;
     svg.replaceChildren();
