@@ -98,14 +98,18 @@ def connections(pid: int) -> list[tuple[int, str, str]]:
     """The established connections of a process: (descriptor, local address, remote address)."""
     table, found = tcp_table(), []
     try:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
+        links = list(Path(f"/proc/{pid}/fd").iterdir())
+    except OSError:  # gone meanwhile
+        return []
+    for link in links:
+        try:
             target = os.readlink(link)
-            if target.startswith("socket:["):
-                state, local, remote = table.get(int(target[8:-1]), ("", "", ""))
-                if state == ESTABLISHED:
-                    found.append((int(link.name), local, remote))
-    except OSError:
-        pass
+        except OSError:  # closed meanwhile
+            continue
+        if target.startswith("socket:["):
+            state, local, remote = table.get(int(target[8:-1]), ("", "", ""))
+            if state == ESTABLISHED:
+                found.append((int(link.name), local, remote))
     return found
 
 
