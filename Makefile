@@ -136,6 +136,7 @@ faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each 
 soak: build ## Train for two hours, a rank killed every five minutes, beside the same run left alone
 	@$(need_python)
 	@python3 tests/faults/soak.py build/release/nanofsdp $(ARGS)
+
 # The models 1001 to 101000: make models ARGS="--seed=1001 --models=100000". It shrinks the first that
 # fails.
 models: ## Random models under FSDP: does each train as it does without? (1,000, half a minute)

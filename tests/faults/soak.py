@@ -8,7 +8,6 @@ Exit code 1 if something is otherwise.
 """
 
 import argparse
-import os
 import shutil
 import signal
 import sys
@@ -118,6 +117,8 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=120)
     parser.add_argument("--pause", type=float, default=5, help="minutes between two kills")
     options = parser.parse_args()
+    if options.minutes < 1:
+        parser.error("--minutes: expected at least 1, or there is too little memory to compare")
     folder = Path(tempfile.mkdtemp(prefix="nanofsdp-soak-"))
     runs = [Soaked(options.binary.resolve(), folder / name) for name in ("calm", "struck")]
     try:

@@ -149,7 +149,10 @@ class Scenes(Page):
         self.click("compare")  # while it trains
         self.wait_until(lambda: "Equal, to the last bit" in self.text("verdict"))
         self.assertEqual(len(self.browser.find_elements(By.CSS_SELECTOR, "#hashes tr")), 5)
-        self.run_script("window.dispatchEvent(new Event('resize'))")
+        drawn = self.run_script("return document.getElementById('losses').getAttribute('viewBox')")
+        self.run_script("document.querySelector('main').style.width = '500px'")
+        self.wait_until(lambda: drawn != self.run_script(
+            "return document.getElementById('losses').getAttribute('viewBox')"))
         self.assertGreater(len(self.browser.find_elements(By.CSS_SELECTOR, "#losses .loss")), 0)
 
     def test_nothing_is_cut_at_any_width(self):
