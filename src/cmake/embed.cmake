@@ -39,6 +39,7 @@ function(nf_embed_text)
     DEPENDS "${file}" "${script}"
     COMMENT "Embedding ${ARG_FILE} as ${ARG_SYMBOL}"
     VERBATIM)
-  set_source_files_properties("${output}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  set_source_files_properties("${output}" PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+    SKIP_PRECOMPILE_HEADERS ON)
   target_sources(${ARG_TARGET} PRIVATE "${output}")
 endfunction()
