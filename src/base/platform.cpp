@@ -103,8 +103,9 @@ int open_file_of(pid_t process, int descriptor) {
   return open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC);
 }
 
-void give_back_pages(void* first, std::size_t bytes) noexcept {
-  madvise(first, bytes, MADV_REMOVE);
+bool give_back_pages(int descriptor, std::size_t first, std::size_t bytes) noexcept {
+  return fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                   static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0;
 }
 
 void forbid_tracing() { prctl(PR_SET_DUMPABLE, 0); }
@@ -128,11 +129,6 @@ bool name_file(int descriptor, const std::string& path) {
   return linkat(AT_FDCWD, file.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
-std::string name_signal(int number) {
-  const char* const name = sigabbrev_np(number);
-  return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
-}
-
 std::string congestion_control() {
   std::string name = "unknown";
   std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
@@ -150,7 +146,7 @@ void give_back_freed_memory() {}
 std::string process_space() { return ""; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
-void give_back_pages(void*, std::size_t) noexcept {}
+bool give_back_pages(int, std::size_t, std::size_t) noexcept { return false; }
 void forbid_tracing() {}
 namespace {
 
@@ -181,10 +177,16 @@ int open_nameless(const std::string&) {
 }
 bool name_file(int, const std::string&) { return false; }
 std::string congestion_control() { return "unknown"; }
-std::string name_signal(int number) {
-  return fmt::format("signal {} ({})", number, strsignal(number));
-}
 
 #endif
+
+std::string name_signal(int number) {
+#if defined(__GLIBC__)
+  const char* const name = sigabbrev_np(number);
+  return fmt::format("signal {} (SIG{})", number, name != nullptr ? name : "?");
+#else
+  return fmt::format("signal {} ({})", number, strsignal(number));
+#endif
+}
 
 }  // namespace nanofsdp

@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -37,9 +38,13 @@ SharedMemory::SharedMemory(int descriptor, int parts, int mine)
   NANOFSDP_CHECK(first != MAP_FAILED, .what = "shared memory", .expected = "addresses for it",
                  .got = std::strerror(errno), .hint = "raise the limit on them (ulimit -v)");
   first_ = static_cast<std::byte*>(first);
+  file_ = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
 }
 
-SharedMemory::~SharedMemory() { munmap(first_, static_cast<std::size_t>(parts_) * part_bytes_); }
+SharedMemory::~SharedMemory() {
+  munmap(first_, static_cast<std::size_t>(parts_) * part_bytes_);
+  close(file_);
+}
 
 void* SharedMemory::allocate(std::size_t bytes) {
   const std::size_t size = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
@@ -59,7 +64,10 @@ void* SharedMemory::allocate(std::size_t bytes) {
 void SharedMemory::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(offset_of(memory));
-  give_back_pages(memory, found->second - found->first);  // zeros, when they are taken again
+  const std::size_t bytes = found->second - found->first;
+  const auto place = static_cast<std::size_t>(static_cast<std::byte*>(memory) - first_);
+  // Whoever takes them again relies on zeros.
+  if (!give_back_pages(file_, place, bytes)) std::memset(memory, 0, bytes);
   ends_.erase(found);
 }
 

@@ -50,6 +50,7 @@ class SharedMemory {
   const int parts_, mine_;
   const std::size_t part_bytes_;
   std::byte* first_ = nullptr;
+  int file_ = -1;
   std::mutex mutex_;                           // of:
   std::map<std::size_t, std::size_t> ends_{};  // where allocations begin and end, in this part
 };

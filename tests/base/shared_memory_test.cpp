@@ -1,6 +1,8 @@
 #include "base/shared_memory.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -82,6 +84,24 @@ TEST_F(SharedMemoryOfTwo, TakesAndGivesBackMemoryByThePage) {
   EXPECT_EQ(std::count(static_cast<char*>(again), static_cast<char*>(again) + kBytes / 2, 0),
             kBytes / 2);
 }
+
+#if defined(F_SEAL_FUTURE_WRITE)
+// Not every system takes pages back: here a sealed file refuses.
+TEST(SharedMemory, IsZeroAgainWhereTheSystemKeepsThePages) {
+  const int file = memfd_create("sealed", MFD_ALLOW_SEALING);
+  ASSERT_EQ(ftruncate(file, static_cast<off_t>(SharedMemory::part_bytes(1))), 0);
+  SharedMemory memory(file, 1, 0);
+  ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
+  constexpr std::int64_t kBytes = 1 << 20;
+  ASSERT_FALSE(give_back_pages(file, 0, kBytes));
+  void* const a = memory.allocate(kBytes);
+  std::memset(a, 1, kBytes);
+  memory.release(a);
+  ASSERT_EQ(memory.allocate(kBytes), a);
+  EXPECT_EQ(std::count(static_cast<char*>(a), static_cast<char*>(a) + kBytes, 0), kBytes);
+  close(file);
+}
+#endif
 
 // What is held never overlaps, whatever is taken and released in between.
 TEST_F(SharedMemoryOfTwo, KeepsAllocationsApart) {
