@@ -103,9 +103,8 @@ int open_file_of(pid_t process, int descriptor) {
   return open(fmt::format("/proc/{}/fd/{}", process, descriptor).c_str(), O_RDWR | O_CLOEXEC);
 }
 
-bool give_back_pages(int descriptor, std::size_t first, std::size_t bytes) noexcept {
-  return fallocate(descriptor, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                   static_cast<off_t>(first), static_cast<off_t>(bytes)) == 0;
+bool give_back_pages(void* first, std::size_t bytes) noexcept {
+  return madvise(first, bytes, MADV_REMOVE) == 0;
 }
 
 void forbid_tracing() { prctl(PR_SET_DUMPABLE, 0); }
@@ -146,7 +145,7 @@ void give_back_freed_memory() {}
 std::string process_space() { return ""; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
-bool give_back_pages(int, std::size_t, std::size_t) noexcept { return false; }
+bool give_back_pages(void*, std::size_t) noexcept { return false; }
 void forbid_tracing() {}
 namespace {
 

@@ -48,9 +48,9 @@ int open_shared_file(std::size_t bytes);
 /// errno.
 int open_file_of(pid_t process, int descriptor);
 
-/// Gives whole pages of a shared file back, for every process. They read as zeros.
-/// @return whether the system did so; if not, they are as they were
-bool give_back_pages(int descriptor, std::size_t first, std::size_t bytes) noexcept;
+/// Gives the pages of a shared file back, here and in every process. They read as zeros.
+/// @return whether the system says so; if not, they are as they were
+bool give_back_pages(void* first, std::size_t bytes) noexcept;
 
 /// Forbids other processes of the same user to trace this one, to read its memory and to open its
 /// files. Debuggers and core dumps want the same permission. Linux only.

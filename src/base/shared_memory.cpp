@@ -6,7 +6,6 @@
 #include <cerrno>
 #include <cstring>
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -38,12 +37,18 @@ SharedMemory::SharedMemory(int descriptor, int parts, int mine)
   NANOFSDP_CHECK(first != MAP_FAILED, .what = "shared memory", .expected = "addresses for it",
                  .got = std::strerror(errno), .hint = "raise the limit on them (ulimit -v)");
   first_ = static_cast<std::byte*>(first);
-  file_ = fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+  // An emulator may only seem to take pages back. Nobody uses the last ones yet.
+  std::byte* const last = at(mine_, part_bytes_ - kPage);
+  *last = std::byte{1};
+  give_back_pages(last, kPage);
+  pages_go_ = *last == std::byte{0};
+  clear(last, kPage);
 }
 
-SharedMemory::~SharedMemory() {
-  munmap(first_, static_cast<std::size_t>(parts_) * part_bytes_);
-  close(file_);
+SharedMemory::~SharedMemory() { munmap(first_, static_cast<std::size_t>(parts_) * part_bytes_); }
+
+void SharedMemory::clear(void* first, std::size_t bytes) noexcept {
+  if (!pages_go_ || !give_back_pages(first, bytes)) std::memset(first, 0, bytes);
 }
 
 void* SharedMemory::allocate(std::size_t bytes) {
@@ -64,10 +69,7 @@ void* SharedMemory::allocate(std::size_t bytes) {
 void SharedMemory::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(offset_of(memory));
-  const std::size_t bytes = found->second - found->first;
-  const auto place = static_cast<std::size_t>(static_cast<std::byte*>(memory) - first_);
-  // Whoever takes them again relies on zeros.
-  if (!give_back_pages(file_, place, bytes)) std::memset(memory, 0, bytes);
+  clear(memory, found->second - found->first);  // zeros, when they are taken again
   ends_.erase(found);
 }
 

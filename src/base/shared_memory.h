@@ -47,10 +47,12 @@ class SharedMemory {
   std::byte* at(int part, std::uint64_t offset) const;
 
  private:
+  void clear(void* first, std::size_t bytes) noexcept;
+
   const int parts_, mine_;
   const std::size_t part_bytes_;
   std::byte* first_ = nullptr;
-  int file_ = -1;
+  bool pages_go_ = false;                      // whether the system takes pages back
   std::mutex mutex_;                           // of:
   std::map<std::size_t, std::size_t> ends_{};  // where allocations begin and end, in this part
 };

@@ -93,7 +93,7 @@ TEST(SharedMemory, IsZeroAgainWhereTheSystemKeepsThePages) {
   SharedMemory memory(file, 1, 0);
   ASSERT_EQ(fcntl(file, F_ADD_SEALS, F_SEAL_FUTURE_WRITE), 0);
   constexpr std::int64_t kBytes = 1 << 20;
-  ASSERT_FALSE(give_back_pages(file, 0, kBytes));
+  ASSERT_FALSE(give_back_pages(memory.at(0, 0), kBytes));
   void* const a = memory.allocate(kBytes);
   std::memset(a, 1, kBytes);
   memory.release(a);
