@@ -67,19 +67,6 @@ std::uint64_t program_fingerprint() {
   return fingerprint(bytes.view());
 }
 
-void keep_freed_memory() {
-#if defined(__GLIBC__)
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-#endif
-}
-
-void give_back_freed_memory() {
-#if defined(__GLIBC__)
-  malloc_trim(0);
-#endif
-}
-
 std::string process_space() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
@@ -140,8 +127,6 @@ int count_threads() { return 1; }
 void die_with_parent(pid_t) {}
 void run_with_background_threads(const std::function<void()>& work) { work(); }
 std::uint64_t program_fingerprint() { return 0; }
-void keep_freed_memory() {}
-void give_back_freed_memory() {}
 std::string process_space() { return ""; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
@@ -170,14 +155,26 @@ void wake(const std::atomic<std::uint32_t>&) {
   const std::lock_guard lock(sleepers().mutex);
   sleepers().woken.notify_all();
 }
-int open_nameless(const std::string&) {
-  errno = ENOTSUP;
-  return -1;
-}
+int open_nameless(const std::string&) { return errno = ENOTSUP, -1; }
 bool name_file(int, const std::string&) { return false; }
 std::string congestion_control() { return "unknown"; }
 
 #endif
+
+// Of the C library, not of the system.
+
+void keep_freed_memory() {
+#if defined(__GLIBC__)
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+#endif
+}
+
+void give_back_freed_memory() {
+#if defined(__GLIBC__)
+  malloc_trim(0);
+#endif
+}
 
 std::string name_signal(int number) {
 #if defined(__GLIBC__)
