@@ -80,6 +80,9 @@ if(missing)
   set(BUILD_GMOCK OFF CACHE BOOL "" FORCE)
   set(GLOO_INSTALL OFF CACHE BOOL "")  # it would ignore the prefix; our library takes its objects
   set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
+  if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
+    set(USE_LIBUV ON CACHE BOOL "")  # which carries what epoll cannot: Gloo's TCP is Linux's
+  endif()
 endif()
 foreach(name IN LISTS missing)
   set(place URL ${${name}_URL} URL_HASH SHA256=${${name}_SHA256})

@@ -2,10 +2,17 @@
 
 #include <fmt/format.h>
 #include <gloo/common/error.h>
+#include <gloo/config.h>
 #include <gloo/rendezvous/context.h>
 #include <gloo/rendezvous/store.h>
-#include <gloo/transport/tcp/device.h>
 #include <gloo/transport/unbound_buffer.h>
+#if GLOO_HAVE_TRANSPORT_TCP
+#include <gloo/transport/tcp/device.h>
+namespace connections = gloo::transport::tcp;
+#else  // not on Linux: over libuv
+#include <gloo/transport/uv/device.h>
+namespace connections = gloo::transport::uv;
+#endif
 
 #include <algorithm>
 #include <csignal>
@@ -70,11 +77,11 @@ void open_device(ProcessRun& run) {
   std::signal(SIGPIPE, SIG_IGN);
   // By default Gloo binds to the address of the host's name, which may be anything; and an
   // interface may have several addresses.
-  gloo::transport::tcp::attr attributes;
+  connections::attr attributes;
   attributes.iface = run.store.interface();
   attributes.hostname = run.store.interface().empty() ? run.store.address() : "";
   attributes.ai_family = AF_INET;
-  run_with_background_threads([&] { run.device = gloo::transport::tcp::CreateDevice(attributes); });
+  run_with_background_threads([&] { run.device = connections::CreateDevice(attributes); });
 }
 
 // Connects the ranks that meet under `name`.

@@ -36,8 +36,9 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   // Of it, 330 are messages over Gloo, for several machines, 240 ranks that read each other's
-  // memory, 240 who they are and how they came together or failed to.
-  EXPECT_LE(room("comm") - nccl - starts, 1400);
+  // memory, 240 who they are and how they came together or failed to; 7 choose what Gloo's connections
+  // are made of, which on macOS is libuv.
+  EXPECT_LE(room("comm") - nccl - starts, 1407);
   EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1692);  // 330 are the matrix product, our own; 68 say what work costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
@@ -46,8 +47,8 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "cli"}) instruments += room(name);
   // Of it, 11 are the norm in parts: one call, however many ranks; 8 keep all sums of a product in
-  // ARM's registers, 11 are for systems other than Linux.
-  EXPECT_LE(book, 8741);
+  // ARM's registers, 18 are for systems other than Linux.
+  EXPECT_LE(book, 8748);
   EXPECT_LE(room("plan"), 900);  // a simulated machine of 520, models in outline of 240
   EXPECT_LE(instruments, 7455);  // 220 are for weights in many files, ours and PyTorch's
 }

@@ -45,9 +45,11 @@ from_horovod() {
   python3 -m pip download --quiet --no-deps --no-binary horovod --dest "$place" "horovod==$1" \
     >"$ages/log" 2>&1 || skip "no Horovod $1 ($(tail -n 1 "$ages/log"))"
   tar -C "$place" --strip-components=3 -xf "$place/horovod-$1.tar.gz" "horovod-$1/third_party/gloo"
-  sed -E 's/@GLOO_VERSION_[A-Z]+@/0/; s/#cmakedefine01 (.*)/#define \1 0/' \
-    "$place/gloo/config.h.in" >"$place/gloo/config.h"
-  compile "Horovod $1" "$place"
+  for transport in TCP UV; do  # UV, libuv: what macOS has
+    sed -E "s/@GLOO_VERSION_[A-Z]+@/0/; s/#cmakedefine01 (.*_$transport)\$/#define \1 1/
+      s/#cmakedefine01 (.*)/#define \1 0/" "$place/gloo/config.h.in" >"$place/gloo/config.h"
+    compile "Horovod $1, $transport" "$place"
+  done
 }
 
 compile() {  # compile NAME DIRECTORY
