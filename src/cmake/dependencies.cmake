@@ -102,6 +102,11 @@ if(Gloo IN_LIST missing)  # its target does not say where its headers are, nor t
   target_include_directories(gloo INTERFACE
     $<BUILD_INTERFACE:${gloo_SOURCE_DIR}> $<BUILD_INTERFACE:${gloo_BINARY_DIR}>)
   target_compile_options(gloo PUBLIC -include cstdint)
+  include(CheckCXXSymbolExists)
+  check_cxx_symbol_exists(__GLIBC__ cstdint has_glibc)
+  if(NOT has_glibc)
+    target_compile_definitions(gloo PRIVATE "__caddr_t=char*")  # musl has no such type
+  endif()
 endif()
 
 set(has_gloo OFF)
