@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <stdexcept>
@@ -75,6 +76,8 @@ struct RankOptions {
 namespace detail {
 
 using Bytes = std::vector<std::byte>;
+// A body of any kind, so that what follows is compiled once and not for each.
+using AnyBody = std::function<Bytes(Context&, std::unique_ptr<comm::Communicator>)>;
 
 // Calls the body with the communicator or, if it wants to own it, the unique_ptr.
 template <class Body>
@@ -143,9 +146,8 @@ inline std::unique_ptr<comm::Communicator> connect(Backend backend, Context& con
        .transport = backend == Backend::shared ? Transport::shared : Transport::gloo});
 }
 
-template <class Body>
-void run_forked_rank(Backend backend, const Body& body, launch::Store& store,
-                     const RankOptions& options, Mailbox& mailbox) {
+inline void run_forked_rank(Backend backend, const AnyBody& body, launch::Store& store,
+                            const RankOptions& options, Mailbox& mailbox) {
   ::testing::TestPartResultArray failures;
   Bytes result;
   {
@@ -154,7 +156,7 @@ void run_forked_rank(Backend backend, const Body& body, launch::Store& store,
     const Device device = backend == Backend::nccl ? Device::cuda : Device::cpu;
     Context context(store.rank(), store.size(), options.threads, device);
     auto world = connect(backend, context, store, options);
-    result = run_body(body, context, std::move(world));
+    result = body(context, std::move(world));
   }
   std::string text;
   for (int i = 0; i < failures.size(); ++i) {
@@ -167,9 +169,8 @@ void run_forked_rank(Backend backend, const Body& body, launch::Store& store,
   mailbox.put(result.data(), result.size());
 }
 
-template <class Body>
-std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
-                       const RankOptions& options) {
+inline std::vector<Bytes> run(Backend backend, int world_size, const AnyBody& body,
+                              const RankOptions& options) {
   std::vector<Bytes> results(static_cast<std::size_t>(world_size));
   if (backend == Backend::gloo || backend == Backend::shared || backend == Backend::nccl) {
     std::vector<Mailbox> mailboxes(static_cast<std::size_t>(world_size));
@@ -190,7 +191,7 @@ std::vector<Bytes> run(Backend backend, int world_size, const Body& body,
   }
   std::mutex mutex;
   const auto rank_body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    Bytes result = run_body(body, context, std::move(world));
+    Bytes result = body(context, std::move(world));
     const std::lock_guard lock(mutex);
     results[context.rank] = std::move(result);
   };
@@ -217,7 +218,12 @@ template <class Body>
 auto run_ranks(Backend backend, int world_size, const Body& body, const RankOptions& options = {}) {
   using Result =
       decltype(detail::call(body, std::declval<Context&>(), std::unique_ptr<comm::Communicator>()));
-  const std::vector<detail::Bytes> results = detail::run(backend, world_size, body, options);
+  const std::vector<detail::Bytes> results = detail::run(
+      backend, world_size,
+      [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        return detail::run_body(body, context, std::move(world));
+      },
+      options);
   if constexpr (!std::is_void_v<Result>) {
     using T = typename Result::value_type;
     static_assert(std::is_trivially_copyable_v<T>);
