@@ -5,6 +5,7 @@ torchrun would. Whatever the fault, all of it must end in time, say who was at f
 nothing: no process, no port, no file that is not due.
 """
 
+import contextlib
 import os
 import re
 import resource
@@ -258,7 +259,8 @@ class Trial:
         """Whatever was left: told already, now ended."""
         for number in (signal.SIGKILL, signal.SIGCONT):
             for pid in world.processes(self.mark):
-                os.kill(pid, number)
+                with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                    os.kill(pid, number)
         for process in self.started:
             process.wait()
 
