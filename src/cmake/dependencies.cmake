@@ -81,7 +81,7 @@ if(missing)
   set(GLOO_INSTALL OFF CACHE BOOL "")  # it would ignore the prefix; our library takes its objects
   set(CMAKE_POLICY_VERSION_MINIMUM 3.5)  # CMake 4 refuses Gloo's minimum otherwise
   if(NOT CMAKE_SYSTEM_NAME STREQUAL "Linux")
-    set(USE_LIBUV ON CACHE BOOL "")  # which carries what epoll cannot: Gloo's TCP is Linux's
+    set(USE_LIBUV ON CACHE BOOL "")  # Gloo's own TCP is for Linux alone
   endif()
 endif()
 foreach(name IN LISTS missing)

@@ -36,8 +36,8 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
   // Of it, 330 are messages over Gloo, for several machines, 240 ranks that read each other's
-  // memory, 240 who they are and how they came together or failed to; 7 choose what Gloo's connections
-  // are made of, which on macOS is libuv.
+  // memory, 240 who they are and how they came together or failed to; 7 choose what Gloo's
+  // connections are made of, which on macOS is libuv.
   EXPECT_LE(room("comm") - nccl - starts, 1407);
   EXPECT_LE(room("launch"), 1060);
   EXPECT_LE(room("ops"), 1692);  // 330 are the matrix product, our own; 68 say what work costs

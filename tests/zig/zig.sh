@@ -10,17 +10,16 @@
 # libraries of many systems. Horovod's package brings Gloo's sources along, uvloop's those of libuv. All
 # is under BUILD/zig. Exit code 77: they cannot be fetched here.
 set -eu
-build=$(readlink -f "$1")/zig
-here=$(dirname "$(readlink -f "$0")")
-out=$build/$2
-mkdir -p "$out/bin" "$out/include"
-
 case $2 in
 macos) target=aarch64-macos system=Darwin processor=arm64 arch=apple_m1 ;;
 musl) target=x86_64-linux-musl system=Linux processor=x86_64 arch=x86_64_v3 ;;
 libuv) target='' ;;
 *) echo "zig.sh: expected macos, musl or libuv, got $2" >&2; exit 2 ;;
 esac
+build=$(readlink -f "$1")/zig
+here=$(dirname "$(readlink -f "$0")")
+out=$build/$2
+mkdir -p "$out/bin" "$out/include"
 
 get() {  # get NAME ARGUMENT...: what pip does with these arguments becomes BUILD/NAME
   name=$1
@@ -96,8 +95,7 @@ diff "$out/here" "$out/there"
 echo "$name: trains on two processes, and prints the same losses"
 [ "$name" = libuv ] || exit 0
 
-# What is left out: when a rank fails or does something else, libuv's connections do not tell the others,
-# or end a process that a message still comes for.
+# Left out: ranks that fail or disagree. Over libuv the others may hear of it late, or Gloo ends a process.
 cmake --build "$out" --parallel 2 --target test_comm
 "$out/tests/test_comm" --gtest_brief=1 \
   --gtest_filter='-Ranks/Disagreement.*/gloo:Ranks/Groups.Abort*:Launch.TellsTheCause*'
