@@ -1,3 +1,6 @@
+// A jump to another fiber's stack is what this file is for; the check would take it for an error.
+#undef _FORTIFY_SOURCE
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <array>
@@ -10,7 +13,9 @@
 #include "asan.h"
 #include "cuda_runtime.h"
 
-// The threads of a block as fibers of one host thread: each runs until it waits for others.
+// The threads of a block as fibers of one host thread: each runs until it waits for others. A fiber
+// gets its stack from a context, once. From then on jumps leave and enter it: to swap contexts
+// would be a system call.
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -47,6 +52,11 @@ class Block {
       : thread_(thread), fibers_(block.x * block.y * block.z), warps_((fibers_.size() + 31) / 32) {
     for (Fiber& fiber : fibers_) {
       fiber.stack = std::make_unique_for_overwrite<char[]>(kStack);
+      getcontext(&fiber.context);
+      fiber.context.uc_stack.ss_sp = fiber.stack.get();
+      fiber.context.uc_stack.ss_size = kStack;
+      fiber.context.uc_link = nullptr;
+      makecontext(&fiber.context, &Block::begin, 0);
     }
     blockDim = block;
     gridDim = grid;
@@ -112,10 +122,12 @@ class Block {
 
  private:
   struct Fiber {
-    ucontext_t context{};
+    ucontext_t context{};  // until it is entered for the first time
+    jmp_buf left{};        // where it was left
     std::unique_ptr<char[]> stack;
     dim3 thread;
-    bool done = false;
+    bool begun = false;
+    bool done = false;           // with this block's thread
     void* fake_stack = nullptr;  // the address sanitizer's
   };
 
@@ -130,12 +142,6 @@ class Block {
       Fiber& fiber = fibers_[i];
       fiber.thread = dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
       fiber.done = false;
-      fiber.fake_stack = nullptr;
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStack;
-      fiber.context.uc_link = nullptr;
-      makecontext(&fiber.context, &Block::begin, 0);
     }
   }
 
@@ -145,16 +151,16 @@ class Block {
     __sanitizer_finish_switch_fiber(nullptr, &block.host_bottom_, &block.host_size_);
 #endif
     Fiber& self = block.fibers_[block.current_];
-    try {
-      block.thread_();
-    } catch (...) {
-      block.error_ = std::current_exception();
+    self.begun = true;
+    for (;;) {
+      try {
+        block.thread_();
+      } catch (...) {
+        block.error_ = std::current_exception();
+      }
+      self.done = true;
+      block.leave();
     }
-    self.done = true;
-#ifdef EMULATION_ASAN
-    __sanitizer_start_switch_fiber(nullptr, block.host_bottom_, block.host_size_);
-#endif
-    setcontext(&block.host_);
   }
 
   // From the host thread into the current fiber, until it leaves.
@@ -165,7 +171,10 @@ class Block {
     void* host_fake_stack = nullptr;
     __sanitizer_start_switch_fiber(&host_fake_stack, fiber.stack.get(), kStack);
 #endif
-    swapcontext(&host_, &fiber.context);
+    if (_setjmp(host_) == 0) {
+      if (!fiber.begun) setcontext(&fiber.context);
+      _longjmp(fiber.left, 1);
+    }
 #ifdef EMULATION_ASAN
     __sanitizer_finish_switch_fiber(host_fake_stack, nullptr, nullptr);
 #endif
@@ -176,7 +185,7 @@ class Block {
 #ifdef EMULATION_ASAN
     __sanitizer_start_switch_fiber(&fiber.fake_stack, host_bottom_, host_size_);
 #endif
-    swapcontext(&fiber.context, &host_);
+    if (_setjmp(fiber.left) == 0) _longjmp(host_, 1);
 #ifdef EMULATION_ASAN
     __sanitizer_finish_switch_fiber(fiber.fake_stack, &host_bottom_, &host_size_);
 #endif
@@ -189,7 +198,7 @@ class Block {
   std::size_t current_ = 0;
   bool moved_ = false;
   std::exception_ptr error_;
-  ucontext_t host_{};
+  jmp_buf host_{};
   [[maybe_unused]] const void* host_bottom_ = nullptr;
   [[maybe_unused]] std::size_t host_size_ = 0;
 };
