@@ -15,6 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 from random import Random
+from statistics import median
 
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import files
@@ -23,7 +24,7 @@ from trial import ENDS, FOREVER, Miss, Setting, Trial
 RUN = Setting(3, "full_shard", "medium")
 OPTIONS = ["--dropout=0.1", "--eval_interval=200", "--eval_iters=5", "--log_interval=1000",
            "--timeout=600"]
-GROWTH = 1.02  # of the most memory that a rank has: the heap keeps a little
+GROWTH = 1.02  # of what the heaviest rank usually weighs: the heap keeps a little
 
 
 class Soaked:
@@ -70,9 +71,10 @@ class Soaked:
         return found
 
     def grown(self) -> float:
-        """The most of the last quarter beside the most of the second."""
+        """The usual weight of the last quarter beside that of the second: the most would be that of
+        one process among many that were started."""
         quarter = len(self.weights) // 4
-        return max(self.weights[-quarter:]) / max(self.weights[quarter:2 * quarter])
+        return median(self.weights[-quarter:]) / median(self.weights[quarter:2 * quarter])
 
 
 def resident(pid: int) -> int:
