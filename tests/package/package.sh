@@ -47,10 +47,9 @@ symbols=$(nm --defined-only --extern-only "$prefix"/lib*/libnanofsdp.a 2>/dev/nu
   awk '$2 ~ /^[A-TX-Z]$/ { print $3 }' | grep -v 8nanofsdp || true)
 [ -z "$symbols" ] || fail "symbols outside namespace nanofsdp: $symbols"
 cd "$prefix/include"
-find nanofsdp -name '*.h' | while read -r header; do
-  echo "#include <$header>" | quietly "$header alone" "$CXX" -std=c++20 -Wall -Wextra -Werror \
-    -fsyntax-only -I. -x c++ -
-done
+find nanofsdp -name '*.h' | quietly "headers alone" xargs -P 2 -n 1 sh -c '
+  echo "#include <$1>" | "$CXX" -std=c++20 -Wall -Wextra -Werror -fsyntax-only -I. -x c++ - ||
+    { echo "$1"; exit 1; }' header
 cd "$out"
 echo "headers and symbols: ours alone"
 
