@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -10,6 +11,8 @@
 #include "cli/config_file.h"
 #include "cli/embedded.h"
 #include "cli/options.h"
+#include "cli/plan_options.h"
+#include "cli/plan_report.h"
 #include "data/bpe_tokenizer.h"
 #include "data/dataset.h"
 #include "gpt/gpt.h"
@@ -20,9 +23,9 @@
 #include "train/model_file.h"
 #include "train/pretrained.h"
 
-// Thousands of damaged command lines, config files, texts and weights. The law: either a result
-// that makes sense, or one UsageError of one short line; never anything else. Under the sanitizers,
-// NANOFSDP_FUZZ=1000 makes some minutes of it.
+// Thousands of damaged command lines, config files, texts, machine files and weights. The law:
+// either a result that makes sense, or one UsageError of one short line; never anything else. Under
+// the sanitizers, NANOFSDP_FUZZ=1000 makes some minutes of it.
 
 namespace nanofsdp::cli::fuzz_test {
 namespace {
@@ -141,6 +144,42 @@ TEST(Fuzz, OfTexts) {
   }
   EXPECT_GT(count.taken, 100);
   EXPECT_GT(count.refused, 100);
+}
+
+TEST(Fuzz, OfMachineFiles) {
+  const TemporaryDirectory directory;
+  const std::string folder = NANOFSDP_SOURCE_DIR "/data/machines/";
+  const std::string seeds[] = {nanofsdp::testing::read_file(folder + "h100.txt"),
+                               nanofsdp::testing::read_file(folder + "cpu-2.txt")};
+  Mutator mutator(7);
+  Count count;
+  for (int i = 0; i < fuzz_rounds(2'000); ++i) {
+    std::string text = mutator.pick(seeds);
+    if (mutator.below(2) == 0) {  // another value, in the place of some line's
+      const std::size_t value = text.find(" = ", mutator.below(text.size() / 2)) + 3;
+      text.replace(value, text.find_first_of(" \n", value) - value, mutator.pick(Mutator::kWords));
+    } else {
+      text = mutator.damage(text);
+    }
+    attempt(count, [&] {
+      const plan::Machine m = plan::parse_machine(text, "m.txt");
+      ASSERT_GE(std::min({m.cores, m.node_ranks, m.network_oversubscription}), 1);
+      for (const double rate : {m.memory_bandwidth, m.products_float32, m.flops}) {
+        ASSERT_TRUE(std::isfinite(rate) && rate >= 1e6);
+      }
+      for (const double seconds : {m.kernel_time, m.node_latency, m.network_latency}) {
+        ASSERT_TRUE(seconds >= 0 && seconds <= 1);
+      }
+    });
+    if (i % 20 != 0) continue;
+    const std::string path = directory.write("m.txt", text);
+    attempt(count, [&] {
+      const plan::Plan plan = plan_of(parse_plan_options({"--machine=" + path, "--ranks=2"}));
+      ASSERT_TRUE(std::isfinite(plan.time->seconds) && plan.time->seconds >= 0);
+    });
+  }
+  EXPECT_GT(count.taken, 200);
+  EXPECT_GT(count.refused, 200);
 }
 
 // A model as `nanofsdp train` saves it, the smallest there is.
