@@ -126,6 +126,11 @@ TEST_F(EmulatedCuda, StreamsAreAsFarApartAsEventsLetThem) {
   EXPECT_EQ(last_if_ordered, std::set{2});
 }
 
+TEST_F(EmulatedCuda, HasOneDevice) {
+  EXPECT_EQ(cudaSetDevice(0), cudaSuccess);
+  EXPECT_EQ(cudaSetDevice(1), cudaErrorInvalidDevice);
+}
+
 TEST_F(EmulatedCuda, NothingIsDoneBeforeTheHostWaits) {
   bool done = false;
   emulation::enqueue(a_, [&] { return done = true; });
