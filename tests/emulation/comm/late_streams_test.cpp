@@ -1,7 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/transfer.h"
@@ -75,6 +78,20 @@ TEST_P(LateStreams, ACommunicatorWaitsForItsWorkBeforeItGoes) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, LateStreams, ::testing::Values(2, 3, 4));
+
+// The device cannot wait for a thread, so the host does.
+TEST(StreamOfAGpu, WaitsForAThread) {
+  use_device(Device::cuda, 0);
+  const auto gpu = make_compute_stream(Device::cuda, 1);
+  const auto thread = make_communication_stream(Device::cpu);
+  std::atomic<bool> done = false;
+  thread->enqueue([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    done = true;
+  });
+  gpu->wait(thread->record());
+  EXPECT_TRUE(done);
+}
 
 }  // namespace
 }  // namespace nanofsdp::testing
