@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "comm/mesh.h"
+#include "comm/peers.h"
 #include "comm/rank_data.h"
 #include "support/errors.h"
 #include "support/ranks.h"
@@ -161,6 +162,20 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
   };
   run_ranks(GetParam(), 2, body, {.timeout = kLong});
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
+}
+
+// Also those of a group that is made when a rank has been lost already.
+TEST(Peers, OfEveryGroupHearOfALoss) {
+  const auto run = std::make_shared<comm::Run>(std::chrono::seconds(9));
+  std::string before, after;
+  const comm::Circle two{.rank = 0, .members = {0, 1}};
+  const comm::Peers early(run, two, [&](const std::string& reason) { before = reason; });
+  run->abort("rank 1 was killed");
+  const comm::Peers late(run, two, [&](const std::string& reason) { after = reason; });
+  EXPECT_EQ(before, "rank 1 was killed");
+  EXPECT_EQ(after, "rank 1 was killed");
+  EXPECT_THROW(early.check(), comm::CommError);
+  EXPECT_THROW(late.check(), comm::CommError);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Groups, ::testing::ValuesIn(backends()),
