@@ -2,11 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -98,6 +100,16 @@ TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
       run({.ranks = 2, .backend = comm::Backend::gloo, .device = Device::cuda}, sum_of(2));
   EXPECT_EQ(gloo.exit_code, 2);
   EXPECT_EQ(gloo.said, "nanofsdp: backend gloo: expected device cpu, got cuda\n");
+}
+
+// Those that are on it; of all ranks of the run, if nobody says how many these are.
+TEST(RunRanks, ShareTheCoresOfTheirMachine) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 1), cores);
+  EXPECT_EQ(comm::threads_per_rank({.ranks = 1}, cores), 1);
+  EXPECT_EQ(comm::threads_per_rank({.ranks = 1}, 0), cores);
+  EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 0), 1);
+  EXPECT_EQ(comm::threads_per_rank({.ranks = 1, .threads = cores + 1}, cores), cores + 1);
 }
 
 #ifndef NANOFSDP_TSAN
