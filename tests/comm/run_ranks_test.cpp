@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <stdexcept>
@@ -63,6 +64,21 @@ TEST(RunRanks, AreThreads) {
   EXPECT_EQ(ended.exit_code, 0);
   EXPECT_EQ(ended.said, "");
   EXPECT_EQ(bodies, 6);
+}
+
+// As long as was asked for: a second, which is the least.
+TEST(RunRanks, AreThreadsThatWaitForTheirTimeout) {
+  std::atomic<bool> gave_up = false;
+  const auto body = [&](Context& context, std::unique_ptr<Communicator> world) {
+    using namespace std::chrono_literals;
+    if (context.rank == 0) {
+      EXPECT_THROW(require_sum(2, context, *world), comm::CommError);
+      gave_up = true;
+    }
+    for (int i = 0; i < 100 && !gave_up; ++i) std::this_thread::sleep_for(100ms);
+    EXPECT_TRUE(gave_up);
+  };
+  run({.ranks = 2, .timeout = 1, .backend = comm::Backend::local}, body);
 }
 
 TEST(RunRanks, OneIsThisProcess) {

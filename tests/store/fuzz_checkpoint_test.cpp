@@ -147,6 +147,22 @@ TEST(FuzzCheckpoint, ShapesThatAreOthers) {
   }
 }
 
+// Older files do not say how many steps a parameter has made: as many as the optimizer.
+TEST(FuzzCheckpoint, StepsThatAFileSaysOrNot) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  const TemporaryDirectory directory;
+  Saved saved;
+  std::vector<StateSlice> slices = saved.slices({0, 12}, {0, 5});
+  std::int64_t of_a = 3, of_b = 0;
+  slices[0].steps = &of_a;  // and b's are not said
+  write_rank_file(directory.file(rank_file_name(0, 1)), *stream, slices);
+  slices[1].steps = &of_b;
+  of_a = 0;
+  read_rank_files(directory.file(""), 1, *stream, kModel, slices, 7);
+  EXPECT_EQ(of_a, 3);
+  EXPECT_EQ(of_b, 7);
+}
+
 TEST(FuzzCheckpoint, RankFiles) {
   const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
