@@ -120,6 +120,21 @@ TEST(DeferredInit, NamesAParameterThatThePlanForgets) {
       });
 }
 
+TEST(DeferredInit, NamesAParameterThatNoUnitHas) {
+  const auto body = [](Context& context, std::unique_ptr<comm::Communicator> group) {
+    TinyTraining training(context, std::move(group), {});
+    nn::DrawPlan plan = training.model.nanogpt_draws();
+    nn::Parameter stranger({3}, plan.front().init);
+    stranger.name = "stranger";
+    plan.push_back({&stranger, stranger.init});
+    Generator generator(7);
+    testing::expect_error<Error>(
+        [&] { deferred_init(context, training.sharded.units(), plan, generator); },
+        "draw of stranger");
+  };
+  testing::run_ranks(Backend::self, 1, body);
+}
+
 // A model that has its values is sharded as it is; on request they are rank 0's on every rank.
 TEST(Materialised, ModelKeepsItsValues) {
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,

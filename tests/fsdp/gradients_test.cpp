@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <vector>
 
@@ -143,6 +144,33 @@ TEST(PaddingOnly, RankTrainsAlong) {
         EXPECT_NEAR(*p.data.f32(), 1.9, 1e-6);  // Adam's first step is the learning rate
       });
     });
+  }
+}
+
+// Small squares vanish beside a large sum, but not if they are added up first, in a shard of their
+// own; here that decides to which float32 the norm is rounded. Whole gradients are added up alike.
+TEST(Norm, IsAddedUpByShardsWhoeverHasTheGradient) {
+  std::vector<float> g(24);
+  g[0] = 1, g[1] = g[2] = 0x1p-12f, g[3] = 0x1p-24f;  // squares: that of 1 + 2^-24, between floats
+  std::fill_n(g.begin() + 12, 8, 0x1p-27f);           // the other rank's shard
+  for (const auto strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+                              ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
+    const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+      nn::Linear model({.in = 24, .out = 1, .bias = false});
+      comm::Mesh mesh(std::move(world));
+      ShardedModel sharded(context, model, mesh, {.strategy = strategy, .wrap_policy = never});
+      sharded.units()[0].rows()[0].store(0, g);
+      nn::Tape tape(context);
+      Owned<float> x({1, 24}), dy({1, 1}, 1);
+      std::ranges::copy(g, x.values.begin());
+      sharded.zero_grad();
+      tape.begin(true);
+      sharded.forward(tape, x);
+      sharded.backward(tape, dy);
+      sharded.clip(0);
+      EXPECT_EQ(*sharded.grad_norm().f32(), 1 + 0x1p-23f);
+    };
+    testing::run_ranks(Backend::local, 2, body);
   }
 }
 
