@@ -19,7 +19,8 @@ find_emcc || {
   exit 1
 }
 # Libraries of headers come as in the other builds: configuring one of them finds or fetches them.
-sh src/cmake/configure.sh build/release >/dev/null
+# One that is there is left alone: somebody may be building in it.
+[ -e build/release/CMakeCache.txt ] || sh src/cmake/configure.sh build/release >/dev/null
 python3 lessons/play/browser/broken.py build/play/source
 emcmake cmake -S lessons/play/browser -B build/play/engine \
   -DBROKEN_SOURCE="$PWD/build/play/source" >build/play.log 2>&1 || {
