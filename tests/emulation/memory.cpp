@@ -2,7 +2,6 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -21,7 +20,6 @@ namespace {
 
 constexpr std::size_t kArena = std::size_t{1} << 36;  // of addresses
 constexpr std::size_t kAlignment = 64;                // base/device.h promises no more
-constexpr std::size_t kFilled = std::size_t{4} << 20;
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -125,14 +123,12 @@ DeviceWork::~DeviceWork() { arena().shut(); }
 
 }  // namespace emulation
 
-// Filled with what is NaN as a float and wrong as an index. Of cuBLASLt's workspace, which is
-// larger than all else, that is the beginning: pages that nobody has touched open and shut for
-// nothing.
+// Filled with what is NaN as a float and wrong as an index.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = emulation::arena().allocate(bytes);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   const emulation::DeviceWork work;
-  return std::memset(*memory, 0xff, std::min(bytes, emulation::kFilled)), cudaSuccess;
+  return std::memset(*memory, 0xff, bytes), cudaSuccess;
 }
 cudaError_t cudaFree(void* memory) {
   const bool known = memory == nullptr || emulation::arena().release(memory);
