@@ -19,7 +19,7 @@ find_emcc || {
   exit 1
 }
 # Libraries of headers come as in the other builds: configuring one of them finds or fetches them.
-# One that is there is left alone: somebody may be building in it.
+# A build that is configured already is left alone: another program may be at work in it.
 [ -e build/release/CMakeCache.txt ] || sh src/cmake/configure.sh build/release >/dev/null
 python3 lessons/play/browser/broken.py build/play/source
 emcmake cmake -S lessons/play/browser -B build/play/engine \

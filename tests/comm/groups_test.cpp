@@ -164,7 +164,7 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
-// Also those of a group that is made when a rank has been lost already.
+// A group hears of a lost rank even if the group is made after the loss.
 TEST(Peers, OfEveryGroupHearOfALoss) {
   const auto run = std::make_shared<comm::Run>(std::chrono::seconds(9));
   std::string before, after;

@@ -66,7 +66,7 @@ TEST(RunRanks, AreThreads) {
   EXPECT_EQ(bodies, 6);
 }
 
-// As long as was asked for: a second, which is the least.
+// A thread waits for another one as long as `timeout` says, here one second.
 TEST(RunRanks, AreThreadsThatWaitForTheirTimeout) {
   std::atomic<bool> gave_up = false;
   const auto body = [&](Context& context, std::unique_ptr<Communicator> world) {
@@ -118,7 +118,8 @@ TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
   EXPECT_EQ(gloo.said, "nanofsdp: backend gloo: expected device cpu, got cuda\n");
 }
 
-// Those that are on it; of all ranks of the run, if nobody says how many these are.
+// The ranks on one machine share its cores. If nobody says how many these ranks are, all ranks of
+// the run count.
 TEST(RunRanks, ShareTheCoresOfTheirMachine) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 1), cores);

@@ -1,4 +1,4 @@
-// A jump to another fiber's stack is what this file is for; the check would take it for an error.
+// Fibers jump to each other's stacks. A fortified longjmp would refuse that.
 #undef _FORTIFY_SOURCE
 #include <setjmp.h>
 #include <ucontext.h>

@@ -71,8 +71,8 @@ class Soaked:
         return found
 
     def grown(self) -> float:
-        """The usual weight of the last quarter beside that of the second: the most would be that of
-        one process among many that were started."""
+        """The median weight of the last quarter, divided by that of the second. The largest weight
+        would not do: a struck run has many processes, and the heap of each differs a little."""
         quarter = len(self.weights) // 4
         return median(self.weights[-quarter:]) / median(self.weights[quarter:2 * quarter])
 

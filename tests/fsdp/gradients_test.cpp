@@ -147,8 +147,10 @@ TEST(PaddingOnly, RankTrainsAlong) {
   }
 }
 
-// Small squares vanish beside a large sum, but not if they are added up first, in a shard of their
-// own; here that decides to which float32 the norm is rounded. Whole gradients are added up alike.
+// Every strategy adds up the squares of each shard by themselves, also where a rank has the whole
+// gradient. Here the second shard's squares are so small that each alone would vanish beside the
+// first shard's sum. Their own sum does not vanish: it decides to which float32 the norm is
+// rounded.
 TEST(Norm, IsAddedUpByShardsWhoeverHasTheGradient) {
   std::vector<float> g(24);
   g[0] = 1, g[1] = g[2] = 0x1p-12f, g[3] = 0x1p-24f;  // squares: that of 1 + 2^-24, between floats

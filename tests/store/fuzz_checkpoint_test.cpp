@@ -147,7 +147,7 @@ TEST(FuzzCheckpoint, ShapesThatAreOthers) {
   }
 }
 
-// Older files do not say how many steps a parameter has made: as many as the optimizer.
+// If a file does not say how many steps a parameter has made, it has made as many as the optimizer.
 TEST(FuzzCheckpoint, StepsThatAFileSaysOrNot) {
   const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
