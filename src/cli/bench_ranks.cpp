@@ -102,14 +102,14 @@ class Apart final : public comm::Group {
   void abort(const std::string&) noexcept override {}
 };
 
-struct Recipe {
+struct Timed {
   const char* name;
   std::int64_t layers, heads, width, block, batch, vocabulary;  // 0: the tales'
   int steps;
 };
-constexpr Recipe kRecipes[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
-                               {"6 x 384", 6, 6, 384, 256, 12, 0, 2},
-                               {"124M", 12, 12, 768, 64, 4, 50304, 2}};
+constexpr Timed kTimed[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
+                            {"6 x 384", 6, 6, 384, 256, 12, 0, 2},
+                            {"124M", 12, 12, 768, 64, 4, 50304, 2}};
 
 constexpr auto kPerParameter = fsdp::LayoutKind::per_parameter;
 constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
@@ -179,29 +179,28 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
 }
 
 void bench_steps(const BenchOptions& options) {
-  for (const Recipe& recipe : kRecipes) {
-    train::TrainerOptions settings{.batch_size = recipe.batch,
-                                   .block_size = recipe.block,
-                                   .n_layer = recipe.layers,
-                                   .n_head = recipe.heads,
-                                   .n_embd = recipe.width};
+  for (const Timed& timed : kTimed) {
+    train::TrainerOptions settings{.batch_size = timed.batch,
+                                   .block_size = timed.block,
+                                   .n_layer = timed.layers,
+                                   .n_head = timed.heads,
+                                   .n_embd = timed.width};
     const data::Dataset dataset =
-        recipe.vocabulary == 0
-            ? data::load_dataset({}, recipe.block)
-            : data::Dataset(text_of(recipe.vocabulary), "characters", recipe.block);
+        timed.vocabulary == 0 ? data::load_dataset({}, timed.block)
+                              : data::Dataset(text_of(timed.vocabulary), "characters", timed.block);
     std::vector<Candidate> candidates;
     for (const Crew& crew : kCrews) {
       settings.strategy = crew.strategy;
       settings.layout = crew.layout;
-      candidates.push_back({crew.name, static_cast<double>(recipe.batch * recipe.block), "tokens/s",
-                            kCrews[0].name, [=, &options, &recipe, &crew, &dataset] {
-                              return time_steps(options, crew, settings, dataset, recipe.steps);
+      candidates.push_back({crew.name, static_cast<double>(timed.batch * timed.block), "tokens/s",
+                            kCrews[0].name, [=, &options, &timed, &crew, &dataset] {
+                              return time_steps(options, crew, settings, dataset, timed.steps);
                             }});
     }
-    print_race(options,
-               fmt::format("training step, batch {}, block {}, {}", recipe.batch, recipe.block,
-                           recipe.name),
-               std::move(candidates));
+    print_race(
+        options,
+        fmt::format("training step, batch {}, block {}, {}", timed.batch, timed.block, timed.name),
+        std::move(candidates));
   }
 }
 

@@ -9,7 +9,7 @@
 namespace nanofsdp::comm {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
+constexpr std::int64_t kCopyGrain = 1 << 16;  // bytes that a thread copies at least
 
 class StreamCommunicator final : public Communicator {
  public:
@@ -57,7 +57,7 @@ void Group::copy(Stream& stream, const void* from, const Tensor& to) {
     const bool on_gpu = stream.device() == Device::cuda;
     if (on_gpu) return nanofsdp::cuda::copy(stream, to.raw(), from, to.bytes());
   }
-  stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kGrain,
+  stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kCopyGrain,
                       [&](std::int64_t begin, std::int64_t end) {
                         std::memcpy(static_cast<std::byte*>(to.raw()) + begin,
                                     static_cast<const std::byte*>(from) + begin,

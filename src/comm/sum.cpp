@@ -10,7 +10,7 @@ namespace {
 
 // Elements that are summed at a time: so few that the processor fetches the next ones meanwhile.
 constexpr std::int64_t kBlock = 256;
-constexpr std::int64_t kGrain = 64 * kBlock;  // for a thread at least
+constexpr std::int64_t kSumGrain = 64 * kBlock;  // for a thread at least
 
 float load(float x) { return x; }
 float load(bfloat16 x) { return to_float32(x); }
@@ -21,7 +21,7 @@ template <class T>
 void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t count,
             ReduceOp op) {
   const float scale = 1.0f / static_cast<float>(x.size());
-  stream.parallel_for(count, kGrain, [&](std::int64_t begin, std::int64_t end) {
+  stream.parallel_for(count, kSumGrain, [&](std::int64_t begin, std::int64_t end) {
     std::array<float, kBlock> sum;
     for (; begin < end; begin += kBlock) {
       const std::int64_t n = std::min(kBlock, end - begin);
