@@ -14,7 +14,7 @@ namespace nanofsdp::comm {
 namespace {
 
 // The end of a collective. CUDA alone would wait for ever, or take an aborted one for done.
-class NcclEvent final : public cuda::CudaEvent {
+class NcclEvent final : public nanofsdp::cuda::CudaEvent {
  public:
   NcclEvent(cudaStream_t stream, std::shared_ptr<NcclWire> wire, const History& history)
       : CudaEvent(stream), wire_(std::move(wire)), history_(history) {}
@@ -67,7 +67,7 @@ class NcclCommunicator final : public Communicator {
       nothing_ = Buffer(ledger_, MemoryClass::communication, sizeof(float), Device::cuda);
     }
     append(history_, collective.operation);
-    const cudaStream_t on = cuda::native(stream);
+    const cudaStream_t on = nanofsdp::cuda::native(stream);
     wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); });
     last_ = std::make_shared<NcclEvent>(on, wire_, history_);
     const Event event(last_);
