@@ -203,7 +203,6 @@ play: ## The page in which sharded training runs, event by event: build/play/ind
 
 docs: ## The site of lessons and API: build/docs/html/index.html
 	@sh lessons/docs/docs.sh
-	@python3 tests/docs/check.py build/docs/html
 
 clean: ## Remove everything that was built or unpacked
 	rm -rf build

@@ -35,3 +35,4 @@ if [ -f build/play/engine/play.wasm ]; then  # by `make play`
   sed -i "s/<code>build\/play\/index.html<\/code>/& ($link)/" build/docs/html/lessons/play/index.html
 fi
 echo "build/docs/html/index.html"
+python3 tests/docs/check.py build/docs/html

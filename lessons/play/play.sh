@@ -1,18 +1,15 @@
 #!/bin/sh
 # play.sh: the page of lessons/play, into build/play/index.html. An emcc on the PATH is taken.
 set -eu
-deps=$PWD/build/deps
 
 find_emcc() {
-  if ! command -v emcc >/dev/null && [ -x "$deps/usr/bin/emcc" ]; then
-    export PATH="$PATH:$deps/usr/bin"
-  fi
   # Debian's compiler leaves it to us to say where its JavaScript is.
   [ ! -d /usr/share/nodejs ] || export NODE_PATH="${NODE_PATH:-/usr/share/nodejs}"
   command -v emcc >/dev/null
 }
 
-find_emcc || sh src/cmake/install_dependencies.sh "$deps" emscripten || true
+# Debian's compiler runs only where it belongs: without root it is not unpacked.
+find_emcc || sh src/cmake/install_dependencies.sh - emscripten || true
 find_emcc || {
   echo "make play: needs emscripten. On Debian/Ubuntu: sudo apt-get install emscripten;" \
     "elsewhere: https://emscripten.org" >&2
