@@ -58,7 +58,7 @@ test: ## Build and run the tests (about 6 minutes); those of one room: make test
 	$(if $(wildcard tests/$(ROOM)/*_test.cpp)$(if $(ROOM),,all),,$(error \
 	  ROOM is to name a room, as in ROOM=fsdp, got '$(ROOM)'; there are $(rooms)))
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=$(if $(filter $(around),$(ROOM)),ALL,ON)
-	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target test_$(ROOM))
+	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target room_$(ROOM))
 	@$(ask) --test-dir build/release -LE long \
 	  $(if $(ROOM),-L '^$(ROOM)$$')
 
@@ -103,7 +103,7 @@ handout: ## For a course: build/nanofsdp-handout.tar.gz, everything but the solu
 
 lessons: ## Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
-	@$(compile) build/release --parallel $(JOBS) --target test_lessons
+	@$(compile) build/release --parallel $(JOBS) --target room_lessons
 	@$(ask) --test-dir build/release -R '^lessons:' $(ARGS)
 	@JOBS=$(JOBS) sh lessons/lessons.sh check
 
