@@ -88,8 +88,6 @@ class Trainer {
 
   comm::Mesh& mesh() { return mesh_; }
   fsdp::ShardedModel& model() { return sharded_; }
-  /// How many micro-batches of a step are this rank's.
-  std::int64_t micro_steps() const { return std::ssize(plan_); }
 
  private:
   void require_agreement();

@@ -7,6 +7,7 @@
 #include "base/fingerprint.h"
 #include "base/rng.h"
 #include "support/temporary_directory.h"
+#include "support/usage_error.h"
 
 namespace nanofsdp {
 namespace {
@@ -23,6 +24,15 @@ TEST(File, HasTheFingerprintOfAllItsBytes) {
     while (bytes.size() < size) bytes.push_back(static_cast<char>(generator.randint(256)));
     EXPECT_EQ(fingerprint_of(directory.write("bytes", bytes)), fingerprint(bytes)) << size;
   }
+}
+
+TEST(File, MayHaveAsManyBytesAsMakeSense) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("bytes", "12345");
+  EXPECT_EQ(read_file(path, {.what = "bytes"}, 5), "12345");
+  EXPECT_TRUE(
+      testing::one_line_with(testing::usage_error([&] { read_file(path, {.what = "bytes"}, 4); }),
+                             {"5 bytes, more than 4"}));
 }
 
 // As Python reads a text: whatever ends a line, it is one character, and adds no line.

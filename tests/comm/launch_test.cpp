@@ -156,8 +156,7 @@ TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
   EXPECT_TRUE(outcome.message.starts_with("rank 1 failed: enough (")) << outcome.message;
 }
 
-// A rank may be stuck in something that no signal but SIGKILL ends; it is asked first,
-// and has two seconds to end.
+// A rank may be stuck in what no signal but SIGKILL ends. It is asked first, and has two seconds.
 TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
   const auto start = Clock::now();
   const std::string asked = directory_ + "/asked";
@@ -173,6 +172,7 @@ TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
     store.set("ready", "");
     int signal = 0;
     sigwait(&set, &signal);
+    std::this_thread::sleep_for(500ms);
     std::ofstream(asked) << signal;
     while (true) pause();
   });

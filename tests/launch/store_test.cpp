@@ -145,8 +145,8 @@ TEST(Store, KeepsToTheFirstLossWhenRankZeroGoesToo) {
 }
 
 TEST(Store, CallsWhoeverWantsToHearOfALoss) {
-  Party run(2);
-  std::barrier ready(2);
+  Party run(3);
+  std::barrier ready(3);
   run.everybody([&](Store& store) {
     if (store.rank() == 1) {
       ready.arrive_and_wait();
@@ -154,6 +154,14 @@ TEST(Store, CallsWhoeverWantsToHearOfALoss) {
     }
     std::atomic<int> early{0}, taken_back{0};
     store.on_loss([&](const std::string&) { ++taken_back; });
+    if (store.rank() == 2) {  // no longer wants to
+      store.on_loss({});
+      ready.arrive_and_wait();
+      store.loss(10s);
+      std::this_thread::sleep_for(100ms);  // a call would come now
+      EXPECT_EQ(taken_back, 0);
+      return;
+    }
     store.on_loss([&](const std::string& what) { early += what.starts_with("rank 1 failed: "); });
     ready.arrive_and_wait();
     store.loss(10s);

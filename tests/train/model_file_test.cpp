@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "gpt/gpt.h"
+#include "store/weights.h"
+#include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
 namespace nanofsdp::train {
@@ -70,6 +73,38 @@ TEST(RunState, TrustsNoMetadata) {
     EXPECT_NE(error.find("saved by `nanofsdp train`"), std::string::npos) << name;
   }
   EXPECT_NE(testing::usage_error([] { run_state_of({}, "o"); }), "no error");
+}
+
+// The description could say anything: it is believed if the tensors are those of its model.
+TEST(WeightsInfo, IsOfItsTensors) {
+  const gpt::GPTConfig small{
+      .block_size = 2, .vocab_size = 3, .n_layer = 2, .n_head = 1, .n_embd = 4};
+  const WeightsInfo right{.config = small, .chars = "abc", .iteration = 1, .val_loss = 1.5};
+  gpt::GPT model(small);
+  std::vector<store::TensorInfo> tensors;
+  std::int64_t numel = 0;
+  for (const nn::Parameter* parameter : model.named_parameters()) {
+    tensors.push_back(store::info_of(*parameter));
+    numel += parameter->shape.numel();
+  }
+  const testing::TemporaryDirectory directory;
+  const auto told = [&](const WeightsInfo& info) {
+    store::SafetensorsWriter writer(store::weights_path(directory.file("")).string(), tensors,
+                                    metadata_of(info));
+    writer.append(std::vector<float>(static_cast<std::size_t>(numel)));
+    writer.finish();
+    return testing::usage_error([&] { read_weights_info(directory.file("")); });
+  };
+  EXPECT_EQ(told(right), "no error");
+  WeightsInfo positions = right, vocabulary = right, layers = right, width = right;
+  positions.config.block_size = 3;
+  vocabulary.config.vocab_size = 4;
+  vocabulary.chars = "abcd";
+  layers.config.n_layer = 3;
+  width.config.n_embd = 5;
+  for (const WeightsInfo& wrong : {positions, vocabulary, layers, width}) {
+    EXPECT_TRUE(testing::one_line_with(told(wrong), {"other tensors than of its description"}));
+  }
 }
 
 }  // namespace
