@@ -128,7 +128,7 @@ TEST(Interrupt, EndsEveryRankWith130AndLeavesNothing) {
   const std::vector<pid_t> ranks = process.children();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(10s), 130);
-  EXPECT_EQ(process.err(), "");  // who pressed Ctrl-C knows
+  EXPECT_EQ(process.err(), "");  // the user knows: it was their Ctrl-C
   for (const pid_t rank : ranks) EXPECT_FALSE(exists(rank)) << rank;
   EXPECT_EQ(directories_in(directory), 0u);
 }

@@ -172,7 +172,7 @@ TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
     store.set("ready", "");
     int signal = 0;
     sigwait(&set, &signal);
-    std::this_thread::sleep_for(500ms);
+    std::this_thread::sleep_for(500ms);  // of its two seconds
     std::ofstream(asked) << signal;
     while (true) pause();
   });

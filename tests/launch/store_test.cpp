@@ -154,7 +154,7 @@ TEST(Store, CallsWhoeverWantsToHearOfALoss) {
     }
     std::atomic<int> early{0}, taken_back{0};
     store.on_loss([&](const std::string&) { ++taken_back; });
-    if (store.rank() == 2) {  // no longer wants to
+    if (store.rank() == 2) {  // takes it back
       store.on_loss({});
       ready.arrive_and_wait();
       store.loss(10s);

@@ -26,8 +26,7 @@ from mutate import HERE, CatalogueError, Mutant, read_catalogue
 ORDER = ["base", "launch", "comm", "emulated_comm", "ops", "emulated", "nn", "gpt", "fsdp",
          "emulated_fsdp", "data", "store", "plan", "train", "cli", "emulated_training", "parity"]
 # What `make test` has: every bug is to be seen by a quick test that points at it.
-FILTER = "--gtest_filter=-*.Long*:Long/*"
-ONE = "--gtest_filter="
+QUICK = "-*.Long*:Long/*"
 TABLE = HERE / "TABLE.md"
 NOTHING_TO_RUN = 77  # how a program says that it skipped its tests: here is no GPU
 
@@ -52,8 +51,8 @@ def programs(build: Path) -> dict[str, Path]:
     return {r: found[r] for r in [r for r in ORDER if r in found] + sorted(found.keys() - ORDER)}
 
 
-def run_room(program: Path, mutant: str, limit: float, which: str = FILTER) -> str | None:
-    """Runs those of a room's tests. The first that fails, with how if not by saying so; or None."""
+def run_room(program: Path, mutant: str, limit: float, which: str = QUICK) -> str | None:
+    """Runs these tests of a room. The first that fails, with how if not by saying so; or None."""
     environment = {k: v for k, v in os.environ.items()
                    if not k.startswith("GTEST_") and k not in ("NANOFSDP_MUTANT",
                                                                "NANOFSDP_SHAKESPEARE")}
@@ -61,7 +60,7 @@ def run_room(program: Path, mutant: str, limit: float, which: str = FILTER) -> s
         environment["NANOFSDP_MUTANT"] = mutant
     # A session of its own: whatever the tests start is found and killed by it.
     process = subprocess.Popen(
-        [program, "--gtest_fail_fast", which, "--gtest_color=no"],
+        [program, "--gtest_fail_fast", f"--gtest_filter={which}", "--gtest_color=no"],
         env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
         errors="replace", start_new_session=True)
     lines: queue.Queue = queue.Queue()
@@ -91,9 +90,9 @@ def run_room(program: Path, mutant: str, limit: float, which: str = FILTER) -> s
 def fails_twice(program: Path, mutant: str, limit: float) -> str | None:
     """The first of a room's tests that fails twice, with how; or None."""
     doubted = ""
-    while failed := run_room(program, mutant, limit, FILTER + doubted):
+    while failed := run_room(program, mutant, limit, QUICK + doubted):
         test = failed.split(" (")[0]
-        again = failed if test == "(start)" else run_room(program, mutant, limit, ONE + test)
+        again = failed if test == "(start)" else run_room(program, mutant, limit, test)
         if again:
             return again
         doubted += f":{test}"
@@ -102,8 +101,7 @@ def fails_twice(program: Path, mutant: str, limit: float) -> str | None:
 
 def catcher(mutant: Mutant, rooms: dict[str, Path], limit: float, before: str | None) -> str | None:
     room, _, test = (before or "").partition(": ")
-    if room in rooms and (failed := run_room(rooms[room], mutant.name, limit,
-                                             ONE + test.split(" (")[0])):
+    if room in rooms and (failed := run_room(rooms[room], mutant.name, limit, test.split(" (")[0])):
         return f"{room}: {failed}"
     for room in rooms_for(mutant.room, list(rooms)):
         if test := fails_twice(rooms[room], mutant.name, limit):
