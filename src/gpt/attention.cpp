@@ -23,8 +23,7 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
   if (tape.cache() != nullptr) qkv = tape.cache()->append(tape.stream(), this, qkv);
   // With a cache also the positions before those of x.
   const std::int64_t T = qkv.dim(1), C = x.dim(2);
-  const Tensor y = tape.allocate(x.shape());
-  const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
+  const Tensor y = tape.allocate(x.shape()), lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
   {
     const nn::Tape::Scope temporaries(tape);
     const auto scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())});
@@ -36,7 +35,8 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
                                                         .scratch = scratch,
                                                         .dropout = tape.training() ? dropout_ : 0,
                                                         .key = tape.dropout_key(site_),
-                                                        .first = T - x.dim(1)});
+                                                        .first = T - x.dim(1),
+                                                        .factors = c_attn_.dtype()});
   }
   tape.save({qkv, y, lse});
   return resid_dropout_.forward(tape, c_proj_.forward(tape, y));
@@ -59,7 +59,8 @@ Tensor CausalSelfAttention::do_backward(nn::Tape& tape, Tensor dy) {
                                                        .dv = {dqkv, 2 * C, heads_},
                                                        .scratch = scratch,
                                                        .dropout = dropout_,
-                                                       .key = tape.dropout_key(site_)});
+                                                       .key = tape.dropout_key(site_),
+                                                       .factors = c_attn_.dtype()});
   return c_attn_.backward(tape, dqkv);
 }
 

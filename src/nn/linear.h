@@ -27,6 +27,9 @@ class Linear final : public Module {
   /// A layer without bias whose weight is another module's too (a tied weight).
   explicit Linear(std::shared_ptr<Parameter> tied_weight);
 
+  /// In which the weight is there, for a pass: bfloat16 where the device computes with it.
+  DType dtype() const { return weight_->data.dtype(); }
+
  private:
   Tensor do_forward(Tape& tape, Tensor x) override;
   Tensor do_backward(Tape& tape, Tensor dy) override;

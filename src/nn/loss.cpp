@@ -6,8 +6,7 @@ namespace nanofsdp::nn {
 
 void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
   const std::int64_t rows = targets.numel();
-  const Tensor flat = logits.view({rows, logits.numel() / rows});
-  const Tensor target = targets.view({rows});
+  const Tensor flat = logits.view({rows, logits.numel() / rows}), target = targets.view({rows});
   const Tensor loss = tape.allocate({rows}), lse = tape.allocate({rows});
   ops::cross_entropy(
       tape.stream(),

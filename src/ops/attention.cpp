@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "ops/exp.h"
+#include "base/exp.h"
 #include "ops/gemm.h"
 #include "ops/operands.h"
 

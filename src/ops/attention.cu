@@ -1,113 +1,23 @@
-#include "ops/attention.h"
-
 #include <cmath>
+#include <initializer_list>
 #include <string>
 
 #include "base/check.h"
-#include "ops/tile.cuh"
+#include "ops/attention.cuh"
 
-// All three kernels are one scheme. A block owns 64 rows of a head, queries or keys, and walks over
-// the others, 64 at a time (a block of keys: over those of each query head that reads them): the
-// products of its rows with those are a tile of scores, which never leaves the block; the tile
-// times rows of a third matrix adds to what the block will write. Forward keeps the largest score
-// and the sum of each query so far, and corrects what it has when they change (Milakov and
-// Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv 2205.14135). Backward knows the sums:
-// one kernel owns queries and writes dQ, one owns keys and writes dK and dV; nobody adds to what
-// another block writes. Most work first: blocks start in order.
+// The kernels that multiply in float32, and which kernels a call gets.
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
 constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
 
-// The rows of Heads: `stride` apart, `rows` of them a sequence.
-struct Columns {
-  float* data;
-  int stride, rows, heads;
-};
-
-struct Call {
-  int T, H, D;
-  int group;              // query heads that read one key/value head
-  int first;              // queries before it do not ask: forward alone knows that
-  unsigned heads, tiles;  // heads, of all sequences, that blocks own; tiles of 64 rows
-  float scale;
-  DropoutKey key;
-  std::uint32_t threshold;
-  float survivor;
-};
-
-// The head among those that blocks own that this block works on.
-__device__ int own_head(const Call& call) { return static_cast<int>(blockIdx.x % call.heads); }
-
-// A query head.
-struct Head {
-  const Call& call;
-  int number, b, h;   // of all; of its sequence; in its sequence
-  std::uint64_t key;  // the sequence's
-
-  __device__ Head(const Call& c, int number)
-      : call(c), number(number), b(number / c.H), h(number % c.H), key(row_key(c.key, b)) {}
-
-  // Its rows of D in x, or those that it shares with the others of its group.
-  __device__ Rows of(const Columns& x) const {
-    float* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
-    return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
-  }
-
-  // Its [n] of lse, whose first element is query number call.first.
-  __device__ float* row_of(float* lse) const {
-    return lse + static_cast<std::int64_t>(number) * (call.T - call.first);
-  }
-
-  // What dropout makes of a weight of 1.
-  __device__ float kept(unsigned query, unsigned key_position) const {
-    if (call.threshold == 0) return 1;
-    const unsigned T = call.T;
-    return keep(key, (h * T + query) * T + key_position, call.threshold) ? call.survivor : 0.0f;
-  }
-};
-
-// Of each of a thread's queries: the largest score so far, and the sum of exp(score - largest) over
-// the thread's own columns.
-struct Softmax {
-  float largest[kEach], sum[kEach];
-};
-
-// One tile on: scores become dropout(P) but for the final sum, and `out` is what it would be had
-// the largest score been known from the start.
-template <int kSlices>
-__device__ void weigh(const Head& head, int first, int walked, Softmax& softmax, Scores& scores,
-                      Output<kSlices>& out) {
-  for (int i = 0; i < kEach; ++i) {
-    const int query = first + own(i);
-    float largest = softmax.largest[i];
-    for (int j = 0; j < kEach; ++j) {
-      float& score = scores[i][j];
-      score = walked + other(j) <= query ? head.call.scale * score : -INFINITY;
-      largest = Max{}(largest, score);
-    }
-    largest = over_warp(largest, Max{}, kSide);
-    const float correction = expf(softmax.largest[i] - largest);
-    softmax.largest[i] = largest;
-    softmax.sum[i] *= correction;
-    for (int slice = 0; slice < kSlices; ++slice) {
-      for (float& x : out[slice][i]) x *= correction;
-    }
-    for (int j = 0; j < kEach; ++j) {
-      const float weight = expf(scores[i][j] - largest);
-      softmax.sum[i] += weight;
-      scores[i][j] = weight * head.kept(query, walked + other(j));
-    }
-  }
-}
-
 template <int kSlices>
 __global__ void __launch_bounds__(kThreads, 2)
     attend(Call call, Columns queries, Columns keys, Columns values, Columns y, float* lse) {
   __shared__ Tiles tiles;
   const Head head(call, own_head(call));
-  const int row = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
+  const int row = (static_cast<int>(call.tiles) - 1 - own_tile(call)) * kTile;
   const int first = call.first + row;
   const Rows q = head.of(queries), k = head.of(keys), v = head.of(values);
   Output<kSlices> out = {};
@@ -116,7 +26,13 @@ __global__ void __launch_bounds__(kThreads, 2)
   for (int walked = 0; walked < first + kTile; walked += kTile) {
     Scores scores = {};
     add_products<kSlices>(tiles, q, first, k, walked, scores);
-    weigh<kSlices>(head, first, walked, softmax, scores, out);
+    float correction[kEach];
+    weigh(head, first, walked, softmax, scores, correction);
+    for (int slice = 0; slice < kSlices; ++slice) {
+      for (int i = 0; i < kEach; ++i) {
+        for (float& x : out[slice][i]) x *= correction[i];
+      }
+    }
     add_weighted<kSlices>(tiles, scores, v, walked, out);
   }
   for (int i = 0; i < kEach; ++i) {
@@ -132,50 +48,16 @@ __global__ void __launch_bounds__(kThreads, 2)
   write<kSlices>(out, head.of(y), row);
 }
 
-// What both kernels of backward read.
-struct Given {
-  Columns dy, q, k, v, y;
-  float* lse;
-};
-
-// What backward wants to know of 64 queries.
-struct Queries {
-  float lse[kTile], delta[kTile];
-};
-
-// Four threads each make dO . O. Beyond the last query lse is infinite: every weight is 0.
-__device__ void stage(const Rows& dy, const Rows& y, const float* lse, int first, Queries& to) {
-  const int r = static_cast<int>(threadIdx.x) / 4, t = first + r;
-  float delta = 0;
-  for (int d = static_cast<int>(threadIdx.x) % 4; t < y.T && d < y.D; d += 4) {
-    delta += dy.row(t)[d] * y.row(t)[d];
-  }
-  delta = over_warp(delta, Sum{}, 4);
-  if (threadIdx.x % 4 != 0) return;
-  to.delta[r] = delta;
-  to.lse[r] = t < y.T ? lse[t] : INFINITY;
-}
-
-// Of query i, the r-th staged, and key j: a score becomes dropout(P), the product of dO and V
-// becomes dS / sqrt(D).
-__device__ void differentiate(const Head& head, const Queries& queries, int r, int i, int j,
-                              float& score, float& product) {
-  const float kept = head.kept(i, j);
-  const float p = j <= i ? expf(head.call.scale * score - queries.lse[r]) : 0.0f;
-  product = j <= i ? p * (kept * product - queries.delta[r]) * head.call.scale : 0.0f;
-  score = p * kept;
-}
-
 template <int kSlices>
 __global__ void __launch_bounds__(kThreads, 2)
     differentiate_queries(Call call, Given given, Columns dq_columns) {
   __shared__ Tiles tiles;
   __shared__ Queries queries;
   const Head head(call, own_head(call));
-  const int first = static_cast<int>(call.tiles - 1 - blockIdx.x / call.heads) * kTile;
+  const int first = (static_cast<int>(call.tiles) - 1 - own_tile(call)) * kTile;
   const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
   const Rows dout = head.of(given.dy);
-  stage(dout, head.of(given.y), head.row_of(given.lse), first, queries);
+  stage(head, given, first, queries);
   Output<kSlices> dq = {};
   for (int walked = 0; walked <= first; walked += kTile) {
     Scores p = {}, ds = {};
@@ -200,14 +82,14 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
   __shared__ Tiles tiles;
   __shared__ Queries queries;
   const int begin = own_head(call) * call.group;
-  const int first = static_cast<int>(blockIdx.x / call.heads) * kTile;
+  const int first = own_tile(call) * kTile;
   Output<kSlices> dk = {}, dv = {};
   for (int number = begin; number < begin + call.group; ++number) {
     const Head head(call, number);
     const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
-    const Rows dout = head.of(given.dy), out = head.of(given.y);
+    const Rows dout = head.of(given.dy);
     for (int walked = first; walked < call.T; walked += kTile) {
-      stage(dout, out, head.row_of(given.lse), walked, queries);  // all have read the last ones
+      stage(head, given, walked, queries);  // all have read the last ones
       Scores p = {}, ds = {};
       add_products<kSlices>(tiles, k, first, q, walked, p);
       add_products<kSlices>(tiles, v, first, dout, walked, ds);
@@ -225,6 +107,23 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
   write<kSlices>(dk, head.of(dk_columns), first);
   write<kSlices>(dv, head.of(dv_columns), first);
 }
+
+// delta[t] = dO . O of each query: a warp each.
+__global__ void make_deltas(Call call, Columns dy, Columns y, float* delta) {
+  const std::int64_t row = global_thread() / kWarp;
+  const auto number = static_cast<int>(row / call.T), t = static_cast<int>(row % call.T);
+  if (number >= static_cast<int>(call.heads)) return;
+  const Head head(call, number);
+  const float *dout = head.of(dy).row(t), *out = head.of(y).row(t);
+  float sum = 0;
+  for (int d = static_cast<int>(threadIdx.x % kWarp); d < call.D; d += kWarp) {
+    sum += dout[d] * out[d];
+  }
+  sum = over_warp(sum, Sum{});
+  if (threadIdx.x % kWarp == 0) delta[row] = sum;
+}
+
+struct Deltas : Scratch {};
 
 Columns columns_of(const Heads& x) {
   return {.data = x.rows.f32() + x.first,
@@ -258,24 +157,32 @@ void attention(Stream& stream, const AttentionForward& a) {
   Call call = call_of(a);
   call.first = static_cast<int>(a.first);
   call.tiles = blocks_for(call.T - call.first, kTile);
+  const Columns q = columns_of(a.q), k = columns_of(a.k), v = columns_of(a.v);
+  const Columns y = columns_of({a.y, 0, call.H});
+  if (a.factors == DType::bfloat16 && fits_tensor_cores(call, {q, k, v})) {
+    return attend_on_tensor_cores(stream, call, q, k, v, y, a.lse.f32());
+  }
   launch(stream, call.tiles * call.heads, kThreads, call.D <= kTile ? attend<1> : attend<2>, call,
-         columns_of(a.q), columns_of(a.k), columns_of(a.v), columns_of({a.y, 0, call.H}),
-         a.lse.f32());
+         q, k, v, y, a.lse.f32());
 }
 
 void attention(Stream& stream, const AttentionBackward& a) {
   Call call = call_of(a);
   const bool one_slice = call.D <= kTile;
-  const Given given{
-      columns_of({a.dy, 0, call.H}), columns_of(a.q), columns_of(a.k), columns_of(a.v),
-      columns_of({a.y, 0, call.H}),  a.lse.f32()};
+  const std::int64_t rows = std::int64_t{call.heads} * call.T;
+  const Columns dy = columns_of({a.dy, 0, call.H}), y = columns_of({a.y, 0, call.H});
+  auto* const delta = static_cast<float*>(scratch<Deltas>(stream, rows * sizeof(float)));
+  launch(stream, blocks_for(rows, kThreads / kWarp), kThreads, make_deltas, call, dy, y, delta);
+  const Given given{dy, columns_of(a.q), columns_of(a.k), columns_of(a.v), a.lse.f32(), delta};
+  const Columns dq = columns_of(a.dq), dk = columns_of(a.dk), dv = columns_of(a.dv);
+  if (a.factors == DType::bfloat16 && fits_tensor_cores(call, {dy, given.q, given.k, given.v})) {
+    return differentiate_on_tensor_cores(stream, call, given, dq, dk, dv);
+  }
   launch(stream, call.tiles * call.heads, kThreads,
-         one_slice ? differentiate_queries<1> : differentiate_queries<2>, call, given,
-         columns_of(a.dq));
+         one_slice ? differentiate_queries<1> : differentiate_queries<2>, call, given, dq);
   call.heads /= call.group;  // blocks own heads of keys and values
   launch(stream, call.tiles * call.heads, kThreads,
-         one_slice ? differentiate_keys<1> : differentiate_keys<2>, call, given, columns_of(a.dk),
-         columns_of(a.dv));
+         one_slice ? differentiate_keys<1> : differentiate_keys<2>, call, given, dk, dv);
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -5,7 +5,6 @@
 #include "base/device.h"
 #include "base/dropout_key.h"
 #include "base/tensor.h"
-#include "ops/heads.h"
 
 namespace nanofsdp::ops {
 
@@ -33,7 +32,8 @@ namespace nanofsdp::ops {
 ///
 /// Twins: attention.cpp (Eigen) keeps the scores of a block of queries with all its keys in
 /// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
-/// leaves scratch alone (ask for that of one thread); its heads have at most 128 features.
+/// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. Where
+/// factors may be bfloat16 and heads have 64 features, attention_tensor_cores.cu does the same.
 ///
 /// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
 /// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
@@ -46,6 +46,15 @@ namespace nanofsdp::ops {
 /// Both directions have operands of the same names: a call says which it means,
 /// `attention(stream, AttentionForward{.q = ...})`.
 
+/// Heads side by side in the rows of a tensor. Head h, of width D, is columns [first + h * D, first
+/// + (h + 1) * D). A tensor of heads alone has first = 0; packed rows [q, k, v] are one tensor and
+/// three values of `first`.
+struct Heads {
+  Tensor rows{};           ///< [B, T, any number of columns]
+  std::int64_t first = 0;  ///< column where head 0 begins
+  int heads = 1;           ///< how many, H
+};
+
 /// Shapes: B sequences of T positions, C = H * D features; n = T - first, which is T in training.
 struct AttentionForward {
   Heads q{};          ///< in   H heads
@@ -56,18 +65,20 @@ struct AttentionForward {
   float dropout = 0;  ///< probability of dropping an element of P
   DropoutKey key{};   ///< which mask
   std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
+  DType factors = DType::float32;  ///< bfloat16: products on a GPU may round their factors to it
 };
 
 /// Shapes as in the forward pass, with first = 0.
 struct AttentionBackward {
-  Tensor dy{};             ///< in   [B, T, C]
-  Heads q{}, k{}, v{};     ///< in   as in the forward pass
-  Tensor y{};              ///< in   [B, T, C], from the forward pass
-  Tensor lse{};            ///< in   [B, H, T], from the forward pass
-  Heads dq{}, dk{}, dv{};  ///< out  H, H_kv, H_kv heads, written; no other column is
-  Tensor scratch{};        ///< as in the forward pass
-  float dropout = 0;       ///< as in the forward pass
-  DropoutKey key{};        ///< as in the forward pass
+  Tensor dy{};                     ///< in   [B, T, C]
+  Heads q{}, k{}, v{};             ///< in   as in the forward pass
+  Tensor y{};                      ///< in   [B, T, C], from the forward pass
+  Tensor lse{};                    ///< in   [B, H, T], from the forward pass
+  Heads dq{}, dk{}, dv{};          ///< out  H, H_kv, H_kv heads, written; no other column is
+  Tensor scratch{};                ///< as in the forward pass
+  float dropout = 0;               ///< as in the forward pass
+  DropoutKey key{};                ///< as in the forward pass
+  DType factors = DType::float32;  ///< as in the forward pass
 };
 
 /// Elements of scratch that each direction needs for sequences of T positions on `threads` threads

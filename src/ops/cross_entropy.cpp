@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "ops/exp.h"
+#include "base/exp.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
@@ -69,8 +69,7 @@ void require_targets(const Tensor& target, std::int64_t V) {
 void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
   const Require require(stream);
   require_rank("cross_entropy: logits", a.logits, 2);
-  const std::int64_t N = a.logits.dim(0);
-  const std::int64_t V = a.logits.dim(1);
+  const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   require("cross_entropy: logits", a.logits, {N, V});
   require("cross_entropy: loss", a.loss, {N});
   require("cross_entropy: lse", a.lse, {N});
@@ -99,8 +98,7 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
   const Require require(stream);
   require_rank("cross_entropy: logits", a.logits, 2);
-  const std::int64_t N = a.logits.dim(0);
-  const std::int64_t V = a.logits.dim(1);
+  const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   require("cross_entropy: logits", a.logits, {N, V});
   require("cross_entropy: lse", a.lse, {N});
   require("cross_entropy: target", a.target, {N}, DType::int32);

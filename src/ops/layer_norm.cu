@@ -47,40 +47,55 @@ __global__ void backward_x(const float* dy, const float* x, const W* weight, con
   //! [backward_row]
 }
 
-// Eight float32 are the 32 bytes that memory hands out at a time.
-constexpr unsigned kColumns = 8;
-constexpr unsigned kRows = 128;
+constexpr unsigned kColumns = 32;
+constexpr unsigned kTurns = 8;
+constexpr std::int64_t kRowsOfBlock = 1024;
 
-// Eight columns a block, which walks down all rows, 128 at a time: no sum leaves its block, so none
-// needs a place to wait in memory or depends on which block is first. Narrow blocks, as a model has
-// few columns: the 768 of GPT-2 keep 96 multiprocessors busy. It reads dy and x once more than a
-// kernel that also made dx would have to; such a kernel would need room for partial sums.
-__global__ void __launch_bounds__(kColumns* kRows)
-    backward_weight(const float* dy, const float* x, const float* mean, const float* rstd,
-                    float* dweight, float* dbias, std::int64_t R, int C) {
-  __shared__ float of_weight[kRows][kColumns];
-  __shared__ float of_bias[kRows][kColumns];
-  const unsigned row = threadIdx.x / kColumns;
-  const unsigned column = threadIdx.x % kColumns;
-  const std::int64_t c = std::int64_t{blockIdx.x} * kColumns + column;
+// A block takes 32 columns of 1024 rows, eight at a time, and leaves their sums in parts, [blocks
+// of rows, 2, C]: none depends on which block is first. Blocks along y share the rows. It reads dy
+// and x once more than a kernel that also made dx would have to.
+__global__ void sum_weight(const float* dy, const float* x, const float* mean, const float* rstd,
+                           float* parts, std::int64_t R, int C) {
+  __shared__ float of_weight[kTurns][kColumns];
+  __shared__ float of_bias[kTurns][kColumns];
+  const auto c = static_cast<int>(blockIdx.x * kColumns + threadIdx.x);
+  const std::int64_t first = blockIdx.y * kRowsOfBlock;
+  const std::int64_t end = min(first + kRowsOfBlock, R);
   float weight = 0;
   float bias = 0;
-  for (std::int64_t r = row; c < C && r < R; r += kRows) {
+#pragma unroll 4
+  for (std::int64_t r = first + threadIdx.y; c < C && r < end; r += kTurns) {
     const float g = dy[r * C + c];
     weight += g * ((x[r * C + c] - mean[r]) * rstd[r]);
     bias += g;
   }
-  of_weight[row][column] = weight;
-  of_bias[row][column] = bias;
+  of_weight[threadIdx.y][threadIdx.x] = weight;
+  of_bias[threadIdx.y][threadIdx.x] = bias;
   __syncthreads();
-  if (row > 0 || c >= C) return;
-  for (unsigned i = 1; i < kRows; ++i) {
-    weight += of_weight[i][column];
-    bias += of_bias[i][column];
+  if (threadIdx.y > 0 || c >= C) return;
+  for (unsigned turn = 1; turn < kTurns; ++turn) {
+    weight += of_weight[turn][threadIdx.x];
+    bias += of_bias[turn][threadIdx.x];
+  }
+  parts[std::int64_t{blockIdx.y} * 2 * C + c] = weight;
+  parts[(std::int64_t{blockIdx.y} * 2 + 1) * C + c] = bias;
+}
+
+__global__ void add_parts(const float* parts, int count, int C, float* dweight, float* dbias) {
+  const std::int64_t c = global_thread();
+  if (c >= C) return;
+  float weight = 0;
+  float bias = 0;
+#pragma unroll 8
+  for (int i = 0; i < count; ++i) {
+    weight += parts[std::int64_t{i} * 2 * C + c];
+    bias += parts[(std::int64_t{i} * 2 + 1) * C + c];
   }
   if (dweight != nullptr) dweight[c] += weight;
   if (dbias != nullptr) dbias[c] += bias;
 }
+
+struct Parts : Scratch {};
 
 template <class T>
 T* pointer(const Tensor& t) {
@@ -104,8 +119,11 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   float* const dweight = pointer<float>(a.dweight);
   float* const dbias = pointer<float>(a.dbias);
   if (dweight != nullptr || dbias != nullptr) {  // first, as dx may take the place of dy
-    launch(stream, blocks_for(C, kColumns), kColumns * kRows, backward_weight, a.dy.f32(),
-           a.x.f32(), a.mean.f32(), a.rstd.f32(), dweight, dbias, R, C);
+    const unsigned count = blocks_for(R, kRowsOfBlock);
+    auto* const parts = static_cast<float*>(scratch<Parts>(stream, count * 2 * C * sizeof(float)));
+    launch(stream, dim3(blocks_for(C, kColumns), count), dim3(kColumns, kTurns), sum_weight,
+           a.dy.f32(), a.x.f32(), a.mean.f32(), a.rstd.f32(), parts, R, C);
+    launch(stream, blocks_for(C), kThreads, add_parts, parts, count, C, dweight, dbias);
   }
   for_type_of(a.weight, [&]<class W>(W) {
     launch(stream, blocks_for(R, 1), threads_for(C), backward_x<W>, a.dy.f32(), a.x.f32(),

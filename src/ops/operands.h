@@ -10,7 +10,7 @@
 #include "base/cuda.h"
 #include "base/device.h"
 #include "base/tensor.h"
-#include "ops/heads.h"
+#include "ops/attention.h"
 
 namespace nanofsdp::ops {
 

@@ -7,7 +7,7 @@
 
 #include "base/context.h"
 #include "cli/bench.h"
-#include "ops/vector.h"
+#include "ops/micro_kernel.h"
 #include "support/process.h"
 #include "support/temporary_directory.h"
 

@@ -37,7 +37,7 @@ def ours():
     subprocess.run([BINARY, "train", "train_gpt2", f"--device={DEVICE}", "--param_dtype=bfloat16", "--dataset=random",
                     f"--batch_size={ROWS}", "--gradient_accumulation_steps=1", f"--block_size={CONTEXT}",
                     f"--n_layer={LAYERS}", f"--n_head={HEADS}", f"--n_embd={WIDTH}", f"--max_iters={WARM_UP + STEPS}",
-                    "--eval_interval=100000", "--eval_iters=1", "--sample=0", "--out_dir=", f"--metrics={metrics}"],
+                    "--eval_interval=100000", "--eval_iters=1", "--sample=0", "--out_dir=", "--decay_lr=False", f"--metrics={metrics}"],
                    cwd=WORK, check=True)
     steps = [r for r in map(json.loads, metrics.read_text().splitlines()) if "loss" in r]
     return ([r["ms"] for r in steps], [r["loss"] for r in steps], sum(steps[-1]["peak_bytes"].values()),

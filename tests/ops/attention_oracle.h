@@ -118,7 +118,8 @@ struct Operands {
             .lse = lse,
             .scratch = scratch,
             .dropout = dropout,
-            .key = key};
+            .key = key,
+            .factors = factors};
   }
   AttentionBackward backward() {
     return {.dy = dy,
@@ -132,7 +133,8 @@ struct Operands {
             .dv = v(dqkv),
             .scratch = scratch,
             .dropout = dropout,
-            .key = key};
+            .key = key,
+            .factors = factors};
   }
   Operands& run() {
     attention(*stream, forward());
@@ -145,6 +147,7 @@ struct Operands {
   std::unique_ptr<Stream> stream;
   float dropout;
   DropoutKey key = kKey;
+  DType factors = DType::float32;
 };
 
 }  // namespace nanofsdp::ops::attention_oracle

@@ -1,4 +1,5 @@
-#include "ops/exp.h"
+
+#include "base/exp.h"
 
 #include <gtest/gtest.h>
 

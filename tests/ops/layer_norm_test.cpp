@@ -35,7 +35,7 @@ constexpr Sizes kMany[] = {{1, 1},     {1, 7},    {5, 1},     {3, 17},   {70, 65
 constexpr std::span<const Sizes> kSizes = testing::kEmulated ? std::span<const Sizes>(kFew) : kMany;
 
 // For the oracle alone.
-constexpr Sizes kWide[] = {{9, 768}, {300, 33}, {2, 2051}};
+constexpr Sizes kWide[] = {{9, 768}, {300, 33}, {2, 2051}, {1030, 3}};
 constexpr Sizes kWider[] = {{3, 12288}, {70000, 24}};
 constexpr std::span<const Sizes> kLarge =
     testing::kEmulated ? std::span<const Sizes>(kWide) : kWider;

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdint>
 
-namespace nanofsdp::ops {
+namespace nanofsdp {
 
 /// @file
 /// @brief The exponential of the CPU's softmaxes, made for loops.
@@ -49,4 +49,4 @@ inline float exponential(float x) {
   return p * std::bit_cast<float>(static_cast<std::uint32_t>(sum) << 23);
 }
 
-}  // namespace nanofsdp::ops
+}  // namespace nanofsdp
