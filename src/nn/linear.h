@@ -27,7 +27,7 @@ class Linear final : public Module {
   /// A layer without bias whose weight is another module's too (a tied weight).
   explicit Linear(std::shared_ptr<Parameter> tied_weight);
 
-  /// In which the weight is there, for a pass: bfloat16 where the device computes with it.
+  /// The weight's type during a pass: bfloat16 where it is rounded and the device computes with it.
   DType dtype() const { return weight_->data.dtype(); }
 
  private:

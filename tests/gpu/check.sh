@@ -124,13 +124,13 @@ sanitize() {
   return $code
 }
 
-# sanitize_operators TOOL [TESTS]: the operators' tests but these, and but the products of
+# sanitize_operators TOOL [TESTS]: the operators' tests without TESTS, and without products of
 # matrices: cuBLAS is slow under a sanitizer. Gemm and Exponential use no GPU.
 sanitize_operators() {
   sanitize "$1" $build/tests/gpu/test_gpu --gtest_filter="-*Matmul*:Gemm.*:Exponential.*${2:+:$2}"
 }
 
-# Of attention, some of its tests have a minute of work for racecheck.
+# Under racecheck some tests of attention take a minute. These two take seconds.
 race_attention() {
   sanitize racecheck $build/tests/gpu/test_gpu \
     --gtest_filter='Attention.LargeScores:AttentionFactors.GiveTheSameBitsOnEveryRun'

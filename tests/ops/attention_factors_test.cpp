@@ -21,7 +21,7 @@ constexpr Sizes kOf64[] = {{2, 1, 64, 1},      {1, 3, 128, 2},    {1, 64, 64, 1}
                            {2, 63, 128, 2},    {1, 65, 128, 2},   {1, 200, 64, 1},
                            {1, 70, 256, 4, 2}, {2, 66, 192, 3, 1}};
 
-// Rounding is half of 2^-8 of a number. What is summed up are many roundings of either sign.
+// bfloat16 has 8 significant bits: rounding changes a number by 2^-9 of it at most, up or down.
 constexpr double kRounded = 5e-3;
 
 Operands narrow(const Sizes& s, float dropout = 0) {
