@@ -36,11 +36,14 @@ set(flags -march=${NANOFSDP_ARCH} ${vectors})
 if(NANOFSDP_ARCH STREQUAL "native" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM
 endif()
+# GCC looks for memory that it can use again when it has 128 MB. It has a whole room to compile, and
+# takes a tenth of that time less if it looks when it has 600 MB.
+set(memory $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=600000>)
 # A designated initialiser that leaves a field out means its default: no warning for that. Nor for
 # what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651;
 # where <string> comes precompiled it says array-bounds and stringop-overflow instead). Nor of a span
 # that outlives its tensor, which owns nothing (GCC 14).
-target_compile_options(nf_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};-Wall;-Wextra
+target_compile_options(nf_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};${memory};-Wall;-Wextra
   -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict;
     -Wno-array-bounds;-Wno-stringop-overflow;-Wno-dangling-reference>>)
 if(NANOFSDP_WERROR)

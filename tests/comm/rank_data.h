@@ -42,13 +42,14 @@ std::vector<T> numbers(int rank, std::int64_t n) {
 }
 
 /// The sum over ranks 0, 1, ... as the contract has it: in this order, in float32, rounded once.
+/// Its n elements from number `begin` on.
 template <class T>
-std::vector<T> summed(int world_size, std::int64_t n, comm::ReduceOp op) {
+std::vector<T> summed(int world_size, std::int64_t n, comm::ReduceOp op, std::int64_t begin = 0) {
   std::vector<T> values(static_cast<std::size_t>(n));
   const float scale = op == comm::ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(world_size);
   for (std::int64_t i = 0; i < n; ++i) {
-    float sum = as_float(as<T>(number(0, i)));
-    for (int rank = 1; rank < world_size; ++rank) sum += as_float(as<T>(number(rank, i)));
+    float sum = as_float(as<T>(number(0, begin + i)));
+    for (int rank = 1; rank < world_size; ++rank) sum += as_float(as<T>(number(rank, begin + i)));
     values[i] = as<T>(sum * scale);
   }
   return values;

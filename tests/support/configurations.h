@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <random>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -97,30 +96,39 @@ inline std::vector<Factor> factors_of_any_model() {
 /// have as many.
 inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>& factors) {
   using Choice = std::pair<std::size_t, std::size_t>;  // factor, setting
-  std::set<std::pair<Choice, Choice>> missing;         // the smaller factor first
+  std::vector<Choice> settings;                        // of all factors
+  std::vector<std::size_t> first(factors.size());      // of a factor's
   for (std::size_t f = 0; f < factors.size(); ++f) {
-    for (std::size_t g = f + 1; g < factors.size(); ++g) {
-      for (std::size_t i = 0; i < factors[f].size(); ++i) {
-        for (std::size_t j = 0; j < factors[g].size(); ++j) missing.insert({{f, i}, {g, j}});
-      }
+    first[f] = settings.size();
+    for (std::size_t i = 0; i < factors[f].size(); ++i) settings.push_back({f, i});
+  }
+  const std::size_t n = settings.size();
+  std::vector<char> missing(n * n, 0);  // by two settings, the smaller factor first
+  for (std::size_t a = 0; a < n; ++a) {
+    for (std::size_t b = a + 1; b < n; ++b) {
+      if (settings[a].first != settings[b].first) missing[a * n + b] = 1;
     }
   }
+  const auto together = [&](const Choice& x, const Choice& y) -> char& {
+    const std::size_t a = first[x.first] + x.second, b = first[y.first] + y.second;
+    return missing[std::min(a, b) * n + std::max(a, b)];
+  };
   std::vector<std::vector<std::size_t>> rows;
   const auto take = [&](const std::vector<Choice>& chosen) {
     std::vector<std::size_t>& row = rows.emplace_back(factors.size());
     for (const auto& [f, setting] : chosen) row[f] = setting;
     for (std::size_t f = 0; f < row.size(); ++f) {
-      for (std::size_t g = f + 1; g < row.size(); ++g) missing.erase({{f, row[f]}, {g, row[g]}});
+      for (std::size_t g = f + 1; g < row.size(); ++g) together({f, row[f]}, {g, row[g]}) = 0;
     }
   };
   for (std::size_t i = 0; i < factors[0].size(); ++i) take({{0, i}, {1, 3}});
   std::minstd_rand random;  // the same everywhere
-  while (!missing.empty()) {
-    std::vector<Choice> chosen{missing.begin()->first, missing.begin()->second};
+  for (std::size_t pair = 0; pair < n * n; ++pair) {
+    if (missing[pair] == 0) continue;
+    std::vector<Choice> chosen{settings[pair / n], settings[pair % n]};
     const auto gain = [&](const Choice& choice) {
-      return std::ranges::count_if(chosen, [&](const Choice& other) {
-        return missing.contains(std::minmax(choice, other));
-      });
+      return std::ranges::count_if(
+          chosen, [&](const Choice& other) { return together(choice, other) != 0; });
     };
     for (std::size_t f = 0; f < factors.size(); ++f) {
       if (f == chosen[0].first || f == chosen[1].first) continue;
