@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <map>
 #include <thread>
@@ -17,18 +16,16 @@
 namespace nanofsdp::cli {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 double time_calls(const std::function<void()>& call) {
   constexpr double kBudget = 0.05;
   call();  // warms caches and sizes buffers
   int calls = 0;
-  std::chrono::duration<double> seconds{};
-  for (const Clock::time_point begin = Clock::now(); seconds.count() < kBudget; ++calls) {
+  double seconds = 0;
+  for (const double begin = now_seconds(); seconds < kBudget; ++calls) {
     call();
-    seconds = Clock::now() - begin;
+    seconds = now_seconds() - begin;
   }
-  return seconds.count() / calls;
+  return seconds / calls;
 }
 
 }  // namespace

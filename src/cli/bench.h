@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -88,6 +89,9 @@ double multiply_and_add(Stream& stream);
 /// Each try is shorter than what the system gives a thread at a stretch: where ranks are more than
 /// cores, this is what the rank's threads could do if each had a core to itself.
 double peak_flops(Stream& stream);
+
+/// sum += x, of as many elements.
+void add(std::span<float> sum, std::span<const float> x);
 
 /// A rate that grows with a size: most / (1 + half / size).
 struct Saturation {

@@ -185,30 +185,6 @@ Machine measured_machine(int cores, const Rates& sent, const Rates& rest, const 
 
 }  // namespace
 
-double multiply_and_add(Stream& stream) {
-  constexpr std::int64_t kRounds = 1 << 20;
-  stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
-    const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
-    Packs packs{};
-    touch(packs);
-    for (std::int64_t round = 0; round < kRounds; ++round) {
-      for (Pack& pack : packs) pack = pack * factor + addend;
-    }
-    touch(packs);
-  });
-  return 2.0 * kRounds * kLanes * stream.threads();
-}
-
-double peak_flops(Stream& stream) {
-  if (stream.device() != Device::cpu) return 0;
-  double best = 0;
-  for (int i = 0; i < 10; ++i) {
-    const double begin = now_seconds(), flops = multiply_and_add(stream);
-    best = std::max(best, flops / (now_seconds() - begin));
-  }
-  return best;
-}
-
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate) {
   const double times = long_rate / short_rate;
   const double half = (times - 1) / (1 / short_size - times / long_size);

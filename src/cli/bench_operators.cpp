@@ -190,6 +190,34 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
 
 }  // namespace
 
+double multiply_and_add(Stream& stream) {
+  constexpr std::int64_t kRounds = 1 << 20;
+  stream.parallel_for(stream.threads(), 1, [](std::int64_t, std::int64_t) {
+    const Pack factor = Pack{} + 0.999f, addend = Pack{} + 0.001f;
+    Packs packs{};
+    touch(packs);
+    for (std::int64_t round = 0; round < kRounds; ++round) {
+      for (Pack& pack : packs) pack = pack * factor + addend;
+    }
+    touch(packs);
+  });
+  return 2.0 * kRounds * kLanes * stream.threads();
+}
+
+double peak_flops(Stream& stream) {
+  if (stream.device() != Device::cpu) return 0;
+  double best = 0;
+  for (int i = 0; i < 10; ++i) {
+    const double begin = now_seconds(), flops = multiply_and_add(stream);
+    best = std::max(best, flops / (now_seconds() - begin));
+  }
+  return best;
+}
+
+void add(std::span<float> sum, std::span<const float> x) {
+  for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += x[i];
+}
+
 Rates bench_operators(const BenchOptions& options, int threads) {
   Context context(0, 1, threads);
   Rates rates;

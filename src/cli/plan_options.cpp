@@ -15,6 +15,7 @@ constexpr char kUsage[] =
 
 What each rank will hold and move in a training, and on a machine how long a step will take. The
 engine itself runs two steps, on a device without memory, for one rank that stands for all.
+CONFIG is a file of these options; the config of a training has others.
 )";
 
 // GPT-2's, which we compute; the others are somebody else's.
