@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <vector>
 
 namespace nanofsdp::cli::race_test {
 namespace {
@@ -57,6 +58,12 @@ TEST(ShareFor, MakesTheStepAsLongAsMeasured) {
   EXPECT_DOUBLE_EQ(share_for(7, 5, 7), 0.5);
   EXPECT_DOUBLE_EQ(share_for(11, 5, 7), 0.25);
   EXPECT_DOUBLE_EQ(share_for(4, 5, 7), 1);
+}
+
+TEST(Yardstick, AddsElementByElement) {
+  std::vector<float> sum{1, 2, 3};
+  add(sum, std::vector<float>{10, 20, 30});
+  EXPECT_EQ(sum, (std::vector<float>{11, 22, 33}));
 }
 
 TEST(MachineText, IsReadBack) {
