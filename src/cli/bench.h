@@ -90,7 +90,8 @@ double multiply_and_add(Stream& stream);
 /// cores, this is what the rank's threads could do if each had a core to itself.
 double peak_flops(Stream& stream);
 
-/// sum += x, of as many elements.
+/// sum += x, of as many elements: what a reduction can reach. As all yardsticks, it is in the file
+/// that is compiled at -O3.
 void add(std::span<float> sum, std::span<const float> x);
 
 /// A rate that grows with a size: most / (1 + half / size).

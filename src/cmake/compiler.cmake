@@ -36,8 +36,8 @@ set(flags -march=${NANOFSDP_ARCH} ${vectors})
 if(NANOFSDP_ARCH STREQUAL "native" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM
 endif()
-# GCC looks for memory that it can use again when it has 128 MB. It has a whole room to compile, and
-# takes a tenth of that time less if it looks when it has 600 MB.
+# GCC looks for memory that it can use again when it holds 128 MB. If it looks at 600 MB, the largest
+# room is compiled in a tenth less time, and the compiler holds 1 GB at most.
 set(memory $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=600000>)
 # A designated initialiser that leaves a field out means its default: no warning for that. Nor for
 # what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651;

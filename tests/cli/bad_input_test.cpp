@@ -137,8 +137,8 @@ void expect_refusals(const std::string& command, std::size_t most) {
   }
 }
 
-// A second: a process for every option and value. All numbers are read by one function, and so are
-// all booleans: four values of each option show that it is among them, and what it takes.
+// A second: a process for every option and value. All numbers are read by one function, and all
+// booleans by another: four values show that an option is read there, and that it has a range.
 TEST_P(BadInput, IsRefusedByEveryOption) { expect_refusals(GetParam(), 4); }
 TEST_P(BadInput, LongIsRefusedByEveryOptionWhateverTheValue) { expect_refusals(GetParam(), 99); }
 

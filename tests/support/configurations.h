@@ -109,7 +109,7 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
       if (settings[a].first != settings[b].first) missing[a * n + b] = 1;
     }
   }
-  const auto together = [&](const Choice& x, const Choice& y) -> char& {
+  const auto is_missing = [&](const Choice& x, const Choice& y) -> char& {
     const std::size_t a = first[x.first] + x.second, b = first[y.first] + y.second;
     return missing[std::min(a, b) * n + std::max(a, b)];
   };
@@ -118,7 +118,7 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
     std::vector<std::size_t>& row = rows.emplace_back(factors.size());
     for (const auto& [f, setting] : chosen) row[f] = setting;
     for (std::size_t f = 0; f < row.size(); ++f) {
-      for (std::size_t g = f + 1; g < row.size(); ++g) together({f, row[f]}, {g, row[g]}) = 0;
+      for (std::size_t g = f + 1; g < row.size(); ++g) is_missing({f, row[f]}, {g, row[g]}) = 0;
     }
   };
   for (std::size_t i = 0; i < factors[0].size(); ++i) take({{0, i}, {1, 3}});
@@ -128,7 +128,7 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
     std::vector<Choice> chosen{settings[pair / n], settings[pair % n]};
     const auto gain = [&](const Choice& choice) {
       return std::ranges::count_if(
-          chosen, [&](const Choice& other) { return together(choice, other) != 0; });
+          chosen, [&](const Choice& other) { return is_missing(choice, other) != 0; });
     };
     for (std::size_t f = 0; f < factors.size(); ++f) {
       if (f == chosen[0].first || f == chosen[1].first) continue;
