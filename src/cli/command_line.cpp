@@ -99,6 +99,13 @@ void CommandLine::choose(const std::string& name, const std::string& help,
   });
 }
 
+void CommandLine::take(const CommandLine& other) {
+  for (const Option& option : other.options_) {
+    if (std::ranges::count(options_, option.name, &Option::name) > 0) continue;
+    options_.push_back({.name = option.name, .value = option.value, .setter = option.setter});
+  }
+}
+
 std::string CommandLine::settings(const std::vector<std::string>& leave_out) const {
   std::string text;
   for (const Option& option : options_) {
@@ -112,6 +119,7 @@ std::string CommandLine::help() const {
   std::string text = usage_;
   std::string_view group;
   for (const Option& option : options_) {
+    if (option.help.empty()) continue;
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
     text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
                         option.help);

@@ -45,6 +45,9 @@ class CommandLine {
   void add(const std::string& name, const std::string& help, std::string shown_default,
            Setter setter);
 
+  /// Takes the options of another command that this one lacks. They have no line in the help.
+  void take(const CommandLine& other);
+
   /// Sets the variables: first from the config file, if a positional argument or --config names
   /// one, then from `args` (--name=value or --name value); of an option given twice the last
   /// counts.
@@ -72,9 +75,9 @@ class CommandLine {
 
  private:
   struct Option {
-    std::string group;
+    std::string group{};
     std::string name;
-    std::string help;
+    std::string help{};
     std::string value;  // the default until parse() has read another
     Setter setter;
     std::optional<std::string> place{};  // of that other: "" or "path:line: " in a config file

@@ -84,6 +84,10 @@ void add_backend(CommandLine& line, Backend& target);
 /// --transport: what carries the bytes of the backend gloo.
 void add_transport(CommandLine& line, comm::Transport& target);
 
+/// All options of a training. They set `o`, which holds the defaults now and outlives the line.
+CommandLine train_command_line(TrainOptions& o, const char* usage,
+                               const std::vector<std::string>& init_from);
+
 /// How many ranks, and how they are connected.
 void add_ranks(CommandLine& line, comm::RanksOptions& o);
 

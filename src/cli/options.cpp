@@ -138,6 +138,26 @@ void settle_model(TrainOptions& o, CommandLine& line) {
   }
 }
 
+// Of train or of eval, by what `o` says before: the defaults.
+TrainOptions parse_options(TrainOptions o, const char* usage,
+                           const std::vector<std::string>& init_from,
+                           const std::vector<std::string>& args) {
+  CommandLine line = train_command_line(o, usage, init_from);
+  line.parse(args);
+  settle_model(o, line);
+  check_together(o);
+  settle_text(o, line);
+  settle_strategy(o, line);
+  settle_backend(line, o.device, o.backend);
+  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
+  // Where files lie is each rank's own affair; whether all save and trace together is not.
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +
+               fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
+  return o;
+}
+
+}  // namespace
+
 CommandLine train_command_line(TrainOptions& o, const char* usage,
                                const std::vector<std::string>& init_from) {
   CommandLine line(usage);
@@ -199,26 +219,6 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   }
   return line;
 }
-
-// Of train or of eval, by what `o` says before: the defaults.
-TrainOptions parse_options(TrainOptions o, const char* usage,
-                           const std::vector<std::string>& init_from,
-                           const std::vector<std::string>& args) {
-  CommandLine line = train_command_line(o, usage, init_from);
-  line.parse(args);
-  settle_model(o, line);
-  check_together(o);
-  settle_text(o, line);
-  settle_strategy(o, line);
-  settle_backend(line, o.device, o.backend);
-  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
-  // Where files lie is each rank's own affair; whether all save and trace together is not.
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +
-               fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
-  return o;
-}
-
-}  // namespace
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
   return parse_options({}, kTrainUsage, {"scratch", "resume"}, args);

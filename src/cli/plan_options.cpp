@@ -1,11 +1,12 @@
 #include "cli/plan_options.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cli/option_kinds.h"
 #include "cli/planned.h"
 #include "fsdp/wrap.h"
-#include "plan/machine.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -15,35 +16,22 @@ constexpr char kUsage[] =
 
 What each rank will hold and move in a training, and on a machine how long a step will take. The
 engine itself runs two steps, on a device without memory, for one rank that stands for all.
-CONFIG is a file of these options; the config of a training has others.
+CONFIG is one of train's config files, or a file of these options. All options of train are taken,
+so any training can be planned: --text or --dataset says the vocabulary, --init_from=gpt2 the model.
 )";
 
 // GPT-2's, which we compute; the others are somebody else's.
-gpt::GPTConfig gpt2(std::int64_t n_layer, std::int64_t n_head, std::int64_t n_embd) {
-  return {.vocab_size = 50'257, .n_layer = n_layer, .n_head = n_head, .n_embd = n_embd};
-}
-const std::vector<std::pair<std::string, gpt::GPTConfig>>& gpts() {
-  static const std::vector<std::pair<std::string, gpt::GPTConfig>> kAll = {
-      {"gpt2", gpt2(12, 12, 768)},
-      {"gpt2-medium", gpt2(24, 16, 1024)},
-      {"gpt2-large", gpt2(36, 20, 1280)},
-      {"gpt2-xl", gpt2(48, 25, 1600)}};
-  return kAll;
-}
+constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
+    {"gpt2", {1024, 50'257, 12, 12, 768}},
+    {"gpt2-medium", {1024, 50'257, 24, 16, 1024}},
+    {"gpt2-large", {1024, 50'257, 36, 20, 1280}},
+    {"gpt2-xl", {1024, 50'257, 48, 25, 1600}}};
 
 std::vector<std::string> model_names() {
   std::vector<std::string> names = {"gpt"};
-  for (const auto& [name, config] : gpts()) names.push_back(name);
-  for (const plan::TransformerShape& shape : plan::kTransformers) {
-    names.emplace_back(shape.name);
-  }
+  for (const auto& [name, config] : kGpt2s) names.emplace_back(name);
+  for (const plan::TransformerShape& shape : plan::kTransformers) names.emplace_back(shape.name);
   return names;
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
-  return text;
 }
 
 plan::Recompute recompute_of(const std::string& word) {
@@ -54,7 +42,9 @@ plan::Recompute recompute_of(const std::string& word) {
 void add_model(CommandLine& line, PlanOptions& o) {
   const std::vector<std::string> names = model_names();
   line.group("Model");
-  line.choose("model", "gpt: by the sizes below; or " + joined({names.begin() + 1, names.end()}),
+  line.choose("model",
+              fmt::format("gpt: by the sizes below; or {}",
+                          fmt::join(names.begin() + 1, names.end(), ", ")),
               names, "", [&o](const std::string& name) { o.model = name; });
   add_sizes(line, o.training);
   line.add("vocab_size", "different tokens", o.training.vocab_size, kSize);
@@ -88,13 +78,19 @@ void settle_model(PlanOptions& o, CommandLine& line) {
     require(!line.given(name), name, "nothing beside --model or --parameters", line.value(name));
   }
   TrainOptions& t = o.training;
-  if (!line.given("batch_size")) t.batch_size = 1;
-  if (!line.given("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
+  if (line.is_default("batch_size")) t.batch_size = 1;
+  if (line.is_default("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
   if (bare) return;
   const plan::TransformerShape* shape = plan::find_transformer(o.model);
-  if (!line.given("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
+  if (line.is_default("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
   if (shape == nullptr || !o.is_gpu()) return;
-  if (!line.given("param_dtype")) t.precision.param_dtype = DType::bfloat16;
+  if (line.is_default("param_dtype")) t.precision.param_dtype = DType::bfloat16;
+}
+
+// Of what a training would read. Files of tokens need not be there yet.
+std::int64_t vocabulary(const TrainOptions& t) {
+  if (!t.text.empty()) return data::load_dataset(t, t.block_size).tokenizer().vocab_size();
+  return t.dataset == "tales" ? 52 : t.dataset == "shakespeare_char" ? 65 : 50304;
 }
 
 // A machine says what its ranks compute on.
@@ -126,9 +122,10 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
     return std::make_unique<plan::Outline>(plan::transformer(*shape, how));
   }
   gpt::GPTConfig config = train::config_of(training, training.vocab_size);
-  for (const auto& [name, known] : gpts()) {
+  for (const auto& [name, known] : kGpt2s) {
     if (name == model) config = known;
   }
+  config.dropout = static_cast<float>(training.dropout);
   config.block_size = std::max(config.block_size, training.block_size);
   return planned_gpt(config, practice.recompute);
 }
@@ -142,7 +139,6 @@ plan::Machine PlanOptions::find_machine() const {
 PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   PlanOptions o;
   TrainOptions& t = o.training;
-  t.vocab_size = 52;  // of the text that is built in
   CommandLine line(kUsage);
   add_model(line, o);
   line.group("Ranks");
@@ -163,10 +159,13 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("picture", "an SVG file of the sweep", o.picture);
   line.add("trace", "a Chrome trace of the step on the machine", t.trace);
   line.add("json", "the same for programs", o.json);
+  line.take(train_command_line(t, "", {"scratch", "resume"}));
   line.parse(args);
+  if (t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   settle_machine(o, line);
   settle_model(o, line);
+  if (line.is_default("vocab_size")) t.vocab_size = vocabulary(t);
   settle_strategy(t, line);
   settle_backend(line, t.device, t.backend);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;

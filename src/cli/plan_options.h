@@ -31,9 +31,8 @@ struct PlanOptions {
   /// The model, without values.
   std::unique_ptr<nn::Module> make_model() const;
   plan::Machine find_machine() const;  ///< @pre one is named
-  bool is_gpu() const {
-    return training.device == Device::cuda;
-  }  ///< whether ranks compute on GPUs
+  /// Whether ranks compute on GPUs.
+  bool is_gpu() const { return training.device == Device::cuda; }
 };
 
 /// @throws UsageError, HelpRequested

@@ -11,7 +11,6 @@
 #include "cli/option_kinds.h"
 #include "cli/planned.h"
 #include "comm/run_ranks.h"
-#include "plan/machine.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -110,10 +109,12 @@ std::string what_is_too_large(const plan::Plan& plan, double memory) {
 plan::Plan plan_of(const PlanOptions& o) {
   const TrainOptions& t = o.training;
   const std::unique_ptr<nn::Module> model = o.make_model();
-  const double of_node = o.machine.empty() ? t.ranks : o.find_machine().node_ranks;
-  plan::Run run =
-      planned_run(t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
-                  t.transport == comm::Transport::gloo ? 1 : static_cast<int>(of_node));
+  std::optional<Machine> machine;
+  if (!o.machine.empty()) machine = o.find_machine();
+  const Machine* const on = machine ? &*machine : nullptr;
+  plan::Run run = planned_run(
+      t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
+      t.transport == comm::Transport::gloo ? 1 : static_cast<int>(on ? on->node_ranks : t.ranks));
   run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
@@ -129,13 +130,8 @@ plan::Plan plan_of(const PlanOptions& o) {
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
           t.batch_size);
-  if (o.machine.empty()) {
-    run.threads = threads_of(o, nullptr);
-    return plan::plan(*model, run);
-  }
-  const Machine machine = o.find_machine();
-  run.threads = threads_of(o, &machine);
-  return plan::plan(*model, run, &machine);
+  run.threads = threads_of(o, on);
+  return plan::plan(*model, run, on);
 }
 
 Verdict judge(const PlanOptions& o, const plan::Plan& plan) {

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/plan_options.h"
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
@@ -41,7 +43,7 @@ std::map<std::string, std::string> rows(const std::string& text) {
   return result;
 }
 
-// Activations too. Some seconds: thirteen runs of four processes.
+// Activations too, by the same command line. Some seconds: thirteen runs of four processes.
 TEST(Plan, IsWhatARunMeasures) {
   const std::vector<Words> shardings = {
       {"--strategy=no_shard"},
@@ -56,22 +58,19 @@ TEST(Plan, IsWhatARunMeasures) {
       {"--zero=2", "--backend=local"},
       {"--layout=per_parameter", "--bias=True"},
       {"--layout=per_parameter", "--zero=1", "--reduce_dtype=bfloat16"},
-      {"--zero=1", "--vocab_size=52", "--bias=True"}};
+      {"--zero=1", "--dropout=0.2", "--bias=True"}};
   for (const Words& sharding : shardings) {
-    Words common = {"--ranks=4",   "--gradient_accumulation_steps=8",
-                    "--n_layer=3", "--n_embd=36",
-                    "--n_head=2",  "--block_size=16"};
-    common.insert(common.end(), sharding.begin(), sharding.end());
+    Words words = {"train",           "--ranks=4",     "--gradient_accumulation_steps=8",
+                   "--n_layer=3",     "--n_embd=36",   "--n_head=2",
+                   "--block_size=16", "--max_iters=2", "--explain=True",
+                   "--eval_iters=1",  "--sample=0"};
+    words.insert(words.end(), sharding.begin(), sharding.end());
     // A run that recomputes keeps most when it evaluates.
-    for (const char* option : {"--recompute=True"}) {
-      if (sharding[0] == "--zero=3" || sharding[0] == "--zero=1") common.emplace_back(option);
-    }
-    Words plan = {"plan"},
-          train = {"train", "--max_iters=2", "--explain=True", "--eval_iters=1", "--sample=0"};
-    plan.insert(plan.end(), common.begin(), common.end());
-    std::erase(common, "--vocab_size=52");  // the text decides
-    train.insert(train.end(), common.begin(), common.end());
-    const auto planned = rows(printed(plan)), measured = rows(printed(train));
+    if (sharding[0] == "--zero=3" || sharding[0] == "--zero=1")
+      words.emplace_back("--recompute=True");
+    const auto measured = rows(printed(words));
+    words[0] = "plan";
+    const auto planned = rows(printed(words));
     EXPECT_GE(planned.size(), 8u);
     EXPECT_EQ(planned, measured) << sharding[0];
   }
@@ -83,6 +82,30 @@ TEST(Plan, IsThatOfTrainByDefault) {
   const std::string model = "802,432 parameters";
   EXPECT_NE(plan.find(model), plan.npos) << plan;
   EXPECT_NE(train.find(model), train.npos) << train;
+}
+
+// Whose model and text are the plan's; a setting of a config file outdoes what a model brings.
+TEST(Plan, TakesAConfigOfATraining) {
+  const auto model_of = [](const Words& args) {
+    const cli::PlanOptions o = cli::parse_plan_options(args);
+    const cli::TrainOptions& t = o.training;
+    return fmt::format("{}, {} x {}, vocabulary {}, dropout {}, {} x {} x {}", o.model, t.n_layer,
+                       t.n_embd, t.vocab_size, t.dropout, t.gradient_accumulation_steps,
+                       t.batch_size, t.block_size);
+  };
+  EXPECT_EQ(model_of({"train_gpt2"}), "gpt, 12 x 768, vocabulary 50304, dropout 0, 40 x 12 x 1024");
+  EXPECT_EQ(model_of({"config/train_shakespeare_char.py", "--batch_size=32"}),
+            "gpt, 6 x 384, vocabulary 65, dropout 0.2, 1 x 32 x 256");
+  EXPECT_TRUE(model_of({"finetune_shakespeare"}).starts_with("gpt2-xl, "));
+  EXPECT_TRUE(model_of({"finetune_shakespeare"}).ends_with("dropout 0, 32 x 1 x 1024"));
+  const TemporaryDirectory directory;
+  const std::string text = directory.write("text", std::string(500, 'a') + std::string(500, 'b'));
+  EXPECT_EQ(model_of({"--text=" + text}), "gpt, 4 x 128, vocabulary 2, dropout 0, 1 x 12 x 64");
+  EXPECT_EQ(model_of({"--text=" + text, "--vocab_size=7"}),
+            "gpt, 4 x 128, vocabulary 7, dropout 0, 1 x 12 x 64");
+  const std::string config =
+      directory.write("config", "model = 'llama-3-8b'\nbatch_size = 6\nblock_size = 512\n");
+  EXPECT_TRUE(model_of({config, "--ranks=2"}).ends_with(" 2 x 6 x 512"));
 }
 
 // The row of `text` that begins with `name`, one space between words.
@@ -215,7 +238,7 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--machine=h100", "--device=cpu"}, "--device: expected cuda on this --machine"},
       {{"--trace=t.json"}, "--trace: expected a --machine beside it"},
       {{"--sweep=rank"}, "--sweep: expected ranks, batch_size, strategy or recompute"},
-      {{"--max_iters=3"}, "unknown option --max_iters"}};
+      {{"--maximum=3"}, "unknown option --maximum"}};
   for (const auto& [options, named] : cases) {
     const TemporaryDirectory directory;
     Words words = {"plan"};
