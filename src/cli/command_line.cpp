@@ -101,7 +101,7 @@ void CommandLine::choose(const std::string& name, const std::string& help,
 
 void CommandLine::take(const CommandLine& other) {
   for (const Option& option : other.options_) {
-    if (std::ranges::count(options_, option.name, &Option::name) > 0) continue;
+    if (std::ranges::find(options_, option.name, &Option::name) != options_.end()) continue;
     options_.push_back({.name = option.name, .value = option.value, .setter = option.setter});
   }
 }

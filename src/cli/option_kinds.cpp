@@ -1,5 +1,7 @@
 #include "cli/option_kinds.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "cli/numbers.h"
@@ -177,6 +179,68 @@ void add_ranks(CommandLine& line, comm::RanksOptions& o) {
   line.add("timeout",
            "seconds that a rank waits for a message; five times that for all ranks to come",
            o.timeout, {1, 86401, "1 to 86400"});
+}
+
+CommandLine train_command_line(TrainOptions& o, const char* usage,
+                               const std::vector<std::string>& init_from) {
+  CommandLine line(usage);
+  line.group("Data and batches");
+  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
+           o.dataset);
+  line.add("text", "a text file of your own instead (ours)", o.text);
+  line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
+  line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
+           o.gradient_accumulation_steps, kSize);
+  line.group("Model");
+  add_sizes(line, o);
+  line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
+  line.group("Optimizer (AdamW)");
+  line.add("max_iters", "steps", o.max_iters, kNoneOrMore);
+  line.add("learning_rate", "the highest", o.learning_rate, kPositive);
+  line.add("weight_decay", "of matrices", o.weight_decay, kNoneOrMore);
+  line.add("beta1", "decay of the mean of gradients", o.beta1, kFraction);
+  line.add("beta2", "decay of the mean of their squares", o.beta2, kFraction);
+  line.add("grad_clip", "longest gradient; 0: any length", o.grad_clip, kNoneOrMore);
+  line.add("decay_lr", "warm up, then decay by a cosine", o.decay_lr);
+  line.add("warmup_iters", "steps of warm-up", o.warmup_iters, kNoneOrMore);
+  line.add("lr_decay_iters", "step at which min_lr is reached", o.lr_decay_iters, kNoneOrMore);
+  line.add("min_lr", "the last learning rate", o.min_lr, kNoneOrMore);
+  line.group("Evaluation and output");
+  line.add("eval_interval", "steps between evaluations", o.eval_interval, kCount);
+  line.add("eval_iters", "batches of an evaluation, for each split", o.eval_iters, kCount);
+  line.add("eval_only", "evaluate once, do not train", o.eval_only);
+  line.add("sample", "tokens of the text that is written at the end; 0: none (ours)", o.sample,
+           kNoneOrMore);
+  line.add("log_interval", "steps between lines of the log", o.log_interval, kCount);
+  line.add("out_dir", "where to save checkpoints and weights; empty: nowhere", o.out_dir);
+  line.add("always_save_checkpoint", "save also when the validation loss did not fall",
+           o.always_save_checkpoint);
+  line.group("Ranks (ours)");
+  add_ranks(line, o);
+  add_sharding(line, o);
+  add_backward_prefetch(line, o);
+  line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
+  line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
+              [&o](const std::string& name) {
+                o.init_order =
+                    name == "nanogpt" ? train::InitOrder::nanogpt : train::InitOrder::fsdp;
+              });
+  line.add("metrics", "a file for one JSON object a step", o.metrics);
+  line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
+           o.reference);
+  line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
+  line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
+  line.group("Also nanoGPT's");
+  line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
+  add_init_from(line, init_from,
+                fmt::format("{}: the last checkpoint in out_dir", fmt::join(init_from, "; ")),
+                o.init_from, o.pretrained);
+  add_device(line, o.device);
+  add_ignored(line, o.notes);
+  for (const char* name : {"wandb_project", "wandb_run_name"}) {
+    line.add(name, "no effect", "", [](const std::string&) {});
+  }
+  return line;
 }
 
 }  // namespace nanofsdp::cli

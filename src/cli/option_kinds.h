@@ -13,7 +13,8 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What the options of train and of sample have in common.
+/// @brief What the options of several commands have in common; and the table of train's, which eval
+/// and plan take too.
 
 inline constexpr double kAny = std::numeric_limits<double>::infinity();
 
@@ -84,11 +85,11 @@ void add_backend(CommandLine& line, Backend& target);
 /// --transport: what carries the bytes of the backend gloo.
 void add_transport(CommandLine& line, comm::Transport& target);
 
+/// How many ranks, and how they are connected.
+void add_ranks(CommandLine& line, comm::RanksOptions& o);
+
 /// All options of a training. They set `o`, which holds the defaults now and outlives the line.
 CommandLine train_command_line(TrainOptions& o, const char* usage,
                                const std::vector<std::string>& init_from);
-
-/// How many ranks, and how they are connected.
-void add_ranks(CommandLine& line, comm::RanksOptions& o);
 
 }  // namespace nanofsdp::cli

@@ -55,18 +55,18 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
 }  // namespace
 
 int plan_command(const std::vector<std::string>& args) {
-  const PlanOptions o = parse_plan_options(args);
+  PlanOptions o = parse_plan_options(args);
+  TrainOptions& t = o.training;
+  const bool reads = t.vocab_size == 0;  // --text
+  if (reads) t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);
   const plan::Plan plan = plan_of(o);
-  if (!o.training.trace.empty()) {
+  if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
-    write_trace(plan.spans, o.training.ranks - 1, o.training.trace);
+    write_trace(plan.spans, t.ranks - 1, t.trace);
   }
-  if (o.json) {
-    fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
-  } else {
-    print_plan(o, plan);
-  }
+  if (!o.json) print_plan(o, plan);
+  if (o.json) fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
   return 0;
 }
 

@@ -87,10 +87,9 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   if (line.is_default("param_dtype")) t.precision.param_dtype = DType::bfloat16;
 }
 
-// Of what a training would read. Files of tokens need not be there yet.
-std::int64_t vocabulary(const TrainOptions& t) {
-  if (!t.text.empty()) return data::load_dataset(t, t.block_size).tokenizer().vocab_size();
-  return t.dataset == "tales" ? 52 : t.dataset == "shakespeare_char" ? 65 : 50304;
+// Files of tokens need not be there yet.
+std::int64_t vocabulary_of(const std::string& dataset) {
+  return dataset == "tales" ? 52 : dataset == "shakespeare_char" ? 65 : 50304;
 }
 
 // A machine says what its ranks compute on.
@@ -139,6 +138,7 @@ plan::Machine PlanOptions::find_machine() const {
 PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   PlanOptions o;
   TrainOptions& t = o.training;
+  t.vocab_size = vocabulary_of(t.dataset);
   CommandLine line(kUsage);
   add_model(line, o);
   line.group("Ranks");
@@ -165,7 +165,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   settle_machine(o, line);
   settle_model(o, line);
-  if (line.is_default("vocab_size")) t.vocab_size = vocabulary(t);
+  if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
   settle_strategy(t, line);
   settle_backend(line, t.device, t.backend);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;

@@ -98,11 +98,11 @@ TEST(Plan, TakesAConfigOfATraining) {
             "gpt, 6 x 384, vocabulary 65, dropout 0.2, 1 x 32 x 256");
   EXPECT_TRUE(model_of({"finetune_shakespeare"}).starts_with("gpt2-xl, "));
   EXPECT_TRUE(model_of({"finetune_shakespeare"}).ends_with("dropout 0, 32 x 1 x 1024"));
+  EXPECT_TRUE(model_of({"--text=any", "--vocab_size=7"}).find("vocabulary 7,") !=
+              std::string::npos);
   const TemporaryDirectory directory;
   const std::string text = directory.write("text", std::string(500, 'a') + std::string(500, 'b'));
-  EXPECT_EQ(model_of({"--text=" + text}), "gpt, 4 x 128, vocabulary 2, dropout 0, 1 x 12 x 64");
-  EXPECT_EQ(model_of({"--text=" + text, "--vocab_size=7"}),
-            "gpt, 4 x 128, vocabulary 7, dropout 0, 1 x 12 x 64");
+  EXPECT_EQ(printed({"plan", "--text=" + text}), printed({"plan", "--vocab_size=2"}));
   const std::string config =
       directory.write("config", "model = 'llama-3-8b'\nbatch_size = 6\nblock_size = 512\n");
   EXPECT_TRUE(model_of({config, "--ranks=2"}).ends_with(" 2 x 6 x 512"));
