@@ -245,13 +245,20 @@ std::vector<std::vector<std::string>> stages(const std::string& out) {
 }
 
 TEST(Compare, ShowsFourStagesWithTheSameBits) {
-  const TemporaryDirectory directory;
-  const std::string out = printed(directory, {"compare", "--max_iters=3"});
-  const auto rows = stages(out);
+  const TemporaryDirectory home;
+  Process process(home.file(""), {"compare", "--max_iters=2", "--threads=1", "--transport=shared"});
+  EXPECT_EQ(process.wait(60s), 0) << process.err();
+  const std::string out = process.out();
+  const auto rows = stages(out),
+             told = stages(testing::read_file(NANOFSDP_SOURCE_DIR "/README.md"));
+  ASSERT_EQ(told.size(), rows.size());
   std::vector<std::string> bytes;
   for (const auto& row : rows) {
     bytes.push_back(row[3]);
     EXPECT_EQ(row.back(), rows[0].back()) << out;
+  }
+  for (std::size_t i = 0; i < rows.size(); ++i) {  // the bytes are the README's
+    EXPECT_TRUE(std::equal(rows[i].begin(), rows[i].begin() + 8, told[i].begin())) << out;
   }
   EXPECT_EQ(bytes, (std::vector<std::string>{"16.00", "10.00", "7.00", "4.00"})) << out;
   EXPECT_NE(out.find("The same bits in every row."), std::string::npos);
