@@ -153,6 +153,16 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
   o.shard_size = 0;
 }
 
+void settle_text(TrainOptions& o, CommandLine& line) {
+  if (line.given("text") && line.given("dataset")) {
+    throw UsageError({.what = "--text and --dataset both name a text; give one of them"});
+  }
+  if (line.given("text") && o.text.empty()) {
+    throw UsageError({.what = "--text", .expected = "the name of a file", .got = "nothing"});
+  }
+  if (line.given("dataset")) o.text.clear();
+}
+
 void add_backend(CommandLine& line, Backend& target) {
   line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
               {"gloo", "nccl", "local"}, "", [&target](const std::string& name) {

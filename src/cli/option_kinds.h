@@ -13,8 +13,8 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What the options of several commands have in common; and the table of train's, which eval
-/// and plan take too.
+/// @brief What the options of several commands have in common; and all options of train, which eval
+/// and plan take, too.
 
 inline constexpr double kAny = std::numeric_limits<double>::infinity();
 
@@ -80,6 +80,11 @@ std::string sharding_details(const TrainOptions& o);
 /// @throws UsageError
 void settle_strategy(TrainOptions& o, CommandLine& line);
 
+/// After parse(). --text and --dataset name a text in two ways: one may be typed. A text outdoes
+/// the dataset of a config file; a dataset that is typed outdoes the text of a config file.
+/// @throws UsageError
+void settle_text(TrainOptions& o, CommandLine& line);
+
 /// --backend: how ranks are connected.
 void add_backend(CommandLine& line, Backend& target);
 /// --transport: what carries the bytes of the backend gloo.
@@ -89,6 +94,7 @@ void add_transport(CommandLine& line, comm::Transport& target);
 void add_ranks(CommandLine& line, comm::RanksOptions& o);
 
 /// All options of a training. They set `o`, which holds the defaults now and outlives the line.
+/// @param init_from its words for models of our own, the default first
 CommandLine train_command_line(TrainOptions& o, const char* usage,
                                const std::vector<std::string>& init_from);
 

@@ -64,18 +64,6 @@ void check_together(const TrainOptions& o) {
           fmt::format("more than --warmup_iters={}", o.warmup_iters), o.lr_decay_iters, hint);
 }
 
-/// Which text: --text and --dataset name it in two ways, so only one of them may be typed. A text
-/// outdoes the dataset of a config file; a dataset that is typed outdoes the text of one.
-void settle_text(TrainOptions& o, CommandLine& line) {
-  if (line.given("text") && line.given("dataset")) {
-    throw UsageError({.what = "--text and --dataset both name a text; give one of them"});
-  }
-  if (line.given("text") && o.text.empty()) {
-    throw UsageError({.what = "--text", .expected = "the name of a file", .got = "nothing"});
-  }
-  if (line.given("dataset")) o.text.clear();
-}
-
 /// A model that is resumed has the sizes that it was saved with, as in nanoGPT: the same command is
 /// given again, and what it says of them no longer counts.
 void settle_resumed(TrainOptions& o, CommandLine& line) {

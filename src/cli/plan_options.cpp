@@ -6,7 +6,6 @@
 
 #include "cli/option_kinds.h"
 #include "cli/planned.h"
-#include "fsdp/wrap.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -138,7 +137,7 @@ plan::Machine PlanOptions::find_machine() const {
 PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   PlanOptions o;
   TrainOptions& t = o.training;
-  t.vocab_size = vocabulary_of(t.dataset);
+  t.vocab_size = vocabulary_of(t.dataset);  // to be shown by --help
   CommandLine line(kUsage);
   add_model(line, o);
   line.group("Ranks");
@@ -161,10 +160,11 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("json", "the same for programs", o.json);
   line.take(train_command_line(t, "", {"scratch", "resume"}));
   line.parse(args);
-  if (t.init_from.starts_with("gpt2")) o.model = t.init_from;
+  if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   settle_machine(o, line);
   settle_model(o, line);
+  settle_text(t, line);
   if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
   settle_strategy(t, line);
   settle_backend(line, t.device, t.backend);

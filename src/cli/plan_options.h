@@ -35,7 +35,7 @@ struct PlanOptions {
   bool is_gpu() const { return training.device == Device::cuda; }
 };
 
-/// Reads no text: where one is named, and no vocabulary, that is 0.
+/// Reads no text: with --text and without --vocab_size, training.vocab_size is 0.
 /// @throws UsageError, HelpRequested
 PlanOptions parse_plan_options(const std::vector<std::string>& args);
 

@@ -158,9 +158,9 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
     return kLeft + kWidth * (static_cast<double>(i) + 0.5) / static_cast<double>(places.size());
   };
   const auto y = [&](double v) { return kTop + kHeight * (1 - v / (1.05 * most)); };
-  std::string svg =
-      R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 420" font-family="sans-serif" )"
-      "font-size=\"13\">\n<rect width=\"900\" height=\"420\" fill=\"white\"/>\n";
+  std::string svg = R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 420"
+font-family="sans-serif" font-size="13"><rect width="900" height="420" fill="white"/>
+)";
   svg += words(kLeft, 22, "start",
                fmt::format("{}{}: {}", o.model, timed ? " on " + o.machine : "",
                            timed ? "tokens/s of a rank (a ring: does not fit)" : "GB of a rank"));

@@ -66,8 +66,8 @@ TEST(Plan, IsWhatARunMeasures) {
                    "--eval_iters=1",  "--sample=0"};
     words.insert(words.end(), sharding.begin(), sharding.end());
     // A run that recomputes keeps most when it evaluates.
-    if (sharding[0] == "--zero=3" || sharding[0] == "--zero=1")
-      words.emplace_back("--recompute=True");
+    const bool recomputes = sharding[0] == "--zero=3" || sharding[0] == "--zero=1";
+    if (recomputes) words.emplace_back("--recompute=True");
     const auto measured = rows(printed(words));
     words[0] = "plan";
     const auto planned = rows(printed(words));
@@ -84,7 +84,8 @@ TEST(Plan, IsThatOfTrainByDefault) {
   EXPECT_NE(train.find(model), train.npos) << train;
 }
 
-// Whose model and text are the plan's; a setting of a config file outdoes what a model brings.
+// The training's model and text are planned. What is typed outdoes a config file, and a config file
+// outdoes what a model brings.
 TEST(Plan, TakesAConfigOfATraining) {
   const auto model_of = [](const Words& args) {
     const cli::PlanOptions o = cli::parse_plan_options(args);
@@ -98,14 +99,16 @@ TEST(Plan, TakesAConfigOfATraining) {
             "gpt, 6 x 384, vocabulary 65, dropout 0.2, 1 x 32 x 256");
   EXPECT_TRUE(model_of({"finetune_shakespeare"}).starts_with("gpt2-xl, "));
   EXPECT_TRUE(model_of({"finetune_shakespeare"}).ends_with("dropout 0, 32 x 1 x 1024"));
-  EXPECT_TRUE(model_of({"--text=any", "--vocab_size=7"}).find("vocabulary 7,") !=
-              std::string::npos);
+  EXPECT_TRUE(model_of({"finetune_shakespeare", "--model=gpt2"}).starts_with("gpt2, "));
+  EXPECT_NE(model_of({"--text=any", "--vocab_size=7"}).find("vocabulary 7,"), std::string::npos);
   const TemporaryDirectory directory;
   const std::string text = directory.write("text", std::string(500, 'a') + std::string(500, 'b'));
   EXPECT_EQ(printed({"plan", "--text=" + text}), printed({"plan", "--vocab_size=2"}));
   const std::string config =
       directory.write("config", "model = 'llama-3-8b'\nbatch_size = 6\nblock_size = 512\n");
   EXPECT_TRUE(model_of({config, "--ranks=2"}).ends_with(" 2 x 6 x 512"));
+  const std::string of_text = directory.write("of_text", "text = 'any'\n");
+  EXPECT_EQ(model_of({of_text, "--dataset=tales"}), model_of({}));
 }
 
 // The row of `text` that begins with `name`, one space between words.
@@ -238,6 +241,7 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--machine=h100", "--device=cpu"}, "--device: expected cuda on this --machine"},
       {{"--trace=t.json"}, "--trace: expected a --machine beside it"},
       {{"--sweep=rank"}, "--sweep: expected ranks, batch_size, strategy or recompute"},
+      {{"--text=any", "--dataset=tales"}, "give one of them"},
       {{"--maximum=3"}, "unknown option --maximum"}};
   for (const auto& [options, named] : cases) {
     const TemporaryDirectory directory;
