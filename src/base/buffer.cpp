@@ -45,7 +45,7 @@ void Buffer::release() {
   shared_ ? shared_->release(memory) : release_memory(device_, memory);
   ledger_->reserve(class_, -static_cast<std::int64_t>(bytes_));
   if (use_ == Use::whole) ledger_->use(class_, -static_cast<std::int64_t>(bytes_));
-  first_ = 0;
+  first_ = bytes_ = 0;
 }
 
 void Buffer::grow(std::uint64_t bytes) {

@@ -32,6 +32,7 @@ class Buffer {
 
   /// Makes it at least this long. What it held is lost: it first gives back, then takes. Not of a
   /// default Buffer.
+  /// @throws Error if there is not enough memory; the buffer is empty then, and may grow again
   void grow(std::uint64_t bytes);
 
   std::uint64_t bytes() const { return bytes_; }  ///< of the whole buffer

@@ -1,5 +1,7 @@
 #include "base/device.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -191,7 +193,9 @@ void* allocate_memory(Device device, std::size_t bytes) {
   if constexpr (kCuda) {
     if (device == Device::cuda) return cuda::allocate(bytes);
   }
-  void* memory = ::operator new(bytes, kAlignment);
+  void* memory = ::operator new(bytes, kAlignment, std::nothrow);
+  NANOFSDP_CHECK(memory != nullptr, .what = "memory", .expected = fmt::format("{} bytes", bytes),
+                 .got = "less", .hint = "use more ranks or less batch");
   return std::memset(memory, 0, bytes);
 }
 

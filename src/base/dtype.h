@@ -26,31 +26,14 @@ struct bfloat16 {
 
 /// Bytes of one element.
 constexpr std::uint64_t size_of(DType dtype) {
-  switch (dtype) {
-    case DType::bfloat16:
-      return 2;
-    case DType::float64:
-      return 8;
-    case DType::float32:
-    case DType::int32:
-      break;
-  }
-  return 4;
+  constexpr std::uint64_t kBytes[] = {4, 2, 8, 4};
+  return kBytes[static_cast<int>(dtype)];
 }
 
 /// PyTorch's name of the type, for messages.
 constexpr std::string_view name_of(DType dtype) {
-  switch (dtype) {
-    case DType::float32:
-      return "float32";
-    case DType::bfloat16:
-      return "bfloat16";
-    case DType::float64:
-      return "float64";
-    case DType::int32:
-      break;
-  }
-  return "int32";
+  constexpr std::string_view kNames[] = {"float32", "bfloat16", "float64", "int32"};
+  return kNames[static_cast<int>(dtype)];
 }
 
 // The built-in stands for std::bit_cast, which nvcc does not have for kernels.

@@ -63,7 +63,7 @@ MappedFile::MappedFile(const std::string& path, Fault fault) {
   size_ = size_of_file(path, fault);
   if (size_ == 0) return;  // nothing to map
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  void* memory = ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);  // -1 is no file to it
+  void* memory = file < 0 ? MAP_FAILED : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
   fault.got = std::strerror(errno);
   if (file >= 0) ::close(file);
   if (memory == MAP_FAILED) throw UsageError(fault);

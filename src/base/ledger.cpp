@@ -6,23 +6,10 @@
 namespace nanofsdp {
 
 std::string_view name_of(MemoryClass memory_class) {
-  switch (memory_class) {
-    case MemoryClass::parameter_shards:
-      return "parameter shards";
-    case MemoryClass::gradient_shards:
-      return "gradient shards";
-    case MemoryClass::optimizer:
-      return "optimizer";
-    case MemoryClass::unsharded_parameters:
-      return "unsharded parameters";
-    case MemoryClass::unsharded_gradients:
-      return "unsharded gradients";
-    case MemoryClass::activations:
-      return "activations";
-    case MemoryClass::communication:
-      break;
-  }
-  return "communication";
+  static constexpr std::array<std::string_view, kMemoryClasses.size()> kNames = {
+      "parameter shards",    "gradient shards", "optimizer",    "unsharded parameters",
+      "unsharded gradients", "activations",     "communication"};
+  return kNames[static_cast<std::size_t>(memory_class)];
 }
 
 //! [reserve]

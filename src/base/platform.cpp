@@ -26,6 +26,7 @@
 #include <sched.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 #include <csignal>
@@ -80,7 +81,8 @@ int open_shared_file(std::size_t bytes) {
   getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < bytes) return errno = EFBIG, -1;
   const int file = memfd_create("nanofsdp", MFD_CLOEXEC);
-  if (file < 0 || ftruncate(file, static_cast<off_t>(bytes)) == 0) return file;
+  const auto size = static_cast<off_t>(bytes);
+  if (file < 0 || (fchmod(file, S_IRUSR | S_IWUSR) == 0 && ftruncate(file, size) == 0)) return file;
   const int why = errno;
   close(file);
   return errno = why, -1;
@@ -94,7 +96,9 @@ bool give_back_pages(void* first, std::size_t bytes) noexcept {
   return madvise(first, bytes, MADV_REMOVE) == 0;
 }
 
-void forbid_tracing() { prctl(PR_SET_DUMPABLE, 0); }
+void put_into_core_dumps(void* first, std::size_t bytes, bool whether) noexcept {
+  madvise(first, bytes, whether ? MADV_DODUMP : MADV_DONTDUMP);
+}
 
 void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
                  std::chrono::milliseconds limit) {
@@ -131,7 +135,7 @@ std::string process_space() { return ""; }
 int open_shared_file(std::size_t) { return errno = ENOTSUP, -1; }
 int open_file_of(pid_t, int) { return errno = ENOTSUP, -1; }
 bool give_back_pages(void*, std::size_t) noexcept { return false; }
-void forbid_tracing() {}
+void put_into_core_dumps(void*, std::size_t, bool) noexcept {}
 namespace {
 
 // All who sleep in this process, whatever their word.

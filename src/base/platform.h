@@ -40,7 +40,8 @@ void give_back_freed_memory();
 /// Equal for processes that can call each other by their process ids; empty where this is unknown.
 std::string process_space();
 
-/// A file in memory, without a name, all zeros: its pages take memory when they are written.
+/// A file in memory, without a name, all zeros: its pages take memory when they are written. Only
+/// this user's processes can open it.
 /// @return its descriptor; -1 with errno where the system has no such files
 int open_shared_file(std::size_t bytes);
 
@@ -52,9 +53,9 @@ int open_file_of(pid_t process, int descriptor);
 /// @return whether the system says so; if not, they are as they were
 bool give_back_pages(void* first, std::size_t bytes) noexcept;
 
-/// Forbids other processes of the same user to trace this one, to read its memory and to open its
-/// files. Debuggers and core dumps want the same permission. Linux only.
-void forbid_tracing();
+/// Says whether a core dump of this process has these pages, as it has all memory at first. Of a
+/// shared file it would have every page, and the dump would take memory for each. Linux only.
+void put_into_core_dumps(void* first, std::size_t bytes, bool whether) noexcept;
 
 /// Sleeps while `word` is `seen`, until a thread calls wake(), at most for `limit`. It may also
 /// wake up without a call. The word may lie in a shared file: then any process may call wake().

@@ -37,6 +37,7 @@ SharedMemory::SharedMemory(int descriptor, int parts, int mine)
   NANOFSDP_CHECK(first != MAP_FAILED, .what = "shared memory", .expected = "addresses for it",
                  .got = std::strerror(errno), .hint = "raise the limit on them (ulimit -v)");
   first_ = static_cast<std::byte*>(first);
+  put_into_core_dumps(first, bytes, false);  // but for what this rank allocates
   // An emulator may only seem to take pages back. Nobody uses the last ones yet.
   std::byte* const last = at(mine_, part_bytes_ - kPage);
   *last = std::byte{1};
@@ -52,7 +53,8 @@ void SharedMemory::clear(void* first, std::size_t bytes) noexcept {
 }
 
 void* SharedMemory::allocate(std::size_t bytes) {
-  const std::size_t size = (std::max<std::size_t>(bytes, 1) + kPage - 1) / kPage * kPage;
+  const std::size_t most = std::clamp<std::size_t>(bytes, 1, part_bytes_ + 1);
+  const std::size_t size = (most + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
   std::size_t begin = 0;  // of the first gap that is large enough
   for (const auto& [taken, end] : ends_) {
@@ -63,6 +65,7 @@ void* SharedMemory::allocate(std::size_t bytes) {
                  .expected = fmt::format("room for {} bytes", bytes), .got = "none",
                  .hint = "use more ranks or less batch");
   ends_[begin] = begin + size;
+  put_into_core_dumps(at(mine_, begin), size, true);
   return at(mine_, begin);
 }
 
@@ -70,6 +73,7 @@ void SharedMemory::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(offset_of(memory));
   clear(memory, found->second - found->first);  // zeros, when they are taken again
+  put_into_core_dumps(memory, found->second - found->first, false);
   ends_.erase(found);
 }
 

@@ -15,6 +15,9 @@ namespace nanofsdp {
 /// and write no more than that they have come to a collective (comm/reading.h). The parts are as
 /// large as the machine's memory, because addresses cost nothing: a page takes memory when it is
 /// first written. The system frees all of it when the last process ends, however that ends.
+///
+/// Other users can neither open the file nor read a rank's memory: the system lets only a process's
+/// own user do that. This user's debuggers may, and a core dump has what its rank has allocated.
 
 /// The mapping of one rank. allocate() and release() are safe to call from any of its threads.
 class SharedMemory {

@@ -91,7 +91,6 @@ std::string share_memory(ProcessRun& run) {
     if (!theirs.empty()) return run.memory.reset(), theirs;
   }
   run.sharers = here;
-  forbid_tracing();
   return parts == run.store.size() ? "" : "ranks on other machines";
 }
 

@@ -47,8 +47,8 @@ struct ProcessRun final : Run {
 
 /// Finds the ranks of the run that are on this machine and shares memory with them: `memory` and
 /// `sharers` of the run. The first of them makes a file in memory, the others open it, and all
-/// close it when all have mapped it: then it has neither a name nor a number. From then on none
-/// may trace this process (forbid_tracing() in base/platform.h). Collective over the run.
+/// close it when all have mapped it: then it has neither a name nor a number. Collective over the
+/// run.
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError setup, if a rank does not come
 std::string share_memory(ProcessRun& run);

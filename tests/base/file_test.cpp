@@ -1,6 +1,7 @@
 #include "base/file.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <string>
 
@@ -33,6 +34,20 @@ TEST(File, MayHaveAsManyBytesAsMakeSense) {
   EXPECT_TRUE(
       testing::one_line_with(testing::usage_error([&] { read_file(path, {.what = "bytes"}, 4); }),
                              {"5 bytes, more than 4"}));
+}
+
+// Not what came of mapping a file that could not be opened.
+TEST(File, ThatCannotBeOpenedIsMappedWithTheReason) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.write("bytes", "12345");
+  EXPECT_EQ(MappedFile(path, {.what = "bytes"}).bytes().size(), 5u);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none{.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const std::string error = testing::usage_error([&] { MappedFile(path, {.what = "bytes"}); });
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_TRUE(testing::one_line_with(error, {"bytes: got Too many open files"}));
 }
 
 // As Python reads a text: whatever ends a line, it is one character, and adds no line.

@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +68,42 @@ TEST_F(SharedMemoryOfTwo, OwnsItsPartAlone) {
   EXPECT_FALSE(second.owns(second.at(0, bytes - 1)));
   EXPECT_TRUE(second.owns(second.at(1, 0)));
   EXPECT_FALSE(second.owns(&bytes));
+}
+
+// Whoever may look up its number could open it otherwise.
+TEST_F(SharedMemoryOfTwo, IsAFileOfItsUserAlone) {
+  struct stat status {};
+  ASSERT_EQ(fstat(file_, &status), 0);
+  EXPECT_EQ(status.st_mode & 0777, 0600u);
+}
+
+// What the system would write into a core dump: of all mappings of the file, as the system tells.
+std::int64_t dumped_bytes() {
+  std::ifstream file("/proc/self/smaps");
+  std::int64_t dumped = 0, kilobytes = 0;
+  bool ours = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.find(" rw-s ") != line.npos) ours = line.find("memfd:nanofsdp") != line.npos;
+    if (line.starts_with("Size:")) kilobytes = std::stoll(line.substr(5));
+    if (!line.starts_with("VmFlags:")) continue;
+    if (ours && line.find(" dd") == line.npos) dumped += 1024 * kilobytes;
+    ours = false;
+  }
+  return dumped;
+}
+
+// A dump of all parts would take as much memory as the machine has, and once more for each rank.
+TEST_F(SharedMemoryOfTwo, IsInACoreDumpWhereItsRankHasAllocated) {
+  SharedMemory memory(file_, 2, 0);
+  if (!std::filesystem::exists("/proc/self/smaps")) GTEST_SKIP() << "this system does not tell";
+  EXPECT_EQ(dumped_bytes(), 0);
+  void* const a = memory.allocate(1 << 20);
+  void* const b = memory.allocate(1 << 16);
+  EXPECT_EQ(dumped_bytes(), (1 << 20) + (1 << 16));
+  memory.release(a);
+  EXPECT_EQ(dumped_bytes(), 1 << 16);
+  memory.release(b);
+  EXPECT_EQ(dumped_bytes(), 0);
 }
 
 // A page takes memory when it is written, and no longer when it is released; the next who gets it
@@ -130,6 +168,9 @@ TEST_F(SharedMemoryOfTwo, KeepsAllocationsApart) {
 TEST_F(SharedMemoryOfTwo, SaysWhenAPartIsFull) {
   SharedMemory memory(file_, 2, 0);
   const std::size_t bytes = SharedMemory::part_bytes(2);
+  for (const std::size_t too_many : {bytes + 1, ~std::size_t{0} - 65'535, ~std::size_t{0}}) {
+    EXPECT_THROW(memory.allocate(too_many), Error) << too_many;
+  }
   memory.allocate(bytes);
   expect_error<Error>([&] { memory.allocate(5); }, "expected room for 5 bytes, got none");
 }

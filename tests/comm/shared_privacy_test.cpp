@@ -2,24 +2,32 @@
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <memory>
+#include <numeric>
+#include <ranges>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "comm/gloo.h"
 #include "launch/launch.h"
 #include "support/ranks.h"
+#include "support/temporary_directory.h"
 
 // What ranks that share memory leave behind, and who may look into it.
 
@@ -113,41 +121,139 @@ class Watched {
     world_ = comm::make_gloo(*context_, store, {.transport = comm::Transport::shared});
   }
 
+  // Shared with the other one.
+  Buffer memory(std::int64_t numbers) const {
+    return context_->buffer(MemoryClass::communication, numbers);
+  }
+
  private:
   std::unique_ptr<Context> context_;
   std::unique_ptr<Communicator> world_;
 };
 
-// Neither another user nor another process of the same user gets at a rank that shares memory. (At
-// a process as any other the same user gets in at least one way: the test can fail.)
-TEST_F(SharedPrivacy, NobodyElseCanAttachOrRead) {
-  for (const bool share : {false, true}) {
-    int ends[2];
-    ASSERT_EQ(pipe(ends), 0);
-    static const int word = 7;  // at the same address in all of them, which are forks
-    const pid_t launcher = fork();
-    if (launcher == 0) {
-      const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
-        const Watched rank(store, share);
-        const pid_t self = getpid();
-        if (write(ends[1], &self, sizeof self) != sizeof self) _exit(1);
-        std::this_thread::sleep_for(60s);
-      });
-      _exit(outcome.exit_code);
-    }
-    std::string same, other;
-    for (int i = 0; i < 2; ++i) {
-      pid_t rank = 0;
-      ASSERT_EQ(read(ends[0], &rank, sizeof rank), static_cast<ssize_t>(sizeof rank));
-      same += ways_of(kUser, rank, &word);
-      if (getuid() == 0) other += ways_of(kOther, rank, &word);
-    }
-    kill(launcher, SIGTERM);
-    waitpid(launcher, nullptr, 0);
-    close(ends[0]), close(ends[1]);
-    EXPECT_EQ(other, "");
-    EXPECT_EQ(same.empty(), share) << same;
+// Two such processes, while `look` looks at each. @returns what it saw
+template <class Look>
+std::vector<std::string> looked_at(bool share, const Look& look) {
+  int ends[2];
+  if (pipe(ends) != 0) throw std::runtime_error("pipe");
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
+      const Watched rank(store, share);
+      const pid_t self = getpid();
+      if (write(ends[1], &self, sizeof self) != sizeof self) _exit(1);
+      std::this_thread::sleep_for(60s);
+    });
+    _exit(outcome.exit_code);
   }
+  std::vector<std::string> seen;
+  for (int i = 0; i < 2; ++i) {
+    pid_t rank = 0;
+    if (read(ends[0], &rank, sizeof rank) != sizeof rank) throw std::runtime_error("no rank");
+    seen.push_back(look(rank));
+  }
+  kill(launcher, SIGTERM);
+  waitpid(launcher, nullptr, 0);
+  close(ends[0]), close(ends[1]);
+  return seen;
+}
+
+// A rank that shares memory is as any process of its user: that user may look into it, as
+// debuggers do, and no other may.
+TEST_F(SharedPrivacy, ItsUserCanAttachAndReadAndNobodyElse) {
+  static const int word = 7;  // at the same address in all of them, which are forks
+  const auto look = [](uid_t user) {
+    return [user](pid_t rank) { return ways_of(user, rank, &word); };
+  };
+  const std::vector<std::string> as_any = looked_at(false, look(kUser));
+  EXPECT_EQ(looked_at(true, look(kUser)), as_any);
+  if (getuid() != 0) return;
+  EXPECT_NE(as_any[0], "");  // or nobody could look at anything, and the test could not fail
+  const std::vector<std::string> none(2);
+  EXPECT_EQ(looked_at(true, look(kOther)), none);
+}
+
+// What a program prints that is started as the user of the ranks.
+std::string output_of(std::vector<std::string> command) {
+  int ends[2];
+  if (pipe(ends) != 0) return "no pipe";
+  const pid_t child = fork();
+  if (child == 0) {
+    dup2(ends[1], 1), dup2(ends[1], 2);
+    close(ends[0]), close(ends[1]);
+    if (getuid() == 0 && setuid(kUser) != 0) _exit(1);
+    std::vector<char*> words;
+    for (std::string& word : command) words.push_back(word.data());
+    words.push_back(nullptr);
+    execvp(words[0], words.data());
+    _exit(127);
+  }
+  close(ends[1]);
+  std::string text;
+  std::array<char, 4096> part;
+  for (ssize_t n = 0; (n = read(ends[0], part.data(), part.size())) > 0;) {
+    text.append(part.data(), static_cast<std::size_t>(n));
+  }
+  close(ends[0]);
+  waitpid(child, nullptr, 0);
+  return text;
+}
+
+// Where the tools are missing, or may attach to no process at all, there is nothing to see.
+TEST_F(SharedPrivacy, DebuggersAttachToARank) {
+  const auto gdb = [](pid_t rank) {
+    const std::string text = output_of({"gdb", "-nx", "-batch", "-p", std::to_string(rank), "-ex",
+                                        "print 6 * 7", "-ex", "info threads"});
+    return std::string(text.find("$1 = 42") != text.npos ? "values " : "") +
+           (text.find("LWP") != text.npos ? "threads" : "");
+  };
+  const auto strace = [](pid_t rank) {
+    const std::string text =
+        output_of({"timeout", "--signal=INT", "0.3", "strace", "-f", "-p", std::to_string(rank)});
+    return std::string(text.find(" attached") != text.npos ? "attached" : "");
+  };
+  EXPECT_EQ(looked_at(true, gdb), looked_at(false, gdb));
+  EXPECT_EQ(looked_at(true, strace), looked_at(false, strace));
+}
+
+// With what the rank had in shared memory, and not with all that there could be.
+TEST_F(SharedPrivacy, ARankThatCrashesLeavesACoreDump) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << "the address sanitizer forbids core dumps";
+#endif
+  const TemporaryDirectory directory;
+  std::filesystem::permissions(directory.file(""), std::filesystem::perms::all);
+  constexpr int kNoDumps = 77;
+  const pid_t launcher = fork();
+  if (launcher == 0) {
+    const rlimit all{RLIM_INFINITY, RLIM_INFINITY};
+    const bool may = setrlimit(RLIMIT_CORE, &all) == 0 && chdir(directory.file("").c_str()) == 0;
+    const std::string pattern = text_of("/proc/sys/kernel/core_pattern");
+    if (!may || pattern.empty() || pattern.find_first_of("|/") != pattern.npos) _exit(kNoDumps);
+    const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
+      const Watched rank(store, true);
+      const Buffer memory = rank.memory(1000);
+      std::ranges::iota_view numbers(0, 1000);
+      std::ranges::copy(numbers, memory.tensor({1000}).data<float>());
+      if (store.rank() == 1) std::abort();
+      std::this_thread::sleep_for(60s);
+    });
+    _exit(outcome.exit_code);
+  }
+  int status = 0;
+  waitpid(launcher, &status, 0);
+  if (WEXITSTATUS(status) == kNoDumps) GTEST_SKIP() << "core dumps go elsewhere";
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGABRT);
+  std::vector<std::filesystem::path> dumps(std::filesystem::directory_iterator(directory.file("")),
+                                           {});
+  ASSERT_EQ(dumps.size(), 1u);
+  struct stat file {};
+  ASSERT_EQ(stat(dumps[0].c_str(), &file), 0);
+  EXPECT_LT(file.st_blocks * 512, 512 << 20);
+  const std::string dump = text_of(dumps[0]);
+  std::vector<float> numbers(1000);
+  std::iota(numbers.begin(), numbers.end(), 0.0f);
+  EXPECT_NE(dump.find({reinterpret_cast<const char*>(numbers.data()), 4000}), dump.npos);
 }
 
 }  // namespace
