@@ -6,31 +6,45 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// One element a thread. Every element runs the same instructions wherever its shard was cut: that
-// is promised to the bit. The operations are those of adamw.cpp in the same order, but each
-// compiler may melt a product and a sum into one rounding, so between the twins the last bits may
-// differ.
-__global__ void update(AdamWConstants k, const float* grad_scale, std::int64_t n, float* param,
-                       const float* grad, float* m, float* v) {
+// A pack of n elements a thread. Every element runs the same instructions wherever its shard was
+// cut: that is promised to the bit. The operations are those of adamw.cpp in the same order, but
+// each compiler may melt a product and a sum into one rounding, so between the twins the last bits
+// may differ.
+template <int n>
+__global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t packs,
+                       Pack<float, n>* params, const Pack<float, n>* grads, Pack<float, n>* ms,
+                       Pack<float, n>* vs) {
   const std::int64_t i = global_thread();
-  if (i >= n) return;
-  const float g = grad[i] * (grad_scale != nullptr ? *grad_scale : 1);
-  const float new_m = m[i] * k.beta1 + g * k.rest1;
-  const float new_v = v[i] * k.beta2 + k.rest2 * g * g;
-  const float denominator = sqrtf(new_v) / k.root_correction2 + k.eps;
-  const float new_param = param[i] * k.decay - k.step_size * new_m / denominator;
-  m[i] = new_m;
-  v[i] = new_v;
-  param[i] = new_param;
+  if (i >= packs) return;
+  const float scale = grad_scale != nullptr ? *grad_scale : 1;
+  Pack<float, n> param = params[i], m = ms[i], v = vs[i];
+  const Pack<float, n> grad = grads[i];
+  for (int k = 0; k < n; ++k) {
+    const float g = grad.values[k] * scale;
+    m.values[k] = m.values[k] * c.beta1 + g * c.rest1;
+    v.values[k] = v.values[k] * c.beta2 + c.rest2 * g * g;
+    const float denominator = sqrtf(v.values[k]) / c.root_correction2 + c.eps;
+    param.values[k] = param.values[k] * c.decay - c.step_size * m.values[k] / denominator;
+  }
+  ms[i] = m;
+  vs[i] = v;
+  params[i] = param;
 }
 
 }  // namespace
 
 void adamw(Stream& stream, const AdamW& a) {
-  const std::int64_t n = a.param.numel();
   const float* const grad_scale = a.grad_scale.empty() ? nullptr : a.grad_scale.f32();
-  launch(stream, blocks_for(n), kThreads, update, AdamWConstants(a), grad_scale, n, a.param.f32(),
-         a.grad.f32(), a.m.f32(), a.v.f32());
+  const auto by = [&]<int n>(Pack<float, n>* param) {
+    const auto at = [](const Tensor& t) { return static_cast<Pack<float, n>*>(t.raw()); };
+    const std::int64_t packs = a.param.numel() / n;
+    launch(stream, blocks_for(packs), kThreads, update<n>, AdamWConstants(a), grad_scale, packs,
+           param, at(a.grad), at(a.m), at(a.v));
+  };
+  constexpr int kFour = 4;  // 16 bytes
+  const bool packed = a.param.numel() % kFour == 0 && fits_packs(a.param, a.grad, a.m, a.v);
+  packed ? by(static_cast<Pack<float, kFour>*>(a.param.raw()))
+         : by(static_cast<Pack<float, 1>*>(a.param.raw()));
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -12,12 +12,6 @@ __device__ inline void convert(bfloat16 x, bfloat16& y) { y = x; }
 __device__ inline void convert(float x, bfloat16& y) { y = to_bfloat16(x); }
 __device__ inline void convert(bfloat16 x, float& y) { y = to_float32(x); }
 
-// Neighbours that are read or written at once.
-template <class T, int n>
-struct alignas(n * sizeof(T)) Pack {
-  T values[n];
-};
-
 template <class In, class Out, int n>
 struct Converted {
   const Pack<In, n>* in;
@@ -56,19 +50,11 @@ void copy_packs(Stream& stream, const CopyChunks& a) {
          packs);
 }
 
-// Whether every chunk of `t` begins and ends where a pack of n does.
-bool fits_packs(const Tensor& t, std::int64_t stride, int n) {
-  const auto address = reinterpret_cast<std::uintptr_t>(t.raw());
-  return address % (n * size_of(t.dtype())) == 0 && stride % n == 0;
-}
-
 }  // namespace
 
 void copy_chunks(Stream& stream, const CopyChunks& a) {
-  constexpr int kPack = 4;
-  const bool packed = a.numel % kPack == 0 && a.chunk % kPack == 0 &&
-                      fits_packs(a.in, a.in_stride, kPack) &&
-                      fits_packs(a.out, a.out_stride, kPack);
+  const bool packed = (a.numel | a.chunk | a.in_stride | a.out_stride) % kPack == 0 &&
+                      fits_packs(a.in, a.out);  // each chunk begins and ends where a pack does
   for_type_of(a.in, [&]<class In>(In) {
     for_type_of(a.out, [&]<class Out>(Out) {
       packed ? copy_packs<In, Out, kPack>(stream, a) : copy_packs<In, Out, 1>(stream, a);

@@ -31,7 +31,7 @@ void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
 }  // namespace
 
 void add(Stream& stream, const Add& a) {
-  const Require require(stream);
+  const Require require(stream, a.out);
   const std::int64_t n = a.out.numel();
   require.numel("add: a", a.a, n);
   require.numel("add: b", a.b, n);
@@ -98,18 +98,10 @@ void copy(Stream& stream, const Copy& a) {
 }
 
 void accumulate(Stream& stream, const Accumulate& a) {
-  const Require require(stream);
-  const std::int64_t n = a.out.numel();
-  require.numel("accumulate: in", a.in, n);
-  require.numel("accumulate: out", a.out, n);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::accumulate(stream, a);
-  }
-  stream.enqueue(cost(a), [&stream, a, n] {
-    stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Map(a.out.f32() + begin, end - begin) += ConstMap(a.in.f32() + begin, end - begin);
-    });
-  });
+  const Require require(stream, a.out);
+  require.numel("accumulate: in", a.in, a.out.numel());
+  require.numel("accumulate: out", a.out, a.out.numel());
+  add(stream, {.a = a.out, .b = a.in, .out = a.out});
 }
 
 void arange(Stream& stream, const Arange& a) {
@@ -129,7 +121,7 @@ void arange(Stream& stream, const Arange& a) {
 }
 
 void dropout(Stream& stream, const Dropout& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require("dropout: x", a.x, a.x.shape());
   require("dropout: y", a.y, a.x.shape());
   const std::uint32_t threshold = drop_threshold(a.p);

@@ -8,18 +8,12 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// What each operator makes of element i. (Lambdas would need a flag of nvcc's.)
-
-struct AddOf {
-  const float *a, *b;
-  __device__ float operator()(std::int64_t i) const { return a[i] + b[i]; }
-};
-
-struct ScaleOf {
-  const float* x;
+struct Multiply {
   float factor;
-  __device__ float operator()(std::int64_t i) const { return x[i] * factor; }
+  __device__ float operator()(float x) const { return x * factor; }
 };
+
+// What an operator makes of element i. (Lambdas would need a flag of nvcc's.)
 
 template <class T>
 struct FillOf {
@@ -34,36 +28,34 @@ struct ArangeOf {
   }
 };
 
+template <class T>
 struct DropoutOf {
-  const float* x;
+  const T* x;
   std::uint64_t row;
   std::uint32_t threshold;
   float factor;
-  __device__ float operator()(std::int64_t i) const {
-    const float survivor = x[i] * factor;  // read whether it stays or not: no branch
-    return keep(row, static_cast<std::uint32_t>(i), threshold) ? survivor : 0.0f;
+  __device__ T operator()(std::int64_t i) const {
+    const float survivor = widen(x[i]) * factor;  // read whether it stays or not: no branch
+    return narrow_to<T>(keep(row, static_cast<std::uint32_t>(i), threshold) ? survivor : 0.0f);
   }
 };
 
 // Blocks along x share a row of n elements, blocks along y the rows: a thread hashes the key once
 // for all its elements of the row, and nothing is divided to find them.
-__global__ void drop(const float* x, float* y, std::int64_t rows, std::int64_t n, DropoutKey key,
+template <class T>
+__global__ void drop(const T* x, T* y, std::int64_t rows, std::int64_t n, DropoutKey key,
                      std::uint32_t threshold, float factor) {
   for (std::int64_t row = blockIdx.y; row < rows; row += gridDim.y) {
     make_each(blockIdx.x * kStretch, n, y + row * n,
-              DropoutOf{x + row * n, row_key(key, row), threshold, factor});
+              DropoutOf<T>{x + row * n, row_key(key, row), threshold, factor});
   }
 }
 
 }  // namespace
 
-void add(Stream& stream, const Add& a) {
-  elementwise(stream, a.out.numel(), a.out.f32(), AddOf{a.a.f32(), a.b.f32()});
-}
+void add(Stream& stream, const Add& a) { map(stream, a.out, Sum{}, a.a, a.b); }
 
-void scale(Stream& stream, const Scale& a) {
-  elementwise(stream, a.x.numel(), a.x.f32(), ScaleOf{a.x.f32(), a.factor});
-}
+void scale(Stream& stream, const Scale& a) { map(stream, a.x, Multiply{a.factor}, a.x, a.x); }
 
 void fill(Stream& stream, const Fill& a) {
   if (a.x.dtype() == DType::float64) {
@@ -79,10 +71,6 @@ void copy(Stream& stream, const Copy& a) {
   nanofsdp::cuda::copy(stream, a.out.raw(), a.in.raw(), a.out.bytes());
 }
 
-void accumulate(Stream& stream, const Accumulate& a) {
-  elementwise(stream, a.out.numel(), a.out.f32(), AddOf{a.out.f32(), a.in.f32()});
-}
-
 void arange(Stream& stream, const Arange& a) {
   elementwise(stream, a.x.numel(), a.x.data<std::int32_t>(), ArangeOf{a.period});
 }
@@ -92,8 +80,10 @@ void dropout(Stream& stream, const Dropout& a) {
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
   const std::int64_t n = a.x.numel() / rows;
   const auto along_y = static_cast<unsigned>(std::min(rows, kRowsAtOnce));
-  launch(stream, dim3(blocks_for(n, kStretch), along_y), kThreads, drop, a.x.f32(), a.y.f32(), rows,
-         n, a.key, drop_threshold(a.p), 1 / (1 - a.p));
+  for_type_of(a.x, [&]<class T>(T) {
+    launch(stream, dim3(blocks_for(n, kStretch), along_y), kThreads, drop<T>, a.x.data<T>(),
+           a.y.data<T>(), rows, n, a.key, drop_threshold(a.p), 1 / (1 - a.p));
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -10,6 +10,9 @@ namespace nanofsdp::ops {
 /// @brief One result an element: add, scale, fill, copy, accumulate, arange, dropout. float32 where
 /// nothing else is said.
 ///
+/// On a GPU the operands of add, accumulate and dropout may also be bfloat16, all of a call alike:
+/// each element is computed in float32, and rounded once.
+///
 /// Twins: elementwise.cpp (Eigen), elementwise.cu (CUDA), to the same bits.
 
 /// out = a + b.
@@ -89,7 +92,6 @@ void add(Stream& stream, const Add& a);
 void scale(Stream& stream, const Scale& a);
 void fill(Stream& stream, const Fill& a);
 void copy(Stream& stream, const Copy& a);
-void accumulate(Stream& stream, const Accumulate& a);
 void arange(Stream& stream, const Arange& a);
 void dropout(Stream& stream, const Dropout& a);
 }  // namespace cuda

@@ -17,16 +17,19 @@ __device__ void require_row(std::int64_t row, std::int64_t V) {
   if (row < 0 || row >= V) __trap();
 }
 
-// A warp copies a row.
-template <class W>
-__global__ void look_up(const std::int32_t* index, const W* __restrict__ weight,
-                        float* __restrict__ y, std::int64_t N, std::int64_t V, std::int64_t C) {
-  const std::int64_t n = global_thread() / kWarp;
-  if (n >= N) return;
-  const std::int64_t row = index[n];
+// A warp copies a row, a pack a lane.
+template <int n, class T, class W>
+__global__ void look_up(const std::int32_t* index, const Pack<W, n>* weight, Pack<T, n>* y,
+                        std::int64_t N, std::int64_t V, std::int64_t packs) {
+  const std::int64_t i = global_thread() / kWarp;
+  if (i >= N) return;
+  const std::int64_t row = index[i];
   require_row(row, V);
-  for (std::int64_t c = threadIdx.x % kWarp; c < C; c += kWarp) {
-    y[n * C + c] = widen(weight[row * C + c]);
+  for (std::int64_t p = threadIdx.x % kWarp; p < packs; p += kWarp) {
+    const Pack<W, n> in = weight[row * packs + p];
+    Pack<T, n> out;
+    for (int k = 0; k < n; ++k) out.values[k] = narrow_to<T>(widen(in.values[k]));
+    y[i * packs + p] = out;
   }
 }
 
@@ -78,7 +81,8 @@ class Column {
 // tokens of V = 50,257 at C = 768 make 1,020 blocks read 0.26 MB each, which the L2 cache gives in
 // some 0.1 ms (an estimate for an H200), where dy and dweight alone take 0.1 ms. One block a row
 // would be V * N * 4 bytes * C / 256 = 40 GB, 7 ms.
-__global__ void add_rows(const std::int32_t* index, const float* __restrict__ dy, float* dweight,
+template <class T>
+__global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, float* dweight,
                          std::int64_t N, std::int64_t V, std::int64_t C, std::int64_t rows) {
   __shared__ Listed listed;
   __shared__ std::int32_t row_of[kThreads];
@@ -95,7 +99,7 @@ __global__ void add_rows(const std::int32_t* index, const float* __restrict__ dy
       const unsigned size = min(kBatch, listed.count - k);
       float x[kBatch];
       for (unsigned j = 0; j < kBatch; ++j) {
-        if (j < size) x[j] = dy[(first + listed.threads[k + j]) * C + c];
+        if (j < size) x[j] = widen(dy[(first + listed.threads[k + j]) * C + c]);
       }
       for (unsigned j = 0; j < kBatch; ++j) {
         if (j < size) column.add(row_of[listed.threads[k + j]], x[j]);
@@ -110,9 +114,14 @@ __global__ void add_rows(const std::int32_t* index, const float* __restrict__ dy
 
 void embedding(Stream& stream, const EmbeddingForward& a) {
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
-  for_type_of(a.weight, [&]<class W>(W) {
-    launch(stream, blocks_for(N, kWarps), kThreads, look_up<W>, a.index.data<std::int32_t>(),
-           a.weight.data<W>(), a.y.f32(), N, V, C);
+  for_types_of(a.y, a.weight, [&]<class T, class W>(T, W) {
+    const auto by = [&]<int n>(Pack<T, n>* y) {
+      launch(stream, blocks_for(N, kWarps), kThreads, look_up<n, T, W>,
+             a.index.data<std::int32_t>(), static_cast<const Pack<W, n>*>(a.weight.raw()), y, N, V,
+             C / n);
+    };
+    const bool packed = C % kPack == 0 && fits_packs(a.weight, a.y);
+    packed ? by(static_cast<Pack<T, kPack>*>(a.y.raw())) : by(static_cast<Pack<T, 1>*>(a.y.raw()));
   });
 }
 
@@ -121,8 +130,10 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
   const unsigned along_x = blocks_for(C), owners = std::max(1u, kBlocks / std::max(1u, along_x));
   const std::int64_t rows = blocks_for(V, owners);
   if (N == 0 || rows == 0) return;
-  launch(stream, dim3(along_x, blocks_for(V, rows)), kThreads, add_rows,
-         a.index.data<std::int32_t>(), a.dy.f32(), a.dweight.f32(), N, V, C, rows);
+  for_type_of(a.dy, [&]<class T>(T) {
+    launch(stream, dim3(along_x, blocks_for(V, rows)), kThreads, add_rows<T>,
+           a.index.data<std::int32_t>(), a.dy.data<T>(), a.dweight.f32(), N, V, C, rows);
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -18,15 +18,15 @@ namespace nanofsdp::ops {
 /// Shapes: N indices, a table of V rows of C elements.
 struct EmbeddingForward {
   Tensor index{};   ///< in   [N], int32, each in [0, V)
-  Tensor weight{};  ///< in   [V, C], on a GPU also bfloat16
-  Tensor y{};       ///< out  [N, C], written
+  Tensor weight{};  ///< in   [V, C], on a GPU also bfloat16, as y or narrower
+  Tensor y{};       ///< out  [N, C], written; on a GPU also bfloat16
 };
 
 /// Shapes as in the forward pass.
 struct EmbeddingBackward {
   Tensor index{};    ///< in   [N], int32
-  Tensor dy{};       ///< in   [N, C]
-  Tensor dweight{};  ///< in, out  [V, C], added to
+  Tensor dy{};       ///< in   [N, C], on a GPU also bfloat16
+  Tensor dweight{};  ///< in, out  [V, C], float32, added to
 };
 
 /// Of the table, the rows that are looked up.

@@ -41,7 +41,7 @@ void write_chunk(float* y, std::int64_t n, const Expression& expression) {
 }  // namespace
 
 void gelu(Stream& stream, const GeluForward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require("gelu: x", a.x, a.x.shape());
   require("gelu: y", a.y, a.x.shape());
   if constexpr (kCuda) {
@@ -62,7 +62,7 @@ void gelu(Stream& stream, const GeluForward& a) {
 }
 
 void gelu(Stream& stream, const GeluBackward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require("gelu: x", a.x, a.x.shape());
   require("gelu: dy", a.dy, a.x.shape());
   require("gelu: dx", a.dx, a.x.shape());

@@ -12,15 +12,17 @@ namespace nanofsdp::ops {
 ///     y = x * Phi(x),  Phi(x) = (1 + erf(x / sqrt 2)) / 2
 ///     dx = dy * (Phi(x) + x * phi(x)),  phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
 ///
-/// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits.
+/// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits. On a GPU the
+/// operands of a call may also be bfloat16: each element is computed in float32, by a shorter
+/// formula whose error is far below the rounding of the result.
 
-/// Operands, float32.
+/// Operands, float32, or on a GPU bfloat16.
 struct GeluForward {
   Tensor x{};  ///< in   any shape
   Tensor y{};  ///< out  same shape, written
 };
 
-/// Operands of one shape, float32.
+/// Operands of one shape and dtype, as above.
 struct GeluBackward {
   Tensor dy{};  ///< in
   Tensor x{};   ///< in

@@ -45,7 +45,7 @@ using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 // All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
 struct Product {
   Form form;
-  DType dtype;  // of A and B
+  DType dtype, result;  // of A and B; of C
   std::int64_t rows, cols, depth;
   bool bias;
   bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
@@ -56,7 +56,8 @@ struct Product {
     static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
     return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
            ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
-           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype));
+           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype)) + " to " +
+           std::string(name_of(result));
   }
 };
 
@@ -160,6 +161,7 @@ class Blas {
     const Product product{
         .form = form,
         .dtype = a.dtype(),
+        .result = c.dtype(),
         .rows = c.dim(0),
         .cols = c.dim(1),
         .depth = a.dim(form == Form::tn ? 0 : 1),

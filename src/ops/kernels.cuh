@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda_bf16.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -75,14 +77,78 @@ void elementwise(Stream& stream, std::int64_t n, T* out, const Make& make) {
   launch(stream, blocks_for(n, kStretch), kThreads, make_all<T, Make>, n, out, make);
 }
 
-/// An element of a parameter, in the numbers of everything else.
+/// An element of a tensor in float32, in which kernels compute.
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(bfloat16 x) { return to_float32(x); }
 
-/// Calls launch_for(W{}) for the element type W of a parameter.
+/// A result as an element of a tensor of T: bfloat16 is rounded to nearest even, by the hardware.
+template <class T>
+__device__ T narrow_to(float x) {
+  if constexpr (sizeof(T) == 4)
+    return x;
+  else
+    return __builtin_bit_cast(T, __float2bfloat16_rn(x));
+}
+
+/// Neighbours that a thread reads or writes at once: 16 bytes in one access, or two of them.
+template <class T, int n>
+struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
+  T values[n];
+};
+constexpr int kPack = 8;  ///< elements of a pack, where all tensors of a call allow it
+
+/// Whether a pack may begin at the first element, and at every kPack-th.
+template <class... Tensors>
+bool fits_packs(const Tensors&... tensors) {
+  return ((reinterpret_cast<std::uintptr_t>(tensors.raw()) % 16 == 0) && ...);
+}
+
+/// Calls launch_for(T{}) for the element type T of a tensor.
 template <class Launch>
-void for_type_of(const Tensor& parameter, const Launch& launch_for) {
-  parameter.dtype() == DType::bfloat16 ? launch_for(bfloat16{}) : launch_for(float{});
+void for_type_of(const Tensor& tensor, const Launch& launch_for) {
+  tensor.dtype() == DType::bfloat16 ? launch_for(bfloat16{}) : launch_for(float{});
+}
+
+/// Calls launch_for(T{}, W{}) for activations of T and a parameter of W, which is T or bfloat16.
+template <class Launch>
+void for_types_of(const Tensor& x, const Tensor& parameter, const Launch& launch_for) {
+  for_type_of(parameter, [&]<class W>(W w) {
+    x.dtype() == DType::bfloat16 ? launch_for(W{}, w) : launch_for(float{}, w);
+  });
+}
+
+/// Makes a pack of results from packs of one operand, or of two.
+template <class T, int n, class Op>
+struct EachOf {
+  const Pack<T, n>*a, *b;
+  Op op;
+  __device__ Pack<T, n> operator()(std::int64_t i) const {
+    Pack<T, n> x = a[i];
+    if constexpr (requires { op(0.0f, 0.0f); }) {
+      const Pack<T, n> y = b[i];
+      for (int k = 0; k < n; ++k)
+        x.values[k] = narrow_to<T>(op(widen(x.values[k]), widen(y.values[k])));
+    } else {
+      for (T& value : x.values) value = narrow_to<T>(op(widen(value)));
+    }
+    return x;
+  }
+};
+
+/// Launches out = op(a), or op(a, b), for every element. All tensors are float32, or all bfloat16;
+/// `out` may be an operand. An element's bits do not depend on where it lies.
+template <class Op>
+void map(Stream& stream, const Tensor& out, const Op& op, const Tensor& a, const Tensor& b) {
+  const std::int64_t numel = out.numel();
+  for_type_of(out, [&]<class T>(T) {
+    const auto by = [&]<int n>(Pack<T, n>* to) {
+      const auto* const from = static_cast<const Pack<T, n>*>(a.raw());
+      const auto* const and_from = static_cast<const Pack<T, n>*>(b.raw());
+      elementwise(stream, numel / n, to, EachOf<T, n, Op>{from, and_from, op});
+    };
+    const bool packed = numel % kPack == 0 && fits_packs(out, a, b);
+    packed ? by(static_cast<Pack<T, kPack>*>(out.raw())) : by(static_cast<Pack<T, 1>*>(out.raw()));
+  });
 }
 
 struct Sum {

@@ -59,7 +59,7 @@ void backward_row(const LayerNormBackward& a, std::int64_t r, Row dweight, Row d
 }  // namespace
 
 void layer_norm(Stream& stream, const LayerNormForward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require_rank("layer_norm: x", a.x, 2);
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
@@ -67,8 +67,8 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   require.parameter("layer_norm: weight", a.weight, {C});
   if (!a.bias.empty()) require.parameter("layer_norm: bias", a.bias, {C});
   require("layer_norm: y", a.y, {R, C});
-  require("layer_norm: mean", a.mean, {R});
-  require("layer_norm: rstd", a.rstd, {R});
+  require("layer_norm: mean", a.mean, {R}, DType::float32);
+  require("layer_norm: rstd", a.rstd, {R}, DType::float32);
   if (a.x.empty()) return;
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::layer_norm(stream, a);
@@ -84,18 +84,18 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
 }
 
 void layer_norm(Stream& stream, const LayerNormBackward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require_rank("layer_norm: x", a.x, 2);
   const std::int64_t R = a.x.dim(0);
   const std::int64_t C = a.x.dim(1);
   require("layer_norm: x", a.x, {R, C});
   require("layer_norm: dy", a.dy, {R, C});
   require.parameter("layer_norm: weight", a.weight, {C});
-  require("layer_norm: mean", a.mean, {R});
-  require("layer_norm: rstd", a.rstd, {R});
+  require("layer_norm: mean", a.mean, {R}, DType::float32);
+  require("layer_norm: rstd", a.rstd, {R}, DType::float32);
   require("layer_norm: dx", a.dx, {R, C});
-  if (!a.dweight.empty()) require("layer_norm: dweight", a.dweight, {C});
-  if (!a.dbias.empty()) require("layer_norm: dbias", a.dbias, {C});
+  if (!a.dweight.empty()) require("layer_norm: dweight", a.dweight, {C}, DType::float32);
+  if (!a.dbias.empty()) require("layer_norm: dbias", a.dbias, {C}, DType::float32);
   if (a.x.empty()) return;
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::layer_norm(stream, a);

@@ -1,98 +1,203 @@
 #include "ops/layer_norm.h"
 
+#include <algorithm>
+#include <string>
+
+#include "base/check.h"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// One row a block: it comes from memory once, and is still near when the next pass asks for it.
-template <class W>
-__global__ void forward(const float* x, const W* weight, const W* bias, float* y, float* mean_out,
-                        float* rstd_out, int C) {
-  const std::int64_t r = blockIdx.x;
-  x += r * C;
-  y += r * C;
-  // The mean as the CPU finds it, for its reasons: a guess, mended twice.
-  float mean = x[0];
-  for (int pass = 0; pass < 2; ++pass) {
-    mean += block_sum<float>(C, [=](int c) { return x[c] - mean; }) / static_cast<float>(C);
+// A thread holds V packs of its row in registers, three where that is enough: two blocks of the
+// backward pass then fit an SM without spilling.
+constexpr int kMostPacks = 4;
+constexpr unsigned kMostWarps = 16;  // that share a row
+constexpr unsigned kMostThreads = kMostWarps * kWarp;
+constexpr unsigned kParts = 264;  // blocks of the backward pass: an H100 runs so many at once
+
+// The warps that share a row: one up to 1,024 columns, else two, four, eight or sixteen.
+struct Team {
+  unsigned threads;     // of a team
+  unsigned thread;      // this one's number in it
+  std::int64_t number;  // of the team in the grid
+
+  __device__ explicit Team(unsigned threads)
+      : threads(threads), thread(threadIdx.x % threads), number(global_thread() / threads) {}
+
+  // The column of this thread's element k. Packs go round the team.
+  __device__ int column(int k) const {
+    return static_cast<int>(k / kPack * threads + thread) * kPack + k % kPack;
   }
-  const auto square = [=](int c) { return (x[c] - mean) * (x[c] - mean); };
-  const float var = block_sum<float>(C, square) / static_cast<float>(C);
-  const float rstd = 1 / sqrtf(var + kLayerNormEps);
-  block_write(C, y, [=](int c) {
-    return (x[c] - mean) * rstd * widen(weight[c]) + (bias != nullptr ? widen(bias[c]) : 0);
-  });
-  if (threadIdx.x > 0) return;
+
+  // The sum of what the team's threads bring, for each of them. Every team of the block must come.
+  __device__ float sum(float value) const {
+    __shared__ float of_warp[kMostWarps];
+    value = over_warp(value, Sum{});
+    if (threads == kWarp) return value;
+    __syncthreads();  // until the sum before has been read
+    if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
+    __syncthreads();
+    const unsigned first = (threadIdx.x - thread) / kWarp;
+    value = of_warp[first];
+    for (unsigned w = 1; w < threads / kWarp; ++w) value += of_warp[first + w];
+    return value;
+  }
+};
+
+template <int V>
+using Elements = float[V * kPack];
+
+// This thread's elements of a row of C, and zeros beyond its end.
+template <bool kPacked, int V, class T>
+__device__ void read(const Team& team, const T* row, int C, Pack<T, kPack> (&held)[V]) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    const int column = team.column(v * kPack);
+    held[v] = {};
+    if (kPacked) {
+      if (column < C) held[v] = *reinterpret_cast<const Pack<T, kPack>*>(row + column);
+    } else {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        if (column + k < C) held[v].values[k] = row[column + k];
+      }
+    }
+  }
+}
+
+template <bool kPacked, int V, class T>
+__device__ void write(const Team& team, T* row, int C, const Elements<V>& x) {
+#pragma unroll
+  for (int v = 0; v < V; ++v) {
+    Pack<T, kPack> pack;
+#pragma unroll
+    for (int k = 0; k < kPack; ++k) pack.values[k] = narrow_to<T>(x[v * kPack + k]);
+    const int column = team.column(v * kPack);
+    if (kPacked) {
+      if (column < C) *reinterpret_cast<Pack<T, kPack>*>(row + column) = pack;
+    } else {
+#pragma unroll
+      for (int k = 0; k < kPack; ++k) {
+        if (column + k < C) row[column + k] = pack.values[k];
+      }
+    }
+  }
+}
+
+template <int V, class T>
+__device__ float at(const Pack<T, kPack> (&held)[V], int k) {
+  return widen(held[k / kPack].values[k % kPack]);
+}
+
+// A row comes from memory once. A team that is beyond the last row has no columns.
+template <int V, bool kPacked, class T, class W>
+__global__ void __launch_bounds__(kMostThreads)
+    forward(const T* x, const W* weight, const W* bias, T* y, float* mean_out, float* rstd_out,
+            std::int64_t R, int C, unsigned threads) {
+  const Team team(threads);
+  const std::int64_t r = min(team.number, R - 1);
+  const int width = team.number < R ? C : 0;
+  Pack<T, kPack> row[V];
+  read<kPacked>(team, x + r * C, width, row);
+  // The mean as the CPU finds it, for its reasons: a guess, mended twice.
+  float mean = widen(x[r * C]);
+  const auto from_mean = [&](int k) {
+    return team.column(kPacked ? k / kPack * kPack : k) < width ? at(row, k) - mean : 0;
+  };
+  for (int pass = 0; pass < 2; ++pass) {
+    float sum = 0;
+#pragma unroll
+    for (int k = 0; k < V * kPack; ++k) sum += from_mean(k);
+    mean += team.sum(sum) / static_cast<float>(C);
+  }
+  float squares = 0;
+#pragma unroll
+  for (int k = 0; k < V * kPack; ++k) squares += from_mean(k) * from_mean(k);
+  const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(C) + kLayerNormEps);
+  Pack<W, kPack> scales[V], shifts[V];
+  read<kPacked>(team, weight, width, scales);
+  read<kPacked>(team, bias, bias != nullptr ? width : 0, shifts);
+  Elements<V> out;
+#pragma unroll
+  for (int k = 0; k < V * kPack; ++k) {
+    out[k] = (at(row, k) - mean) * rstd * at(scales, k) + at(shifts, k);
+  }
+  write<kPacked, V>(team, y + r * C, width, out);
+  if (team.thread > 0 || width == 0) return;
   mean_out[r] = mean;
   rstd_out[r] = rstd;
 }
 
-// One row a block, as above.
-template <class W>
-__global__ void backward_x(const float* dy, const float* x, const W* weight, const float* mean_in,
-                           const float* rstd_in, float* dx, int C) {
-  const std::int64_t r = blockIdx.x;
-  dy += r * C;
-  x += r * C;
-  //! [backward_row]
-  const float mean = mean_in[r];
-  const float rstd = rstd_in[r];
-  const auto g = [=](int c) { return dy[c] * widen(weight[c]); };
-  const float mean_g = block_sum<float>(C, g) / static_cast<float>(C);
-  const auto gn = [=](int c) { return g(c) * (x[c] - mean); };
-  const float mean_gn = block_sum<float>(C, gn) * rstd / static_cast<float>(C);
-  block_write(C, dx + r * C,
-              [=](int c) { return (g(c) - mean_g - (x[c] - mean) * (rstd * mean_gn)) * rstd; });
-  //! [backward_row]
+// Teams take turns at the rows. A thread keeps what its columns add to dweight and dbias, and at
+// the end the block leaves their sums in parts, [blocks, 2, C]: no order depends on the GPU.
+template <int V, bool kPacked, bool kBias, class T, class W>
+__global__ void __launch_bounds__(kMostThreads)
+    backward(const T* dy, const T* x, const W* weight, const float* mean_in, const float* rstd_in,
+             T* dx, float* parts, std::int64_t R, int C, unsigned threads) {
+  __shared__ float of_thread[kPack][kMostThreads];
+  const Team team(threads);
+  const std::int64_t teams = blockDim.x / threads;
+  Pack<W, kPack> scales[V];
+  read<kPacked>(team, weight, C, scales);
+  float sums[kBias ? 2 : 1][V * kPack] = {};
+  for (std::int64_t first = blockIdx.x * teams; first < R; first += gridDim.x * teams) {
+    const std::int64_t turn = first + threadIdx.x / threads, r = min(turn, R - 1);
+    const int width = turn < R ? C : 0;
+    Pack<T, kPack> dys[V], xs[V];
+    read<kPacked>(team, dy + r * C, width, dys);
+    read<kPacked>(team, x + r * C, width, xs);
+    //! [backward_row]
+    const float mean = mean_in[r], rstd = rstd_in[r];
+    float sum_g = 0, sum_gn = 0;
+#pragma unroll
+    for (int k = 0; k < V * kPack; ++k) {
+      const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
+      sum_g += g;
+      sum_gn += g * n;
+      sums[0][k] += at(dys, k) * n;
+      if (kBias) sums[kBias][k] += at(dys, k);
+    }
+    const float mean_g = team.sum(sum_g) / static_cast<float>(C);
+    const float mean_gn = team.sum(sum_gn) / static_cast<float>(C);
+    Elements<V> out;
+#pragma unroll
+    for (int k = 0; k < V * kPack; ++k) {
+      const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
+      out[k] = (g - mean_g - n * mean_gn) * rstd;
+    }
+    //! [backward_row]
+    write<kPacked, V>(team, dx + r * C, width, out);
+  }
+#pragma unroll
+  for (int v = 0; v < V * (kBias ? 2 : 1); ++v) {  // the teams of a block, pack after pack
+    const int which = v / V, pack = v % V * kPack;
+    __syncthreads();
+    for (int k = 0; k < kPack; ++k) of_thread[k][threadIdx.x] = sums[which][pack + k];
+    __syncthreads();
+    for (int k = 0; k < kPack && threadIdx.x < threads; ++k) {
+      float sum = 0;
+      for (unsigned t = threadIdx.x; t < blockDim.x; t += threads) sum += of_thread[k][t];
+      const int c = team.column(pack + k);
+      if (c < C) parts[(std::int64_t{blockIdx.x} * 2 + which) * C + c] = sum;
+    }
+  }
 }
 
-constexpr unsigned kColumns = 32;
-constexpr unsigned kTurns = 8;
-constexpr std::int64_t kRowsOfBlock = 1024;
-
-// A block takes 32 columns of 1024 rows, eight at a time, and leaves their sums in parts, [blocks
-// of rows, 2, C]: none depends on which block is first. Blocks along y share the rows. It reads dy
-// and x once more than a kernel that also made dx would have to.
-__global__ void sum_weight(const float* dy, const float* x, const float* mean, const float* rstd,
-                           float* parts, std::int64_t R, int C) {
-  __shared__ float of_weight[kTurns][kColumns];
-  __shared__ float of_bias[kTurns][kColumns];
-  const auto c = static_cast<int>(blockIdx.x * kColumns + threadIdx.x);
-  const std::int64_t first = blockIdx.y * kRowsOfBlock;
-  const std::int64_t end = min(first + kRowsOfBlock, R);
-  float weight = 0;
-  float bias = 0;
-#pragma unroll 4
-  for (std::int64_t r = first + threadIdx.y; c < C && r < end; r += kTurns) {
-    const float g = dy[r * C + c];
-    weight += g * ((x[r * C + c] - mean[r]) * rstd[r]);
-    bias += g;
-  }
-  of_weight[threadIdx.y][threadIdx.x] = weight;
-  of_bias[threadIdx.y][threadIdx.x] = bias;
-  __syncthreads();
-  if (threadIdx.y > 0 || c >= C) return;
-  for (unsigned turn = 1; turn < kTurns; ++turn) {
-    weight += of_weight[turn][threadIdx.x];
-    bias += of_bias[turn][threadIdx.x];
-  }
-  parts[std::int64_t{blockIdx.y} * 2 * C + c] = weight;
-  parts[(std::int64_t{blockIdx.y} * 2 + 1) * C + c] = bias;
-}
-
+// Blocks along x take 32 columns each, 32 parts at a time; blocks along y are dweight and dbias.
 __global__ void add_parts(const float* parts, int count, int C, float* dweight, float* dbias) {
-  const std::int64_t c = global_thread();
-  if (c >= C) return;
-  float weight = 0;
-  float bias = 0;
-#pragma unroll 8
-  for (int i = 0; i < count; ++i) {
-    weight += parts[std::int64_t{i} * 2 * C + c];
-    bias += parts[(std::int64_t{i} * 2 + 1) * C + c];
+  __shared__ float of_turn[kWarp][kWarp];
+  float* const to = blockIdx.y == 0 ? dweight : dbias;
+  const int c = static_cast<int>(blockIdx.x * kWarp + threadIdx.x);
+  float sum = 0;
+  for (int i = static_cast<int>(threadIdx.y); i < count && c < C && to != nullptr; i += kWarp) {
+    sum += parts[(std::int64_t{i} * 2 + blockIdx.y) * C + c];
   }
-  if (dweight != nullptr) dweight[c] += weight;
-  if (dbias != nullptr) dbias[c] += bias;
+  of_turn[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || c >= C || to == nullptr) return;
+  for (unsigned turn = 1; turn < kWarp; ++turn) sum += of_turn[turn][threadIdx.x];
+  to[c] += sum;
 }
 
 struct Parts : Scratch {};
@@ -102,33 +207,58 @@ T* pointer(const Tensor& t) {
   return t.empty() ? nullptr : t.data<T>();
 }
 
+// How a row is shared out: a power of two of warps, so that a block has whole teams.
+struct Plan {
+  unsigned team = kWarp;  // threads
+  unsigned block = kThreads;
+  bool packed;
+  bool small;  // three packs a thread are enough
+
+  template <class... Tensors>
+  Plan(std::int64_t C, const Tensors&... tensors)
+      : packed(C % kPack == 0 && fits_packs(tensors...)) {
+    while (team < kMostThreads && team * kMostPacks * kPack < C) team *= 2;
+    NANOFSDP_CHECK_SHAPE(team * kMostPacks * kPack >= C, .what = "layer_norm: x",
+                         .expected = "rows of at most 16384 elements on a GPU",
+                         .got = std::to_string(C));
+    block = std::max(team, kThreads);
+    small = packed && team * 3 * kPack >= C;
+  }
+};
+
 }  // namespace
 
 void layer_norm(Stream& stream, const LayerNormForward& a) {
-  const std::int64_t R = a.x.dim(0);
-  const std::int64_t C = a.x.dim(1);
-  for_type_of(a.weight, [&]<class W>(W) {
-    launch(stream, blocks_for(R, 1), threads_for(C), forward<W>, a.x.f32(), a.weight.data<W>(),
-           pointer<W>(a.bias), a.y.f32(), a.mean.f32(), a.rstd.f32(), C);
+  const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
+  const Plan plan(C, a.x, a.y, a.weight, a.bias);
+  for_types_of(a.x, a.weight, [&]<class T, class W>(T, W) {
+    const auto kernel = plan.small    ? forward<3, true, T, W>
+                        : plan.packed ? forward<kMostPacks, true, T, W>
+                                      : forward<kMostPacks, false, T, W>;
+    launch(stream, blocks_for(R, plan.block / plan.team), plan.block, kernel, a.x.data<T>(),
+           a.weight.data<W>(), pointer<W>(a.bias), a.y.data<T>(), a.mean.f32(), a.rstd.f32(), R, C,
+           plan.team);
   });
 }
 
 void layer_norm(Stream& stream, const LayerNormBackward& a) {
-  const std::int64_t R = a.x.dim(0);
-  const std::int64_t C = a.x.dim(1);
-  float* const dweight = pointer<float>(a.dweight);
-  float* const dbias = pointer<float>(a.dbias);
-  if (dweight != nullptr || dbias != nullptr) {  // first, as dx may take the place of dy
-    const unsigned count = blocks_for(R, kRowsOfBlock);
-    auto* const parts = static_cast<float*>(scratch<Parts>(stream, count * 2 * C * sizeof(float)));
-    launch(stream, dim3(blocks_for(C, kColumns), count), dim3(kColumns, kTurns), sum_weight,
-           a.dy.f32(), a.x.f32(), a.mean.f32(), a.rstd.f32(), parts, R, C);
-    launch(stream, blocks_for(C), kThreads, add_parts, parts, count, C, dweight, dbias);
-  }
-  for_type_of(a.weight, [&]<class W>(W) {
-    launch(stream, blocks_for(R, 1), threads_for(C), backward_x<W>, a.dy.f32(), a.x.f32(),
-           a.weight.data<W>(), a.mean.f32(), a.rstd.f32(), a.dx.f32(), C);
+  const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
+  const Plan plan(C, a.dy, a.x, a.dx, a.weight);
+  const unsigned count = std::min(kParts, blocks_for(R, plan.block / plan.team));
+  auto* const parts = static_cast<float*>(scratch<Parts>(stream, count * 2 * C * sizeof(float)));
+  const auto run = [&]<bool kBias, class T, class W>() {
+    const auto kernel = plan.small    ? backward<3, true, kBias, T, W>
+                        : plan.packed ? backward<kMostPacks, true, kBias, T, W>
+                                      : backward<kMostPacks, false, kBias, T, W>;
+    launch(stream, count, plan.block, kernel, a.dy.data<T>(), a.x.data<T>(), a.weight.data<W>(),
+           a.mean.f32(), a.rstd.f32(), a.dx.data<T>(), parts, R, C, plan.team);
+  };
+  for_types_of(a.x, a.weight, [&]<class T, class W>(T, W) {
+    a.dbias.empty() ? run.template operator()<false, T, W>()
+                    : run.template operator()<true, T, W>();
   });
+  launch(stream, dim3(blocks_for(C, kWarp), 2), dim3(kWarp, kWarp), add_parts, parts, count, C,
+         pointer<float>(a.dweight), pointer<float>(a.dbias));
 }
 
 }  // namespace nanofsdp::ops::cuda

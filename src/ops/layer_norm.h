@@ -21,18 +21,20 @@ namespace nanofsdp::ops {
 ///
 /// Only mean and rstd are kept for backward: two numbers a row instead of C; n is recomputed.
 ///
-/// Twins: layer_norm.cpp (Eigen), layer_norm.cu (CUDA: a block of threads for each row, for dweight
-/// and dbias one for every eight columns). The stream's device picks the twin; every tensor lives
-/// on it. The same input gives the same bits on every run; the twins agree within 1e-5 relative L2
-/// in float32. Taught in lesson 02.
+/// Twins: layer_norm.cpp (Eigen), layer_norm.cu (CUDA: a warp for each row, or several warps for a
+/// long one). The stream's device picks the twin; every tensor lives on it. The same input gives
+/// the same bits on every run; the twins agree within 1e-5 relative L2 in float32. On a GPU x, y,
+/// dy and dx may be bfloat16, all of a call alike; everything is computed and summed in float32.
+/// Taught in lesson 02.
 
 /// PyTorch's default.
 inline constexpr float kLayerNormEps = 1e-5f;
 
-/// Shapes: R rows of C elements. `bias` and `dbias` may be empty (a model without biases).
+/// Shapes: R rows of C elements, on a GPU at most 16,384. `bias` and `dbias` may be empty (a model
+/// without biases).
 struct LayerNormForward {
   Tensor x{};       ///< in   [R, C]
-  Tensor weight{};  ///< in   [C], on a GPU also bfloat16
+  Tensor weight{};  ///< in   [C], on a GPU also bfloat16, as x or narrower
   Tensor bias{};    ///< in   [C] or empty, of the weight's dtype
   Tensor y{};       ///< out  [R, C]; may alias x
   Tensor mean{};    ///< out  [R], float32
@@ -43,7 +45,7 @@ struct LayerNormForward {
 struct LayerNormBackward {
   Tensor dy{};       ///< in   [R, C]
   Tensor x{};        ///< in   [R, C]
-  Tensor weight{};   ///< in   [C], on a GPU also bfloat16
+  Tensor weight{};   ///< in   [C], on a GPU also bfloat16, as x or narrower
   Tensor mean{};     ///< in   [R], from the forward pass
   Tensor rstd{};     ///< in   [R], from the forward pass
   Tensor dx{};       ///< out  [R, C], written; may alias dy

@@ -36,7 +36,7 @@ Cost cost(const MatmulBackward& a) {
 }
 
 void matmul(Stream& stream, const MatmulForward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require_rank("matmul: x", a.x, 2);
   require_rank("matmul: weight", a.weight, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.weight.dim(0);
@@ -62,7 +62,7 @@ void matmul(Stream& stream, const MatmulForward& a) {
 }
 
 void matmul(Stream& stream, const MatmulBackward& a) {
-  const Require require(stream);
+  const Require require(stream, a.x);
   require_rank("matmul: x", a.x, 2);
   require_rank("matmul: dy", a.dy, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.dy.dim(1);
@@ -70,8 +70,8 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   require("matmul: x", a.x, {N, K});
   require.parameter("matmul: weight", a.weight, {M, K});
   if (!a.dx.empty()) require("matmul: dx", a.dx, {N, K});
-  if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K});
-  if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M});
+  if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K}, DType::float32);
+  if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M}, DType::float32);
 
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::matmul(stream, a);

@@ -12,13 +12,14 @@ namespace {
 constexpr unsigned kColumns = 8;
 constexpr unsigned kTurns = 64;
 
-__global__ void add_sums_of_columns(const float* x, std::int64_t rows, std::int64_t cols,
-                                    float* sums) {
+template <class T>
+__global__ void add_sums_of_columns(const T* x, std::int64_t rows, std::int64_t cols, float* sums) {
   __shared__ float parts[kTurns][kColumns];
   const std::int64_t col = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
   float sum = 0;
   if (col < cols) {
-    for (std::int64_t row = threadIdx.y; row < rows; row += kTurns) sum += x[row * cols + col];
+    for (std::int64_t row = threadIdx.y; row < rows; row += kTurns)
+      sum += widen(x[row * cols + col]);
   }
   parts[threadIdx.y][threadIdx.x] = sum;
   __syncthreads();
@@ -27,7 +28,7 @@ __global__ void add_sums_of_columns(const float* x, std::int64_t rows, std::int6
   sums[col] += sum;
 }
 
-// cuBLAS multiplies bfloat16 with bfloat16 only, and takes a bias in the result's float32. What is
+// cuBLAS multiplies bfloat16 with bfloat16 only, and takes a bias in the result's dtype. What is
 // kept otherwise is cast, into a scratch of its own.
 struct Dy : Scratch {};
 struct X : Scratch {};
@@ -48,7 +49,7 @@ Tensor as(DType dtype, Stream& stream, const Tensor& x) {
 void matmul(Stream& stream, const MatmulForward& a) {
   if (a.y.empty()) return;
   multiply(stream, Form::nt, as<X>(a.weight.dtype(), stream, a.x), a.weight, a.y, Write::assign,
-           as<Bias>(DType::float32, stream, a.bias));
+           as<Bias>(a.y.dtype(), stream, a.bias));
 }
 
 void matmul(Stream& stream, const MatmulBackward& a) {
@@ -63,8 +64,10 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   // where dbias is added to; and it would sum the rounded dy.
   if (!a.dbias.empty()) {
     const std::int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
-    launch(stream, blocks_for(cols, kColumns), dim3(kColumns, kTurns), add_sums_of_columns,
-           a.dy.f32(), rows, cols, a.dbias.f32());
+    for_type_of(a.dy, [&]<class T>(T) {
+      launch(stream, blocks_for(cols, kColumns), dim3(kColumns, kTurns), add_sums_of_columns<T>,
+             a.dy.data<T>(), rows, cols, a.dbias.f32());
+    });
   }
 }
 

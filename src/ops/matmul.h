@@ -21,17 +21,19 @@ namespace nanofsdp::ops {
 /// operands lie in memory. On a GPU at every address that is a multiple of 16 bytes, as the flat
 /// layout of training has it, and at all others again: for these cuBLAS takes other kernels.
 ///
-/// On a GPU `weight` and `bias` may be bfloat16. Then what the weight is multiplied with, x and dy,
-/// is rounded to bfloat16 as well, and tensor cores multiply; sums run in float32, and every result
-/// is float32, never rounded. dbias sums dy as it is. The rounded copies of the largest x and dy so
-/// far are kept with the stream, which the ledger does not see: 2 bytes for each of their elements.
+/// On a GPU all of x, y, dy, dx, weight and bias may be bfloat16: tensor cores multiply, sums run
+/// in float32, and y and dx are rounded once. dweight and dbias are float32 always: what is added
+/// to them is never rounded. If `weight` and `bias` alone are bfloat16, x and dy are rounded to it
+/// for the product, and y and dx are float32; dbias sums dy as it is. The rounded copies of the
+/// largest such x and dy so far are kept with the stream, which the ledger does not see: 2 bytes
+/// for each of their elements.
 ///
 /// Twins: matmul.cpp (gemm.h), matmul.cu (CUDA, cuBLASLt).
 
 /// Shapes: N rows, K features in, M features out. `bias` may be empty.
 struct MatmulForward {
   Tensor x{};       ///< in   [N, K]
-  Tensor weight{};  ///< in   [M, K], on a GPU also bfloat16
+  Tensor weight{};  ///< in   [M, K], on a GPU also bfloat16, as x or narrower
   Tensor bias{};    ///< in   [M] or empty, of the weight's dtype
   Tensor y{};       ///< out  [N, M], written
 };
@@ -40,7 +42,7 @@ struct MatmulForward {
 struct MatmulBackward {
   Tensor dy{};       ///< in   [N, M]
   Tensor x{};        ///< in   [N, K]
-  Tensor weight{};   ///< in   [M, K], on a GPU also bfloat16
+  Tensor weight{};   ///< in   [M, K], on a GPU also bfloat16, as x or narrower
   Tensor dx{};       ///< out  [N, K], written; empty if it is not needed
   Tensor dweight{};  ///< in, out  [M, K], added to; empty for a frozen weight
   Tensor dbias{};    ///< in, out  [M] or empty, added to

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "base/check.h"
@@ -20,22 +21,26 @@ namespace nanofsdp::ops {
 ///
 /// Operands are named "operator: operand" in every message, as in "layer_norm: weight".
 
-/// Asks that operands lie where the stream computes.
+/// Asks that operands lie where the stream computes, and that activations are of one dtype.
 class Require {
  public:
-  explicit Require(const Stream& stream) : device_(stream.device()) {}
+  /// @param activation one of the call's activations: all have its dtype, bfloat16 where the device
+  /// computes with that, else float32
+  explicit Require(const Stream& stream, const Tensor& activation = {})
+      : device_(stream.device()), dtype_(narrowest_of(activation)) {}
 
+  /// @param dtype where it is another than that of activations
   /// @throws ShapeError unless `t` is on the stream's device with this shape and dtype
   void operator()(const char* operand, const Tensor& t, const Shape& shape,
-                  DType dtype = DType::float32) const {
+                  std::optional<DType> dtype = {}) const {
     const bool fits = t.shape() == shape && t.numel() == shape.numel();
-    check(fits, operand, t, shape.str(), dtype);
+    check(fits, operand, t, shape.str(), dtype.value_or(dtype_));
   }
 
-  /// A parameter that is read: bfloat16 will do where the device computes with it.
+  /// A parameter that is read has the dtype of activations; beside those of float32 it may be
+  /// bfloat16 where the device computes with that.
   void parameter(const char* operand, const Tensor& t, const Shape& shape) const {
-    const bool narrow = t.dtype() == DType::bfloat16 && has_bfloat16_arithmetic(device_);
-    (*this)(operand, t, shape, narrow ? DType::bfloat16 : DType::float32);
+    (*this)(operand, t, shape, dtype_ == DType::bfloat16 ? dtype_ : narrowest_of(t));
   }
 
   /// Rows may be wider than their heads.
@@ -50,10 +55,12 @@ class Require {
   }
 
   /// The shape does not matter, the number of elements does.
+  /// @param dtype where it is another than that of activations
   /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
   void numel(const char* operand, const Tensor& t, std::int64_t numel,
-             DType dtype = DType::float32) const {
-    check(t.numel() == numel, operand, t, fmt::format("of {} elements", numel), dtype);
+             std::optional<DType> dtype = {}) const {
+    const std::string size = fmt::format("of {} elements", numel);
+    check(t.numel() == numel, operand, t, size, dtype.value_or(dtype_));
   }
 
   /// @throws ShapeError unless `t` is on the stream's device with at least `numel` elements,
@@ -64,6 +71,12 @@ class Require {
   }
 
  private:
+  // The dtype of `t` if the device computes with it, else float32.
+  DType narrowest_of(const Tensor& t) const {
+    const bool narrow = t.dtype() == DType::bfloat16 && has_bfloat16_arithmetic(device_);
+    return narrow ? DType::bfloat16 : DType::float32;
+  }
+
   static const char* place(Device device) { return device == Device::cpu ? "the CPU" : "the GPU"; }
 
   void check(bool fits, const char* operand, const Tensor& t, const std::string& size,
@@ -78,6 +91,7 @@ class Require {
   }
 
   Device device_;
+  DType dtype_;  // of activations
 };
 
 /// Whether the twin in the `.cu` file is asked for. Behind `if constexpr (kCuda)`: a build without

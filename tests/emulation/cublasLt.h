@@ -7,7 +7,7 @@
 
 /// @file
 /// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops, of float32
-/// or of bfloat16, to float32.
+/// or of bfloat16, to float32, and of bfloat16 to bfloat16 too. A bias has the result's type.
 ///
 /// Descriptions that do not fit together are refused, and so are operands that are less aligned
 /// than the caller has promised. It cannot show which kernels cuBLAS has, nor their speed, nor
@@ -45,7 +45,7 @@ struct cublasLtMatrixLayoutOpaque_t {
 struct cublasLtMatmulDescOpaque_t {
   cublasOperation_t of_a, of_b;
   cublasLtEpilogue_t epilogue;
-  const float* bias;
+  const void* bias;
 };
 struct cublasLtMatmulPreferenceOpaque_t {
   std::uint32_t alignment[4];

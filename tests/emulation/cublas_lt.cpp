@@ -1,6 +1,7 @@
 #include <bit>
 #include <cstring>
 
+#include "base/dtype.h"
 #include "cublasLt.h"
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
@@ -98,7 +99,7 @@ bool is_matrix(const Layout& x) {
 bool fits(const cublasLtMatmulDescOpaque_t& op, const Layout& a, const Layout& b, const Layout& c) {
   const bool bias_is_there = op.epilogue == CUBLASLT_EPILOGUE_DEFAULT || op.bias != nullptr;
   return is_matrix(a) && is_matrix(b) && is_matrix(c) && bias_is_there && a.type == b.type &&
-         c.type == CUDA_R_32F && cols(op.of_a, a) == rows(op.of_b, b) &&
+         (c.type == CUDA_R_32F || c.type == a.type) && cols(op.of_a, a) == rows(op.of_b, b) &&
          rows(op.of_a, a) == c.rows && cols(op.of_b, b) == c.cols;
 }
 
@@ -107,13 +108,16 @@ struct Matrix {
   Layout layout;
 };
 
+float element(const void* elements, cudaDataType type, std::uint64_t i) {
+  if (type == CUDA_R_32F) return static_cast<const float*>(elements)[i];
+  const auto bits = std::uint32_t{static_cast<const std::uint16_t*>(elements)[i]};
+  return std::bit_cast<float>(bits << 16);
+}
+
 // Element (row, col) after `op`, columns first.
 float at(const Matrix& x, cublasOperation_t op, std::uint64_t row, std::uint64_t col) {
   const auto ld = static_cast<std::uint64_t>(x.layout.ld);
-  const std::uint64_t i = op ? col + row * ld : row + col * ld;
-  if (x.layout.type == CUDA_R_32F) return static_cast<const float*>(x.elements)[i];
-  const auto bits = std::uint32_t{static_cast<const std::uint16_t*>(x.elements)[i]};
-  return std::bit_cast<float>(bits << 16);
+  return element(x.elements, x.layout.type, op ? col + row * ld : row + col * ld);
 }
 
 struct Product {
@@ -122,7 +126,7 @@ struct Product {
   float scale, keep;
 };
 
-void multiply(const Product& p, float* out, const Layout& of_out) {
+void multiply(const Product& p, void* out, const Layout& of_out) {
   const std::uint64_t depth = cols(p.op.of_a, p.a.layout);
   for (std::uint64_t col = 0; col < of_out.cols; ++col) {
     for (std::uint64_t row = 0; row < of_out.rows; ++row) {
@@ -132,8 +136,13 @@ void multiply(const Product& p, float* out, const Layout& of_out) {
       }
       auto result = static_cast<float>(p.scale * sum);
       if (p.keep != 0) result += p.keep * at(p.c, CUBLAS_OP_N, row, col);
-      if (p.op.epilogue == CUBLASLT_EPILOGUE_BIAS) result += p.op.bias[row];
-      out[row + col * static_cast<std::uint64_t>(of_out.ld)] = result;
+      if (p.op.epilogue == CUBLASLT_EPILOGUE_BIAS) result += element(p.op.bias, of_out.type, row);
+      const std::uint64_t i = row + col * static_cast<std::uint64_t>(of_out.ld);
+      if (of_out.type == CUDA_R_32F) {
+        static_cast<float*>(out)[i] = result;
+      } else {
+        static_cast<nanofsdp::bfloat16*>(out)[i] = nanofsdp::to_bfloat16(result);
+      }
     }
   }
 }
@@ -169,8 +178,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   // The descriptions are read now, by value, and the operands when it is this product's turn.
   const Product product{*operation, {a, *of_a}, {b, *of_b}, {c, *of_c}, scale, keep};
-  emulation::enqueue(stream, [product, out = static_cast<float*>(d), of_out = *of_d] {
-    return multiply(product, out, of_out), true;
-  });
+  emulation::enqueue(
+      stream, [product, out = d, of_out = *of_d] { return multiply(product, out, of_out), true; });
   return CUBLAS_STATUS_SUCCESS;
 }

@@ -77,7 +77,8 @@ TEST(Bfloat16Parameters, RoundWhatMatmulMultipliesThemWithAndNothingElse) {
   }
 }
 
-// To the bit, in both directions.
+// But for single roundings: a compiler may melt a product and a sum in one kernel, and not in the
+// other.
 TEST(Bfloat16Parameters, AreToLayerNormTheSameNumbersInFloat32) {
   if (!kArithmetic) GTEST_SKIP() << "not on this device";
   const std::int64_t R = 70, C = 65;
@@ -101,10 +102,10 @@ TEST(Bfloat16Parameters, AreToLayerNormTheSameNumbersInFloat32) {
     return r;
   };
   const Results got = run(narrow(drawn), narrow(shift)), want = run(rounded(drawn), rounded(shift));
-  EXPECT_EQ(got.y.values, want.y.values);
-  EXPECT_EQ(got.dx.values, want.dx.values);
-  EXPECT_EQ(got.dweight.values, want.dweight.values);
-  EXPECT_EQ(got.dbias.values, want.dbias.values);
+  EXPECT_LE(relative_l2(got.y.values, want.y.doubles()), 1e-6);
+  EXPECT_LE(relative_l2(got.dx.values, want.dx.doubles()), 1e-6);
+  EXPECT_LE(relative_l2(got.dweight.values, want.dweight.doubles()), 1e-6);
+  EXPECT_LE(relative_l2(got.dbias.values, want.dbias.doubles()), 1e-6);
 }
 
 TEST(Bfloat16Parameters, AreWidenedByEmbedding) {

@@ -44,6 +44,13 @@ inline Owned<bfloat16> narrow(const Owned<float>& x) {
   return narrow;
 }
 
+/// x in float32: exact.
+inline Owned<float> widened(const Owned<bfloat16>& x) {
+  Owned<float> wide(x.shape);
+  std::ranges::transform(x.values, wide.values.begin(), to_float32);
+  return wide;
+}
+
 /// The same numbers in float32.
 inline Owned<float> rounded(Owned<float> x) {
   for (float& value : x.values) value = to_float32(to_bfloat16(value));
