@@ -50,16 +50,33 @@ class CudaEvent : public Event::State {
   cudaEvent_t event_ = nullptr;
 };
 
-/// Enqueues `kernel<<<blocks, threads>>>(arguments...)` on `stream`; no blocks, no launch.
+/// Enqueues `kernel<<<blocks, threads, shared>>>(arguments...)` on `stream`; no blocks, no launch.
+/// @param shared bytes of shared memory beside what the kernel declares: 227 KB on an H100
 template <class... Parameters, class... Arguments>
-void launch(Stream& stream, dim3 blocks, dim3 threads, void (*kernel)(Parameters...),
-            Arguments... arguments) {
+void launch(Stream& stream, dim3 blocks, dim3 threads, std::size_t shared,
+            void (*kernel)(Parameters...), Arguments... arguments) {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
+  if (shared > 0) {  // a kernel has to be told of more than 48 KB, and where the cache gives way
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                               static_cast<int>(shared)),
+          "shared memory of a kernel");
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                               cudaSharedmemCarveoutMaxShared),
+          "shared memory of a kernel");
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = blocks;
   config.blockDim = threads;
+  config.dynamicSmemBytes = shared;
   config.stream = native(stream);
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel");
+}
+
+/// The same without such memory.
+template <class... Parameters, class... Arguments>
+void launch(Stream& stream, dim3 blocks, dim3 threads, void (*kernel)(Parameters...),
+            Arguments... arguments) {
+  launch(stream, blocks, threads, std::size_t{0}, kernel, arguments...);
 }
 
 }  // namespace nanofsdp::cuda

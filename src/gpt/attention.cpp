@@ -35,8 +35,7 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
                                                         .scratch = scratch,
                                                         .dropout = tape.training() ? dropout_ : 0,
                                                         .key = tape.dropout_key(site_),
-                                                        .first = T - x.dim(1),
-                                                        .factors = c_attn_.dtype()});
+                                                        .first = T - x.dim(1)});
   }
   tape.save({qkv, y, lse});
   return resid_dropout_.forward(tape, c_proj_.forward(tape, y));
@@ -59,8 +58,7 @@ Tensor CausalSelfAttention::do_backward(nn::Tape& tape, Tensor dy) {
                                                        .dv = {dqkv, 2 * C, heads_},
                                                        .scratch = scratch,
                                                        .dropout = dropout_,
-                                                       .key = tape.dropout_key(site_),
-                                                       .factors = c_attn_.dtype()});
+                                                       .key = tape.dropout_key(site_)});
   return c_attn_.backward(tape, dqkv);
 }
 

@@ -130,7 +130,7 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);
   const std::int64_t B = a.q.rows.dim(0), T = a.q.rows.dim(1), C = a.y.dim(2), D = C / H;
   Layout l{B, T, C, H, D, H / H_kv};
-  const Require require(stream);
+  const Require require(stream, a.y);
   require.heads("attention: q", a.q, {B, T, H, D});
   require.heads("attention: k", a.k, {B, T, H_kv, D});
   require.heads("attention: v", a.v, {B, T, H_kv, D});
@@ -142,26 +142,31 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   l.threshold = drop_threshold(a.dropout);
   l.survivor = 1 / (1 - a.dropout);
   require("attention: y", a.y, {B, T - l.first, H * D});
-  require("attention: lse", a.lse, {B, H, T - l.first});
-  const std::int64_t scratch = attention_scratch_numel(T, stream.threads());
-  require.numel("attention: scratch", a.scratch, std::max(a.scratch.numel(), scratch));
+  require("attention: lse", a.lse, {B, H, T - l.first}, DType::float32);
+  const auto scratch = std::max(a.scratch.numel(), attention_scratch_numel(T, stream.threads()));
+  require.numel("attention: scratch", a.scratch, scratch, DType::float32);
   return l;
 }
 
-// Shares the groups of heads of all sequences between the threads; each thread has its own slice of
-// scratch.
+// Enqueues the work, which shares the groups of heads of all sequences between the threads; each
+// thread has its own slice of scratch. Or what CUDA has for it.
 template <class Operands, class Body>
-void for_each_head(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
-  auto* scratch =
-      reinterpret_cast<float*>((reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64);
-  const std::int64_t groups = l.T > 0 ? l.B * l.H / l.group : 0;
-  const std::int64_t slices = std::min<std::int64_t>(stream.threads(), groups);
-  stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t slice = first; slice < last; ++slice) {
-      float* own = scratch + slice * 2 * block_numel(l.T);
-      const std::int64_t begin = groups * slice / slices, end = groups * (slice + 1) / slices;
-      for (std::int64_t h = begin * l.group; h < end * l.group; ++h) body(a, l, h, own);
-    }
+void enqueue(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) return cuda::attention(stream, a);
+  }
+  stream.enqueue(cost(a), [&stream, a, l, body] {
+    const auto aligned = (reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64;
+    auto* scratch = reinterpret_cast<float*>(aligned);
+    const std::int64_t groups = l.T > 0 ? l.B * l.H / l.group : 0;
+    const std::int64_t slices = std::min<std::int64_t>(stream.threads(), groups);
+    stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
+      for (std::int64_t slice = first; slice < last; ++slice) {
+        float* own = scratch + slice * 2 * block_numel(l.T);
+        const std::int64_t begin = groups * slice / slices, end = groups * (slice + 1) / slices;
+        for (std::int64_t h = begin * l.group; h < end * l.group; ++h) body(a, l, h, own);
+      }
+    });
   });
 }
 
@@ -172,24 +177,17 @@ std::int64_t attention_scratch_numel(std::int64_t T, int threads) {
 }
 
 void attention(Stream& stream, const AttentionForward& a) {
-  const Layout l = layout_of(stream, a);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::attention(stream, a);
-  }
-  stream.enqueue(cost(a), [&stream, a, l] { for_each_head(stream, a, l, forward); });
+  enqueue(stream, a, layout_of(stream, a), forward);
 }
 
 void attention(Stream& stream, const AttentionBackward& a) {
   const Layout l = layout_of(stream, a);
-  const Require require(stream);
+  const Require require(stream, a.y);
   require("attention: dy", a.dy, a.y.shape());
   require.heads("attention: dq", a.dq, {l.B, l.T, l.H, l.D});
   require.heads("attention: dk", a.dk, {l.B, l.T, a.k.heads, l.D});
   require.heads("attention: dv", a.dv, {l.B, l.T, a.k.heads, l.D});
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::attention(stream, a);
-  }
-  stream.enqueue(cost(a), [&stream, a, l] { for_each_head(stream, a, l, backward); });
+  enqueue(stream, a, l, backward);
 }
 
 }  // namespace nanofsdp::ops

@@ -1,25 +1,27 @@
 #include <cmath>
-#include <initializer_list>
 #include <string>
 
 #include "base/check.h"
 #include "ops/attention.cuh"
 
-// The kernels that multiply in float32, and which kernels a call gets.
+// The plain kernels, which multiply in float32, and which kernels a call gets. What they read and
+// write is float32 or bfloat16.
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
 constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
+struct Deltas : Scratch {};
 
-template <int kSlices>
+template <int kSlices, class T>
 __global__ void __launch_bounds__(kThreads, 2)
-    attend(Call call, Columns queries, Columns keys, Columns values, Columns y, float* lse) {
+    attend(Call call, Columns<T> queries, Columns<T> keys, Columns<T> values, Columns<T> y,
+           float* lse) {
   __shared__ Tiles tiles;
   const Head head(call, own_head(call));
   const int row = (static_cast<int>(call.tiles) - 1 - own_tile(call)) * kTile;
   const int first = call.first + row;
-  const Rows q = head.of(queries), k = head.of(keys), v = head.of(values);
+  const Rows<T> q = head.of(queries), k = head.of(keys), v = head.of(values);
   Output<kSlices> out = {};
   Softmax softmax = {};
   for (float& x : softmax.largest) x = -INFINITY;
@@ -48,15 +50,15 @@ __global__ void __launch_bounds__(kThreads, 2)
   write<kSlices>(out, head.of(y), row);
 }
 
-template <int kSlices>
+template <int kSlices, class T>
 __global__ void __launch_bounds__(kThreads, 2)
-    differentiate_queries(Call call, Given given, Columns dq_columns) {
+    differentiate_queries(Call call, Given<T> given, Columns<T> dq_columns) {
   __shared__ Tiles tiles;
   __shared__ Queries queries;
   const Head head(call, own_head(call));
   const int first = (static_cast<int>(call.tiles) - 1 - own_tile(call)) * kTile;
-  const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
-  const Rows dout = head.of(given.dy);
+  const Rows<T> q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
+  const Rows<T> dout = head.of(given.dy);
   stage(head, given, first, queries);
   Output<kSlices> dq = {};
   for (int walked = 0; walked <= first; walked += kTile) {
@@ -76,9 +78,9 @@ __global__ void __launch_bounds__(kThreads, 2)
 // Its tiles are transposed: the block's own rows are keys, the others queries. It adds what the
 // group's query heads give, in their order. With two slices of dK and of dV only one such block
 // fits on a multiprocessor.
-template <int kSlices>
+template <int kSlices, class T>
 __global__ void __launch_bounds__(kThreads, 3 - kSlices)
-    differentiate_keys(Call call, Given given, Columns dk_columns, Columns dv_columns) {
+    differentiate_keys(Call call, Given<T> given, Columns<T> dk_columns, Columns<T> dv_columns) {
   __shared__ Tiles tiles;
   __shared__ Queries queries;
   const int begin = own_head(call) * call.group;
@@ -86,8 +88,8 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
   Output<kSlices> dk = {}, dv = {};
   for (int number = begin; number < begin + call.group; ++number) {
     const Head head(call, number);
-    const Rows q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
-    const Rows dout = head.of(given.dy);
+    const Rows<T> q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
+    const Rows<T> dout = head.of(given.dy);
     for (int walked = first; walked < call.T; walked += kTile) {
       stage(head, given, walked, queries);  // all have read the last ones
       Scores p = {}, ds = {};
@@ -109,27 +111,19 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
 }
 
 // delta[t] = dO . O of each query: a warp each.
-__global__ void make_deltas(Call call, Columns dy, Columns y, float* delta) {
+template <class T>
+__global__ void make_deltas(Call call, Given<T> given) {
   const std::int64_t row = global_thread() / kWarp;
   const auto number = static_cast<int>(row / call.T), t = static_cast<int>(row % call.T);
   if (number >= static_cast<int>(call.heads)) return;
   const Head head(call, number);
-  const float *dout = head.of(dy).row(t), *out = head.of(y).row(t);
+  const T *dout = head.of(given.dy).row(t), *out = head.of(given.y).row(t);
   float sum = 0;
   for (int d = static_cast<int>(threadIdx.x % kWarp); d < call.D; d += kWarp) {
-    sum += dout[d] * out[d];
+    sum += widen(dout[d]) * widen(out[d]);
   }
   sum = over_warp(sum, Sum{});
-  if (threadIdx.x % kWarp == 0) delta[row] = sum;
-}
-
-struct Deltas : Scratch {};
-
-Columns columns_of(const Heads& x) {
-  return {.data = x.rows.f32() + x.first,
-          .stride = static_cast<int>(x.rows.dim(2)),
-          .rows = static_cast<int>(x.rows.dim(1)),
-          .heads = x.heads};
+  if (threadIdx.x % kWarp == 0) given.delta[row] = sum;
 }
 
 template <class Operands>
@@ -139,50 +133,68 @@ Call call_of(const Operands& a) {
   NANOFSDP_CHECK_SHAPE(D <= kMaxWidth, .what = "attention: heads",
                        .expected = "heads of at most " + std::to_string(kMaxWidth) + " features",
                        .got = std::to_string(D), .hint = "more heads, or --device=cpu");
+  const float scale = 1 / std::sqrt(static_cast<float>(D));
   return {.T = T,
           .H = H,
           .D = D,
           .group = H / a.k.heads,
           .heads = static_cast<unsigned>(a.y.dim(0) * H),
           .tiles = blocks_for(T, kTile),
-          .scale = 1 / std::sqrt(static_cast<float>(D)),
+          .scale = scale,
+          .scale_of_2 = scale * kLog2E,
           .key = a.key,
           .threshold = drop_threshold(a.dropout),
           .survivor = 1 / (1 - a.dropout)};
 }
 
-}  // namespace
-
-void attention(Stream& stream, const AttentionForward& a) {
+template <class T>
+void forward(Stream& stream, const AttentionForward& a) {
   Call call = call_of(a);
   call.first = static_cast<int>(a.first);
-  call.tiles = blocks_for(call.T - call.first, kTile);
-  const Columns q = columns_of(a.q), k = columns_of(a.k), v = columns_of(a.v);
-  const Columns y = columns_of({a.y, 0, call.H});
-  if (a.factors == DType::bfloat16 && fits_tensor_cores(call, {q, k, v})) {
-    return attend_on_tensor_cores(stream, call, q, k, v, y, a.lse.f32());
+  const Columns<T> q = columns_of<T>(a.q), k = columns_of<T>(a.k), v = columns_of<T>(a.v);
+  const Columns<T> y = columns_of<T>({a.y, 0, call.H});
+  if constexpr (dtype_of<T> == DType::bfloat16) {
+    if (flash::fits(call, {q, k, v, y})) {
+      return flash::attend(stream, call, q, k, v, y, a.lse.f32());
+    }
   }
-  launch(stream, call.tiles * call.heads, kThreads, call.D <= kTile ? attend<1> : attend<2>, call,
-         q, k, v, y, a.lse.f32());
+  call.tiles = blocks_for(call.T - call.first, kTile);
+  launch(stream, call.tiles * call.heads, kThreads, call.D <= kTile ? attend<1, T> : attend<2, T>,
+         call, q, k, v, y, a.lse.f32());
 }
 
-void attention(Stream& stream, const AttentionBackward& a) {
+template <class T>
+void backward(Stream& stream, const AttentionBackward& a) {
   Call call = call_of(a);
   const bool one_slice = call.D <= kTile;
   const std::int64_t rows = std::int64_t{call.heads} * call.T;
-  const Columns dy = columns_of({a.dy, 0, call.H}), y = columns_of({a.y, 0, call.H});
-  auto* const delta = static_cast<float*>(scratch<Deltas>(stream, rows * sizeof(float)));
-  launch(stream, blocks_for(rows, kThreads / kWarp), kThreads, make_deltas, call, dy, y, delta);
-  const Given given{dy, columns_of(a.q), columns_of(a.k), columns_of(a.v), a.lse.f32(), delta};
-  const Columns dq = columns_of(a.dq), dk = columns_of(a.dk), dv = columns_of(a.dv);
-  if (a.factors == DType::bfloat16 && fits_tensor_cores(call, {dy, given.q, given.k, given.v})) {
-    return differentiate_on_tensor_cores(stream, call, given, dq, dk, dv);
+  auto* const delta = static_cast<float*>(scratch<Deltas>(stream, rows * sizeof(flash::Known)));
+  const Columns<T> dy = columns_of<T>({a.dy, 0, call.H}), y = columns_of<T>({a.y, 0, call.H});
+  const Columns<T> q = columns_of<T>(a.q), k = columns_of<T>(a.k), v = columns_of<T>(a.v);
+  const Given<T> given{dy, q, k, v, y, a.lse.f32(), delta};
+  const Columns<T> dq = columns_of<T>(a.dq), dk = columns_of<T>(a.dk), dv = columns_of<T>(a.dv);
+  if constexpr (dtype_of<T> == DType::bfloat16) {
+    if (flash::fits(call, {dy, q, k, v, y, dq, dk, dv})) {
+      flash::differentiate_queries(stream, call, given, dq);
+      return flash::differentiate_keys(stream, call, given, dk, dv);
+    }
   }
+  launch(stream, blocks_for(rows, kThreads / kWarp), kThreads, make_deltas<T>, call, given);
   launch(stream, call.tiles * call.heads, kThreads,
-         one_slice ? differentiate_queries<1> : differentiate_queries<2>, call, given, dq);
+         one_slice ? differentiate_queries<1, T> : differentiate_queries<2, T>, call, given, dq);
   call.heads /= call.group;  // blocks own heads of keys and values
   launch(stream, call.tiles * call.heads, kThreads,
-         one_slice ? differentiate_keys<1> : differentiate_keys<2>, call, given, dk, dv);
+         one_slice ? differentiate_keys<1, T> : differentiate_keys<2, T>, call, given, dk, dv);
+}
+
+}  // namespace
+
+void attention(Stream& stream, const AttentionForward& a) {
+  for_type_of(a.y, [&]<class T>(T) { forward<T>(stream, a); });
+}
+
+void attention(Stream& stream, const AttentionBackward& a) {
+  for_type_of(a.y, [&]<class T>(T) { backward<T>(stream, a); });
 }
 
 }  // namespace nanofsdp::ops::cuda

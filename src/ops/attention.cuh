@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
 
 #include "ops/attention.h"
 #include "ops/kernels.cuh"
@@ -10,11 +11,11 @@
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief What the kernels of attention share, in float32 and on tensor cores. Internal to
+/// @brief What the kernels of attention share, the plain ones and those of flash/. Internal to
 /// attention.
 ///
-/// All are one scheme. A block owns 64 rows of a head, queries or keys, and walks over the others,
-/// 64 at a time (a block of keys: over those of each query head that reads them): the products of
+/// All are one scheme. A block owns rows of a head, queries or keys, and walks over the others, 64
+/// at a time (a block of keys: over those of each query head that reads them): the products of
 /// its rows with those are a tile of scores, which never leaves the block; the tile times rows of a
 /// third matrix adds to what the block will write. Forward keeps the largest score and the sum of
 /// each query so far, and corrects what it has when they change (Milakov and Gimelshein 2018, arXiv
@@ -23,17 +24,28 @@ namespace nanofsdp::ops::cuda {
 /// a head, the tile with the most work comes first: blocks start in order.
 
 // The rows of Heads: `stride` apart, `rows` of them a sequence.
+template <class T>
 struct Columns {
-  float* data;
+  T* data;
   int stride, rows, heads;
 };
 
+template <class T>
+Columns<T> columns_of(const Heads& x) {
+  return {.data = x.rows.data<T>() + x.first,
+          .stride = static_cast<int>(x.rows.dim(2)),
+          .rows = static_cast<int>(x.rows.dim(1)),
+          .heads = x.heads};
+}
+
+constexpr float kLog2E = 1.4426950408889634f;
+
 struct Call {
   int T, H, D;
-  int group;              // query heads that read one key/value head
-  int first;              // queries before it do not ask: forward alone knows that
-  unsigned heads, tiles;  // heads, of all sequences, that blocks own; tiles of 64 rows
-  float scale;
+  int group;                // query heads that read one key/value head
+  int first;                // queries before it do not ask: forward alone knows that
+  unsigned heads, tiles;    // heads, of all sequences, that blocks own; tiles of their rows
+  float scale, scale_of_2;  // of exponents of e, and of 2
   DropoutKey key;
   std::uint32_t threshold;
   float survivor;
@@ -58,8 +70,9 @@ struct Head {
       : call(c), number(number), b(number / c.H), h(number % c.H), key(row_key(c.key, b)) {}
 
   // Its rows of D in x, or those that it shares with the others of its group.
-  __device__ Rows of(const Columns& x) const {
-    float* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
+  template <class T>
+  __device__ Rows<T> of(const Columns<T>& x) const {
+    T* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
     return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
   }
 
@@ -107,9 +120,11 @@ __device__ inline void weigh(const Head& head, int first, int walked, Softmax& s
   }
 }
 
-// What both kernels of backward read.
+// What the kernels of backward read, and what the first of them leaves to the others: delta of each
+// query, or what flash::Known has.
+template <class T>
 struct Given {
-  Columns dy, q, k, v;
+  Columns<T> dy, q, k, v, y;
   float *lse, *delta;
 };
 
@@ -119,7 +134,8 @@ struct Queries {
 };
 
 // Beyond the last query lse is infinite: every weight is 0.
-__device__ inline void stage(const Head& head, const Given& given, int first, Queries& to) {
+template <class T>
+__device__ void stage(const Head& head, const Given<T>& given, int first, Queries& to) {
   const int r = static_cast<int>(threadIdx.x), t = first + r;
   if (r >= kTile) return;
   to.lse[r] = t < head.call.T ? head.row_of(given.lse)[t] : INFINITY;
@@ -136,12 +152,27 @@ __device__ inline void differentiate(const Head& head, const Queries& queries, i
   score = p * kept;
 }
 
-// The same on tensor cores, which multiply bfloat16. Whether they can: heads of 64 features that
-// begin at multiples of 16 bytes.
-bool fits_tensor_cores(const Call& call, std::initializer_list<Columns> all);
-void attend_on_tensor_cores(Stream& stream, const Call& call, const Columns& q, const Columns& k,
-                            const Columns& v, const Columns& y, float* lse);
-void differentiate_on_tensor_cores(Stream& stream, Call call, const Given& given, const Columns& dq,
-                                   const Columns& dk, const Columns& dv);
+// What the kernels of flash/ do, for heads of 64 or 128 features.
+namespace flash {
+
+using Narrow = Columns<bfloat16>;
+
+// What the kernel of the keys has to know of a query: log2 of the sum of its weights, and delta.
+struct alignas(8) Known {
+  float sum, delta;
+};
+
+// Whether they can read and write these rows, 16 bytes at a time.
+bool fits(const Call& call, std::initializer_list<Narrow> all);
+void attend(Stream& stream, Call call, const Narrow& q, const Narrow& k, const Narrow& v,
+            const Narrow& y, float* lse);
+// Writes dq, and what is known of each query.
+void differentiate_queries(Stream& stream, Call call, const Given<bfloat16>& given,
+                           const Narrow& dq);
+// Writes dk and dv.
+void differentiate_keys(Stream& stream, Call call, const Given<bfloat16>& given, const Narrow& dk,
+                        const Narrow& dv);
+
+}  // namespace flash
 
 }  // namespace nanofsdp::ops::cuda

@@ -32,8 +32,11 @@ namespace nanofsdp::ops {
 ///
 /// Twins: attention.cpp (Eigen) keeps the scores of a block of queries with all its keys in
 /// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
-/// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. Where
-/// factors may be bfloat16 and heads have 64 features, attention_tensor_cores.cu does the same.
+/// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. On CUDA
+/// q, k, v, y and their gradients may all be bfloat16; lse is float32. Heads of 64 or 128 features
+/// of bfloat16 that begin at multiples of 16 bytes, in rows that do, take the kernels of flash/,
+/// whose products round their factors to bfloat16. All others take attention.cu, which rounds its
+/// results alone.
 ///
 /// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
 /// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
@@ -65,20 +68,18 @@ struct AttentionForward {
   float dropout = 0;  ///< probability of dropping an element of P
   DropoutKey key{};   ///< which mask
   std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
-  DType factors = DType::float32;  ///< bfloat16: products on a GPU may round their factors to it
 };
 
 /// Shapes as in the forward pass, with first = 0.
 struct AttentionBackward {
-  Tensor dy{};                     ///< in   [B, T, C]
-  Heads q{}, k{}, v{};             ///< in   as in the forward pass
-  Tensor y{};                      ///< in   [B, T, C], from the forward pass
-  Tensor lse{};                    ///< in   [B, H, T], from the forward pass
-  Heads dq{}, dk{}, dv{};          ///< out  H, H_kv, H_kv heads, written; no other column is
-  Tensor scratch{};                ///< as in the forward pass
-  float dropout = 0;               ///< as in the forward pass
-  DropoutKey key{};                ///< as in the forward pass
-  DType factors = DType::float32;  ///< as in the forward pass
+  Tensor dy{};             ///< in   [B, T, C]
+  Heads q{}, k{}, v{};     ///< in   as in the forward pass
+  Tensor y{};              ///< in   [B, T, C], from the forward pass
+  Tensor lse{};            ///< in   [B, H, T], from the forward pass
+  Heads dq{}, dk{}, dv{};  ///< out  H, H_kv, H_kv heads, written; no other column is
+  Tensor scratch{};        ///< as in the forward pass
+  float dropout = 0;       ///< as in the forward pass
+  DropoutKey key{};        ///< as in the forward pass
 };
 
 /// Elements of scratch that each direction needs for sequences of T positions on `threads` threads
@@ -95,13 +96,12 @@ Cost attention_cost(const Operands& a, int products, int rows_read, int rows_wri
   const auto n = static_cast<double>(a.y.dim(1)), T = static_cast<double>(a.q.rows.dim(1));
   const double pairs = static_cast<double>(a.y.dim(0)) * (n * (T - n) + n * (n + 1) / 2);
   const double bytes = moves({a.y}, {}).read, keys_and_values = 2 * bytes * a.k.heads / a.q.heads;
-  const double sums = moves({a.lse}, {}).read;
-  const bool backward = products > 2;
-  const double out = rows_written * bytes + (backward ? keys_and_values : sums);
+  const double sums = moves({a.lse}, {}).read, more = products > 2 ? keys_and_values : sums;
+  const double out = rows_written * bytes + more;
   return {.narrowest = T,
           .attention = 2.0 * products * pairs * static_cast<double>(a.y.dim(2)),
           .flops = 20 * pairs * a.q.heads,
-          .read = rows_read * bytes + keys_and_values * T / n + (backward ? sums : 0),
+          .read = rows_read * bytes + keys_and_values * T / n + (products > 2 ? sums : 0),
           .written = out,
           .overwritten = out};
 }

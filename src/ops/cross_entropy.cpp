@@ -64,62 +64,66 @@ void require_targets(const Tensor& target, std::int64_t V) {
   }
 }
 
-}  // namespace
+// Calls visit(n, logits of row n, its target), rows shared between the threads.
+template <class Visit>
+void for_each_row(Stream& stream, const Tensor& logits, const Tensor& target, const Visit& visit) {
+  const std::int64_t N = logits.dim(0), V = logits.dim(1);
+  require_targets(target, V);
+  stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      visit(n, logits.f32() + n * V, target.data<std::int32_t>()[n]);
+    }
+  });
+}
 
-void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
-  const Require require(stream);
+void forward(Stream& stream, const CrossEntropyForward& a) {
+  for_each_row(stream, a.logits, a.target, [&](std::int64_t n, float* x, std::int32_t target) {
+    const double lse = log_sum_of_exponentials(x, a.logits.dim(1));
+    a.lse.f32()[n] = static_cast<float>(lse);
+    a.loss.f32()[n] = target < 0 ? 0 : static_cast<float>(lse - x[target]);
+  });
+  if (a.total.empty()) return;
+  for (const float loss : a.loss.span<float>()) *a.total.data<double>() += loss;
+}
+
+void backward(Stream& stream, const CrossEntropyBackward& a) {
+  for_each_row(stream, a.logits, a.target, [&](std::int64_t n, float* x, std::int32_t target) {
+    const std::int64_t V = a.logits.dim(1);
+    if (target < 0) return static_cast<void>(std::fill_n(x, V, 0.0f));
+    to_softmax(x, V, a.lse.f32()[n], a.scale);
+    x[target] -= a.scale;
+  });
+}
+
+void both(Stream& stream, const CrossEntropy& a) {
+  forward(stream, a);
+  backward(stream, {a.logits, a.target, a.lse, a.scale});
+}
+
+// Checks the operands and enqueues the work, or what CUDA has for it.
+template <class Operands>
+void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Operands&)) {
+  const Require require(stream, a.logits);
   require_rank("cross_entropy: logits", a.logits, 2);
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   require("cross_entropy: logits", a.logits, {N, V});
-  require("cross_entropy: loss", a.loss, {N});
-  require("cross_entropy: lse", a.lse, {N});
-  if (!a.total.empty()) require("cross_entropy: total", a.total, {1}, DType::float64);
+  if constexpr (requires { a.loss; }) {
+    require("cross_entropy: loss", a.loss, {N}, DType::float32);
+    if (!a.total.empty()) require("cross_entropy: total", a.total, {1}, DType::float64);
+  }
+  require("cross_entropy: lse", a.lse, {N}, DType::float32);
   require("cross_entropy: target", a.target, {N}, DType::int32);
   if (a.logits.empty()) return;
   if constexpr (kCuda) {
     if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
   }
-  stream.enqueue(cost(a), [&stream, a, N, V] {
-    require_targets(a.target, V);
-    const std::int32_t* target = a.target.data<std::int32_t>();
-    stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        const float* x = a.logits.f32() + n * V;
-        const double lse = log_sum_of_exponentials(x, V);
-        a.lse.f32()[n] = static_cast<float>(lse);
-        a.loss.f32()[n] = target[n] < 0 ? 0 : static_cast<float>(lse - x[target[n]]);
-      }
-    });
-    if (a.total.empty()) return;
-    for (const float loss : a.loss.span<float>()) *a.total.data<double>() += loss;
-  });
+  stream.enqueue(cost(a), [&stream, a, work] { work(stream, a); });
 }
 
-void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
-  const Require require(stream);
-  require_rank("cross_entropy: logits", a.logits, 2);
-  const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
-  require("cross_entropy: logits", a.logits, {N, V});
-  require("cross_entropy: lse", a.lse, {N});
-  require("cross_entropy: target", a.target, {N}, DType::int32);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
-  }
-  stream.enqueue(cost(a), [&stream, a, N, V] {
-    require_targets(a.target, V);
-    const std::int32_t* target = a.target.data<std::int32_t>();
-    stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        float* x = a.logits.f32() + n * V;
-        if (target[n] < 0) {
-          std::fill_n(x, V, 0.0f);
-          continue;
-        }
-        to_softmax(x, V, a.lse.f32()[n], a.scale);
-        x[target[n]] -= a.scale;
-      }
-    });
-  });
-}
+}  // namespace
+
+void cross_entropy(Stream& stream, const CrossEntropyForward& a) { enqueue(stream, a, forward); }
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a) { enqueue(stream, a, backward); }
+void cross_entropy(Stream& stream, const CrossEntropy& a) { enqueue(stream, a, both); }
 
 }  // namespace nanofsdp::ops

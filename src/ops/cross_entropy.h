@@ -14,7 +14,8 @@ namespace nanofsdp::ops {
 /// A row whose target is -1 has loss 0 and gradient 0 (nanoGPT's ignore_index).
 ///
 /// Twins: cross_entropy.cpp (Eigen), cross_entropy.cu (CUDA: a block of threads for each row, which
-/// finds maximum and sum together in one reading). They agree within 1e-5 relative L2.
+/// finds maximum and sum together in one reading). They agree within 1e-5 relative L2. On CUDA the
+/// logits may be bfloat16, and become dlogits rounded to it. Losses and lse are float32.
 
 /// Shapes: N tokens, V of the vocabulary.
 struct CrossEntropyForward {
@@ -33,6 +34,14 @@ struct CrossEntropyBackward {
   float scale = 1;  ///< 1 / (tokens that share the loss): here, and nowhere else, a mean is taken
 };
 
+/// Both directions at once: the logits become dlogits, of `scale` times the losses.
+///
+/// On CUDA a row of bfloat16 is read once and stays in registers until dlogits take its place, if
+/// its V is a multiple of 8 and at most 57,344. Other rows take the two directions one by one.
+struct CrossEntropy : CrossEntropyForward {
+  float scale = 1;  ///< as in the backward pass
+};
+
 /// An exponential and two operations a logit.
 inline Cost cost(const CrossEntropyForward& a) {
   return moves({a.logits, a.target}, {a.loss, a.lse}, 20);
@@ -40,6 +49,11 @@ inline Cost cost(const CrossEntropyForward& a) {
 /// As of forward.
 inline Cost cost(const CrossEntropyBackward& a) {
   return moves({a.logits, a.target, a.lse}, {a.logits}, 20);
+}
+
+/// Two exponentials a logit, which is read once and written once.
+inline Cost cost(const CrossEntropy& a) {
+  return moves({a.logits, a.target}, {a.logits, a.loss, a.lse}, 40);
 }
 
 /// Enqueues the operator on `stream`.
@@ -50,10 +64,14 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a);
 /// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 
+/// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)
+void cross_entropy(Stream& stream, const CrossEntropy& a);
+
 /// The CUDA side, in cross_entropy.cu, called with operands that have been checked.
 namespace cuda {
 void cross_entropy(Stream& stream, const CrossEntropyForward& a);
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
+void cross_entropy(Stream& stream, const CrossEntropy& a);
 }  // namespace cuda
 
 }  // namespace nanofsdp::ops

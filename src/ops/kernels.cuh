@@ -215,7 +215,7 @@ __device__ void block_write(int n, T* out, const Make& make) {
     T made[kReadAhead];
     for (int k = 0; k < kReadAhead; ++k) {
       const int i = first + k * stride;
-      made[k] = i < n ? make(i) : 0;
+      made[k] = i < n ? make(i) : T{};
     }
     for (int k = 0; k < kReadAhead; ++k) {
       const int i = first + k * stride;

@@ -29,10 +29,11 @@ __device__ inline int feature_of(int slice, int c) {
 }
 
 /// [T, D] in global memory, rows `stride` apart.
+template <class Element>
 struct Rows {
-  float* data;
+  Element* data;
   int stride, T, D;
-  __device__ float* row(int t) const { return data + static_cast<std::int64_t>(t) * stride; }
+  __device__ Element* row(int t) const { return data + static_cast<std::int64_t>(t) * stride; }
 };
 
 /// [64, 64] in shared memory. A float4 more a row: they begin in different banks.
@@ -47,14 +48,15 @@ struct Tiles {
 };
 
 /// Copies a slice of the 64 rows from `first` on; zeros where there are none.
-__device__ inline void stage(const Rows& from, int first, int slice, Tile& to) {
+template <class T>
+__device__ void stage(const Rows<T>& from, int first, int slice, Tile& to) {
   constexpr int kStep = kThreads / kTile;
   const int column = threadIdx.x % kTile, begin = threadIdx.x / kTile, d = slice * kTile + column;
   const int count = d < from.D ? min(from.T - first, kTile) : 0;
-  const float* source = from.row(first + begin) + d;
+  const T* source = from.row(first + begin) + d;
 #pragma unroll 8
   for (int r = 0; r < kTile; r += kStep) {
-    to.row(begin + r)[column] = begin + r < count ? *source : 0.0f;
+    to.row(begin + r)[column] = begin + r < count ? widen(*source) : 0.0f;
     source += kStep * from.stride;
   }
 }
@@ -77,9 +79,9 @@ __device__ inline void add_scaled(float (&sum)[kEach], float factor, const float
 // more than the 128 registers with which two blocks fit on a multiprocessor.
 
 /// scores += a[a_first + own(i)] . b[b_first + other(j)], over all features.
-template <int kSlices>
-__device__ void add_products(Tiles& tiles, const Rows& a, int a_first, const Rows& b, int b_first,
-                             Scores& scores) {
+template <int kSlices, class T>
+__device__ void add_products(Tiles& tiles, const Rows<T>& a, int a_first, const Rows<T>& b,
+                             int b_first, Scores& scores) {
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
     __syncthreads();  // what was staged before has been read
@@ -99,8 +101,8 @@ __device__ void add_products(Tiles& tiles, const Rows& a, int a_first, const Row
 }
 
 /// out[own(i)] += the sum over the other rows j of scores[own(i), j] * b[first + j].
-template <int kSlices>
-__device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows& b, int first,
+template <int kSlices, class T>
+__device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows<T>& b, int first,
                              Output<kSlices>& out) {
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
@@ -126,14 +128,14 @@ __device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows& b, 
 }
 
 /// to[first + own(i)] = out[own(i)], where there are such rows and features.
-template <int kSlices>
-__device__ void write(const Output<kSlices>& out, const Rows& to, int first) {
+template <int kSlices, class T>
+__device__ void write(const Output<kSlices>& out, const Rows<T>& to, int first) {
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
     for (int i = 0; i < kEach; ++i) {
       for (int c = 0; c < kEach; ++c) {
         const int t = first + own(i), d = feature_of(slice, c);
-        if (t < to.T && d < to.D) to.row(t)[d] = out[slice][i][c];
+        if (t < to.T && d < to.D) to.row(t)[d] = narrow_to<T>(out[slice][i][c]);
       }
     }
   }

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <map>
+#include <mutex>
+
 // One device that is the host; memory.cpp and streams.cpp have the rest.
 
 namespace {
@@ -10,6 +13,13 @@ namespace {
 cudaError_t start() {
   static const pid_t process = getpid();
   return process == getpid() ? cudaSuccess : cudaErrorInitializationError;
+}
+
+constexpr std::size_t kDefault = 48 * 1024, kMost = 227 * 1024;
+std::mutex of_limits;
+std::map<const void*, std::size_t>& limits() {  // never destroyed
+  static auto* const limits = new std::map<const void*, std::size_t>;
+  return *limits;
 }
 
 }  // namespace
@@ -23,4 +33,18 @@ cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, start(); }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? start() : cudaErrorInvalidDevice; }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return *least = *greatest = 0, start();
+}
+
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute which, int value) {
+  if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
+  const auto bytes = static_cast<std::size_t>(value);
+  if (bytes > kMost) return cudaErrorInvalidValue;
+  const std::lock_guard lock(of_limits);
+  return limits()[kernel] = bytes, cudaSuccess;
+}
+
+std::size_t emulation::shared_limit(const void* kernel) {
+  const std::lock_guard lock(of_limits);
+  const auto found = limits().find(kernel);
+  return found == limits().end() ? kDefault : std::max(kDefault, found->second);
 }

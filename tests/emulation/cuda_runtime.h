@@ -13,9 +13,12 @@
 /// <cuda_runtime.h>` finds when the `.cu` files are compiled by a C++ compiler, for the tests.
 ///
 /// A kernel runs block after block; the threads of a block are fibers, which take turns at barriers
-/// and shuffles. That shows wrong indices, tails, masks and reductions, a barrier that only part of
-/// a block reaches, a shuffle that only part of a warp joins, and with the address sanitizer every
-/// access out of bounds.
+/// and shuffles. One warp runs as far ahead of the others as barriers let it: the first or the last
+/// one, as a coin says for each launch. Another coin says whether copies to shared memory are done
+/// at once, or not before the thread waits for them; until then there is NaN. That shows wrong
+/// indices, tails, masks and reductions, a barrier that is missing or that only part of a block
+/// reaches, a wait that is missing, a shuffle that only part of a warp joins, and with the address
+/// sanitizer every access out of bounds.
 ///
 /// Nothing on a stream is done before the host waits for something. What is done then, a coin says:
 ///
@@ -31,8 +34,9 @@
 /// are threads share the memory: while it is open for the device work of one, the host code of
 /// another can touch it unnoticed.
 ///
-/// What needs a GPU: races within a kernel, bank conflicts, alignment, and device work that touches
-/// the host's memory, which is allowed here because the operators' tests do it.
+/// What needs a GPU: races within a warp, bank conflicts and alignment but those of
+/// warp_matrix_host.h, and device work that touches the host's memory, which is allowed here
+/// because the operators' tests do it.
 
 #define __global__
 #define __device__
@@ -53,6 +57,13 @@ struct alignas(16) float4 {
   float x, y, z, w;
 };
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+struct alignas(8) float2 {
+  float x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline float rsqrtf(float x) { return 1 / std::sqrt(x); }
 inline float __expf(float x) { return std::exp(x); }
 inline float __fdividef(float x, float y) { return x / y; }
@@ -63,9 +74,10 @@ namespace emulation {
 
 constexpr unsigned kWarp = 32;
 
-/// Runs `thread` for every thread of every block.
+/// Runs `thread` for every thread of every block. A block has `shared` bytes of shared memory
+/// beside what its kernel declares, which are NaN at first.
 /// @throws std::runtime_error at a divergent barrier; whatever a thread throws
-void run(dim3 grid, dim3 block, const std::function<void()>& thread);
+void run(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread);
 
 /// Until every thread of the block is here.
 void block_barrier();
@@ -76,6 +88,21 @@ std::uint64_t exchange(std::uint64_t mine, unsigned from);
 
 /// A bit for every lane of this thread's warp that brings true, when all of the warp have come.
 unsigned ballot(bool mine);
+
+/// What all lanes of this thread's warp have brought, when they have; they may look at it until
+/// they part.
+void* const* meet(void* mine);
+void part();
+
+/// Where shared memory that the launch asked for begins: as on a GPU, a kernel that declares none
+/// has it at 1024.
+constexpr unsigned kSharedBegin = 1024;
+/// @throws std::runtime_error unless the bytes are the block's and aligned
+unsigned char* shared(unsigned address, unsigned bytes, unsigned alignment);
+/// cp.async, or zeros if there is nothing to copy.
+/// @throws std::runtime_error unless both sides are aligned to `bytes`
+void copy_later(unsigned to, const void* from, unsigned bytes, bool there);
+void wait_for_copies();
 
 /// Number of this thread in its warp.
 unsigned lane();
@@ -133,6 +160,12 @@ enum { cudaStreamNonBlocking = 1, cudaEventDisableTiming = 2 };
 using cudaStream_t = struct CUstream_st*;
 using cudaEvent_t = struct CUevent_st*;
 
+enum cudaFuncAttribute {
+  cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+  cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+enum { cudaSharedmemCarveoutMaxShared = 100 };
+
 struct cudaLaunchConfig_t {
   dim3 gridDim, blockDim;
   std::size_t dynamicSmemBytes = 0;
@@ -182,11 +215,25 @@ struct DeviceWork {
 
 }  // namespace emulation
 
+/// A kernel gets 48 KB of shared memory at launch, and up to 227 if it has been told so before.
+cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
+template <class... Parameters>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute which,
+                                 int value) {
+  return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), which, value);
+}
+namespace emulation {
+std::size_t shared_limit(const void* kernel);
+}
+
 template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                std::type_identity_t<Parameters>... arguments) {
-  return emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim] {
-    emulation::run(grid, block, [&] { kernel(arguments...); });
+  const std::size_t limit = emulation::shared_limit(reinterpret_cast<const void*>(kernel));
+  if (config->dynamicSmemBytes > limit) return cudaErrorInvalidValue;
+  return emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim,
+                                             shared = config->dynamicSmemBytes] {
+    emulation::run(grid, block, shared, [&] { kernel(arguments...); });
     return true;
   });
 }

@@ -6,12 +6,14 @@
 #include <array>
 #include <exception>
 #include <memory>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "asan.h"
 #include "cuda_runtime.h"
+#include "shared_memory.h"
 
 // The threads of a block as fibers of one host thread: each runs until it waits for others. A fiber
 // gets its stack from a context, once. From then on jumps leave and enter it: to swap contexts
@@ -29,7 +31,7 @@ struct Place {
   dim3 grid_dim;
 };
 
-constexpr std::size_t kStack = 64 * 1024;
+constexpr std::size_t kStack = 256 * 1024;
 
 // A meeting of `expected` fibers, again and again.
 struct Meeting {
@@ -41,15 +43,32 @@ struct Meeting {
 struct Warp {
   Meeting meeting;
   std::array<std::uint64_t, kWarp> brought{};
+  std::array<void*, kWarp> pointers{};
 };
+
+// How a launch goes, in ways that a kernel must not depend on.
+struct Manner {
+  bool early_copies = false;     // at once, or when they are waited for
+  bool last_warp_first = false;  // which warp runs ahead
+};
+
+// Threads toss each their own coins, so a thread's launches go the same way in every run.
+Manner toss() {
+  thread_local std::minstd_rand dice;
+  const unsigned coins = static_cast<unsigned>(dice()) / 1024;
+  return {coins % 2 == 0, coins / 2 % 2 == 0};
+}
 
 class Block;
 thread_local Block* running = nullptr;
 
 class Block {
  public:
-  Block(dim3 grid, dim3 block, const std::function<void()>& thread)
-      : thread_(thread), fibers_(block.x * block.y * block.z), warps_((fibers_.size() + 31) / 32) {
+  Block(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread)
+      : thread_(thread),
+        fibers_(block.x * block.y * block.z),
+        warps_((fibers_.size() + 31) / 32),
+        shared_(shared) {
     for (Fiber& fiber : fibers_) {
       fiber.stack = std::make_unique_for_overwrite<char[]>(kStack);
       getcontext(&fiber.context);
@@ -64,20 +83,14 @@ class Block {
 
   void run(dim3 index) {
     start(index);
-    std::size_t left = fibers_.size();
-    while (left > 0) {
-      moved_ = false;
-      for (current_ = 0; current_ < fibers_.size(); ++current_) {
-        if (fibers_[current_].done) continue;
-        enter();
-        if (error_) std::rethrow_exception(error_);
-        if (fibers_[current_].done) {
-          moved_ = true;
-          --left;
-        }
+    left_ = fibers_.size();
+    while (left_ > 0) {
+      bool any = false;
+      for (std::size_t w = 0; w < warps_.size(); ++w) {
+        while (advance(manner_.last_warp_first ? warps_.size() - 1 - w : w)) any = true;
       }
-      if (!moved_ && left > 0) {
-        throw std::runtime_error("emulated kernel: " + std::to_string(left) + " of " +
+      if (!any) {
+        throw std::runtime_error("emulated kernel: " + std::to_string(left_) + " of " +
                                  std::to_string(fibers_.size()) +
                                  " threads wait at a barrier that the others never reach");
       }
@@ -108,6 +121,26 @@ class Block {
     return theirs;
   }
 
+  void* const* meet_warp(void* mine) {
+    Warp& warp = warps_[current_ / kWarp];
+    warp.pointers[lane()] = mine;
+    meet(warp.meeting);
+    return warp.pointers.data();
+  }
+  void part() { meet(warps_[current_ / kWarp].meeting); }
+
+  SharedMemory& shared() { return shared_; }
+
+  void copy_later(const Copy& copy) {
+    shared_.begin(copy);
+    if (manner_.early_copies) return shared_.perform(copy);
+    fibers_[current_].copies.push_back(copy);
+  }
+  void wait_for_copies() {
+    for (const Copy& copy : fibers_[current_].copies) shared_.perform(copy);
+    fibers_[current_].copies.clear();
+  }
+
   unsigned ballot(bool mine) {
     Warp& warp = warps_[current_ / kWarp];
     warp.brought[lane()] = mine;
@@ -125,6 +158,7 @@ class Block {
     ucontext_t context{};  // until it is entered for the first time
     jmp_buf left{};        // where it was left
     std::unique_ptr<char[]> stack;
+    std::vector<Copy> copies{};  // that have begun
     dim3 thread;
     bool begun = false;
     bool done = false;           // with this block's thread
@@ -142,7 +176,24 @@ class Block {
       Fiber& fiber = fibers_[i];
       fiber.thread = dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
       fiber.done = false;
+      fiber.copies.clear();
     }
+    shared_.poison();
+  }
+
+  // Lets every thread of a warp run until it waits. Whether any of them has got anywhere.
+  bool advance(std::size_t warp) {
+    moved_ = false;
+    const std::size_t end = std::min(fibers_.size(), (warp + 1) * kWarp);
+    for (current_ = warp * kWarp; current_ < end; ++current_) {
+      if (fibers_[current_].done) continue;
+      enter();
+      if (error_) std::rethrow_exception(error_);
+      if (!fibers_[current_].done) continue;
+      moved_ = true;
+      --left_;
+    }
+    return moved_;
   }
 
   static void begin() {
@@ -194,8 +245,10 @@ class Block {
   const std::function<void()>& thread_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
+  SharedMemory shared_;
+  const Manner manner_ = toss();
   Meeting all_;
-  std::size_t current_ = 0;
+  std::size_t current_ = 0, left_ = 0;
   bool moved_ = false;
   std::exception_ptr error_;
   jmp_buf host_{};
@@ -209,10 +262,19 @@ unsigned lane() { return running->lane(); }
 void block_barrier() { running->meet_block(); }
 std::uint64_t exchange(std::uint64_t mine, unsigned from) { return running->exchange(mine, from); }
 unsigned ballot(bool mine) { return running->ballot(mine); }
+void* const* meet(void* mine) { return running->meet_warp(mine); }
+void part() { running->part(); }
+unsigned char* shared(unsigned address, unsigned bytes, unsigned alignment) {
+  return running->shared().at(address, bytes, alignment);
+}
+void copy_later(unsigned to, const void* from, unsigned bytes, bool there) {
+  running->copy_later({to, from, bytes, there});
+}
+void wait_for_copies() { running->wait_for_copies(); }
 void trap() { throw std::runtime_error("emulated kernel: trap"); }
 
-void run(dim3 grid, dim3 block, const std::function<void()>& thread) {
-  Block all(grid, block, thread);
+void run(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread) {
+  Block all(grid, block, shared, thread);
   running = &all;
   for (unsigned z = 0; z < grid.z; ++z) {
     for (unsigned y = 0; y < grid.y; ++y) {

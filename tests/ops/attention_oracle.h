@@ -94,17 +94,34 @@ struct Oracle {
 };
 
 // A call of both directions: packed, outputs poisoned, scratch of exactly the size asked for.
-struct Operands {
-  explicit Operands(const Sizes& s, int threads = 1, float dropout = 0)
+template <class T>
+struct OperandsOf {
+  explicit OperandsOf(const Sizes& s, int threads = 1, float dropout = 0)
       : sizes(s),
-        qkv(random_tensor({s.B, s.T, s.row()}, 1, 2)),
-        dy(random_tensor({s.B, s.T, s.C}, 2)),
-        y({s.B, s.T, s.C}, kPoison),
+        qkv(drawn({s.B, s.T, s.row()}, 1, 2)),
+        dy(drawn({s.B, s.T, s.C}, 2, 1)),
+        y({s.B, s.T, s.C}, poison()),
+        dqkv({s.B, s.T, s.row()}, poison()),
         lse({s.B, s.H, s.T}, kPoison),
-        dqkv({s.B, s.T, s.row()}, kPoison),
         scratch({attention_scratch_numel(s.T, threads)}, kPoison),
         stream(testing::stream_of(threads)),
         dropout(dropout) {}
+
+  static T poison() {
+    if constexpr (dtype_of<T> == DType::float32) {
+      return kPoison;
+    } else {
+      return to_bfloat16(kPoison);
+    }
+  }
+  static Owned<T> drawn(Shape shape, std::uint32_t seed, float scale) {
+    const Owned<float> x = random_tensor(shape, seed, scale);
+    if constexpr (dtype_of<T> == DType::float32) {
+      return x;
+    } else {
+      return testing::narrow(x);
+    }
+  }
 
   Heads q(Tensor rows) const { return {rows, 0, sizes.H}; }
   Heads k(Tensor rows) const { return {rows, sizes.C, sizes.H_kv}; }
@@ -118,8 +135,7 @@ struct Operands {
             .lse = lse,
             .scratch = scratch,
             .dropout = dropout,
-            .key = key,
-            .factors = factors};
+            .key = key};
   }
   AttentionBackward backward() {
     return {.dy = dy,
@@ -133,21 +149,22 @@ struct Operands {
             .dv = v(dqkv),
             .scratch = scratch,
             .dropout = dropout,
-            .key = key,
-            .factors = factors};
+            .key = key};
   }
-  Operands& run() {
+  OperandsOf& run() {
     attention(*stream, forward());
     attention(*stream, backward());
     return *this;
   }
 
   Sizes sizes;
-  Owned<float> qkv, dy, y, lse, dqkv, scratch;
+  Owned<T> qkv, dy, y, dqkv;
+  Owned<float> lse, scratch;
   std::unique_ptr<Stream> stream;
   float dropout;
   DropoutKey key = kKey;
-  DType factors = DType::float32;
 };
+
+using Operands = OperandsOf<float>;
 
 }  // namespace nanofsdp::ops::attention_oracle

@@ -1,0 +1,130 @@
+#include <type_traits>
+
+#include "ops/flash/tile.cuh"
+
+// Attention, backward, in bfloat16 on tensor cores: what keys and values get. A block owns keys and
+// walks over the queries that see them, of every query head that reads them; it adds in their
+// order. Its scores are transposed: rows are keys. So weights and their gradients are left factors
+// as they are.
+
+namespace nanofsdp::ops::cuda::flash {
+namespace {
+
+//                     D warps strips walk step hold blocks
+using Plan64 = Plan<64, 4, 2, 64, 16, true, 2>;
+using Plan128 = Plan<128, 4, 1, 64, 16, true, 2>;
+
+// Rows of keys and of values; twice of queries, of dO and of what is known of queries.
+template <class P>
+constexpr unsigned shared_bytes() {
+  return Tile<P::kD>::bytes(2 * P::kRows + 4 * P::kWalk) +
+         2 * P::kWalk * static_cast<unsigned>(sizeof(Known));
+}
+
+template <class P, bool kDropout>
+__global__ void __launch_bounds__(P::kThreads, P::kBlocks)
+    differentiate(Call call, Given<bfloat16> given, Narrow dks, Narrow dvs) {
+  constexpr unsigned kD = P::kD, kWalk = P::kWalk, kStep = P::kStep;
+  const unsigned T = call.T, first = own_tile(call) * P::kRows;
+  const Head one(call, own_head(call) * call.group);  // the first query head that reads these keys
+  const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips, key = first + of_warp;
+  const unsigned begin = first / kWalk * kWalk;            // of the queries that see a key
+  const unsigned steps = (T - begin + kWalk - 1) / kWalk;  // of a query head
+
+  const Tile<kD> of_k{shared_begin()}, of_v = of_k.after(P::kRows);
+  const Tile<kD> stages = of_v.after(P::kRows);
+  const Shared of_known = stages.after(4 * kWalk).begin;
+  const auto copy_step = [&](unsigned step) {
+    const Head head(call, one.number + step / steps);
+    const unsigned stage = step % 2, query = begin + step % steps * kWalk;
+    const Tile<kD> of_q = stages.after(2 * kWalk * stage);
+    copy_rows<P, kWalk>(of_q, head.of(given.q), query);
+    copy_rows<P, kWalk>(of_q.after(kWalk), head.of(given.dy), query);
+    const unsigned r = threadIdx.x, t = query + r;
+    if (r >= kWalk) return;
+    copy_later<sizeof(Known)>(
+        of_known + sizeof(Known) * (stage * kWalk + r),
+        reinterpret_cast<const Known*>(given.delta) + std::int64_t{head.number} * T + t, t < T);
+  };
+  copy_rows<P, P::kRows>(of_k, one.of(given.k), first);
+  copy_rows<P, P::kRows>(of_v, one.of(given.v), first);
+  copy_step(0);
+  wait_for_copies();
+  __syncthreads();
+  Own<P> own_k{of_k, of_warp, {}}, own_v{of_v, of_warp, {}};
+  own_k.hold();
+  own_v.hold();
+
+  Sums<P, kD> dk = {}, dv = {};
+  // Walks over kWalk queries. Those after the last one are zeros, as are their dO, sums and delta,
+  // and give 0. `masked` says whether one of them is before some key of this warp.
+  const auto walk = [&](auto masked, const Head& head, unsigned stage, unsigned query) {
+    constexpr bool kMasked = decltype(masked)::value;
+#pragma unroll 1
+    for (unsigned j = 0; j < kWalk; j += kStep) {
+      if (kMasked && query + j + kStep <= key) continue;
+      const unsigned row = key + row_of_sums(), column = query + j + column_of_sums();
+      const int reach = static_cast<int>(row - column);
+      Sums<P, kStep> p = {}, ds = {};
+      const Tile<kD> step_q = stages.after(2 * kWalk * stage + j), step_dy = step_q.after(kWalk);
+      add_products<P, kStep>(p, own_k, step_q);
+      add_products<P, kStep>(ds, own_v, step_dy);
+#pragma unroll
+      for (unsigned n = 0; n < kStep / 8; ++n) {
+        const unsigned pair = stage * kWalk + j + 8 * n + column_of_sums();  // two queries
+        const float4 known = load16(of_known + sizeof(Known) * pair);
+#pragma unroll
+        for (unsigned s = 0; s < P::kStrips; ++s) {
+#pragma unroll
+          for (unsigned e = 0; e < 4; ++e) {
+            const float sum = e % 2 == 0 ? known.x : known.z;
+            const float delta = e % 2 == 0 ? known.y : known.w;
+            float weight = power_of_2(call.scale_of_2 * p[s][n][e] - sum);
+            if (kMasked && before(reach, s, n, e)) weight = 0;
+            float kept = 1;
+            if (kDropout) kept = head.kept(column + column_in(n, e), row + row_in(s, e));
+            p[s][n][e] = kept * weight;
+            ds[s][n][e] = (kept * ds[s][n][e] - delta) * weight;
+          }
+        }
+      }
+      add_weighted<P, kStep>(dv, p, step_dy);
+      add_weighted<P, kStep>(dk, ds, step_q);
+    }
+  };
+  const unsigned all_steps = call.group * steps;
+  for (unsigned step = 0; step < all_steps; ++step) {
+    const Head head(call, one.number + step / steps);
+    const unsigned query = begin + step % steps * kWalk;
+    // This stage has come, and all warps have read the other one.
+    wait_for_copies();
+    __syncthreads();
+    if (step + 1 < all_steps) copy_step(step + 1);
+    query >= key + 16 * P::kStrips - 1 ? walk(std::false_type{}, head, step % 2, query)
+                                       : walk(std::true_type{}, head, step % 2, query);
+  }
+  float factor[P::kStrips][2];
+  for (auto& strip : factor) strip[0] = strip[1] = call.scale;
+  write_rows<P>(dk, factor, of_k, of_warp, one.of(dks), key);
+  for (auto& strip : factor) strip[0] = strip[1] = 1;
+  write_rows<P>(dv, factor, of_v, of_warp, one.of(dvs), key);
+}
+
+template <class P>
+void launch_differentiate(Stream& stream, Call call, const Given<bfloat16>& given, const Narrow& dk,
+                          const Narrow& dv) {
+  call.tiles = blocks_for(call.T, P::kRows);
+  launch(stream, call.tiles * call.heads / call.group, P::kThreads, shared_bytes<P>(),
+         call.threshold == 0 ? differentiate<P, false> : differentiate<P, true>, call, given, dk,
+         dv);
+}
+
+}  // namespace
+
+void differentiate_keys(Stream& stream, Call call, const Given<bfloat16>& given, const Narrow& dk,
+                        const Narrow& dv) {
+  call.D == 64 ? launch_differentiate<Plan64>(stream, call, given, dk, dv)
+               : launch_differentiate<Plan128>(stream, call, given, dk, dv);
+}
+
+}  // namespace nanofsdp::ops::cuda::flash

@@ -1,0 +1,195 @@
+#pragma once
+
+#include "ops/attention.cuh"
+#include "ops/flash/warp_matrix.cuh"
+
+namespace nanofsdp::ops::cuda::flash {
+
+/// @file
+/// @brief What the kernels of flash attention share: how rows come to shared memory, and the two
+/// products that all of them are made of. Internal to flash attention.
+
+/// [T, D] in global memory. The stride is in bytes: an address is one multiply-add.
+struct Rows {
+  char* data;
+  unsigned stride, T;
+
+  __device__ Rows(const cuda::Rows<bfloat16>& x)
+      : data(reinterpret_cast<char*>(x.data)),
+        stride(static_cast<unsigned>(x.stride) * 2),
+        T(static_cast<unsigned>(x.T)) {}
+  __device__ char* row(unsigned t) const { return data + std::uint64_t{t} * stride; }
+};
+
+/// How a kernel deals out its work. A block owns kRows rows of a head, 16 * kStrips to a warp, and
+/// walks over others, kWalk at a time. A right factor that a warp loads serves all its strips: with
+/// one strip, loads keep shared memory busier than products keep the tensor cores.
+/// @tparam kStep_   walked rows whose scores are in registers at a time (backward)
+/// @tparam kHold_   whether own factors stay in registers, or are loaded for each product
+/// @tparam kBlocks_ blocks for which the registers of a multiprocessor must be enough
+template <unsigned kD_, unsigned kWarps_, unsigned kStrips_, unsigned kWalk_, unsigned kStep_,
+          bool kHold_, unsigned kBlocks_>
+struct Plan {
+  static constexpr unsigned kD = kD_, kWarps = kWarps_, kStrips = kStrips_, kWalk = kWalk_;
+  static constexpr unsigned kStep = kStep_, kBlocks = kBlocks_;
+  static constexpr bool kHold = kHold_;
+  static constexpr unsigned kThreads = 32 * kWarps, kRows = 16 * kStrips * kWarps;
+};
+
+/// Rows of kD in shared memory, in pieces of 16 bytes. Row r has piece p at place p ^ (r % 8):
+/// the pieces p of eight rows, which are read together, are in different banks. A tile begins at a
+/// multiple of 1024 bytes, so the place of a piece is in bits of the address that nothing else is
+/// in.
+template <unsigned kD>
+struct Tile {
+  static constexpr unsigned kPieces = kD / 8;
+  Shared begin;
+
+  __host__ __device__ static constexpr unsigned bytes(unsigned rows) { return rows * kD * 2; }
+  __device__ Tile after(unsigned rows) const { return {begin + bytes(rows)}; }
+  /// Piece p ^ q of row `row` + r, where `row` is a multiple of 8.
+  __device__ Shared piece(unsigned row, unsigned r, unsigned p, unsigned q = 0) const {
+    return ((begin + bytes(r) + (p ^ r % 8) * 16) ^ q * 16) + bytes(row);
+  }
+
+  /// 16 rows and 16 features as a left factor; as two right factors, whose columns are the rows; as
+  /// two right factors, whose columns are the features.
+  __device__ void left(unsigned (&a)[4], unsigned row, unsigned d) const {
+    load_matrices<false>(a, piece(row, lane() % 16, lane() / 16, d / 8));
+  }
+  __device__ void right_transposed(unsigned (&b)[4], unsigned row, unsigned d) const {
+    load_matrices<false>(b, piece(row, lane() / 16 * 8 + lane() % 8, lane() / 8 % 2, d / 8));
+  }
+  __device__ void right(unsigned (&b)[4], unsigned row, unsigned d) const {
+    load_matrices<true>(b, piece(row, lane() % 16, lane() / 16, d / 8));
+  }
+};
+
+/// Begins to copy kRows rows from `first` on, and zeros where there are none.
+template <class P, unsigned kRows>
+__device__ void copy_rows(Tile<P::kD> to, const Rows& from, unsigned first) {
+  constexpr unsigned kPieces = Tile<P::kD>::kPieces, kAtOnce = P::kThreads / kPieces;
+  static_assert(kAtOnce % 8 == 0 && kRows % kAtOnce == 0);
+  const unsigned r = threadIdx.x / kPieces, p = threadIdx.x % kPieces, t = first + r;
+  const char* source = from.row(t) + 16 * p;
+#pragma unroll
+  for (unsigned row = 0; row < kRows; row += kAtOnce) {
+    copy_later<16>(to.piece(row, r, p), source, t + row < from.T);
+    source += kAtOnce * from.stride;
+  }
+}
+
+/// A warp's own rows as left factors.
+template <class P>
+struct Own {
+  Tile<P::kD> tile;
+  unsigned row;  ///< in the tile
+  unsigned held[P::kStrips][P::kHold ? P::kD / 16 : 1][4];
+
+  __device__ void hold() {
+    if constexpr (P::kHold) {
+#pragma unroll
+      for (unsigned s = 0; s < P::kStrips; ++s) {
+#pragma unroll
+        for (unsigned d = 0; d < P::kD; d += 16) tile.left(held[s][d / 16], row + 16 * s, d);
+      }
+    }
+  }
+  __device__ void get(unsigned (&a)[4], unsigned s, unsigned d) const {
+    if constexpr (P::kHold) {
+      for (int i = 0; i < 4; ++i) a[i] = held[s][d / 16][i];
+    } else {
+      tile.left(a, row + 16 * s, d);
+    }
+  }
+};
+
+/// The sums of a warp: 16 * kStrips rows, kColumns columns.
+template <class P, unsigned kColumns>
+using Sums = float[P::kStrips][kColumns / 8][4];
+
+/// sums += own rows times the first kColumns rows of `others`, transposed.
+template <class P, unsigned kColumns>
+__device__ void add_products(Sums<P, kColumns>& sums, const Own<P>& own, Tile<P::kD> others) {
+#pragma unroll
+  for (unsigned d = 0; d < P::kD; d += 16) {
+    unsigned a[P::kStrips][4], b[4];
+#pragma unroll
+    for (unsigned s = 0; s < P::kStrips; ++s) own.get(a[s], s, d);
+#pragma unroll
+    for (unsigned n = 0; n < kColumns / 8; n += 2) {
+      others.right_transposed(b, 8 * n, d);
+#pragma unroll
+      for (unsigned s = 0; s < P::kStrips; ++s) {
+        multiply(sums[s][n], a[s], b[0], b[1]);
+        multiply(sums[s][n + 1], a[s], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// sums += weights, rounded, times the first kColumns rows of `others`.
+template <class P, unsigned kColumns>
+__device__ void add_weighted(Sums<P, P::kD>& sums, const Sums<P, kColumns>& weights,
+                             Tile<P::kD> others) {
+#pragma unroll
+  for (unsigned n = 0; n < kColumns / 8; n += 2) {
+    unsigned a[P::kStrips][4], b[4];
+#pragma unroll
+    for (unsigned s = 0; s < P::kStrips; ++s)
+      round_to_factor(a[s], weights[s][n], weights[s][n + 1]);
+#pragma unroll
+    for (unsigned d = 0; d < P::kD; d += 16) {
+      others.right(b, 8 * n, d);
+#pragma unroll
+      for (unsigned s = 0; s < P::kStrips; ++s) {
+        multiply(sums[s][d / 8], a[s], b[0], b[1]);
+        multiply(sums[s][d / 8 + 1], a[s], b[2], b[3]);
+      }
+    }
+  }
+}
+
+/// The row of a lane's element e of sums [strip s][n], and its column, less those of its first.
+__device__ constexpr unsigned row_in(unsigned s, unsigned e) { return 16 * s + e / 2 * 8; }
+__device__ constexpr unsigned column_in(unsigned n, unsigned e) { return 8 * n + e % 2; }
+
+/// Whether its column is beyond its row, or before it: `reach` is the row less the column of the
+/// lane's first element.
+__device__ inline bool beyond(int reach, unsigned s, unsigned n, unsigned e) {
+  return static_cast<int>(column_in(n, e)) - static_cast<int>(row_in(s, e)) > reach;
+}
+__device__ inline bool before(int reach, unsigned s, unsigned n, unsigned e) {
+  return static_cast<int>(column_in(n, e)) - static_cast<int>(row_in(s, e)) < reach;
+}
+
+/// Writes factor[strip][half] * sums to the rows from `first` on, as far as there are such rows.
+/// The warp's part of `tile`, rows from `row` on, serves to bring whole rows together: memory gets
+/// 16 bytes from every lane.
+template <class P>
+__device__ void write_rows(const Sums<P, P::kD>& sums, const float (&factor)[P::kStrips][2],
+                           Tile<P::kD> tile, unsigned row, const Rows& to, unsigned first) {
+  constexpr unsigned kPieces = Tile<P::kD>::kPieces, kAtOnce = 32 / kPieces;
+  __syncwarp();  // the rows have been read
+#pragma unroll
+  for (unsigned s = 0; s < P::kStrips; ++s) {
+#pragma unroll
+    for (unsigned p = 0; p < kPieces; ++p) {
+#pragma unroll
+      for (unsigned half = 0; half < 2; ++half) {
+        const float x = factor[s][half], *pair = &sums[s][p][2 * half];
+        store4(tile.piece(row + row_in(s, 2 * half), row_of_sums(), p) + 2 * column_of_sums(),
+               pack(x * pair[0], x * pair[1]));
+      }
+    }
+  }
+  __syncwarp();
+#pragma unroll
+  for (unsigned i = 0; i < 16 * P::kStrips; i += kAtOnce) {
+    const unsigned r = i + lane() / kPieces, p = lane() % kPieces;
+    if (first + r >= to.T) continue;
+    *reinterpret_cast<float4*>(to.row(first + r) + 16 * p) = load16(tile.piece(row, r, p));
+  }
+}
+
+}  // namespace nanofsdp::ops::cuda::flash
