@@ -81,16 +81,14 @@ int bench_command(const std::vector<std::string>& args) {
       "whole training steps. Leave the machine alone meanwhile.");
   line.group("Options");
   line.choose("only", "operators, collectives, steps or all",
-              {"all", "operators", "collectives", "steps"}, "",
+              {"all", "operators", "collectives", "steps"},
               [&only](const std::string& section) { only = section; });
   line.add("rows", "only rows whose heading, comma, name contain this", options.rows);
   line.add("rounds", "rounds over which medians are taken", options.rounds, {1, 1e6, "at least 1"});
   line.add("threads", "threads of the operators, beside 1", threads, {1, 1025, "1 to 1024"});
   line.add("ranks", "ranks of the collectives", ranks, {2, 1e6, "at least 2"});
-  line.choose("backend", "gloo (processes) or local (threads), of all ranks", {"gloo", "local"}, "",
-              [&options](const std::string& name) {
-                options.backend = name == "gloo" ? comm::Backend::gloo : comm::Backend::local;
-              });
+  choose(line, "backend", "gloo (processes) or local (threads), of all ranks", options.backend,
+         {{"gloo", comm::Backend::gloo}, {"local", comm::Backend::local}});
   add_transport(line, options.transport);
   line.add("machine",
            "instead: a file for what plan --machine asks of this computer, measured in a minute",

@@ -19,9 +19,8 @@ namespace nanofsdp::cli {
 namespace {
 
 [[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
-                              const std::string& value, const std::string& hint = {}) {
-  throw UsageError(
-      {.what = "--" + name, .expected = expected, .got = "'" + value + "'", .hint = hint});
+                              const std::string& value) {
+  throw UsageError({.what = "--" + name, .expected = expected, .got = "'" + value + "'"});
 }
 
 /// Levenshtein's: how many characters to insert, remove or replace to make one of the other.
@@ -89,13 +88,12 @@ template void CommandLine::add(const std::string&, const std::string&, std::int6
 template void CommandLine::add(const std::string&, const std::string&, double&, const Range&);
 
 void CommandLine::choose(const std::string& name, const std::string& help,
-                         const std::vector<std::string>& words, const std::string& hint,
-                         Setter setter) {
+                         const std::vector<std::string>& words, Setter setter) {
   add(name, help, words.front(), [=](const std::string& value) {
     if (std::ranges::count(words, value) == 0) {
-      wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value, hint);
+      wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value);
     }
-    if (setter) setter(value);
+    setter(value);
   });
 }
 

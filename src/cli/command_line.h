@@ -36,10 +36,9 @@ class CommandLine {
   template <class Number>  // int, std::int64_t or double
   void add(const std::string& name, const std::string& help, Number& target, const Range& range);
 
-  /// An option that is one of a few words, the first of them its default. `hint` says what to do
-  /// about another word.
+  /// An option that is one of a few words, the first of them its default.
   void choose(const std::string& name, const std::string& help,
-              const std::vector<std::string>& words, const std::string& hint, Setter setter = {});
+              const std::vector<std::string>& words, Setter setter);
 
   /// An option with a setter of its own.
   void add(const std::string& name, const std::string& help, std::string shown_default,

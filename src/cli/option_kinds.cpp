@@ -2,8 +2,6 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
 #include "cli/numbers.h"
 
 namespace nanofsdp::cli {
@@ -20,17 +18,14 @@ const std::vector<Ignored> kIgnored = {
     {"dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32"},
     {"wandb_log", {"False", "True"}, "see --metrics=FILE"}};
 
-void add_dtype(CommandLine& line, const char* name, const char* help, DType& target) {
-  line.choose(name, help, {"float32", "bfloat16"}, "", [&target](const std::string& value) {
-    target = value == "float32" ? DType::float32 : DType::bfloat16;
-  });
-}
+const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::float32},
+                                                            {"bfloat16", DType::bfloat16}};
 
 }  // namespace
 
 void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
   for (const Ignored& option : kIgnored) {
-    line.choose(option.name, "no effect", option.words, "", [&](const std::string& value) {
+    line.choose(option.name, "no effect", option.words, [&](const std::string& value) {
       if (value == option.words[0]) return;
       notes.push_back(
           fmt::format("--{}={} does nothing here: {}", option.name, value, option.note));
@@ -42,7 +37,7 @@ void add_init_from(CommandLine& line, const std::vector<std::string>& own, const
                    std::string& init_from, std::string& pretrained) {
   std::vector<std::string> words = own;
   words.insert(words.end(), {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
-  line.choose("init_from", help + "; or gpt2, gpt2-medium, gpt2-large, gpt2-xl", words, "",
+  line.choose("init_from", help + "; or gpt2, gpt2-medium, gpt2-large, gpt2-xl", words,
               [&](const std::string& value) { init_from = value; });
   line.add("pretrained", "gpt2's directory of Hugging Face; default data/gpt2, by its name (ours)",
            pretrained);
@@ -54,7 +49,7 @@ void require_no_pretrained(const std::string& pretrained) {
 }
 
 void add_device(CommandLine& line, Device& target, bool used_here) {
-  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, "", [=, &target](const std::string& value) {
+  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, [=, &target](const std::string& value) {
     target = value == "cuda" ? Device::cuda : Device::cpu;
     const std::string problem = used_here ? why_not(target) : "";
     if (problem.empty()) return;
@@ -62,13 +57,14 @@ void add_device(CommandLine& line, Device& target, bool used_here) {
   });
 }
 
-void settle_backend(CommandLine& line, Device device, Backend& backend) {
-  const bool on_cuda = device == Device::cuda;
-  if (on_cuda && !line.given("backend")) backend = Backend::nccl;
-  require(backend != (on_cuda ? Backend::gloo : Backend::nccl), "backend",
-          fmt::format("{} or local with --device={}", on_cuda ? "nccl" : "gloo",
-                      on_cuda ? "cuda" : "cpu"),
-          name_of(backend));
+void settle_backend(CommandLine& line, comm::RanksOptions& o) {
+  const bool on_cuda = o.device == Device::cuda;
+  if (on_cuda && !line.given("backend")) o.backend = Backend::nccl;
+  require(o.backend != (on_cuda ? Backend::gloo : Backend::nccl), "backend",
+          on_cuda ? "nccl or local with --device=cuda" : "gloo or local with --device=cpu",
+          name_of(o.backend));
+  require(o.reduction == comm::Reduction::ordered || o.backend == Backend::nccl, "reduction",
+          "ordered with --backend=" + name_of(o.backend), "ring", "the ring is NCCL's");
 }
 
 void add_sizes(CommandLine& line, TrainOptions& o) {
@@ -99,11 +95,9 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
            [&o](const std::string& name) { o.strategy = parse_strategy(name); });
   line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
            [&o](const std::string& stage) { o.strategy = zero_stage(stage); });
-  line.choose("layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)",
-              {"flat", "per_parameter"}, "", [&o](const std::string& name) {
-                using enum fsdp::LayoutKind;
-                o.layout = name == "flat" ? flat : per_parameter;
-              });
+  using enum fsdp::LayoutKind;
+  choose(line, "layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)", o.layout,
+         {{"flat", flat}, {"per_parameter", per_parameter}});
   line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
            {0, kSize.end, "0 or more"});
   line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
@@ -111,18 +105,18 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
   line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
            {0, kSize.end, "0 or more"});
   line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
-  add_dtype(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
-            o.precision.param_dtype);
-  add_dtype(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
-            o.precision.reduce_dtype);
+  choose(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
+         o.precision.param_dtype, kDTypes);
+  choose(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
+         o.precision.reduce_dtype, kDTypes);
+  choose(line, "reduction", "with NCCL, what adds: ordered (owners, in rank order) or ring (NCCL)",
+         o.reduction, {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
 }
 
 void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
-  line.choose("backward_prefetch", "gather the next unit early: none, pre or post",
-              {"pre", "post", "none"}, "", [&o](const std::string& name) {
-                using enum fsdp::BackwardPrefetch;
-                o.backward_prefetch = name == "pre" ? pre : name == "post" ? post : none;
-              });
+  using enum fsdp::BackwardPrefetch;
+  choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
+         o.backward_prefetch, {{"pre", pre}, {"post", post}, {"none", none}});
 }
 
 std::string sharding_details(const TrainOptions& o) {
@@ -164,20 +158,16 @@ void settle_text(TrainOptions& o, CommandLine& line) {
 }
 
 void add_backend(CommandLine& line, Backend& target) {
-  line.choose("backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
-              {"gloo", "nccl", "local"}, "", [&target](const std::string& name) {
-                using enum Backend;
-                target = name == "gloo" ? gloo : name == "nccl" ? nccl : local;
-              });
+  using enum Backend;
+  choose(line, "backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
+         target, {{"gloo", gloo}, {"nccl", nccl}, {"local", local}});
 }
 
 void add_transport(CommandLine& line, comm::Transport& target) {
-  line.choose("transport",
-              "of the backend gloo: shared (memory), gloo (TCP), or auto: shared where it can be",
-              {"auto", "shared", "gloo"}, "", [&target](const std::string& name) {
-                using enum comm::Transport;
-                target = name == "auto" ? automatic : name == "shared" ? shared : gloo;
-              });
+  using enum comm::Transport;
+  choose(line, "transport",
+         "of the backend gloo: shared (memory), gloo (TCP), or auto: shared where it can be",
+         target, {{"auto", automatic}, {"shared", shared}, {"gloo", gloo}});
 }
 
 void add_ranks(CommandLine& line, comm::RanksOptions& o) {
@@ -230,11 +220,8 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   add_sharding(line, o);
   add_backward_prefetch(line, o);
   line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
-  line.choose("init_order", "whose weights a seed gives: nanogpt or fsdp", {"nanogpt", "fsdp"}, "",
-              [&o](const std::string& name) {
-                o.init_order =
-                    name == "nanogpt" ? train::InitOrder::nanogpt : train::InitOrder::fsdp;
-              });
+  choose(line, "init_order", "whose weights a seed gives: nanogpt or fsdp", o.init_order,
+         {{"nanogpt", train::InitOrder::nanogpt}, {"fsdp", train::InitOrder::fsdp}});
   line.add("metrics", "a file for one JSON object a step", o.metrics);
   line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
            o.reference);

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -44,6 +46,17 @@ void require(bool holds, const char* name, const std::string& expected, const T&
                     .hint = hint});
 }
 
+/// An option that is one of a few words, each with its meaning. The first is the default.
+template <class T>
+void choose(CommandLine& line, const char* name, const char* help, T& target,
+            const std::vector<std::pair<std::string, T>>& meanings) {
+  std::vector<std::string> words;
+  for (const auto& [word, meaning] : meanings) words.push_back(word);
+  line.choose(name, help, words, [=, &target](const std::string& word) {
+    target = meanings[std::ranges::find(words, word) - words.begin()].second;
+  });
+}
+
 /// nanoGPT's options that do nothing here; one that asks for something leaves a note.
 void add_ignored(CommandLine& line, std::vector<std::string>& notes);
 
@@ -60,8 +73,8 @@ void require_no_pretrained(const std::string& pretrained);
 void add_device(CommandLine& line, Device& target, bool used_here = true);
 
 /// Gloo moves the host's memory, NCCL the GPU's: unless --backend is given, the device decides.
-/// @throws UsageError for the other one's
-void settle_backend(CommandLine& line, Device device, Backend& backend);
+/// @throws UsageError for the other one's, and for NCCL's ring without NCCL
+void settle_backend(CommandLine& line, comm::RanksOptions& o);
 
 /// The model's sizes.
 void add_sizes(CommandLine& line, TrainOptions& o);

@@ -135,7 +135,7 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);
-  settle_backend(line, o.device, o.backend);
+  settle_backend(line, o);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
   o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +

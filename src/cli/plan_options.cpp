@@ -44,7 +44,7 @@ void add_model(CommandLine& line, PlanOptions& o) {
   line.choose("model",
               fmt::format("gpt: by the sizes below; or {}",
                           fmt::join(names.begin() + 1, names.end(), ", ")),
-              names, "", [&o](const std::string& name) { o.model = name; });
+              names, [&o](const std::string& name) { o.model = name; });
   add_sizes(line, o.training);
   line.add("vocab_size", "different tokens", o.training.vocab_size, kSize);
   line.add("parameters", "a bare number of them in place of a model", o.parameters,
@@ -58,7 +58,7 @@ void add_model(CommandLine& line, PlanOptions& o) {
   line.choose("recompute",
               "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; "
               "else all but attention and every other product)",
-              {"none", "selective", "block", "True", "False"}, "",
+              {"none", "selective", "block", "True", "False"},
               [&o](const std::string& word) { o.practice.recompute = recompute_of(word); });
   line.add("recompute_every", "of so many blocks one recomputes", o.practice.every, kLayers);
   line.add("compile", "somebody else's model: elementwise work in sequence is one kernel",
@@ -167,7 +167,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   settle_text(t, line);
   if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
   settle_strategy(t, line);
-  settle_backend(line, t.device, t.backend);
+  settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
   return o;
 }

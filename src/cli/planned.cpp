@@ -40,6 +40,8 @@ plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device devic
       const bool shares = first / sharers == last / sharers;  // then it reads where its peers write
       return shares ? 0 : comm::gloo_scratch_bytes(ranks, chunk_bytes);
     };
+  } else if (o.backend == Backend::nccl && o.reduction == comm::Reduction::ordered) {
+    run.scratch = [](int W, int, int, std::int64_t n) { return comm::nccl_scratch_bytes(W, n); };
   }
   return run;
 }

@@ -37,7 +37,7 @@ void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) 
   line.group("Ranks (ours)");
   add_ranks(line, o);
   line.parse(args);
-  settle_backend(line, o.device, o.backend);
+  settle_backend(line, o);
   settle_saved_model(o);
 }
 

@@ -28,8 +28,8 @@ namespace nanofsdp::comm {
 /// reduce_scatter leaves the rest of `in` as it was.
 ///
 /// Sums run over ranks 0, 1, ..., W - 1 in this order, in float32 (bfloat16 too), whatever the
-/// backend on the CPU and whatever the timing: one process that adds in the same order gets the
-/// same bits. An average is the sum times 1/W, once.
+/// backend and whatever the timing: one process that adds in the same order gets the same bits. An
+/// average is the sum times 1/W, once. Only NCCL's ring, if a caller asks for it, adds otherwise.
 
 /// What a reduction makes of the ranks' numbers.
 enum class ReduceOp { sum, average };

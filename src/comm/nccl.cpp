@@ -3,12 +3,14 @@
 #include <atomic>
 #include <exception>
 #include <utility>
+#include <vector>
 
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/device.cuh"
 #include "comm/local.h"
 #include "comm/nccl_wire.h"
+#include "comm/sum.h"
 
 namespace nanofsdp::comm {
 namespace {
@@ -23,7 +25,7 @@ class NcclEvent final : public nanofsdp::cuda::CudaEvent {
     if (passed_) return true;
     const bool passed = CudaEvent::ready();
     // In this order: what has passed before an abort is done, whatever NCCL has come to since.
-    passed ? wire_->check_not_aborted(history_) : static_cast<void>(wire_->check(history_));
+    wire_->check(history_, passed);
     return passed_ = passed;
   }
 
@@ -45,7 +47,11 @@ class NcclEvent final : public nanofsdp::cuda::CudaEvent {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(Ledger& ledger, std::shared_ptr<NcclWire> wire)
-      : Communicator(wire->rank(), wire->size()), ledger_(ledger), wire_(std::move(wire)) {}
+      : Communicator(wire->ask(&NcclLibrary::ncclCommUserRank),
+                     wire->ask(&NcclLibrary::ncclCommCount)),
+        ledger_(ledger),
+        wire_(std::move(wire)),
+        scratch_(ledger, MemoryClass::communication, 0, Device::cuda) {}
 
   ~NcclCommunicator() override {
     // A rank in trouble may be alone in leaving, and must not wait for the others.
@@ -63,12 +69,13 @@ class NcclCommunicator final : public Communicator {
     NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || collective.in.device() == Device::cuda,
                          .what = "collective through NCCL", .expected = "memory of the GPU",
                          .got = "memory of the CPU");
-    if (kind == Kind::barrier && nothing_.bytes() == 0) {
-      nothing_ = Buffer(ledger_, MemoryClass::communication, sizeof(float), Device::cuda);
-    }
     append(history_, collective.operation);
     const cudaStream_t on = nanofsdp::cuda::native(stream);
-    wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); });
+    const bool ring = wire_->options().reduction == Reduction::ring;
+    if (kind == Kind::barrier) need_scratch(sizeof(float));
+    ring || kind != Kind::reduce_scatter
+        ? wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); })
+        : sum_in_turns(stream, collective, on);
     last_ = std::make_shared<NcclEvent>(on, wire_, history_);
     const Event event(last_);
     stream.wait(event);  // so that the stream knows whom to ask; on the device it changes nothing
@@ -95,12 +102,48 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
+  // Work in flight uses the scratch memory that is given back here.
+  void need_scratch(std::uint64_t bytes) {
+    if (bytes > scratch_.bytes() && last_) last_->synchronize();
+    scratch_.grow(bytes);
+  }
+
+  //! [sum_in_turns]
+  // Each rank sends every peer the peer's chunk, and sums what it gets with its own. A long chunk
+  // takes several turns.
+  void sum_in_turns(Stream& stream, const Collective& collective, cudaStream_t on) {
+    const auto& [operation, in, out, control] = collective;
+    const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(out.dtype()));
+    const std::int64_t longest = nccl_window_bytes(size()) / each;
+    need_scratch(nccl_scratch_bytes(size(), n * each));
+    std::vector<const void*> addends(static_cast<std::size_t>(size()));
+    for (std::int64_t begin = 0; begin < n; begin += longest) {
+      const std::int64_t count = std::min(longest, n - begin);
+      wire_->call(history_, [&, &nccl = wire_->nccl()](ncclComm_t comm) {
+        nccl.ncclGroupStart();  // what goes wrong until its end, the end tells
+        for (int peer = 0, place = 0; peer < size(); ++peer) {
+          const Tensor part = in.slice(peer * n + begin, count);
+          addends[peer] = part.raw();
+          if (peer == rank()) continue;
+          const Tensor theirs = scratch_.tensor({count}, out.dtype(), place++ * part.bytes());
+          addends[peer] = theirs.raw();
+          nccl.ncclSend(part.raw(), part.bytes(), ncclUint8, peer, comm, on);
+          nccl.ncclRecv(theirs.raw(), part.bytes(), ncclUint8, peer, comm, on);
+        }
+        return nccl.ncclGroupEnd();
+      });
+      sum_in_rank_order(stream, addends, out.slice(begin, count).raw(), count, out.dtype(),
+                        operation.reduce);
+    }
+  }
+  //! [sum_in_turns]
+
   ncclResult_t begin(const Collective& collective, ncclComm_t comm, cudaStream_t on) {
     const NcclLibrary& nccl = wire_->nccl();
     const auto& [operation, in, out, control] = collective;
     const Kind kind = operation.kind;
     if (kind == Kind::barrier) {  // a sum that nobody looks at: no rank has it before all have come
-      void* const x = nothing_.tensor({1}).raw();
+      void* const x = scratch_.tensor({1}).raw();
       return nccl.ncclAllReduce(x, x, 1, ncclFloat32, ncclSum, comm, on);
     }
     if (kind == Kind::reduce_scatter) {
@@ -120,19 +163,16 @@ class NcclCommunicator final : public Communicator {
   const std::shared_ptr<NcclWire> wire_;
   History history_{};
   std::shared_ptr<NcclEvent> last_;  // passes after all work so far: a communicator has one stream
-  Buffer nothing_;
+  Buffer scratch_;                   // what peers sent for a sum; a barrier's operand
 };
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl(Context& context, launch::Store& store,
                                         const NcclOptions& options) {
-  const std::string problem = why_not(Device::cuda);
-  if (!problem.empty() || context.device != Device::cuda) {
-    throw UsageError({.what = "backend nccl",
-                      .expected = "ranks on a GPU",
-                      .got = problem.empty() ? "ranks on the CPU" : problem,
-                      .hint = problem.empty() ? "use --device=cuda" : "use --backend=gloo"});
+  if (context.device != Device::cuda) {
+    throw UsageError(
+        {.what = "backend nccl", .expected = "ranks on a GPU", .got = "ranks on the CPU"});
   }
   if (context.world_size == 1) return make_self();
   return std::make_unique<NcclCommunicator>(context.ledger, open_nccl(context, store, options));

@@ -13,7 +13,12 @@ struct NcclLibrary {
   NANOFSDP_FUNCTION(ncclAllGather);
   NANOFSDP_FUNCTION(ncclAllReduce);
   NANOFSDP_FUNCTION(ncclBroadcast);
+  NANOFSDP_FUNCTION(ncclRecv);
   NANOFSDP_FUNCTION(ncclReduceScatter);
+  NANOFSDP_FUNCTION(ncclSend);
+
+  NANOFSDP_FUNCTION(ncclGroupEnd);
+  NANOFSDP_FUNCTION(ncclGroupStart);
 
   NANOFSDP_FUNCTION(ncclCommAbort);
   NANOFSDP_FUNCTION(ncclCommCount);

@@ -23,14 +23,12 @@ struct NcclFabric {
 
   NcclFabric(launch::Store& the_store, const NcclOptions& the_options)
       : store(the_store), options(the_options) {
-    store.on_loss([this](const std::string& what) { abort_all(what); });
+    store.on_loss([this](const std::string& what) {
+      const std::lock_guard lock(mutex);
+      for (NcclWire* wire : wires) wire->abort(what);
+    });
   }
   ~NcclFabric() { store.on_loss({}); }
-
-  void abort_all(const std::string& reason) {
-    const std::lock_guard lock(mutex);
-    for (NcclWire* wire : wires) wire->abort(reason);
-  }
 };
 
 namespace {
@@ -93,19 +91,15 @@ NcclWire::~NcclWire() {
   std::erase(fabric_->wires, this);
 }
 
-void NcclWire::call(const History& history, const Begin& begin) {
-  call(history, options().connect_timeout, begin);
-}
-
-void NcclWire::call(const History& history, milliseconds patience, const Begin& begin) {
-  ncclResult_t result = ncclSuccess;
-  {
-    const std::lock_guard lock(mutex_);
-    throw_if_aborted(history);
-    result = begin(comm_);
-  }
+void NcclWire::call(const History& history, const Begin& begin,
+                    std::optional<milliseconds> patience) {
+  std::unique_lock lock(mutex_);
+  throw_if_aborted(history);
+  const ncclResult_t result = begin(comm_);
+  lock.unlock();
   if (result != ncclSuccess && result != ncclInProgress) fail(history, result);
-  wait(history, patience, [&] { return check(history) == ncclSuccess; });
+  wait(history, patience.value_or(options().connect_timeout),
+       [&] { return check(history) == ncclSuccess; });
 }
 
 void NcclWire::wait(const History& history, milliseconds patience,
@@ -119,37 +113,32 @@ void NcclWire::wait(const History& history, milliseconds patience,
   }
 }
 
-ncclResult_t NcclWire::check(const History& history) {
+ncclResult_t NcclWire::check(const History& history, bool passed) {
+  std::unique_lock lock(mutex_);
+  throw_if_aborted(history);
+  if (passed || comm_ == nullptr) return ncclSuccess;  // closed, when all was done
   ncclResult_t state = ncclSuccess;
-  {
-    const std::lock_guard lock(mutex_);
-    throw_if_aborted(history);
-    if (comm_ == nullptr) return ncclSuccess;  // closed, when all was done
-    const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm_, &state);
-    if (asked != ncclSuccess) state = asked;
-  }
+  const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm_, &state);
+  if (asked != ncclSuccess) state = asked;
+  lock.unlock();
   if (state != ncclSuccess && state != ncclInProgress) fail(history, state);
   return state;
-}
-
-void NcclWire::check_not_aborted(const History& history) {
-  const std::lock_guard lock(mutex_);
-  throw_if_aborted(history);
 }
 
 std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
   auto child = std::make_shared<NcclWire>(fabric_);
   // Colors of NCCL's are not negative; those of ours that differ in the sign bit alone become one.
   const auto positive = static_cast<int>(static_cast<unsigned>(color) & 0x7fffffffu);
-  call(history, [&](ncclComm_t comm) {
-    return nccl().ncclCommSplit(comm, positive, rank(), &child->comm_, nullptr);
+  call(history, [&](ncclComm_t comm) {  // which keeps the order of the ranks
+    return nccl().ncclCommSplit(comm, positive, /*key=*/0, &child->comm_, nullptr);
   });
   child->call(history, [](ncclComm_t) { return ncclSuccess; });  // until it is ready as well
   return child;
 }
 
 void NcclWire::close(const History& history) {
-  call(history, kFarewell, [&](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
+  call(
+      history, [&](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); }, kFarewell);
   const std::lock_guard lock(mutex_);
   nccl().ncclCommDestroy(std::exchange(comm_, nullptr));
 }
@@ -161,16 +150,10 @@ void NcclWire::abort(const std::string& reason) noexcept {
   nccl().ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
-int NcclWire::rank() const {
-  int rank = 0;
-  nccl().ncclCommUserRank(comm_, &rank);
-  return rank;
-}
-
-int NcclWire::size() const {
-  int size = 0;
-  nccl().ncclCommCount(comm_, &size);
-  return size;
+int NcclWire::ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const {
+  int answer = 0;
+  (nccl().*what)(comm_, &answer);
+  return answer;
 }
 
 const NcclOptions& NcclWire::options() const { return fabric_->options; }
@@ -192,12 +175,10 @@ void NcclWire::throw_if_aborted(const History& history) const {
 
 void NcclWire::fail(const History& history, ncclResult_t result) {
   const bool others = result == ncclRemoteError || result == ncclSystemError;
-  std::string words;
-  {
-    const std::lock_guard lock(mutex_);
-    throw_if_aborted(history);
-    words = in_words(nccl(), result, comm_);
-  }
+  std::unique_lock lock(mutex_);
+  throw_if_aborted(history);
+  const std::string words = in_words(nccl(), result, comm_);
+  lock.unlock();
   abort(words);
   // The store knows who was lost first and why, or soon will.
   const std::string cause = others ? fabric_->store.loss(2s) : "";

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "comm/nccl.h"
@@ -27,12 +28,12 @@ class NcclWire {
 
   explicit NcclWire(std::shared_ptr<NcclFabric> fabric);
   ~NcclWire();
-  NcclWire(const NcclWire&) = delete;
-  NcclWire& operator=(const NcclWire&) = delete;
 
   /// Makes one of NCCL's calls and waits until NCCL has done its part: with a collective, until it
   /// is on the stream. The first one between two ranks connects them.
-  void call(const History& history, const Begin& begin);
+  /// @param patience until then; none: connect_timeout
+  void call(const History& history, const Begin& begin,
+            std::optional<std::chrono::milliseconds> patience = {});
 
   /// Asks again and again, until `done`.
   /// @throws CommError timeout if that takes longer than `patience`
@@ -40,8 +41,8 @@ class NcclWire {
             const std::function<bool()>& done);
 
   /// NCCL's state: ncclSuccess or ncclInProgress. @throws CommError for any other, or if aborted
-  ncclResult_t check(const History& history);
-  void check_not_aborted(const History& history);
+  /// @param passed what is asked about: then a later error of NCCL's is none of it
+  ncclResult_t check(const History& history, bool passed = false);
 
   /// The ranks with this color. Waits until all have come.
   std::shared_ptr<NcclWire> split(const History& history, int color);
@@ -53,15 +54,14 @@ class NcclWire {
   /// Ends what is on the device, and all waiting. From any thread.
   void abort(const std::string& reason) noexcept;
 
-  int rank() const;
-  int size() const;
+  /// ncclCommUserRank or ncclCommCount.
+  int ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const;
   const NcclOptions& options() const;
   const NcclLibrary& nccl() const;
 
  private:
   friend std::shared_ptr<NcclWire> open_nccl(Context&, launch::Store&, const NcclOptions&);
 
-  void call(const History& history, std::chrono::milliseconds patience, const Begin& begin);
   CommError error(CommError::Kind kind, const History& history, const std::string& what) const;
   void throw_if_aborted(const History& history) const;
   [[noreturn]] void fail(const History& history, ncclResult_t result);

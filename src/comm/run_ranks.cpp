@@ -11,7 +11,6 @@
 #include "base/cuda.h"
 #include "base/platform.h"
 #include "comm/local.h"
-#include "comm/nccl.h"
 #include "launch/launch.h"
 
 namespace nanofsdp::comm {
@@ -51,10 +50,12 @@ std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
   const std::chrono::seconds timeout(options.timeout);
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
+      context.transport = options.reduction == Reduction::ring ? "its ring" : "ordered sends";
       return make_nccl(
           context, store,
           {.timeout = timeout,
            .connect_timeout = options.patience(),
+           .reduction = options.reduction,
            .share_gpu = must_share_gpu(store.local_size(), count_devices(Device::cuda))});
     }
   }

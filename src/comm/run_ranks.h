@@ -8,6 +8,7 @@
 #include "base/context.h"
 #include "comm/communicator.h"
 #include "comm/gloo.h"
+#include "comm/nccl.h"
 #include "launch/store.h"
 
 namespace nanofsdp::comm {
@@ -37,6 +38,7 @@ struct RanksOptions {
   int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
   Backend backend = Backend::gloo;             ///< what connects the ranks
   Transport transport = Transport::automatic;  ///< of the backend gloo: what carries the bytes
+  Reduction reduction = Reduction::ordered;    ///< of the backend nccl: what adds
   Device device = Device::cpu;                 ///< what each rank computes on
 
   /// For ranks to come: longer than for a message, because a user has to start them.

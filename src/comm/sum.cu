@@ -1,21 +1,44 @@
 #include "comm/sum.h"
 
 #include <algorithm>
-#include <string>
 
-#include "base/check.h"
+#include "base/cuda.h"
 #include "base/device.cuh"
 
 namespace nanofsdp::comm::cuda {
 namespace {
 
-constexpr int kMostRanks = 64;
+constexpr std::size_t kFewRanks = 64;
 constexpr unsigned kThreads = 256;
 
-// What each rank contributes, by value: a kernel's arguments are where every thread can read them.
-struct Addends {
-  const void* of_rank[kMostRanks];
-  int ranks;
+// What each of a few ranks contributes, by value: every thread can read a kernel's arguments.
+struct Few {
+  const void* of_rank[kFewRanks];
+};
+
+// What each of more ranks contributes, as a table in the memory of the GPU.
+struct Many {
+  const void* const* of_rank;
+};
+
+// The table of a stream. The sums of the stream use it one after another.
+class Table {
+ public:
+  ~Table() { nanofsdp::cuda::release(memory_); }
+
+  Many filled(Stream& stream, std::span<const void* const> x) {
+    if (bytes_ < x.size_bytes()) {
+      stream.synchronize();  // until the last sum has read what is released here
+      nanofsdp::cuda::release(memory_);
+      memory_ = nanofsdp::cuda::allocate(bytes_ = x.size_bytes());
+    }
+    nanofsdp::cuda::copy(stream, memory_, x.data(), x.size_bytes());
+    return {static_cast<const void* const*>(memory_)};
+  }
+
+ private:
+  void* memory_ = nullptr;
+  std::size_t bytes_ = 0;
 };
 
 __device__ float load(float x) { return x; }
@@ -23,36 +46,44 @@ __device__ float load(bfloat16 x) { return to_float32(x); }
 __device__ void store(float& to, float x) { to = x; }
 __device__ void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 
-template <class T>
-__global__ void sum(Addends x, T* out, std::int64_t count, float factor) {
+template <class T, class Addends>
+__global__ void sum(Addends x, int ranks, T* out, std::int64_t count, float factor) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
   float sum = load(static_cast<const T*>(x.of_rank[0])[i]);
-  for (int rank = 1; rank < x.ranks; ++rank) sum += load(static_cast<const T*>(x.of_rank[rank])[i]);
+  for (int rank = 1; rank < ranks; ++rank) sum += load(static_cast<const T*>(x.of_rank[rank])[i]);
   store(out[i], sum * factor);
 }
 
-template <class T>
-void launch_sum(Stream& stream, const Addends& x, void* out, std::int64_t count, float factor) {
+template <class T, class Addends>
+void launch_sum(Stream& stream, const Addends& x, int ranks, void* out, std::int64_t count,
+                ReduceOp op) {
   const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  nanofsdp::cuda::launch(stream, blocks, kThreads, sum<T>, x, static_cast<T*>(out), count, factor);
+  // A sum is multiplied, too: by 1 it keeps its bits.
+  const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(ranks);
+  nanofsdp::cuda::launch(stream, blocks, kThreads, sum<T, Addends>, x, ranks, static_cast<T*>(out),
+                         count, factor);
+}
+
+template <class T>
+void sum_as(Stream& stream, std::span<const void* const> x, void* out, std::int64_t count,
+            ReduceOp op) {
+  const int ranks = static_cast<int>(x.size());
+  if (x.size() > kFewRanks) {
+    const Many many = nanofsdp::cuda::kept_with<Table>(stream).filled(stream, x);
+    return launch_sum<T>(stream, many, ranks, out, count, op);
+  }
+  Few few{};
+  std::ranges::copy(x, few.of_rank);
+  launch_sum<T>(stream, few, ranks, out, count, op);
 }
 
 }  // namespace
 
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op) {
-  NANOFSDP_CHECK(x.size() <= kMostRanks, .what = "sum over ranks that share a GPU",
-                 .expected = "at most " + std::to_string(kMostRanks) + " ranks",
-                 .got = std::to_string(x.size()));
-  Addends addends{.ranks = static_cast<int>(x.size())};
-  std::ranges::copy(x, addends.of_rank);
-  // A sum is multiplied, too: by 1 it keeps its bits.
-  const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(x.size());
-  if (dtype == DType::bfloat16) {
-    return launch_sum<bfloat16>(stream, addends, out, count, factor);
-  }
-  launch_sum<float>(stream, addends, out, count, factor);
+  if (dtype == DType::bfloat16) return sum_as<bfloat16>(stream, x, out, count, op);
+  sum_as<float>(stream, x, out, count, op);
 }
 
 }  // namespace nanofsdp::comm::cuda

@@ -10,8 +10,8 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The one loop that adds what ranks sent: it fixes the order, so that every backend on the
-/// CPU, at any timing, gives the bits of a single process; ranks that share a GPU do, too.
+/// @brief The one loop that adds what ranks sent: it fixes the order, so that every backend, on
+/// CPUs and GPUs, at any timing, gives the bits of a single process.
 ///
 /// Twins: sum.cpp (CPU), sum.cu (CUDA).
 
@@ -25,10 +25,11 @@ namespace nanofsdp::comm {
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op);
 
-/// The CUDA side, in sum.cu: the same, enqueued on `stream`. For 64 ranks at most.
 namespace cuda {
+/// The CUDA side, in sum.cu: the same, enqueued on `stream`. For more than 64 ranks the stream
+/// keeps a table of pointers on the GPU, 8 bytes a rank, which the ledger does not know.
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op);
-}
+}  // namespace cuda
 
 }  // namespace nanofsdp::comm

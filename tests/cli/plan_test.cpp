@@ -232,6 +232,8 @@ TEST(Plan, RefusesWhatContradicts) {
       {{"--strategy=hybrid_shard", "--ranks=4"}, "--shard_size"},
       {{"--strategy=no_shard", "--zero=0"}, "give one of them"},
       {{"--device=cuda", "--backend=gloo"}, "--backend: expected nccl or local"},
+      {{"--reduction=ring"}, "--reduction: expected ordered with --backend=gloo"},
+      {{"--device=cuda", "--backend=local", "--reduction=ring"}, "--reduction: expected ordered"},
       {{"--n_layer=1000", "--n_embd=1000000", "--gradient_accumulation_steps=100"},
        "--gradient_accumulation_steps: expected fewer"},
       {{"--batch_size=1000000", "--block_size=1000000", "--n_embd=1000000"},

@@ -77,6 +77,28 @@ TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
   EXPECT_EQ(communication(3, 3), communication(1, 3));
 }
 
+// Each group of a hybrid has its own: the shard group sums chunks of a shard, and two replicas sum
+// chunks of half a shard.
+TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
+  TrainOptions o = small(hybrid_shard, 4, 4);
+  o.shard_size = 2;
+  const auto model = planned_gpt(train::config_of(o, 11), plan::Recompute::none);
+  const auto planned = [&](Backend backend, comm::Reduction reduction) {
+    o.backend = backend;
+    o.reduction = reduction;
+    return plan::plan(*model, planned_run(o, 1, 1, Device::simulated_cuda, 4));
+  };
+  const plan::Plan local = planned(Backend::local, comm::Reduction::ordered);
+  const plan::Plan ring = planned(Backend::nccl, comm::Reduction::ring);
+  const plan::Plan ordered = planned(Backend::nccl, comm::Reduction::ordered);
+  const std::int64_t shard =  // bytes of the largest
+      4 * fsdp::round_up((std::ranges::max(local.units) + 1) / 2, train::fsdp_options(o).alignment);
+  const std::int64_t without = local.of(MemoryClass::communication);
+  EXPECT_EQ(ring.of(MemoryClass::communication), without);
+  EXPECT_EQ(ordered.of(MemoryClass::communication) - without, shard + shard / 2);
+  EXPECT_EQ(ordered.step, local.step) << "traffic";
+}
+
 TEST(Planned, IsWhatATrainerHoldsAndSends) {
   std::string text;
   for (int i = 0; text.size() < 900; ++i) text += std::to_string(i) + " ";

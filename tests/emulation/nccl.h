@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 
 #include "cuda_runtime.h"
@@ -9,7 +10,9 @@
 ///
 /// A call is taken up when the caller asks for the second time how it goes, and put on the stream
 /// then; there it waits for the other ranks' calls with the same number. An aborted communicator
-/// lets go of its streams, and the others hear of it where they wait for it. It shows whether a
+/// lets go of its streams, and the others hear of it where they wait for it. Sends and receives are
+/// calls of a group: a rank reads what another sends when both have come, and whoever sends waits
+/// until then. A reduce-scatter adds around a ring and rounds at each hop. It shows whether a
 /// caller asks until NCCL is ready, orders his calls, and gets out of every wait. It cannot show
 /// what NCCL does.
 
@@ -17,6 +20,7 @@ enum ncclResult_t {
   ncclSuccess = 0,
   ncclSystemError = 2,
   ncclInvalidArgument = 4,
+  ncclInvalidUsage = 5,
   ncclRemoteError = 6,
   ncclInProgress = 7
 };
@@ -52,4 +56,17 @@ ncclResult_t ncclAllReduce(const void* in, void* out, std::size_t count, ncclDat
                            ncclRedOp_t, ncclComm_t, cudaStream_t);
 ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDataType_t, int root,
                            ncclComm_t, cudaStream_t);
+ncclResult_t ncclGroupStart();
+ncclResult_t ncclGroupEnd();
+ncclResult_t ncclSend(const void* in, std::size_t count, ncclDataType_t, int peer, ncclComm_t,
+                      cudaStream_t);
+ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t, int peer, ncclComm_t,
+                      cudaStream_t);
 }
+
+namespace emulation {
+
+/// Bytes that ranks have sent with ncclSend since the process began.
+extern std::atomic<std::size_t> sent;
+
+}  // namespace emulation

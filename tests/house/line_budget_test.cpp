@@ -31,7 +31,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   for (const auto& file : files("src/comm", kCode)) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
   }
-  EXPECT_LE(nccl, 395);  // a list of NCCL's functions, which are not linked, is among them
+  EXPECT_LE(nccl, 420);  // a list of NCCL's functions, which are not linked, is among them
   // What a program calls to have ranks at all: among the collectives, but an instrument.
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");

@@ -11,6 +11,7 @@
 #include "base/buffer.h"
 #include "base/context.h"
 #include "base/transfer.h"
+#include "comm/nccl.h"
 #include "comm/rank_data.h"
 
 namespace nanofsdp::testing {
@@ -52,10 +53,17 @@ class OnDevice {
   Buffer buffer_;
 };
 
-/// The same to the bit for one rank, and else up to the order of a sum and, for bfloat16, a
-/// rounding at each hop: relative to the sum of magnitudes, for the addends may cancel.
+/// The bits of a sum in rank order. On NCCL's ring they are equal up to the order of the sum and,
+/// for bfloat16, a rounding at each hop: relative to the sum of magnitudes, for the addends may
+/// cancel.
 template <class T>
-void expect_sum(const std::vector<T>& got, int world_size, std::int64_t first, comm::ReduceOp op) {
+void expect_sum(const std::vector<T>& got, int world_size, std::int64_t first, comm::ReduceOp op,
+                comm::Reduction reduction) {
+  if (reduction == comm::Reduction::ordered) {
+    const auto want = summed<T>(world_size, static_cast<std::int64_t>(got.size()), op, first);
+    EXPECT_EQ(first_difference(got, want), -1);
+    return;
+  }
   const double unit = sizeof(T) == 2 ? 0x1p-8 : 0x1p-23;
   const double scale = op == comm::ReduceOp::sum ? 1 : 1.0 / world_size;
   for (std::size_t i = 0; i < got.size(); ++i) {
@@ -90,34 +98,36 @@ void check_all_gather(Context& context, comm::Communicator& world, std::int64_t 
 }
 
 template <class T>
-void check_sums(Context& context, comm::Communicator& world, std::int64_t n, comm::ReduceOp op) {
+void check_sums(Context& context, comm::Communicator& world, std::int64_t n, comm::ReduceOp op,
+                comm::Reduction reduction) {
   const int size = world.size(), rank = world.rank();
   const std::vector<T> mine = numbers<T>(rank, size * n);
   const OnDevice<T> in(context, mine), out(context, std::vector<T>(static_cast<std::size_t>(n)));
   world.reduce_scatter(*context.reduce, in.tensor(), out.tensor(), op).synchronize();
-  expect_sum(out.values(), size, rank * n, op);
+  expect_sum(out.values(), size, rank * n, op, reduction);
   EXPECT_EQ(first_difference(in.values(), mine), -1) << "the input changed";
 
   world.reduce_scatter(*context.reduce, in.tensor(), in.tensor().slice(rank * n, n), op);
   context.reduce->synchronize();
   std::vector<T> rest = in.values();
-  expect_sum(slice(rest, rank * n, n), size, rank * n, op);
+  expect_sum(slice(rest, rank * n, n), size, rank * n, op, reduction);
   std::ranges::copy(slice(mine, rank * n, n), rest.begin() + rank * n);
   EXPECT_EQ(first_difference(rest, mine), -1) << "in place, outside the rank's chunk";
 
   const OnDevice<T> x(context, mine);
   world.all_reduce(*context.reduce, x.tensor(), op).synchronize();
-  expect_sum(x.values(), size, 0, op);
+  expect_sum(x.values(), size, 0, op, reduction);
 }
 
 /// Every collective with n elements a rank.
-inline void check_collectives(Context& context, comm::Communicator& world, std::int64_t n) {
+inline void check_collectives(Context& context, comm::Communicator& world, std::int64_t n,
+                              comm::Reduction reduction = comm::Reduction::ordered) {
   SCOPED_TRACE("n = " + std::to_string(n) + ", rank " + std::to_string(world.rank()));
   check_all_gather<float>(context, world, n);
   check_all_gather<bfloat16>(context, world, n);
   for (const comm::ReduceOp op : {comm::ReduceOp::sum, comm::ReduceOp::average}) {
-    check_sums<float>(context, world, n, op);
-    check_sums<bfloat16>(context, world, n, op);
+    check_sums<float>(context, world, n, op, reduction);
+    check_sums<bfloat16>(context, world, n, op, reduction);
   }
   for (int root = 0; root < world.size(); ++root) {
     const OnDevice<float> x(context, numbers<float>(world.rank(), n));

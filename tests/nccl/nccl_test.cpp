@@ -9,12 +9,15 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #ifdef NANOFSDP_CUDA
 #include "comm/nccl_library.h"
 #endif
 #include "nccl/collective_checks.h"
+#include "nccl/device_training.h"
+#include "nccl/gpu.h"
 #include "support/ranks.h"
 
 // NCCL between processes that share a GPU. CUDA does not survive a fork, so this process asks
@@ -28,18 +31,6 @@ using comm::ReduceOp;
 using launch::Outcome;
 using launch::Store;
 using namespace std::chrono_literals;
-
-// What keeps ranks off a GPU here; empty if nothing does.
-std::string why_no_gpu() {
-  if (!kCuda) return "this build has no CUDA";
-  return launch::run_processes(1,
-                               [](Store&) {
-                                 const std::string problem = why_not(Device::cuda);
-                                 if (!problem.empty()) throw std::runtime_error(problem);
-                                 const Context context(0, 1, 1, Device::cuda);
-                               })
-      .message;
-}
 
 // Ranks that gather again and again; `disturb(rank)` is called while a collective is under way.
 template <class Disturb>
@@ -113,15 +104,39 @@ TEST_P(GroupsOnOneGpu, AreSplitByColorAndOutliveTheWorld) {
   });
 }
 
-TEST_P(GroupsOnOneGpu, SumToTheSameBitsOnEveryRun) {
+TEST_P(GroupsOnOneGpu, SumOnTheRingInAnOrderOfItsOwn) {
+  const RankOptions ring{.reduction = comm::Reduction::ring};
   const auto sum = [](Context& context, Communicator& world) {
+    check_collectives(context, world, 4097, comm::Reduction::ring);
     const OnDevice<float> x(context, numbers<float>(world.rank(), 4 * 4097));
     world.all_reduce(*context.reduce, x.tensor(), ReduceOp::average).synchronize();
     return x.values();
   };
-  const auto first = run_ranks(Backend::nccl, GetParam(), sum);
+  const auto first = run_ranks(Backend::nccl, GetParam(), sum, ring);
   for (const auto& rank : first) EXPECT_EQ(first_difference(rank, first[0]), -1);
-  EXPECT_EQ(run_ranks(Backend::nccl, GetParam(), sum), first);
+  EXPECT_EQ(run_ranks(Backend::nccl, GetParam(), sum, ring), first) << "another run";
+  EXPECT_NE(first_difference(first[0], summed<float>(4, 4 * 4097, ReduceOp::average)), -1);
+}
+
+// Ranks and, if not 0, those of a shard group under hybrid_shard.
+class TrainingOnOneGpu : public ::testing::TestWithParam<std::pair<int, int>> {
+ protected:
+  void SetUp() override {
+    const std::string problem = why_no_gpu();
+    if (!problem.empty()) GTEST_SKIP() << problem;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(RanksAndShardSize, TrainingOnOneGpu,
+                         ::testing::Values(std::pair(2, 0), std::pair(4, 0), std::pair(4, 2)));
+
+// Every rank trains beside threads of its own, which do the same without NCCL.
+TEST_P(TrainingOnOneGpu, HasTheBitsTheTrafficAndTheOrderOfThreads) {
+  const int ranks = GetParam().first, shard_size = GetParam().second;
+  const auto all = all_trainings(/*hybrid=*/shard_size > 0);
+  run_ranks(Backend::nccl, ranks, [&](Context& context, std::unique_ptr<Communicator> world) {
+    const std::vector<Seen> got = trained(context, std::move(world), shard_size, all);
+    expect_same(got, trained_by_threads(ranks, shard_size, all)[context.rank], ranks, shard_size);
+  });
 }
 
 class TroubleOnOneGpu : public OnOneGpu {};

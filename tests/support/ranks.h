@@ -69,7 +69,8 @@ class RankError : public std::runtime_error {
 };
 
 struct RankOptions {
-  int threads = 1;  ///< of each rank's compute stream
+  int threads = 1;                                       ///< of each rank's compute stream
+  comm::Reduction reduction = comm::Reduction::ordered;  ///< of the backend nccl
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
@@ -136,7 +137,9 @@ inline std::unique_ptr<comm::Communicator> connect(Backend backend, Context& con
                                                    const RankOptions& options) {
   if constexpr (kCuda) {
     if (backend == Backend::nccl) {
-      return comm::make_nccl(context, store, {.timeout = options.timeout, .share_gpu = true});
+      return comm::make_nccl(
+          context, store,
+          {.timeout = options.timeout, .reduction = options.reduction, .share_gpu = true});
     }
   }
   using comm::Transport;

@@ -13,7 +13,8 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "launch/party.h"
+#include "emulation/nccl_ranks.h"
+#include "nccl.h"
 #include "nccl/collective_checks.h"
 
 // The backend for NCCL with ranks that are threads, against the emulated library.
@@ -26,22 +27,11 @@ using comm::Communicator;
 using comm::NcclOptions;
 using comm::ReduceOp;
 using Clock = std::chrono::steady_clock;
-using Body = std::function<void(Context&, Store&, std::unique_ptr<Communicator>)>;
 
-// What the ranks throw, by rank; empty if nothing. Who throws tells the store, as a launcher does.
-std::vector<std::string> run(int size, const Body& body, const NcclOptions& options = {}) {
-  std::vector<std::string> errors(static_cast<std::size_t>(size));
+// What the ranks throw, by rank; empty if nothing. No error takes long.
+std::vector<std::string> run(int size, const NcclBody& body, const NcclOptions& options = {}) {
   const auto start = Clock::now();
-  Party(size).everybody([&](Store& store) {
-    try {
-      Context context(store.rank(), size, 1, Device::cuda);
-      body(context, store, comm::make_nccl(context, store, options));
-      store.leave(10s);
-    } catch (const std::exception& e) {
-      errors[static_cast<std::size_t>(store.rank())] = e.what();
-      store.fail(e.what());
-    }
-  });
+  const std::vector<std::string> errors = run_on_nccl(size, body, options);
   EXPECT_LT(Clock::now() - start, 15s);
   return errors;
 }
