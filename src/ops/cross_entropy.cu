@@ -3,6 +3,7 @@
 #include <cfloat>
 #include <cmath>
 
+#include "ops/flash/warp_matrix.cuh"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops::cuda {
@@ -15,11 +16,11 @@ __device__ std::int32_t checked(std::int32_t target, int V) {
   return target;
 }
 
-// What a row leaves: its loss and the logarithm of its sum of exponentials. `sum` is relative to
-// `max`.
-__device__ void write_loss(float max, float sum, std::int32_t target, float of_target, float* loss,
-                           float* lse) {
-  const double row_lse = max + log(static_cast<double>(sum));
+// What a row leaves: its loss and the logarithm of its sum of exponentials. `sum` is of
+// exp(x - max + more).
+__device__ void write_loss(float max, float sum, float more, std::int32_t target, float of_target,
+                           float* loss, float* lse) {
+  const double row_lse = max + (log(static_cast<double>(sum)) - more);
   *lse = static_cast<float>(row_lse);
   *loss = target < 0 ? 0 : static_cast<float>(row_lse - of_target);
 }
@@ -49,7 +50,7 @@ __global__ void forward(const T* logits, const std::int32_t* target, float* loss
   }
   const float row_max = over_block(max, Max{});
   sum = over_block(sum * expf(max - row_max), Sum{});
-  if (threadIdx.x == 0) write_loss(row_max, sum, t, t < 0 ? 0 : widen(x[t]), &loss[n], &lse[n]);
+  if (threadIdx.x == 0) write_loss(row_max, sum, 0, t, t < 0 ? 0 : widen(x[t]), &loss[n], &lse[n]);
 }
 
 // One row a block, in place.
@@ -75,8 +76,7 @@ struct alignas(16) Eight {
   static constexpr int kCount = 8;
 
   __device__ float operator[](int i) const {
-    const unsigned word = words[i / 2];
-    return __uint_as_float(i % 2 == 0 ? word << 16 : word & 0xffff0000u);
+    return i % 2 == 0 ? flash::low(words[i / 2]) : flash::high(words[i / 2]);
   }
 };
 
@@ -90,16 +90,14 @@ __device__ void keep_packed(Eight (&held)[kHeld]) {
   }
 }
 
-__device__ unsigned pair_of(float low, float high) {
-  return narrow_to<bfloat16>(low).bits | static_cast<unsigned>(narrow_to<bfloat16>(high).bits)
-                                             << 16;
-}
-
-// Both at once: the row is read once and stays in registers until its gradient takes its place.
+// Both at once: the row is read once and stays in registers until its gradient takes its place. One
+// block fills a multiprocessor, so few instructions a logit matter: an exponential is a power of 2
+// of log2(e) x - base, where `base` is log2(e) max, rounded. What the rounding adds to each
+// exponent cancels in the gradient; the loss subtracts it.
 __global__ void __launch_bounds__(kBlock) classify(Eight* logits, const std::int32_t* target,
                                                    float* loss, float* lse, float scale, int V) {
   constexpr unsigned kNothing = 0xff80ff80u;  // minus infinity, twice, whose exponential is 0
-  constexpr float kLog2E = 1.4426950408889634f;
+  constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
   const std::int64_t n = blockIdx.x;
   const int packs = V / Eight::kCount;
   Eight* const row = logits + n * packs;
@@ -115,32 +113,41 @@ __global__ void __launch_bounds__(kBlock) classify(Eight* logits, const std::int
 #pragma unroll
   for (const Eight& x : held) {
 #pragma unroll
-    for (int i = 0; i < Eight::kCount; ++i) max = x[i] > max ? x[i] : max;
+    for (int i = 0; i < Eight::kCount; ++i) max = fmaxf(max, x[i]);
   }
   keep_packed(held);
   max = over_block(max, Max{});
+  const float base = kLog2E * max;
 #pragma unroll
   for (const Eight& x : held) {
 #pragma unroll
-    for (int i = 0; i < Eight::kCount; ++i) sum += exp2f(kLog2E * (x[i] - max));
+    for (int i = 0; i < Eight::kCount; ++i) sum += flash::power_of_2(fmaf(kLog2E, x[i], -base));
   }
   keep_packed(held);
   sum = over_block(sum, Sum{});
-  const float shift = log2f(sum), factor = t < 0 ? 0 : scale;
+  const float share = scale / sum;
 #pragma unroll
   for (int k = 0; k < kHeld; ++k) {
     const int i = k * kBlock + threadIdx.x;
-    const auto gradient = [&](int j) {
-      const float p = exp2f(kLog2E * (held[k][j] - max) - shift);
-      return factor * p - (Eight::kCount * i + j == t ? factor : 0);
-    };
-    Eight gradients;
+    float x[Eight::kCount];
 #pragma unroll
-    for (int w = 0; w < 4; ++w) gradients.words[w] = pair_of(gradient(2 * w), gradient(2 * w + 1));
+    for (int j = 0; j < Eight::kCount; ++j) {
+      x[j] = share * flash::power_of_2(fmaf(kLog2E, held[k][j], -base));
+    }
+    if (t / Eight::kCount == i) {
+#pragma unroll
+      for (int j = 0; j < Eight::kCount; ++j) x[j] -= t % Eight::kCount == j ? scale : 0;
+    }
+    Eight gradients = {};
+#pragma unroll
+    for (int w = 0; w < 4; ++w) {
+      if (t >= 0) gradients.words[w] = flash::pack(x[2 * w], x[2 * w + 1]);
+    }
     if (i < packs) row[i] = gradients;
   }
   // Last, as it takes registers too.
-  if (threadIdx.x == 0) write_loss(max, sum, t, of_target, &loss[n], &lse[n]);
+  const float rounded = kLn2 * fmaf(kLog2E, max, -base);
+  if (threadIdx.x == 0) write_loss(max, sum, rounded, t, of_target, &loss[n], &lse[n]);
 }
 
 void add_to_total(Stream& stream, const Tensor& loss, const Tensor& total) {
