@@ -34,7 +34,7 @@ Moment look(std::string when, fsdp::ShardedModel& model) {
     for (const nn::Parameter* parameter : unit.rows()[0].parameters()) {
       held.whole += parameter->shape.numel();
       held.parameters += parameter->data.numel();
-      held.gradients += static_cast<std::int64_t>(parameter->grad_values().size());
+      held.gradients += parameter->grad().numel();
     }
     moment.units.push_back(held);
   }

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   const lesson::Run small(tied, "tied", memory, tokens);
   lesson.print(fmt::format("tied:{}, backward:{}", small.forward, small.backward));
   const ByHand ours = by_hand(memory, tokens.view({4}));
-  const std::span<const float> theirs = small.parameters[0]->grad_values();
+  const std::span<const float> theirs = small.parameters[0]->grad().span<float>();
   lesson.claim(std::ranges::equal(ours.grads[1], theirs), "the gradient by hand");
   std::string rows;
   for (int e = 0; e < 80; e += 8) {

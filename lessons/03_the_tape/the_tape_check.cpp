@@ -48,7 +48,7 @@ std::vector<int> seen(std::span<const int> uses) {
   Chain chain(parameters, uses);
   const auto gradients = [&] {
     std::array<float, 9> all{};
-    for (std::size_t i = 0; i < 9; ++i) all[i] = parameters[i]->grad_values()[0];
+    for (std::size_t i = 0; i < 9; ++i) all[i] = parameters[i]->grad().f32()[0];
     return all;
   };
   std::vector<std::array<float, 9>> after;

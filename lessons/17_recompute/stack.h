@@ -101,7 +101,8 @@ class Stack {
     std::vector<float> all;
     for (gpt::Block& block : blocks) {
       for (const nn::Parameter* p : block.named_parameters()) {
-        all.insert(all.end(), p->grad_values().begin(), p->grad_values().end());
+        const std::span<const float> grad = p->grad().span<float>();
+        all.insert(all.end(), grad.begin(), grad.end());
       }
     }
     return all;

@@ -58,7 +58,7 @@ struct RMSNorm final : nn::Module {
 
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const auto [x, scale] = tape.restore<2>();
-    const Tensor dx = tape.allocate(x.shape()), gain = weight->data, dgain = weight->grad();
+    const Tensor dx = tape.allocate(x.shape()), gain = weight->data, dgain = weight->grad_to_add_to();
     tape.stream().enqueue(moves({dy, x}, {dx}, 12), [=, this, x = x, scale = scale] {
       for (std::int64_t row = 0; row < scale.numel(); ++row) {
         const float *in = x.f32() + row * n, *d = dy.f32() + row * n, *w = gain.f32();

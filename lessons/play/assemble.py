@@ -26,7 +26,7 @@ EXCERPTS = {
     "gather": ("fsdp/unit.cpp", "void Unit::gather("),
     "reshard": ("fsdp/unit.cpp", "void Unit::reshard("),
     "reduce_gradients": ("fsdp/unit.cpp", "void Unit::reduce_gradients("),
-    "wait": ("fsdp/tracing.h", "  void wait("),
+    "wait": ("base/tracer.cpp", "void Tracer::wait("),
     "attach": ("fsdp/fully_shard.cpp", "void ShardedModel::attach("),
     "optimizer_step": ("fsdp/sharded_optimizer.cpp", "void ShardedOptimizer::step("),
 }

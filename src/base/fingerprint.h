@@ -1,5 +1,6 @@
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,6 +18,13 @@ inline std::uint64_t fingerprint(std::span<const std::byte> bytes,
                                  std::uint64_t hash = 0xcbf29ce484222325) {
   for (const std::byte byte : bytes)
     hash = (hash ^ std::to_integer<std::uint64_t>(byte)) * 0x100000001b3;
+  return hash;
+}
+
+/// The same for numbers, which differ if one bit of them does: by words, four times as fast.
+inline std::uint64_t fingerprint(std::span<const float> values,
+                                 std::uint64_t hash = 0xcbf29ce484222325) {
+  for (const float x : values) hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3;
   return hash;
 }
 

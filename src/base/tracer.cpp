@@ -20,9 +20,11 @@ Event Tracer::end(Stream& stream, std::size_t span, std::int64_t bytes) {
 }
 
 void Tracer::wait(Stream& stream, const Event& event) {
+  if (event.state() == nullptr) return;
   const std::size_t span = begin(stream, Lane::wait, "wait");
-  if (span != 0) spans_[span - 1].waits_for = event.span;
   stream.wait(event);
+  if (span == 0) return;
+  spans_[span - 1].waits_for = event.span;
   end(stream, span);
 }
 

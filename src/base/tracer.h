@@ -59,7 +59,7 @@ class Tracer {
   /// @return that moment
   Event end(Stream& stream, std::size_t span, std::int64_t bytes = 0);
 
-  /// `stream.wait(event)`, as a span of the lane of waits.
+  /// `stream.wait(event)`, as a span of the lane of waits; nothing if there is no event.
   void wait(Stream& stream, const Event& event);
 
   /// All spans so far. Call it when the streams are idle.

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <functional>
-#include <span>
 
 #include "fsdp/sharded_optimizer.h"
 #include "ops/adamw.h"

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <span>
-
-#include "base/context.h"
 #include "base/rng.h"
 #include "fsdp/unit.h"
 #include "nn/init.h"

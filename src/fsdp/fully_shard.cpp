@@ -5,7 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/transfer.h"
+#include "comm/agreement.h"
 #include "fsdp/collectives.h"
+#include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
 namespace {
@@ -24,15 +27,31 @@ Options settled(Options options, comm::Mesh& mesh) {
   return options;
 }
 
+// Rank 0's values count, and which it has: other ranks may have shapes alone.
+std::vector<Buffer> broadcast(Context& context, comm::Communicator& world,
+                              std::span<nn::Parameter* const> parameters) {
+  Stream& stream = *context.compute;
+  std::vector<Buffer> received;
+  for (nn::Parameter* p : parameters) {
+    const std::int64_t n = p->shape.numel();
+    received.push_back(context.buffer(MemoryClass::unsharded_parameters, n + 1));
+    // The last element says whether rank 0 has it.
+    const Tensor all = received.back().tensor({n + 1}), last = all.slice(n, 1);
+    if (world.rank() == 0 && !p->data.empty()) {
+      transfer(stream, p->data, all.slice(0, n));
+      ops::fill(stream, {.x = last, .value = 1});
+    }
+    stream.wait(world.broadcast(stream, all, 0, {.unit = p->name, .control = true}));
+    p->data = item<float>(stream, last) == 1 ? all.slice(0, n).view(p->shape) : Tensor();
+  }
+  return received;
+}
+
 }  // namespace
 
 ShardedModel::ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh,
                            const Options& options)
-    : context_(context),
-      model_(model),
-      mesh_(mesh),
-      options_(settled(options, mesh)),
-      tracing_(context.tracer, mesh) {
+    : context_(context), model_(model), mesh_(mesh), options_(settled(options, mesh)) {
   make_units();
   for (Unit& unit : units_) attach(unit);
   end_of_pass_ = std::make_shared<nn::Tape::EndOfPass>([this](bool done) { end_pass(done); });
@@ -44,12 +63,13 @@ void ShardedModel::make_units() {
   units_.reserve(n);
   backward_order_.resize(n);
   for (WrappedModule& module : wrapped) {
-    NANOFSDP_CHECK(!module.module->hooks.pre_forward, .what = "hooks of unit " + module.name,
-                   .expected = "free", .got = "taken", .hint = "a model can be sharded once");
-    if (options_.sync_module_states) broadcast(module.parameters);
+    std::vector<Buffer> received;  // until the unit has its part
+    if (options_.sync_module_states) {
+      received = broadcast(context_, mesh_.world(), module.parameters);
+    }
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
     turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), whole_parameters_,
-                                whole_gradients_, tracing_);
+                                whole_gradients_);
   }
   const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
   const Whole slots = pool_slots(options_, static_cast<int>(n) - 1, depth);
@@ -59,13 +79,14 @@ void ShardedModel::make_units() {
                             DType::float32);
 }
 
-// A model that has its values: rank 0's count.
-void ShardedModel::broadcast(std::span<nn::Parameter* const> parameters) {
-  Stream& stream = *context_.compute;
-  for (const nn::Parameter* p : parameters) {
-    if (p->data.empty()) continue;
-    stream.wait(mesh_.world().broadcast(stream, p->data, 0, {.unit = p->name, .control = true}));
-  }
+// Ranks that were given other seeds, or other values, would train a mixture of models.
+void ShardedModel::agree_on_values() {
+  if (agreed_ || is_simulated(context_.device)) return;  // which has no values
+  std::uint64_t all = 0;
+  for (const ShardedParameters* row : rows()) all = all * 31 + row->fingerprint();
+  comm::require_agreement(mesh_.world(), *context_.compute, "the first values of the parameters",
+                          all, "give all ranks one seed, or rank 0's values: sync_module_states");
+  agreed_ = true;
 }
 
 ShardedModel::~ShardedModel() {
@@ -77,18 +98,12 @@ ShardedModel::~ShardedModel() {
     } catch (...) {  // whoever waited for the failed collective has reported it
     }
   }
-  for (Unit& unit : units_) unit.module().hooks = {};
-  for (const ShardedParameters* row : rows()) {
-    for (nn::Parameter* parameter : row->parameters()) {
-      parameter->data = Tensor();
-      parameter->show_grad(Tensor());
-    }
-  }
+  for (Unit& unit : units_) unit.module().innermost = {};
 }
 
 //! [attach]
 void ShardedModel::attach(Unit& unit) {
-  nn::Module::Hooks& on = unit.module().hooks;
+  nn::Module::Hooks& on = unit.module().innermost;
   on.pre_forward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
     const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
@@ -96,11 +111,11 @@ void ShardedModel::attach(Unit& unit) {
     schedule_.begin_forward(unit);
     prefetch_in_forward(unit, purpose);
     unit.wait_until_unsharded();
-    tracing_.begin(tape.stream(), Lane::compute, "forward " + unit.name());
+    unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "forward " + unit.name());
   };
   on.post_forward = [this, &unit](nn::Tape& tape) {
-    if (!unit.is_root()) tracing_.issue("F.", unit.name());
-    tracing_.end(tape.stream());
+    if (!unit.is_root()) context_.tracer.issue("F." + unit.name());
+    if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
     schedule_.end_forward(unit);
     const bool backward_comes = tape.training() && !schedule_.in_backward();
     if (backward_comes) unit.keep_slice();
@@ -110,15 +125,16 @@ void ShardedModel::attach(Unit& unit) {
     if (backward_comes) ++unit.pending_calls;
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
+    begin_pass(tape);
     schedule_.begin_backward(unit);
     unit.unshard();
     prefetch_in_backward(unit, BackwardPrefetch::pre);
     unit.wait_until_unsharded();
     unit.take_gradients();
-    tracing_.begin(tape.stream(), Lane::compute, "backward " + unit.name());
+    unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "backward " + unit.name());
   };
   on.post_backward = [this, &unit](nn::Tape& tape) {
-    tracing_.end(tape.stream());
+    if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
     unit.reshard(/*keep=*/keeps_after_backward());
     prefetch_in_backward(unit, BackwardPrefetch::post);
     if (--unit.pending_calls == 0) reduce(unit);
@@ -133,24 +149,30 @@ void ShardedModel::backward(nn::Tape& tape, Tensor dy, bool last_micro_step) {
 
 void ShardedModel::end_pass(bool backward) {
   for (Unit* unit : backward_order_) {
-    unit->rest(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
-    unit->pending_calls = 0;
+    unit->end_of_use(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
+    if (--unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
-    if (!options_.accumulates() && unit->requires_gradient_sync) unit->drop_gradients();
+    if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
   }
-  for (Unit* unit : backward_order_) {
-    unit->wait_for_reduction();
-    if (backward && last_micro_step_) unit->settle_gradients();
-  }
+  for (Unit* unit : backward_order_) unit->wait_for_reduction();
   whole_parameters_.shrink();
   whole_gradients_.shrink();
 }
 //! [attach]
 
 void ShardedModel::begin_pass(nn::Tape& tape) {
-  if (!tape.at_end(end_of_pass_)) return;
+  if (tape.knows(end_of_pass_)) return;
+  for (const Unit& unit : units_) {
+    if (unit.passes > 0) unit.require_at_rest("a pass on another tape", /*or_under_way=*/true);
+    for (const ShardedParameters& row : unit.rows()) row.require_unchanged();
+  }
+  agree_on_values();
+  tape.at_end(end_of_pass_);
   schedule_.begin();
-  for (Unit& unit : units_) unit.was_gathered = unit.has_ended = false;
+  for (Unit& unit : units_) {
+    unit.was_gathered = unit.has_ended = unit.took_gradients = false;
+    ++unit.passes;
+  }
   context_.gather->wait(context_.compute->record());  // the optimizer has written the shards
 }
 
@@ -175,8 +197,7 @@ Unit& ShardedModel::unit_of(const nn::Module& module) {
   const auto found =
       std::ranges::find_if(units_, [&](Unit& unit) { return &unit.module() == &module; });
   NANOFSDP_CHECK(found != units_.end(), .what = "control of a unit",
-                 .expected = "a module that is one",
-                 .got = "one that the wrap policy did not name");
+                 .expected = "a module that is one", .got = "another: see the wrap policy");
   return *found;
 }
 
@@ -186,8 +207,9 @@ std::vector<Unit*> ShardedModel::units_of(const Modules& modules) {
   return units;
 }
 
-// Where parameters are gathered, all ranks use the same units in the same order. Where they are
-// not, a rank may skip a unit that others use: then all keep to one order, and who is early waits.
+// Where parameters are sharded, all ranks use the same units in the same order. Where they are not,
+// a rank may skip a unit that others use. So all ranks reduce in one order, and a unit that is done
+// early waits for its turn.
 void ShardedModel::reduce(Unit& unit) {
   if (options_.sharding().parameters) return unit.reduce_gradients(last_micro_step_);
   unit.has_ended = true;
@@ -195,6 +217,12 @@ void ShardedModel::reduce(Unit& unit) {
     if (next->trains() && !next->has_ended) return;
     next->reduce_gradients(last_micro_step_);
   }
+}
+
+Tensor ShardedModel::grad_norm() const {
+  NANOFSDP_CHECK(norm_.has_value(), .what = "grad_norm()", .expected = "clip() before it",
+                 .got = "none", .hint = "clip(0) clips nothing");
+  return norm_->norm();
 }
 
 std::vector<ShardedParameters*> ShardedModel::rows() {
@@ -207,17 +235,23 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
 
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
   const bool exact = options_.precision.param_dtype == DType::float32;  // when it is unsharded
+  for (const Unit& unit : units_) unit.require_at_rest("summon_full_parameters", true);
+  agree_on_values();
   context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {
     if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
-    for (ShardedParameters& row : unit.rows()) {
-      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
-      for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
-      if (exact) continue;
-      context_.compute->synchronize();  // until nobody reads it
-      row.show_parameters();
+    std::exception_ptr thrown;
+    try {
+      for (ShardedParameters& row : unit.rows()) {
+        const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
+        for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+        if (!exact) context_.compute->synchronize();  // until nobody reads it
+      }
+    } catch (...) {
+      thrown = std::current_exception();
     }
-    if (exact) unit.reshard();
+    unit.end_of_use(/*keep=*/false);
+    if (thrown) std::rethrow_exception(thrown);
   }
 }
 

@@ -3,17 +3,9 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "base/context.h"
-#include "comm/mesh.h"
 #include "fsdp/grad_norm.h"
-#include "fsdp/options.h"
 #include "fsdp/schedule.h"
-#include "fsdp/tracing.h"
-#include "fsdp/unit.h"
-#include "fsdp/wrap.h"
 #include "nn/module.h"
 
 namespace nanofsdp::fsdp {
@@ -40,15 +32,21 @@ using Modules = std::vector<const nn::Module*>;
 
 /// A model under FSDP. fully_shard() below makes it, and shows a step. Every rank calls forward,
 /// backward, clip and summon_full_parameters, in the same order: these are collective, and throw
-/// comm::CommError if a rank is lost.
+/// comm::CommError if a rank is lost. All ranks change requires_grad and the controls alike.
+///
+/// Ranks may use different units in a pass that gathers nothing: under no_shard in every one, under
+/// shard_optimizer and shard_gradients in all but the first after the shards were written. In any
+/// other pass a rank that leaves a unit out keeps the others waiting; their error names the unit.
 class ShardedModel {
  public:
   /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
   /// whose parameters have values keeps them; one without is initialised afterwards
   /// (deferred_init).
   /// @param context, model, mesh outlive this object
-  /// @throws Error if a module's hooks are taken, or the mesh has groups and the strategy has none
+  /// @throws Error if a parameter is sharded already, or the mesh has groups and the strategy has
+  ///         none
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
+  /// The model has no values any more: save them before. It keeps the user's hooks.
   ~ShardedModel();
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
@@ -63,8 +61,11 @@ class ShardedModel {
   comm::Mesh& mesh() { return mesh_; }                             ///< of all ranks
   Stream& stream() { return *context_.compute; }                   ///< where operators run
 
-  /// Module::forward of the model. The result lives on the tape.
-  /// @throws Error if the parameters never got values
+  /// Module::forward of the model. The result lives on the tape. Between a forward and its backward
+  /// the model may evaluate on another tape, but not while one of the two runs.
+  /// @throws Error naming those parameters that never got values, that were frozen when they were
+  ///         sharded and are to train now, or whose dtype was changed since
+  /// @throws CommError in the first forward, if ranks were given different values
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
 
   /// Backward of the whole model, and the end of the pass; afterwards the reduced gradients can be
@@ -99,8 +100,11 @@ class ShardedModel {
   }
 
   /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
-  /// step before stay in the sum, as in PyTorch, or backward throws where they cannot.
+  /// step before stay in the sum, as in PyTorch, or backward throws where they cannot. A pass that
+  /// was given up in its backward may have left a part of its gradients: this forgets them, too.
+  /// @throws Error in the middle of a pass
   void zero_grad(bool set_to_none = true) {
+    for (const Unit& unit : units_) unit.require_at_rest("zero_grad", /*or_under_way=*/true);
     for (Unit& unit : units_) unit.zero_grad(set_to_none);
   }
 
@@ -113,17 +117,20 @@ class ShardedModel {
     norm_->compute(units_, max_norm);
     return norm_->coefficient();
   }
-  /// As of the last clip(): float32 [1], before clipping.
-  Tensor grad_norm() const { return norm_->norm(); }
+  /// The norm that the last clip() computed: float32 [1], before clipping.
+  /// @throws Error before the first clip()
+  Tensor grad_norm() const;
 
   /// Calls `visit` on every parameter while it is whole, one unit at a time, the same on every
   /// rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units compute
-  /// with rounded parameters it takes memory of its own, meanwhile.
+  /// with rounded parameters it takes memory of its own, meanwhile. What `visit` throws passes
+  /// through, and the model can go on, if all ranks throw alike; else the others wait for this one.
+  /// @throws Error while a forward or a backward of the model runs
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
  private:
   void make_units();
-  void broadcast(std::span<nn::Parameter* const> parameters);
+  void agree_on_values();
   Buffer gather_exactly(ShardedParameters& row, const std::string& unit);
   void attach(Unit& unit);
   void begin_pass(nn::Tape& tape);
@@ -139,7 +146,6 @@ class ShardedModel {
   nn::Module& model_;
   comm::Mesh& mesh_;
   Options options_;
-  Tracing tracing_;
   std::optional<GradNorm> norm_;
   WholeMemory whole_parameters_, whole_gradients_;
   std::vector<Unit> units_;
@@ -147,6 +153,7 @@ class ShardedModel {
   Schedule schedule_;
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
   bool last_micro_step_ = true;
+  bool agreed_ = false;  // on the first values
 };
 
 /// PyTorch's name for it. All of a step, of a model that takes a tensor and gives one:

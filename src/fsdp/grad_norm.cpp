@@ -43,7 +43,9 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
   const Tensor squares = all.slice(mesh_.rank() - rank, world);
   ops::fill(stream, {.x = squares, .value = 0});
-  for (const Unit& unit : units) add_squares(stream, unit.rows().front(), squares);
+  for (const Unit& unit : units) {
+    if (unit.rows().front().is_reduced()) add_squares(stream, unit.rows().front(), squares);
+  }
   if (units.back().rows().front().kept().optimizer) {
     stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,
                                          {.unit = "gradient norm", .control = true}));

@@ -1,10 +1,5 @@
 #pragma once
 
-#include <span>
-
-#include "base/buffer.h"
-#include "base/context.h"
-#include "comm/mesh.h"
 #include "fsdp/unit.h"
 
 namespace nanofsdp::fsdp {

@@ -33,7 +33,7 @@ struct Options {
   std::int64_t alignment = 4;  ///< of parameters in a row, in elements: 16 bytes
   bool poison = false;         ///< NaN into discarded parameters
   bool pool = true;            ///< false: every unit has slots of its own
-  /// A model that has its values: rank 0's count for all. Collective.
+  /// Rank 0's values count for all ranks, which may have shapes alone. Collective.
   bool sync_module_states = false;
   WrapPolicy wrap_policy{};  ///< which modules become units
 

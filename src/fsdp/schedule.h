@@ -1,8 +1,5 @@
 #pragma once
 
-#include <span>
-#include <vector>
-
 #include "fsdp/unit.h"
 
 namespace nanofsdp::fsdp {

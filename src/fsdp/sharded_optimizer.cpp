@@ -20,13 +20,16 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
 
 //! [step]
 void ShardedOptimizer::step(double lr, Tensor grad_scale) {
+  for (const UnitState& state : states_) state.unit->require_at_rest("optimizer step");
   ++steps_;
+  // All that waits comes before the first update.
+  std::vector<std::vector<bool>> have;
+  for (const UnitState& state : states_) have.push_back(state.unit->rows()[0].have_gradients());
   for (std::size_t u = 0; u < states_.size(); ++u) {
-    states_[u].unit->require_at_rest("optimizer step");
     ShardedParameters& row = states_[u].unit->rows().front();
     for (std::size_t i = 0; i < row.parameters().size(); ++i) {
       const Range at = row.owned(i).in_shard;
-      if (at.empty() || !row.has_gradient(i)) continue;
+      if (at.empty() || !have[u][i]) continue;
       const auto piece = [&](const Tensor& all) {
         return all.slice(at.begin, at.size()).view(row.owned_shape(i));
       };
@@ -40,7 +43,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
                                  .lr = lr,
                                  .grad_scale = grad_scale});
     }
-    row.written();
+    if (row.is_reduced()) row.written();
   }
 }
 //! [step]

@@ -1,12 +1,8 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
-#include <vector>
 
-#include "base/buffer.h"
-#include "base/context.h"
 #include "fsdp/unit.h"
 
 namespace nanofsdp::fsdp {

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "base/check.h"
+#include "base/fingerprint.h"
 #include "base/transfer.h"
 #include "ops/elementwise.h"
 
@@ -23,15 +25,37 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
       layout_(specs_of(parameters_), world_size, alignment, kind),
       kept_(kept),
       rank_(rank),
+      trains_(!parameters_.empty() && parameters_[0]->requires_grad),
+      has_value_(parameters_.size()),
       had_gradient_(parameters_.size()) {
+  for (const nn::Parameter* p : parameters_) {
+    NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
+                   .got = "one that is sharded", .hint = "a model can be sharded once");
+  }
   const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
   stored_parameters_ = store_as(MemoryClass::parameter_shards, kept.parameters, dtype);
   if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, kept.gradients);
+  std::vector<float> room;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    if (!parameters_[i]->data.empty()) store(i, parameters_[i]->data.span<float>());
+    const Tensor& given = parameters_[i]->data;
+    if (!given.empty()) store(i, on_host(*context_.compute, given, room));
+    parameters_[i]->sharded = true;
   }
   show_parameters();
   if (trains()) show_gradients();
+}
+
+ShardedParameters::~ShardedParameters() {
+  for (nn::Parameter* p : parameters_) p->leave_owner();
+}
+
+void ShardedParameters::require_unchanged() const {
+  for (const nn::Parameter* p : parameters_) {
+    NANOFSDP_CHECK((trains_ || !p->requires_grad) && p->dtype == dtype(), .what = p->name,
+                   .expected = "frozen, or of the same dtype, as when it was sharded",
+                   .got = p->dtype == dtype() ? "to train" : std::string(name_of(p->dtype)),
+                   .hint = "to freeze it later is fine; the other way is not");
+  }
 }
 
 //! [ranges]
@@ -81,7 +105,8 @@ void ShardedParameters::show_parameters(Tensor whole) {
 
 void ShardedParameters::show_gradients(Tensor whole) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    parameters_[i]->show_grad(view_of(i, stored_gradients_, whole));
+    const bool wanted = parameters_[i]->requires_grad;
+    parameters_[i]->show_grad(wanted ? view_of(i, stored_gradients_, whole) : Tensor());
   }
 }
 
@@ -94,19 +119,34 @@ void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor whole) {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     had_gradient_[i] = had_gradient_[i] || parameters_[i]->has_grad;
     if (parameters_[i]->has_grad) continue;
-    const Range at = layout_.in_whole(i);
-    ops::fill(stream, {.x = whole.slice(at.begin, at.size()), .value = -0.0F});
+    ops::fill(stream, {.x = view_of(i, stored_gradients_, whole), .value = -0.0F});
   }
 }
 
-bool ShardedParameters::has_gradient(std::size_t i) const {
-  if (had_gradient_[i]) return true;
-  const Range piece = owned(i).in_shard;
-  std::vector<float> reduced(static_cast<std::size_t>(piece.size()));
-  transfer(*context_.compute, gradient_shard().slice(piece.begin, piece.size()),
-           Tensor(reduced.data(), {piece.size()}));
+void ShardedParameters::zero_grad(bool set_to_none) {
+  forget_gradients();
+  reduced_ = !set_to_none;
+  if (!set_to_none) ops::fill(*context_.compute, {.x = gradient_storage(), .value = 0});
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    had_gradient_[i] = !set_to_none && parameters_[i]->requires_grad;
+    const Tensor stored = view_of(i, stored_gradients_, {});
+    if (reduced_ && !had_gradient_[i]) ops::fill(*context_.compute, {stored, -0.0F});
+    parameters_[i]->show_grad(had_gradient_[i] ? stored : Tensor());
+  }
+}
+
+std::vector<bool> ShardedParameters::have_gradients() const {
+  if (!reduced_) return std::vector<bool>(parameters_.size());  // there are none yet
   const auto is_none = [](float g) { return g == 0 && std::signbit(g); };
-  return !std::ranges::all_of(reduced, is_none);
+  std::vector<bool> have = had_gradient_;
+  std::vector<float> room;
+  for (std::size_t i = 0; i < have.size(); ++i) {
+    if (have[i]) continue;
+    const Range piece = owned(i).in_shard;
+    const Tensor reduced = gradient_shard().slice(piece.begin, piece.size());
+    have[i] = !std::ranges::all_of(on_host(*context_.compute, reduced, room), is_none);
+  }
+  return have;
 }
 //! [mark_missing_gradients]
 
@@ -115,7 +155,9 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));
-  written();
+  ++version_;
+  has_value_[i] = true;
+  fingerprint_ = nanofsdp::fingerprint(whole, fingerprint_);
 }
 
 }  // namespace nanofsdp::fsdp

@@ -31,7 +31,8 @@ namespace nanofsdp::fsdp {
 ///
 /// All parameters of a row train, or all are frozen; a unit that has both kinds has two rows. A
 /// frozen row has no gradient: it takes no memory, and nothing reduces or updates it. All of a row
-/// are stored in one dtype: frozen parameters in bfloat16 have a row of their own.
+/// are stored in one dtype: frozen parameters in bfloat16 have a row of their own. A parameter that
+/// is frozen later stays in the row that trains, and has no gradient there.
 ///
 /// **No gradient is written -0.** A parameter for which backward did not ask on any rank has no
 /// gradient (PyTorch's `None`), and an optimizer has to leave it alone, which is not what it does
@@ -47,9 +48,13 @@ class ShardedParameters {
   ///        outlive this object. Values that they have are float32, and are rounded here
   /// @param kept what this rank keeps a shard of. Only the flat layout's shard is a slice of the
   ///        whole: with the other one, all that the optimizer reads is sharded, or nothing
+  /// @throws Error if one of them is sharded already
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& kept, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat);
+  /// The parameters show no memory any more: neither values nor gradients.
+  ~ShardedParameters();
+  ShardedParameters(ShardedParameters&&) = default;
 
   const Layout& layout() const { return layout_; }  ///< of the row, over the ranks
   int rank() const { return rank_; }                ///< of the shard that this rank has
@@ -58,7 +63,10 @@ class ShardedParameters {
   /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
   /// Whether it has gradients. A row of no parameters has none.
-  bool trains() const { return !parameters_.empty() && parameters_[0]->requires_grad; }
+  bool trains() const { return trains_; }
+
+  /// Throws if a parameter of a frozen row is to train, or one has another dtype than it had.
+  void require_unchanged() const;
 
   /// What this rank keeps for good: the shard, or the whole.
   Tensor parameter_storage() const { return stored_parameters_.all; }
@@ -82,24 +90,35 @@ class ShardedParameters {
   /// The same for `grad`.
   void show_gradients(Tensor whole = {});
 
-  /// Whole gradients have been zeroed: none of them has been asked for yet.
+  /// Whole gradients have been zeroed: no backward has added to them yet.
   void forget_gradients();
-  /// Whole gradients are about to be reduced: -0 into those that backward did not ask for.
+  /// Whole gradients are about to be reduced: -0 into those to which no backward added.
   /// @param whole [whole_numel]
   void mark_missing_gradients(Stream& stream, Tensor whole);
-  /// Whether any rank had a gradient of parameter `i`, since `zero_grad`, after the reduction.
-  /// Waits for the stream only if this rank had none.
-  bool has_gradient(std::size_t i) const;
-  /// What zero_grad leaves: no gradients, or zeros, which are gradients.
-  void zero_grad(bool set_to_none) { had_gradient_.assign(parameters_.size(), !set_to_none); }
+  /// Whether the gradient shard holds sums over all ranks. Until it does there are no gradients:
+  /// what a rank or a group of ranks has added up is not yet theirs.
+  bool is_reduced() const { return reduced_; }
+  void set_reduced(bool reduced) { reduced_ = reduced; }  ///< says so
+  /// Of which parameters any rank had a gradient, since `zero_grad`, after the reduction. Waits for
+  /// the stream only if this rank had none of some.
+  std::vector<bool> have_gradients() const;
+  /// Writes what zero_grad leaves: no gradients, or zeros, which are gradients of what trains.
+  void zero_grad(bool set_to_none);
 
   /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory; rounded,
   /// if it is stored so.
   void store(std::size_t i, std::span<const float> whole);
 
-  /// Says that the stored parameters have been written.
-  void written() { ++version_; }
-  std::int64_t version() const { return version_; }  ///< 0: never written
+  /// Says that the stored parameters have been written, each of them.
+  void written() {
+    ++version_;
+    has_value_.assign(parameters_.size(), true);
+  }
+  std::int64_t version() const { return version_; }              ///< how often they were written
+  bool has_value(std::size_t i) const { return has_value_[i]; }  ///< whether parameter `i` ever was
+  /// A number that stands for all values that store() was given: the same on ranks that got the
+  /// same.
+  std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   // Parameters, or gradients.
@@ -119,9 +138,13 @@ class ShardedParameters {
   Layout layout_;
   Sharding kept_;
   int rank_;
+  bool trains_;
+  std::vector<bool> has_value_;
+  std::uint64_t fingerprint_ = 0;
   Stored stored_parameters_;
   Stored stored_gradients_;         // none of a row that is frozen
   std::vector<bool> had_gradient_;  // on this rank, since zero_grad
+  bool reduced_ = false;
   std::int64_t version_ = 0;
 };
 

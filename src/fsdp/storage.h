@@ -1,13 +1,10 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
-#include "base/buffer.h"
-#include "base/context.h"
 #include "comm/mesh.h"
 #include "fsdp/buffer_pool.h"
 #include "fsdp/collectives.h"
@@ -49,6 +46,11 @@ struct WholeMemory {
   /// @param slots for units but the root
   /// @param whole the dtype of what is whole
   void allocate(Context& context, MemoryClass of, std::int64_t slots, DType whole);
+  /// What a collective sends from and receives into: nothing of its own, or the wire. Each unit
+  /// asks for all that it needs before the memory is allocated, so that it is long enough.
+  /// @param whole the dtype of what is whole  @param near among ranks that need no copy
+  Wire wire_for(DType sent_as, const Options& options, const Layout& layout,
+                DType whole = DType::float32, bool near = false);
   /// Frees the slots that a pass needed beyond those planned.
   void shrink();
 };
@@ -63,7 +65,7 @@ class WholeParameters {
   /// Whether a whole copy is there that shows the shards as they are.
   bool are_fresh() const;
   /// Whether ranks send each other what a copy is made from, or each has it.
-  bool travel() const { return options_.sharding().optimizer; }
+  bool needs_all_gather() const { return options_.sharding().optimizer; }
   /// Whether a copy can be made without more memory than planned.
   bool have_room() const { return !pool_ || slot_ != nullptr || pool_->has_free_slot(); }
 
@@ -80,7 +82,9 @@ class WholeParameters {
   /// Nothing without such a group.
   void keep_slice(Stream& stream);
   /// Whole copies are made from the shards again.
-  void forget_slice() { slice_version_.clear(); }
+  void forget_slice() {
+    for (Part& part : parts_) part.slice_version = 0;
+  }
 
   /// Whether the end of a use frees the copy.
   bool are_discarded(bool keep) const;
@@ -89,25 +93,27 @@ class WholeParameters {
   void discard(Stream& stream);
 
  private:
-  bool is_fresh(std::size_t row) const;
-  bool borrows(std::size_t row) const {
-    return options_.borrows_parameters(rows_[row].dtype(), computed_);
-  }
-  DType travels_as(std::size_t row) const;
-  Tensor whole(std::size_t row) const;  // [whole_numel of the row]
-  Tensor slice(std::size_t row) const;
+  // A row's part of the copy.
+  struct Part {
+    ShardedParameters* row = nullptr;
+    bool borrows = false;            // or it lies where it is stored
+    DType sent_as = DType::float32;  // or read as, where each rank has what it is made from
+    std::int64_t begin = 0;          // in the slot, of those that borrow
+    std::int64_t shown_version = 0;  // of the row; 0: no copy
+    std::int64_t slice_version = 0;  // of the row; 0: there is nothing in its slice
+  };
+  bool is_fresh(const Part& part) const;
+  Tensor whole(const Part& part) const;  // [whole_numel of the row]
+  Tensor slice(const Part& part) const;
 
   const Options& options_;
   comm::Mesh& mesh_;
-  std::span<ShardedParameters> rows_;
   DType computed_;
   std::optional<BufferPool>& pool_;
-  const Buffer& wire_;
+  WholeMemory& memory_;
   BufferPool::Slot* slot_ = nullptr;
-  std::vector<std::int64_t> begin_;          // of each row, in a copy of those that borrow
-  std::vector<std::int64_t> shown_version_;  // of each row; 0: no copy
-  Buffer slice_;                             // of all rows, one after the other
-  std::vector<std::int64_t> slice_version_;  // of each row; empty: there is nothing in it
+  std::vector<Part> parts_;
+  Buffer slice_;  // of all rows, one after the other
   Event slice_written_;
 };
 
@@ -119,8 +125,9 @@ class WholeGradients {
                  WholeMemory& memory, bool is_root);
 
   /// Whether they are to be reduced after backward: because of what backward added here, or may
-  /// have added on another rank.
-  bool are_due(bool last_micro_step) const;
+  /// have added on another rank, or because groups of ranks are to add up what they have.
+  /// @param synchronise false: what adds up whole goes on to
+  bool are_due(bool synchronise, bool last_micro_step) const;
 
   /// Memory for them: zeros, or what is still adding up.
   /// @returns the event before which it must not be written
@@ -130,28 +137,26 @@ class WholeGradients {
 
   /// Before a reduction: says which of them this rank does not have.
   void mark_missing();
-  /// The reduction, which adds to the shard.
-  void reduce(Stream& stream, comm::Mesh& mesh, bool last_micro_step, const comm::Call& call);
+  /// The reduction, which adds to the shard, where `synchronise` asks for it; and after the last
+  /// micro-step the sum across groups.
+  void reduce(Stream& stream, comm::Mesh& mesh, bool synchronise, bool last_micro_step,
+              const comm::Call& call);
   /// Gives borrowed memory back, which is free after the event.
   void give_back(const Event& free);
 
-  /// Forgets them. To none: the next reduction overwrites them; else they are zeros.
+  /// Forgets them: to none, or else to zeros.
   void forget(bool set_to_none);
-  /// After the last micro-step: a unit that no pass of the step used has no gradients.
-  void settle();
 
  private:
   Tensor whole() const;  // [whole_numel of the row]
   // Adds what has landed in this rank's chunk of whole() to the shard.
   void land(Stream& stream, Tensor chunk);
-  // Whether the shard is to be summed across groups: once a step, when all micro-steps are in it.
-  bool are_summed_across(bool last_micro_step) const;
 
   Context& context_;
   const Options& options_;
   ShardedParameters* row_;
   std::optional<BufferPool>& pool_;
-  const Buffer& wire_;
+  WholeMemory& memory_;
   BufferPool::Slot* slot_ = nullptr;
   bool zeroed_ = false;    // the slot has been, and holds what backward added since
   bool landed_ = false;    // the shard already holds a part of this step's

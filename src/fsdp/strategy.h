@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <string>
@@ -47,10 +46,6 @@ inline constexpr std::array<Sharding, 6> kShardings = {{
 constexpr const Sharding& sharding_of(ShardingStrategy strategy) {
   return kShardings[static_cast<std::size_t>(strategy)];
 }
-
-static_assert(std::ranges::all_of(kShardings, [](const Sharding& row) {
-  return &row == &sharding_of(row.strategy);
-}));
 
 /// The strategy's name, as options and messages have it.
 inline std::string name_of(ShardingStrategy strategy) {

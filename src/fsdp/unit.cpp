@@ -34,15 +34,14 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
 }  // namespace
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-           WholeMemory& parameters, WholeMemory& gradients, Tracing& tracing)
+           WholeMemory& parameters, WholeMemory& gradients)
     : context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
       rows_(rows_of(wrapped_.parameters, context, mesh, options)),
       parameters_(context, options, mesh, rows_, parameters, is_root()),
-      gradients_(context, options, rows_.front(), gradients, is_root()),
-      tracing_(tracing) {}
+      gradients_(context, options, rows_.front(), gradients, is_root()) {}
 
 void Unit::advance(State from, State to, const char* verb) {
   NANOFSDP_CHECK(state_ == from, .what = "unit " + name() + ": " + verb, .expected = name_of(from),
@@ -53,90 +52,102 @@ void Unit::advance(State from, State to, const char* verb) {
 //! [unshard]
 void Unit::unshard(Purpose purpose) {
   const bool asked_before = state_ == State::gathering || state_ == State::unsharded;
-  if (asked_before) return tracing_.issue("u.", name());
+  if (asked_before) return context_.tracer.issue("u." + name());
   require_initialised();
   advance(State::sharded, State::gathering, "unshard");
-  if (parameters_.are_fresh()) return tracing_.issue("u.", name());
+  if (parameters_.are_fresh()) return context_.tracer.issue("u." + name());
   gather(purpose);
 }
 
 void Unit::wait_until_unsharded() {
   if (state_ == State::unsharded) return;
   advance(State::gathering, State::unsharded, "use of parameters");
-  tracing_.wait(*context_.compute, gathered_);
+  context_.tracer.wait(*context_.compute, gathered_);
   parameters_.show();
 }
 
 void Unit::reshard(bool keep) {
   advance(State::unsharded, State::sharded, "reshard");
-  if (!parameters_.are_discarded(keep)) return tracing_.issue("r.", name());
-  tracing_.issue("R.", name());
+  if (!parameters_.are_discarded(keep)) return context_.tracer.issue("r." + name());
+  context_.tracer.issue("R." + name());
   parameters_.discard(*context_.compute);
 }
 
 void Unit::take_gradients() {
   if (!trains()) return;
-  tracing_.wait(*context_.compute, gradients_.take());
+  took_gradients = true;
+  context_.tracer.wait(*context_.compute, gradients_.take());
   gradients_.show();
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
-  if (!requires_gradient_sync) return;
-  if (state_ == State::reducing || !gradients_.are_due(last_micro_step)) return;
+  const bool synchronise = requires_gradient_sync;
+  if (state_ == State::reducing || !gradients_.are_due(synchronise, last_micro_step)) return;
   advance(State::sharded, State::reducing, "reduction of gradients");
-  take_gradients();  // zeros, if this rank did not use the unit
-  gradients_.mark_missing();
+  if (synchronise) {
+    take_gradients();  // zeros, if this rank did not use the unit
+    gradients_.mark_missing();
+  }
   if (mesh_.size() == 1) return;
   Stream& stream = *context_.reduce;
   stream.wait(context_.compute->record());
-  tracing_.issue(options_.sharding().optimizer ? "RS." : "AR.", name());
-  tracing_.begin(stream, Lane::reduce, name());
-  gradients_.reduce(stream, mesh_, last_micro_step, {.unit = name()});
-  reduced_ = stream.record();
-  tracing_.end(stream, &reduced_);
-  gradients_.give_back(reduced_);
+  context_.tracer.issue((options_.sharding().optimizer ? "RS." : "AR.") + name());
+  const std::size_t span = context_.tracer.begin(stream, Lane::reduce, name());
+  const std::int64_t before = mesh_.traffic().bytes_received;
+  gradients_.reduce(stream, mesh_, synchronise, last_micro_step, {.unit = name()});
+  reduced_ = context_.tracer.end(stream, span, mesh_.traffic().bytes_received - before);
+  if (synchronise) gradients_.give_back(reduced_);
 }
 //! [unshard]
 
 void Unit::gather(Purpose purpose) {
   Stream& stream = *context_.gather;
+  if (passes == 0) stream.wait(context_.compute->record());  // the shards have been written
   parameters_.take(stream);
-  tracing_.issue(parameters_.travel() ? "U." : "u.", name());
-  if (parameters_.travel()) tracing_.begin(stream, Lane::all_gather, name());
+  const bool sends = parameters_.needs_all_gather();
+  context_.tracer.issue((sends ? "U." : "u.") + name());
+  const std::size_t span = sends ? context_.tracer.begin(stream, Lane::all_gather, name()) : 0;
+  const std::int64_t before = mesh_.traffic().bytes_received;
   // A copy that stays serves the next step too: it is training's, whoever asks first.
   const bool control = purpose == Purpose::evaluation && options_.sharding().parameters;
   parameters_.gather(stream, {.unit = name(), .control = control});
-  gathered_ = stream.record();
-  if (parameters_.travel()) tracing_.end(stream, &gathered_);
+  gathered_ = context_.tracer.end(stream, span, mesh_.traffic().bytes_received - before);
   was_gathered = true;
 }
 
-void Unit::rest(bool keep) {
+void Unit::end_of_use(bool keep) {
   parameters_.forget_slice();
   if (state_ == State::gathering) wait_until_unsharded();
   if (state_ == State::sharded && parameters_.are_discarded(keep)) state_ = State::unsharded;
   if (state_ == State::unsharded) reshard(keep);
+  for (ShardedParameters& row : rows_) row.show_parameters();
 }
 
 void Unit::wait_for_reduction() {
   if (state_ != State::reducing) return;
   advance(State::reducing, State::sharded, "end of reduction");
-  tracing_.wait(*context_.compute, std::exchange(reduced_, Event()));
+  context_.tracer.wait(*context_.compute, std::exchange(reduced_, Event()));
 }
 
 void Unit::require_initialised() const {
+  std::string without;
   for (const ShardedParameters& row : rows_) {
-    NANOFSDP_CHECK(row.version() > 0 || row.parameters().empty(),
-                   .what = "parameters of unit " + name(), .expected = "initialised",
-                   .got = "never written",
-                   .hint = "call deferred_init, or shard a model that has its values");
+    for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+      if (!row.has_value(i)) without += " " + row.parameters()[i]->name;
+    }
   }
+  NANOFSDP_CHECK(without.empty(), .what = "parameters of unit " + name(), .expected = "initialised",
+                 .got = "no values of" + without,
+                 .hint = "call deferred_init, or shard a model that has its values");
 }
 
-void Unit::require_at_rest(const char* why) const {
-  NANOFSDP_CHECK(state_ == State::sharded, .what = "unit " + name() + ": " + why,
-                 .expected = "sharded", .got = name_of(state_),
-                 .hint = "whole copies of the shard would go stale");
+void Unit::require_at_rest(const char* why, bool or_under_way) const {
+  const bool rests = state_ == State::sharded && pending_calls == 0;
+  const bool under_way = state_ == State::sharded || state_ == State::gathering;
+  NANOFSDP_CHECK(rests || (or_under_way && under_way), .what = "unit " + name() + ": " + why,
+                 .expected = "sharded, with no backward to come",
+                 .got = name_of(state_) + ", " + std::to_string(pending_calls) + " to come",
+                 .hint = "Tape::end() gives a pass up");
 }
 
 }  // namespace nanofsdp::fsdp

@@ -1,15 +1,6 @@
 #pragma once
 
-#include <optional>
-#include <span>
-#include <string>
-#include <vector>
-
-#include "base/context.h"
-#include "comm/mesh.h"
-#include "fsdp/sharded_parameters.h"
 #include "fsdp/storage.h"
-#include "fsdp/tracing.h"
 #include "fsdp/wrap.h"
 
 namespace nanofsdp::fsdp {
@@ -39,11 +30,11 @@ class Unit {
   };
 
   /// Shards the module's parameters.
-  /// @param context, mesh, options, tracing outlive the unit, as do the parameters
+  /// @param context, mesh, options outlive the unit, as do the parameters
   /// @param parameters, gradients outlive the unit too; they may be allocated later, before the
   ///        first use
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
-       WholeMemory& parameters, WholeMemory& gradients, Tracing& tracing);
+       WholeMemory& parameters, WholeMemory& gradients);
   Unit(Unit&&) = default;
 
   const std::string& name() const { return wrapped_.name; }  ///< the module's path; "root"
@@ -86,7 +77,7 @@ class Unit {
 
   /// Ends whatever use was begun, and gives a whole copy back that the pass kept.
   /// @param keep such a copy, for the next pass
-  void rest(bool keep);
+  void end_of_use(bool keep);
 
   /// Shows whole gradients to the model: zeroed, or those that are still adding up.
   /// @throws Error where those of the step before are whole or replicated and were not forgotten
@@ -103,27 +94,25 @@ class Unit {
   /// Gives back unsharded gradients that will not be reduced.
   void drop_gradients() { gradients_.give_back(context_.compute->record()); }
 
-  /// After the last micro-step: says so where no pass of the step gave a gradient.
-  void settle_gradients() { gradients_.settle(); }
+  /// Forgets the gradients. As PyTorch's: to none, or else they are zeros that can be read.
+  void zero_grad(bool set_to_none) { gradients_.forget(set_to_none); }
 
-  /// Forgets the gradients. As PyTorch's: to none, the next reduction overwrites them; else they
-  /// are zeros that can be read.
-  void zero_grad(bool set_to_none) {
-    require_at_rest("zero_grad");
-    gradients_.forget(set_to_none);
-  }
-
-  /// Throws unless the shard may be written.
-  void require_at_rest(const char* why) const;
+  /// Throws unless the shard may be written: the unit is not in use, and no backward waits for it.
+  /// @param or_under_way only that it is not in use: a whole copy may be on its way, and a backward
+  ///        may come
+  void require_at_rest(const char* why, bool or_under_way = false) const;
 
   // Set by ShardedModel.
   bool requires_gradient_sync = true;  ///< or whole gradients add up, and are not reduced
   /// What is gathered ahead when forward, or backward, comes to this unit; none: as it was before.
   std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
-  bool was_gathered = false;  ///< in this pass, and forward has not begun since
-  bool has_ended = false;     ///< with backward, in this pass
-  int pending_calls = 0;      ///< of forward, which wait for their backward in this pass
+  int passes = 0;               ///< that are under way, on one tape each
+  bool was_gathered = false;    ///< in this pass, and forward has not begun since
+  bool has_ended = false;       ///< with backward, in this pass
+  bool took_gradients = false;  ///< in this pass
+  int pending_calls = 0;        ///< of forward, which wait for their backward in this pass
+  std::size_t span = 0;         ///< in the trace: of the forward or backward that runs
 
  private:
   void advance(State from, State to, const char* verb);
@@ -137,11 +126,9 @@ class Unit {
   std::vector<ShardedParameters> rows_;
   WholeParameters parameters_;
   WholeGradients gradients_;
-  Tracing& tracing_;
 
   State state_ = State::sharded;
-  Event gathered_;
-  Event reduced_;
+  Event gathered_, reduced_;
 };
 
 }  // namespace nanofsdp::fsdp

@@ -8,50 +8,48 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-class Wrapper {
- public:
-  explicit Wrapper(const WrapPolicy& policy) : policy_(policy) {}
-
+struct Wrapper {
   // Gives the unit every parameter below `module` but those of inner units, which come out first.
   void visit(nn::Module& module, const std::string& path, WrappedModule& unit) {
-    for (const auto& [name, parameter] : module.own_parameters()) take(*parameter, unit);
+    const std::string prefix = path.empty() ? "" : path + ".";
+    for (const auto& [name, p] : module.own_parameters()) take(*p, prefix + name, unit);
     for (const auto& [name, child] : module.children()) {
-      const std::string child_path = path.empty() ? name : path + "." + name;
-      if (!policy_ || !policy_(*child)) {
+      const std::string child_path = prefix + name;
+      if (!policy || !policy(*child)) {
         visit(*child, child_path, unit);
         continue;
       }
-      if (!wrapped_.insert(child).second) continue;  // the tree has it under two names
+      if (!wrapped.insert(child).second) continue;  // the tree has it under two names
       WrappedModule inner{
-          .module = child, .name = child_path, .depth = unit.depth + 1, .entered = ++entered_};
+          .module = child, .name = child_path, .depth = unit.depth + 1, .entered = ++entered};
       visit(*child, child_path, inner);
       units.push_back(std::move(inner));
     }
   }
 
-  std::vector<WrappedModule> units;
-
- private:
-  void take(nn::Parameter& parameter, WrappedModule& unit) {
-    const auto [known, is_new] = owner_.emplace(&parameter, unit.name);
-    if (is_new) return unit.parameters.push_back(&parameter);
+  void take(nn::Parameter& parameter, const std::string& path, WrappedModule& unit) {
+    const auto [known, is_new] = owner.emplace(&parameter, unit.name);
+    if (is_new) {
+      if (!parameter.sharded) parameter.name = path;
+      return unit.parameters.push_back(&parameter);
+    }
     NANOFSDP_CHECK(known->second == unit.name, .what = "tied parameter " + parameter.name,
                    .expected = "all its uses in one FSDP unit",
                    .got = "uses in '" + known->second + "' and '" + unit.name + "'",
                    .hint = "leave both modules to the root unit");
   }
 
-  const WrapPolicy& policy_;
-  int entered_ = 0;
-  std::set<const nn::Module*> wrapped_;
-  std::map<nn::Parameter*, std::string> owner_;
+  const WrapPolicy& policy;
+  std::vector<WrappedModule> units{};
+  int entered = 0;
+  std::set<const nn::Module*> wrapped{};
+  std::map<nn::Parameter*, std::string> owner{};
 };
 
 }  // namespace
 
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy) {
-  root.named_parameters();  // for the names
-  Wrapper wrapper(policy);
+  Wrapper wrapper{policy};
   WrappedModule outer{.module = &root, .name = "root"};
   wrapper.visit(root, "", outer);
   wrapper.units.push_back(std::move(outer));

@@ -33,7 +33,7 @@ bool is_a(const nn::Module& module) {
 
 /// The units in the order of the module tree, inner before outer, the root last. A unit has the
 /// parameters of its subtree that no inner unit has; the root's are those that remain: for nanoGPT
-/// the tied wte and lm_head, wpe and ln_f. Names every parameter.
+/// the tied wte and lm_head, wpe and ln_f. Names every parameter by its path from the root.
 /// @throws Error if two units use one parameter: a tied weight must lie in one unit
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy);
 

@@ -18,10 +18,8 @@ void draw_as_constructed(Module& module, DrawPlan& plan) {
   if (dynamic_cast<nn::Linear*>(&module)) {
     const std::int64_t fan_in = own[0].second->shape[1];
     plan.push_back({own[0].second.get(), Init::uniform(kaiming_uniform_bound(fan_in))});
-    if (own.size() > 1) {
-      plan.push_back(
-          {own[1].second.get(), Init::uniform(1 / std::sqrt(static_cast<double>(fan_in)))});
-    }
+    const Init bias = Init::uniform(1 / std::sqrt(static_cast<double>(fan_in)));
+    if (own.size() > 1) plan.push_back({own[1].second.get(), bias});
   }
   for (const auto& [name, child] : module.children()) draw_as_constructed(*child, plan);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "ops/elementwise.h"
@@ -11,26 +12,20 @@ namespace nanofsdp::gpt {
 namespace {
 
 const GPTConfig& validated(const GPTConfig& config) {
-  const auto positive = [](const char* name, std::int64_t value) {
-    if (value < 1) {
-      throw UsageError({.what = name, .expected = "at least 1", .got = std::to_string(value)});
-    }
+  const auto require = [](bool holds, const char* what, std::string expected, auto got) {
+    if (!holds) throw UsageError({what, std::move(expected), fmt::to_string(got)});
+  };
+  const auto positive = [&](const char* name, std::int64_t value) {
+    require(value >= 1, name, "at least 1", value);
   };
   positive("block_size", config.block_size);
   positive("vocab_size", config.vocab_size);
   positive("n_layer", config.n_layer);
   positive("n_head", config.n_head);
   positive("n_embd", config.n_embd);
-  if (config.n_embd % config.n_head != 0) {
-    throw UsageError({.what = "n_embd",
-                      .expected = fmt::format("a multiple of n_head = {}", config.n_head),
-                      .got = std::to_string(config.n_embd)});
-  }
-  if (!(config.dropout >= 0 && config.dropout < 1)) {
-    throw UsageError({.what = "dropout",
-                      .expected = "0 <= dropout < 1",
-                      .got = fmt::format("{}", config.dropout)});
-  }
+  require(config.n_embd % config.n_head == 0, "n_embd",
+          fmt::format("a multiple of n_head = {}", config.n_head), config.n_embd);
+  require(config.dropout >= 0 && config.dropout < 1, "dropout", "0 <= dropout < 1", config.dropout);
   return config;
 }
 

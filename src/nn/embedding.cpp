@@ -14,22 +14,18 @@ Tensor Embedding::do_forward(Tape& tape, Tensor index) {
   std::vector<std::int64_t> dims(index.shape().dims().begin(), index.shape().dims().end());
   dims.push_back(weight_->shape[1]);
   const Tensor y = tape.allocate(Shape(std::span<const std::int64_t>(dims)));
-  ops::embedding(
-      tape.stream(),
-      ops::EmbeddingForward{
-          .index = flat, .weight = weight_->data, .y = y.view({flat.numel(), weight_->shape[1]})});
+  ops::embedding(tape.stream(),
+                 ops::EmbeddingForward{.index = flat, .weight = weight_->data, .y = y.rows()});
   tape.save({flat});
   return y;
 }
 
 Tensor Embedding::do_backward(Tape& tape, Tensor dy) {
   const auto [index] = tape.restore<1>();
-  const Tensor dweight = weight_->grad();
+  const Tensor dweight = weight_->grad_to_add_to();
   if (dweight.empty()) return {};
-  ops::embedding(
-      tape.stream(),
-      ops::EmbeddingBackward{
-          .index = index, .dy = dy.view({index.numel(), weight_->shape[1]}), .dweight = dweight});
+  ops::embedding(tape.stream(),
+                 ops::EmbeddingBackward{.index = index, .dy = dy.rows(), .dweight = dweight});
   return {};
 }
 

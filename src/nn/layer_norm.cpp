@@ -28,15 +28,15 @@ Tensor LayerNorm::do_forward(Tape& tape, Tensor x) {
 
 Tensor LayerNorm::do_backward(Tape& tape, Tensor dy) {
   const auto [x, mean, rstd] = tape.restore<3>();
-  const Tensor dx = tape.allocate(x.shape());
+  const Tensor dx = tape.allocate(x.shape()), dbias = bias_ ? bias_->grad_to_add_to() : Tensor();
   ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = dy.rows(),
                                                         .x = x.rows(),
                                                         .weight = weight_->data,
                                                         .mean = mean,
                                                         .rstd = rstd,
                                                         .dx = dx.rows(),
-                                                        .dweight = weight_->grad(),
-                                                        .dbias = bias_ ? bias_->grad() : Tensor()});
+                                                        .dweight = weight_->grad_to_add_to(),
+                                                        .dbias = dbias});
   return dx;
 }
 

@@ -38,13 +38,13 @@ Tensor Linear::do_forward(Tape& tape, Tensor x) {
 
 Tensor Linear::do_backward(Tape& tape, Tensor dy) {
   const auto [x] = tape.restore<1>();
-  const Tensor dx = tape.allocate(x.shape());
+  const Tensor dx = tape.allocate(x.shape()), dbias = bias_ ? bias_->grad_to_add_to() : Tensor();
   ops::matmul(tape.stream(), ops::MatmulBackward{.dy = dy.rows(),
                                                  .x = x.rows(),
                                                  .weight = weight_->data,
                                                  .dx = dx.rows(),
-                                                 .dweight = weight_->grad(),
-                                                 .dbias = bias_ ? bias_->grad() : Tensor()});
+                                                 .dweight = weight_->grad_to_add_to(),
+                                                 .dbias = dbias});
   return dx;
 }
 

@@ -6,7 +6,7 @@ namespace nanofsdp::nn {
 
 void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
   const std::int64_t rows = targets.numel();
-  const Tensor flat = logits.view({rows, logits.numel() / rows}), target = targets.view({rows});
+  const Tensor flat = logits.rows(), target = targets.view({rows});
   const Tensor loss = tape.allocate({rows}), lse = tape.allocate({rows});
   ops::cross_entropy(
       tape.stream(),
@@ -17,12 +17,9 @@ void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
 
 Tensor cross_entropy_backward(Tape& tape, float scale) {
   const auto [logits, target, lse] = tape.restore<3>();
-  const std::int64_t rows = target.numel();
   ops::cross_entropy(tape.stream(),
-                     ops::CrossEntropyBackward{.logits = logits.view({rows, logits.numel() / rows}),
-                                               .target = target,
-                                               .lse = lse,
-                                               .scale = scale});
+                     ops::CrossEntropyBackward{
+                         .logits = logits.rows(), .target = target, .lse = lse, .scale = scale});
   return logits;
 }
 

@@ -5,14 +5,11 @@
 namespace nanofsdp::nn {
 namespace {
 
-void call(const std::function<void(Tape&)>& hook, Tape& tape) {
-  if (hook) hook(tape);
-}
-
 void collect(Module& module, const std::string& path, std::vector<Parameter*>& found) {
   for (const auto& [name, parameter] : module.own_parameters()) {
     if (std::ranges::find(found, parameter.get()) != found.end()) continue;
-    parameter->name = path + name;
+    const bool is_longer = path.size() + name.size() > parameter->name.size();
+    if (is_longer && !parameter->sharded) parameter->name = path + name;
     found.push_back(parameter.get());
   }
   for (const auto& [name, child] : module.children()) collect(*child, path + name + ".", found);
@@ -22,19 +19,23 @@ void collect(Module& module, const std::string& path, std::vector<Parameter*>& f
 
 Tensor Module::forward(Tape& tape, Tensor x) {
   const Tape::AtWork at_work(tape, *this);
-  call(hooks.pre_forward, tape);
+  hooks.pre_forward(tape);
+  innermost.pre_forward(tape);
   const bool unsaved = recompute && tape.saving();
   const Tensor y = unsaved ? forward_unsaved(tape, x) : do_forward(tape, x);
-  call(hooks.post_forward, tape);
+  innermost.post_forward(tape);
+  hooks.post_forward(tape);
   return y;
 }
 
 //! [backward]
 Tensor Module::backward(Tape& tape, Tensor dy) {
   const Tape::AtWork at_work(tape, *this);
-  call(hooks.pre_backward, tape);
+  hooks.pre_backward(tape);
+  innermost.pre_backward(tape);
   const Tensor dx = recompute ? backward_again(tape, dy) : do_backward(tape, dy);
-  call(hooks.post_backward, tape);
+  innermost.post_backward(tape);
+  hooks.post_backward(tape);
   return dx;
 }
 //! [backward]

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <concepts>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +24,31 @@ namespace nanofsdp::nn {
 /// As PyTorch's nn.Module, with backward written out instead of recorded. The public forward and
 /// backward call the hooks around the module's own; that is all FSDP needs of a model.
 
+/// The functions that a module calls at one point, in the order in which they were added. Each gets
+/// the tape of the pass. A hook may add and remove hooks: its point calls those of before.
+class HookList {
+ public:
+  using Hook = std::function<void(Tape&)>;  ///< one function
+  HookList() = default;
+  /// A list of one hook: `module.hooks.pre_forward = f` replaces the list.
+  template <std::invocable<Tape&> F>
+  HookList(F hook) : hooks_{{0, std::move(hook)}} {}
+
+  /// @returns a handle for remove(), which no other hook of this list ever gets
+  int add(Hook hook) { return hooks_.emplace(++last_, std::move(hook)).first->first; }
+  void remove(int handle) { hooks_.erase(handle); }  ///< does nothing if it is removed already
+  explicit operator bool() const { return !hooks_.empty(); }  ///< whether there is a hook
+
+  /// Calls them.
+  void operator()(Tape& tape) const {
+    for (const auto& [handle, hook] : std::map(hooks_)) hook(tape);
+  }
+
+ private:
+  std::map<int, Hook> hooks_;
+  int last_ = 0;  // handle
+};
+
 /// The base of every layer and every model. A module of your own registers its parameters and
 /// children in its constructor, and has two functions. What touches elements is work for the
 /// stream: then the module also runs on a simulated device, which has no elements (this one
@@ -41,7 +68,7 @@ namespace nanofsdp::nn {
 ///       }
 ///       Tensor do_backward(nn::Tape& tape, Tensor dy) override {
 ///         const Tensor x = tape.restore<1>()[0], dx = tape.allocate(x.shape());
-///         tape.stream().enqueue([=, g = gain->data, dg = gain->grad()] {
+///         tape.stream().enqueue([=, g = gain->data, dg = gain->grad_to_add_to()] {
 ///           for (int i = 0; i < x.numel(); ++i) {
 ///             dx.f32()[i] = g.f32()[0] * dy.f32()[i];
 ///             if (!dg.empty()) dg.f32()[0] += dy.f32()[i] * x.f32()[i];  // empty if frozen
@@ -59,15 +86,17 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// Called around forward and backward, with the tape of the pass. One owner: setting a hook that
-  /// is set is an error of the setter's.
+  /// What is called around forward and backward.
   struct Hooks {
-    std::function<void(Tape&)> pre_forward;    ///< before the module's own forward
-    std::function<void(Tape&)> post_forward;   ///< after it
-    std::function<void(Tape&)> pre_backward;   ///< before the module's own backward
-    std::function<void(Tape&)> post_backward;  ///< after it
+    HookList pre_forward{};    ///< before the module's own forward
+    HookList post_forward{};   ///< after it
+    HookList pre_backward{};   ///< before the module's own backward
+    HookList post_backward{};  ///< after it
   };
-  Hooks hooks;  ///< none, until FSDP or a caller sets them
+  Hooks hooks;  ///< the user's, before or after the module is sharded
+  /// The hooks of FSDP, which gathers and frees the parameters. They run inside the user's: a
+  /// user's hooks see the module's parameters before they are gathered and after they are freed.
+  Hooks innermost;
 
   /// Keep only the input of forward; backward runs forward again first, with the hooks of modules
   /// inside but not its own (activation recompute, or checkpointing: Chen et al. 2016, arXiv
@@ -94,8 +123,9 @@ class Module {
   /// In the order of add().
   const std::vector<OwnParameter>& own_parameters() const { return parameters_; }
 
-  /// Every parameter of the subtree once, a module's own before its children's (PyTorch's order),
-  /// named at its first appearance. Sets Parameter::name to the path from this module.
+  /// Every parameter of the subtree once, a module's own before its children's (PyTorch's order).
+  /// Parameter::name is the path to its first appearance, from the outermost module of which this
+  /// was asked. Asking a submodule renames nothing. Nothing renames a parameter that is sharded.
   std::vector<Parameter*> named_parameters();
 
  protected:

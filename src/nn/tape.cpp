@@ -28,9 +28,11 @@ std::string path_to(const Module& root, const Module& module) {
 }  // namespace
 
 void Tape::begin(bool training, const DropoutKey& key) {
-  NANOFSDP_CHECK(
-      saved_.empty(), .what = "forward pass", .expected = "the pass before it to have ended",
-      .got = fmt::format("{} saved activations", tensors_.size()), .hint = "end() gives a pass up");
+  NANOFSDP_CHECK(saved_.empty() && at_work_.empty(), .what = "forward pass",
+                 .expected = "the pass before it to have ended",
+                 .got = fmt::format("{} saved activations, {} modules at work", tensors_.size(),
+                                    at_work_.size()),
+                 .hint = "end() gives a pass up");
   if (!ends_.empty()) end();  // of an evaluation that nobody ended
   training_ = saving_ = training;
   cache_ = nullptr;
@@ -98,11 +100,8 @@ std::string Tape::name_of(const Module* module) const {
   return path.empty() ? "the outermost module" : path;
 }
 
-bool Tape::at_end(const std::shared_ptr<EndOfPass>& callback) {
-  const auto known = [&](const auto& end) { return end.lock() == callback; };
-  if (std::ranges::any_of(ends_, known)) return false;
-  ends_.push_back(callback);
-  return true;
+bool Tape::knows(const std::shared_ptr<EndOfPass>& callback) const {
+  return std::ranges::any_of(ends_, [&](const auto& end) { return end.lock() == callback; });
 }
 
 void Tape::end_backward() {

@@ -22,7 +22,7 @@ namespace nanofsdp::nn {
 /// Forward saves activations, backward restores them in reverse order:
 ///
 ///     forward:   y = f(x, weight)                 tape.save({x});
-///     backward:  auto [x] = tape.restore<1>();    adds to weight.grad()
+///     backward:  auto [x] = tape.restore<1>();    adds to weight.grad_to_add_to()
 ///
 /// The tape holds activations, never the memory of a parameter: FSDP frees that memory between
 /// forward and backward. It knows which module is at work, so a module that restores what another
@@ -102,7 +102,7 @@ class Tape {
   /// Starts a forward pass, after the end of the one before. `training`: activations are saved and
   /// dropout is on.
   /// @param key which rows of which micro-step: the part of a dropout key that sites share
-  /// @throws Error if the pass before saved activations and has not ended
+  /// @throws Error if the pass before saved activations and has not ended, or a module still runs
   void begin(bool training, const DropoutKey& key = {});
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.
@@ -133,8 +133,9 @@ class Tape {
   /// an evaluation or a pass that was given up. It is called once, unless it is gone by then.
   using EndOfPass = std::function<void(bool backward)>;
   /// Registers `callback`, which the caller goes on to own, with the pass under way.
-  /// @returns whether this pass did not know of it before
-  bool at_end(const std::shared_ptr<EndOfPass>& callback);
+  void at_end(const std::shared_ptr<EndOfPass>& callback) { ends_.push_back(callback); }
+  /// Whether it is registered with the pass under way.
+  bool knows(const std::shared_ptr<EndOfPass>& callback) const;
 
   /// Ends a pass: forgets what was saved, frees every activation.
   void end() { end(/*backward=*/false); }

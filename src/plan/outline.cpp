@@ -61,7 +61,7 @@ Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
 Tensor Outline::do_backward(nn::Tape& tape, Tensor dy) {
   for (std::size_t i = behind_.size(); i-- > 0;) dy = behind_[i]->backward(tape, dy);
   const auto [x] = tape.restore<1>();
-  for (const auto& [name, parameter] : own_parameters()) parameter->grad();
+  for (const auto& [name, parameter] : own_parameters()) parameter->grad_to_add_to();
   Tensor dx = x.shape() == dy.shape() ? dy : Tensor();
   if (dx.empty() && x.dtype() != DType::int32) dx = tape.allocate(x.shape(), x.dtype());
   work(tape, x, layer.backward);

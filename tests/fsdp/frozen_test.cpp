@@ -76,7 +76,7 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
             const bool same =
                 std::equal(before.begin() + at, before.begin() + at + n, after.begin() + at);
             EXPECT_EQ(same, is_frozen(frozen, p->name)) << p->name;
-            EXPECT_EQ(p->grad_values().empty(), !p->requires_grad || p->data.numel() == 0);
+            EXPECT_EQ(p->grad().empty(), !p->requires_grad || p->data.numel() == 0);
             at += n;
           }
         }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -19,27 +21,46 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// Lets a unit's module throw after its forward, or after its backward.
-void let_throw(nn::Module& module, bool in_backward) {
-  const auto fail = [](nn::Tape&) { throw std::runtime_error("given up"); };
-  nn::Module::Hooks& hooks = module.hooks;
-  (in_backward ? hooks.post_backward : hooks.post_forward) = fail;
+// Where a pass is given up: in a hook of a user's on a unit, or inside the unit, where its
+// parameters are whole and its gradients are half added up.
+enum class Where {
+  before_forward,
+  inside_forward,
+  after_forward,
+  before_backward,
+  inside_backward,
+  after_backward
+};
+constexpr std::array kEverywhere = {Where::before_forward,  Where::inside_forward,
+                                    Where::after_forward,   Where::before_backward,
+                                    Where::inside_backward, Where::after_backward};
+
+// Runs a micro-step in which a unit's module throws, and gives it up.
+void give_up(TinyTraining& training, std::size_t unit, Where where) {
+  nn::Module* module = &training.sharded.units()[unit].module();
+  const bool inside = where == Where::inside_forward || where == Where::inside_backward;
+  if (inside) module = module->children().front().second;
+  nn::Module::Hooks& hooks = module->hooks;
+  nn::HookList& list = where == Where::before_forward    ? hooks.pre_forward
+                       : where == Where::before_backward ? hooks.pre_backward
+                       : where == Where::inside_forward || where == Where::after_forward
+                           ? hooks.post_forward
+                           : hooks.post_backward;
+  const int handle = list.add([](nn::Tape&) { throw std::runtime_error("given up"); });
+  EXPECT_THROW(training.micro_step(7, 0), std::runtime_error);
+  training.tape.end();
+  list.remove(handle);
 }
 
 // A pass that ends by an exception, wherever that is, leaves a model that trains as if nothing had
 // been, once the tape is told to end it.
 TEST(GivenUp, PassLeavesAModelThatTrainsOn) {
-  const auto run = [](const TinyOptions& options, std::size_t at, bool in_backward) {
+  const auto run = [](const TinyOptions& options, std::size_t at, Where where) {
     return testing::run_ranks(Backend::local, 2,
                               [&](Context& context, std::unique_ptr<comm::Communicator> group) {
                                 TinyTraining training(context, std::move(group), options);
                                 if (at < training.sharded.units().size()) {
-                                  Unit& unit = training.sharded.units()[at];
-                                  const nn::Module::Hooks hooks = unit.module().hooks;
-                                  let_throw(unit.module(), in_backward);
-                                  EXPECT_THROW(training.micro_step(7, 0), std::runtime_error);
-                                  training.tape.end();
-                                  unit.module().hooks = hooks;
+                                  give_up(training, at, where);
                                   for (const Unit& u : training.sharded.units())
                                     u.require_at_rest("the next pass");
                                 }
@@ -52,33 +73,26 @@ TEST(GivenUp, PassLeavesAModelThatTrainsOn) {
                                 .forward_prefetch = 1,
                                 .no_sync = no_sync,
                                 .shard_size = sharding.replicates ? 1 : 0};
-      const auto expected = run(options, 99, false);
+      const auto expected = run(options, 99, Where::inside_forward);
       for (const std::size_t at : {0, 1, 3}) {
-        for (const bool in_backward : {false, true}) {
-          EXPECT_EQ(run(options, at, in_backward), expected)
-              << sharding.name << ", unit " << at << (in_backward ? ", backward" : ", forward");
+        for (const Where where : kEverywhere) {
+          EXPECT_EQ(run(options, at, where), expected)
+              << sharding.name << ", unit " << at << ", " << static_cast<int>(where);
         }
       }
     }
   }
 }
 
-// What it had of gradients goes with it, even if nobody forgets them: the next pass is reduced
-// alone.
+// What it had of gradients that were not reduced goes with it, even if nobody forgets them: the
+// next pass is reduced alone.
 TEST(GivenUp, PassLeavesNoGradients) {
   for (const auto strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_gradients}) {
-    const auto run = [&](bool give_up) {
+    const auto run = [&](bool gives_up) {
       return testing::run_ranks(
           Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
             TinyTraining training(context, std::move(group), {.strategy = strategy});
-            if (give_up) {
-              nn::Module& last = training.sharded.units()[2].module();
-              const nn::Module::Hooks hooks = last.hooks;
-              let_throw(last, /*in_backward=*/true);
-              EXPECT_THROW(training.micro_step(7, 0), std::runtime_error);
-              training.tape.end();
-              last.hooks = hooks;
-            }
+            if (gives_up) give_up(training, 2, Where::inside_backward);
             training.micro_step(0, 0);
             std::vector<float> all;
             for (const ShardedParameters* row : training.sharded.rows()) {
@@ -98,7 +112,8 @@ TEST(GivenUp, PassLeavesAModelThatCanBeDestroyed) {
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
                        TinyTraining training(context, std::move(group), {.forward_prefetch = 2});
                        training.step(0);
-                       let_throw(training.sharded.units()[1].module(), true);
+                       const auto fail = [](nn::Tape&) { throw std::runtime_error("given up"); };
+                       training.sharded.units()[1].module().hooks.post_backward = fail;
                        EXPECT_THROW(training.micro_step(1, 0), std::runtime_error);
                      });
 }
@@ -150,6 +165,39 @@ TEST(GivenUp, PassInWhichRanksDisagreeNamesTheUnits) {
         const std::string what = error.what();
         EXPECT_NE(what.find("first"), std::string::npos) << what;
         EXPECT_NE(what.find("second"), std::string::npos) << what;
+      }
+    }
+  }
+}
+
+// Where whole copies stay from step to step, only the first pass after a step gathers. In it a rank
+// that leaves out a unit is waited for, and the error names that unit; in later ones it may.
+TEST(GivenUp, PassInWhichARankSkipsAUnitNamesIt) {
+  for (const auto strategy :
+       {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients}) {
+    for (const bool gathers : {false, true}) {
+      const auto run = [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        Skips model;
+        comm::Mesh mesh(std::move(group));
+        ShardedModel sharded(context, model, mesh,
+                             {.strategy = strategy, .wrap_policy = is_a<nn::Linear>});
+        testing::store_random(sharded, 1);
+        nn::Tape tape(context);
+        for (const bool skips : {false, true}) {
+          if (skips && gathers) testing::store_random(sharded, 2);
+          model.skip = skips && context.rank == 1;
+          testing::Owned<float> x({2, 4}), dy({2, 4});
+          tape.begin(true);
+          sharded.forward(tape, x);
+          sharded.backward(tape, dy, /*last_micro_step=*/skips);
+        }
+      };
+      try {
+        testing::run_ranks(Backend::local, 2, run, {.timeout = std::chrono::seconds(1)});
+        EXPECT_FALSE(gathers) << name_of(strategy);
+      } catch (const testing::RankError& error) {
+        EXPECT_TRUE(gathers) << error.what();
+        EXPECT_NE(std::string(error.what()).find("unit first"), std::string::npos) << error.what();
       }
     }
   }

@@ -101,7 +101,7 @@ TEST(SeveralModels, LeaveNothingOnTheTape) {
           if (i == 0) tape.end();
         }
         tape.end();
-        EXPECT_FALSE(model.first.hooks.pre_forward);
+        EXPECT_FALSE(model.first.innermost.pre_forward);
       });
 }
 

@@ -156,7 +156,7 @@ TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
   const auto gradients = [&] {
     std::vector<std::vector<double>> all;
     for (const nn::Parameter* p : memory.parameters) {
-      const auto g = p->grad_values();
+      const auto g = p->grad().span<float>();
       all.emplace_back(g.begin(), g.end());
     }
     return all;

@@ -38,7 +38,7 @@ class Leaf : public nn::Module {
 
  protected:
   Tensor bias() const { return bias_ ? bias_->data : Tensor(); }
-  Tensor bias_grad() const { return bias_ ? bias_->grad() : Tensor(); }
+  Tensor bias_grad() const { return bias_ ? bias_->grad_to_add_to() : Tensor(); }
 
   SharedParameter weight_, bias_;
 
@@ -70,7 +70,7 @@ class Linear final : public Leaf {
                                                    .x = x,
                                                    .weight = weight_->data,
                                                    .dx = dx,
-                                                   .dweight = weight_->grad(),
+                                                   .dweight = weight_->grad_to_add_to(),
                                                    .dbias = bias_grad()});
     return dx;
   }
@@ -100,7 +100,7 @@ class LayerNorm final : public Leaf {
                                                           .mean = mean,
                                                           .rstd = rstd,
                                                           .dx = dx,
-                                                          .dweight = weight_->grad(),
+                                                          .dweight = weight_->grad_to_add_to(),
                                                           .dbias = bias_grad()});
     return dx;
   }
@@ -125,7 +125,7 @@ class Affine final : public Leaf {
   }
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     const auto [x] = tape.restore<1>();
-    const Tensor dx = tape.allocate(x.shape()), dweight = weight_->grad(), dbias = bias_grad();
+    const Tensor dx = tape.allocate(x.shape()), dweight = weight_->grad_to_add_to(), dbias = bias_grad();
     const std::span<const float> in = x.span<float>(), d = dy.span<float>();
     const std::span<const float> scale = weight_->data.span<float>();
     for (std::size_t i = 0; i < in.size(); ++i) {
@@ -167,7 +167,7 @@ class Unused final : public Leaf {
  private:
   Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
   Tensor do_backward(nn::Tape&, Tensor dy) override {
-    if (asks_) weight_->grad();
+    if (asks_) weight_->grad_to_add_to();
     return dy;
   }
 

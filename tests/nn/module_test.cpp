@@ -108,7 +108,7 @@ TEST(Module, RecomputeChangesNothingButMemory) {
     tape.end_backward();
     for (Parameter* p : memory.parameters) {
       EXPECT_TRUE(p->has_grad);
-      const std::span<const float> grad = p->grad_values();
+      const std::span<const float> grad = p->grad().span<float>();
       result.insert(result.end(), grad.begin(), grad.end());
     }
     return result;
@@ -145,6 +145,42 @@ TEST(Tape, NamesWhoRestoresWhatAnotherSaved) {
   tape.begin(true);
   expect_error<Error>(pass, "1 that second saved last");
   tape.end();
+}
+
+// Modules that are two levels down are named by their whole path from the outermost one.
+class Outer final : public Module {
+ public:
+  Outer() { add("inner", inner_); }
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override { return inner_.forward(tape, x); }
+  Tensor do_backward(Tape& tape, Tensor dy) override { return inner_.backward(tape, dy); }
+  TwoLayers inner_{40, /*confused=*/true};
+};
+
+TEST(Tape, NamesModulesByTheirWholePath) {
+  Context context;
+  Tape tape(context);
+  Outer module;
+  const testing::WholeModel memory(module);
+  auto x = testing::random_tensor({2, 40}, 1);
+  tape.begin(true);
+  const auto pass = [&] { module.backward(tape, module.forward(tape, x)); };
+  expect_error<Error>(pass, "backward of inner.first");
+  tape.end();
+  tape.begin(true);
+  expect_error<Error>(pass, "1 that inner.second saved last");
+  tape.end();
+}
+
+// Asking a module inside for its parameters renames none, asking one outside names them by the
+// longer path.
+TEST(Module, NamesParametersByTheLongestPathThatWasAsked) {
+  Outer module;
+  module.children()[0].second->named_parameters();
+  EXPECT_EQ(module.named_parameters()[0]->name, "inner.first.weight");
+  const std::vector<Parameter*> inside = module.children()[0].second->named_parameters();
+  EXPECT_EQ(inside[1]->name, "inner.second.weight");
 }
 
 // The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2

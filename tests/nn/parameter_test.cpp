@@ -7,16 +7,16 @@
 namespace nanofsdp::nn {
 namespace {
 
-// Only who asks for a gradient gives one, and a frozen parameter has none to ask for.
-TEST(Parameter, HasAGradientOnceBackwardHasAskedForIt) {
+// Only a backward that adds to a gradient gives one, and a frozen parameter has none to add to.
+TEST(Parameter, HasAGradientOnceBackwardHasAddedToIt) {
   Parameter weight({2}, Init::zeros());
-  weight.grad();
+  weight.grad_to_add_to();
   EXPECT_FALSE(weight.has_grad) << "there is no memory for one";
   testing::Owned<float> memory({2}, 3.0F);
   weight.show_grad(memory);
-  EXPECT_EQ(weight.grad_values()[1], 3);
-  EXPECT_FALSE(weight.has_grad) << "to look is not to ask";
-  EXPECT_EQ(weight.grad().f32(), memory.values.data());
+  EXPECT_EQ(weight.grad().f32()[1], 3);
+  EXPECT_FALSE(weight.has_grad) << "to look is not to add";
+  EXPECT_EQ(weight.grad_to_add_to().f32(), memory.values.data());
   EXPECT_TRUE(weight.has_grad);
 }
 

@@ -94,7 +94,7 @@ std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& da
     }
     double squares = 0;
     for (const nn::Parameter* p : memory.parameters) {
-      for (const double x : p->grad_values()) squares += x * x;
+      for (const double x : p->grad().span<float>()) squares += x * x;
     }
     const double norm = std::sqrt(squares);
     Owned<float> coefficient({1}, static_cast<float>(std::min(o.grad_clip / (norm + 1e-6), 1.0)));

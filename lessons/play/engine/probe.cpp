@@ -41,7 +41,7 @@ Values Probe::look() const {
   values[0] = whole(parameter_->data.span<float>());
   values[1] = owned(row_->parameter_shard());
   if (unit_->state() != fsdp::Unit::State::reducing) {
-    values[2] = whole(parameter_->grad_values());
+    values[2] = whole(parameter_->grad().span<float>());
     values[3] = owned(row_->gradient_shard());
   }
   const std::vector<Tensor> moments = optimizer_->state(unit_of_);

@@ -1,0 +1,101 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <stdexcept>
+#include <vector>
+
+#include "support/caller.h"
+#include "support/errors.h"
+
+// What a caller does to a model while somebody else is at it: visitors that throw, passes and looks
+// between a forward and its backward, and inside of them.
+
+namespace nanofsdp::fsdp::meanwhile_test {
+namespace {
+
+using testing::Caller;
+using testing::CallerOptions;
+using testing::for_all_shardings;
+using testing::run_callers;
+
+// Weights after two steps, between which `meanwhile` is called.
+std::vector<std::vector<float>> weights_after(const CallerOptions& options,
+                                              const std::function<void(Caller&)>& meanwhile) {
+  return run_callers(options, [&](Caller& c) {
+    for (int step = 0; step < 2; ++step) {
+      c.sharded.zero_grad();
+      c.pass();
+      c.step();
+      if (step == 0) meanwhile(c);
+    }
+    return c.weights();
+  });
+}
+
+// A visitor may throw, at any parameter: the model trains on as if nobody had looked, and shows its
+// shards. Also where what is visited is gathered apart, as units compute with rounded parameters.
+TEST(Summon, LeavesAModelThatTrainsOnWhenAVisitorThrows) {
+  for_all_shardings([](CallerOptions options) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      options.precision.param_dtype = dtype;
+      const auto expected = weights_after(options, [](Caller&) {});
+      for (int at = 0; at < 4; ++at) {
+        const auto throws = [&](Caller& c) {
+          const void* shown = c.model.named_parameters()[0]->data.raw();
+          int visited = 0;
+          const auto visit = [&](const nn::Parameter&) {
+            if (visited++ == at) throw std::runtime_error("the disk is full");
+          };
+          EXPECT_THROW(c.sharded.summon_full_parameters(visit), std::runtime_error);
+          EXPECT_EQ(visited, at + 1);
+          for (const Unit& unit : c.sharded.units()) unit.require_at_rest("the next pass");
+          const auto bytes = c.context.ledger.count(MemoryClass::unsharded_parameters).in_use;
+          c.weights();
+          EXPECT_EQ(c.context.ledger.count(MemoryClass::unsharded_parameters).in_use, bytes);
+          EXPECT_EQ(c.model.named_parameters()[0]->data.raw(), shown);
+        };
+        EXPECT_EQ(weights_after(options, throws), expected) << at;
+      }
+    }
+  });
+}
+
+// While a forward or a backward runs, its units are in use: another pass and a look are refused by
+// name, and the pass under way goes on unharmed. Between the two both are fine.
+TEST(Meanwhile, IsBetweenForwardAndBackwardAndNotInside) {
+  for_all_shardings([](const CallerOptions& options) {
+    const auto run = [&](bool meddles) {
+      return run_callers(options, [&](Caller& c) {
+        nn::Tape other(c.context);
+        testing::Owned<float> z = testing::random_tensor({1, testing::kCallerWidth}, 9);
+        const auto evaluate = [&] {
+          other.begin(false);
+          c.sharded.forward(other, z);
+          other.end();
+        };
+        const auto meddle = [&](nn::Tape& tape) {
+          if (&tape == &other) return;
+          testing::expect_error<Error>(evaluate, "unit");
+          testing::expect_error<Error>([&] { c.weights(); }, "summon_full_parameters");
+        };
+        if (meddles) c.model.first.hooks = {.post_forward = meddle, .pre_backward = meddle};
+        testing::Owned<float> x = testing::random_tensor({2, testing::kCallerWidth}, 3), dy = x;
+        c.sharded.zero_grad();
+        c.tape.begin(true);
+        c.sharded.forward(c.tape, x);
+        if (meddles) {
+          evaluate();
+          c.weights();
+          evaluate();
+        }
+        c.sharded.backward(c.tape, dy);
+        c.step();
+        return c.weights();
+      });
+    };
+    EXPECT_EQ(run(true), run(false));
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp::meanwhile_test

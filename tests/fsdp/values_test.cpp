@@ -1,0 +1,192 @@
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "fsdp/deferred_init.h"
+#include "support/caller.h"
+#include "support/errors.h"
+
+// First values: every parameter has them, and all ranks the same.
+
+namespace nanofsdp::fsdp::values_test {
+namespace {
+
+using testing::Backend;
+using testing::CallerOptions;
+using testing::expect_error;
+using testing::for_all_shardings;
+using testing::Owned;
+
+using Model = testing::InTurn<testing::CallerLayer>;
+
+// A model that has no values yet, in which one bias is frozen.
+struct Rank {
+  Rank(Context& context, std::unique_ptr<comm::Communicator> world, const CallerOptions& options)
+      : context(context),
+        mesh(std::move(world), sharding_of(options.strategy).replicates ? 2 : 0),
+        options(options) {
+    model.named_parameters()[1]->requires_grad = false;
+  }
+
+  // Memory for values of parameter `i`, which the model is to have before it is sharded.
+  std::vector<float>& give(std::size_t i, float value) {
+    nn::Parameter& p = *model.named_parameters()[i];
+    memory[i].assign(static_cast<std::size_t>(p.shape.numel()), value);
+    p.data = Tensor(memory[i].data(), p.shape);
+    return memory[i];
+  }
+
+  void shard(bool sync_module_states = false) {
+    sharded.emplace(context, model, mesh,
+                    Options{.strategy = options.strategy,
+                            .layout = options.layout,
+                            .poison = true,
+                            .sync_module_states = sync_module_states,
+                            .wrap_policy = is_a<testing::CallerLayer>});
+  }
+
+  void evaluate() {
+    Owned<float> x = testing::random_tensor({1, testing::kCallerWidth}, 9);
+    tape.begin(false);
+    sharded->forward(tape, x);
+    tape.end();
+  }
+
+  Context& context;
+  comm::Mesh mesh;
+  CallerOptions options;
+  Model model;
+  std::vector<std::vector<float>> memory = std::vector<std::vector<float>>(4);
+  std::optional<ShardedModel> sharded;
+  nn::Tape tape{context};
+};
+
+template <class Body>
+void on_ranks(const CallerOptions& options, const Body& body) {
+  testing::run_ranks(Backend::local, sharding_of(options.strategy).replicates ? 4 : 2,
+                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                       Rank rank(context, std::move(world), options);
+                       body(rank);
+                     });
+}
+
+// One parameter that has none is enough for an error, which names it, and no other.
+TEST(FirstValues, AreMissedByName) {
+  for_all_shardings([](const CallerOptions& options) {
+    for (std::size_t without = 0; without < 4; ++without) {
+      on_ranks(options, [&](Rank& rank) {
+        for (std::size_t i = 0; i < 4; ++i) {
+          if (i != without) rank.give(i, 1);
+        }
+        rank.shard();
+        AdamW optimizer(rank.context, rank.sharded->units(), {});
+        optimizer.step(0.1);  // writes no values
+        const std::vector<nn::Parameter*> parameters = rank.model.named_parameters();
+        try {
+          rank.evaluate();
+          ADD_FAILURE() << parameters[without]->name;
+        } catch (const Error& error) {
+          const std::string what = error.what();
+          for (std::size_t i = 0; i < 4; ++i) {
+            EXPECT_EQ(what.find(parameters[i]->name) != what.npos, i == without) << what;
+          }
+        }
+        rank.tape.end();
+        expect_error<Error>([&] { testing::whole_weights(*rank.sharded); },
+                            parameters[without]->name);
+        Generator generator(1);
+        deferred_init(rank.context, rank.sharded->units(), generator);
+        rank.evaluate();
+      });
+    }
+  });
+}
+
+// FSDP1's use: rank 0 has loaded the weights, the others have shapes; frozen ones are sent, too.
+TEST(SyncModuleStates, GivesEveryRankTheValuesOfRank0) {
+  for_all_shardings([](const CallerOptions& options) {
+    for (const bool others_have_values : {false, true}) {
+      on_ranks(options, [&](Rank& rank) {
+        const bool first = rank.context.rank == 0;
+        for (std::size_t i = 0; i < 4; ++i) {
+          if (first || others_have_values) rank.give(i, (first ? 1.0F : -7.0F) + float(i));
+        }
+        rank.shard(/*sync_module_states=*/true);
+        EXPECT_EQ(rank.context.ledger.count(MemoryClass::unsharded_parameters).in_use, 0);
+        rank.sharded->summon_full_parameters([&](const nn::Parameter& p) {
+          const auto all = rank.model.named_parameters();
+          const auto i = std::ranges::find(all, &p) - all.begin();
+          for (const float w : p.data.span<float>()) EXPECT_EQ(w, 1.0F + float(i)) << p.name;
+        });
+        rank.evaluate();
+      });
+    }
+  });
+}
+
+// Nor does another rank's value count where rank 0 has none.
+TEST(SyncModuleStates, LeavesOutWhatRank0HasNot) {
+  on_ranks({}, [](Rank& rank) {
+    for (std::size_t i = 0; i < 3; ++i) rank.give(i, 1);
+    if (rank.context.rank != 0) rank.give(3, 1);
+    rank.shard(/*sync_module_states=*/true);
+    expect_error<Error>([&] { rank.evaluate(); }, "no values of second.linear.bias");
+    rank.tape.end();
+  });
+}
+
+// Two seeds would train a mixture of two models, of which each rank has its own pieces.
+TEST(FirstValues, OfOtherSeedsAreRefused) {
+  for_all_shardings([](const CallerOptions& options) {
+    for (const bool looks : {false, true}) {
+      on_ranks(options, [&](Rank& rank) {
+        rank.shard();
+        Generator generator(1 + rank.context.rank);
+        deferred_init(rank.context, rank.sharded->units(), generator);
+        const auto use = [&] {
+          looks ? void(testing::whole_weights(*rank.sharded)) : rank.evaluate();
+        };
+        expect_error<comm::CommError>(use, "values");
+        rank.tape.end();
+      });
+    }
+  });
+}
+
+// One element of one parameter is enough, also of one that is frozen.
+TEST(FirstValues, ThatDifferInOneElementAreRefused) {
+  for (std::size_t parameter = 0; parameter < 4; ++parameter) {
+    for (const bool last : {false, true}) {
+      on_ranks({}, [&](Rank& rank) {
+        for (std::size_t i = 0; i < 4; ++i) {
+          std::vector<float>& values = rank.give(i, 1);
+          if (i == parameter && rank.context.rank == 1) {
+            (last ? values.back() : values.front()) = 1 + 0x1p-23F;
+          }
+        }
+        rank.shard();
+        expect_error<comm::CommError>([&] { rank.evaluate(); }, "sync_module_states");
+        rank.tape.end();
+      });
+    }
+  }
+}
+
+// They are compared once: later passes send no control traffic for it.
+TEST(FirstValues, AreComparedOnce) {
+  on_ranks({.strategy = ShardingStrategy::no_shard}, [](Rank& rank) {
+    for (std::size_t i = 0; i < 4; ++i) rank.give(i, 1);
+    rank.shard();
+    rank.evaluate();
+    const comm::Traffic before = rank.mesh.traffic();
+    for (int i = 0; i < 3; ++i) rank.evaluate();
+    EXPECT_EQ(rank.mesh.traffic(), before);
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp::values_test
