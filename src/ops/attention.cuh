@@ -66,8 +66,9 @@ struct Head {
   int number, b, h;   // of all; of its sequence; in its sequence
   std::uint64_t key;  // the sequence's
 
-  __device__ Head(const Call& c, int number)
-      : call(c), number(number), b(number / c.H), h(number % c.H), key(row_key(c.key, b)) {}
+  __device__ Head(const Call& c, int number) : Head(c, number / c.H, number % c.H) {}
+  __device__ Head(const Call& c, int b, int h)
+      : call(c), number(b * c.H + h), b(b), h(h), key(row_key(c.key, b)) {}
 
   // Its rows of D in x, or those that it shares with the others of its group.
   template <class T>

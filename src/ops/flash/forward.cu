@@ -79,10 +79,10 @@ template <class P, bool kDropout>
 __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     attend(Call call, Narrow queries, Narrow keys, Narrow values, Narrow ys, float* lse) {
   constexpr unsigned kD = P::kD, kWalk = P::kWalk;
-  const Head head(call, own_head(call));
+  const Head head(call, blockIdx.z, blockIdx.y);
   const Rows q = head.of(queries), k = head.of(keys), v = head.of(values), y = head.of(ys);
-  const unsigned of_block = (call.tiles - 1 - own_tile(call)) * P::kRows;  // the first row of y
-  const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips;          // the same, in the block
+  const unsigned of_block = (gridDim.x - 1 - blockIdx.x) * P::kRows;  // the first row of y
+  const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips;     // the same, in the block
   const unsigned first = call.first + of_block, query = first + of_warp;
   const unsigned end = min(first + P::kRows, q.T);
 
@@ -137,8 +137,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 template <class P>
 void launch_attend(Stream& stream, Call call, const Narrow& q, const Narrow& k, const Narrow& v,
                    const Narrow& y, float* lse) {
-  call.tiles = blocks_for(call.T - call.first, P::kRows);
-  launch(stream, call.tiles * call.heads, P::kThreads, shared_bytes<P>(),
+  launch(stream, grid_of<P>(call, call.T - call.first), P::kThreads, shared_bytes<P>(),
          call.threshold == 0 ? attend<P, false> : attend<P, true>, call, q, k, v, y, lse);
 }
 

@@ -51,9 +51,9 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     differentiate(Call call, Given<bfloat16> given, Narrow dqs) {
   constexpr unsigned kD = P::kD, kWalk = P::kWalk, kStep = P::kStep;
   static_assert(P::kRows <= 2 * kWalk, "rows of y fit a stage");
-  const Head head(call, own_head(call));
+  const Head head(call, blockIdx.z, blockIdx.y);
   const Rows k = head.of(given.k), v = head.of(given.v);
-  const unsigned T = call.T, first = (call.tiles - 1 - own_tile(call)) * P::kRows;
+  const unsigned T = call.T, first = (gridDim.x - 1 - blockIdx.x) * P::kRows;
   const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips, query = first + of_warp;
   const unsigned end = min(first + P::kRows, T);
 
@@ -135,8 +135,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 template <class P>
 void launch_differentiate(Stream& stream, Call call, const Given<bfloat16>& given,
                           const Narrow& dq) {
-  call.tiles = blocks_for(call.T, P::kRows);
-  launch(stream, call.tiles * call.heads, P::kThreads, shared_bytes<P>(),
+  launch(stream, grid_of<P>(call, call.T), P::kThreads, shared_bytes<P>(),
          call.threshold == 0 ? differentiate<P, false> : differentiate<P, true>, call, given, dq);
 }
 

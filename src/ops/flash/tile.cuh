@@ -36,10 +36,15 @@ struct Plan {
   static constexpr unsigned kThreads = 32 * kWarps, kRows = 16 * kStrips * kWarps;
 };
 
+/// Blocks for `rows` of each query head: blockIdx is {tile, head, sequence}.
+template <class P>
+dim3 grid_of(const Call& call, int rows) {
+  return dim3(blocks_for(rows, P::kRows), call.H, call.heads / call.H);
+}
+
 /// Rows of kD in shared memory, in pieces of 16 bytes. Row r has piece p at place p ^ (r % 8):
 /// the pieces p of eight rows, which are read together, are in different banks. A tile begins at a
-/// multiple of 1024 bytes, so the place of a piece is in bits of the address that nothing else is
-/// in.
+/// multiple of 1024 bytes, so nothing else is in the bits of the address that say a piece's place.
 template <unsigned kD>
 struct Tile {
   static constexpr unsigned kPieces = kD / 8;
