@@ -126,6 +126,7 @@ void ShardedModel::attach(Unit& unit) {
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
+    if (unit.is_root()) std::ranges::for_each(units_, &Unit::begin_backward);
     schedule_.begin_backward(unit);
     unit.unshard();
     prefetch_in_backward(unit, BackwardPrefetch::pre);
@@ -153,6 +154,7 @@ void ShardedModel::end_pass(bool backward) {
     if (--unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
     if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
+    unit->has_ended = false;  // nor has it in a pass around this one
   }
   for (Unit* unit : backward_order_) unit->wait_for_reduction();
   whole_parameters_.shrink();
@@ -170,7 +172,7 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
   tape.at_end(end_of_pass_);
   schedule_.begin();
   for (Unit& unit : units_) {
-    unit.was_gathered = unit.has_ended = unit.took_gradients = false;
+    unit.was_gathered = unit.took_gradients = false;
     ++unit.passes;
   }
   context_.gather->wait(context_.compute->record());  // the optimizer has written the shards

@@ -6,7 +6,6 @@
 
 #include "fsdp/grad_norm.h"
 #include "fsdp/schedule.h"
-#include "nn/module.h"
 
 namespace nanofsdp::fsdp {
 

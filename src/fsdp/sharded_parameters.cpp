@@ -116,6 +116,7 @@ void ShardedParameters::forget_gradients() {
 
 //! [mark_missing_gradients]
 void ShardedParameters::mark_missing_gradients(Stream& stream, Tensor whole) {
+  reduced_ = true;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     had_gradient_[i] = had_gradient_[i] || parameters_[i]->has_grad;
     if (parameters_[i]->has_grad) continue;

@@ -151,10 +151,16 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
 
 bool WholeGradients::are_due(bool synchronise, bool last_micro_step) const {
   const bool now = synchronise && (last_micro_step || !options_.accumulates());
-  const bool across = options_.sharding().replicates && last_micro_step;
-  const bool unsummed = across && landed_ && !complete_;
+  const bool unsummed = options_.sharding().replicates && last_micro_step && landed_ && !complete_;
   const bool here = slot_ != nullptr || !options_.sharding().parameters;
   return row_->trains() && (unsummed || (now && here));
+}
+
+void WholeGradients::begin_backward() {
+  NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
+                 .got = "gradients that are sums over ranks already",
+                 .hint = "they would be summed once more");
+  if (!pool_) row_->set_reduced(false);
 }
 
 //! [take]
@@ -166,14 +172,10 @@ Event WholeGradients::take() {
 }
 
 void WholeGradients::show() {
-  NANOFSDP_CHECK(!complete_, .what = "backward", .expected = "zero_grad after the last micro-step",
-                 .got = "gradients that are sums over ranks already",
-                 .hint = "they would be summed once more");
   if (!std::exchange(zeroed_, true)) {
     ops::fill(*context_.compute, {.x = whole(), .value = 0});
     row_->forget_gradients();
   }
-  if (slot_ == nullptr) row_->set_reduced(false);
   row_->show_gradients(whole());
 }
 //! [take]
@@ -181,11 +183,6 @@ void WholeGradients::show() {
 Tensor WholeGradients::whole() const {
   return slot_ == nullptr ? row_->gradient_storage()
                           : slot_->memory.slice(0, row_->layout().whole_numel());
-}
-
-void WholeGradients::mark_missing() {
-  row_->set_reduced(true);
-  row_->mark_missing_gradients(*context_.compute, whole());
 }
 
 //! [landed]
@@ -229,8 +226,7 @@ void WholeGradients::give_back(const Event& free) {
 void WholeGradients::forget(bool set_to_none) {
   if (!row_->trains()) return;
   give_back(context_.compute->record());  // of a step that was given up
-  complete_ = zeroed_ = false;
-  landed_ = !set_to_none;
+  complete_ = landed_ = zeroed_ = false;
   row_->zero_grad(set_to_none);
 }
 

@@ -132,11 +132,14 @@ class WholeGradients {
   /// Memory for them: zeros, or what is still adding up.
   /// @returns the event before which it must not be written
   Event take();
-  /// Shows them to the model. @throws Error where those of the step before were not forgotten
+  /// Shows them to the model.
   void show();
+  /// Backward begins, here or on another rank: where they are stored whole, none is reduced yet.
+  /// @throws Error where those of the step before are sums that cannot be added to
+  void begin_backward();
 
   /// Before a reduction: says which of them this rank does not have.
-  void mark_missing();
+  void mark_missing() { row_->mark_missing_gradients(*context_.compute, whole()); }
   /// The reduction, which adds to the shard, where `synchronise` asks for it; and after the last
   /// micro-step the sum across groups.
   void reduce(Stream& stream, comm::Mesh& mesh, bool synchronise, bool last_micro_step,

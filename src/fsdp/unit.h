@@ -79,8 +79,10 @@ class Unit {
   /// @param keep such a copy, for the next pass
   void end_of_use(bool keep);
 
+  /// Backward of the model begins. @throws Error where the gradients of the step before are whole
+  /// or replicated, and were not forgotten
+  void begin_backward() { gradients_.begin_backward(); }
   /// Shows whole gradients to the model: zeroed, or those that are still adding up.
-  /// @throws Error where those of the step before are whole or replicated and were not forgotten
   void take_gradients();
 
   /// Issues the reduction of the gradients, after reshard(): its result is added to the shard. Does
