@@ -28,53 +28,48 @@ Node used_in(std::vector<int> picks, Node child) {
   return {.kind = Kind::choose, .picks = std::move(picks), .children = {std::move(child)}};
 }
 
-void expect_equal_under_every_strategy(Program program) {
-  program.ranks = program.ranks > 1 ? program.ranks : 3;
+void expect_equal_under_every_strategy(Node model, std::vector<Action> actions, World world = {}) {
+  world.ranks = 3;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
-    program.strategy = sharding.strategy;
+    world.strategy = sharding.strategy;
     for (const bool no_sync : {false, true}) {
-      program.no_sync = no_sync;
+      world.no_sync = no_sync;
+      const Program program{.parts = {{world, actions}}, .model = model};
       EXPECT_EQ(run(program), "") << code_of(program);
     }
   }
 }
 
+constexpr World kAhead{.forward_prefetch = 1, .backward_prefetch = fsdp::BackwardPrefetch::pre};
+
 // A step that skips a unit leaves its gradients none, and not those of the step before.
 TEST(AnyModel, SkipsAUnitInAStep) {
   expect_equal_under_every_strategy(
-      {.forward_prefetch = 1,
-       .backward_prefetch = fsdp::BackwardPrefetch::pre,
-       .steps = 3,
-       .model = of(Kind::sequential,
-                   {unit(affine()), used_in({0, -1, 0}, unit(affine())), unit(affine())})});
+      of(Kind::sequential, {unit(affine()), used_in({0, -1, 0}, unit(affine())), unit(affine())}),
+      training(3), kAhead);
 }
 
 // A unit that only the first micro-step uses is reduced in the last one.
 TEST(AnyModel, SkipsAUnitInTheLastMicroStep) {
   expect_equal_under_every_strategy(
-      {.forward_prefetch = 1,
-       .backward_prefetch = fsdp::BackwardPrefetch::pre,
-       .steps = 2,
-       .micro_steps = 2,
-       .model = of(Kind::sequential, {unit(affine()), used_in({0, -1}, unit(affine()))})});
+      of(Kind::sequential, {unit(affine()), used_in({0, -1}, unit(affine()))}), training(2, 2),
+      kAhead);
 }
 
 // Backward reaches frozen weights after the last gradient of their unit (LoRA).
 TEST(AnyModel, FreezesWhatBackwardReachesLast) {
   expect_equal_under_every_strategy(
-      {.steps = 2,
-       .model = of(Kind::sequential,
-                   {unit(of(Kind::sequential, {affine(true), affine()})),
-                    unit(of(Kind::residual, {affine(true), affine(), affine(true)}))})});
+      of(Kind::sequential, {unit(of(Kind::sequential, {affine(true), affine()})),
+                            unit(of(Kind::residual, {affine(true), affine(), affine(true)}))}),
+      training(2));
 }
 
 // A weight that two recomputed layers share has its gradient when both have given theirs.
 TEST(AnyModel, SharesAWeightBetweenRecomputedLayers) {
   Node layer{.kind = Kind::linear, .recompute = true, .bias = true, .tie = 1};
   expect_equal_under_every_strategy(
-      {.late = true,
-       .steps = 2,
-       .model = unit(of(Kind::sequential, {layer, {.kind = Kind::gelu}, layer}))});
+      unit(of(Kind::sequential, {layer, {.kind = Kind::gelu}, layer})), training(2),
+      {.late = true});
 }
 
 // A declared parameter that nothing uses, in each of many units, whenever backward prefetches.
@@ -82,11 +77,9 @@ TEST(AnyModel, LeavesAParameterUnused) {
   const Node block = unit(of(Kind::sequential, {affine(), {.kind = Kind::unused}}));
   for (const fsdp::BackwardPrefetch prefetch :
        {fsdp::BackwardPrefetch::none, fsdp::BackwardPrefetch::pre, fsdp::BackwardPrefetch::post}) {
-    expect_equal_under_every_strategy(
-        {.forward_prefetch = 1,
-         .backward_prefetch = prefetch,
-         .steps = 2,
-         .model = of(Kind::sequential, {block, block, block, block})});
+    expect_equal_under_every_strategy(of(Kind::sequential, {block, block, block, block}),
+                                      training(2),
+                                      {.forward_prefetch = 1, .backward_prefetch = prefetch});
   }
 }
 
@@ -94,11 +87,8 @@ TEST(AnyModel, LeavesAParameterUnused) {
 TEST(AnyModel, NestsUnits) {
   const Node pair = unit(of(Kind::sequential, {unit(affine()), unit(affine()), affine()}));
   const Node outer = unit(of(Kind::residual, {affine(), pair, recomputed(pair)}));
-  expect_equal_under_every_strategy(
-      {.forward_prefetch = 1,
-       .backward_prefetch = fsdp::BackwardPrefetch::pre,
-       .steps = 2,
-       .model = of(Kind::sequential, {outer, outer, unit(affine())})});
+  expect_equal_under_every_strategy(of(Kind::sequential, {outer, outer, unit(affine())}),
+                                    training(2), kAhead);
 }
 
 // One unit called several times in a pass, next to itself and around others.
@@ -106,11 +96,62 @@ TEST(AnyModel, CallsAUnitSeveralTimes) {
   Node around = of(Kind::sequential, {unit(affine()), unit(affine())});
   around.again = true;
   expect_equal_under_every_strategy(
-      {.forward_prefetch = 1,
-       .backward_prefetch = fsdp::BackwardPrefetch::pre,
-       .steps = 2,
-       .micro_steps = 2,
-       .model = of(Kind::sequential, {{.kind = Kind::repeat, .times = 3, .children = {around}}})});
+      of(Kind::sequential, {{.kind = Kind::repeat, .times = 3, .children = {around}}}),
+      training(2, 2), kAhead);
+}
+
+// Users of FSDP2: two micro-steps without synchronisation, an evaluation, and one with it.
+TEST(AnyModel, IsEvaluatedWhileGradientsAddUp) {
+  expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), unit(affine())}),
+                                    {{.what = Do::sync, .on = false, .which = -1},
+                                     {.what = Do::pass},
+                                     {.what = Do::pass},
+                                     {.what = Do::sync, .which = -1},
+                                     {.what = Do::evaluate},
+                                     {.what = Do::pass, .inside = {{.what = Do::evaluate}}},
+                                     {.what = Do::step}});
+}
+
+// Of a step after zero_grad PyTorch knows no gradient.
+TEST(AnyModel, IsSteppedWithoutAGradient) {
+  std::vector<Action> actions = training(1);
+  actions.insert(actions.end(), {{.what = Do::step}, {.what = Do::zero_grad}, {.what = Do::step}});
+  expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), affine()}), actions);
+}
+
+// What each rank, or each group, has summed alone is no gradient yet.
+TEST(AnyModel, IsNotSteppedBeforeItsGradientsAreReduced) {
+  expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), affine()}),
+                                    {{.what = Do::zero_grad},
+                                     {.what = Do::pass, .on = false},
+                                     {.what = Do::step},
+                                     {.what = Do::pass},
+                                     {.what = Do::step}});
+}
+
+// What throws anywhere in a pass, forward or backward, ends that pass and nothing else.
+TEST(AnyModel, TrainsOnAfterAnError) {
+  Node model = of(Kind::sequential, {unit(affine()), recomputed(unit(affine()))});
+  model.children[1].hooks_before = model.children[0].hooks_after = true;
+  for (int call = 0; call < 12; ++call) {
+    std::vector<Action> actions = training(2);
+    actions.insert(actions.begin() + 3, {.what = Do::fail, .which = call});
+    const Program program{.parts = {{{.ranks = 2}, actions}}, .model = model};
+    EXPECT_EQ(run(program), "") << code_of(program);
+  }
+}
+
+// From 2 ranks to 3, and from one layout to the other, back and forth.
+TEST(AnyModel, MovesToOtherRanksMidway) {
+  const auto layout = fsdp::LayoutKind::per_parameter;
+  const Program program{
+      .parts = {{{.ranks = 2}, training(1)},
+                {{.ranks = 3, .strategy = ShardingStrategy::shard_optimizer, .layout = layout},
+                 training(1)},
+                {{.ranks = 4, .shard_size = 2, .strategy = ShardingStrategy::hybrid_shard},
+                 training(1)}},
+      .model = of(Kind::sequential, {unit(affine()), {.kind = Kind::linear, .bias = true}})};
+  EXPECT_EQ(run(program), "");
 }
 
 }  // namespace

@@ -6,8 +6,9 @@
 #include <array>
 #include <string>
 #include <string_view>
+#include <vector>
 
-#include "models/program.h"
+#include "models/training.h"
 
 namespace models {
 
@@ -39,11 +40,11 @@ class Initializer {
   std::string text_;
 };
 
-inline constexpr std::array<std::string_view, 13> kKinds = {
-    "identity",   "gelu",     "linear",   "layer_norm", "affine", "unused", "silent",
-    "sequential", "residual", "parallel", "detached",   "repeat", "choose"};
-inline constexpr std::array<std::string_view, 4> kBetween = {"nothing", "evaluation", "given_up",
-                                                             "summon"};
+inline constexpr std::array<std::string_view, 14> kKinds = {
+    "identity", "gelu",       "dropout",  "linear",   "layer_norm", "affine", "unused",
+    "silent",   "sequential", "residual", "parallel", "detached",   "repeat", "choose"};
+inline constexpr std::array<std::string_view, 6> kFirst = {"given",  "drawn", "broadcast",
+                                                           "shapes", "mixed", "partial"};
 inline constexpr std::array<std::string_view, 3> kPrefetch = {"none", "pre", "post"};
 
 inline std::string code_of(const Node& node, int indent) {
@@ -55,6 +56,8 @@ inline std::string code_of(const Node& node, int indent) {
   code.add("recompute", node.recompute, false);
   code.add("last_first", node.last_first, false);
   code.add("again", node.again, false);
+  code.add("hooks_before", node.hooks_before, false);
+  code.add("hooks_after", node.hooks_after, false);
   code.add("bias", node.bias, false);
   code.add("frozen", node.frozen, false);
   code.add("frozen_bias", node.frozen_bias, false);
@@ -72,43 +75,67 @@ inline std::string code_of(const Node& node, int indent) {
   return code.text();
 }
 
-}  // namespace detail
+inline std::string code_of(const std::vector<Action>& actions, int indent) {
+  std::string code;
+  for (const Action& action : actions) {
+    Initializer one(", ");
+    one.add("what", std::string("?"), std::string(), fmt::format("Do::{}", name_of(action.what)));
+    one.add("on", action.on, true);
+    one.add("which", action.which, 0);
+    if (!action.inside.empty()) {
+      one.add("inside", 1, 0, code_of(action.inside, indent + 2));
+    }
+    code += fmt::format("{}\n{:{}}{}", code.empty() ? "" : ",", "", indent, one.text());
+  }
+  return "{" + code + "}";
+}
 
-inline std::string code_of(const Program& p) {
-  using nanofsdp::DType;
-  const Program usual;
+inline std::string code_of(const World& s) {
+  const World usual;
   const auto dtype = [](DType x) {
     return std::string(x == DType::bfloat16 ? "DType::bfloat16" : "DType::float32");
   };
+  Initializer code(",\n   ");
+  code.add("ranks", s.ranks, usual.ranks);
+  code.add("shard_size", s.shard_size, usual.shard_size);
+  code.add("post_forward_size", s.post_forward_size, usual.post_forward_size);
+  code.add("strategy", s.strategy, usual.strategy,
+           "ShardingStrategy::" + nanofsdp::fsdp::name_of(s.strategy));
+  code.add("layout", s.layout, usual.layout, "fsdp::LayoutKind::per_parameter");
+  code.add("param_dtype", s.param_dtype, usual.param_dtype, dtype(s.param_dtype));
+  code.add("reduce_dtype", s.reduce_dtype, usual.reduce_dtype, dtype(s.reduce_dtype));
+  code.add("no_sync", s.no_sync, usual.no_sync);
+  code.add("average", s.average, usual.average);
+  code.add("forward_prefetch", s.forward_prefetch, usual.forward_prefetch);
+  code.add("backward_prefetch", s.backward_prefetch, usual.backward_prefetch,
+           fmt::format("fsdp::BackwardPrefetch::{}",
+                       kPrefetch[static_cast<std::size_t>(s.backward_prefetch)]));
+  code.add("alignment", s.alignment, usual.alignment);
+  code.add("pool", s.pool, usual.pool);
+  code.add("poison", s.poison, usual.poison);
+  code.add("late", s.late, usual.late);
+  code.add("traced", s.traced, usual.traced);
+  return code.text();
+}
+
+}  // namespace detail
+
+inline std::string code_of(const Program& p) {
+  const Program usual;
   detail::Initializer code(",\n ");
   code.add("seed", static_cast<int>(p.seed), static_cast<int>(usual.seed));
   code.add("width", p.width, usual.width);
   code.add("rows", p.rows, usual.rows);
-  code.add("ranks", p.ranks, usual.ranks);
-  code.add("shard_size", p.shard_size, usual.shard_size);
-  code.add("post_forward_size", p.post_forward_size, usual.post_forward_size);
-  code.add("strategy", p.strategy, usual.strategy,
-           "ShardingStrategy::" + nanofsdp::fsdp::name_of(p.strategy));
-  code.add("layout", p.layout, usual.layout, "nanofsdp::fsdp::LayoutKind::per_parameter");
-  code.add("param_dtype", p.param_dtype, usual.param_dtype, dtype(p.param_dtype));
-  code.add("reduce_dtype", p.reduce_dtype, usual.reduce_dtype, dtype(p.reduce_dtype));
-  code.add("no_sync", p.no_sync, usual.no_sync);
-  code.add("average", p.average, usual.average);
-  code.add("forward_prefetch", p.forward_prefetch, usual.forward_prefetch);
-  code.add("backward_prefetch", p.backward_prefetch, usual.backward_prefetch,
-           fmt::format("BackwardPrefetch::{}",
-                       detail::kPrefetch[static_cast<std::size_t>(p.backward_prefetch)]));
-  code.add("alignment", p.alignment, usual.alignment);
-  code.add("pool", p.pool, usual.pool);
-  code.add("poison", p.poison, usual.poison);
-  code.add("late", p.late, usual.late);
-  code.add("steps", p.steps, usual.steps);
-  code.add("micro_steps", p.micro_steps, usual.micro_steps);
-  code.add("between", p.between, usual.between,
-           fmt::format("Between::{}", detail::kBetween[static_cast<std::size_t>(p.between)]));
-  code.add("set_to_none", p.set_to_none, usual.set_to_none);
-  code.add("meanwhile", p.meanwhile, usual.meanwhile);
-  code.add("false_start", p.false_start, usual.false_start);
+  code.add("first", p.first, usual.first,
+           fmt::format("First::{}", detail::kFirst[static_cast<std::size_t>(p.first)]));
+  std::string parts;
+  for (const Part& part : p.parts) {
+    detail::Initializer one(",\n   ");
+    if (part.world != World()) one.add("world", 1, 0, detail::code_of(part.world));
+    if (!part.actions.empty()) one.add("actions", 1, 0, detail::code_of(part.actions, 4));
+    parts += (parts.empty() ? "" : ",\n  ") + one.text();
+  }
+  if (p.parts != usual.parts) code.add("parts", 1, 0, "{" + parts + "}");
   code.add("model", std::string("?"), std::string(), detail::code_of(p.model, 1));
   return "const Program program" + code.text() + ";\n";
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <iterator>
 #include <random>
@@ -15,44 +16,19 @@ class Generator {
   explicit Generator(std::uint64_t seed) : bits_(seed) {}
 
   Program program() {
-    using nanofsdp::DType;
-    using nanofsdp::fsdp::BackwardPrefetch;
-    using nanofsdp::fsdp::ShardingStrategy;
     Program p;
     p.seed = static_cast<std::uint32_t>(below(1000000));
     p.width = one_of({3, 4, 4, 5, 7, 8, 9});
     p.rows = between(1, 3);
-    p.ranks = one_of({1, 2, 2, 2, 3, 3, 4, 4});
-    p.strategy = one_of({ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
-                         ShardingStrategy::shard_gradients, ShardingStrategy::full_shard,
-                         ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
-                         ShardingStrategy::hybrid_shard});
-    if (p.strategy == ShardingStrategy::hybrid_shard) p.shard_size = divisor(p.ranks);
-    if (nanofsdp::fsdp::sharding_of(p.strategy).reshards_after_forward && chance(50)) {
-      const int k = divisor(p.shard_size > 0 ? p.shard_size : p.ranks);
-      p.post_forward_size = k > 1 ? k : 0;
-    }
-    if (chance(50)) p.layout = nanofsdp::fsdp::LayoutKind::per_parameter;
-    if (chance(15)) p.param_dtype = DType::bfloat16;
-    if (chance(15)) p.reduce_dtype = DType::bfloat16;
-    p.no_sync = chance(30);
-    p.average = chance(30);
-    p.forward_prefetch = between(0, 3);
-    p.backward_prefetch =
-        one_of({BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post});
-    p.alignment = one_of({4, 4, 1});
-    p.pool = chance(75);
-    p.poison = chance(85);
-    p.late = chance(25);
-    p.steps = one_of({1, 2, 2, 3});
-    p.micro_steps = one_of({1, 2, 2, 3});
-    p.between = one_of({Between::nothing, Between::nothing, Between::evaluation, Between::given_up,
-                        Between::summon});
-    p.set_to_none = chance(80);
-    p.meanwhile = chance(10);
-    p.false_start = chance(15);
+    p.first = first();
+    p.parts.clear();
+    for (int parts = chance(12) ? 2 : 1; parts > 0; --parts) p.parts.push_back(part());
+    if (p.first >= First::mixed) leave_out_checkpoints(p);
     nodes_left_ = between(3, 12);
-    ranks_may_differ_ = !nanofsdp::fsdp::sharding_of(p.strategy).parameters;
+    const auto shards = [](const Part& part) {
+      return nanofsdp::fsdp::sharding_of(part.world.strategy).parameters;
+    };
+    ranks_may_differ_ = !std::ranges::all_of(p.parts, shards);
     p.model = branch(/*depth=*/1);
     return p;
   }
@@ -73,12 +49,116 @@ class Generator {
     return d;
   }
 
+  Part part() {
+    Part made{.world = world()};
+    may_order_ = nanofsdp::fsdp::sharding_of(made.world.strategy).parameters;
+    for (int steps = one_of({1, 2, 2, 3}); steps > 0; --steps) step(made.actions);
+    return made;
+  }
+
+  // What a model is that has no values, or a mixture, is nothing to be saved.
+  static void leave_out_checkpoints(Program& p) {
+    p.parts.resize(1);
+    std::erase_if(p.parts[0].actions,
+                  [](const Action& a) { return a.what == Do::save || a.what == Do::load; });
+  }
+
+  First first() {
+    if (chance(2)) return one_of({First::mixed, First::partial});
+    return one_of(
+        {First::given, First::given, First::given, First::drawn, First::broadcast, First::shapes});
+  }
+
+  World world() {
+    using nanofsdp::DType;
+    using nanofsdp::fsdp::BackwardPrefetch;
+    using nanofsdp::fsdp::ShardingStrategy;
+    World s;
+    s.ranks = one_of({1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 0});
+    if (s.ranks == 0) s.ranks = between(5, 12);
+    s.strategy = one_of({ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
+                         ShardingStrategy::shard_gradients, ShardingStrategy::full_shard,
+                         ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
+                         ShardingStrategy::hybrid_shard});
+    if (s.strategy == ShardingStrategy::hybrid_shard) s.shard_size = divisor(s.ranks);
+    if (nanofsdp::fsdp::sharding_of(s.strategy).reshards_after_forward && chance(50)) {
+      const int k = divisor(s.shard_size > 0 ? s.shard_size : s.ranks);
+      s.post_forward_size = k > 1 ? k : 0;
+    }
+    if (chance(50)) s.layout = nanofsdp::fsdp::LayoutKind::per_parameter;
+    if (chance(15)) s.param_dtype = DType::bfloat16;
+    if (chance(15)) s.reduce_dtype = DType::bfloat16;
+    s.no_sync = chance(30);
+    s.average = chance(30);
+    s.forward_prefetch = between(0, 3);
+    s.backward_prefetch =
+        one_of({BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post});
+    s.alignment = one_of({4, 4, 1});
+    s.pool = chance(75);
+    s.poison = chance(85);
+    s.late = chance(20);
+    s.traced = chance(10);
+    return s;
+  }
+
+  // A step of training, as most people write it, with something else in between now and then.
+  void step(std::vector<Action>& actions) {
+    perhaps(actions);
+    if (chance(92)) actions.push_back({.what = Do::zero_grad, .on = chance(80)});
+    const bool toggles = chance(20);  // FSDP2's way to accumulate
+    if (toggles) actions.push_back({.what = Do::sync, .on = false, .which = unit_or_all()});
+    const int micro_steps = one_of({1, 2, 2, 3});
+    for (int m = 1; m <= micro_steps; ++m) {
+      perhaps(actions);
+      if (toggles && m == micro_steps) actions.push_back({.what = Do::sync, .which = -1});
+      actions.push_back({.on = toggles || (m == micro_steps) != chance(3)});
+      if (chance(15)) actions.back().inside.push_back(anything_inside());
+    }
+    perhaps(actions);
+    for (int steps = one_of({1, 1, 1, 1, 1, 1, 1, 1, 2, 0}); steps > 0; --steps) {
+      actions.push_back({.what = chance(90) ? Do::step : Do::clip, .on = chance(90)});
+    }
+  }
+
+  void perhaps(std::vector<Action>& actions) {
+    if (chance(30)) actions.push_back(anything());
+  }
+
+  Action anything() {
+    Action a{.what = one_of({Do::pass, Do::evaluate, Do::evaluate, Do::give_up, Do::fail,
+                             Do::zero_grad, Do::clip, Do::step, Do::sync, Do::train, Do::look,
+                             Do::summon, Do::summon, Do::ahead, Do::save, Do::load})};
+    a.on = chance(a.what == Do::train ? 15 : 65);
+    if (a.what == Do::sync) a.which = unit_or_all();
+    if (a.what == Do::ahead && !may_order_) a.what = Do::look;
+    const bool counts = a.what == Do::fail || a.what == Do::train || a.what == Do::look ||
+                        a.what == Do::summon || a.what == Do::ahead;
+    if (counts) a.which = between(0, a.what == Do::fail ? 30 : 8);
+    if (a.what == Do::pass && chance(30)) a.inside.push_back({.what = Do::evaluate});
+    return a;
+  }
+
+  // Between forward and backward the optimizer has nothing to do, nor has what needs its shards.
+  Action anything_inside() {
+    Action a = anything();
+    while (a.what == Do::clip || a.what == Do::step || a.what == Do::save || a.what == Do::load) {
+      a = anything();
+    }
+    // Where ranks may differ in the pass around it, they would fail with some reductions issued.
+    if (a.what == Do::fail && !may_order_) a.what = Do::give_up;
+    return a;
+  }
+
+  int unit_or_all() { return chance(50) ? -1 : between(0, 5); }
+
   // Deep enough that units lie in units, and no deeper: a repeat in a repeat in a repeat is slow.
   Node node(int depth) {
     --nodes_left_;
     Node made = depth < 5 && nodes_left_ > 1 && chance(45) ? branch(depth) : leaf();
     made.unit = chance(50);
     made.recompute = chance(20);
+    made.hooks_before = chance(15);
+    made.hooks_after = chance(15);
     return made;
   }
 
@@ -104,8 +184,10 @@ class Generator {
   Node leaf() {
     Node made;
     made.kind = one_of({Kind::linear, Kind::linear, Kind::linear, Kind::layer_norm, Kind::affine,
-                        Kind::affine, Kind::unused, Kind::silent, Kind::gelu, Kind::identity});
-    const bool has_parameters = made.kind != Kind::gelu && made.kind != Kind::identity;
+                        Kind::affine, Kind::unused, Kind::silent, Kind::gelu, Kind::dropout,
+                        Kind::identity});
+    const bool has_parameters =
+        made.kind != Kind::gelu && made.kind != Kind::dropout && made.kind != Kind::identity;
     if (!has_parameters) return made;
     made.bias = made.kind != Kind::unused && made.kind != Kind::silent && chance(60);
     made.frozen = chance(20);
@@ -119,6 +201,7 @@ class Generator {
   int nodes_left_ = 0;
   int repeats_ = 0;
   bool ranks_may_differ_ = false;
+  bool may_order_ = false;  // units, as all ranks use the same
 };
 
 inline Program generate(std::uint64_t seed) { return Generator(seed).program(); }

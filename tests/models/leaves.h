@@ -5,16 +5,15 @@
 #include <span>
 #include <utility>
 
+#include "models/pass.h"
 #include "models/program.h"
-#include "nn/module.h"
+#include "nn/dropout.h"
 #include "ops/gelu.h"
 #include "ops/layer_norm.h"
 #include "ops/matmul.h"
 
 namespace models {
 
-using nanofsdp::Tensor;
-namespace nn = nanofsdp::nn;
 namespace ops = nanofsdp::ops;
 
 /// @file
@@ -26,7 +25,7 @@ using SharedParameter = std::shared_ptr<nn::Parameter>;
 using Ties = std::map<std::pair<int, std::size_t>, SharedParameter>;
 
 /// Has a weight, its own or a tied one, and perhaps a bias.
-class Leaf : public nn::Module {
+class Leaf : public Counted {
  public:
   Leaf(const Node& node, nanofsdp::Shape shape, Ties& ties) {
     SharedParameter own;
@@ -44,7 +43,7 @@ class Leaf : public nn::Module {
 
  private:
   static SharedParameter parameter(nanofsdp::Shape shape, bool frozen, bool half) {
-    auto made = std::make_shared<nn::Parameter>(shape, nn::Init::zeros());
+    auto made = std::make_shared<nn::Parameter>(shape, nn::Init::uniform(1));
     made->requires_grad = !frozen;
     if (frozen && half) made->dtype = nanofsdp::DType::bfloat16;
     return made;
@@ -56,14 +55,14 @@ class Linear final : public Leaf {
   Linear(const Node& node, int width, Ties& ties) : Leaf(node, {width, width}, ties) {}
 
  private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     ops::matmul(tape.stream(),
                 ops::MatmulForward{.x = x, .weight = weight_->data, .bias = bias(), .y = y});
     tape.save({x});
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const auto [x] = tape.restore<1>();
     const Tensor dx = tape.allocate(x.shape());
     ops::matmul(tape.stream(), ops::MatmulBackward{.dy = dy,
@@ -81,7 +80,7 @@ class LayerNorm final : public Leaf {
   LayerNorm(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
 
  private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     const Tensor mean = tape.allocate({x.shape()[0]}), rstd = tape.allocate({x.shape()[0]});
     ops::layer_norm(
@@ -91,7 +90,7 @@ class LayerNorm final : public Leaf {
     tape.save({x, mean, rstd});
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const auto [x, mean, rstd] = tape.restore<3>();
     const Tensor dx = tape.allocate(x.shape());
     ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = dy,
@@ -112,7 +111,7 @@ class Affine final : public Leaf {
   Affine(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
 
  private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     const std::span<const float> in = x.span<float>(), scale = weight_->data.span<float>();
     const std::span<float> out = y.span<float>();
@@ -123,9 +122,10 @@ class Affine final : public Leaf {
     tape.save({x});
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const auto [x] = tape.restore<1>();
-    const Tensor dx = tape.allocate(x.shape()), dweight = weight_->grad_to_add_to(), dbias = bias_grad();
+    const Tensor dx = tape.allocate(x.shape());
+    const Tensor dweight = weight_->grad_to_add_to(), dbias = bias_grad();
     const std::span<const float> in = x.span<float>(), d = dy.span<float>();
     const std::span<const float> scale = weight_->data.span<float>();
     for (std::size_t i = 0; i < in.size(); ++i) {
@@ -138,14 +138,14 @@ class Affine final : public Leaf {
   }
 };
 
-class Gelu final : public nn::Module {
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+class Gelu final : public Counted {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     ops::gelu(tape.stream(), ops::GeluForward{.x = x, .y = y});
     tape.save({x});
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const auto [x] = tape.restore<1>();
     const Tensor dx = tape.allocate(x.shape());
     ops::gelu(tape.stream(), ops::GeluBackward{.dy = dy, .x = x, .dx = dx});
@@ -153,9 +153,21 @@ class Gelu final : public nn::Module {
   }
 };
 
-class Identity final : public nn::Module {
-  Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
-  Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
+class Identity final : public Counted {
+  Tensor compute(nn::Tape&, Tensor x) override { return x; }
+  Tensor compute_back(nn::Tape&, Tensor dy) override { return dy; }
+};
+
+/// The library's own: the mask is a function of the pass, the rank and the site.
+class Dropout final : public Counted {
+ public:
+  explicit Dropout(int site) : dropout_(0.5F, site) { add("dropout", dropout_); }
+
+ private:
+  Tensor compute(nn::Tape& tape, Tensor x) override { return dropout_.forward(tape, x); }
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override { return dropout_.backward(tape, dy); }
+
+  nn::Dropout dropout_;
 };
 
 /// The identity with a weight: one that is of no use, or one whose gradient is zero.
@@ -165,8 +177,8 @@ class Unused final : public Leaf {
       : Leaf(node, {width}, ties), asks_(node.kind == Kind::silent) {}
 
  private:
-  Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
-  Tensor do_backward(nn::Tape&, Tensor dy) override {
+  Tensor compute(nn::Tape&, Tensor x) override { return x; }
+  Tensor compute_back(nn::Tape&, Tensor dy) override {
     if (asks_) weight_->grad_to_add_to();
     return dy;
   }
@@ -174,8 +186,11 @@ class Unused final : public Leaf {
   bool asks_;
 };
 
-inline std::unique_ptr<nn::Module> make_leaf(const Node& node, int width, Ties& ties) {
+/// @param number of the node
+inline std::unique_ptr<Counted> make_leaf(const Node& node, int number, int width, Ties& ties) {
   switch (node.kind) {
+    case Kind::dropout:
+      return std::make_unique<Dropout>(number);
     case Kind::gelu:
       return std::make_unique<Gelu>();
     case Kind::linear:

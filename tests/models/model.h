@@ -1,7 +1,7 @@
 #pragma once
 
+#include <algorithm>
 #include <memory>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,15 +16,8 @@ namespace models {
 /// @brief The modules of a program: such as a user would write, with forward and backward, and
 /// without a word about FSDP.
 
-/// What the modules that choose know of the pass under way.
-struct Pass {
-  int rank = 0;
-  int number = 0;
-  bool together = true;  ///< a rank may have to gather: all ranks use the same modules
-};
-
 /// A module of modules, which owns them.
-class Branch : public nn::Module {
+class Branch : public Counted {
  public:
   /// Takes the children of `node`.
   void own(std::vector<std::shared_ptr<nn::Module>> modules, const Node& node) {
@@ -52,17 +45,17 @@ class Branch : public nn::Module {
 };
 
 class Sequential final : public Branch {
-  Tensor do_forward(nn::Tape& tape, Tensor x) override { return forward_all(tape, x); }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return backward_all(tape, dy); }
+  Tensor compute(nn::Tape& tape, Tensor x) override { return forward_all(tape, x); }
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override { return backward_all(tape, dy); }
 };
 
 class Residual final : public Branch {
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     ops::add(tape.stream(), {.a = x, .b = forward_all(tape, x), .out = y});
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const Tensor dx = tape.allocate(dy.shape());
     ops::add(tape.stream(), {.a = dy, .b = backward_all(tape, dy), .out = dx});
     return dx;
@@ -70,7 +63,7 @@ class Residual final : public Branch {
 };
 
 class Parallel final : public Branch {
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     ops::fill(tape.stream(), {.x = y, .value = 0});
     for (const auto& module : modules_) {
@@ -78,7 +71,7 @@ class Parallel final : public Branch {
     }
     return y;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     const Tensor dx = tape.allocate(dy.shape());
     ops::fill(tape.stream(), {.x = dx, .value = 0});
     for (auto module = modules_.rbegin(); module != modules_.rend(); ++module) {
@@ -89,13 +82,13 @@ class Parallel final : public Branch {
 };
 
 class Detached final : public Branch {
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
     const nn::Tape::Pause pause(tape);
     ops::add(tape.stream(), {.a = x, .b = forward_all(tape, x), .out = y});
     return y;
   }
-  Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
+  Tensor compute_back(nn::Tape&, Tensor dy) override { return dy; }
 };
 
 class Repeat final : public Branch {
@@ -103,11 +96,11 @@ class Repeat final : public Branch {
   explicit Repeat(int times) : times_(times) {}
 
  private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     for (int i = 0; i < times_; ++i) x = forward_all(tape, x);
     return x;
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     for (int i = 0; i < times_; ++i) dy = backward_all(tape, dy);
     return dy;
   }
@@ -121,11 +114,11 @@ class Choose final : public Branch {
       : picks_(std::move(picks)), by_rank_(by_rank), pass_(pass) {}
 
  private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+  Tensor compute(nn::Tape& tape, Tensor x) override {
     if (by_rank_ && pass_.together) return forward_all(tape, x);
     return picked() == nullptr ? x : picked()->forward(tape, x);
   }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
     if (by_rank_ && pass_.together) return backward_all(tape, dy);
     return picked() == nullptr ? dy : picked()->backward(tape, dy);
   }
@@ -148,10 +141,26 @@ class Model {
       : width_(program.width), recompute_(recompute) {
     Ties ties;
     root_ = make(program.model, ties, Above{});
+    for (const Made& made : made_) {
+      if (made.node.hooks_before) hook_in(*made.module, number_of(made), is_sharded(made), pass);
+    }
+  }
+
+  /// The user's hooks that come when the model is sharded.
+  void hook_in_again() {
+    for (const Made& made : made_) {
+      const int number = number_of(made) + static_cast<int>(made_.size());
+      if (made.node.hooks_after) hook_in(*made.module, number, is_sharded(made), pass);
+    }
   }
 
   nn::Module& root() { return *root_; }
-  bool is_unit(const nn::Module& module) const { return units_.contains(&module); }
+  bool is_unit(const nn::Module& module) const {
+    const auto made = std::ranges::find(made_, &module, &Made::module);
+    return made != made_.end() && made->node.unit;
+  }
+  /// The module `i` of the tree, or of those that follow when it is counted on.
+  nn::Module& module(int i) { return *made_[static_cast<std::size_t>(i) % made_.size()].module; }
   Pass pass;
 
  private:
@@ -163,9 +172,20 @@ class Model {
     bool choice_by_rank = false;
   };
 
-  std::unique_ptr<nn::Module> make(const Node& node, Ties& outer, Above above) {
+  struct Made {
+    nn::Module* module = nullptr;
+    Node node{};  // without children
+  };
+  int number_of(const Made& made) const { return static_cast<int>(&made - made_.data()); }
+  // The root is a unit, whatever the policy says.
+  bool is_sharded(const Made& made) const { return made.node.unit || &made == made_.data(); }
+
+  std::unique_ptr<Counted> make(const Node& node, Ties& outer, Above above) {
     Ties own;
     Ties& ties = node.unit ? own : outer;
+    const std::size_t number = made_.size();
+    made_.push_back({nullptr, node});
+    made_.back().node.children.clear();
     std::unique_ptr<Branch> branch = make_branch(node, above);
     if (node.kind == Kind::choose) {
       const bool by_rank = node.by_rank && !above.choice_by_pass;
@@ -176,10 +196,11 @@ class Model {
       for (const Node& child : node.children) children.push_back(make(child, ties, above));
       branch->own(std::move(children), node);
     }
-    std::unique_ptr<nn::Module> module = std::move(branch);
-    if (!module) module = make_leaf(node, width_, ties);
+    std::unique_ptr<Counted> module = std::move(branch);
+    if (!module) module = make_leaf(node, static_cast<int>(number), width_, ties);
     module->recompute = node.recompute && recompute_;
-    if (node.unit) units_.insert(module.get());
+    module->pass = &pass;
+    made_[number].module = module.get();
     return module;
   }
 
@@ -208,7 +229,7 @@ class Model {
 
   int width_;
   bool recompute_;
-  std::set<const nn::Module*> units_;
+  std::vector<Made> made_;
   std::unique_ptr<nn::Module> root_;
 };
 

@@ -31,25 +31,44 @@ TEST(Models, SendWhatIsPlanned) { expect_equal(1, 200, plain); }
 TEST(Generator, DrawsEverything) {
   std::set<Kind> kinds;
   std::set<ShardingStrategy> strategies;
-  std::set<Between> betweens;
+  std::set<Do> actions, inside;
   std::set<int> ranks, units;
-  for (std::uint64_t seed = 1; seed <= 600; ++seed) {
+  std::set<std::size_t> parts;
+  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     const Program program = generate(seed);
     int count = 0;
     each_node(program.model, [&](const Node& node) {
       kinds.insert(node.kind);
       count += node.unit ? 1 : 0;
     });
-    strategies.insert(program.strategy);
-    betweens.insert(program.between);
-    ranks.insert(program.ranks);
     units.insert(std::min(count, 5));
+    parts.insert(program.parts.size());
+    for (const Part& part : program.parts) {
+      strategies.insert(part.world.strategy);
+      ranks.insert(part.world.ranks);
+      for (const Action& action : part.actions) {
+        actions.insert(action.what);
+        for (const Action& inner : action.inside) inside.insert(inner.what);
+      }
+    }
   }
   EXPECT_EQ(kinds.size(), detail::kKinds.size());
   EXPECT_EQ(strategies.size(), fsdp::kShardings.size());
-  EXPECT_EQ(betweens.size(), detail::kBetween.size());
-  EXPECT_EQ(ranks, (std::set{1, 2, 3, 4}));
+  EXPECT_EQ(actions.size(), static_cast<std::size_t>(kDos));
+  EXPECT_EQ(inside.size(), static_cast<std::size_t>(kDos - 4)) << "all that needs no shards";
+  EXPECT_EQ(ranks, (std::set{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   EXPECT_EQ(units, (std::set{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(parts, (std::set<std::size_t>{1, 2}));
+}
+
+// What is refused ends a program: most are to go on to their end.
+TEST(Generator, DrawsFewThatAreRefused) {
+  int refused = 0;
+  for (std::uint64_t seed = 1; seed <= 500; ++seed) {
+    refused += Reference(generate(seed)).run().refusal ? 1 : 0;
+  }
+  EXPECT_GT(refused, 5);
+  EXPECT_LT(refused, 60);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 #include <vector>
 
 #include "base/dtype.h"
@@ -11,15 +12,16 @@
 namespace models {
 
 /// @file
-/// @brief A model and how it is trained, as plain data: what the generator draws, the shrinker
+/// @brief A model and what is done with it, as plain data: what the generator draws, the shrinker
 /// makes smaller, and both the reference and FSDP run.
 ///
-/// Every module maps [rows, width] to [rows, width], so any tree of them is a model, and whatever
-/// is taken out of a program leaves a program.
+/// Every module maps [rows, width] to [rows, width], so any tree of them is a model. The actions
+/// are a list, and whatever is taken out of it leaves a program.
 
 enum class Kind {
   identity,    ///< nothing
   gelu,        ///< no parameters
+  dropout,     ///< drops a half of what goes through it in training
   linear,      ///< weight [width, width], bias
   layer_norm,  ///< weight [width], bias
   affine,      ///< y = x * weight + bias, weight [width]
@@ -37,8 +39,10 @@ struct Node {
   Kind kind = Kind::identity;
   bool unit = false;
   bool recompute = false;
-  bool last_first = false;  ///< declares its children in the reverse order of their use
-  bool again = false;       ///< its first child is its last, too: one module with two names
+  bool last_first = false;    ///< declares its children in the reverse order of their use
+  bool again = false;         ///< its first child is its last, too: one module with two names
+  bool hooks_before = false;  ///< the user hooks in before the model is sharded
+  bool hooks_after = false;   ///< and afterwards
 
   // Of leaves with parameters.
   bool bias = false;  ///< of linear, layer_norm, affine
@@ -56,19 +60,54 @@ struct Node {
   friend bool operator==(const Node&, const Node&) = default;
 };
 
-/// What a rank does before each micro-step.
-enum class Between {
-  nothing,
-  evaluation,  ///< a forward pass without backward
-  given_up,    ///< a forward pass of training that is ended without backward
-  summon       ///< all parameters, whole
+/// What all ranks do.
+enum class Do {
+  pass,       ///< forward, what is `inside`, and backward; `on`: its micro-step is the last
+  evaluate,   ///< a forward pass without backward
+  give_up,    ///< a forward pass of training that is ended without backward
+  fail,       ///< a pass in which the call `which` of a module or a hook throws, and zero_grad
+  zero_grad,  ///< `on`: to none, else to zeros
+  clip,       ///< the norm of the gradients, without a step; not `on`: nothing is clipped
+  step,       ///< clip, and a step of the optimizer
+  sync,       ///< of gradients: `on` or off, of the unit `which`, or of all (-1)
+  train,      ///< the parameter `which` requires a gradient from now on, or (not `on`) none
+  look,       ///< at the names, gradients and values of the module `which`
+  summon,     ///< all parameters, whole; not `on`: the visitor throws at the parameter `which`
+  ahead,      ///< which units are gathered ahead of the unit `which`, in forward (`on`) or backward
+  save,       ///< a checkpoint
+  load        ///< the last checkpoint, if there is one
 };
 
-struct Program {
-  std::uint32_t seed = 1;  ///< of values: parameters, rows, gradients of the output
-  int width = 3;           ///< at a multiple of 4, parameters lie without gaps
-  int rows = 1;            ///< of each rank
+inline std::string_view name_of(Do what) {
+  static constexpr std::string_view kNames[] = {
+      "pass", "evaluate", "give_up", "fail",   "zero_grad", "clip", "step",
+      "sync", "train",    "look",    "summon", "ahead",     "save", "load"};
+  return kNames[static_cast<std::size_t>(what)];
+}
+inline constexpr int kDos = 14;  ///< how many there are
 
+/// The numbers count on from the first again where there are fewer.
+struct Action {
+  Do what = Do::pass;
+  bool on = true;
+  int which = 0;
+  std::vector<Action> inside{};  ///< of a pass
+
+  friend bool operator==(const Action&, const Action&) = default;
+};
+
+/// Where the first values of the parameters come from.
+enum class First {
+  given,      ///< all ranks give the same
+  drawn,      ///< they are drawn when the model is sharded
+  broadcast,  ///< those of rank 0 count, the others give some of their own
+  shapes,     ///< those of rank 0 count, the others give none
+  mixed,      ///< each rank gives some of its own
+  partial     ///< all give the same, but for the last parameter, of which there are none
+};
+
+/// On how many ranks, and how the model is sharded.
+struct World {
   int ranks = 1;
   int shard_size = 0;         ///< of hybrid_shard; 0: all ranks
   int post_forward_size = 0;  ///< of full_shard and hybrid_shard; 0: the shard group
@@ -84,18 +123,41 @@ struct Program {
   bool pool = true;
   bool poison = true;
   bool late = false;  ///< collectives take their time
+  bool traced = false;
 
-  int steps = 1;
-  int micro_steps = 1;
-  Between between = Between::nothing;
-  bool set_to_none = true;   ///< of zero_grad
-  bool meanwhile = false;    ///< an evaluation between each forward and its backward
-  bool false_start = false;  ///< before each step a micro-step whose gradients are forgotten
+  friend bool operator==(const World&, const World&) = default;
+};
 
+/// What is done in one world.
+struct Part {
+  World world{};
+  std::vector<Action> actions{};
+
+  friend bool operator==(const Part&, const Part&) = default;
+};
+
+struct Program {
+  std::uint32_t seed = 1;  ///< of values: parameters, rows, gradients of the output
+  int width = 3;           ///< at a multiple of 4, parameters lie without gaps
+  int rows = 1;            ///< of each rank
+  First first = First::given;
+  /// Between two of them a checkpoint is saved, and loaded by the ranks of the next.
+  std::vector<Part> parts{Part{}};
   Node model{};
 
   friend bool operator==(const Program&, const Program&) = default;
 };
+
+/// The actions of plain training.
+inline std::vector<Action> training(int steps, int micro_steps = 1, bool set_to_none = true) {
+  std::vector<Action> actions;
+  for (int step = 0; step < steps; ++step) {
+    actions.push_back({.what = Do::zero_grad, .on = set_to_none});
+    for (int m = 1; m <= micro_steps; ++m) actions.push_back({.on = m == micro_steps});
+    actions.push_back({.what = Do::step});
+  }
+  return actions;
+}
 
 /// Calls `visit` on every node of the tree, parents first.
 template <class N, class Visit>

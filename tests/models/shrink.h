@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -39,6 +40,8 @@ inline std::vector<std::function<void(Node&)>> node_changes(const Node& node) {
   clear(&Node::recompute);
   clear(&Node::last_first);
   clear(&Node::again);
+  clear(&Node::hooks_before);
+  clear(&Node::hooks_after);
   clear(&Node::bias);
   clear(&Node::frozen);
   clear(&Node::frozen_bias);
@@ -54,48 +57,85 @@ inline std::vector<std::function<void(Node&)>> node_changes(const Node& node) {
   return changes;
 }
 
-/// Ways to make everything but the model smaller: towards what a Program is by itself.
-inline std::vector<std::function<void(Program&)>> option_changes(const Program& program) {
-  std::vector<std::function<void(Program&)>> changes;
-  const Program plain;
+/// Ways to make a list of actions smaller. The inner lists are among them.
+inline std::vector<std::vector<Action>> smaller(const std::vector<Action>& actions) {
+  std::vector<std::vector<Action>> found;
+  const auto change = [&](std::size_t i, const auto& changed) {
+    changed(found.emplace_back(actions)[i]);
+  };
+  for (std::size_t half = actions.size() / 2; half > 1; half /= 2) {
+    for (std::size_t i = 0; i + half <= actions.size(); i += half) {
+      const auto begin = found.emplace_back(actions).begin() + std::ptrdiff_t(i);
+      found.back().erase(begin, begin + std::ptrdiff_t(half));
+    }
+  }
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    found.emplace_back(actions);
+    found.back().erase(found.back().begin() + std::ptrdiff_t(i));
+  }
+  for (std::size_t i = 0; i < actions.size(); ++i) {
+    const Action& action = actions[i];
+    for (auto& inside : smaller(action.inside)) {
+      change(i, [&](Action& a) { a.inside = std::move(inside); });
+    }
+    if (action.what == Do::step) change(i, [](Action& a) { a.what = Do::clip; });
+    if (!action.on) change(i, [](Action& a) { a.on = true; });
+    if (action.which != 0) change(i, [](Action& a) { a.which = 0; });
+    if (action.which > 0) change(i, [](Action& a) { --a.which; });
+  }
+  return found;
+}
+
+/// Ways to make a world smaller: towards what a World is by itself.
+inline std::vector<World> smaller(const World& world) {
+  std::vector<World> found;
+  const World plain;
   const auto reset = [&](auto member) {
-    if (program.*member == plain.*member) return;
-    changes.push_back([member, value = plain.*member](Program& p) { p.*member = value; });
+    if (world.*member != plain.*member) found.emplace_back(world).*member = plain.*member;
   };
-  const auto lower = [&](int Program::*member) {
+  const auto lower = [&](int World::*member) {
     reset(member);
-    if (program.*member > plain.*member) changes.push_back([member](Program& p) { --(p.*member); });
+    if (world.*member > plain.*member) --(found.emplace_back(world).*member);
   };
-  lower(&Program::steps);
-  lower(&Program::micro_steps);
-  lower(&Program::ranks);
-  lower(&Program::shard_size);
-  reset(&Program::post_forward_size);
-  lower(&Program::rows);
-  lower(&Program::width);
-  lower(&Program::forward_prefetch);
-  reset(&Program::strategy);
-  reset(&Program::param_dtype);
-  reset(&Program::layout);
-  reset(&Program::reduce_dtype);
-  reset(&Program::no_sync);
-  reset(&Program::average);
-  reset(&Program::backward_prefetch);
-  reset(&Program::alignment);
-  reset(&Program::pool);
-  reset(&Program::poison);
-  reset(&Program::late);
-  reset(&Program::between);
-  reset(&Program::set_to_none);
-  reset(&Program::meanwhile);
-  reset(&Program::false_start);
-  reset(&Program::seed);
-  return changes;
+  lower(&World::ranks);
+  lower(&World::shard_size);
+  reset(&World::post_forward_size);
+  lower(&World::forward_prefetch);
+  reset(&World::strategy);
+  reset(&World::param_dtype);
+  reset(&World::layout);
+  reset(&World::reduce_dtype);
+  reset(&World::no_sync);
+  reset(&World::average);
+  reset(&World::backward_prefetch);
+  reset(&World::alignment);
+  reset(&World::pool);
+  reset(&World::poison);
+  reset(&World::late);
+  reset(&World::traced);
+  return found;
+}
+
+/// Every program with smaller parts, or fewer.
+inline void shrink_parts(const Program& program, std::vector<Program>& found) {
+  for (std::size_t i = 0; i < program.parts.size() && program.parts.size() > 1; ++i) {
+    auto& parts = found.emplace_back(program).parts;
+    parts.erase(parts.begin() + std::ptrdiff_t(i));
+  }
+  for (std::size_t i = 0; i < program.parts.size(); ++i) {
+    for (auto& actions : smaller(program.parts[i].actions)) {
+      found.emplace_back(program).parts[i].actions = std::move(actions);
+    }
+    for (const World& world : smaller(program.parts[i].world)) {
+      found.emplace_back(program).parts[i].world = world;
+    }
+  }
 }
 
 /// Every program that is one change smaller, those that lose most first.
 inline std::vector<Program> smaller(Program program) {
   std::vector<Program> found;
+  shrink_parts(program, found);
   const std::size_t count = nodes_of(program).size();
   for (std::size_t i = 0; i < count; ++i) {
     for (const auto& change : node_changes(*nodes_of(program)[i])) {
@@ -104,17 +144,24 @@ inline std::vector<Program> smaller(Program program) {
       found.push_back(std::move(next));
     }
   }
-  for (const auto& change : option_changes(program)) {
-    change(found.emplace_back(program));
-  }
+  const Program usual;
+  if (program.seed != usual.seed) found.emplace_back(program).seed = usual.seed;
+  if (program.first != usual.first) found.emplace_back(program).first = usual.first;
+  if (program.rows > 1) --found.emplace_back(program).rows;
+  if (program.width != usual.width) found.emplace_back(program).width = usual.width;
+  if (program.width > usual.width) --found.emplace_back(program).width;
   return found;
 }
 
-/// Whether the ranks can form the groups that it wants.
+/// Whether the ranks can form the groups that they are to form.
+inline bool is_possible(const World& world) {
+  const int group = world.shard_size == 0 ? world.ranks : world.shard_size;
+  const bool near = world.post_forward_size == 0 || group % world.post_forward_size == 0;
+  return near && world.ranks % group == 0;
+}
 inline bool is_possible(const Program& program) {
-  const int group = program.shard_size == 0 ? program.ranks : program.shard_size;
-  const bool near = program.post_forward_size == 0 || group % program.post_forward_size == 0;
-  return near && program.ranks % group == 0;
+  return std::ranges::all_of(program.parts,
+                             [](const Part& part) { return is_possible(part.world); });
 }
 
 }  // namespace detail

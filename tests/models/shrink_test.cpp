@@ -8,7 +8,8 @@
 namespace models {
 namespace {
 
-// A fault that is none: two ranks, and a recomputed linear layer with a bias below a repeat.
+// A fault that is none: a pass inside which there is an evaluation, on two ranks, and a recomputed
+// linear layer with a bias below a repeat.
 bool fails(const Program& program) {
   bool found = false;
   each_node(program.model, [&](const Node& above) {
@@ -16,7 +17,13 @@ bool fails(const Program& program) {
     each_node(above,
               [&](const Node& n) { found |= n.kind == Kind::linear && n.recompute && n.bias; });
   });
-  return found && program.ranks >= 2;
+  const auto evaluates = [](const Action& action) { return action.what == Do::evaluate; };
+  const auto is_faulty = [&](const Action& action) {
+    return std::ranges::any_of(action.inside, evaluates);
+  };
+  return found && std::ranges::any_of(program.parts, [&](const Part& part) {
+           return part.world.ranks >= 2 && std::ranges::any_of(part.actions, is_faulty);
+         });
 }
 
 TEST(Shrink, LeavesNothingButTheFault) {
@@ -26,7 +33,10 @@ TEST(Shrink, LeavesNothingButTheFault) {
     if (!fails(program)) continue;
     ++found;
     EXPECT_EQ(code_of(shrink(program, fails)),
-              "const Program program{.ranks = 2,\n"
+              "const Program program{.parts = {{.world = {.ranks = 2},\n"
+              "   .actions = {\n"
+              "    {.what = Do::pass, .inside = {\n"
+              "      {.what = Do::evaluate}}}}}},\n"
               " .model = {.kind = Kind::repeat, .children = {\n"
               "   {.kind = Kind::linear, .recompute = true, .bias = true}}}};\n")
         << "seed " << seed;
@@ -34,14 +44,26 @@ TEST(Shrink, LeavesNothingButTheFault) {
 }
 
 TEST(Shrink, KeepsGroupsThatDivide) {
-  using nanofsdp::fsdp::ShardingStrategy;
-  const Program program{.ranks = 4, .shard_size = 2, .strategy = ShardingStrategy::hybrid_shard};
+  const Program program{
+      .parts = {
+          {.world = {.ranks = 4, .shard_size = 2, .strategy = ShardingStrategy::hybrid_shard}}}};
   const Program smallest = shrink(program, [](const Program& p) {
-    EXPECT_EQ(p.shard_size == 0 ? 0 : p.ranks % p.shard_size, 0);
-    return p.strategy == ShardingStrategy::hybrid_shard && p.shard_size > 0;
+    const World& world = p.parts[0].world;
+    EXPECT_EQ(world.shard_size == 0 ? 0 : world.ranks % world.shard_size, 0);
+    return world.strategy == ShardingStrategy::hybrid_shard && world.shard_size > 0;
   });
-  EXPECT_EQ(smallest.ranks, 1);
-  EXPECT_EQ(smallest.shard_size, 1);
+  EXPECT_EQ(smallest.parts[0].world.ranks, 1);
+  EXPECT_EQ(smallest.parts[0].world.shard_size, 1);
+}
+
+TEST(Shrink, LeavesOutWholeParts) {
+  const Program program{.parts = {{.actions = training(3, 2)},
+                                  {.world = {.ranks = 3}, .actions = training(2)},
+                                  {.actions = training(1)}}};
+  const Program smallest = shrink(program, [](const Program& p) {
+    return std::ranges::any_of(p.parts, [](const Part& part) { return part.world.ranks == 3; });
+  });
+  EXPECT_EQ(smallest, (Program{.parts = {{.world = {.ranks = 3}}}}));
 }
 
 }  // namespace

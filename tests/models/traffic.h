@@ -7,20 +7,27 @@
 
 #include "comm/mesh.h"
 #include "models/program.h"
-#include "support/closed_formula.h"
 
 namespace models {
 
 /// @file
 /// @brief What the ranks of a program send in a step, where the closed formula knows it.
 
+/// Passes of the first step in the part.
+inline int micro_steps_of(const Part& part) {
+  const auto is_step = [](const Action& action) { return action.what == Do::step; };
+  const auto step = std::ranges::find_if(part.actions, is_step);
+  const auto is_pass = [](const Action& action) { return action.what == Do::pass; };
+  return std::max(1, static_cast<int>(std::count_if(part.actions.begin(), step, is_pass)));
+}
+
 /// The program without what makes one step send more than another: now each pass enters every unit
 /// once, forward and backward, and no guess of what comes next is wrong.
 inline Program plain(Program p) {
-  const bool takes_away = p.no_sync;  // what a pass has kept for the next
-  if (p.between == Between::given_up || takes_away) p.between = Between::nothing;
-  p.meanwhile = p.false_start = false;
-  p.steps = std::max(p.steps, 2);
+  for (Part& part : p.parts) {
+    const bool to_none = part.actions.empty() || part.actions.front().on;
+    part.actions = training(2, micro_steps_of(part), to_none);
+  }
   each_node(p.model, [](Node& node) {
     const bool varies =
         node.kind == Kind::choose || node.kind == Kind::detached || node.kind == Kind::repeat;

@@ -2,65 +2,118 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "fsdp/options.h"
 #include "models/model.h"
 #include "support/tensors.h"
 
 namespace models {
 
 /// @file
-/// @brief What a program fixes for the reference and for FSDP alike: first values, rows, passes,
-/// the numbers of the optimizer.
+/// @brief What a program fixes for the reference and for FSDP alike: options, first values, rows,
+/// passes, the numbers of the optimizer.
 
 inline constexpr double kLearningRate = 1e-2;
 inline constexpr double kClip = 0.5;
 inline constexpr double kWeightDecay = 0.1;
 
+namespace fsdp = nanofsdp::fsdp;
+using fsdp::ShardingStrategy;
 using nanofsdp::DType;
-using nanofsdp::fsdp::ShardingStrategy;
 using nanofsdp::testing::Owned;
 
-/// The first values of parameter `i` in the model's order.
-inline Owned<float> first_values(const Program& program, const nn::Parameter& parameter,
-                                 std::size_t i) {
-  return nanofsdp::testing::random_tensor(parameter.shape,
-                                          program.seed + 1000 * static_cast<std::uint32_t>(i));
+/// All but the policy. On one rank nothing is sharded, and nothing is reduced.
+inline fsdp::Options options_of(const World& world) {
+  return {.strategy = world.ranks == 1 ? ShardingStrategy::no_shard : world.strategy,
+          .layout = world.layout,
+          .precision = {world.param_dtype, world.reduce_dtype},
+          .forward_prefetch = world.forward_prefetch,
+          .backward_prefetch = world.backward_prefetch,
+          .no_sync = world.no_sync,
+          .reduction =
+              world.average ? nanofsdp::comm::ReduceOp::average : nanofsdp::comm::ReduceOp::sum,
+          .alignment = world.alignment,
+          .poison = world.poison,
+          .pool = world.pool};
 }
 
-/// Where in the program a pass is.
+/// Ranks of a shard group.
+inline int group_of(const World& world) {
+  const bool groups = options_of(world).sharding().replicates && world.shard_size > 0;
+  return groups ? world.shard_size : world.ranks;
+}
+
+/// A pass in its part, the same on all ranks.
 struct Turn {
-  int step = 0;
-  int micro_step = 0;    ///< -1: a false start
-  bool between = false;  ///< before the micro-step, not its own
+  int number = 0;  ///< no two passes of a program have the same
+  bool together = false;
+
+  /// Backward and the end of the pass are two calls, between which there is a gradient of the
+  /// input.
+  bool is_by_hand() const { return number % 3 != 0; }
 };
 
-/// Where parameters are stored whole, and only what the optimizer updates is sharded, ranks gather
-/// in the first pass of a step, and after a look at parameters other than those to compute with.
-inline Pass pass_of(const Program& program, int rank, const Turn& turn) {
-  const bool looked = program.between == Between::summon && program.param_dtype != DType::float32;
-  const bool gathers = turn.between || turn.micro_step <= 0 || looked ||
-                       nanofsdp::fsdp::sharding_of(program.strategy).parameters;
-  return {.rank = rank,
-          .number = turn.step * program.micro_steps + turn.micro_step + (turn.between ? 2 : 1),
-          .together = gathers && program.strategy != ShardingStrategy::no_shard};
+/// Whether something between the forward and the backward of this pass writes parameters.
+inline bool updates_inside(const Action& action) {
+  return std::ranges::any_of(action.inside, [](const Action& a) {
+    return a.what == Do::step || a.what == Do::load || updates_inside(a);
+  });
 }
 
-inline std::string place_of(int step, int micro_step) {
-  return fmt::format("step {}, micro-step {}: ", step, micro_step);
+/// Counts passes, and knows in which of them ranks may differ in the modules that they use. Where
+/// parameters are stored whole, and only what the optimizer updates is sharded, ranks gather in the
+/// first pass after an update. Where a pass fails, all ranks are to fail at the same point.
+class Course {
+ public:
+  Course(const World& world, std::size_t part)
+      : sharding_(options_of(world).sharding()),
+        part_(part),
+        passes_(1000 * static_cast<int>(part)) {}
+
+  std::size_t part() const { return part_; }
+
+  Turn turn(const Action& action) {
+    const bool fails = action.what == Do::fail;
+    const bool gathers = stale_ || updates_inside(action) || sharding_.parameters;
+    if (!fails) stale_ = false;
+    return {passes_++, fails || (gathers && sharding_.optimizer)};
+  }
+  void updated() { stale_ = true; }
+
+ private:
+  fsdp::Sharding sharding_;
+  std::size_t part_;
+  int passes_;
+  bool stale_ = true;
+};
+
+/// @param rank that runs it
+inline Pass pass_of(const Action& action, const Turn& turn, int rank) {
+  return {.rank = rank,
+          .number = turn.number,
+          .together = turn.together,
+          .calls_to_fault = action.what == Do::fail ? action.which : -1};
+}
+
+/// What decides which elements dropout drops.
+inline nanofsdp::DropoutKey key_of(const Program& program, const Turn& turn, int rank) {
+  return {.seed = program.seed, .iteration = turn.number, .micro_step = rank};
+}
+
+/// "4 pass: 2 evaluate: "
+inline std::string place_of(const std::string& outer, std::size_t i, const Action& action) {
+  return fmt::format("{}{} {}: ", outer, i, name_of(action.what));
 }
 
 /// What goes into a pass: rows, or the gradient of what came out. No two are equal.
 enum class Input { rows, gradient };
 
 inline Owned<float> input_of(const Program& program, int rank, const Turn& turn, Input input) {
-  int place = turn.step * (program.micro_steps + 1) + turn.micro_step + 1;
-  place = place * 2 + (turn.between ? 1 : 0);
-  place = place * program.ranks + rank;
-  place = place * 2 + (input == Input::rows ? 0 : 1);
+  const int place = (turn.number * 16 + rank) * 2 + (input == Input::rows ? 0 : 1);
   return nanofsdp::testing::random_tensor(
       {program.rows, program.width}, program.seed + 7919 * static_cast<std::uint32_t>(place + 1));
 }

@@ -13,8 +13,10 @@ namespace nanofsdp::testing {
 /// A directory of one test, removed with all it holds.
 class TemporaryDirectory {
  public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "nanofsdp_test_XXXXXX").string();
+  TemporaryDirectory() : TemporaryDirectory(std::filesystem::temp_directory_path()) {}
+  /// Inside another.
+  explicit TemporaryDirectory(const std::filesystem::path& parent) {
+    std::string name = (parent / "nanofsdp_test_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
     path_ = name;
   }

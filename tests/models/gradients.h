@@ -1,0 +1,192 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "models/training.h"
+
+namespace models {
+
+/// @file
+/// @brief What becomes of gradients, in words of a reference: each rank adds up its own, whole, and
+/// a reduction adds the sum over ranks to what is reduced already.
+
+/// What FSDP has to refuse at this point of a program, in words that its error has.
+class Refusal : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Of one parameter: its elements, or none.
+using Gradient = std::optional<std::vector<float>>;
+
+inline void round(std::vector<float>& x, DType dtype) {
+  if (dtype == DType::float32) return;
+  for (float& value : x) value = nanofsdp::to_float32(nanofsdp::to_bfloat16(value));
+}
+
+/// The gradients of all parameters that train, on all ranks.
+class Gradients {
+ public:
+  /// @param units the parameters of each unit that train, by number  @param sizes of all parameters
+  Gradients(const World& world, std::vector<std::vector<std::size_t>> units,
+            const std::vector<std::size_t>& sizes)
+      : world_(world), members_(std::move(units)), units_(members_.size()), sizes_(sizes) {
+    zero([](std::size_t) { return false; });
+  }
+
+  /// What one rank has added up of a parameter since it was reduced.
+  struct Own {
+    std::vector<float> values;
+    bool given = false;
+  };
+  Own& own(int rank, std::size_t parameter) {
+    return own_[static_cast<std::size_t>(rank)][parameter];
+  }
+
+  /// Forgets all of them, and makes zeros of those parameters that are to have some.
+  void zero(const std::function<bool(std::size_t parameter)>& has_zeros) {
+    std::vector<Own> none;
+    for (const std::size_t size : sizes_) none.push_back({std::vector<float>(size), false});
+    own_.assign(static_cast<std::size_t>(world_.ranks), none);
+    reduced_.assign(static_cast<std::size_t>(world_.ranks / group_of(world_)),
+                    std::vector<Gradient>(sizes_.size()));
+    for (std::size_t unit = 0; unit < units_.size(); ++unit) {
+      units_[unit] = {.sync = units_[unit].sync};
+      for (const std::size_t p : members_[unit]) {
+        if (!has_zeros(p)) continue;
+        for (auto& group : reduced_) group[p].emplace(sizes_[p]);
+      }
+    }
+  }
+
+  /// Of one unit, or of all (-1).
+  void sync(int unit, bool on) {
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      const bool named = unit < 0 || u == static_cast<std::size_t>(unit) % units_.size();
+      if (named) units_[u].sync = on;
+    }
+  }
+  bool all_sync() const { return std::ranges::all_of(units_, &Unit::sync); }
+
+  /// Backward begins. @throws Refusal where gradients are sums over ranks already
+  void begin() const {
+    if (std::ranges::any_of(units_, &Unit::complete)) {
+      throw Refusal("zero_grad after the last micro-step");
+    }
+  }
+  /// Backward comes to a unit.
+  void take(std::size_t unit) {
+    units_[unit].taken = !members_[unit].empty();
+    if (are_stored_whole()) units_[unit].shown = false;
+  }
+
+  /// Backward is over on all ranks.
+  void reduce(bool last) {
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      Unit& unit = units_[u];
+      if (members_[u].empty()) continue;
+      const bool now = unit.sync && (last || !options().accumulates());
+      const bool across = sharding().replicates && last && !unit.complete;
+      const bool in_group = now && (unit.taken || !sharding().parameters);
+      if (in_group) reduce_in_groups(u);
+      if (across && unit.landed) sum_across(u);
+      const bool reduces = in_group || (across && unit.landed);
+      if (!reduces && are_stored_whole()) unit.shown = false;  // on all ranks, whoever used it
+      if (!reduces) continue;
+      unit.shown = last || !sharding().replicates;
+      unit.complete = last && world_.ranks > 1 && (are_stored_whole() || sharding().replicates);
+    }
+  }
+
+  /// What the optimizer sees: sums over all ranks.
+  std::vector<Gradient> reduced() const {
+    std::vector<Gradient> seen(sizes_.size());
+    for (std::size_t u = 0; u < units_.size(); ++u) {
+      for (const std::size_t p : members_[u]) {
+        if (units_[u].shown) seen[p] = reduced_[0][p];
+      }
+    }
+    return seen;
+  }
+
+ private:
+  struct Unit {
+    bool sync = true;
+    bool taken = false;     // since the last reduction: ranks may have added to its gradients
+    bool landed = false;    // a reduction has added to what is reduced
+    bool shown = true;      // what is reduced is the same on all ranks
+    bool complete = false;  // what is reduced must not be reduced again
+  };
+
+  fsdp::Options options() const { return options_of(world_); }
+  const fsdp::Sharding& sharding() const { return options().sharding(); }
+  // What a rank has added up is where its sum comes to be.
+  bool are_stored_whole() const {
+    const bool copied = world_.layout == fsdp::LayoutKind::per_parameter && sharding().optimizer;
+    return !sharding().gradients && !copied;
+  }
+
+  static void add(const Gradient& from, Gradient& to) {
+    if (!from) return;
+    if (!to) {
+      to = from;
+      return;
+    }
+    for (std::size_t e = 0; e < to->size(); ++e) (*to)[e] += (*from)[e];
+  }
+
+  // What is left of a sum over `ranks`.
+  void finish(Gradient& sum, int ranks) const {
+    if (!world_.average || !sum) return;
+    for (float& x : *sum) x *= 1.0F / static_cast<float>(ranks);
+  }
+
+  // Each group sums those of its ranks, in order.
+  void reduce_in_groups(std::size_t u) {
+    const int group = group_of(world_);
+    for (const std::size_t p : members_[u]) {
+      for (int first = 0; first < world_.ranks; first += group) {
+        Gradient sum, &reduced = reduced_[static_cast<std::size_t>(first / group)][p];
+        for (int rank = first; rank < first + group; ++rank) add(take_own(rank, p), sum);
+        if (world_.ranks == 1 && sum) reduced.reset();  // its own are all, and go on adding up
+        if (world_.ranks > 1) finish(sum, group);
+        if (world_.ranks > 1 && sum) round(*sum, world_.reduce_dtype);
+        add(sum, reduced);
+      }
+    }
+    units_[u].taken = false;
+    units_[u].landed = true;
+  }
+
+  // Then the groups are summed.
+  void sum_across(std::size_t u) {
+    for (const std::size_t p : members_[u]) {
+      Gradient total;
+      for (const auto& of_group : reduced_) add(of_group[p], total);
+      finish(total, static_cast<int>(reduced_.size()));
+      for (auto& of_group : reduced_) of_group[p] = total;
+    }
+  }
+
+  Gradient take_own(int rank, std::size_t p) {
+    Own& mine = own(rank, p);
+    if (!mine.given) return {};
+    if (world_.ranks == 1) return mine.values;
+    Gradient gradient = std::exchange(mine, {std::vector<float>(sizes_[p]), false}).values;
+    round(*gradient, world_.reduce_dtype);
+    return gradient;
+  }
+
+  World world_;
+  std::vector<std::vector<std::size_t>> members_;  // of each unit
+  std::vector<Unit> units_;
+  std::vector<std::size_t> sizes_;
+  std::vector<std::vector<Own>> own_;           // of each rank, of each parameter
+  std::vector<std::vector<Gradient>> reduced_;  // of each group, of each parameter
+};
+
+}  // namespace models

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "fsdp/fully_shard.h"
+#include "models/traffic.h"
+#include "models/training.h"
+#include "support/closed_formula.h"
+
+namespace models {
+
+using nanofsdp::Context;
+using nanofsdp::MemoryClass;
+
+/// @file
+/// @brief What a rank holds and sends besides what it computes: as the closed formulas say, and
+/// nothing once it is not needed.
+class Rest {
+ public:
+  /// Right after a model has been sharded.
+  Rest(Context& context, fsdp::ShardedModel& sharded, const World& world, int micro_steps)
+      : context_(context),
+        sharded_(sharded),
+        world_(world),
+        sync_(sharded.units().size(), true),
+        plan_(nanofsdp::formula::plan(nanofsdp::formula::layouts_of(sharded.units()),
+                                      options_of(world),
+                                      {.shard_size = sharded.mesh().shard_size(),
+                                       .replicas = sharded.mesh().replicas(),
+                                       .post_forward_size = world.post_forward_size,
+                                       .micro_steps = micro_steps})),
+        planned_(whole_bytes()),
+        slices_(context.ledger.count(MemoryClass::unsharded_parameters).in_use) {}
+
+  /// What is reserved is what was to be expected, whatever is nested, frozen or shared.
+  void require_memory() const {
+    for (const MemoryClass c :
+         {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
+          MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients}) {
+      const std::int64_t bytes = context_.ledger.count(c).reserved;
+      if (bytes == plan_.of(c)) continue;
+      throw std::runtime_error(
+          fmt::format("{}: planned {} bytes, got {}", nanofsdp::name_of(c), plan_.of(c), bytes));
+    }
+  }
+
+  /// @throws std::runtime_error unless a step after the first sent what was planned
+  void require_traffic(const nanofsdp::comm::Traffic& step) const {
+    models::require_traffic(step, plan_.step);
+  }
+
+  // What the user does.
+  void sync(int unit, bool on) {
+    if (unit < 0) return sync_.assign(sync_.size(), on);
+    sync_[static_cast<std::size_t>(unit) % sync_.size()] = on;
+  }
+  void forgotten() { adds_up_ = false; }  ///< gradients
+  void reduced(bool last) {               ///< a backward is over
+    const bool all_sync = std::ranges::all_of(sync_, [](bool on) { return on; });
+    adds_up_ = !all_sync || (options_of(world_).accumulates() && !last);
+    keeps_ = world_.no_sync && !last && world_.strategy == ShardingStrategy::shard_grad_op;
+  }
+  void ended() { keeps_ = false; }  ///< a pass without backward
+
+  /// Between passes nobody holds anything but what the strategy keeps, or what still adds up; and
+  /// the pools are as planned.
+  void require(const std::string& place) const {
+    for (const fsdp::Unit& unit : sharded_.units()) unit.require_at_rest(place.c_str());
+    const bool kept = !fsdp::sharding_of(sharded_.strategy()).parameters || keeps_;
+    if (!kept) require_unused(MemoryClass::unsharded_parameters, place, slices_);
+    if (!adds_up_) require_unused(MemoryClass::unsharded_gradients, place, 0);
+  }
+  /// The same of the pools, at the end of a pass.
+  void require_pools(const std::string& place) const {
+    if (adds_up_ || whole_bytes() == planned_) return;
+    throw std::runtime_error(fmt::format("after {}: expected pools of {} bytes, got {}", place,
+                                         planned_, whole_bytes()));
+  }
+
+  /// In the hooks of a unit that is whole while it computes, a user sees what the rank keeps.
+  void require_piece(const nn::Module& module) const {
+    if (!fsdp::sharding_of(sharded_.strategy()).reshards_after_forward) return;
+    for (const fsdp::Unit& unit : sharded_.units()) {
+      if (&unit.module() != &module || unit.is_root()) continue;
+      for (const fsdp::ShardedParameters& row : unit.rows()) {
+        for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+          const nn::Parameter& parameter = *row.parameters()[i];
+          const std::int64_t piece = row.owned(i).in_shard.size();
+          if (parameter.data.numel() == piece) continue;
+          throw std::runtime_error(fmt::format("a hook of {} sees {} elements of {}, not {}",
+                                               unit.name(), parameter.data.numel(), parameter.name,
+                                               piece));
+        }
+      }
+    }
+  }
+
+ private:
+  // Reserved for whole parameters and gradients.
+  std::int64_t whole_bytes() const {
+    return context_.ledger.count(MemoryClass::unsharded_parameters).reserved +
+           context_.ledger.count(MemoryClass::unsharded_gradients).reserved;
+  }
+
+  void require_unused(MemoryClass memory_class, const std::string& place,
+                      std::int64_t always) const {
+    const std::int64_t bytes = context_.ledger.count(memory_class).in_use - always;
+    if (bytes == 0) return;
+    throw std::runtime_error(fmt::format("after {}: {} bytes of {} in use", place, bytes,
+                                         nanofsdp::name_of(memory_class)));
+  }
+
+  Context& context_;
+  fsdp::ShardedModel& sharded_;
+  World world_;
+  std::vector<bool> sync_;
+  nanofsdp::formula::Plan plan_;
+  std::int64_t planned_ = 0;
+  std::int64_t slices_ = 0;  // of post-forward groups, which are always in use
+  bool adds_up_ = false, keeps_ = false;
+};
+
+}  // namespace models

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <deque>
+#include <numeric>
+#include <vector>
+
+#include "fsdp/layout.h"
+#include "models/gradients.h"
+#include "ops/adamw.h"
+#include "ops/norm.h"
+
+namespace models {
+
+/// @file
+/// @brief A step of the reference's optimizer, and the norm of all gradients.
+
+/// What a checkpoint has of a parameter.
+struct Kept {
+  std::vector<float> values, m, v;
+  std::int64_t steps = 0;
+};
+
+/// One parameter of the reference.
+struct State {
+  explicit State(nn::Parameter& parameter) : parameter(&parameter) {}
+
+  nn::Parameter* parameter;
+  bool trains = parameter->requires_grad;  ///< when it is sharded
+  Kept now, saved;
+  Owned<float> shown{parameter->shape};  ///< what the model computes with
+};
+
+/// The states of each unit's parameters that train, by number.
+using Members = std::vector<std::vector<std::size_t>>;
+
+/// Squares are added up shard by shard, in each shard unit by unit.
+inline float norm_of(nanofsdp::Context& context, const World& world,
+                     const std::deque<State>& states, const Members& units,
+                     const std::vector<Gradient>& gradients, double max_norm,
+                     Owned<float>& coefficient) {
+  const int shards = group_of(world);
+  Owned<double> squares({shards});
+  for (int shard = 0; shard < shards; ++shard) {
+    for (const auto& unit : units) {
+      std::vector<fsdp::ParameterSpec> specs;
+      for (const std::size_t i : unit) {
+        specs.push_back({states[i].parameter->name, states[i].parameter->shape});
+      }
+      const fsdp::Layout layout(std::move(specs), shards,
+                                std::lcm(world.alignment, world.ranks / shards), world.layout);
+      for (std::size_t p = 0; p < unit.size(); ++p) {
+        const auto piece = layout.piece(p, shard).in_parameter;
+        Gradient gradient = gradients[unit[p]];
+        if (piece.empty() || !gradient) continue;
+        const Tensor x(gradient->data(), {layout.in_whole(p).size()});
+        ops::squared_norm(*context.compute, {.x = x.slice(piece.begin, piece.size()),
+                                             .out = squares.view().slice(shard, 1)});
+      }
+    }
+  }
+  Owned<float> norm({1});
+  ops::clip_coefficient(
+      *context.compute,
+      {.squares = squares, .max_norm = max_norm, .norm = norm, .coefficient = coefficient});
+  return norm.values[0];
+}
+
+inline void update(nanofsdp::Context& context, State& state, std::vector<float> gradient,
+                   Owned<float>& coefficient) {
+  const nanofsdp::Shape& shape = state.parameter->shape;
+  Kept& now = state.now;
+  ops::adamw(*context.compute, {.param = Tensor(now.values.data(), shape),
+                                .grad = Tensor(gradient.data(), shape),
+                                .m = Tensor(now.m.data(), shape),
+                                .v = Tensor(now.v.data(), shape),
+                                .lr = kLearningRate,
+                                .beta1 = 0.9,
+                                .beta2 = 0.95,
+                                .weight_decay = shape.rank() >= 2 ? kWeightDecay : 0,
+                                .step = ++now.steps,
+                                .grad_scale = coefficient});
+}
+
+}  // namespace models
