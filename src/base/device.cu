@@ -4,6 +4,7 @@
 #include <deque>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "base/check.h"
 #include "base/cuda.h"
@@ -22,12 +23,15 @@ void check(cudaError_t error, const char* what) {
       .got = std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")");
 }
 
-CudaEvent::CudaEvent(cudaStream_t stream) {
+CudaEvent::CudaEvent() {
   check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
-  check(cudaEventRecord(event_, stream), "recording an event");
 }
 
 CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
+
+void CudaEvent::record(cudaStream_t stream) {
+  check(cudaEventRecord(event_, stream), "recording an event");
+}
 
 bool CudaEvent::ready() {
   const cudaError_t state = cudaEventQuery(event_);
@@ -37,6 +41,19 @@ bool CudaEvent::ready() {
 }
 
 void CudaEvent::synchronize() { check(cudaEventSynchronize(event_), "work before an event"); }
+
+bool LateEvent::is_on_stream() {
+  const std::lock_guard lock(mutex_);
+  if (recorded_ || !is_launched()) return recorded_;
+  record(stream_);
+  return recorded_ = true;
+}
+
+void LateEvent::wait_for_device() {
+  const std::lock_guard lock(mutex_);
+  if (recorded_) return CudaEvent::synchronize();
+  check(cudaStreamSynchronize(stream_), "work on a stream");
+}
 
 namespace {
 
@@ -55,11 +72,13 @@ class CudaStream final : public Stream {
 
   Device device() const override { return Device::cuda; }
   void enqueue(std::function<void()> work) override { work(); }
-  Event record() override { return Event(std::make_shared<CudaEvent>(stream_)); }
+  // Behind work that is not launched yet there is nothing: its own point will do.
+  Event record() override { return Event(late_ ? late_ : std::make_shared<CudaEvent>(native())); }
 
   void wait(const Event& event) override {
+    if (auto* const late = dynamic_cast<LateEvent*>(event.state())) late->wait_for_launch();
     if (const auto* point = dynamic_cast<const CudaEvent*>(event.state())) {
-      check(cudaStreamWaitEvent(stream_, point->native(), 0), "waiting for an event");
+      check(cudaStreamWaitEvent(native(), point->native(), 0), "waiting for an event");
       if (point->tells_more_than_cuda()) remember(event);
     } else {
       event.synchronize();  // a thread's: the device cannot wait for it, so the host does
@@ -68,10 +87,18 @@ class CudaStream final : public Stream {
 
   void synchronize() override {
     for (; !awaited_.empty(); awaited_.pop_front()) awaited_.front().synchronize();
-    check(cudaStreamSynchronize(stream_), "work on a stream");
+    check(cudaStreamSynchronize(native()), "work on a stream");
   }
 
-  cudaStream_t native() const { return stream_; }
+  void follow(const std::shared_ptr<LateEvent>& event) {
+    late_ = event;
+    remember(Event(event));
+  }
+
+  cudaStream_t native() {
+    if (const auto late = std::exchange(late_, nullptr)) late->wait_for_launch();
+    return stream_;
+  }
   std::shared_ptr<void>& slot(std::type_index type) { return kept_[type]; }
 
  private:
@@ -81,13 +108,18 @@ class CudaStream final : public Stream {
   }
 
   cudaStream_t stream_ = nullptr;
-  std::deque<Event> awaited_;  // those that synchronize() must ask, too
+  std::shared_ptr<LateEvent> late_;  // behind the stream's last work, if that is launched late
+  std::deque<Event> awaited_;        // those that synchronize() must ask, too
   std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
 }  // namespace
 
 cudaStream_t native(Stream& stream) { return dynamic_cast<CudaStream&>(stream).native(); }
+
+void follow(Stream& stream, const std::shared_ptr<LateEvent>& event) {
+  dynamic_cast<CudaStream&>(stream).follow(event);
+}
 
 std::shared_ptr<void>& slot(Stream& stream, std::type_index type) {
   return dynamic_cast<CudaStream&>(stream).slot(type);

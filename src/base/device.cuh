@@ -3,6 +3,7 @@
 #include <cuda_runtime.h>
 
 #include <memory>
+#include <mutex>
 #include <typeindex>
 
 #include "base/device.h"
@@ -34,7 +35,7 @@ T& kept_with(Stream& stream) {
 /// @throws what the work threw, at the latest in synchronize()
 class CudaEvent : public Event::State {
  public:
-  explicit CudaEvent(cudaStream_t stream);
+  explicit CudaEvent(cudaStream_t stream) : CudaEvent() { record(stream); }
   ~CudaEvent() override;
   CudaEvent(const CudaEvent&) = delete;
   CudaEvent& operator=(const CudaEvent&) = delete;
@@ -46,9 +47,44 @@ class CudaEvent : public Event::State {
   /// point then ask it, when the host next waits for them.
   virtual bool tells_more_than_cuda() const { return false; }
 
+ protected:
+  CudaEvent();  ///< of a point that is not known yet
+  void record(cudaStream_t stream);
+
  private:
   cudaEvent_t event_ = nullptr;
 };
+
+/// The point behind work that another library puts on a stream in its own time, while the host goes
+/// on. The point is recorded as soon as somebody asks for it and the work is on the stream.
+class LateEvent : public CudaEvent {
+ public:
+  explicit LateEvent(cudaStream_t stream) : stream_(stream) {}
+
+  bool ready() override { return is_on_stream() && CudaEvent::ready(); }
+  bool tells_more_than_cuda() const override { return true; }
+
+  /// Blocks the host until the work is on the stream. @throws what the library says if it fails
+  virtual void wait_for_launch() = 0;
+
+  /// Until the device has done or given up the work, which need not be on the stream.
+  void wait_for_device();
+
+ protected:
+  /// Whether the work is on the stream, with this point behind it. From any thread.
+  bool is_on_stream();
+
+ private:
+  virtual bool is_launched() = 0;  // as the library says
+
+  const cudaStream_t stream_;
+  std::mutex mutex_;  // of:
+  bool recorded_ = false;
+};
+
+/// `event` is behind what was begun last on `stream`. The next function that puts something there
+/// waits for the launch first.
+void follow(Stream& stream, const std::shared_ptr<LateEvent>& event);
 
 /// Enqueues `kernel<<<blocks, threads, shared>>>(arguments...)` on `stream`; no blocks, no launch.
 /// @param shared bytes of shared memory beside what the kernel declares: 227 KB on an H100

@@ -16,14 +16,14 @@ namespace nanofsdp::comm {
 namespace {
 
 // The end of a collective. CUDA alone would wait for ever, or take an aborted one for done.
-class NcclEvent final : public nanofsdp::cuda::CudaEvent {
+class NcclEvent final : public nanofsdp::cuda::LateEvent {
  public:
   NcclEvent(cudaStream_t stream, std::shared_ptr<NcclWire> wire, const History& history)
-      : CudaEvent(stream), wire_(std::move(wire)), history_(history) {}
+      : LateEvent(stream), wire_(std::move(wire)), history_(history) {}
 
   bool ready() override {
     if (passed_) return true;
-    const bool passed = CudaEvent::ready();
+    const bool passed = LateEvent::ready();
     // In this order: what has passed before an abort is done, whatever NCCL has come to since.
     wire_->check(history_, passed);
     return passed_ = passed;
@@ -33,12 +33,14 @@ class NcclEvent final : public nanofsdp::cuda::CudaEvent {
     wire_->wait(history_, wire_->options().timeout, [this] { return ready(); });
   }
 
-  bool tells_more_than_cuda() const override { return true; }
-
-  // Until the device lets go of the operands, however it ends.
-  void wait_for_device() { CudaEvent::synchronize(); }
+  // The first collective between two ranks connects them.
+  void wait_for_launch() override {
+    wire_->wait(history_, wire_->options().connect_timeout, [this] { return is_on_stream(); });
+  }
 
  private:
+  bool is_launched() override { return wire_->check(history_) == ncclSuccess; }
+
   const std::shared_ptr<NcclWire> wire_;
   const History history_;  // up to this collective
   std::atomic<bool> passed_{false};
@@ -73,13 +75,12 @@ class NcclCommunicator final : public Communicator {
     const cudaStream_t on = nanofsdp::cuda::native(stream);
     const bool ring = wire_->options().reduction == Reduction::ring;
     if (kind == Kind::barrier) need_scratch(sizeof(float));
-    ring || kind != Kind::reduce_scatter
-        ? wire_->call(history_, [&](ncclComm_t comm) { return begin(collective, comm, on); })
-        : sum_in_turns(stream, collective, on);
-    last_ = std::make_shared<NcclEvent>(on, wire_, history_);
-    const Event event(last_);
-    stream.wait(event);  // so that the stream knows whom to ask; on the device it changes nothing
-    return event;
+    const auto event = std::make_shared<NcclEvent>(on, wire_, history_);
+    const auto call = [&](ncclComm_t comm) { return begin(collective, comm, on); };
+    ring || kind != Kind::reduce_scatter ? wire_->begin(history_, call, event)
+                                         : sum_in_turns(stream, collective, on);
+    nanofsdp::cuda::follow(stream, last_ = event);
+    return Event(event);
   }
 
   std::unique_ptr<Communicator> split(int color) override {

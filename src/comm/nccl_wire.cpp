@@ -12,13 +12,13 @@ namespace nanofsdp::comm {
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 struct NcclFabric {
   const NcclLibrary nccl;
   launch::Store& store;
   const NcclOptions options;
-  std::mutex mutex;  // of:
+  NcclWire::Late launching;  // of the last call; empty if it is launched or its group is gone
+  std::mutex mutex;          // of:
   std::vector<NcclWire*> wires;
 
   NcclFabric(launch::Store& the_store, const NcclOptions& the_options)
@@ -53,24 +53,21 @@ void set_environment(int rank, const std::string& interface, bool share_gpu) {
   set("NCCL_MULTI_RANK_GPU_ENABLE", "1");                    // how NCCL 2.30 and later are asked
   set("NCCL_SOCKET_IFNAME", "lo");
   set("NCCL_NET", "Socket");
-  for (const char* unheard_of : {"NCCL_MNNVL_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_RAS_ENABLE"}) {
-    set(unheard_of, "0");  // between such hosts
-  }
+  for (const char* unheard_of : {"NCCL_MNNVL_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_RAS_ENABLE"})
+    set(unheard_of, "0");     // between such hosts
   set("NCCL_MAX_CTAS", "2");  // all ranks' kernels must find room at once
 }
 
 // Rank 0 makes the id under which the ranks meet; the store carries it.
 ncclUniqueId agree_on_id(NcclFabric& fabric) {
-  static constexpr const char* kKey = "nccl/id";
   launch::Store& store = fabric.store;
   ncclUniqueId id{};
   if (store.rank() == 0) {
     const ncclResult_t result = fabric.nccl.ncclGetUniqueId(&id);
     if (result != ncclSuccess) throw setup_error(0, in_words(fabric.nccl, result, nullptr));
-    store.set(kKey, std::string(id.internal, sizeof id.internal));
-    return id;
+    store.set("nccl/id", std::string(id.internal, sizeof id.internal));
   }
-  const auto value = store.get(kKey, fabric.options.connect_timeout);
+  const auto value = store.get("nccl/id", fabric.options.connect_timeout);
   if (!value || value->size() != sizeof id.internal) {
     throw setup_error(store.rank(), fmt::format("no word from rank 0 in {} ms",
                                                 fabric.options.connect_timeout.count()));
@@ -91,22 +88,25 @@ NcclWire::~NcclWire() {
   std::erase(fabric_->wires, this);
 }
 
-void NcclWire::call(const History& history, const Begin& begin,
-                    std::optional<milliseconds> patience) {
+void NcclWire::begin(const History& history, const Call& call, Late event) {
+  if (const auto last = std::exchange(fabric_->launching, event).lock()) last->wait_for_launch();
   std::unique_lock lock(mutex_);
   throw_if_aborted(history);
-  const ncclResult_t result = begin(comm_);
+  const ncclResult_t result = call(comm_);
   lock.unlock();
   if (result != ncclSuccess && result != ncclInProgress) fail(history, result);
-  wait(history, patience.value_or(options().connect_timeout),
-       [&] { return check(history) == ncclSuccess; });
+}
+
+void NcclWire::call(const History& history, const Call& call) {
+  begin(history, call);
+  wait(history, options().connect_timeout, [&] { return check(history) == ncclSuccess; });
 }
 
 void NcclWire::wait(const History& history, milliseconds patience,
                     const std::function<bool()>& done) {
-  const auto start = steady_clock::now();
+  const auto start = std::chrono::steady_clock::now();
   while (!done()) {
-    const auto waited = steady_clock::now() - start;
+    const auto waited = std::chrono::steady_clock::now() - start;
     if (waited > patience) give_up(history, patience);
     // The first moments are for a collective on its way to the stream.
     waited < 1ms ? std::this_thread::yield() : std::this_thread::sleep_for(50us);
@@ -128,17 +128,16 @@ ncclResult_t NcclWire::check(const History& history, bool passed) {
 std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
   auto child = std::make_shared<NcclWire>(fabric_);
   // Colors of NCCL's are not negative; those of ours that differ in the sign bit alone become one.
-  const auto positive = static_cast<int>(static_cast<unsigned>(color) & 0x7fffffffu);
   call(history, [&](ncclComm_t comm) {  // which keeps the order of the ranks
-    return nccl().ncclCommSplit(comm, positive, /*key=*/0, &child->comm_, nullptr);
+    return nccl().ncclCommSplit(comm, color & 0x7fffffff, /*key=*/0, &child->comm_, nullptr);
   });
   child->call(history, [](ncclComm_t) { return ncclSuccess; });  // until it is ready as well
   return child;
 }
 
 void NcclWire::close(const History& history) {
-  call(
-      history, [&](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); }, kFarewell);
+  begin(history, [&](ncclComm_t comm) { return nccl().ncclCommFinalize(comm); });
+  wait(history, kFarewell, [&] { return check(history) == ncclSuccess; });
   const std::lock_guard lock(mutex_);
   nccl().ncclCommDestroy(std::exchange(comm_, nullptr));
 }

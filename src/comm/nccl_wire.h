@@ -4,9 +4,9 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 
+#include "base/device.cuh"
 #include "comm/nccl.h"
 #include "comm/nccl_library.h"
 #include "comm/operation.h"
@@ -24,16 +24,22 @@ struct NcclFabric;
 /// last of `history`; without one, they are about the making of the group.
 class NcclWire {
  public:
-  using Begin = std::function<ncclResult_t(ncclComm_t)>;
+  using Call = std::function<ncclResult_t(ncclComm_t)>;
+  using Late = std::weak_ptr<nanofsdp::cuda::LateEvent>;
 
   explicit NcclWire(std::shared_ptr<NcclFabric> fabric);
   ~NcclWire();
 
-  /// Makes one of NCCL's calls and waits until NCCL has done its part: with a collective, until it
-  /// is on the stream. The first one between two ranks connects them.
-  /// @param patience until then; none: connect_timeout
-  void call(const History& history, const Begin& begin,
-            std::optional<std::chrono::milliseconds> patience = {});
+  /// Makes one of NCCL's calls, of which NCCL does its part in a thread of its own. Before it,
+  /// waits for the launch of the process's last call, of whichever communicator: what is launched
+  /// on the device has the same order on every rank, or two collectives may each have the room that
+  /// the other one waits for.
+  /// @param event behind the work that the call launches; empty: the caller waits for it
+  void begin(const History& history, const Call& call, Late event = {});
+
+  /// The same, and waits until NCCL has done its part: with a collective, until it is on the
+  /// stream.
+  void call(const History& history, const Call& call);
 
   /// Asks again and again, until `done`.
   /// @throws CommError timeout if that takes longer than `patience`

@@ -5,12 +5,16 @@
 #include "nccl_state.h"
 
 std::mutex emulation::mutex;
+constinit thread_local int emulation::asked = 0;
 
 // Everything is begun here; ncclCommGetAsyncError goes on.
 ncclResult_t emulation::begin(ncclComm_t comm, std::function<bool()> call) {
   const std::lock_guard lock(mutex);
+  static thread_local std::shared_ptr<State> last;
   State& state = *comm->state;
-  if (state.begun) return ncclInvalidArgument;  // somebody has not asked to the end
+  if (state.begun) return ncclInvalidArgument;       // somebody has not asked to the end
+  if (last && last->begun) return ncclInvalidUsage;  // the order of launches would be chance
+  last = comm->state;
   state.begun = std::move(call);
   state.asked = 0;
   return ncclInProgress;
@@ -86,6 +90,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int, ncclComm_t* child, n
 }
 
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  ++emulation::asked;
   std::unique_lock lock(mutex);
   State& state = *comm->state;
   const bool waits = state.begun || state.done < state.calls;

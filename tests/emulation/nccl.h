@@ -69,4 +69,7 @@ namespace emulation {
 /// Bytes that ranks have sent with ncclSend since the process began.
 extern std::atomic<std::size_t> sent;
 
+/// How often this thread has asked how a call goes.
+extern constinit thread_local int asked;
+
 }  // namespace emulation
