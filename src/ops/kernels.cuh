@@ -18,8 +18,8 @@ namespace nanofsdp::ops::cuda {
 /// block, and what one kernel leaves to the next. Internal to ops.
 ///
 /// Kernels are written so that they also run under the emulation of tests/emulation: launched by
-/// launch(), shared memory of a size known to the compiler, full warps at every shuffle, no
-/// assembly. Sums are taken in an order that depends on the shapes alone: the same bits on every
+/// launch(), full warps at every shuffle, no instructions but those of flash/warp_matrix.cuh, which
+/// the emulation has too. Sums are taken in an order that depends on the shapes alone: the same bits on every
 /// run.
 
 using nanofsdp::cuda::launch;

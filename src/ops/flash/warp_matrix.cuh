@@ -22,7 +22,7 @@ namespace nanofsdp::ops::cuda::flash {
 /// So a lane that rounds its own sums has its words of a left factor: a score becomes a weight
 /// without leaving the lane that made it.
 ///
-/// These functions are the only assembly of the project. For a C++ compiler the emulation of
+/// No other file of the project names a GPU's instructions. For a C++ compiler the emulation of
 /// tests/emulation has the same functions.
 
 using Shared = unsigned;  ///< an address in shared memory
