@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -102,24 +103,28 @@ inline void fill(const std::vector<nn::Parameter*>& parameters, std::uint64_t se
 }
 
 /// Shards a model that already has values; each rank has drawn them from its own seed.
-/// @return how many elements are equal to rank 0's first values, after they have been gathered
-/// again
+/// @return how many elements of all shards are equal to rank 0's first values
 inline std::int64_t rank_0s_share(int W, bool sync) {
-  std::int64_t equal = 0;
+  std::atomic<std::int64_t> equal = 0;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     gpt::GPT model(nanogpt(52));
     const std::vector<nn::Parameter*> parameters = model.named_parameters();
-    std::vector<std::vector<float>> memory;
-    fill(parameters, static_cast<std::uint64_t>(context.rank), memory);
-    const std::vector<std::vector<float>> own = memory;
+    std::vector<std::vector<float>> of_rank_0, own;
+    fill(parameters, 0, of_rank_0);
+    fill(parameters, static_cast<std::uint64_t>(context.rank), own);
     comm::Mesh mesh(std::move(world));
     fsdp::ShardedModel sharded(context, model, mesh,
                                {.sync_module_states = sync, .wrap_policy = is_block});
-    sharded.summon_full_parameters([&](const nn::Parameter& p) {
-      if (context.rank != 0) return;
-      const auto i = std::ranges::find(parameters, &p) - parameters.begin();
-      equal += count_equal(p.data.span<float>(), own[static_cast<std::size_t>(i)]);
-    });
+    for (const fsdp::ShardedParameters* row : sharded.rows()) {
+      for (std::size_t i = 0; i < row->parameters().size(); ++i) {
+        const auto p = std::ranges::find(parameters, row->parameters()[i]) - parameters.begin();
+        const auto [in_shard, in_parameter] = row->owned(i);
+        const Tensor first(of_rank_0[static_cast<std::size_t>(p)].data(), parameters[p]->shape);
+        equal +=
+            count_equal(row->parameter_shard().slice(in_shard.begin, in_shard.size()).span<float>(),
+                        first.slice(in_parameter.begin, in_parameter.size()).span<float>());
+      }
+    }
   });
   return equal;
 }

@@ -132,8 +132,8 @@ void ShardedParameters::zero_grad(bool set_to_none) {
     had_gradient_[i] = !set_to_none && parameters_[i]->requires_grad;
     const Tensor stored = view_of(i, stored_gradients_, {});
     if (reduced_ && !had_gradient_[i]) ops::fill(*context_.compute, {stored, -0.0F});
-    parameters_[i]->show_grad(had_gradient_[i] ? stored : Tensor());
   }
+  show_gradients();
 }
 
 std::vector<bool> ShardedParameters::have_gradients() const {
