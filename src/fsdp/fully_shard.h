@@ -124,6 +124,7 @@ class ShardedModel {
   /// rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units compute
   /// with rounded parameters it takes memory of its own, meanwhile. What `visit` throws passes
   /// through, and the model can go on, if all ranks throw alike; else the others wait for this one.
+  /// It runs no pass of the model.
   /// @throws Error while a forward or a backward of the model runs
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 

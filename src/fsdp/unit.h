@@ -56,7 +56,7 @@ class Unit {
   }
 
   /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
-  /// @throws Error if they were never initialised
+  /// @throws Error naming the parameters that have no values yet
   void unshard(Purpose purpose = Purpose::training);
   /// The same, ahead of time, if there is room. A unit whose gradients are on their way is done.
   void prefetch(Purpose purpose = Purpose::training) {

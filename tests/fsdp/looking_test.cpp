@@ -256,5 +256,30 @@ TEST(ShardedModel, LeavesNoViewOfItsMemory) {
   });
 }
 
+// Nor when its constructor throws, here in the second unit: what the first unit had shown is gone,
+// and the model can be sharded once it is right.
+TEST(ShardedModel, LeavesNothingBehindWhenItCannotBeMade) {
+  testing::run_ranks(
+      testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {
+        Model model;
+        comm::Mesh mesh(std::move(world));
+        const Options options{.wrap_policy = is_a<testing::CallerLayer>};
+        const std::vector<nn::Parameter*> parameters = model.named_parameters();
+        parameters[3]->dtype = DType::bfloat16;  // which trains
+        testing::expect_error<Error>([&] { ShardedModel s(context, model, mesh, options); },
+                                     "second.linear.bias");
+        for (const nn::Parameter* p : parameters) {
+          EXPECT_FALSE(p->sharded) << p->name;
+          EXPECT_EQ(p->data.raw(), nullptr) << p->name;
+          EXPECT_EQ(p->grad().raw(), nullptr) << p->name;
+        }
+        EXPECT_EQ(context.ledger.count(MemoryClass::parameter_shards).in_use, 0);
+        parameters[3]->dtype = DType::float32;
+        ShardedModel sharded(context, model, mesh, options);
+        testing::store_random(sharded, 1);
+        EXPECT_EQ(testing::whole_weights(sharded).size(), 60u);
+      });
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp::looking_test
