@@ -18,6 +18,7 @@
 #include "cli/trace_file.h"
 #include "comm/run_ranks.h"
 #include "launch/launch.h"
+#include "ops/matmul.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
@@ -36,6 +37,7 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
   if (rank == 0) require_outputs(options);
   return [options, dataset](Context& context, std::unique_ptr<comm::Communicator> world) {
+    if (!options.products.empty()) ops::take_fastest_products(*context.compute, options.products);
     train::Trainer trainer(context, std::move(world), options, *dataset);
     Report report(options, context, *dataset, trainer);
     trainer.run(report);

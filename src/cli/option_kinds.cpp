@@ -226,6 +226,7 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
            o.reference);
   line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
+  line.add("products", "a file of cuBLAS's fastest kernels; what is new is timed", o.products);
   line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
   line.group("Also nanoGPT's");
   line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
@@ -234,9 +235,8 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
                 o.init_from, o.pretrained);
   add_device(line, o.device);
   add_ignored(line, o.notes);
-  for (const char* name : {"wandb_project", "wandb_run_name"}) {
-    line.add(name, "no effect", "", [](const std::string&) {});
-  }
+  line.add("wandb_project", "no effect", "", [](const std::string&) {});
+  line.add("wandb_run_name", "no effect", "", [](const std::string&) {});
   return line;
 }
 

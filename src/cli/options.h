@@ -30,6 +30,7 @@ struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptio
   std::string metrics;        ///< a JSON lines file; empty: none
   std::string reference;      ///< another run's, drawn beside this one; empty: none
   std::string trace;          ///< a Chrome trace of a few steps; empty: none
+  std::string products;  ///< which kernels of cuBLAS are the fastest (ops/matmul.h); empty: none
   bool explain = false;
 
   /// One line for each option that asks for what this program does not do, to be shown at start-up.

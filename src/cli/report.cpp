@@ -74,9 +74,7 @@ void Report::started() {
     parameters += row->layout().total_numel();
     shard += row->layout().shard_numel();
     padding += row->layout().padding_numel();
-    for (const nn::Parameter* parameter : row->parameters()) {
-      if (parameter->shape.rank() >= 2) decayed += parameter->shape.numel();
-    }
+    for (const auto* p : row->parameters()) decayed += p->shape.rank() > 1 ? p->shape.numel() : 0;
   }
   line(fmt::format("nanofsdp   {}; {} of {}{}{}", build_info(), plural(context_.world_size, "rank"),
                    plural(context_.compute->threads(), "thread"),
@@ -106,6 +104,7 @@ void Report::started() {
     memory += fmt::format("{}{} {}", memory.empty() ? "" : ", ", name_of(c), megabytes(bytes));
   }
   line("a rank     " + memory);
+  if (!options_.products.empty()) line("products   the fastest, as in " + options_.products);
   open_files();
   if (!options_.explain) return;
   numel_ = parameters;

@@ -163,6 +163,7 @@ void ShardedModel::end_pass(bool backward) {
 //! [attach]
 
 void ShardedModel::begin_pass(nn::Tape& tape) {
+  tape.dtype = compute_dtype(options_.precision, context_.device);
   if (tape.knows(end_of_pass_)) return;
   for (const Unit& unit : units_) {
     if (unit.passes > 0) unit.require_at_rest("a pass on another tape", /*or_under_way=*/true);

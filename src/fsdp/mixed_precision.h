@@ -13,11 +13,12 @@ namespace nanofsdp::fsdp {
 /// sent, and gradients are cast before they are reduced. Sums run in float32, and each sum is
 /// rounded once.
 ///
-/// A GPU computes with the bfloat16 weights as they arrive, in half the memory too, and rounds what
-/// autocast rounds: the x and dy that a weight is multiplied with. Unlike autocast's, all results
-/// stay float32: of products, whose sums run in float32 on tensor cores, of layer norms, and the
-/// gradients of weights. A CPU has no such arithmetic: there the rounded weights are widened, and
-/// all is computed in float32.
+/// A GPU computes with the bfloat16 weights as they arrive, and keeps activations and their
+/// gradients in bfloat16: half the memory, and no casts. As under PyTorch's FSDP with the same
+/// MixedPrecision, each result of an operator is rounded once; inside operators sums run in
+/// float32, on tensor cores too, and statistics, losses and the gradients of weights stay float32.
+/// A CPU has no such arithmetic: there the rounded weights are widened, and all is computed in
+/// float32.
 
 /// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
 struct MixedPrecision {

@@ -23,7 +23,8 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
   if (tape.cache() != nullptr) qkv = tape.cache()->append(tape.stream(), this, qkv);
   // With a cache also the positions before those of x.
   const std::int64_t T = qkv.dim(1), C = x.dim(2);
-  const Tensor y = tape.allocate(x.shape()), lse = tape.allocate({x.dim(0), heads_, x.dim(1)});
+  const Tensor y = tape.allocate(x.shape());
+  const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)}, DType::float32);
   {
     const nn::Tape::Scope temporaries(tape);
     const auto scratch = tape.allocate({ops::attention_scratch_numel(T, tape.stream().threads())});

@@ -52,16 +52,13 @@ Tensor Block::do_forward(nn::Tape& tape, Tensor x) {
 }
 
 Tensor Block::do_backward(nn::Tape& tape, Tensor dy) {
-  {
+  const auto add_gradient_of = [&](nn::Module& norm, nn::Module& layer) {
     const nn::Tape::Scope temporaries(tape);
-    const Tensor d = ln_2_.backward(tape, mlp_.backward(tape, dy));
+    const Tensor d = norm.backward(tape, layer.backward(tape, dy));
     ops::accumulate(tape.stream(), {.in = d, .out = dy});
-  }
-  {
-    const nn::Tape::Scope temporaries(tape);
-    const Tensor d = ln_1_.backward(tape, attn_.backward(tape, dy));
-    ops::accumulate(tape.stream(), {.in = d, .out = dy});
-  }
+  };
+  add_gradient_of(ln_2_, mlp_);
+  add_gradient_of(ln_1_, attn_);
   return dy;
 }
 

@@ -15,14 +15,12 @@ const GPTConfig& validated(const GPTConfig& config) {
   const auto require = [](bool holds, const char* what, std::string expected, auto got) {
     if (!holds) throw UsageError({what, std::move(expected), fmt::to_string(got)});
   };
-  const auto positive = [&](const char* name, std::int64_t value) {
-    require(value >= 1, name, "at least 1", value);
-  };
-  positive("block_size", config.block_size);
-  positive("vocab_size", config.vocab_size);
-  positive("n_layer", config.n_layer);
-  positive("n_head", config.n_head);
-  positive("n_embd", config.n_embd);
+  const std::pair<const char*, std::int64_t> sizes[] = {{"block_size", config.block_size},
+                                                        {"vocab_size", config.vocab_size},
+                                                        {"n_layer", config.n_layer},
+                                                        {"n_head", config.n_head},
+                                                        {"n_embd", config.n_embd}};
+  for (const auto& [name, size] : sizes) require(size >= 1, name, "at least 1", size);
   require(config.n_embd % config.n_head == 0, "n_embd",
           fmt::format("a multiple of n_head = {}", config.n_head), config.n_embd);
   require(config.dropout >= 0 && config.dropout < 1, "dropout", "0 <= dropout < 1", config.dropout);

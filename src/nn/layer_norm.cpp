@@ -15,7 +15,8 @@ LayerNorm::LayerNorm(std::int64_t n, bool bias)
 Tensor LayerNorm::do_forward(Tape& tape, Tensor x) {
   const std::int64_t n = weight_->shape[0];
   const Tensor y = tape.allocate(x.shape());
-  const Tensor mean = tape.allocate({x.numel() / n}), rstd = tape.allocate({x.numel() / n});
+  const Tensor mean = tape.allocate({x.numel() / n}, DType::float32);
+  const Tensor rstd = tape.allocate(mean.shape(), mean.dtype());
   ops::layer_norm(tape.stream(), ops::LayerNormForward{.x = x.rows(),
                                                        .weight = weight_->data,
                                                        .bias = bias_ ? bias_->data : Tensor(),

@@ -27,9 +27,6 @@ class Linear final : public Module {
   /// A layer without bias whose weight is another module's too (a tied weight).
   explicit Linear(std::shared_ptr<Parameter> tied_weight);
 
-  /// The weight's type during a pass: bfloat16 where it is rounded and the device computes with it.
-  DType dtype() const { return weight_->data.dtype(); }
-
  private:
   Tensor do_forward(Tape& tape, Tensor x) override;
   Tensor do_backward(Tape& tape, Tensor dy) override;

@@ -3,23 +3,32 @@
 #include "ops/cross_entropy.h"
 
 namespace nanofsdp::nn {
+namespace {
+
+ops::CrossEntropyForward operands(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
+  const Shape rows{targets.numel()};
+  const Tensor loss = tape.allocate(rows, DType::float32),
+               lse = tape.allocate(rows, DType::float32);
+  return {logits.rows(), targets.view(rows), loss, lse, total};
+}
+
+}  // namespace
 
 void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total) {
-  const std::int64_t rows = targets.numel();
-  const Tensor flat = logits.rows(), target = targets.view({rows});
-  const Tensor loss = tape.allocate({rows}), lse = tape.allocate({rows});
-  ops::cross_entropy(
-      tape.stream(),
-      ops::CrossEntropyForward{
-          .logits = flat, .target = target, .loss = loss, .lse = lse, .total = total});
-  tape.save({logits, target, lse});
+  const ops::CrossEntropyForward a = operands(tape, logits, targets, total);
+  ops::cross_entropy(tape.stream(), a);
+  tape.save({logits, a.target, a.lse});
 }
 
 Tensor cross_entropy_backward(Tape& tape, float scale) {
   const auto [logits, target, lse] = tape.restore<3>();
+  ops::cross_entropy(tape.stream(), ops::CrossEntropyBackward{logits.rows(), target, lse, scale});
+  return logits;
+}
+
+Tensor cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total, float scale) {
   ops::cross_entropy(tape.stream(),
-                     ops::CrossEntropyBackward{
-                         .logits = logits.rows(), .target = target, .lse = lse, .scale = scale});
+                     ops::CrossEntropy{operands(tape, logits, targets, total), scale});
   return logits;
 }
 

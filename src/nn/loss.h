@@ -18,4 +18,8 @@ void cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total);
 /// @returns [B, T, V]  @throws Error if the last tensors on the tape are not those of the forward
 Tensor cross_entropy_backward(Tape& tape, float scale);
 
+/// Both at once, for a training: on a GPU the logits are then read once, and stay where they are.
+/// @returns as cross_entropy_backward(); nothing is saved on the tape
+Tensor cross_entropy(Tape& tape, Tensor logits, Tensor targets, Tensor total, float scale);
+
 }  // namespace nanofsdp::nn

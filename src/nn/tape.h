@@ -49,11 +49,17 @@ class Tape {
 
   Stream& stream() { return *context_.compute; }  ///< where operators run
 
+  /// What activations and their gradients are. FSDP sets it before each pass of its model: bfloat16
+  /// where a GPU computes with bfloat16 parameters, else float32. Statistics and losses stay
+  /// float32: a module asks for that. A module that knows float32 alone asks for it too, and casts
+  /// (ops/cast.h) what it takes and what it gives; else its first use of the elements throws.
+  DType dtype = DType::float32;
+
   /// Memory for an activation or a temporary, valid until reset() or the end of the innermost
   /// Scope.
-  Tensor allocate(Shape shape, DType dtype = DType::float32) {
-    return arena_.allocate(shape, dtype);
-  }
+  Tensor allocate(Shape shape) { return allocate(shape, dtype); }
+  /// The same, of another dtype than activations have.
+  Tensor allocate(Shape shape, DType of) { return arena_.allocate(shape, of); }
 
   /// Frees on destruction what was allocated since construction: the temporaries of one backward.
   class Scope {

@@ -7,9 +7,9 @@ namespace nanofsdp::ops::cuda {
 namespace {
 
 // A pack of n elements a thread. Every element runs the same instructions wherever its shard was
-// cut: that is promised to the bit. The operations are those of adamw.cpp in the same order, but
-// each compiler may melt a product and a sum into one rounding, so between the twins the last bits
-// may differ.
+// cut: that is promised to the bit. So the code says which product and sum are one rounding: left
+// to itself, the compiler takes one product in one kernel and the other product in the other.
+// Between the twins the last bits may differ.
 template <int n>
 __global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t packs,
                        Pack<float, n>* params, const Pack<float, n>* grads, Pack<float, n>* ms,
@@ -21,10 +21,10 @@ __global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t p
   const Pack<float, n> grad = grads[i];
   for (int k = 0; k < n; ++k) {
     const float g = grad.values[k] * scale;
-    m.values[k] = m.values[k] * c.beta1 + g * c.rest1;
-    v.values[k] = v.values[k] * c.beta2 + c.rest2 * g * g;
+    m.values[k] = fmaf(m.values[k], c.beta1, g * c.rest1);
+    v.values[k] = fmaf(v.values[k], c.beta2, c.rest2 * g * g);
     const float denominator = sqrtf(v.values[k]) / c.root_correction2 + c.eps;
-    param.values[k] = param.values[k] * c.decay - c.step_size * m.values[k] / denominator;
+    param.values[k] = fmaf(param.values[k], c.decay, -(c.step_size * m.values[k] / denominator));
   }
   ms[i] = m;
   vs[i] = v;

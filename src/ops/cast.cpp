@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "base/transfer.h"
+#include "ops/copy_chunks.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
@@ -13,14 +13,8 @@ void cast(Stream& stream, const Cast& a) {
   const bool narrow = a.in.dtype() == DType::float32;
   require.numel("cast: in", a.in, n, narrow ? DType::float32 : DType::bfloat16);
   require.numel("cast: out", a.out, n, narrow ? DType::bfloat16 : DType::float32);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::cast(stream, a);
-  }
-  stream.enqueue(cost(a), [&stream, a, n] {
-    stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      convert(a.in.slice(begin, end - begin), a.out.slice(begin, end - begin));
-    });
-  });
+  copy_chunks(stream,
+              {.in = a.in, .out = a.out, .numel = n, .chunk = n, .in_stride = n, .out_stride = n});
 }
 
 }  // namespace nanofsdp::ops

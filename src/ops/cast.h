@@ -8,7 +8,7 @@ namespace nanofsdp::ops {
 /// @file
 /// @brief Between float32 and bfloat16: exact one way, to nearest even the other.
 ///
-/// Twins: cast.cpp (CPU), cast.cu (CUDA), to the same bits: both call base/dtype.h.
+/// It is the copy of one chunk (copy_chunks.h), on either device.
 
 /// Operands. The dtypes say which way.
 struct Cast {
@@ -22,10 +22,5 @@ inline Cost cost(const Cast& a) { return moves({a.in}, {a.out}); }
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError if the sizes differ or the dtypes are not one of each
 void cast(Stream& stream, const Cast& a);
-
-/// The CUDA side, in cast.cu, called with operands that have been checked.
-namespace cuda {
-void cast(Stream& stream, const Cast& a);
-}  // namespace cuda
 
 }  // namespace nanofsdp::ops

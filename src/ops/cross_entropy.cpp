@@ -95,12 +95,7 @@ void backward(Stream& stream, const CrossEntropyBackward& a) {
   });
 }
 
-void both(Stream& stream, const CrossEntropy& a) {
-  forward(stream, a);
-  backward(stream, {a.logits, a.target, a.lse, a.scale});
-}
-
-// Checks the operands and enqueues the work, or what CUDA has for it.
+// Checks the operands and enqueues the work, or what CUDA has for it; null: a CPU never gets there.
 template <class Operands>
 void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Operands&)) {
   const Require require(stream, a.logits);
@@ -124,6 +119,10 @@ void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Oper
 
 void cross_entropy(Stream& stream, const CrossEntropyForward& a) { enqueue(stream, a, forward); }
 void cross_entropy(Stream& stream, const CrossEntropyBackward& a) { enqueue(stream, a, backward); }
-void cross_entropy(Stream& stream, const CrossEntropy& a) { enqueue(stream, a, both); }
+void cross_entropy(Stream& stream, const CrossEntropy& a) {
+  if (a.logits.dtype() == DType::bfloat16) return enqueue<CrossEntropy>(stream, a, nullptr);
+  cross_entropy(stream, CrossEntropyForward{a});
+  cross_entropy(stream, CrossEntropyBackward{a.logits, a.target, a.lse, a.scale});
+}
 
 }  // namespace nanofsdp::ops

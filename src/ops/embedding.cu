@@ -89,9 +89,12 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t begin = blockIdx.y * rows, end = begin + rows;
   Column column(dweight + c, C);
+  const auto row_at = [&](std::int64_t n) { return n < N ? index[n] : 0; };
+  std::int32_t next = row_at(threadIdx.x);
   for (std::int64_t first = 0; first < N; first += kThreads) {
     const std::int64_t n = first + threadIdx.x;
-    const std::int32_t row = n < N ? index[n] : 0;
+    const std::int32_t row = next;
+    next = row_at(n + kThreads);  // on its way while this list is worked off
     require_row(row, V);
     row_of[threadIdx.x] = row;
     list(n < N && row >= begin && row < end, listed);

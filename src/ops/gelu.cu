@@ -37,7 +37,7 @@ template <class T>
 struct GeluSlope {
   __device__ float operator()(float dy, float x) const {
     const Normal at = normal(x, T{});
-    return dy * (at.below + x * kInverseSqrtTwoPi * at.bell);
+    return dy * fmaf(x * kInverseSqrtTwoPi, at.bell, at.below);
   }
 };
 

@@ -1,149 +1,105 @@
 #include "ops/gemm.cuh"
 
-#include <cublasLt.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
 
-#include <compare>
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <string>
 
 #include "base/check.h"
 #include "base/cuda.h"
-#include "base/library.h"
 #include "ops/kernels.cuh"
+#include "ops/matmul.h"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS asks for on a GPU like the H100
-
-// cuBLASLt's functions under their own names; the library is loaded when this is made.
-struct CublasLt {
-  Library library{NANOFSDP_CUBLASLT, NANOFSDP_CUBLASLT_FOLDER};
-
-  NANOFSDP_FUNCTION(cublasLtCreate);
-  NANOFSDP_FUNCTION(cublasLtDestroy);
-  NANOFSDP_FUNCTION(cublasLtGetStatusName);
-  NANOFSDP_FUNCTION(cublasLtGetStatusString);
-  NANOFSDP_FUNCTION(cublasLtMatmul);
-  NANOFSDP_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
-  NANOFSDP_FUNCTION(cublasLtMatmulDescCreate);
-  NANOFSDP_FUNCTION(cublasLtMatmulDescDestroy);
-  NANOFSDP_FUNCTION(cublasLtMatmulDescSetAttribute);
-  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceCreate);
-  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceDestroy);
-  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
-  NANOFSDP_FUNCTION(cublasLtMatrixLayoutCreate);
-  NANOFSDP_FUNCTION(cublasLtMatrixLayoutDestroy);
-};
-
-// What cuBLAS has made and takes back.
-template <class Opaque>
-using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
-
-// All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
-struct Product {
-  Form form;
-  DType dtype, result;  // of A and B; of C
-  std::int64_t rows, cols, depth;
-  bool bias;
-  bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
-
-  auto operator<=>(const Product&) const = default;
-
-  std::string str() const {
-    static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
-    return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
-           ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
-           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype)) + " to " +
-           std::string(name_of(result));
+// The number that a file has for a product, in a line "PRODUCT: NUMBER"; -1: none.
+int number_in(const std::string& path, const std::string& product) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    const std::size_t end = line.rfind(": ");
+    if (end != std::string::npos && line.substr(0, end) == product) {
+      return std::atoi(line.c_str() + end + 2);
+    }
   }
-};
-
-void check(const CublasLt& lt, cublasStatus_t status, const Product& product) {
-  NANOFSDP_CHECK(status == CUBLAS_STATUS_SUCCESS, .what = product.str(),
-                 .expected = "success from cuBLAS",
-                 .got = std::string(lt.cublasLtGetStatusString(status)) + " (" +
-                        lt.cublasLtGetStatusName(status) + ")");
+  return -1;
 }
 
-// A product as cuBLAS wants it described, and the kernel that it has chosen.
-struct Plan {
-  Owned<cublasLtMatmulDescOpaque_t> operation;
-  Owned<cublasLtMatrixLayoutOpaque_t> b, a, c;
-  cublasLtMatmulAlgo_t algorithm{};
-};
-
-// cuBLAS counts columns first: where we have a matrix it sees the transposed one. So it is asked
-// for C^T = B^T A^T, with the operands the other way round and every matrix where and as it is.
-class PlanMaker {
+// While it lives, other ranks that want to add to the file wait.
+class LockedFile {
  public:
-  PlanMaker(const CublasLt& lt, const Product& product) : lt_(lt), product_(product) {}
+  explicit LockedFile(const std::string& path)
+      : path_(path), file_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644)) {
+    require(file_ >= 0 && flock(file_, LOCK_EX) == 0, "a file that can be written and locked");
+  }
+  ~LockedFile() { close(file_); }
+  LockedFile(const LockedFile&) = delete;
+  LockedFile& operator=(const LockedFile&) = delete;
 
-  Plan make(cublasLtHandle_t handle, const Tensor& a, const Tensor& b, const Tensor& c,
-            const void* bias) const {
-    Plan plan{operation(), layout(b), layout(a), layout(c)};
-    set(plan, CUBLASLT_MATMUL_DESC_TRANSA, product_.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(plan, CUBLASLT_MATMUL_DESC_TRANSB, product_.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (bias != nullptr) {
-      set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-      set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
-    }
-    plan.algorithm = choose(handle, plan);
-    return plan;
+  void add(const std::string& product, int number) const {
+    const std::string line = product + ": " + std::to_string(number) + "\n";
+    require(write(file_, line.data(), line.size()) == std::ssize(line), "room for a line");
   }
 
  private:
-  void check(cublasStatus_t status) const { cuda::check(lt_, status, product_); }
-
-  Owned<cublasLtMatmulDescOpaque_t> operation() const {
-    cublasLtMatmulDesc_t made = nullptr;
-    check(lt_.cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-    return {made, lt_.cublasLtMatmulDescDestroy};
+  void require(bool holds, const char* expected) const {
+    NANOFSDP_CHECK(holds, .what = "products in " + path_, .expected = expected,
+                   .got = std::strerror(errno));
   }
 
-  Owned<cublasLtMatrixLayoutOpaque_t> layout(const Tensor& x) const {
-    cublasLtMatrixLayout_t made = nullptr;
-    check(lt_.cublasLtMatrixLayoutCreate(
-        &made, x.dtype() == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F,
-        static_cast<std::uint64_t>(x.dim(1)), static_cast<std::uint64_t>(x.dim(0)), x.dim(1)));
-    return {made, lt_.cublasLtMatrixLayoutDestroy};
+  std::string path_;
+  int file_;
+};
+
+class Timer {
+ public:
+  Timer() {
+    for (cudaEvent_t* e : {&begin_, &end_})
+      nanofsdp::cuda::check(cudaEventCreateWithFlags(e, 0), "making an event");
+  }
+  ~Timer() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
+  Timer(const Timer&) = delete;
+  Timer& operator=(const Timer&) = delete;
+
+  // Milliseconds that `work` takes on `stream`.
+  template <class Work>
+  float time(cudaStream_t stream, const Work& work) {
+    float ms = 0;
+    nanofsdp::cuda::check(cudaEventRecord(begin_, stream), "recording an event");
+    work();
+    nanofsdp::cuda::check(cudaEventRecord(end_, stream), "recording an event");
+    nanofsdp::cuda::check(cudaEventSynchronize(end_), "timing products");
+    nanofsdp::cuda::check(cudaEventElapsedTime(&ms, begin_, end_), "timing products");
+    return ms;
   }
 
-  template <class T>
-  void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-    check(
-        lt_.cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &value, sizeof value));
-  }
-
-  cublasLtMatmulAlgo_t choose(cublasLtHandle_t handle, const Plan& plan) const {
-    cublasLtMatmulPreference_t made = nullptr;
-    check(lt_.cublasLtMatmulPreferenceCreate(&made));
-    const Owned<cublasLtMatmulPreferenceOpaque_t> wish{made, lt_.cublasLtMatmulPreferenceDestroy};
-    const auto want = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-      check(lt_.cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
-    };
-    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
-    for (const auto alignment :
-         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
-      want(alignment, static_cast<std::uint32_t>(product_.aligned ? 16 : size_of(product_.dtype)));
-    }
-    cublasLtMatmulHeuristicResult_t best{};
-    int found = 0;
-    check(lt_.cublasLtMatmulAlgoGetHeuristic(handle, plan.operation.get(), plan.b.get(),
-                                             plan.a.get(), plan.c.get(), plan.c.get(), made, 1,
-                                             &best, &found));
-    check(found > 0 ? best.state : CUBLAS_STATUS_NOT_SUPPORTED);
-    return best.algo;
-  }
-
-  const CublasLt& lt_;
-  const Product& product_;
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
 bool is_aligned(const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0; }
+
+using Memory = std::unique_ptr<void, void (*)(void*) noexcept>;
+
+Memory memory_of(std::size_t bytes) {
+  return {nanofsdp::cuda::allocate(bytes), nanofsdp::cuda::release};
+}
+
+// The operands of one product.
+struct Operands {
+  const Tensor &a, &b, &c;
+  float keep;  // how much of C stays in the sum: 0 or 1
+};
 
 // cuBLAS for one stream: its products follow each other, so they can share a workspace.
 class Blas {
@@ -156,6 +112,9 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
+  // Plans that are made from now on take the fastest kernels.
+  void take_fastest(const std::string& file) { file_ = file; }
+
   void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
                 Write write, const Tensor& bias) {
     const Product product{
@@ -167,10 +126,12 @@ class Blas {
         .depth = a.dim(form == Form::tn ? 0 : 1),
         .bias = !bias.empty(),
         .aligned = is_aligned(a) && is_aligned(b) && is_aligned(c) && is_aligned(bias)};
+    const Operands operands{a, b, c, write == Write::add ? 1.0f : 0.0f};
     const void* const added = bias.raw();
     auto known = plans_.find(product);
     if (known == plans_.end()) {
       known = plans_.emplace(product, PlanMaker(lt_, product).make(handle_, a, b, c, added)).first;
+      if (!file_.empty()) known->second.taken = fastest(stream, product, known->second, operands);
     }
     const Plan& plan = known->second;
     if (product.bias) {
@@ -179,22 +140,72 @@ class Blas {
                 plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &added, sizeof added),
             product);
     }
-    const float one = 1, keep = write == Write::add ? 1 : 0;
-    check(lt_,
-          lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, b.raw(), plan.b.get(), a.raw(),
-                             plan.a.get(), &keep, c.raw(), plan.c.get(), c.raw(), plan.c.get(),
-                             &plan.algorithm, workspace_.get(), kWorkspaceBytes,
-                             nanofsdp::cuda::native(stream)),
-          product);
+    check(lt_, run(stream, plan, plan.taken, operands, c.raw()), product);
   }
 
  private:
-  using Memory = std::unique_ptr<void, void (*)(void*) noexcept>;
+  // D = A B + keep * C by kernel number `kernel`.
+  cublasStatus_t run(Stream& stream, const Plan& plan, int kernel, const Operands& o,
+                     void* d) const {
+    const float one = 1;
+    return lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, o.b.raw(), plan.b.get(),
+                              o.a.raw(), plan.a.get(), &o.keep, o.c.raw(), plan.c.get(), d,
+                              plan.c.get(), &plan.kernels[kernel].algo, workspace_.get(),
+                              kWorkspaceBytes, nanofsdp::cuda::native(stream));
+  }
+
+  // Before it locks the file, this rank's stream runs dry: what is timed then waits for no rank.
+  int fastest(Stream& stream, const Product& product, const Plan& plan, const Operands& o) const {
+    const std::string name = gpu_ + ", " + product.str();
+    int taken = number_in(file_, name);
+    if (taken < 0) {
+      stream.synchronize();
+      const LockedFile file(file_);
+      taken = number_in(file_, name);  // another rank may have been faster
+      if (taken < 0) file.add(name, taken = measure(stream, plan, o));
+    }
+    NANOFSDP_CHECK(taken < plan.count, .what = product.str() + " in " + file_,
+                   .expected = "a number below " + std::to_string(plan.count),
+                   .got = std::to_string(taken), .hint = "delete the file");
+    return taken;
+  }
+
+  // The kernel whose fastest of three times is the shortest. The first stays unless another saves
+  // 2 %: nearly equal ones would be drawn by lot. What C holds stays if the product adds to it.
+  int measure(Stream& stream, const Plan& plan, const Operands& o) const {
+    const Memory aside = memory_of(o.keep > 0 ? o.c.bytes() : 0);
+    void* const d = o.keep > 0 ? aside.get() : o.c.raw();
+    Timer timer;
+    int best = 0;
+    float shortest = 0;
+    for (int k = 0; k < plan.count; ++k) {
+      if (run(stream, plan, k, o, d) != CUBLAS_STATUS_SUCCESS) continue;
+      float ms = INFINITY;
+      for (int i = 0; i < 3; ++i) {
+        ms = std::min(ms, timer.time(nanofsdp::cuda::native(stream), [&] {
+          for (int n = 0; n < 4; ++n) run(stream, plan, k, o, d);
+        }));
+      }
+      if (k == 0 || ms < 0.98f * shortest) best = k, shortest = ms;
+    }
+    return best;
+  }
+
+  // What a kernel's number depends on beside the product.
+  std::string name_of_gpu() const {
+    int device = 0;
+    cudaDeviceProp properties{};
+    nanofsdp::cuda::check(cudaGetDevice(&device), "asking for the GPU");
+    nanofsdp::cuda::check(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
+    return std::string(properties.name) + ", cuBLASLt " + std::to_string(lt_.cublasLtGetVersion());
+  }
 
   const CublasLt lt_;
   cublasLtHandle_t handle_ = nullptr;
-  Memory workspace_{nanofsdp::cuda::allocate(kWorkspaceBytes), nanofsdp::cuda::release};
+  const std::string gpu_ = name_of_gpu();
+  Memory workspace_ = memory_of(kWorkspaceBytes);
   std::map<Product, Plan> plans_;
+  std::string file_;  // of the fastest kernels; empty: the first ones are taken
 };
 
 }  // namespace
@@ -202,6 +213,10 @@ class Blas {
 void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
               Write write, const Tensor& bias) {
   nanofsdp::cuda::kept_with<Blas>(stream).multiply(stream, form, a, b, c, write, bias);
+}
+
+void take_fastest_products(Stream& stream, const std::string& file) {
+  nanofsdp::cuda::kept_with<Blas>(stream).take_fastest(file);
 }
 
 }  // namespace nanofsdp::ops::cuda

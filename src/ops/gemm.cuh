@@ -1,14 +1,23 @@
 #pragma once
 
+#include <cublasLt.h>
+
+#include <compare>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/check.h"
 #include "base/device.h"
+#include "base/library.h"
 #include "base/tensor.h"
 #include "ops/gemm.h"
 
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief The one place behind the matrix products of the CUDA operators, which is cuBLASLt.
-/// Internal to ops.
+/// @brief The one place behind the matrix products of the CUDA operators, which is cuBLASLt, and
+/// how a product is described to it. Internal to ops.
 
 /// C = A B or C += A B as `form` and `write` say, the sums in float32, `bias` added to every row.
 /// @param a, b both float32, or both bfloat16: then tensor cores multiply
@@ -17,5 +26,134 @@ namespace nanofsdp::ops::cuda {
 /// @throws UsageError where cuBLASLt cannot be loaded, Error with cuBLAS's words if it refuses
 void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
               Write write, const Tensor& bias = {});
+
+constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS asks for on a GPU like the H100
+constexpr int kKernels = 8;  // that are asked for; of GPT-2's products the fastest is among them
+
+// cuBLASLt's functions under their own names; the library is loaded when this is made.
+struct CublasLt {
+  Library library{NANOFSDP_CUBLASLT, NANOFSDP_CUBLASLT_FOLDER};
+
+  NANOFSDP_FUNCTION(cublasLtCreate);
+  NANOFSDP_FUNCTION(cublasLtDestroy);
+  NANOFSDP_FUNCTION(cublasLtGetStatusName);
+  NANOFSDP_FUNCTION(cublasLtGetStatusString);
+  NANOFSDP_FUNCTION(cublasLtGetVersion);
+  NANOFSDP_FUNCTION(cublasLtMatmul);
+  NANOFSDP_FUNCTION(cublasLtMatmulAlgoGetHeuristic);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescCreate);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescDestroy);
+  NANOFSDP_FUNCTION(cublasLtMatmulDescSetAttribute);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceCreate);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceDestroy);
+  NANOFSDP_FUNCTION(cublasLtMatmulPreferenceSetAttribute);
+  NANOFSDP_FUNCTION(cublasLtMatrixLayoutCreate);
+  NANOFSDP_FUNCTION(cublasLtMatrixLayoutDestroy);
+};
+
+// What cuBLAS has made and takes back.
+template <class Opaque>
+using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
+
+// All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
+struct Product {
+  Form form;
+  DType dtype, result;  // of A and B; of C
+  std::int64_t rows, cols, depth;
+  bool bias;
+  bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
+
+  auto operator<=>(const Product&) const = default;
+
+  std::string str() const {
+    static constexpr const char* kForms[] = {"A B", "A B^T", "A^T B"};
+    return std::string("matmul ") + kForms[static_cast<int>(form)] + " = [" + std::to_string(rows) +
+           ", " + std::to_string(cols) + "] over " + std::to_string(depth) +
+           (bias ? ", and bias" : "") + ", of " + std::string(name_of(dtype)) + " to " +
+           std::string(name_of(result));
+  }
+};
+
+inline void check(const CublasLt& lt, cublasStatus_t status, const Product& product) {
+  NANOFSDP_CHECK(status == CUBLAS_STATUS_SUCCESS, .what = product.str(),
+                 .expected = "success from cuBLAS",
+                 .got = std::string(lt.cublasLtGetStatusString(status)) + " (" +
+                        lt.cublasLtGetStatusName(status) + ")");
+}
+
+// A product as cuBLAS wants it described, the kernels that its heuristics name, the one that they
+// expect to be the fastest first, and which of them is taken.
+struct Plan {
+  Owned<cublasLtMatmulDescOpaque_t> operation;
+  Owned<cublasLtMatrixLayoutOpaque_t> b, a, c;
+  cublasLtMatmulHeuristicResult_t kernels[kKernels]{};
+  int count = 0;
+  int taken = 0;
+};
+
+// cuBLAS counts columns first: where we have a matrix it sees the transposed one. So it is asked
+// for C^T = B^T A^T, with the operands the other way round and every matrix where and as it is.
+class PlanMaker {
+ public:
+  PlanMaker(const CublasLt& lt, const Product& product) : lt_(lt), product_(product) {}
+
+  Plan make(cublasLtHandle_t handle, const Tensor& a, const Tensor& b, const Tensor& c,
+            const void* bias) const {
+    Plan plan{operation(), layout(b), layout(a), layout(c)};
+    set(plan, CUBLASLT_MATMUL_DESC_TRANSA, product_.form == Form::nt ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(plan, CUBLASLT_MATMUL_DESC_TRANSB, product_.form == Form::tn ? CUBLAS_OP_T : CUBLAS_OP_N);
+    if (bias != nullptr) {
+      set(plan, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+      set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    }
+    find_kernels(handle, plan);
+    return plan;
+  }
+
+ private:
+  void check(cublasStatus_t status) const { cuda::check(lt_, status, product_); }
+
+  Owned<cublasLtMatmulDescOpaque_t> operation() const {
+    cublasLtMatmulDesc_t made = nullptr;
+    check(lt_.cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    return {made, lt_.cublasLtMatmulDescDestroy};
+  }
+
+  Owned<cublasLtMatrixLayoutOpaque_t> layout(const Tensor& x) const {
+    cublasLtMatrixLayout_t made = nullptr;
+    check(lt_.cublasLtMatrixLayoutCreate(
+        &made, x.dtype() == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F,
+        static_cast<std::uint64_t>(x.dim(1)), static_cast<std::uint64_t>(x.dim(0)), x.dim(1)));
+    return {made, lt_.cublasLtMatrixLayoutDestroy};
+  }
+
+  template <class T>
+  void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check(
+        lt_.cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &value, sizeof value));
+  }
+
+  void find_kernels(cublasLtHandle_t handle, Plan& plan) const {
+    cublasLtMatmulPreference_t made = nullptr;
+    check(lt_.cublasLtMatmulPreferenceCreate(&made));
+    const Owned<cublasLtMatmulPreferenceOpaque_t> wish{made, lt_.cublasLtMatmulPreferenceDestroy};
+    const auto want = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
+      check(lt_.cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
+    };
+    want(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, std::uint64_t{kWorkspaceBytes});
+    for (const auto alignment :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      want(alignment, static_cast<std::uint32_t>(product_.aligned ? 16 : size_of(product_.dtype)));
+    }
+    check(lt_.cublasLtMatmulAlgoGetHeuristic(handle, plan.operation.get(), plan.b.get(),
+                                             plan.a.get(), plan.c.get(), plan.c.get(), made,
+                                             kKernels, plan.kernels, &plan.count));
+    check(plan.count > 0 ? plan.kernels[0].state : CUBLAS_STATUS_NOT_SUPPORTED);
+  }
+
+  const CublasLt& lt_;
+  const Product& product_;
+};
 
 }  // namespace nanofsdp::ops::cuda

@@ -48,6 +48,13 @@ struct Team {
 template <int V>
 using Elements = float[V * kPack];
 
+// Visits the numbers of a thread's elements, in a loop that is unrolled: registers have no numbers.
+template <int V, class Visit>
+__device__ void each(const Visit& visit) {
+#pragma unroll
+  for (int k = 0; k < V * kPack; ++k) visit(k);
+}
+
 // This thread's elements of a row of C, and zeros beyond its end.
 template <bool kPacked, int V, class T>
 __device__ void read(const Team& team, const T* row, int C, Pack<T, kPack> (&held)[V]) {
@@ -107,22 +114,17 @@ __global__ void __launch_bounds__(kMostThreads)
   };
   for (int pass = 0; pass < 2; ++pass) {
     float sum = 0;
-#pragma unroll
-    for (int k = 0; k < V * kPack; ++k) sum += from_mean(k);
+    each<V>([&](int k) { sum += from_mean(k); });
     mean += team.sum(sum) / static_cast<float>(C);
   }
   float squares = 0;
-#pragma unroll
-  for (int k = 0; k < V * kPack; ++k) squares += from_mean(k) * from_mean(k);
+  each<V>([&](int k) { squares += from_mean(k) * from_mean(k); });
   const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(C) + kLayerNormEps);
   Pack<W, kPack> scales[V], shifts[V];
   read<kPacked>(team, weight, width, scales);
   read<kPacked>(team, bias, bias != nullptr ? width : 0, shifts);
   Elements<V> out;
-#pragma unroll
-  for (int k = 0; k < V * kPack; ++k) {
-    out[k] = (at(row, k) - mean) * rstd * at(scales, k) + at(shifts, k);
-  }
+  each<V>([&](int k) { out[k] = (at(row, k) - mean) * rstd * at(scales, k) + at(shifts, k); });
   write<kPacked, V>(team, y + r * C, width, out);
   if (team.thread > 0 || width == 0) return;
   mean_out[r] = mean;
@@ -150,22 +152,20 @@ __global__ void __launch_bounds__(kMostThreads)
     //! [backward_row]
     const float mean = mean_in[r], rstd = rstd_in[r];
     float sum_g = 0, sum_gn = 0;
-#pragma unroll
-    for (int k = 0; k < V * kPack; ++k) {
+    each<V>([&](int k) {
       const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
       sum_g += g;
       sum_gn += g * n;
       sums[0][k] += at(dys, k) * n;
       if (kBias) sums[kBias][k] += at(dys, k);
-    }
+    });
     const float mean_g = team.sum(sum_g) / static_cast<float>(C);
     const float mean_gn = team.sum(sum_gn) / static_cast<float>(C);
     Elements<V> out;
-#pragma unroll
-    for (int k = 0; k < V * kPack; ++k) {
+    each<V>([&](int k) {
       const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
       out[k] = (g - mean_g - n * mean_gn) * rstd;
-    }
+    });
     //! [backward_row]
     write<kPacked, V>(team, dx + r * C, width, out);
   }

@@ -97,4 +97,11 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   });
 }
 
+void take_fastest_products([[maybe_unused]] Stream& stream,
+                           [[maybe_unused]] const std::string& file) {
+  if constexpr (kCuda) {
+    if (on_cuda(stream)) cuda::take_fastest_products(stream, file);
+  }
+}
+
 }  // namespace nanofsdp::ops

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "base/device.h"
 #include "base/tensor.h"
 
@@ -60,10 +62,19 @@ void matmul(Stream& stream, const MatmulForward& a);
 /// @copydoc matmul(Stream&, const MatmulForward&)
 void matmul(Stream& stream, const MatmulBackward& a);
 
-/// The CUDA side, in matmul.cu, called with operands that have been checked.
+/// On a GPU cuBLAS has several kernels for a product, and the bits depend on which one is taken. By
+/// default that is the one that cuBLAS names first: the same on all ranks and in every run. After
+/// this call it is the one that `file` names for the product. For a product that the file does not
+/// name, eight kernels are timed once, and the fastest is added to the file; other ranks that share
+/// the file wait for it. So all runs with one file have the same bits. On a CPU nothing happens.
+/// @param stream whose products these are, before the first of them
+void take_fastest_products(Stream& stream, const std::string& file);
+
+/// The CUDA side, in matmul.cu and gemm.cu, called with operands that have been checked.
 namespace cuda {
 void matmul(Stream& stream, const MatmulForward& a);
 void matmul(Stream& stream, const MatmulBackward& a);
+void take_fastest_products(Stream& stream, const std::string& file);
 }  // namespace cuda
 
 }  // namespace nanofsdp::ops

@@ -26,10 +26,11 @@ Rehearsal::Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model,
   context.buffer(MemoryClass::unsharded_parameters, largest);
 }
 
-void Rehearsal::forward(std::int64_t rows, bool training) {
+// The gradient of the logits too: an evaluation needs as much memory without.
+Tensor Rehearsal::forward(std::int64_t rows, bool training) {
   const Tensor tokens = batch_.tensor({rows, work_.tokens}, DType::int32);
   tape_.begin(training);
-  nn::cross_entropy(tape_, sharded_.forward(tape_, tokens), tokens, {});
+  return nn::cross_entropy(tape_, sharded_.forward(tape_, tokens), tokens, {}, 1.0F);
 }
 
 void Rehearsal::evaluate() {
@@ -41,9 +42,8 @@ void Rehearsal::evaluate() {
 void Rehearsal::step() {
   sharded_.zero_grad();
   for (std::size_t m = 0; m < work_.rows.size(); ++m) {
-    forward(work_.rows[m], /*training=*/true);
     const bool last = m + 1 == work_.rows.size();
-    sharded_.backward(tape_, nn::cross_entropy_backward(tape_, 1.0F), last);
+    sharded_.backward(tape_, forward(work_.rows[m], /*training=*/true), last);
   }
   const std::size_t span = context_.tracer.begin(*context_.compute, Lane::compute, "optimizer");
   norm_.compute(sharded_.units(), 1.0);

@@ -45,7 +45,7 @@ class Rehearsal {
   fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
 
  private:
-  void forward(std::int64_t rows, bool training);
+  Tensor forward(std::int64_t rows, bool training);
 
   Context& context_;
   Work work_;

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "base/transfer.h"
@@ -79,7 +78,7 @@ void Trainer::send(const data::Batch& batch, std::int64_t rows) {
 }
 
 StepResult Trainer::step(std::int64_t iteration) {
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = now_seconds();
   losses_.clear();
   sharded_.zero_grad();
   auto mine = plan_.begin();
@@ -101,11 +100,10 @@ StepResult Trainer::step(std::int64_t iteration) {
   context_.tracer.end(*context_.compute, span);
 
   const auto tokens = static_cast<double>(shape_.rows() * options_.block_size);
-  StepResult result{.loss = losses_.over_ranks()[0] / tokens,
-                    .grad_norm = item<float>(*context_.compute, norm_.norm()),
-                    .lr = lr};
-  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  return result;
+  return {.loss = losses_.over_ranks()[0] / tokens,
+          .grad_norm = item<float>(*context_.compute, norm_.norm()),
+          .lr = lr,
+          .seconds = now_seconds() - begin};
 }
 
 void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& micro_step,
@@ -117,9 +115,10 @@ void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& mi
                                   .first_row = rows.first});
   //! [backward]
   const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
-  nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0));
   const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
-  sharded_.backward(tape_, nn::cross_entropy_backward(tape_, 1 / tokens), last);
+  const Tensor dlogits =
+      nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0), 1 / tokens);
+  sharded_.backward(tape_, dlogits, last);
   //! [backward]
 }
 

@@ -49,6 +49,7 @@ const std::map<std::string, Words> kTexts = {
     {"reference", {"nowhere.jsonl", "/dev/null"}},  // without --out_dir
     {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
+    {"products", {}},  // nobody reads it on a CPU
     {"start", {"", "FILE:prompt.txt", "FILE:", "FILE:."}},
     {"pretrained", {"nowhere"}},  // without --init_from=gpt2
     {"to", {}},

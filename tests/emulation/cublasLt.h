@@ -9,6 +9,9 @@
 /// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops, of float32
 /// or of bfloat16, to float32, and of bfloat16 to bfloat16 too. A bias has the result's type.
 ///
+/// There are three kernels for a product. They sum in different orders, and which of them takes half
+/// the time of the others depends on the shape.
+///
 /// Descriptions that do not fit together are refused, and so are operands that are less aligned
 /// than the caller has promised. It cannot show which kernels cuBLAS has, nor their speed, nor
 /// their last bits.
@@ -53,6 +56,7 @@ struct cublasLtMatmulPreferenceOpaque_t {
 };
 struct cublasLtMatmulAlgo_t {
   std::uint32_t alignment[4];
+  int kernel;
 };
 struct cublasLtMatmulHeuristicResult_t {
   cublasLtMatmulAlgo_t algo;
@@ -68,6 +72,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle);
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t);
 const char* cublasLtGetStatusString(cublasStatus_t);
 const char* cublasLtGetStatusName(cublasStatus_t);
+std::size_t cublasLtGetVersion();
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t*, cublasComputeType_t, cudaDataType);
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t);
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t, cublasLtMatmulDescAttributes_t,

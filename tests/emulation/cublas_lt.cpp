@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -8,6 +9,7 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   return *handle = nullptr, CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
+std::size_t cublasLtGetVersion() { return 130000; }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "emulated refusal"; }
 const char* cublasLtGetStatusName(cublasStatus_t status) {
   return status == CUBLAS_STATUS_INVALID_VALUE ? "CUBLAS_STATUS_INVALID_VALUE"
@@ -124,17 +126,29 @@ struct Product {
   cublasLtMatmulDescOpaque_t op;
   Matrix a, b, c;
   float scale, keep;
+  int kernel;
 };
+
+constexpr int kKernels = 3;
+
+// The sum of all products, in double; or in float32 from one end, or from the other.
+float sum_of(const Product& p, std::uint64_t row, std::uint64_t col, std::uint64_t depth) {
+  double sum = 0;
+  for (std::uint64_t i = 0; i < depth; ++i) {
+    const std::uint64_t k = p.kernel == 2 ? depth - 1 - i : i;
+    sum += static_cast<double>(at(p.a, p.op.of_a, row, k)) * at(p.b, p.op.of_b, k, col);
+    if (p.kernel > 0) sum = static_cast<float>(sum);
+  }
+  return static_cast<float>(p.scale * sum);
+}
 
 void multiply(const Product& p, void* out, const Layout& of_out) {
   const std::uint64_t depth = cols(p.op.of_a, p.a.layout);
+  const bool fast = (of_out.rows + of_out.cols) % kKernels == static_cast<std::uint64_t>(p.kernel);
+  emulation::spend(fast ? 1 : 2);
   for (std::uint64_t col = 0; col < of_out.cols; ++col) {
     for (std::uint64_t row = 0; row < of_out.rows; ++row) {
-      double sum = 0;
-      for (std::uint64_t k = 0; k < depth; ++k) {
-        sum += static_cast<double>(at(p.a, p.op.of_a, row, k)) * at(p.b, p.op.of_b, k, col);
-      }
-      auto result = static_cast<float>(p.scale * sum);
+      float result = sum_of(p, row, col, depth);
       if (p.keep != 0) result += p.keep * at(p.c, CUBLAS_OP_N, row, col);
       if (p.op.epilogue == CUBLASLT_EPILOGUE_BIAS) result += element(p.op.bias, of_out.type, row);
       const std::uint64_t i = row + col * static_cast<std::uint64_t>(of_out.ld);
@@ -156,12 +170,16 @@ bool is_aligned(const void* memory, std::uint32_t to) {
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t operation,
                                               cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t wish, int,
+                                              cublasLtMatmulPreference_t wish, int wanted,
                                               cublasLtMatmulHeuristicResult_t* result, int* found) {
   if (!fits(*operation, *a, *b, *c)) return CUBLAS_STATUS_INVALID_VALUE;
-  std::memcpy(result->algo.alignment, wish->alignment, sizeof wish->alignment);
-  result->state = CUBLAS_STATUS_SUCCESS;
-  return *found = 1, CUBLAS_STATUS_SUCCESS;
+  *found = std::min(wanted, kKernels);
+  for (int k = 0; k < *found; ++k) {
+    std::memcpy(result[k].algo.alignment, wish->alignment, sizeof wish->alignment);
+    result[k].algo.kernel = k;
+    result[k].state = CUBLAS_STATUS_SUCCESS;
+  }
+  return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
@@ -177,7 +195,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   }
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   // The descriptions are read now, by value, and the operands when it is this product's turn.
-  const Product product{*operation, {a, *of_a}, {b, *of_b}, {c, *of_c}, scale, keep};
+  const Product product{*operation, {a, *of_a}, {b, *of_b}, {c, *of_c}, scale, keep, algorithm->kernel};
   emulation::enqueue(
       stream, [product, out = d, of_out = *of_d] { return multiply(product, out, of_out), true; });
   return CUBLAS_STATUS_SUCCESS;

@@ -31,6 +31,10 @@ const char* cudaGetErrorName(cudaError_t) { return "cudaErrorEmulated"; }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, start(); }
 cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, start(); }
 cudaError_t cudaSetDevice(int device) { return device == 0 ? start() : cudaErrorInvalidDevice; }
+cudaError_t cudaGetDevice(int* device) { return *device = 0, start(); }
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  return *properties = {"emulated GPU"}, start();
+}
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return *least = *greatest = 0, start();
 }

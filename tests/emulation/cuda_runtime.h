@@ -180,6 +180,11 @@ const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaDriverGetVersion(int* version);
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
+cudaError_t cudaGetDevice(int* device);
+struct cudaDeviceProp {
+  char name[256];
+};
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device);
 cudaError_t cudaDeviceSynchronize();
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest);
 cudaError_t cudaMalloc(void** memory, std::size_t bytes);
@@ -197,12 +202,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t);
 cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t);
 cudaError_t cudaEventQuery(cudaEvent_t);
 cudaError_t cudaEventSynchronize(cudaEvent_t);
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 namespace emulation {
 
 /// Work that is not done yet returns false and is asked again. If it throws, whoever waits next is
 /// told.
 cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work);
+
+/// Moves the clock on that events read. For work that says how long it takes; other work takes none.
+void spend(double ms);
 
 /// Whether `memory` is the device's, allocated or not.
 bool is_device(const void* memory);

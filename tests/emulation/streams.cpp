@@ -34,9 +34,12 @@ std::minstd_rand dice;
 std::string failure;            // of device work, in words, until somebody is told
 thread_local std::string told;  // to this thread
 
+double now = 0;  // milliseconds that work has spent
+
 struct Point {
   CUstream_st* stream = nullptr;
   bool passed = true;
+  double at = 0;
 };
 
 const Point kNever{nullptr, false};
@@ -99,6 +102,11 @@ cudaError_t wait_for(CUstream_st& stream) {
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
 }  // namespace
+
+void spend(double ms) {
+  const std::lock_guard lock(device);
+  now += ms;
+}
 
 cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work) {
   static const bool blocking = std::getenv("CUDA_LAUNCH_BLOCKING") != nullptr;
@@ -171,7 +179,14 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto point =
       std::make_shared<emulation::Point>(emulation::Point{&emulation::of(stream), false});
   event->point = point;
-  return enqueue(stream, [point] { return point->passed = true; });
+  return enqueue(stream, [point] {
+    point->at = emulation::now;
+    return point->passed = true;
+  });
+}
+cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
+  if (!begin->point->passed || !end->point->passed) return cudaErrorNotReady;
+  return *ms = static_cast<float>(end->point->at - begin->point->at), cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const bool passed = emulation::look([&] { return emulation::reach(*event->point); }, false);

@@ -74,9 +74,10 @@ TEST_P(Simulated, IsReal) {
 }
 
 // A GPU computes with bfloat16 parameters as they arrive: its slots are half as large, and it has
-// no memory to gather into before they are widened, unless they are copied out of it anyway. All
-// else is as on a CPU of one thread.
-TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
+// no memory to gather into before they are widened, unless they are copied out of it anyway. Its
+// activations are bfloat16 too; tokens and statistics are not. All else is as on a CPU of one
+// thread.
+TEST_P(Simulated, OnAGpuHoldsShortParametersAndActivations) {
   Configuration c = GetParam();
   c.threads = 1;
   const bool is_short = c.options.precision.param_dtype == DType::bfloat16;
@@ -99,12 +100,15 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersOnly) {
       EXPECT_EQ(cpu.bytes[sent] - gpu.bytes[sent], is_short && !copies ? wire : 0)
           << "rank " << rank;
     }
+    const auto activations = [](Observed& seen) { return seen.bytes["activations in use, peak"]; };
     if (is_short) {
+      EXPECT_LT(activations(gpu), 0.7 * activations(cpu)) << "rank " << rank;
+      EXPECT_GE(activations(gpu), 0.5 * activations(cpu)) << "rank " << rank;
       for (Observed* seen : {&cpu, &gpu}) {
         std::erase_if(seen->bytes, [](const auto& count) {
           const std::string& of = count.first;
           return of.starts_with("unsharded parameters") || of.starts_with("communication") ||
-                 of.starts_with("total") || of == "allocations";
+                 of.starts_with("activations") || of.starts_with("total") || of == "allocations";
         });
       }
     }

@@ -129,5 +129,18 @@ TEST(EmulatedSteps, ComputeWithWhatIsStoredInBfloat16) {
   }
 }
 
+// Activations are bfloat16 then, and what is added to gradients is float32.
+TEST(EmulatedSteps, HaveTheSameBitsUnderEveryStrategyInBfloat16) {
+  std::vector<std::vector<float>> first;
+  for (const fsdp::Sharding& sharding : fsdp::kShardings) {
+    if (sharding.replicates) continue;
+    const auto weights = trained(
+        {.strategy = sharding.strategy, .precision = {DType::bfloat16}, .poison = true}, false);
+    if (first.empty()) first = weights;
+    EXPECT_GT(weights[0].size(), 0u);
+    EXPECT_TRUE(weights == first) << sharding.name;
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing
