@@ -6,6 +6,7 @@
 #   make gpu-check          where an NVIDIA GPU, CUDA 12 or newer, NCCL, CMake, Python 3 and PyTorch are
 #   DEVICE=cpu MODEL=2,2,64,64,4 make gpu-check                              a rehearsal without a GPU
 #   MINUTES=30 make gpu-check                             on a slow machine: for each step as much more
+#   ONLY=table make gpu-check               speed, memory and losses beside PyTorch's: four minutes more than the build
 #
 # Without packages or root there: `make gpu-deps` beforehand, and take the folder .gpu-deps along.
 # What it saw becomes tests/gpu/results/GPU_DATE.json and .md. $OUT, if set, gets both, and all logs.
@@ -144,6 +145,20 @@ parity() { step parity 20 python3 tests/gpu/report.py parity "$work"; }  # of th
 on_gpu() { [[ $device != cuda ]] || "$@"; }
 with_pytorch() { [[ $has_pytorch == no ]] || "$@"; }
 
+# ONLY=table: what is wanted of the speed, and what it is.
+table() {
+  local same=(--device="$device" --max_iters=50 --threads=1)
+  step speed_ours 100 python3 tests/gpu/speed.py ours "" medium
+  with_pytorch step speed_eager 100 python3 tests/gpu/speed.py eager "" medium
+  with_pytorch step speed_compile 120 python3 tests/gpu/speed.py compile
+  run bfloat16 40 train bfloat16 50 "${same[@]}" --n_head=2 --param_dtype=bfloat16
+  with_pytorch step autocast 60 python3 tests/parity/bench_reference.py --model=4,2,128,64,12 --adamw=fused \
+    --text="$work/tales.txt" --metrics="$work/autocast.jsonl" --autocast "${same[@]}"
+  step speed_ours_xl 100 python3 tests/gpu/speed.py ours xl
+  with_pytorch step speed_eager_xl 100 python3 tests/gpu/speed.py eager xl
+  python3 tests/gpu/table.py "$work" | tee "$out/table.md"
+}
+
 if ! run probe 30 probe; then
   echo "gpu-check: no GPU answers. DEVICE=cpu rehearses without one" >&2
   exit 1
@@ -155,6 +170,11 @@ fi
 run pytorch 120 pytorch &
 importing=$!
 if run build 180 build_it; then
+  if [[ ${ONLY:-} == table ]]; then
+    wait $importing || has_pytorch=no
+    table
+    exit
+  fi
   run smoke 30 train smoke 3 --device="$device" $tiny
   on_gpu step operators 90 $build/tests/gpu/test_gpu
   # Side by side: they hardly use the GPU.

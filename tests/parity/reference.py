@@ -163,7 +163,8 @@ def train(args, rank=0, ranks=1):
         start = time.perf_counter()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(step)
-        loss = wrapped(*next_batch)
+        with torch.autocast(args.device, torch.bfloat16, enabled=args.autocast):
+            loss = wrapped(*next_batch)
         next_batch = batch(data, rank, ranks, args.device)
         loss.backward()
         if divisor > 1:
@@ -209,6 +210,7 @@ def parse(words=None):
     parser.add_argument("--seed", type=int, default=1337)
     parser.add_argument("--init_order", choices=("nanogpt", "fsdp"), default="nanogpt")
     parser.add_argument("--dtype", choices=("float32", "float64"), default="float32")
+    parser.add_argument("--autocast", action="store_true", help="compute in bfloat16 where autocast does")
     return parser.parse_args(words)
 
 
