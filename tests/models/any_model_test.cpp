@@ -129,6 +129,16 @@ TEST(AnyModel, IsNotSteppedBeforeItsGradientsAreReduced) {
                                      {.what = Do::step}});
 }
 
+// Nor between a forward and its backward, which would compute with other weights.
+TEST(AnyModel, IsNotSteppedBetweenForwardAndBackward) {
+  expect_equal_under_every_strategy(
+      of(Kind::sequential, {unit(affine()), affine()}),
+      {{.what = Do::save}, {.what = Do::pass, .inside = {{.what = Do::step}}}});
+  expect_equal_under_every_strategy(
+      of(Kind::sequential, {unit(affine()), affine()}),
+      {{.what = Do::save}, {.what = Do::pass, .inside = {{.what = Do::load}}}});
+}
+
 // What throws anywhere in a pass, forward or backward, ends that pass and nothing else.
 TEST(AnyModel, TrainsOnAfterAnError) {
   Node model = of(Kind::sequential, {unit(affine()), recomputed(unit(affine()))});

@@ -23,7 +23,7 @@ class Generator {
     p.first = first();
     p.parts.clear();
     for (int parts = chance(12) ? 2 : 1; parts > 0; --parts) p.parts.push_back(part());
-    if (p.first >= First::mixed) leave_out_checkpoints(p);
+    if (p.first >= First::mixed) leave_out_asides(p);
     nodes_left_ = between(3, 12);
     const auto shards = [](const Part& part) {
       return nanofsdp::fsdp::sharding_of(part.world.strategy).parameters;
@@ -56,11 +56,15 @@ class Generator {
     return made;
   }
 
-  // What a model is that has no values, or a mixture, is nothing to be saved.
-  static void leave_out_checkpoints(Program& p) {
+  // A model without values, or of a mixture, is used until that is refused: what may come to the
+  // values before the first use is left out.
+  static void leave_out_asides(Program& p) {
     p.parts.resize(1);
-    std::erase_if(p.parts[0].actions,
-                  [](const Action& a) { return a.what == Do::save || a.what == Do::load; });
+    const auto is_aside = [](const Action& a) {
+      return a.what == Do::save || a.what == Do::load || a.what == Do::fail || a.what == Do::ahead;
+    };
+    std::erase_if(p.parts[0].actions, is_aside);
+    for (Action& action : p.parts[0].actions) std::erase_if(action.inside, is_aside);
   }
 
   First first() {
@@ -138,12 +142,10 @@ class Generator {
     return a;
   }
 
-  // Between forward and backward the optimizer has nothing to do, nor has what needs its shards.
+  // Between forward and backward, where now and then something is refused.
   Action anything_inside() {
     Action a = anything();
-    while (a.what == Do::clip || a.what == Do::step || a.what == Do::save || a.what == Do::load) {
-      a = anything();
-    }
+    while ((a.what == Do::step || a.what == Do::load) && !chance(15)) a = anything();
     // Where ranks may differ in the pass around it, they would fail with some reductions issued.
     if (a.what == Do::fail && !may_order_) a.what = Do::give_up;
     return a;

@@ -170,6 +170,30 @@ class Dropout final : public Counted {
   nn::Dropout dropout_;
 };
 
+/// The same by hand, so that the reference has nothing of it.
+class PlainDropout final : public Counted {
+ public:
+  explicit PlainDropout(int site) : site_(site) {}
+
+ private:
+  Tensor compute(nn::Tape& tape, Tensor x) override { return drop(tape, x); }
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override { return drop(tape, dy); }
+  Tensor drop(nn::Tape& tape, Tensor x) const {
+    if (!tape.training()) return x;
+    const Tensor y = tape.allocate(x.shape());
+    const std::int64_t width = x.shape()[1];
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      const std::uint64_t row = nanofsdp::row_key(tape.dropout_key(site_), i / width);
+      const auto element = static_cast<std::uint32_t>(i % width);
+      const bool stays = nanofsdp::keep(row, element, nanofsdp::drop_threshold(0.5));
+      y.f32()[i] = stays ? x.f32()[i] * 2 : 0;
+    }
+    return y;
+  }
+
+  int site_;
+};
+
 /// The identity with a weight: one that is of no use, or one whose gradient is zero.
 class Unused final : public Leaf {
  public:
@@ -186,10 +210,12 @@ class Unused final : public Leaf {
   bool asks_;
 };
 
-/// @param number of the node
-inline std::unique_ptr<Counted> make_leaf(const Node& node, int number, int width, Ties& ties) {
+/// @param number of the node  @param by_hand for the reference
+inline std::unique_ptr<Counted> make_leaf(const Node& node, int number, int width, Ties& ties,
+                                          bool by_hand) {
   switch (node.kind) {
     case Kind::dropout:
+      if (by_hand) return std::make_unique<PlainDropout>(number);
       return std::make_unique<Dropout>(number);
     case Kind::gelu:
       return std::make_unique<Gelu>();

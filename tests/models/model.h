@@ -142,15 +142,15 @@ class Model {
     Ties ties;
     root_ = make(program.model, ties, Above{});
     for (const Made& made : made_) {
-      if (made.node.hooks_before) hook_in(*made.module, number_of(made), is_sharded(made), pass);
+      if (made.node.hooks_before) hook_in(*made.module, hook_of(made, /*is_second=*/false), pass);
     }
   }
 
   /// The user's hooks that come when the model is sharded.
   void hook_in_again() {
     for (const Made& made : made_) {
-      const int number = number_of(made) + static_cast<int>(made_.size());
-      if (made.node.hooks_after) hook_in(*made.module, number, is_sharded(made), pass);
+      const bool is_second = made.node.hooks_before;
+      if (made.node.hooks_after) hook_in(*made.module, hook_of(made, is_second), pass);
     }
   }
 
@@ -176,9 +176,13 @@ class Model {
     nn::Module* module = nullptr;
     Node node{};  // without children
   };
-  int number_of(const Made& made) const { return static_cast<int>(&made - made_.data()); }
-  // The root is a unit, whatever the policy says.
-  bool is_sharded(const Made& made) const { return made.node.unit || &made == made_.data(); }
+  UserHook hook_of(const Made& made, bool is_second) const {
+    const auto number = static_cast<int>(&made - made_.data());
+    return {.number = number,
+            .is_second = is_second,
+            .is_first_of_two = !is_second && made.node.hooks_before && made.node.hooks_after,
+            .is_of_unit = made.node.unit || number == 0};  // the root is one
+  }
 
   std::unique_ptr<Counted> make(const Node& node, Ties& outer, Above above) {
     Ties own;
@@ -197,7 +201,8 @@ class Model {
       branch->own(std::move(children), node);
     }
     std::unique_ptr<Counted> module = std::move(branch);
-    if (!module) module = make_leaf(node, static_cast<int>(number), width_, ties);
+    if (!module)
+      module = make_leaf(node, static_cast<int>(number), width_, ties, /*by_hand=*/!recompute_);
     module->recompute = node.recompute && recompute_;
     module->pass = &pass;
     made_[number].module = module.get();

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "nn/module.h"
@@ -27,6 +28,7 @@ struct Pass {
   bool together = true;       ///< a rank may have to gather: all ranks use the same modules
   int calls_to_fault = -1;    ///< of modules and hooks; the next one throws; -1: none does
   bool in_backward = false;   ///< where some modules may run forward again
+  int awaited = -1;           ///< the second of two hooks of a point: it comes next
   std::vector<float> seen{};  ///< by users' hooks
   std::function<void(const nn::Module&)> at_unit{};  ///< called in the hooks of a unit
 
@@ -57,17 +59,33 @@ class Counted : public nn::Module {
 /// Where a user hooks in.
 enum class Point { before_forward, after_forward, before_backward, after_backward };
 
-/// Hooks of the user's, numbered `number`, on all four points. Inside a unit they look at values:
-/// there parameters are whole.
-inline void hook_in(nn::Module& module, int number, bool is_unit, Pass& pass) {
-  const auto hook = [&module, &pass, number, is_unit](Point point) {
-    return [&module, &pass, number, is_unit, point](nn::Tape&) {
+/// A hook of the user's, of which a point may have two.
+struct UserHook {
+  int number = 0;  ///< of the module
+  bool is_second = false, is_first_of_two = false;
+  bool is_of_unit = false;
+};
+
+/// Hooks come in the order in which they were added, whatever the module calls else.
+inline void require_order(Pass& pass, const UserHook& hook, Point point) {
+  const int at = hook.number * 4 + static_cast<int>(point);
+  const int awaited = std::exchange(pass.awaited, hook.is_first_of_two ? at : -1);
+  if (awaited == (hook.is_second ? at : -1)) return;
+  throw std::logic_error("the hooks of a point are not called in their order");
+}
+
+/// Hooks in on all four points. Inside a unit the hook looks at values: there parameters are whole.
+inline void hook_in(nn::Module& module, const UserHook& hook, Pass& pass) {
+  const auto made = [&module, &pass, hook](Point point) {
+    return [&module, &pass, hook, point](nn::Tape&) {
       pass.call();
+      require_order(pass, hook, point);
       const bool again = pass.in_backward && point <= Point::after_forward;
-      if (is_unit && pass.at_unit) pass.at_unit(module);
+      if (hook.is_of_unit && pass.at_unit) pass.at_unit(module);
       if (again) return;  // without recompute it is not called
-      pass.seen.push_back(static_cast<float>(number * 4 + static_cast<int>(point)));
-      if (is_unit) return;
+      pass.seen.push_back(
+          static_cast<float>(hook.number * 8 + (hook.is_second ? 4 : 0) + static_cast<int>(point)));
+      if (hook.is_of_unit) return;
       for (const auto& [name, parameter] : module.own_parameters()) {
         const auto values = parameter->data.span<float>();
         pass.seen.push_back(static_cast<float>(values.size()));
@@ -76,10 +94,10 @@ inline void hook_in(nn::Module& module, int number, bool is_unit, Pass& pass) {
       }
     };
   };
-  module.hooks.pre_forward.add(hook(Point::before_forward));
-  module.hooks.post_forward.add(hook(Point::after_forward));
-  module.hooks.pre_backward.add(hook(Point::before_backward));
-  module.hooks.post_backward.add(hook(Point::after_backward));
+  module.hooks.pre_forward.add(made(Point::before_forward));
+  module.hooks.post_forward.add(made(Point::after_forward));
+  module.hooks.pre_backward.add(made(Point::before_backward));
+  module.hooks.post_backward.add(made(Point::after_backward));
 }
 
 }  // namespace models

@@ -149,7 +149,7 @@ class Rank {
     Pass outer = std::exchange(model_.pass, begin(action, turn));
     record_.add(place + "output", forward(tape, action, turn, rows).span<float>());
     Pass mine = std::exchange(model_.pass, Pass());
-    play(action.inside, place, depth + 1);
+    if (backward) play(action.inside, place, depth + 1);
     model_.pass = std::move(mine);
     backward ? this->backward(tape, action, turn, place) : tape.end();
     record_.add(place + "hooks", model_.pass.seen);

@@ -27,10 +27,10 @@ struct Outcome {
 class Reference {
  public:
   explicit Reference(const Program& program)
-      : program_(program), model_(program, /*recompute=*/updates_inside(program)) {
+      : program_(program), model_(program, /*recompute=*/false) {
     const auto is_unit = [this](const nn::Module& module) { return model_.is_unit(module); };
-    const auto units = fsdp::wrap(model_.root(), is_unit);
-    Values values = first_values(program, model_.root(), units);
+    wrapped_ = fsdp::wrap(model_.root(), is_unit);
+    Values values = first_values(program, model_.root(), wrapped_);
     for (nn::Parameter* parameter : model_.root().named_parameters()) {
       State& state = states_.emplace_back(*parameter);
       state.now.values = values[parameter];
@@ -40,7 +40,8 @@ class Reference {
       parameter->data = state.shown;
     }
     model_.hook_in_again();
-    for (const fsdp::WrappedModule& unit : units) {
+    for (const fsdp::WrappedModule& unit : wrapped_) {
+      unit.module->innermost.pre_forward = [this, unit](nn::Tape&) { require_values(unit); };
       unit.module->innermost.pre_backward = [this, u = units_.size()](nn::Tape&) {
         gradients_->take(u);
       };
@@ -63,12 +64,6 @@ class Reference {
   }
 
  private:
-  static bool updates_inside(const Program& program) {
-    return std::ranges::any_of(program.parts, [](const Part& part) {
-      return std::ranges::any_of(part.actions, models::updates_inside);
-    });
-  }
-
   void run(const Part& part, std::size_t i, Outcome& outcome) {
     world_ = part.world;
     course_.emplace(world_, i);
@@ -83,6 +78,8 @@ class Reference {
     is_saved_ = is_saved_ || i > 0;
     gradients_.emplace(world_, units_, sizes);
     play(part.actions, "", 0);
+    require_agreement();
+    for (const fsdp::WrappedModule& unit : wrapped_) require_values(unit);  // they are summoned
     for (const State& state : states_) {
       const std::string& name = state.parameter->name;
       const Kept none{state.now.values, {}, {}, 0};
@@ -108,7 +105,7 @@ class Reference {
       case Do::give_up:
         return pass(action, place, depth);
       case Do::fail:  // whatever it did is forgotten
-        require_values();
+        require_agreement();
         course_->turn(action);
         return zero_grad(/*to_none=*/true);
       case Do::zero_grad:
@@ -131,6 +128,7 @@ class Reference {
         is_saved_ = true;
         return;
       case Do::load:
+        if (is_saved_) require_no_backward();
         for (State& state : states_) {
           if (is_saved_) state.now = state.saved;
         }
@@ -151,7 +149,7 @@ class Reference {
     const Turn turn = course_->turn(action);
     const bool backward = action.what == Do::pass;
     require_unchanged();
-    require_values();
+    require_agreement();
     show_parameters();
     std::vector<Pass> passes;
     std::vector<Owned<float>> rows;
@@ -167,8 +165,10 @@ class Reference {
       tape.end();
       record(rank).add(place + "hooks", passes.back().seen);
     }
-    play(action.inside, place, depth + 1);
     if (!backward) return;
+    ++waiting_;
+    play(action.inside, place, depth + 1);
+    --waiting_;
     show_parameters();
     gradients_->begin();
     for (int rank = 0; rank < world_.ranks; ++rank) {
@@ -206,11 +206,21 @@ class Reference {
     }
   }
 
-  // Ranks agree on the first values, and have some of each parameter, when they use them.
-  void require_values() const {
-    if (states_.empty()) return;
-    if (program_.first == First::mixed && world_.ranks > 1) throw Refusal("the first values");
-    if (program_.first == First::partial) throw Refusal("no values");
+  // A backward with other weights than its forward is neither's.
+  void require_no_backward() const {
+    if (waiting_ > 0) throw Refusal("no backward to come");
+  }
+
+  // Ranks agree on the first values when a pass begins, and a unit has some of each parameter when
+  // it is used.
+  void require_agreement() const {
+    const bool differ = program_.first == First::mixed && world_.ranks > 1 && !states_.empty();
+    if (differ) throw Refusal("the first values");
+  }
+  void require_values(const fsdp::WrappedModule& unit) const {
+    if (program_.first != First::partial) return;
+    const auto is_last = [this](const nn::Parameter* p) { return p == states_.back().parameter; };
+    if (std::ranges::any_of(unit.parameters, is_last)) throw Refusal("no values");
   }
 
   void show_parameters() {
@@ -229,7 +239,8 @@ class Reference {
   }
 
   void record_parameters(const std::string& place) {
-    require_values();
+    require_agreement();
+    for (const fsdp::WrappedModule& unit : wrapped_) require_values(unit);
     for (const State& state : states_) {
       for (Record& record : *records_) {
         record.add(place + state.parameter->name, state.now.values);
@@ -244,6 +255,7 @@ class Reference {
         norm_of(context_, world_, states_, units_, gradients, action.on ? kClip : 0, coefficient);
     for (Record& record : *records_) record.add(place + "norm", {&norm, 1});
     if (action.what != Do::step) return;
+    require_no_backward();
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (gradients[i]) update(context_, states_[i], *gradients[i], coefficient);
     }
@@ -253,9 +265,11 @@ class Reference {
   Program program_;
   nanofsdp::Context context_;
   Model model_;
+  std::vector<fsdp::WrappedModule> wrapped_;
   std::deque<State> states_;
   std::vector<std::vector<std::size_t>> units_;  // the states of each one's parameters that train
   bool is_saved_ = false;
+  int waiting_ = 0;                         // passes whose backward is to come
   std::deque<std::deque<nn::Tape>> tapes_;  // by how deep a pass is inside others, and by rank
 
   // Of the part under way.

@@ -57,13 +57,6 @@ struct Turn {
   bool is_by_hand() const { return number % 3 != 0; }
 };
 
-/// Whether something between the forward and the backward of this pass writes parameters.
-inline bool updates_inside(const Action& action) {
-  return std::ranges::any_of(action.inside, [](const Action& a) {
-    return a.what == Do::step || a.what == Do::load || updates_inside(a);
-  });
-}
-
 /// Counts passes, and knows in which of them ranks may differ in the modules that they use. Where
 /// parameters are stored whole, and only what the optimizer updates is sharded, ranks gather in the
 /// first pass after an update. Where a pass fails, all ranks are to fail at the same point.
@@ -78,7 +71,7 @@ class Course {
 
   Turn turn(const Action& action) {
     const bool fails = action.what == Do::fail;
-    const bool gathers = stale_ || updates_inside(action) || sharding_.parameters;
+    const bool gathers = stale_ || sharding_.parameters;
     if (!fails) stale_ = false;
     return {passes_++, fails || (gathers && sharding_.optimizer)};
   }
