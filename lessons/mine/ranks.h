@@ -86,6 +86,7 @@ class Rounding final : public comm::Communicator {
   }
 
   std::unique_ptr<comm::Communicator> split(int color) override { return inner_.split(color); }
+  void work(int begins, const std::string& at) override { inner_.work(begins, at); }
   void abort(const std::string& reason) noexcept override { inner_.abort(reason); }
 
  private:

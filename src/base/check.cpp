@@ -26,12 +26,8 @@ RunError::RunError(const Fault& fault) : std::runtime_error(describe(fault)) {}
 
 std::string describe(const Fault& fault) {
   std::string text = fault.what;
-  const char* separator = ": ";
-  if (!fault.expected.empty()) {
-    text += separator + ("expected " + fault.expected);
-    separator = ", ";
-  }
-  if (!fault.got.empty()) text += separator + ("got " + fault.got);
+  if (!fault.expected.empty()) text += ": expected " + fault.expected;
+  if (!fault.got.empty()) text += (fault.expected.empty() ? ": got " : ", got ") + fault.got;
   if (!fault.hint.empty()) text += "; " + fault.hint;
   return text;
 }

@@ -66,6 +66,15 @@ std::string describe(const Fault& fault, const char* file, int line);
       throw type(::nanofsdp::describe(::nanofsdp::Fault{__VA_ARGS__}, __FILE__, __LINE__)); \
   } while (false)
 
+/// Throws UsageError; the arguments are the designated fields of Fault.
+#define NANOFSDP_REFUSE(...) throw ::nanofsdp::UsageError(::nanofsdp::Fault{__VA_ARGS__})
+
+/// Throws UsageError if `condition` holds; the rest are the designated fields of Fault.
+#define NANOFSDP_REFUSE_IF(condition, ...)       \
+  do {                                           \
+    if (condition) NANOFSDP_REFUSE(__VA_ARGS__); \
+  } while (false)
+
 /// Throws Error unless `condition` holds; the rest are the designated fields of Fault.
 #define NANOFSDP_CHECK(condition, ...) NANOFSDP_CHECK_AS(::nanofsdp::Error, condition, __VA_ARGS__)
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <future>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -35,32 +36,20 @@ void Stream::note(double& when) {
 
 namespace {
 
+using namespace std::chrono_literals;
+
 // A point in the work of a thread.
 class ThreadEvent final : public Event::State {
  public:
-  void finish(std::exception_ptr with) {
-    const std::lock_guard lock(mutex_);
-    done_ = true;
-    error_ = std::move(with);
-    changed_.notify_all();
+  void finish(const std::exception_ptr& with) {
+    with ? end_.set_exception(with) : end_.set_value();
   }
-
-  bool ready() override {
-    const std::lock_guard lock(mutex_);
-    return done_;
-  }
-
-  void synchronize() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return done_; });
-    if (error_) std::rethrow_exception(error_);
-  }
+  bool ready() override { return passed_.wait_for(0s) == std::future_status::ready; }
+  void synchronize() override { passed_.get(); }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::exception_ptr error_;
+  std::promise<void> end_;
+  const std::shared_future<void> passed_ = end_.get_future().share();
 };
 
 // Runs work at once, on the caller's thread: everything before a recorded point is already done.
@@ -89,11 +78,7 @@ class ThreadStream final : public Stream {
   explicit ThreadStream(int threads) : pool_(threads), thread_([this] { loop(); }) {}
 
   ~ThreadStream() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
+    push({});
     thread_.join();
   }
 
@@ -139,11 +124,11 @@ class ThreadStream final : public Stream {
       std::function<void()> item;
       {
         std::unique_lock lock(mutex_);
-        changed_.wait(lock, [this] { return stop_ || !queue_.empty(); });
-        if (queue_.empty()) return;
+        changed_.wait(lock, [this] { return !queue_.empty(); });
         item = std::move(queue_.front());
         queue_.pop_front();
       }
+      if (!item) return;  // the last one
       item();
     }
   }
@@ -151,7 +136,6 @@ class ThreadStream final : public Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  bool stop_ = false;
   std::exception_ptr error_;  // touched by thread_ alone
   ThreadPool pool_;           // the same
   std::thread thread_;        // last: starts when the rest is there

@@ -6,7 +6,6 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <span>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -79,7 +78,7 @@ std::uint64_t fingerprint_of(const std::string& path) {
     hash = fingerprint(std::as_bytes(std::span(block).first(count)), hash);
   }
   if (file.eof()) return hash;
-  throw UsageError({.what = "cannot read '" + path + "'", .got = std::strerror(errno)});
+  NANOFSDP_REFUSE(.what = "cannot read '" + path + "'", .got = std::strerror(errno));
 }
 
 }  // namespace nanofsdp

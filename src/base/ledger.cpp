@@ -36,24 +36,4 @@ std::uint64_t Ledger::addresses(std::uint64_t bytes) {
   return std::exchange(next_address_, next_address_ + (bytes / 64 + 1) * 64);
 }
 
-MemoryCount Ledger::count(MemoryClass memory_class) const {
-  const std::lock_guard lock(mutex_);
-  return counts_[static_cast<std::size_t>(memory_class)];
-}
-
-std::int64_t Ledger::total() const {
-  const std::lock_guard lock(mutex_);
-  return total_;
-}
-
-std::int64_t Ledger::total_peak() const {
-  const std::lock_guard lock(mutex_);
-  return total_peak_;
-}
-
-std::int64_t Ledger::allocations() const {
-  const std::lock_guard lock(mutex_);
-  return allocations_;
-}
-
 }  // namespace nanofsdp

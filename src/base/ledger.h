@@ -59,16 +59,24 @@ class Ledger {
   std::uint64_t addresses(std::uint64_t bytes);
 
   /// The bytes of one class.
-  MemoryCount count(MemoryClass memory_class) const;
+  MemoryCount count(MemoryClass memory_class) const {
+    return now(counts_[static_cast<std::size_t>(memory_class)]);
+  }
 
   /// Reserved bytes over all classes, now, and at the moment when they were most.
-  std::int64_t total() const;
-  std::int64_t total_peak() const;  ///< at that moment
+  std::int64_t total() const { return now(total_); }
+  std::int64_t total_peak() const { return now(total_peak_); }  ///< at that moment
 
   /// Allocations so far: it must not grow after the first step.
-  std::int64_t allocations() const;
+  std::int64_t allocations() const { return now(allocations_); }
 
  private:
+  template <class T>
+  T now(const T& value) const {
+    const std::lock_guard lock(mutex_);
+    return value;
+  }
+
   mutable std::mutex mutex_;
   std::array<MemoryCount, kMemoryClasses.size()> counts_{};
   std::int64_t total_ = 0;

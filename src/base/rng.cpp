@@ -41,14 +41,10 @@ float log_cephes(float x) {
   const float m = low ? (mantissa - 1) + mantissa : mantissa - 1;
   const float z = m * m;
   float y = 7.0376836292e-2f;
-  y = std::fma(y, m, -1.1514610310e-1f);
-  y = std::fma(y, m, 1.1676998740e-1f);
-  y = std::fma(y, m, -1.2420140846e-1f);
-  y = std::fma(y, m, 1.4249322787e-1f);
-  y = std::fma(y, m, -1.6668057665e-1f);
-  y = std::fma(y, m, 2.0000714765e-1f);
-  y = std::fma(y, m, -2.4999993993e-1f);
-  y = std::fma(y, m, 3.3333331174e-1f);
+  for (const float c : {-1.1514610310e-1f, 1.1676998740e-1f, -1.2420140846e-1f, 1.4249322787e-1f,
+                        -1.6668057665e-1f, 2.0000714765e-1f, -2.4999993993e-1f, 3.3333331174e-1f}) {
+    y = std::fma(y, m, c);
+  }
   y = y * m;
   y = std::fma(y, z, e * -2.12194440e-4f);  // log(2) in two parts, the small one first
   y = std::fma(-z, 0.5f, y);

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/cuda.h"
@@ -56,6 +55,20 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   if (is_simulated(stream.device()) && out.device() == Device::cpu) stream.synchronize();
   const auto bytes = static_cast<double>(in.bytes());
   stream.enqueue({.read = bytes, .written = bytes}, [in, out] { convert(in, out); });
+}
+
+void copy_within(Stream& stream, const void* from, const Tensor& to) {
+  constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
+  if (to.bytes() == 0 || to.raw() == from) return;
+  if constexpr (kCuda) {
+    if (stream.device() == Device::cuda) return cuda::copy(stream, to.raw(), from, to.bytes());
+  }
+  auto* const target = static_cast<std::byte*>(to.raw());
+  const auto* const source = static_cast<const std::byte*>(from);
+  const auto copy = [&](std::int64_t begin, std::int64_t end) {
+    std::memcpy(target + begin, source + begin, static_cast<std::size_t>(end - begin));
+  };
+  stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kGrain, copy);
 }
 
 }  // namespace nanofsdp

@@ -24,6 +24,10 @@ void convert(const Tensor& in, const Tensor& out);
 /// @throws ShapeError if the number of elements differs, or dtypes do that the host cannot convert
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 
+/// For work inside a stream: the bytes at `from`, on its device, to `to`, by all threads of the
+/// stream. Nothing if `to` is there already.
+void copy_within(Stream& stream, const void* from, const Tensor& to);
+
 /// The elements of `x`, float32 if it is bfloat16, where the host sees them: in place on the CPU,
 /// else copied into `room`.
 template <class T>

@@ -7,7 +7,7 @@
 #include <string>
 #include <utility>
 
-#include "base/buffer.h"
+#include "base/transfer.h"
 #include "cli/bench.h"
 #include "cli/on_ranks.h"
 #include "comm/group.h"
@@ -94,7 +94,7 @@ class Apart final : public comm::Group {
   void run(Stream& stream, const comm::Collective& call) override {
     if (call.operation.kind != comm::Operation::Kind::reduce_scatter) return;
     const std::int64_t n = call.out.numel();
-    copy(stream, call.in.slice(rank_ * n, n).raw(), call.out);
+    copy_within(stream, call.in.slice(rank_ * n, n).raw(), call.out);
   }
   std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank_, size_); }
   void abort(const std::string&) noexcept override {}

@@ -29,7 +29,7 @@ using nlohmann::ordered_json;
 
 void write_line(std::ofstream& file, const ordered_json& json) {
   if (file << json.dump() << '\n' << std::flush) return;
-  throw UsageError({.what = "cannot write --metrics", .got = std::strerror(errno)});
+  NANOFSDP_REFUSE(.what = "cannot write --metrics", .got = std::strerror(errno));
 }
 
 }  // namespace
@@ -116,11 +116,8 @@ void Report::started() {
 void Report::open_files() {
   std::error_code error;
   if (options_.saves()) std::filesystem::create_directories(options_.out_dir, error);
-  if (error) {
-    throw UsageError({.what = "--out_dir",
-                      .expected = "a directory that can be made",
-                      .got = fmt::format("'{}' ({})", options_.out_dir, error.message())});
-  }
+  NANOFSDP_REFUSE_IF(error, .what = "--out_dir", .expected = "a directory that can be made",
+                     .got = fmt::format("'{}' ({})", options_.out_dir, error.message()));
   if (!options_.metrics.empty()) {
     metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
   }
@@ -186,6 +183,7 @@ void Report::evaluation(std::int64_t iteration, const train::EvalResult& result)
 
 void Report::settled() {
   if (!speaks_ || !options_.saves() || steps_ == 0) return;
+  const auto busy = trainer_.mesh().world().busy("draws the run");
   const std::string svg = draw_run(title_, curves_, reference_, context_.ledger);
   store::NewFile file(run_picture_path(options_.out_dir).string());
   file.write(std::as_bytes(std::span(svg)));

@@ -84,7 +84,9 @@ void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {
     texts >> of_rank;
     all.insert(all.end(), of_rank.begin(), of_rank.end());
   }
-  if (context.rank == 0) write_events(std::move(all), path);
+  if (context.rank > 0) return;
+  const auto busy = mesh.world().busy("writes the trace");
+  write_events(std::move(all), path);
 }
 
 }  // namespace nanofsdp::cli

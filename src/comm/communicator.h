@@ -20,7 +20,9 @@ namespace nanofsdp::comm {
 ///
 /// Every call enqueues work on a stream and returns an Event: the collective is done when the event
 /// has passed. All ranks of a group call the same collectives with the same counts in the same
-/// order, on one stream a communicator; use two communicators (`split`) for two streams.
+/// order, on one stream a communicator; use two communicators (`split`) for two streams. Where ranks
+/// are on the CPU, a call on another stream is refused while the call before is under way: an Error
+/// names both.
 ///
 /// Buffers stay alive and untouched until the event has passed. Chunks are equal (the flat layout
 /// pads). In-place as NCCL defines it: all_gather with `in` the rank's chunk of `out`,
@@ -105,6 +107,23 @@ class Communicator {
   /// The ranks that pass the same color, in the order of their ranks here, as a group of their own
   /// with its own order of calls. Collective over this group; blocks the host.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
+
+  /// While the result lives, this rank works at something alone: it writes a file, or evaluates.
+  /// Ranks that wait for it, or for one that waits for it, go on waiting when their timeout is
+  /// over. They do so as long as the processes of all ranks answer. The rank calls no collective
+  /// meanwhile.
+  ///
+  ///     if (world.rank() == 0) {
+  ///       const auto busy = world.busy("compresses the log");
+  ///       compress(log);
+  ///     }
+  ///     world.barrier(stream);
+  /// @param at what, after the words "rank 0", for people
+  [[nodiscard]] std::shared_ptr<void> busy(const std::string& at);
+
+  /// This rank begins to work alone (1), or ends (-1). For busy(), and for communicators that wrap
+  /// another; nothing where no rank waits for a limited time.
+  virtual void work(int /*begins*/, const std::string& /*at*/) {}
 
   /// Wakes every operation in flight with CommError::aborted; further calls throw. From any thread.
   virtual void abort(const std::string& reason) noexcept = 0;

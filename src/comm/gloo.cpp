@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <deque>
 #include <numeric>
@@ -13,6 +12,7 @@
 #include "base/buffer.h"
 #include "base/check.h"
 #include "base/fingerprint.h"
+#include "base/transfer.h"
 #include "comm/gloo_wire.h"
 #include "comm/group.h"
 #include "comm/reading.h"
@@ -66,6 +66,7 @@ class GlooGroup final : public Group {
                                        circle);
   }
 
+  void work(int begins, const std::string& at) override { run_->work(begins, at); }
   void abort(const std::string& reason) noexcept override { wire_.peers().abort(reason); }
 
  private:
@@ -136,7 +137,7 @@ void GlooGroup::run(Stream& stream, const Collective& call) {
     for (std::size_t k = 0; k < std::min(kWindow, segments); ++k) post(k, i);
   }
   if (!reduces && !from_root && chunk > 0) {
-    copy(stream, in.raw(), out.slice(rank_ * in.numel(), in.numel()));
+    copy_within(stream, in.raw(), out.slice(rank_ * in.numel(), in.numel()));
   }
   wait_for(calls);
   for (int i = 1; i < size_; ++i) wire_.peers().agree(peer(i), histories[peer(i)]);
@@ -168,10 +169,8 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
     return on_streams(make_reading_group(std::move(run), all));
   }
   if (options.transport == Transport::shared) {
-    throw UsageError({.what = "transport shared",
-                      .expected = "ranks that share memory",
-                      .got = why_not,
-                      .hint = "use the transport gloo"});
+    NANOFSDP_REFUSE(.what = "transport shared", .expected = "ranks that share memory",
+                    .got = why_not, .hint = "use the transport gloo");
   }
   context.transport = fmt::format("TCP ({})", why_not);
   return on_streams(std::make_shared<GlooGroup>(std::move(run), "world", all));

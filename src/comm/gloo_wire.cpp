@@ -1,6 +1,5 @@
 #include "comm/gloo_wire.h"
 
-#include <fmt/format.h>
 #include <gloo/common/error.h>
 #include <gloo/config.h>
 #include <gloo/rendezvous/context.h>
@@ -21,6 +20,7 @@ namespace connections = gloo::transport::uv;
 
 #include <sys/socket.h>
 
+#include "base/patience.h"
 #include "base/platform.h"
 
 namespace nanofsdp::comm {
@@ -28,7 +28,6 @@ namespace {
 
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 // Runs `f`. What Gloo has to say if it fails, without the place in its source; empty if it does
 // not.
@@ -110,17 +109,24 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
 
 GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle)
     : context_(connect(*run, name, circle)),
-      peers_(std::move(run), circle, [this](const std::string&) { cut(); }) {}
+      peers_(std::move(run), circle, [this](const std::string&) { cut(); }),
+      waking_(std::async(std::launch::async, [this] { wake_often(); })) {}
 
-void GlooWire::cut() noexcept {
-  {
+// Who waits looks how long it has waited, and whether the group has failed. A timeout of Gloo's own
+// would end all connections, also where this rank only has to be patient.
+void GlooWire::wake_often() {
+  const std::future<void> end = end_.get_future();
+  while (end.wait_for(Patience::kLook) == std::future_status::timeout) {
     const std::lock_guard lock(mutex_);
     for (gloo::transport::UnboundBuffer* buffer : under_way_) {
       buffer->abortWaitSend();
       buffer->abortWaitRecv();
     }
   }
-  // Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
+}
+
+// Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
+void GlooWire::cut() noexcept {
   complaint_of([&] { context_->closeConnections(); });
 }
 
@@ -148,15 +154,18 @@ GlooWire::Message::~Message() {
 }
 
 void GlooWire::Message::wait() {
-  const milliseconds timeout = wire_.peers_.run()->timeout;
-  const auto start = steady_clock::now();
-  bool done = false;
-  const std::string complaint = complaint_of([&] {
-    done = way_ == Way::send ? buffer_->waitSend(nullptr, timeout)
-                             : buffer_->waitRecv(nullptr, timeout);
-  });
-  const bool timed_out = steady_clock::now() - start >= timeout;
-  if (!done) throw wire_.peers_.failure({peer_}, timed_out, complaint);
+  Peers& peers = wire_.peers_;
+  Patience patience(peers.run()->timeout);
+  for (bool done = false; !done;) {
+    const std::string complaint = complaint_of([&] {
+      done = way_ == Way::send ? buffer_->waitSend(nullptr, 24h) : buffer_->waitRecv(nullptr, 24h);
+    });
+    if (!done) peers.check();
+    if (!complaint.empty()) throw peers.failure({peer_}, /*timed_out=*/false, complaint);
+    if (done || !patience.is_over()) continue;
+    if (!peers.run()->may_wait_on()) throw peers.failure({peer_}, /*timed_out=*/true, "");
+    patience = Patience(peers.run()->timeout);
+  }
 }
 
 }  // namespace nanofsdp::comm

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -32,6 +33,7 @@ class GlooWire {
   /// the process ignores SIGPIPE.
   /// @throws CommError setup
   GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle);
+  ~GlooWire() { end_.set_value(); }
 
   /// The ranks that it connects. When the group fails, the connections are cut.
   Peers& peers() { return peers_; }
@@ -60,11 +62,14 @@ class GlooWire {
 
  private:
   void cut() noexcept;
+  void wake_often();
 
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
-  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // what cut() must wake
-  Peers peers_;                                             // last: may call cut() from now on
+  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // whose waiters are to be woken
+  Peers peers_;                                             // may call cut() from now on
+  std::promise<void> end_;
+  std::future<void> waking_;  // last
 };
 
 }  // namespace nanofsdp::comm

@@ -1,15 +1,11 @@
 #include "comm/group.h"
 
-#include <cstring>
 #include <utility>
 
 #include "base/check.h"
-#include "base/cuda.h"
 
 namespace nanofsdp::comm {
 namespace {
-
-constexpr std::int64_t kCopyGrain = 1 << 16;  // bytes that a thread copies at least
 
 class StreamCommunicator final : public Communicator {
  public:
@@ -33,37 +29,34 @@ class StreamCommunicator final : public Communicator {
                              collective.in.device() == stream.device(),
                          .what = "collective", .expected = "memory of the stream's device",
                          .got = "memory of another");
+    NANOFSDP_CHECK(stream_ == &stream || last_.ready(), .what = "communicator on two streams",
+                   .expected = describe(before_) + " to be over",
+                   .got = describe(collective.operation) + " on another stream",
+                   .hint = "wait for its event first, or split a communicator for each stream");
+    stream_ = &stream;
+    before_ = collective.operation;
     stream.enqueue(group_->announce(collective.operation),
                    [group = group_, &stream, collective] { group->run(stream, collective); });
     return last_ = stream.record();
   }
 
   std::unique_ptr<Communicator> split(int color) override {
+    last_.synchronize();  // a split is a call as well, on this thread
     return on_streams(group_->split(color));
   }
+
+  void work(int begins, const std::string& at) override { group_->work(begins, at); }
 
   void abort(const std::string& reason) noexcept override { group_->abort(reason); }
 
  private:
   std::shared_ptr<Group> group_;
-  Event last_;  // passes after all work so far: a communicator has one stream
+  const Stream* stream_ = nullptr;  // of the last call,
+  Operation before_{};              // which this is;
+  Event last_;                      // passes after all work so far: a communicator has one stream
 };
 
 }  // namespace
-
-void Group::copy(Stream& stream, const void* from, const Tensor& to) {
-  if (to.bytes() == 0 || to.raw() == from) return;
-  if constexpr (kCuda) {
-    const bool on_gpu = stream.device() == Device::cuda;
-    if (on_gpu) return nanofsdp::cuda::copy(stream, to.raw(), from, to.bytes());
-  }
-  stream.parallel_for(static_cast<std::int64_t>(to.bytes()), kCopyGrain,
-                      [&](std::int64_t begin, std::int64_t end) {
-                        std::memcpy(static_cast<std::byte*>(to.raw()) + begin,
-                                    static_cast<const std::byte*>(from) + begin,
-                                    static_cast<std::size_t>(end - begin));
-                      });
-}
 
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group) {
   return std::make_unique<StreamCommunicator>(std::move(group));

@@ -37,13 +37,13 @@ class Group {
   /// A call is about to be enqueued. @returns its cost, or none if it is not needed
   virtual Cost announce(const Operation&) { return {}; }
 
+  /// As Communicator::work().
+  virtual void work(int /*begins*/, const std::string& /*at*/) {}
+
   /// Wakes the call in progress. From any thread.
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
-  /// Nothing if `to` is there already.
-  static void copy(Stream& stream, const void* from, const Tensor& to);
-
   const int rank_;  ///< as rank()
   const int size_;  ///< as size()
 };

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <utility>
-
 #include "base/check.h"
 
 namespace nanofsdp::comm {
@@ -11,18 +9,16 @@ namespace nanofsdp::comm {
 int shard_group_size(int shard_size, int ranks) {
   if (shard_size == 0) return ranks;
   if (shard_size > 0 && ranks % shard_size == 0) return shard_size;
-  throw UsageError({.what = "shard_size",
-                    .expected = fmt::format("a divisor of {} ranks", ranks),
-                    .got = std::to_string(shard_size)});
+  NANOFSDP_REFUSE(.what = "shard_size", .expected = fmt::format("a divisor of {} ranks", ranks),
+                  .got = std::to_string(shard_size));
 }
 
 int post_forward_group_size(int size, int ranks) {
   if (size == 0 || size == ranks) return 0;
   if (size > 1 && ranks % size == 0) return size;
-  throw UsageError({.what = "reshard_after_forward",
-                    .expected = fmt::format("a divisor of {} ranks, more than 1", ranks),
-                    .got = std::to_string(size),
-                    .hint = "1 is shard_grad_op, without such groups"});
+  NANOFSDP_REFUSE(.what = "reshard_after_forward",
+                  .expected = fmt::format("a divisor of {} ranks, more than 1", ranks),
+                  .got = std::to_string(size), .hint = "1 is shard_grad_op, without such groups");
 }
 
 Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward_size) {

@@ -88,6 +88,7 @@ class NcclCommunicator final : public Communicator {
     return std::make_unique<NcclCommunicator>(ledger_, wire_->split(history_, color));
   }
 
+  void work(int begins, const std::string& at) override { wire_->work(begins, at); }
   void abort(const std::string& reason) noexcept override { wire_->abort(reason); }
 
  private:

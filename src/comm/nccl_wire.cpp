@@ -104,12 +104,10 @@ void NcclWire::call(const History& history, const Call& call) {
 
 void NcclWire::wait(const History& history, milliseconds patience,
                     const std::function<bool()>& done) {
-  const auto start = std::chrono::steady_clock::now();
-  while (!done()) {
-    const auto waited = std::chrono::steady_clock::now() - start;
-    if (waited > patience) give_up(history, patience);
+  for (Patience soon(1ms), rest(patience); !done();) {
+    if (rest.is_over()) rest = give_up(history, patience);
     // The first moments are for a collective on its way to the stream.
-    waited < 1ms ? std::this_thread::yield() : std::this_thread::sleep_for(50us);
+    soon.is_over() ? std::this_thread::sleep_for(50us) : std::this_thread::yield();
   }
 }
 
@@ -167,6 +165,8 @@ CommError NcclWire::error(CommError::Kind kind, const History& history,
   return setup_error(rank, "it " + what);
 }
 
+void NcclWire::work(int begins, const std::string& at) { fabric_->store.work(begins, at); }
+
 void NcclWire::throw_if_aborted(const History& history) const {
   if (aborted_.empty()) return;
   throw error(CommError::Kind::aborted, history, "gave up: " + aborted_);
@@ -186,10 +186,9 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
               "heard from " + words);
 }
 
-void NcclWire::give_up(const History& history, milliseconds patience) {
-  const std::string cause = fabric_->store.roll_call();  // as long as nobody lets go
+Patience NcclWire::give_up(const History& history, milliseconds patience) {
+  if (fabric_->store.may_wait_on()) return Patience(patience);  // as long as nobody lets go
   abort("it waited in vain");
-  if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
   throw error(CommError::Kind::timeout, history,
               fmt::format("waited {} ms in vain for the others", patience.count()));
 }

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
 
 #include "base/device.cuh"
+#include "base/patience.h"
 #include "comm/nccl.h"
 #include "comm/nccl_library.h"
 #include "comm/operation.h"
@@ -62,6 +62,8 @@ class NcclWire {
 
   /// ncclCommUserRank or ncclCommCount.
   int ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const;
+  /// As Communicator::work().
+  void work(int begins, const std::string& at);
   const NcclOptions& options() const;
   const NcclLibrary& nccl() const;
 
@@ -71,7 +73,7 @@ class NcclWire {
   CommError error(CommError::Kind kind, const History& history, const std::string& what) const;
   void throw_if_aborted(const History& history) const;
   [[noreturn]] void fail(const History& history, ncclResult_t result);
-  [[noreturn]] void give_up(const History& history, std::chrono::milliseconds patience);
+  Patience give_up(const History& history, std::chrono::milliseconds patience);
 
   const std::shared_ptr<NcclFabric> fabric_;
   std::mutex mutex_;  // of:

@@ -8,20 +8,7 @@
 namespace nanofsdp::comm {
 namespace {
 
-// "all_gather 17 of 4097 float32 a rank for unit h.0"
-std::string describe(const Operation& operation) {
-  using Kind = Operation::Kind;
-  static constexpr const char* kNames[] = {"all_gather", "reduce_scatter", "broadcast", "barrier",
-                                           "split"};
-  const auto [sequence, count, kind, reduce, dtype, root, unit] = operation;
-  std::string text = fmt::format("{} {}", kNames[static_cast<int>(kind)], sequence);
-  if (kind == Kind::reduce_scatter) text += reduce == ReduceOp::sum ? " (sum)" : " (average)";
-  if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
-  if (kind < Kind::barrier) text += fmt::format(" of {} {} a rank", count, name_of(dtype));
-  if (unit[0] != '\0') text += fmt::format(" for unit {}", unit.data());
-  return text;
-}
-
+// The last calls of a rank.
 std::string line_of(int rank, const History& history) {
   std::string text = fmt::format("\n  rank {}:", rank);
   const char* link = history[0].sequence > 1 ? " ... > " : " ";
@@ -32,6 +19,20 @@ std::string line_of(int rank, const History& history) {
 }
 
 }  // namespace
+
+std::string describe(const Operation& operation) {
+  using Kind = Operation::Kind;
+  static constexpr const char* kNames[] = {"all_gather", "reduce_scatter", "broadcast", "barrier",
+                                           "split"};
+  const auto [sequence, count, kind, reduce, dtype, root, unit] = operation;
+  std::string text = kNames[static_cast<int>(kind)];
+  if (sequence > 0) text += fmt::format(" {}", sequence);
+  if (kind == Kind::reduce_scatter) text += reduce == ReduceOp::sum ? " (sum)" : " (average)";
+  if (kind == Kind::broadcast) text += fmt::format(" from rank {}", root);
+  if (kind < Kind::barrier) text += fmt::format(" of {} {} a rank", count, name_of(dtype));
+  if (unit[0] != '\0') text += fmt::format(" for unit {}", unit.data());
+  return text;
+}
 
 Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call) {
   Operation operation{.count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
@@ -63,9 +64,9 @@ CommError mismatch_error(int rank, const History& mine, int peer, const History&
 
 CommError operation_error(CommError::Kind kind, int rank, const History& history,
                           const std::string& what) {
-  return CommError(kind,
-                   fmt::format("rank {} {} in {}{}", rank, what, describe(history.back()),
-                               kind == CommError::Kind::timeout ? line_of(rank, history) : ""));
+  return CommError(
+      kind, fmt::format("rank {} {} in {}{}", rank, what, describe(history.back()),
+                        what.find(launch::kInVain) != what.npos ? line_of(rank, history) : ""));
 }
 
 }  // namespace nanofsdp::comm

@@ -33,6 +33,9 @@ static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_
 /// A call that has no number yet, of a collective whose chunks are like `chunk`.
 Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call);
 
+/// "all_gather 17 of 4097 float32 a rank for unit h.0"; without the number, if it has none yet.
+std::string describe(const Operation& operation);
+
 /// A call as a backend gets it, with operands that fit.
 struct Collective {
   Operation operation{};  ///< without its number
@@ -56,7 +59,8 @@ CommError setup_error(int rank, const std::string& why);
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs);
 
 /// The error of a rank that fails in its latest call: `what` says how, in words that follow its
-/// rank. A timeout has a line for the rank's last five calls: it may be the one that went astray.
+/// rank. If a rank has waited for as long as its timeout, this one or another, the error has a line
+/// for this rank's last five calls: any rank may be the one that went astray.
 CommError operation_error(CommError::Kind kind, int rank, const History& history,
                           const std::string& what);
 

@@ -62,14 +62,13 @@ void Peers::check() const {
 
 CommError Peers::failure(const std::vector<int>& peers, bool timed_out, const std::string& why,
                          const std::string& told) try {
-  check();
+  if (!timed_out) check();  // a rank that has waited so long says so, whatever others say meanwhile
   std::string names;
-  for (const int peer : peers) {
-    names += fmt::format("{}rank {}", names.empty() ? "" : ", ", circle_.members[peer]);
-  }
+  for (const int peer : peers)
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(circle_.members[peer]);
   // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and
   // the run knows who was lost first and why, or soon will.
-  const std::string cause = run_->loss(/*ask=*/timed_out);
+  const std::string cause = timed_out ? "" : run_->loss();
   const std::string what =
       timed_out ? fmt::format("waited {} ms in vain for {}", run_->timeout.count(), names)
                 : fmt::format("lost {} ({})", names, why);

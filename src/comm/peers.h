@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -28,8 +29,12 @@ struct Run {
   virtual ~Run() = default;
 
   /// What became of the rank that was lost first: empty if none was, as of threads. Waits a little
-  /// for such news, or asks all ranks whether they still move.
-  virtual std::string loss(bool /*ask*/) { return ""; }
+  /// for such news.
+  virtual std::string loss() { return ""; }
+  /// This rank begins to work alone (1), or ends (-1).
+  virtual void work(int begins, const std::string& /*at*/) { working += begins; }
+  /// After a timeout: whether to wait as long again, because a rank works alone and all move.
+  virtual bool may_wait_on() { return working > 0; }
 
   /// Ends all waiting in the groups, and in those that are made later.
   void abort(const std::string& reason);
@@ -39,6 +44,7 @@ struct Run {
   Link link{};                              ///< that threads pretend
   std::shared_ptr<SharedMemory> memory{};   ///< of processes; null: none is shared
   std::vector<int> sharers{};    ///< this rank, and those whose memory it can read; in order
+  std::atomic<int> working{0};   ///< ranks that work alone, if they are threads
   std::mutex mutex{};            ///< of:
   std::string aborted{};         ///< why it was
   std::vector<Peers*> groups{};  ///< that are alive

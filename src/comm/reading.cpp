@@ -7,7 +7,9 @@
 #include <thread>
 #include <utility>
 
+#include "base/patience.h"
 #include "base/platform.h"
+#include "base/transfer.h"
 #include "comm/sum.h"
 
 namespace nanofsdp::comm {
@@ -15,7 +17,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
-using std::chrono::milliseconds;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMailBytes = 1 << 16;
@@ -78,7 +79,7 @@ class ReadingGroup final : public Group {
 
   void run(Stream& stream, const Collective& call) override {
     // The sum of one is the one, and so is the average.
-    if (size_ == 1) return copy(stream, call.in.raw(), call.out);
+    if (size_ == 1) return copy_within(stream, call.in.raw(), call.out);
     const Clock::time_point met_at = meet(stream, call);
     try {
       read(stream, call);
@@ -93,6 +94,7 @@ class ReadingGroup final : public Group {
     return make_reading_group(peers_.run(), comm::split(*this, peers_, color));
   }
 
+  void work(int begins, const std::string& at) override { peers_.run()->work(begins, at); }
   void abort(const std::string& reason) noexcept override { peers_.abort(reason); }
 
  private:
@@ -161,10 +163,10 @@ class ReadingGroup final : public Group {
       }
       sum_in_rank_order(stream, chunks, out.raw(), out.numel(), out.dtype(), operation.reduce);
     } else if (operation.kind == Kind::broadcast) {
-      copy(stream, operand_of(operation.root, in), out);
+      copy_within(stream, operand_of(operation.root, in), out);
     } else {
       for (int peer = 0; peer < size_; ++peer) {
-        copy(stream, operand_of(peer, in), out.slice(peer * n, n));
+        copy_within(stream, operand_of(peer, in), out.slice(peer * n, n));
       }
     }
     if (stream.device() != Device::cpu) mine_.done = stream.record();
@@ -196,21 +198,22 @@ class ReadingGroup final : public Group {
     } while (!count_.compare_exchange_weak(seen, seen + kOnce));
     mine_.came = goal_;
     if (is_reached(seen + kOnce)) return wake(count_);
-    const milliseconds timeout = peers_.run()->timeout;
+    Patience patience(peers_.run()->timeout);
     const auto begin = Clock::now();
     while (!is_reached(seen = count_)) {
-      const auto waited = Clock::now() - begin;
       const bool failed = (seen & kFailed) != 0;
-      if (!surely && (failed || waited >= timeout)) {
+      const bool late = patience.is_over();
+      if (!surely && !failed && late && peers_.run()->may_wait_on()) {
+        patience = Patience(peers_.run()->timeout);
+      } else if (!surely && (failed || late)) {
         const CommError error = failure(/*timed_out=*/!failed);
         // Threads: if all have come meanwhile, they may be reading, and it has not failed for
         // anyone.
         if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;
-      } else if (memory_ != nullptr && waited < kYield) {
+      } else if (memory_ != nullptr && Clock::now() - begin < kYield) {
         std::this_thread::yield();
       } else {
-        const auto rest = std::chrono::ceil<milliseconds>(timeout - waited);
-        sleep_while(count_, seen, std::max<milliseconds>(rest, 1ms));
+        sleep_while(count_, seen, Patience::kLook);
       }
     }
   }

@@ -1,7 +1,6 @@
 #include "comm/run_ranks.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -25,24 +24,20 @@ constexpr bool kGloo = false;
 
 void require_processes(const RanksOptions& options) {
   const Backend backend = options.backend;
-  if (backend == Backend::local) {
-    throw UsageError({.what = "backend local",
-                      .expected = "ranks that are threads of one process",
-                      .got = "processes that a launcher has started",
-                      .hint = "use another backend, or unset the launcher's variables"});
-  }
+  NANOFSDP_REFUSE_IF(backend == Backend::local, .what = "backend local",
+                     .expected = "ranks that are threads of one process",
+                     .got = "processes that a launcher has started",
+                     .hint = "use another backend, or unset the launcher's variables");
   const bool gloo = backend == Backend::gloo;
-  if (gloo == (options.device == Device::cuda)) {
-    throw UsageError({.what = "backend " + name_of(backend),
-                      .expected = gloo ? "device cpu" : "device cuda",
-                      .got = gloo ? "cuda" : "cpu"});
-  }
+  NANOFSDP_REFUSE_IF(gloo == (options.device == Device::cuda),
+                     .what = "backend " + name_of(backend),
+                     .expected = gloo ? "device cpu" : "device cuda", .got = gloo ? "cuda" : "cpu");
   if (gloo ? kGloo : kCuda) return;
-  throw UsageError({.what = "backend " + name_of(backend),
-                    .expected = gloo ? "a build with Gloo" : "a build with CUDA and NCCL",
-                    .got = "one without",
-                    .hint = gloo ? "use the backend local, or build with -DNANOFSDP_GLOO=ON"
-                                 : "use the backend gloo, or build with -DNANOFSDP_CUDA=ON"});
+  NANOFSDP_REFUSE(.what = "backend " + name_of(backend),
+                  .expected = gloo ? "a build with Gloo" : "a build with CUDA and NCCL",
+                  .got = "one without",
+                  .hint = gloo ? "use the backend local, or build with -DNANOFSDP_GLOO=ON"
+                               : "use the backend gloo, or build with -DNANOFSDP_CUDA=ON");
 }
 
 std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
@@ -81,8 +76,8 @@ int start_ranks(const RanksOptions& options, const RankBody& body) {
     return 0;
   }
   require_processes(options);
-  return launch::launch_processes(ranks,
-                                  [&](launch::Store& store) { run_rank(store, options, body); });
+  return launch::launch_processes(
+      ranks, [&](launch::Store& store) { run_rank(store, options, body); }, options.patience());
 }
 
 int tell(const std::exception& error, int exit_code) {

@@ -33,9 +33,12 @@ Backend default_backend();
 
 /// How many ranks there are, and what they compute and communicate with.
 struct RanksOptions {
-  int ranks = 1;     ///< to start; where a launcher has started them, it says how many there are
-  int threads = 0;   ///< of one rank; 0: see threads_per_rank()
-  int timeout = 60;  ///< seconds that a rank waits for a message; 5 times that at the start
+  int ranks = 1;    ///< to start; where a launcher has started them, it says how many there are
+  int threads = 0;  ///< of one rank; 0: see threads_per_rank()
+  /// Seconds that a rank waits for a message, and 5 times that at the start. Time in which the
+  /// whole run is stopped does not count, and time in which a rank works alone (Communicator::busy)
+  /// does not count either.
+  int timeout = 60;
   Backend backend = Backend::gloo;             ///< what connects the ranks
   Transport transport = Transport::automatic;  ///< of the backend gloo: what carries the bytes
   Reduction reduction = Reduction::ordered;    ///< of the backend nccl: what adds

@@ -25,8 +25,7 @@ int open_common_file(ProcessRun& run, const std::vector<int>& ranks) {
   const int file = first ? open_shared_file(bytes) : -1, error = errno;
   const std::string mine = fmt::format("{} {}", getpid(), file);
   std::istringstream place(run.gather("memory/file", mine, {ranks[0]})[0]);
-  pid_t process = 0;
-  int descriptor = -1;
+  int process = 0, descriptor = -1;
   place >> process >> descriptor;
   if (!first) return open_file_of(process, descriptor);
   errno = error;
@@ -40,10 +39,6 @@ ProcessRun::ProcessRun(launch::Store& the_store, std::chrono::milliseconds the_t
     : Run(the_timeout), store(the_store), connect_timeout(the_connect_timeout) {
   sharers = {store.rank()};
   store.on_loss([this](const std::string& what) { abort(what); });
-}
-
-std::string ProcessRun::loss(bool ask) {
-  return ask ? store.roll_call() : store.loss(std::chrono::seconds(1));
 }
 
 std::string ProcessRun::hear(const std::string& key, const std::string& what, int patience) {
@@ -63,7 +58,7 @@ std::vector<std::string> ProcessRun::gather(const std::string& key, const std::s
 }
 
 CommError ProcessRun::setup_error(const std::string& complaint) {
-  const std::string cause = loss(/*ask=*/true);
+  const std::string cause = store.roll_call();
   return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
 }
 

@@ -25,7 +25,9 @@ struct ProcessRun final : Run {
              std::chrono::milliseconds connect_timeout);
   ~ProcessRun() override { store.on_loss({}); }
 
-  std::string loss(bool ask) override;
+  std::string loss() override { return store.loss(std::chrono::seconds(1)); }
+  void work(int begins, const std::string& at) override { store.work(begins, at); }
+  bool may_wait_on() override { return store.may_wait_on(); }
 
   /// What another rank has left in the store.
   /// @param what it is, for the error  @param patience in connect_timeouts

@@ -1,6 +1,5 @@
 #include "gpt/attention.h"
 
-#include <cmath>
 
 #include "ops/attention.h"
 

@@ -13,7 +13,7 @@ namespace {
 
 const GPTConfig& validated(const GPTConfig& config) {
   const auto require = [](bool holds, const char* what, std::string expected, auto got) {
-    if (!holds) throw UsageError({what, std::move(expected), fmt::to_string(got)});
+    if (!holds) NANOFSDP_REFUSE(what, std::move(expected), fmt::to_string(got));
   };
   const std::pair<const char*, std::int64_t> sizes[] = {{"block_size", config.block_size},
                                                         {"vocab_size", config.vocab_size},

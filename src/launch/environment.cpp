@@ -2,7 +2,6 @@
 
 #include <array>
 #include <charconv>
-#include <cstring>
 
 #include "base/check.h"
 #include "base/platform.h"
@@ -38,36 +37,33 @@ std::string text_of(const Getenv& getenv, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-int number(const Getenv& getenv, const char* name, int least, int most) {
+// Of a variable that may be missing if there is something else.
+int number(const Getenv& getenv, const char* name, int least, int most,
+           std::optional<int> otherwise = {}) {
+  if (otherwise && getenv(name) == nullptr) return *otherwise;
   const std::string text = text_of(getenv, name);
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
     return value;
   }
-  throw UsageError({.what = fmt::format("environment variable {}", name),
-                    .expected = fmt::format("a number from {} to {}", least, most),
-                    .got = getenv(name) == nullptr ? "nothing" : "'" + text + "'",
-                    .hint = "a launcher sets it; without one: unset it, and use --ranks=N"});
-}
-
-int number_or(const Getenv& getenv, const char* name, int least, int most, int otherwise) {
-  return getenv(name) == nullptr ? otherwise : number(getenv, name, least, most);
+  NANOFSDP_REFUSE(.what = fmt::format("environment variable {}", name),
+                  .expected = fmt::format("a number from {} to {}", least, most),
+                  .got = getenv(name) == nullptr ? "nothing" : "'" + text + "'",
+                  .hint = "a launcher sets it; without one: unset it, and use --ranks=N");
 }
 
 std::string required(const Getenv& getenv, const char* name, const std::string& otherwise,
                      const char* expected) {
   const std::string text = text_of(getenv, name);
   if (!text.empty() || !otherwise.empty()) return text.empty() ? otherwise : text;
-  throw UsageError({.what = fmt::format("environment variable {}", name),
-                    .expected = expected,
-                    .got = "nothing",
-                    .hint = "export the same one on every machine"});
+  NANOFSDP_REFUSE(.what = fmt::format("environment variable {}", name), .expected = expected,
+                  .got = "nothing", .hint = "export the same one on every machine");
 }
 
 // torchrun's agent has the port for itself, and says so.
 int port_of(const Getenv& getenv) {
-  const int port = number_or(getenv, "MASTER_PORT", 1, 65534, kPort);
+  const int port = number(getenv, "MASTER_PORT", 1, 65534, kPort);
   return text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port;
 }
 
@@ -76,8 +72,8 @@ Rendezvous of_family(const Family& family, const Getenv& getenv) {
   r.size = number(getenv, family.size, 1, 1'000'000);
   if (r.size == 1) return r;
   r.rank = number(getenv, family.rank, 0, r.size - 1);
-  r.local_size = number_or(getenv, family.local_size, 1, r.size, 0);
-  r.local_rank = number_or(getenv, family.local_rank, 0, r.size - 1, r.rank);
+  r.local_size = number(getenv, family.local_size, 1, r.size, 0);
+  r.local_rank = number(getenv, family.local_rank, 0, r.size - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");
   r.port = static_cast<std::uint16_t>(port_of(getenv));

@@ -19,8 +19,8 @@ namespace nanofsdp::launch {
 ///                             ←     lost   rank, when and how, to every rank, once
 ///     roll_call               →           (which rank does not move?)
 ///                             ←     ping, to every rank
-///     pong                    →           (or be lost)
-///                             ←     pong, to every rank: all have answered
+///     pong   work             →           (or be lost)
+///                             ←     pong  work, to every rank: all have answered
 ///     leave                   →
 ///                             ←     left, to every rank, when all want to leave
 
@@ -44,7 +44,7 @@ struct Frame {
   };
   Kind kind = Kind::hello;  ///< which message
   std::string key{};        ///< of set, get and value; hello: the run's token
-  std::string value{};      ///< or why
+  std::string value{};      ///< or why, or what a rank works at
 };
 
 /// What a rank claims to be, in the bytes of its hello.

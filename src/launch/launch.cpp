@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <chrono>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <thread>
 #include <vector>
@@ -70,51 +70,38 @@ struct Report {
   std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
 
-// Tells the others why this rank fails, and is told who failed first: whoever lost, or waited for,
-// another rank in vain may have lost, or waited for, a mere victim.
-std::string fail(Store& store, std::string why) {
-  store.fail(why);
-  const std::string first = store.loss(0ms);
-  const bool ours = first.starts_with(fmt::format("rank {} failed", store.rank()));
+// An error between ranks, beside what failed first: whoever lost, or waited for, another rank in
+// vain may have lost, or waited for, a mere victim.
+std::string beside_cause(const std::string& first, std::string why, int rank) {
+  const bool ours = first.starts_with(fmt::format("rank {} failed", rank));
   const bool said = why.find(first) != std::string::npos ||
                     first.find(why.substr(0, why.find('\n'))) != std::string::npos;
-  if (!ours && !said) {
-    why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
-  }
-  return why;
+  if (ours || said) return why;
+  const bool both = why.find(kInVain) != why.npos && first.find(kInVain) != first.npos;
+  if (both) return why + "\n  before that, " + first;  // what this rank has called is news as well
+  return why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
 }
 
 // Runs the body; if it fails, the other ranks hear why.
-void run_rank(const Body& body, const Rendezvous& rendezvous) {
-  Store store(rendezvous);
-  try {
-    body(store);
-    store.leave();
-  } catch (const RankError& e) {
-    throw RankError(fail(store, e.what()), e.consequence());
-  } catch (const std::exception& e) {
-    store.fail(e.what());
-    throw;
-  }
-}
-
-Report failure(Report report, const char* what) {
-  std::snprintf(report.text.data(), report.text.size(), "%s", what);
-  return report;
-}
-
 Report report_of(const Body& body, const Rendezvous& rendezvous) {
+  std::optional<Store> store;
   try {
-    run_rank(body, rendezvous);
+    body(store.emplace(rendezvous));
+    store->leave();
     return {};
-  } catch (const UsageError& e) {
-    return failure({.exit_code = 2, .of_all = true}, e.what());
-  } catch (const RunError& e) {
-    return failure({.exit_code = 1, .of_all = true}, e.what());
-  } catch (const RankError& e) {
-    return failure({.exit_code = 1, .consequence = e.consequence()}, e.what());
   } catch (const std::exception& e) {
-    return failure({.exit_code = 1}, e.what());
+    const auto* const between_ranks = dynamic_cast<const RankError*>(&e);
+    const bool usage = dynamic_cast<const UsageError*>(&e) != nullptr;
+    Report report{.exit_code = usage ? 2 : 1,
+                  .consequence = between_ranks != nullptr && between_ranks->consequence(),
+                  .of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr};
+    std::string why = e.what();
+    if (store) store->fail(why);
+    if (store && between_ranks != nullptr) {
+      why = beside_cause(store->loss(0ms), why, rendezvous.rank);
+    }
+    std::snprintf(report.text.data(), report.text.size(), "%s", why.c_str());
+    return report;
   }
 }
 
@@ -260,12 +247,13 @@ void require_single_thread() {
 
 }  // namespace
 
-Outcome run_processes(int size, const Body& body) {
+Outcome run_processes(int size, const Body& body, std::chrono::seconds patience) {
   NANOFSDP_CHECK(size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
                  .got = fmt::format("{}", size));
   require_single_thread();
   const HeldSignals signals;
-  Rendezvous rendezvous{.token = random_token(), .size = size, .local_size = size};
+  Rendezvous rendezvous{
+      .token = random_token(), .size = size, .local_size = size, .patience = patience};
   Children children(signals, size);
   {
     // Listening before there are ranks: none comes too early, and no port can be lost to others.
@@ -277,8 +265,8 @@ Outcome run_processes(int size, const Body& body) {
   return children.wait();
 }
 
-int launch_processes(int size, const Body& body) {
-  const Outcome outcome = run_processes(size, body);
+int launch_processes(int size, const Body& body, std::chrono::seconds patience) {
+  const Outcome outcome = run_processes(size, body, patience);
   if (!outcome.message.empty()) std::fprintf(stderr, "nanofsdp: %s\n", outcome.message.c_str());
   return outcome.exit_code;
 }

@@ -36,11 +36,12 @@ struct Outcome {
 /// below main() that ends a process, because the stack it was forked with belongs to the parent.
 /// SIGINT, SIGTERM and SIGHUP to the parent end all ranks; if the parent is killed, the kernel
 /// kills the ranks (on Linux).
+/// @param patience how long a rank waits for rank 0 at the start
 /// @throws Error if this process has more than one thread, or cannot fork
-Outcome run_processes(int size, const Body& body);
+Outcome run_processes(int size, const Body& body, std::chrono::seconds patience = kPatience);
 
 /// run_processes for main(): prints the message to stderr and returns the exit code.
-int launch_processes(int size, const Body& body);
+int launch_processes(int size, const Body& body, std::chrono::seconds patience = kPatience);
 
 /// For main(), when others have started the ranks: this process is one, runs `body` and tells its
 /// own error on stderr, which names the rank that failed first. @returns the exit code

@@ -8,6 +8,9 @@ namespace nanofsdp::launch {
 /// @file
 /// @brief The error of a run of several ranks.
 
+/// What every error says of a rank that has waited as long as its timeout.
+inline constexpr char kInVain[] = " in vain ";
+
 /// What goes wrong between ranks. Of all the errors that one failure sets off, one is the cause.
 class RankError : public std::runtime_error {
  public:

@@ -26,11 +26,9 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port) {
   const addrinfo wanted{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
-  if (error != 0) {
-    throw UsageError({.what = "MASTER_ADDR",
-                      .expected = "the name or address of rank 0's machine",
-                      .got = fmt::format("'{}' ({})", host, gai_strerror(error))});
-  }
+  NANOFSDP_REFUSE_IF(error != 0, .what = "MASTER_ADDR",
+                     .expected = "the name or address of rank 0's machine",
+                     .got = fmt::format("'{}' ({})", host, gai_strerror(error)));
   sockaddr_in address{};
   std::memcpy(&address, found->ai_addr, sizeof address);
   freeaddrinfo(found);
@@ -125,14 +123,13 @@ Socket listen_on(const std::string& host, std::uint16_t port) {
   const sockaddr_in address = resolve(host, port);
   Socket listener = tcp_socket();
   set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);  // a run that has just ended is no obstacle
-  if (bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) !=
-          0 ||
-      listen(listener.descriptor(), SOMAXCONN) != 0) {
-    throw UsageError({.what = fmt::format("rank 0 at MASTER_ADDR {}, MASTER_PORT {}", host, port),
-                      .expected = "an address of this machine, and a port that is free",
-                      .got = std::strerror(errno),
-                      .hint = "another run may have the port: choose another one"});
-  }
+  NANOFSDP_REFUSE_IF(bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address),
+                          sizeof address) != 0 ||
+                         listen(listener.descriptor(), SOMAXCONN) != 0,
+                     .what = fmt::format("rank 0 at MASTER_ADDR {}, MASTER_PORT {}", host, port),
+                     .expected = "an address of this machine, and a port that is free",
+                     .got = std::strerror(errno),
+                     .hint = "another run may have the port: choose another one");
   return listener;
 }
 

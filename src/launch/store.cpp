@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/patience.h"
 #include "launch/store_server.h"
 
 namespace nanofsdp::launch {
@@ -20,10 +21,9 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 // The others would look for rank 0 on their own machines.
 void check_reachable(const Rendezvous& r, const std::string& address) {
   if (!is_loopback(address) || r.local_size == 0 || r.local_size >= r.size) return;
-  throw UsageError({.what = "MASTER_ADDR",
-                    .expected = "an address that other machines reach",
-                    .got = fmt::format("{}, which is {} here", r.host, address),
-                    .hint = "give the address of rank 0's network interface"});
+  NANOFSDP_REFUSE(.what = "MASTER_ADDR", .expected = "an address that other machines reach",
+                  .got = fmt::format("{}, which is {} here", r.host, address),
+                  .hint = "give the address of rank 0's network interface");
 }
 
 }  // namespace
@@ -71,15 +71,15 @@ Store::~Store() {
 }
 
 void Store::listen() {
-  std::string buffer;
+  std::string buffer, how = " closed";
   try {
     while (socket_.receive(buffer)) {
       while (const auto frame = take_frame(buffer)) handle(*frame);
     }
-    lost(fmt::format("rank 0 was lost: its connection to rank {} closed", rank()));
   } catch (const std::exception& e) {
-    lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), e.what()));
+    how = fmt::format(": {}", e.what());
   }
+  lost(fmt::format("rank 0 was lost: its connection to rank {}{}", rank(), how));
 }
 
 void Store::say(const Frame& frame) {
@@ -88,14 +88,15 @@ void Store::say(const Frame& frame) {
 }
 
 void Store::handle(const Frame& frame) {
-  if (frame.kind == Kind::ping) return say({.kind = Kind::pong});
   if (frame.kind == Kind::lost) return lost(frame.value);
   const std::lock_guard lock(mutex_);
+  if (frame.kind == Kind::ping) return say({.kind = Kind::pong, .value = work_});
   if (frame.kind == Kind::welcome) welcome_ = true;
   if (frame.kind == Kind::refused) refused_ = frame.value;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
   if (frame.kind == Kind::left) left_ = true;
   if (frame.kind == Kind::pong) all_well_ = true;
+  if (frame.kind == Kind::pong) others_work_ = !frame.value.empty();
   news_.notify_all();
 }
 
@@ -113,8 +114,11 @@ void Store::lost(const std::string& what) {
 template <class Condition>
 bool Store::wait(milliseconds timeout, const Condition& condition) {
   std::unique_lock lock(mutex_);
-  return news_.wait_for(lock, timeout, [&] { return condition() || !loss_.empty(); }) &&
-         condition();
+  const auto ends = [&] { return condition() || !loss_.empty(); };
+  Patience patience(timeout);
+  const auto look = std::min(timeout, Patience::kLook);
+  while (!ends() && !patience.is_over()) news_.wait_for(lock, look, ends);
+  return condition();
 }
 
 void Store::set(const std::string& key, const std::string& value) {
@@ -161,23 +165,28 @@ std::string Store::roll_call() {
   return loss(0ms);
 }
 
-void Store::fail(const std::string& why) noexcept {
+void Store::work(int begins, const std::string& at) {
+  const std::lock_guard lock(mutex_);
+  if (works_ == 0) work_ = at;
+  if ((works_ += begins) == 0) work_.clear();
+}
+
+void Store::fail(const std::string& why) noexcept try {
   if (size() == 1) return;
-  try {
-    say({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))});
-    loss(2s);                        // our own: then the others have it too
-  } catch (const std::exception&) {  // they hear of it when the connection closes
-  }
+  say({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))});
+  loss(2s);                        // our own: then the others have it too
+} catch (const std::exception&) {  // they hear of it when the connection closes
 }
 
 void Store::leave(milliseconds timeout) {
   if (size() == 1) return;
   say({.kind = Kind::leave});
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
-  while (!wait(std::min<milliseconds>(timeout, 5s), [&] { return left_; })) {
-    const std::string what = roll_call();
+  const auto round = std::min<milliseconds>(timeout, 5s);
+  for (milliseconds rest = timeout; !wait(round, [&] { return left_; }); rest -= round) {
+    if (may_wait_on()) rest = timeout + round;
+    const std::string what = loss(0ms);
     if (!what.empty()) throw RankError(what, true);
-    if (std::chrono::steady_clock::now() < deadline) continue;
+    if (rest > round) continue;
     throw RankError(fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s),
                     false);
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <functional>
@@ -62,15 +63,22 @@ class Store {
   std::string loss(std::chrono::milliseconds timeout);
 
   /// Asks whether all ranks still move, if this one waits too long. A rank without answer is lost.
-  /// @returns what became of the first that was lost, or nothing; takes a second, or
-  /// three for rank 0, which calls the roll
+  /// @returns what became of the first that was lost, or nothing; if not all answer, takes a
+  /// second, or three for rank 0, which calls the roll
   std::string roll_call();
+
+  /// Calls the roll. @returns whether all move, and one works alone
+  bool may_wait_on() { return roll_call().empty() && others_work_; }
+
+  /// This rank begins to work alone (1), or ends (-1): it says so when the roll is called.
+  /// @param at what, "saves weights"
+  void work(int begins, const std::string& at);
 
   /// Tells the others that this rank fails, and why.
   void fail(const std::string& why) noexcept;
 
   /// Waits until every rank leaves, so that none leaves while another still needs it.
-  /// @throws RankError if a rank was lost or does not leave in time
+  /// @throws RankError if a rank was lost or does not leave in time, while none works alone
   void leave(std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
  private:
@@ -92,11 +100,14 @@ class Store {
   bool welcome_ = false;
   bool left_ = false;
   bool all_well_ = false;  // as the last roll call found
+  int works_ = 0;          // how often this rank has begun to work, and has not ended
+  std::string work_;       // what it does then
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
+  std::atomic<bool> others_work_{false};  // as the last roll call found
   std::thread thread_;
 };
 

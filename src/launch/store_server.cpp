@@ -75,35 +75,27 @@ void StoreServer::receive(Connection& connection) {
 
 void StoreServer::handle(Connection& connection, const Frame& frame) {
   if (connection.rank < 0) return greet(connection, frame);
-  switch (frame.kind) {
-    case Kind::set:
-      return set(connection, frame);
-    case Kind::get: {
-      const auto found = values_.find(frame.key);
-      if (found == values_.end()) return connection.asked.push_back(frame.key);
-      connection.socket.send(encode({Kind::value, frame.key, found->second}));
-      return;
-    }
-    case Kind::failed:
-      return lose(connection.rank, "failed: " + frame.value);
-    case Kind::roll_call:
-      return begin_roll_call();
-    case Kind::pong:
-      connection.answered = true;
-      return;
-    case Kind::leave:
-      if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
-      return;
-    default:
-      return refuse(connection, "not a rank's to say");
+  const bool asks = frame.kind == Kind::get;
+  if (asks && !values_.contains(frame.key)) return connection.asked.push_back(frame.key);
+  if (frame.kind == Kind::set) return set(connection, frame);
+  if (frame.kind == Kind::failed) return lose(connection.rank, "failed: " + frame.value);
+  if (frame.kind == Kind::roll_call) return begin_roll_call();
+  if (asks) {
+    connection.socket.send(encode({Kind::value, frame.key, values_[frame.key]}));
+  } else if (frame.kind == Kind::pong) {
+    connection.answered = true;
+    if (!frame.value.empty()) work_ = fmt::format("rank {} {}", connection.rank, frame.value);
+  } else if (frame.kind == Kind::leave) {
+    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
+  } else {
+    refuse(connection, "not a rank's to say");
   }
 }
 
 void StoreServer::greet(Connection& connection, const Frame& hello) {
-  std::string objection = objection_to(hello);
-  if (!objection.empty()) return refuse(connection, objection);
   Member member;
-  std::memcpy(&member, hello.value.data(), sizeof member);
+  std::string objection = objection_to(hello, member);
+  if (!objection.empty()) return refuse(connection, objection);
   connection.rank = member.rank;  // the one we wait for: if it does not fit, the run is over
   all_came_ = ++came_ == rendezvous_.size;
   objection = misfit_of(member);
@@ -112,8 +104,7 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
 
-std::string StoreServer::objection_to(const Frame& hello) const {
-  Member member;
+std::string StoreServer::objection_to(const Frame& hello, Member& member) const {
   if (hello.kind != Kind::hello || hello.value.size() != sizeof member) return "not a rank's hello";
   if (hello.key != rendezvous_.token) return "not this run's token (NANOFSDP_TOKEN)";
   std::memcpy(&member, hello.value.data(), sizeof member);
@@ -159,18 +150,21 @@ void StoreServer::set(Connection& connection, const Frame& frame) {
 
 void StoreServer::begin_roll_call() {
   if (roll_call_) return;
-  roll_call_ = Clock::now();
+  roll_call_.emplace(kAnswer);
+  work_.clear();
   for (Connection& c : connections_) c.answered = c.rank < 0;
   tell_all({.kind = Kind::ping});
 }
 
 void StoreServer::end_roll_call() {
-  if (!roll_call_ || Clock::now() < *roll_call_ + kAnswer) return;
+  const auto silent = std::ranges::find(connections_, false, &Connection::answered);
+  const bool all = silent == connections_.end();
+  if (!roll_call_ || !(all || roll_call_->is_over())) return;
   roll_call_.reset();
-  for (const Connection& c : connections_) {
-    if (!c.answered) return lose(c.rank, "was lost: it does not answer");
-  }
-  tell_all({.kind = Kind::pong});
+  if (!all) return lose(silent->rank, "was lost: it does not answer");
+  const bool is_news = std::exchange(told_, work_) != work_ && !work_.empty();
+  if (is_news) std::fprintf(stderr, "nanofsdp: %s; the others wait for it\n", work_.c_str());
+  tell_all({.kind = Kind::pong, .value = work_});
 }
 
 void StoreServer::lose(int rank, const std::string& how) {

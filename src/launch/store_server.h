@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/patience.h"
 #include "launch/frame.h"
 #include "launch/rendezvous.h"
 #include "launch/socket.h"
@@ -43,7 +44,8 @@ class StoreServer {
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);
-  std::string objection_to(const Frame& hello) const;  // of a stranger: the run goes on
+  // Of a stranger: the run goes on. Reads who it says it is.
+  std::string objection_to(const Frame& hello, Member& member) const;
   std::string misfit_of(const Member& member) const;
   void refuse(Connection& connection, const std::string& why);
   void set(Connection& connection, const Frame& frame);
@@ -55,7 +57,8 @@ class StoreServer {
   const Socket listener_;
   const Rendezvous rendezvous_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::optional<std::chrono::steady_clock::time_point> roll_call_;  // when the last began
+  std::optional<Patience> roll_call_;  // for answers
+  std::string work_, told_;            // who works, as it answers; and as people were told
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
   Frame loss_;    // once there is one

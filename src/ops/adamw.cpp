@@ -1,7 +1,6 @@
 #include "ops/adamw.h"
 
 #include <cmath>
-#include <cstdint>
 
 #include "ops/adamw_constants.h"
 #include "ops/operands.h"

@@ -1,7 +1,6 @@
 #include "ops/layer_norm.h"
 
 #include <Eigen/Core>
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 

@@ -1,9 +1,7 @@
 #include "ops/norm.h"
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 
 #include "ops/operands.h"
 

@@ -1,6 +1,9 @@
 #include "comm/run_ranks.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -178,6 +181,86 @@ TEST(RunRanks, AreRefusedUnderALauncherAsElsewhere) {
   EXPECT_EQ(exit_code_under_a_launcher({.device = Device::cuda}, sum_of(2)), 2);
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("backend gloo: expected device cpu, got cuda"), said.npos) << said;
+}
+
+// What is asked for reaches the ranks, whoever starts them.
+TEST(RunRanks, TalkOverTheTransportThatWasAskedFor) {
+  for (const auto& [transport, said] :
+       {std::pair(comm::Transport::gloo, "TCP"), {comm::Transport::shared, "shared memory"}}) {
+    const auto require = [said = said](Context& context, std::unique_ptr<Communicator> world) {
+      if (!context.transport.starts_with(said)) throw std::runtime_error(context.transport);
+      require_sum(2, context, *world);
+    };
+    const Ended ended = run({.ranks = 2, .transport = transport}, require);
+    EXPECT_EQ(ended.exit_code, 0) << ended.said;
+    EXPECT_EQ(exit_code_under_a_launcher({.transport = transport}, require), 0);
+  }
+}
+
+TEST(RunRanks, ComputeWithAsManyThreadsAsWereAskedFor) {
+  const auto require = [](Context& context, std::unique_ptr<Communicator>) {
+    if (context.compute->threads() != 3) throw std::runtime_error("other threads");
+  };
+  EXPECT_EQ(run({.ranks = 2, .threads = 3}, require).exit_code, 0);
+  EXPECT_EQ(run({.threads = 3}, require).exit_code, 0);
+  EXPECT_EQ(exit_code_under_a_launcher({.threads = 3}, require), 0);
+}
+
+TEST(RunRanks, AreProcessesThatWaitForTheirTimeout) {
+  for (const auto transport : {comm::Transport::gloo, comm::Transport::shared}) {
+    const Ended ended = run({.ranks = 2, .timeout = 1, .transport = transport},
+                            [&](Context& context, std::unique_ptr<Communicator> world) {
+                              using namespace std::chrono_literals;
+                              if (context.rank == 1) std::this_thread::sleep_for(20s);
+                              require_sum(2, context, *world);
+                            });
+    EXPECT_EQ(ended.exit_code, 1);
+    EXPECT_NE(ended.said.find("rank 0 waited 1000 ms in vain for rank 1"), ended.said.npos)
+        << ended.said;
+  }
+}
+
+// Rank 1 of 2, and nobody there: five timeouts, and not as long as by default.
+TEST(RunRanks, GiveUpWhereNobodyComesAfterFiveTimeouts) {
+  using Clock = std::chrono::steady_clock;
+  const std::string port = std::to_string(launch::listen_on("127.0.0.1", 0).local_port());
+  ::testing::internal::CaptureStderr();
+  const auto start = Clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    for (const auto& [name, value] :
+         std::initializer_list<std::pair<const char*, std::string>>{{"RANK", "1"},
+                                                                    {"WORLD_SIZE", "2"},
+                                                                    {"MASTER_ADDR", "127.0.0.1"},
+                                                                    {"MASTER_PORT", port},
+                                                                    {"NANOFSDP_TOKEN", "sesame"}}) {
+      setenv(name, value.c_str(), 1);
+    }
+    _exit(comm::run_ranks({.timeout = 1}, sum_of(2)));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  const std::chrono::duration<double> took = Clock::now() - start;
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_GE(took.count(), 4.9);
+  EXPECT_LT(took.count(), 30);
+  EXPECT_NE(said.find("rank 1 found nobody at 127.0.0.1:" + port + " in 5 s"), said.npos) << said;
+}
+
+// Ranks that are started here as well: where the loopback interface is down, nobody reaches rank 0.
+TEST(RunRanks, GiveUpWhereTheyCannotConnectAfterFiveTimeouts) {
+  const auto start = std::chrono::steady_clock::now();
+  const pid_t child = fork();
+  if (child == 0) {
+    if (unshare(CLONE_NEWNET) != 0) _exit(77);  // a network of its own, all of it down
+    _exit(comm::run_ranks({.ranks = 2, .timeout = 1}, sum_of(2)));
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "only root has networks to give";
+  EXPECT_GT(WEXITSTATUS(status), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(40));
 }
 
 #endif

@@ -31,5 +31,25 @@ TEST(Cause, IsToldInTheFirstLineOfWhatItSetOff) {
   EXPECT_TRUE(outcome.message.ends_with("\n  rank 0: barrier 1")) << outcome.message;
 }
 
+// Neither is the cause of the other, perhaps: each tells its own, and what it has called.
+TEST(Cause, IsToldLastWhereTwoHaveWaitedInVain) {
+  if (count_threads() > 1) GTEST_SKIP() << "a sanitizer's thread: such a process is not forked";
+  const launch::Outcome outcome = launch::run_processes(2, [](Store& store) {
+    const std::string mine = "rank " + number(store.rank()) + " waited 1 ms in vain for rank 2";
+    if (store.rank() == 1) {
+      store.fail(mine);
+      std::this_thread::sleep_for(10s);  // until it is ended: rank 0 alone is to tell of both
+    }
+    store.loss(10s);
+    throw RankError(mine + "\n  rank 0: barrier 1", /*consequence=*/false);
+  });
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_TRUE(
+      outcome.message.starts_with("rank 0 waited 1 ms in vain for rank 2\n"
+                                  "  rank 0: barrier 1\n  before that, rank 1 failed: "
+                                  "rank 1 waited 1 ms in vain for rank 2 ("))
+      << outcome.message;
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing

@@ -112,6 +112,15 @@ TEST(Environment, TakesPyTorchsNameForTheInterfaceAfterItsOwn) {
   EXPECT_EQ(read(kByHand + gloo + own)->interface, "eth1");
 }
 
+// An empty name is an answer: the interface that leads to rank 0, although PyTorch's are told
+// another.
+TEST(Environment, TakesAnEmptyInterfaceForTheOneThatLeadsToRankZero) {
+  const Variables gloo{{"GLOO_SOCKET_IFNAME", "eth0"}}, none{{"NANOFSDP_IFACE", ""}};
+  EXPECT_EQ(read(kByHand + none)->interface, "");
+  EXPECT_EQ(read(kByHand + gloo + none)->interface, "");
+  EXPECT_EQ(read(kByHand)->interface, "");
+}
+
 TEST(Environment, NamesTheVariableThatIsWrong) {
   const auto expect_refused = [](const char* name, const char* value) {
     const std::string text = usage_error([&] { read(kByHand + Variables{{name, value}}); });

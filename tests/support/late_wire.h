@@ -26,6 +26,7 @@ class LateWire final : public comm::Communicator {
   std::unique_ptr<Communicator> split(int color) override {
     return std::make_unique<LateWire>(inner_->split(color), delay_);
   }
+  void work(int begins, const std::string& at) override { inner_->work(begins, at); }
   void abort(const std::string& reason) noexcept override { inner_->abort(reason); }
 
  private:

@@ -148,6 +148,34 @@ TEST(NcclErrors, ATimeoutShowsTheLastCallsHoweverTheHostWaits) {
             want);
 }
 
+// Whichever hears of the other first: each tells what it has called.
+TEST(NcclErrors, TwoRanksThatGiveUpAtOnceBothShowTheirLastCalls) {
+  for (int round = 0; round < 5; ++round) {
+    const auto body = [&](Context& context, Store&, std::unique_ptr<Communicator> world) {
+      if (context.rank == 1) return std::this_thread::sleep_for(1500ms);
+      std::this_thread::sleep_for(std::chrono::milliseconds(context.rank * round));
+      world->barrier(*context.compute, {.unit = "b"}).synchronize();
+    };
+    const auto errors = run(3, body, {.timeout = std::chrono::milliseconds(300)});
+    for (const std::size_t rank : {0, 2}) {
+      const std::string calls = "\n  rank " + std::to_string(rank) + ": barrier 1 for unit b";
+      EXPECT_NE(errors[rank].find(" in vain for the others in barrier 1"), std::string::npos);
+      EXPECT_NE(errors[rank].find(calls), std::string::npos) << errors[rank];
+    }
+  }
+}
+
+// Longer than the timeout: the others ask, and wait on.
+TEST(NcclErrors, ARankThatWorksAloneIsWaitedFor) {
+  const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
+    auto busy = context.rank == 1 ? world->busy("counts sheep") : nullptr;
+    if (context.rank == 1) std::this_thread::sleep_for(1200ms);
+    busy.reset();
+    world->barrier(*context.compute).synchronize();
+  };
+  EXPECT_EQ(run(3, body, {.timeout = std::chrono::milliseconds(400)}), nothing(3));
+}
+
 TEST(NcclErrors, ARankThatThrowsIsTheCauseThatTheOthersTell) {
   const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
     const OnDevice<float> in(context, {1, 2}), all(context, {0, 0, 0, 0, 0, 0});

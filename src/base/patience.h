@@ -1,0 +1,35 @@
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace nanofsdp {
+
+/// @file
+/// @brief How long to wait for another rank, in time in which this process runs.
+
+/// A limit on one wait. A rank that waits looks at it again and again, and sleeps for `kLook` at
+/// most. Between two looks at most `2 * kLook` count: a process that is stopped, by Ctrl-Z or with
+/// its whole job, does not look.
+class Patience {
+ public:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kLook{100};  ///< from one look to the next
+
+  /// The wait begins now.
+  explicit Patience(Clock::duration limit) : rest_(limit) {}
+
+  /// A look: whether the wait has reached the limit.
+  bool is_over() {
+    const Clock::time_point now = Clock::now();
+    rest_ -= std::min<Clock::duration>(now - std::exchange(last_, now), 2 * kLook);
+    return rest_ <= Clock::duration();
+  }
+
+ private:
+  Clock::duration rest_;
+  Clock::time_point last_ = Clock::now();
+};
+
+}  // namespace nanofsdp

@@ -1,0 +1,173 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "comm/rank_data.h"
+#include "support/ranks.h"
+#include "support/temporary_directory.h"
+
+// How long ranks wait for each other: for one that works alone, for a run that was stopped as a
+// whole, and for one that does not come.
+
+namespace nanofsdp::testing {
+namespace {
+
+using comm::Communicator;
+using namespace std::chrono_literals;
+
+constexpr RankOptions kImpatient{.timeout = 600ms};
+
+// The text of the error that ends the run.
+template <class Body>
+std::string end_of(Backend backend, int world_size, const Body& body) {
+  try {
+    run_ranks(backend, world_size, body, kImpatient);
+  } catch (const RankError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+class Waiting : public ::testing::TestWithParam<Backend> {};
+INSTANTIATE_TEST_SUITE_P(Ranks, Waiting, ::testing::ValuesIn(backends()),
+                         [](const auto& info) { return name_of(info.param); });
+
+TEST_P(Waiting, ForARankThatWorksAloneLastsAsLongAsItsWork) {
+  ::testing::internal::CaptureStderr();
+  run_ranks(
+      GetParam(), 3,
+      [](Context& context, Communicator& world) {
+        std::vector<float> part(4, 1.0f), whole(12);
+        for (int i = 0; i < 2; ++i) {
+          if (context.rank == 1) {
+            const auto busy = world.busy("counts sheep");
+            const auto within = world.busy("counts lambs");
+            std::this_thread::sleep_for(1500ms);
+          }
+          world.all_gather(*context.gather, view(part), view(whole)).synchronize();
+          EXPECT_EQ(whole, std::vector<float>(12, 1.0f));
+        }
+      },
+      kImpatient);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  if (GetParam() == Backend::local) return;
+  const std::string line = "nanofsdp: rank 1 counts sheep; the others wait for it\n";
+  EXPECT_EQ(said, line) << "once, however often they ask";
+}
+
+// Rank 2 waits for rank 0, and rank 0 for rank 1.
+TEST_P(Waiting, ForOneThatWaitsForAnotherThatWorksLastsAsLong) {
+  run_ranks(
+      GetParam(), 3,
+      [](Context& context, Communicator& world) {
+        const auto pair = world.split(context.rank == 2 ? 1 : 0);
+        if (context.rank == 1) {
+          const auto busy = pair->busy("counts sheep");
+          std::this_thread::sleep_for(1500ms);
+        }
+        if (context.rank < 2) pair->barrier(*context.compute).synchronize();
+        world.barrier(*context.compute).synchronize();
+      },
+      kImpatient);
+}
+
+TEST_P(Waiting, ForOneThatHasWorkedAndDoesNotComeHasItsLimit) {
+  const std::string error = end_of(GetParam(), 2, [](Context& context, Communicator& world) {
+    if (context.rank == 1) {
+      { const auto busy = world.busy("counts sheep"); }
+      std::this_thread::sleep_for(2500ms);
+    }
+    world.barrier(*context.compute, {.unit = "a"}).synchronize();
+  });
+  EXPECT_NE(error.find("waited 600 ms in vain for rank 1 in barrier 1"), error.npos) << error;
+}
+
+// Its word that it works counts for as long as its process runs.
+TEST_P(Waiting, ForOneThatWorksAndStopsEndsInTime) {
+  if (GetParam() == Backend::local) GTEST_SKIP() << "a thread does not stop alone";
+  const auto start = std::chrono::steady_clock::now();
+  const std::string error = end_of(GetParam(), 3, [](Context& context, Communicator& world) {
+    if (context.rank == 1) {
+      const auto busy = world.busy("counts sheep");
+      raise(SIGSTOP);
+    }
+    world.barrier(*context.compute).synchronize();
+  });
+  EXPECT_NE(error.find("waited 600 ms in vain for rank 1"), error.npos) << error;
+  EXPECT_NE(error.find("rank 1 was lost: it does not answer"), error.npos) << error;
+  EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
+}
+
+// Each of them, whatever it hears of the other meanwhile: in several rounds, as time decides.
+TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
+  for (int round = 0; round < 3; ++round) {
+    const TemporaryDirectory directory;
+    const std::string error = end_of(GetParam(), 3, [&](Context& context, Communicator& world) {
+      const std::string rank = std::to_string(context.rank);
+      try {
+        world.barrier(*context.compute, {.unit = "a"}).synchronize();
+        if (context.rank == 1) std::this_thread::sleep_for(2500ms);
+        if (context.rank == 2) std::this_thread::sleep_for(std::chrono::milliseconds(20 * round));
+        world.barrier(*context.compute, {.unit = "b"}).synchronize();
+      } catch (const comm::CommError& e) {
+        directory.write(rank, e.what());
+        std::this_thread::sleep_for(
+            400ms);  // who fails first ends the run, and the other may write
+        throw;
+      }
+    });
+    EXPECT_NE(error.find(" waited 600 ms in vain for rank 1 in barrier 2 for unit b"), error.npos)
+        << error;
+    for (const std::string rank : {"0", "2"}) {
+      const std::string told = read_file(directory.file(rank));
+      EXPECT_NE(told.find(" in vain "), told.npos) << told;
+      EXPECT_NE(told.find("\n  rank " + rank + ": barrier 1 for unit a > barrier 2 for unit b"),
+                told.npos)
+          << told;
+    }
+  }
+}
+
+// A launcher with its ranks, or a process with its threads, as a job is suspended: time in which
+// none of them ran does not count.
+TEST_P(Waiting, DoesNotCountTimeInWhichTheWholeRunWasStopped) {
+  for (int round = 0; round < 4; ++round) {
+    int ends[2];
+    ASSERT_EQ(pipe(ends), 0);
+    const pid_t run = fork();
+    if (run == 0) {
+      setpgid(0, 0);
+      const std::string error = end_of(GetParam(), 3, [&](Context& context, Communicator& world) {
+        for (int i = 0; i < 60; ++i) {
+          world.barrier(*context.compute).synchronize();
+          if (i == 5 && context.rank == 0 && write(ends[1], "x", 1) != 1) _exit(3);
+          if (context.rank == 1) std::this_thread::sleep_for(10ms);
+        }
+      });
+      if (error != "no error") std::fprintf(stderr, "%s\n", error.c_str());
+      std::_Exit(error == "no error" ? 0 : 1);
+    }
+    char ready = 0;
+    ASSERT_EQ(read(ends[0], &ready, 1), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20 * round));
+    kill(-run, SIGSTOP);
+    std::this_thread::sleep_for(1500ms);
+    kill(-run, SIGCONT);
+    int status = -1;
+    waitpid(run, &status, 0);
+    EXPECT_EQ(status, 0) << round;
+    close(ends[0]), close(ends[1]);
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing

@@ -1,0 +1,68 @@
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "launch/party.h"
+
+// A rank that works alone says so when the roll is called, and the others have time for it.
+
+namespace nanofsdp::testing {
+namespace {
+
+TEST(Work, IsKnownWhileItLasts) {
+  Party run(3);
+  run.everybody([](Store& store) {
+    const auto in_step = [&](const char* step) {
+      store.set(step + number(store.rank()), "");
+      for (int rank = 0; rank < 3; ++rank) store.get(step + number(rank), 10s);
+    };
+    EXPECT_FALSE(store.may_wait_on());
+    in_step("begin");
+    if (store.rank() == 2) store.work(1, "counts"), store.work(1, "counts more");
+    in_step("works");
+    EXPECT_TRUE(store.may_wait_on());
+    in_step("asked");
+    if (store.rank() == 2) store.work(-1, "");
+    in_step("half");
+    EXPECT_TRUE(store.may_wait_on()) << "one of two works is over";
+    in_step("asked again");
+    if (store.rank() == 2) store.work(-1, "");
+    in_step("done");
+    EXPECT_FALSE(store.may_wait_on());
+    store.leave();
+  });
+}
+
+// Whoever is done waits for it to leave, longer than it would for a rank that does nothing.
+TEST(Work, IsWaitedForByThoseThatLeave) {
+  Party run(2);
+  run.everybody([](Store& store) {
+    if (store.rank() == 1) {
+      store.work(1, "counts");
+      store.set("works", "");
+      std::this_thread::sleep_for(2500ms);
+      store.work(-1, "");
+      return store.leave();
+    }
+    store.get("works", 10s);
+    EXPECT_EQ(message_of<RankError>([&] { store.leave(500ms); }), "no error");
+  });
+}
+
+TEST(Work, OfNobodyLeavesTheLimitAsItIs) {
+  Party run(2);
+  run.everybody([](Store& store) {
+    if (store.rank() == 1) {
+      EXPECT_EQ(store.get("gave up", 20s), "");
+      return;
+    }
+    EXPECT_EQ(message_of<RankError>([&] { store.leave(1s); }),
+              "rank 0 waited 1 s for all ranks to leave");
+    store.set("gave up", "");
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
