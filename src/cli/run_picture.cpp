@@ -9,7 +9,6 @@
 #include <string_view>
 #include <utility>
 
-#include "base/check.h"
 #include "base/file.h"
 #include "cli/numbers.h"
 
@@ -22,13 +21,6 @@ constexpr int kWidth = 860, kLeft = 80, kRight = 840, kHeight = 150, kGap = 56, 
 // Colours that stay apart for colour-blind readers (after Okabe and Ito), and where one covers
 // another.
 constexpr const char *kOurs = "#56b4e9", *kVal = "#009e73", *kReference = "#333333";
-
-std::string text(double x, double y, const char* anchor, const std::string& words,
-                 const char* fill = "#333") {
-  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}">{}</text>)", x, y,
-                     anchor, fill, words) +
-         "\n";
-}
 
 // 1, 2 or 5 times a power of ten, of which at most five go into `span`.
 double tick_step(double span) {
@@ -71,7 +63,7 @@ class Panel {
     double name_at = kRight;
     for (const Line& line : lines_) {
       if (line.curve.points().empty()) continue;
-      svg += text(name_at, top_ - 8, "end", line.name, line.colour);
+      svg += svg_text(name_at, top_ - 8, "end", line.name, line.colour);
       name_at -= 90;
       std::string corners;
       for (const auto& [iteration, low, high] : shown(line)) {
@@ -98,14 +90,14 @@ class Panel {
   double y(double value) const { return top_ + kHeight * (high_ - value) / (high_ - low_); }
 
   std::string frame() const {
-    std::string svg = text(kLeft, top_ - 8, "start", title_);
+    std::string svg = svg_text(kLeft, top_ - 8, "start", title_);
     const double up = tick_step(high_ - low_), right = std::max(1.0, tick_step(last_));
     for (double i = std::ceil(low_ / up); i * up <= high_; ++i) {
       svg += fmt::format(R"(<path d="M{} {:.1f}H{}" stroke="#ddd"/>)", kLeft, y(i * up), kRight) +
-             text(kLeft - 8, y(i * up) + 4, "end", number(i * up));
+             svg_text(kLeft - 8, y(i * up) + 4, "end", number(i * up));
     }
     for (double i = 0; i * right <= last_; ++i) {
-      svg += text(x(i * right), top_ + kHeight + 16, "middle", number(i * right));
+      svg += svg_text(x(i * right), top_ + kHeight + 16, "middle", number(i * right));
     }
     return svg;
   }
@@ -120,23 +112,30 @@ class Panel {
 // A bar for each class that has held anything; `y` moves below them.
 std::string memory(const Ledger& ledger, int& y) {
   const auto total = static_cast<double>(std::max<std::int64_t>(ledger.total_peak(), 1));
-  std::string svg = text(kLeft, y - 8, "start",
-                         fmt::format("memory of a rank: {} at its peak; each class at its own",
-                                     megabytes(ledger.total_peak())));
+  std::string svg = svg_text(kLeft, y - 8, "start",
+                             fmt::format("memory of a rank: {} at its peak; each class at its own",
+                                         megabytes(ledger.total_peak())));
   for (const MemoryClass c : kMemoryClasses) {
     const std::int64_t bytes = ledger.count(c).reserved_peak;
     if (bytes == 0) continue;
     const double width = 400 * static_cast<double>(bytes) / total;
-    svg += text(kLeft + 150, y + 14, "end", std::string(name_of(c)));
+    svg += svg_text(kLeft + 150, y + 14, "end", std::string(name_of(c)));
     svg += fmt::format(R"(<rect x="{}" y="{}" width="{:.1f}" height="{}" fill="{}"/>)", kLeft + 158,
                        y + 3, width, kBar - 6, kOurs);
-    svg += text(kLeft + 166 + width, y + 14, "start", grouped(bytes) + " bytes");
+    svg += svg_text(kLeft + 166 + width, y + 14, "start", grouped(bytes) + " bytes");
     y += kBar;
   }
   return svg;
 }
 
 }  // namespace
+
+std::string svg_text(double x, double y, const char* anchor, const std::string& words,
+                     const char* fill) {
+  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}">{}</text>)", x, y,
+                     anchor, fill, words) +
+         "\n";
+}
 
 void Curve::add(std::int64_t iteration, double value) {
   if (!std::isfinite(value) || iteration <= last_) return;
@@ -198,7 +197,7 @@ std::string draw_run(const std::string& title, const Curves& run, const Curves& 
   const std::int64_t last =
       std::max<std::int64_t>({1, run.val_loss.last(), run.tokens_per_s.last()});
   int y = kGap;
-  std::string body = text(kLeft, 18, "start", title);
+  std::string body = svg_text(kLeft, 18, "start", title);
   const auto panel = [&](const char* name, std::vector<Line> lines, bool from_zero) {
     body += Panel(name, y, last, std::move(lines), from_zero).draw();
     y += kHeight + kGap;

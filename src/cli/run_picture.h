@@ -52,6 +52,10 @@ struct Curves {
 /// @throws UsageError if there is no such file, or no loss in it
 Curves read_reference(const std::string& path);
 
+/// Words in an SVG, in a line of its own. @param anchor which end of them lies at x
+std::string svg_text(double x, double y, const char* anchor, const std::string& words,
+                     const char* fill = "#333");
+
 std::filesystem::path run_picture_path(const std::string& out_dir);
 
 /// The picture as SVG: loss, gradient norm and tokens/s over iterations, from 0 to where `run` is,

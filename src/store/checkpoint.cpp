@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
-#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
@@ -20,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr char kManifest[] = "manifest.json";
-constexpr std::uint64_t kLargestManifest = 8'000'000;  // bytes
+constexpr char kSaves[] = "saves a checkpoint", kLoads[] = "loads a checkpoint";
 
 fs::path current(const fs::path& out_dir) { return out_dir / "checkpoint"; }
 fs::path previous(const fs::path& out_dir) { return out_dir / "checkpoint.previous"; }
@@ -69,28 +67,15 @@ void make_room(const fs::path& out_dir) {
 
 // ---- saving
 
-void barrier(Context& context, comm::Mesh& mesh) {
-  mesh.world().barrier(*context.compute, {.unit = "checkpoint", .control = true}).synchronize();
-}
-
-// Everybody's `mine`, on every rank. When it returns, all ranks have come here.
-template <class T>
-std::vector<T> gather(Context& context, comm::Mesh& mesh, T mine) {
-  constexpr std::int64_t kWords = sizeof(T) / 8;  // which no collective interprets
-  std::vector<T> all(static_cast<std::size_t>(mesh.size()));
-  comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {kWords}, DType::float64),
-                       Tensor(all.data(), {kWords * mesh.size()}, DType::float64), "checkpoint");
-  return all;
-}
-
 // Whether the directory that rank 0 has just made is the one that all ranks see: machines may have
 // directories of their own.
-bool all_see(const fs::path& directory, Context& context, comm::Mesh& mesh) {
-  barrier(context, mesh);
-  std::error_code unseen;
-  const std::int64_t made = fs::last_write_time(directory, unseen).time_since_epoch().count();
-  const std::vector<std::int64_t> seen = gather(context, mesh, unseen ? -1 : made);
-  return std::ranges::count(seen, seen[0]) == std::ssize(seen);
+bool all_see(const fs::path& directory, fsdp::ShardedModel& model) {
+  const auto seen = together(model, kSaves, [&](FileRecord& mine) {
+    std::error_code unseen;
+    const auto made = fs::last_write_time(directory, unseen).time_since_epoch().count();
+    mine.bytes = unseen ? 0 : static_cast<std::uint64_t>(made);
+  });
+  return std::ranges::count(seen, seen[0].bytes, &FileRecord::bytes) == std::ssize(seen);
 }
 
 void write_manifest_file(const fs::path& path, const Manifest& manifest) {
@@ -112,10 +97,8 @@ void verify(const fs::path& path, const FileRecord& record, const std::string& h
     if (fingerprint_of(path.string()) == record.fingerprint) return;
     expected = "the bytes that were saved", got = "others: it is damaged, or of another checkpoint";
   }
-  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
-                    .expected = expected,
-                    .got = got,
-                    .hint = hint});
+  NANOFSDP_REFUSE(.what = "checkpoint file '" + path.string() + "'", .expected = expected,
+                  .got = got, .hint = hint);
 }
 
 // What to do about a checkpoint that is of no use.
@@ -143,37 +126,36 @@ Manifest read_manifest(const std::string& out_dir) {
 }
 
 bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
-                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata) try {
+                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata) {
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const auto rank = static_cast<std::size_t>(mesh.rank());
   const auto files = static_cast<std::size_t>(mesh.shard_size());
   const fs::path directory = unfinished(out_dir);
+  require_names(model, optimizer.state_names());
   context.compute->synchronize();
-  if (rank == 0) make_room(out_dir);
-  if (!all_see(directory, context, mesh)) {
-    if (rank == 0) remove_checkpoint(directory);
+  together(model, kSaves, [&](FileRecord&) { rank == 0 ? make_room(out_dir) : void(); });
+  if (!all_see(directory, model)) {
+    together(model, kSaves,
+             [&](FileRecord&) { rank == 0 ? remove_checkpoint(directory) : void(); });
     return false;
   }
   //! [write]
-  FileRecord mine;
-  if (rank < files) {
+  auto records = together(model, kSaves, [&](FileRecord& mine) {
+    if (rank >= files) return;
     mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
                            slices_to_save(model.units(), optimizer));
-  }
-  std::vector<FileRecord> records = gather(context, mesh, mine);
+  });
   records.resize(files);  // replicas have written nothing
-  if (rank == 0) {
+  together(model, kSaves, [&](FileRecord&) {
+    if (rank > 0) return;
     write_manifest_file(
         directory / kManifest,
         {.optimizer_steps = optimizer.steps(), .metadata = metadata, .files = records});
     rotate(out_dir);
-  }
+  });
   //! [write]
   return true;
-} catch (const fs::filesystem_error& error) {
-  throw UsageError(
-      {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()});
 }
 
 void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
@@ -181,23 +163,27 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const fs::path directory = checkpoint_path(out_dir);
+  const std::vector<StateSlice> slices = slices_to_load(model.units(), optimizer);
   comm::require_agreement(mesh.world(), *context.compute, "checkpoint", manifest.fingerprint,
                           "all ranks must see the same --out_dir");
   const std::size_t files = manifest.files.size();
-  for (auto f = static_cast<std::size_t>(mesh.rank()); f < files;
-       f += static_cast<std::size_t>(mesh.size())) {
-    verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
-  }
-  barrier(context, mesh);  // every file is good, and that is known before any is used
-  read_rank_files(directory, files, *context.compute, infos_of(model),
-                  slices_to_load(model.units(), optimizer), manifest.optimizer_steps);
-  barrier(context, mesh);  // nobody trains on before all have loaded
+  together(model, kLoads, [&](FileRecord&) {
+    for (auto f = static_cast<std::size_t>(mesh.rank()); f < files;
+         f += static_cast<std::size_t>(mesh.size())) {
+      verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
+    }
+  });  // every file is good, and that is known before any is used
+  together(model, kLoads, [&](FileRecord&) {
+    read_rank_files(directory, files, *context.compute, infos_of(model), slices,
+                    manifest.optimizer_steps);
+  });  // nobody trains on before all have loaded
   finish_loading(model.units(), optimizer, manifest.optimizer_steps);
 }
 
 Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
                          fsdp::ShardedOptimizer& optimizer) {
-  const Manifest manifest = read_manifest(out_dir);
+  Manifest manifest;
+  together(model, kLoads, [&](FileRecord&) { manifest = read_manifest(out_dir); });
   load_checkpoint(out_dir, manifest, model, optimizer);
   return manifest.metadata;
 }

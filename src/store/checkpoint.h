@@ -52,18 +52,19 @@ std::filesystem::path checkpoint_path(const std::string& out_dir);
 /// @throws UsageError if there is none, or its manifest is damaged
 Manifest read_manifest(const std::string& out_dir);
 
-/// Saves a checkpoint. Collective; when it returns on rank 0 the checkpoint is on the disk.
+/// Saves a checkpoint. Collective; when it returns on any rank, the checkpoint is on the disk.
 /// @param metadata what else the program needs to go on, by name: rank 0's is written
 /// @returns false on every rank, and nothing is saved, if the ranks do not all see one `out_dir`
-/// @throws UsageError if a file cannot be written; the checkpoint before is then still there
+/// @throws UsageError, on every rank, if a file cannot be written; the checkpoint before is then
+/// still there. Error as require_names() (weights.h)
 bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
                      fsdp::ShardedOptimizer& optimizer, const Metadata& metadata = {});
 
 /// Loads the last checkpoint into a model of its sizes. Collective; when it returns, every file has
 /// been verified, each by one rank.
 /// @param manifest of that checkpoint, read by this rank
-/// @throws UsageError naming the file that is missing, damaged, or of another model; CommError if
-/// ranks have read different manifests
+/// @throws UsageError, on every rank, naming the file that is missing, damaged, or of another
+/// model; CommError if ranks have read different manifests; Error if a unit is not at rest
 void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
                      fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer);
 

@@ -19,19 +19,6 @@ constexpr char kFormat[] = "nanofsdp checkpoint, version 2";
 constexpr char kFormat1[] = "nanofsdp checkpoint, version 1";
 constexpr char kFingerprint[] = "fingerprint";
 
-// What is not UTF-8, an option's value perhaps, is replaced: JSON cannot hold it.
-std::string text_of(const json& j) {
-  return j.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
-// A hostile one could nest until a recursion has no stack left.
-json parse_flat(const std::string& text) {
-  constexpr int kDeepest = 3;
-  return json::parse(text, [](int depth, json::parse_event_t, json&) {
-    return depth <= kDeepest ? true : throw std::invalid_argument("too many brackets");
-  });
-}
-
 // Of all but itself, without blanks, keys in order.
 std::uint64_t fingerprint_of(json j) {
   j.erase(kFingerprint);
@@ -81,15 +68,19 @@ std::string write_manifest(const Manifest& manifest) {
   j[kFingerprint] = fingerprint_of(j);
   std::vector<std::string> lines;
   for (const auto& [key, value] : j.items()) {
-    lines.push_back(text_of(key) + ": " + text_of(value));
+    lines.push_back(text_of(json(key)) + ": " + text_of(value));
   }
-  return fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+  std::string text = fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+  NANOFSDP_REFUSE_IF(text.size() > kLargestManifest, .what = "manifest of a checkpoint",
+                     .expected = fmt::format("at most {} bytes", kLargestManifest),
+                     .got = fmt::to_string(text.size()), .hint = "keep less in its metadata");
+  return text;
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& hint) {
   std::string got = "something else";
   try {
-    const json j = parse_flat(text);
+    const json j = json::parse(text, kFlat);
     const json format = j.is_object() ? j.value("format", json()) : json();
     if (format == kFormat || format == kFormat1) {
       if (j.at(kFingerprint) == fingerprint_of(j)) return from_json(j);
@@ -98,10 +89,8 @@ Manifest parse_manifest(const std::string& text, const std::string& path, const 
   } catch (const std::exception& error) {
     got = error.what();
   }
-  throw UsageError({.what = "checkpoint '" + path + "'",
-                    .expected = "the manifest of a checkpoint",
-                    .got = got,
-                    .hint = hint});
+  NANOFSDP_REFUSE(.what = "checkpoint '" + path + "'", .expected = "the manifest of a checkpoint",
+                  .got = got, .hint = hint);
 }
 
 }  // namespace nanofsdp::store

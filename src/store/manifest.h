@@ -28,10 +28,15 @@ struct Manifest {
   std::uint64_t fingerprint = 0;     ///< of all this; computed when it is written
 };
 
+/// Bytes that a manifest may have: no larger one is read, and none is written.
+inline constexpr std::uint64_t kLargestManifest = 8'000'000;
+
 /// "rank_0_of_4.safetensors"
 std::string rank_file_name(std::size_t rank, std::size_t ranks);
 
-/// The text of manifest.json, with the fingerprint worked out.
+/// The text of manifest.json, with the fingerprint worked out. What is not UTF-8 in the metadata is
+/// replaced (text_of in safetensors_header.h).
+/// @throws UsageError if it is too large, because the metadata are
 std::string write_manifest(const Manifest& manifest);
 
 /// The reverse, trusting nothing.

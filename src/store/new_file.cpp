@@ -30,7 +30,7 @@ void sync_directory(const std::string& path) {
 }
 
 void cannot_write(const std::string& path) {
-  throw UsageError({.what = "cannot write '" + path + "'", .got = std::strerror(errno)});
+  NANOFSDP_REFUSE(.what = "cannot write '" + path + "'", .got = std::strerror(errno));
 }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {

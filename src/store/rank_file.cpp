@@ -1,13 +1,10 @@
 #include "store/rank_file.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
-#include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <stdexcept>
 #include <utility>
 
@@ -20,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
+
+constexpr char kPt[] = "pt";  // says to readers of PyTorch's world whose tensors these are
 
 struct NamedTensor {
   TensorInfo info;
@@ -48,8 +47,8 @@ using Index = std::map<std::string, Pieces>;
 void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
   const SafetensorsFile rank_file(path.string());
   for (const auto& [name, text] : rank_file.metadata()) {
-    if (name == "format") continue;
-    const json place = json::parse(text);
+    if (text == kPt) continue;  // the format's, unless a parameter has its name
+    const json place = json::parse(text, kFlat);
     const json &shape = place.at("shape"), &range = place.at("range");
     Pieces& pieces = index[name];
     if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
@@ -63,9 +62,9 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
 } catch (const UsageError&) {
   throw;
 } catch (const std::exception& error) {
-  throw UsageError({.what = "checkpoint file '" + path.string() + "'",
-                    .expected = "metadata that say which pieces of parameters it has",
-                    .got = error.what()});
+  NANOFSDP_REFUSE(.what = "checkpoint file '" + path.string() + "'",
+                  .expected = "metadata that say which pieces of parameters it has",
+                  .got = error.what());
 }
 
 std::vector<TensorInfo> infos_of(const Index& index) {
@@ -85,7 +84,7 @@ struct Read {
 FileRecord write_rank_file(const fs::path& path, Stream& stream,
                            const std::vector<StateSlice>& slices) {
   std::vector<TensorInfo> tensors;
-  Metadata metadata{{"format", "pt"}};
+  Metadata metadata{{"format", kPt}};
   for (const StateSlice& slice : slices) {
     for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
     json place = {{"shape", slice.parameter.shape.dims()},
@@ -116,11 +115,9 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
   for (const StateSlice& slice : slices) {
     const Pieces& pieces = index[slice.parameter.name];
     const auto items = plan_reads(slice.range, pieces.ranges);
-    if (!items) {
-      throw UsageError({.what = "checkpoint '" + directory.string() + "'",
-                        .expected = "all of the model's parameter " + slice.parameter.name,
-                        .got = "gaps, or elements that are there twice"});
-    }
+    NANOFSDP_REFUSE_IF(!items, .what = "checkpoint '" + directory.string() + "'",
+                       .expected = "all of the model's parameter " + slice.parameter.name,
+                       .got = "gaps, or elements that are there twice");
     if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
     for (const ReadItem& item : *items) {
       for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {

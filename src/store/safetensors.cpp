@@ -8,8 +8,6 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
-#include <utility>
 
 #include "base/check.h"
 
@@ -18,13 +16,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-constexpr std::uint64_t kPrefix = 8;                 // bytes of the header's length
-constexpr std::uint64_t kLargestHeader = 8'000'000;  // more than any model's of ours
-
-[[noreturn]] void malformed(const std::string& path, const std::string& expected,
-                            const std::string& got) {
-  throw UsageError({.what = "weights '" + path + "'", .expected = expected, .got = got});
-}
+constexpr std::uint64_t kPrefix = 8;  // bytes of the header's length
 
 }  // namespace
 
@@ -61,11 +53,13 @@ const NewFile& SafetensorsWriter::finish() {
 SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   std::error_code error;
   const std::uint64_t size = std::filesystem::file_size(path_, error);
-  if (error) malformed(path_, "a safetensors file", "no such file");
+  const bool none = error == std::errc::no_such_file_or_directory;
+  if (error) malformed(path_, "a safetensors file", none ? "no such file" : error.message());
   if (size < kPrefix) {
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
   }
+  file_.rdbuf()->pubsetbuf(nullptr, 0);  // tensors are read here and there, each at once
   file_.open(path_, std::ios::binary);
   std::uint64_t header_size = 0;
   read_bytes(&header_size, kPrefix);
@@ -78,6 +72,11 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   read_bytes(text.data(), header_size);
   data_begin_ = kPrefix + header_size;
   header_ = parse_header(text, size - data_begin_, path_);
+  std::uint64_t begin = data_begin_;
+  for (const TensorInfo& tensor : header_.tensors) {
+    places_[tensor.name] = {tensor, begin};
+    begin += static_cast<std::uint64_t>(tensor.numel()) * sizeof(float);
+  }
 }
 
 void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
@@ -86,34 +85,30 @@ void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
   }
 }
 
+const SafetensorsFile::Place& SafetensorsFile::find(const TensorInfo& wanted) const {
+  const auto place = places_.find(wanted.name);
+  if (place == places_.end())
+    malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");
+  const TensorInfo& tensor = place->second.first;
+  if (tensor == wanted) return place->second;
+  malformed(path_,
+            fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
+            fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+}
+
 void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::span<float> to) {
-  std::uint64_t begin = data_begin_;
-  for (const TensorInfo& tensor : header_.tensors) {
-    if (tensor.name != wanted.name) {
-      begin += static_cast<std::uint64_t>(tensor.numel()) * sizeof(float);
-      continue;
-    }
-    if (tensor != wanted) {
-      malformed(
-          path_,
-          fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
-          fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
-    }
-    const auto count = static_cast<std::int64_t>(to.size());
-    NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
-                   .expected = fmt::format("elements within [0, {})", tensor.numel()),
-                   .got = fmt::format("[{}, {})", first, first + count));
-    file_.clear();
-    file_.seekg(static_cast<std::streamoff>(begin) + first * std::int64_t{sizeof(float)});
-    read_bytes(to.data(), to.size_bytes());
-    return;
-  }
-  malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");
+  const auto& [tensor, begin] = find(wanted);
+  const auto count = static_cast<std::int64_t>(to.size());
+  NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
+                 .expected = fmt::format("elements within [0, {})", tensor.numel()),
+                 .got = fmt::format("[{}, {})", first, first + count));
+  file_.clear();
+  file_.seekg(static_cast<std::streamoff>(begin) + first * std::int64_t{sizeof(float)});
+  read_bytes(to.data(), to.size_bytes());
 }
 
 std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {
-  const bool there = std::ranges::find(header_.tensors, wanted) != header_.tensors.end();
-  std::vector<float> values(there ? static_cast<std::size_t>(wanted.numel()) : 0);
+  std::vector<float> values(static_cast<std::size_t>(find(wanted).first.numel()));
   read(wanted, 0, values);
   return values;
 }

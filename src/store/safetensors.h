@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <fstream>
+#include <map>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "store/new_file.h"
@@ -26,7 +28,7 @@ namespace nanofsdp::store {
 class SafetensorsWriter {
  public:
   /// @param tensors in the order in which their elements will come
-  /// @throws UsageError if the file cannot be made; Error if two names are equal
+  /// @throws UsageError if the file cannot be made; otherwise as write_header()
   SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
 
   /// The next elements, any number of them: tensors follow each other without a seam.
@@ -61,12 +63,16 @@ class SafetensorsFile {
   void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to);
 
  private:
+  using Place = std::pair<TensorInfo, std::uint64_t>;  // where it begins in the file
+
+  const Place& find(const TensorInfo& wanted) const;
   void read_bytes(void* to, std::uint64_t bytes);
 
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_begin_ = 0;
   SafetensorsHeader header_;
+  std::map<std::string, Place> places_;
 };
 
 }  // namespace nanofsdp::store

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "base/check.h"
@@ -17,32 +17,29 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
+constexpr char kJson[] = "a header that is a JSON object";
 
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 using Interval = std::pair<std::uint64_t, std::uint64_t>;  // bytes [first, second) of the data
 
-/// What is wrong with a header; parse_header() adds the file's name.
-struct Malformed {
-  std::string expected;
-  std::string got = "something else";
-};
-
-std::vector<std::uint64_t> integers(const json& entry, const std::string& name, const char* key) {
-  const json list = entry.is_object() ? entry.value(key, json()) : json();
+std::vector<std::uint64_t> integers(const json& entry, const std::string& name, const char* key,
+                                    const std::string& path) {
+  const auto list = entry.find(key);  // not copied: it may be nested until no stack is left
   const auto is_unsigned = [](const json& item) { return item.is_number_unsigned(); };
-  if (!list.is_array() || !std::ranges::all_of(list, is_unsigned)) {
-    throw Malformed{
-        fmt::format("tensor '{}' to have '{}', a list of integers from 0 up", name, key)};
+  if (list == entry.end() || !list->is_array() || !std::ranges::all_of(*list, is_unsigned)) {
+    malformed(path,
+              fmt::format("tensor '{}' to have '{}', a list of integers from 0 up", name, key));
   }
-  return list.get<std::vector<std::uint64_t>>();
+  return list->get<std::vector<std::uint64_t>>();
 }
 
-std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry) {
-  const auto shape = integers(entry, name, "shape"),
-             offsets = integers(entry, name, "data_offsets");
-  if (entry.value("dtype", json()) != "F32") {
-    throw Malformed{fmt::format("tensor '{}' in F32", name), "another dtype"};
+std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry,
+                                      const std::string& path) {
+  const auto shape = integers(entry, name, "shape", path),
+             offsets = integers(entry, name, "data_offsets", path);
+  if (const auto dtype = entry.find("dtype"); dtype == entry.end() || *dtype != "F32") {
+    malformed(path, fmt::format("tensor '{}' in F32", name), "another dtype");
   }
   std::uint64_t bytes = sizeof(float);
   bool fits = offsets.size() == 2 && offsets[0] <= offsets[1];
@@ -51,40 +48,40 @@ std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry
     bytes *= dim;
   }
   if (!fits || offsets[1] - offsets[0] != bytes) {
-    throw Malformed{fmt::format("tensor '{}' to have as many bytes as its shape says", name),
-                    fmt::format("data_offsets [{}] for shape [{}]", fmt::join(offsets, ", "),
-                                fmt::join(shape, ", "))};
+    malformed(path, fmt::format("tensor '{}' to have as many bytes as its shape says", name),
+              fmt::format("data_offsets [{}] for shape [{}]", fmt::join(offsets, ", "),
+                          fmt::join(shape, ", ")));
   }
   return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}}};
 }
 
-SafetensorsHeader parse(const json& header, std::uint64_t data_bytes) {
-  if (!header.is_object()) throw Malformed{"a header that is a JSON object"};
+SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std::string& path) {
+  if (!header.is_object()) malformed(path, kJson);
   SafetensorsHeader result;
   std::multimap<Interval, TensorInfo> placed;  // sorted by place
   for (const auto& [name, entry] : header.items()) {
     if (name != kMetadata) {
-      placed.insert(place(name, entry));
+      placed.insert(place(name, entry, path));
       continue;
     }
-    if (!entry.is_object()) throw Malformed{"__metadata__ to be a JSON object"};
+    if (!entry.is_object()) malformed(path, "__metadata__ to be a JSON object");
     for (const auto& [key, text] : entry.items()) {
-      if (!text.is_string()) throw Malformed{"strings in __metadata__"};
+      if (!text.is_string()) malformed(path, "strings in __metadata__");
       result.metadata[key] = text.get<std::string>();
     }
   }
   std::uint64_t next = 0;
   for (const auto& [interval, tensor] : placed) {
     if (interval.first != next) {
-      throw Malformed{fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
-                      fmt::to_string(interval.first)};
+      malformed(path, fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
+                fmt::to_string(interval.first));
     }
     next = interval.second;
     result.tensors.push_back(tensor);
   }
   if (next != data_bytes) {
-    throw Malformed{fmt::format("{} bytes of data, as the header says", next),
-                    fmt::to_string(data_bytes)};
+    malformed(path, fmt::format("{} bytes of data, as the header says", next),
+              fmt::to_string(data_bytes));
   }
   return result;
 }
@@ -101,30 +98,38 @@ void tell(std::vector<std::string>& faults, const char* fault,
 
 }  // namespace
 
+void malformed(const std::string& path, const std::string& expected, const std::string& got,
+               const std::string& hint) {
+  NANOFSDP_REFUSE(.what = "weights '" + path + "'", .expected = expected, .got = got, .hint = hint);
+}
+
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
                           const std::string& file) {
   std::vector<std::string> missing, surplus, reshaped, faults;
-  for (const auto& [name, shape] : of_model) {
-    const auto found = std::ranges::find(of_file, name, &TensorInfo::name);
-    if (found == of_file.end()) {
-      if (TensorInfo{name, shape}.numel() > 0) missing.push_back(name);
-    } else if (found->shape != shape) {
-      reshaped.push_back(fmt::format("{} ([{}], not [{}])", name, fmt::join(found->shape, ", "),
-                                     fmt::join(shape, ", ")));
+  std::map<std::string_view, const TensorInfo*> there, wanted;
+  for (const TensorInfo& tensor : of_file) there[tensor.name] = &tensor;
+  for (const TensorInfo& tensor : of_model) {
+    wanted[tensor.name] = &tensor;
+    const auto found = there.find(tensor.name);
+    if (found == there.end()) {
+      if (tensor.numel() > 0) missing.push_back(tensor.name);
+    } else if (found->second->shape != tensor.shape) {
+      reshaped.push_back(fmt::format("{} ([{}], not [{}])", tensor.name,
+                                     fmt::join(found->second->shape, ", "),
+                                     fmt::join(tensor.shape, ", ")));
     }
   }
   for (const TensorInfo& tensor : of_file) {
-    const auto found = std::ranges::find(of_model, tensor.name, &TensorInfo::name);
-    if (found == of_model.end()) surplus.push_back(tensor.name);
+    if (!wanted.contains(tensor.name)) surplus.push_back(tensor.name);
   }
   tell(faults, "missing", missing);
   tell(faults, "surplus", surplus);
   tell(faults, "of another shape", reshaped);
   if (faults.empty()) return;
-  throw UsageError({.what = file,
-                    .expected = fmt::format("the model's {} parameters", of_model.size()),
-                    .got = fmt::format("{}", fmt::join(faults, "; ")),
-                    .hint = "it was saved by another model, or by one of other sizes"});
+  NANOFSDP_REFUSE(.what = file,
+                  .expected = fmt::format("the model's {} parameters", of_model.size()),
+                  .got = fmt::format("{}", fmt::join(faults, "; ")),
+                  .hint = "it was saved by another model, or by one of other sizes");
 }
 
 std::int64_t TensorInfo::numel() const {
@@ -133,29 +138,44 @@ std::int64_t TensorInfo::numel() const {
   return n;
 }
 
+void add_name(std::set<std::string>& names, const std::string& name) {
+  const bool utf8 = json::parse(text_of(json(name))) == name;  // else something was replaced
+  NANOFSDP_CHECK(utf8 && name != kMetadata && names.insert(name).second,
+                 .what = "tensor " + text_of(json(name)),
+                 .expected = "a name of its own in a file, in UTF-8", .hint = "rename a parameter");
+}
+
 std::string write_header(const SafetensorsHeader& header) {
-  nlohmann::ordered_json json = nlohmann::ordered_json::object();
-  if (!header.metadata.empty()) json[kMetadata] = header.metadata;
+  std::set<std::string> names;
+  std::string text = "{", comma;
+  if (!header.metadata.empty()) {
+    text += fmt::format("\"{}\":{}", kMetadata, text_of(json(header.metadata)));
+    comma = ",";
+  }
   std::int64_t begin = 0;
   for (const TensorInfo& tensor : header.tensors) {
-    NANOFSDP_CHECK(!json.contains(tensor.name) && tensor.name != kMetadata,
-                   .what = "safetensors: tensor " + tensor.name, .expected = "a name of its own");
+    add_name(names, tensor.name);
     const std::int64_t end = begin + tensor.numel() * std::int64_t{sizeof(float)};
-    json[tensor.name] = {{"dtype", "F32"}, {"shape", tensor.shape}, {"data_offsets", {begin, end}}};
-    begin = end;
+    text += fmt::format(R"({}{}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", comma,
+                        text_of(json(tensor.name)), fmt::join(tensor.shape, ","), begin, end);
+    begin = end, comma = ",";
   }
-  // What is not UTF-8 in the metadata is replaced: JSON cannot hold it.
-  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
+  NANOFSDP_REFUSE_IF(
+      text.size() > kLargestHeader, .what = fmt::format("header of {} tensors", names.size()),
+      .expected = fmt::format("at most {} bytes", kLargestHeader),
+      .got = fmt::to_string(text.size()), .hint = "write more files, with fewer tensors each");
   return text;
 }
 
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path) try {
-  return parse(json::parse(text, nullptr, /*allow_exceptions=*/false), data_bytes);
-} catch (const Malformed& wrong) {
-  throw UsageError(
-      {.what = "weights '" + path + "'", .expected = wrong.expected, .got = wrong.got});
+  return parse(json::parse(text), data_bytes, path);
+} catch (const UsageError&) {
+  throw;
+} catch (const std::exception& error) {
+  malformed(path, kJson, error.what());
 }
 
 }  // namespace nanofsdp::store

@@ -2,7 +2,9 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <span>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,24 @@ namespace nanofsdp::store {
 ///      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 ///
 /// Offsets count bytes from the end of the header; the tensors leave no gaps.
+
+/// @throws UsageError of a file of weights
+[[noreturn]] void malformed(const std::string& path, const std::string& expected,
+                            const std::string& got = "something else",
+                            const std::string& hint = {});
+
+/// Tells nlohmann's parse() to accept what is nested as deep as our files are: four levels. A
+/// hostile text could nest until a recursion has no stack left.
+inline constexpr auto kFlat = [](int depth, auto&&...) {
+  return depth <= 3 ? true : throw std::invalid_argument("too many brackets");
+};
+
+/// JSON in one line. What is not UTF-8, an option's value perhaps, is replaced by U+FFFD: JSON
+/// cannot hold it.
+template <class Json>
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
 
 /// Texts that a file keeps beside its tensors, by name.
 using Metadata = std::map<std::string, std::string>;
@@ -40,8 +60,17 @@ struct SafetensorsHeader {
   std::vector<TensorInfo> tensors;  ///< in the order of their bytes
 };
 
-/// The JSON, padded with spaces to a multiple of 8 bytes.
-/// @throws Error if two names are equal or one is "__metadata__"
+/// Bytes that a header may have, by the format's own rule: no larger one is read, and none is
+/// written.
+inline constexpr std::uint64_t kLargestHeader = 100'000'000;
+
+/// Adds the name of a tensor to those of a file.
+/// @throws Error if another tensor has it, if it is not UTF-8, or if it is "__metadata__"
+void add_name(std::set<std::string>& names, const std::string& name);
+
+/// The JSON, padded with spaces to a multiple of 8 bytes. What is not UTF-8 in the metadata is
+/// replaced (text_of).
+/// @throws Error as add_name(); UsageError if it would be too large
 std::string write_header(const SafetensorsHeader& header);
 
 /// The reverse, trusting nothing.

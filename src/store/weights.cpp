@@ -2,28 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <array>
+#include <exception>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <system_error>
+#include <set>
 #include <utility>
-#include <vector>
 
 #include "base/check.h"
 #include "base/transfer.h"
+#include "comm/agreement.h"
 #include "store/weights_files.h"
 
 namespace nanofsdp::store {
 namespace {
 
-std::int64_t rows_of(const TensorInfo& tensor) {
-  return tensor.shape.empty() ? 1 : tensor.shape[0];
-}
+using fsdp::Range;
 
-// The rows of a tensor that a rank writes: torch.chunk's, along the first dimension.
-fsdp::Range chunk_of(const TensorInfo& tensor, const comm::Mesh& mesh) {
-  const std::int64_t rows = rows_of(tensor), most = (rows + mesh.size() - 1) / mesh.size();
-  return {std::min(rows, mesh.rank() * most), std::min(rows, (mesh.rank() + 1) * most)};
+constexpr char kWrites[] = "saves weights", kReads[] = "loads weights";
+
+// The elements of a tensor that a rank writes: whole rows, as torch.chunk cuts them.
+Range chunk_of(const TensorInfo& tensor, const comm::Mesh& mesh) {
+  const fsdp::Layout cut({{tensor.name, Shape(tensor.shape)}}, mesh.size(), /*alignment=*/1,
+                         fsdp::LayoutKind::per_parameter);
+  return cut.piece(0, mesh.rank()).in_parameter;
 }
 
 // Readers take every such file for a part of the weights.
@@ -31,11 +33,35 @@ void require_no_weights(const std::filesystem::path& directory) {
   std::error_code none;
   for (const std::filesystem::path& file : std::filesystem::directory_iterator(directory, none)) {
     if (file.extension() != ".safetensors") continue;
-    throw UsageError({.what = "weights to '" + directory.string() + "'",
-                      .expected = "a directory without .safetensors files",
-                      .got = "'" + file.filename().string() + "'",
-                      .hint = "name another one, or remove these"});
+    NANOFSDP_REFUSE(.what = "weights to '" + directory.string() + "'",
+                    .expected = "a directory without .safetensors files",
+                    .got = "'" + file.filename().string() + "'",
+                    .hint = "name another one, or remove these");
   }
+}
+
+// Gathers the model unit by unit; ranks that have a writer write of each tensor what `part_of`
+// says.
+void write_whole(fsdp::ShardedModel& model, std::optional<SafetensorsWriter>& writer,
+                 const std::function<Range(const TensorInfo&)>& part_of) {
+  std::exception_ptr failure;  // which waits until all ranks may hear of it
+  std::vector<float> room;
+  model.summon_full_parameters([&](const nn::Parameter& parameter) {
+    const auto whole = on_host<float>(model.stream(), parameter.data, room);
+    if (!writer || failure) return;
+    const auto busy = model.mesh().world().busy(kWrites);
+    const Range part = part_of(info_of(parameter));
+    try {
+      writer->append(whole.subspan(static_cast<std::size_t>(part.begin),
+                                   static_cast<std::size_t>(part.size())));
+    } catch (const UsageError&) {
+      failure = std::current_exception();
+    }
+  });
+  together(model, kWrites, [&](FileRecord&) {
+    if (failure) std::rethrow_exception(failure);
+    if (writer) writer->finish();
+  });
 }
 
 }  // namespace
@@ -57,39 +83,71 @@ std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
   return infos;
 }
 
+void require_names(fsdp::ShardedModel& model, std::span<const std::string> states) {
+  std::set<std::string> names;
+  for (const fsdp::ShardedParameters* row : model.rows()) {
+    for (const nn::Parameter* parameter : row->parameters()) {
+      add_name(names, parameter->name);
+      for (std::size_t i = 0; row->trains() && i < states.size(); ++i) {
+        add_name(names, parameter->name + "." + states[i]);
+      }
+    }
+  }
+}
+
+std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& at,
+                                 const std::function<void(FileRecord& mine)>& part) {
+  struct Outcome {
+    FileRecord record;
+    std::array<char, 1264> why{};
+  } mine;
+  const auto fail = [&](const std::string& why) { why.copy(mine.why.data(), sizeof mine.why - 1); };
+  comm::Communicator& world = model.mesh().world();
+  try {
+    const auto busy = world.busy(at);
+    part(mine.record);
+  } catch (const UsageError& error) {
+    fail(error.what());
+  } catch (const std::filesystem::filesystem_error& error) {
+    fail(describe(
+        {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()}));
+  }
+  constexpr std::int64_t kWords = sizeof mine / 8;  // which no collective interprets
+  std::vector<Outcome> all(static_cast<std::size_t>(world.size()));
+  comm::gather_on_host(world, model.stream(), Tensor(&mine, {kWords}, DType::float64),
+                       Tensor(all.data(), {kWords * world.size()}, DType::float64), at);
+  std::vector<FileRecord> records;
+  for (const auto& [record, why] : all) {
+    NANOFSDP_REFUSE_IF(why[0] != '\0', .what = why.data());
+    records.push_back(record);
+  }
+  return records;
+}
+
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
                   int rank) {
+  require_names(model);
   std::optional<SafetensorsWriter> writer;
-  if (rank == 0) {
-    writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
-  }
-  std::vector<float> room;
-  model.summon_full_parameters([&](const nn::Parameter& parameter) {
-    const auto whole = on_host<float>(model.stream(), parameter.data, room);
-    if (writer) writer->append(whole);
+  together(model, kWrites, [&](FileRecord&) {
+    if (rank == 0) writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
   });
-  if (writer) writer->finish();
+  write_whole(model, writer, [](const TensorInfo& tensor) { return Range{0, tensor.numel()}; });
 }
 
 void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& model,
                           Metadata metadata) {
   comm::Mesh& mesh = model.mesh();
-  const auto barrier = [&] {
-    mesh.world().barrier(model.stream(), {.unit = "weights", .control = true}).synchronize();
-  };
-  if (mesh.rank() == 0) {
-    std::error_code none;  // without the directory, no file can be made, and that is told
-    std::filesystem::create_directories(directory, none);
-    require_no_weights(directory);
-  }
-  barrier();
+  require_names(model);
   std::vector<TensorInfo> boxes;
   auto sharding = nlohmann::json::object();
   for (TensorInfo& tensor : infos_of(model)) {
-    const fsdp::Range rows = chunk_of(tensor, mesh);
-    if (rows.empty()) continue;
+    const Range chunk = chunk_of(tensor, mesh);
+    if (chunk.empty()) continue;
     std::vector<std::int64_t> offsets(tensor.shape.size());
-    if (!offsets.empty()) offsets[0] = rows.begin, tensor.shape[0] = rows.size();
+    if (!offsets.empty()) {
+      const std::int64_t row = tensor.numel() / tensor.shape[0];
+      offsets[0] = chunk.begin / row, tensor.shape[0] = chunk.size() / row;
+    }
     sharding[tensor.name][kSavedOffsets] = offsets;
     boxes.push_back(std::move(tensor));
   }
@@ -97,32 +155,34 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
   metadata[kShards] = fmt::to_string(mesh.size());
   const std::string name =
       fmt::format("shard-{:05}-model-00001-of-00001.safetensors", mesh.rank() + 1);
-  SafetensorsWriter writer((std::filesystem::path(directory) / name).string(), std::move(boxes),
-                           metadata);
-  std::vector<float> room;
-  model.summon_full_parameters([&](const nn::Parameter& parameter) {
-    const auto whole = on_host<float>(model.stream(), parameter.data, room);
-    const TensorInfo tensor = info_of(parameter);
-    const fsdp::Range rows = chunk_of(tensor, mesh);
-    if (rows.empty()) return;
-    const std::size_t row = whole.size() / static_cast<std::size_t>(rows_of(tensor));
-    writer.append(whole.subspan(static_cast<std::size_t>(rows.begin) * row,
-                                static_cast<std::size_t>(rows.size()) * row));
+  together(model, kWrites, [&](FileRecord&) {
+    if (mesh.rank() > 0) return;
+    std::error_code none;  // without the directory, no file can be made, and that is told
+    std::filesystem::create_directories(directory, none);
+    require_no_weights(directory);
   });
-  writer.finish();
-  barrier();  // nobody reads before all have written
+  std::optional<SafetensorsWriter> writer;
+  together(model, kWrites, [&](FileRecord&) {
+    writer.emplace((std::filesystem::path(directory) / name).string(), std::move(boxes), metadata);
+  });
+  write_whole(model, writer, [&](const TensorInfo& tensor) { return chunk_of(tensor, mesh); });
 }
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
-  WeightsFiles files(out_dir);
-  require_same_tensors(infos_of(model), files.tensors(), "weights '" + files.path() + "'");
   for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
-  for (fsdp::ShardedParameters* row : model.rows()) {
-    const auto parameters = row->parameters();
-    for (std::size_t i = 0; i < parameters.size(); ++i) {
-      row->store(i, files.read(info_of(*parameters[i])));
+  std::optional<WeightsFiles> files;
+  together(model, kReads, [&](FileRecord&) {
+    files.emplace(out_dir);
+    require_same_tensors(infos_of(model), files->tensors(), "weights '" + files->path() + "'");
+  });  // all of it is good, and that is known before any is used
+  together(model, kReads, [&](FileRecord&) {
+    for (fsdp::ShardedParameters* row : model.rows()) {
+      const auto parameters = row->parameters();
+      for (std::size_t i = 0; i < parameters.size(); ++i) {
+        row->store(i, files->read(info_of(*parameters[i])));
+      }
     }
-  }
+  });  // nobody replaces the files before all have read
 }
 
 }  // namespace nanofsdp::store

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "fsdp/fully_shard.h"
+#include "store/manifest.h"
 #include "store/safetensors.h"
 
 namespace nanofsdp::store {
@@ -35,24 +38,44 @@ namespace nanofsdp::store {
 /// DIR/model.safetensors.
 std::filesystem::path weights_path(const std::string& out_dir);
 
-/// Gathers the model unit by unit; rank 0 writes it. Collective.
-/// @throws UsageError if the file cannot be written; the one before it is then still there
+/// Gathers the model unit by unit; rank 0 writes it. Collective; when it returns on any rank, the
+/// file is on the disk.
+/// @throws UsageError, on every rank, if the file cannot be written; the one before it is then
+/// still there. Error as require_names()
 void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
                   int rank);
 
 /// Gathers the model unit by unit; every rank writes
 /// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).
-/// Collective; when it returns, all files are written.
+/// Collective; when it returns on any rank, all files are written.
 /// @param directory of no other weights; it need not exist
-/// @throws UsageError if it has other weights, or a file cannot be written
+/// @throws UsageError, on every rank, if it has other weights, or a file cannot be written; Error
+/// as require_names()
 void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& model,
                           Metadata metadata);
 
-/// Fills a model of those parameters; every rank reads, and keeps what belongs to it.
+/// Fills a model of those parameters; every rank reads, and keeps what belongs to it. Collective;
+/// when it returns on any rank, all have read.
 /// @param out_dir with one file or many (weights_files.h)
-/// @throws UsageError naming the parameters that the files lack, that they have and the model does
-/// not, and those of another shape; or as WeightsFiles
+/// @throws UsageError, on every rank, naming the parameters that the files lack, that they have and
+/// the model does not, and those of another shape; or as WeightsFiles. Error if a unit is not at
+/// rest: in the middle of a pass
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
+
+/// What each rank does for itself within a collective call, its part, and then waits for the
+/// others. It may take its time (comm::Communicator::busy). Collective, control traffic.
+/// @param at what it works, after the words "rank 0", for people
+/// @param part without a collective; what it has to tell the others, it writes into `mine`
+/// @returns what the ranks have told, in rank order
+/// @throws UsageError, on every rank, if the part of one has thrown a UsageError or an error of the
+/// file system: what the first of them says
+std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& at,
+                                 const std::function<void(FileRecord& mine)>& part);
+
+/// Whether files can hold the parameters under their names, as they are on every rank.
+/// @param states of the optimizer, which are in the same files
+/// @throws Error as add_name()
+void require_names(fsdp::ShardedModel& model, std::span<const std::string> states = {});
 
 /// The parameters in the order of the units, as files name them.
 std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model);

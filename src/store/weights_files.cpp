@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
-#include <system_error>
 #include <utility>
 
 #include "base/check.h"
@@ -19,12 +18,6 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::int64_t kMost = std::int64_t{1} << 50;  // of a dimension: exact as a double
-
-[[noreturn]] void refuse(const std::string& path, const std::string& expected,
-                         const std::string& got, const std::string& hint = {}) {
-  throw UsageError(
-      {.what = "weights '" + path + "'", .expected = expected, .got = got, .hint = hint});
-}
 
 // One file or many, in the order of their names.
 std::vector<std::string> files_in(const fs::path& directory) {
@@ -75,8 +68,8 @@ WeightsFiles::WeightsFiles(const fs::path& directory) {
   for (std::size_t file = 0; file < paths.size(); ++file) add(file, paths[file]);
   const auto shards = metadata().find(kShards);
   if (shards != metadata().end() && shards->second != fmt::to_string(paths.size())) {
-    refuse(directory.string(), fmt::format("{} files of one model", shards->second),
-           fmt::to_string(paths.size()));
+    malformed(directory.string(), fmt::format("{} files of one model", shards->second),
+              fmt::to_string(paths.size()));
   }
   for (const auto& [name, boxes] : boxes_) tensors_.push_back(whole(name, boxes));
 }
@@ -101,8 +94,8 @@ void WeightsFiles::add(std::size_t file, const std::string& path) try {
 } catch (const UsageError&) {
   throw;
 } catch (const std::exception& error) {
-  refuse(path, fmt::format("its '{}' to say where each tensor begins", kShardingInfo),
-         error.what());
+  malformed(path, fmt::format("its '{}' to say where each tensor begins", kShardingInfo),
+            error.what());
 }
 
 // The tensor that the boxes fill: if none overlap, they do if they have as many elements.
@@ -112,8 +105,8 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
   for (std::size_t i = 0; i < boxes.size(); ++i) {
     const auto twice = [&](const Box& other) { return overlap(other, boxes[i]); };
     if (std::any_of(boxes.begin(), boxes.begin() + i, twice)) {
-      refuse(path_, fmt::format("every element of '{}' once", name), "some of them twice",
-             "is there a file of other weights?");
+      malformed(path_, fmt::format("every element of '{}' once", name), "some of them twice",
+                "is there a file of other weights?");
     }
     for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
       tensor.shape[d] = std::max(tensor.shape[d], end_of(boxes[i], d));
@@ -122,19 +115,19 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
   }
   for (const std::int64_t dim : tensor.shape) expected *= static_cast<double>(dim);
   if (expected == got) return tensor;
-  refuse(path_, fmt::format("all {} elements of '{}'", expected, name),
-         fmt::format("{} of them", got), "is a file missing?");
+  malformed(path_, fmt::format("all {} elements of '{}'", expected, name),
+            fmt::format("{} of them", got), "is a file missing?");
 }
 
 std::vector<float> WeightsFiles::read(const TensorInfo& wanted) {
-  const auto found = std::ranges::find(tensors_, wanted.name, &TensorInfo::name);
-  if (found == tensors_.end()) {
-    refuse(path_, "a tensor '" + wanted.name + "'", "none of that name");
+  const auto found = std::ranges::lower_bound(tensors_, wanted.name, {}, &TensorInfo::name);
+  if (found == tensors_.end() || found->name != wanted.name) {
+    malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");
   }
   if (*found != wanted) {
-    refuse(path_,
-           fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
-           fmt::format("[{}]", fmt::join(found->shape, ", ")));
+    malformed(path_,
+              fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
+              fmt::format("[{}]", fmt::join(found->shape, ", ")));
   }
   const std::vector<Box>& boxes = boxes_.at(wanted.name);
   if (boxes.size() == 1) return files_[boxes[0].file].read(wanted);

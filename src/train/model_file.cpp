@@ -27,11 +27,12 @@ namespace nanofsdp::train {
 namespace {
 
 using nlohmann::json;
+using store::text_of;
 
 constexpr const char* kKey = "nanofsdp";
 
 WeightsInfo from_text(const std::string& text) {
-  const json j = json::parse(text);
+  const json j = json::parse(text, store::kFlat);
   return {.config = j,
           .chars = j.at("chars"),
           .iteration = j.at("iter_num"),
@@ -53,23 +54,10 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   });
 }
 
-// A hostile one could nest until a recursion has no stack left.
-json parse_flat(const std::string& text) {
-  constexpr int kDeepest = 2;
-  return json::parse(text, [](int depth, json::parse_event_t, json&) {
-    return depth <= kDeepest ? true : throw std::invalid_argument("too many brackets");
-  });
-}
-
-// What is not UTF-8, an option's value perhaps, is replaced: JSON cannot hold it.
-std::string text_of(const json& j) {
-  return j.dump(-1, ' ', false, json::error_handler_t::replace);
-}
-
 // One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
 // what was built before it.
 RunState run_state_of(const store::Metadata& metadata) {
-  const auto read = [&](const char* name) { return parse_flat(metadata.at(name)); };
+  const auto read = [&](const char* name) { return json::parse(metadata.at(name), store::kFlat); };
   RunState state;
   state.iteration = read("iteration");
   const json loss = read("best_val_loss");
@@ -90,19 +78,20 @@ RunState run_state_of(const store::Metadata& metadata) {
 }  // namespace
 
 store::Metadata metadata_of(const RunState& state) {
-  return {
-      {"iteration", text_of(state.iteration)},   {"best_val_loss", text_of(state.best_val_loss)},
-      {"generator", text_of(state.generator)},   {"alphabet", state.alphabet},
-      {"vocab_size", text_of(state.vocab_size)}, {"pieces", text_of(state.pieces)},
-      {"options", text_of(state.options)}};
+  return {{"iteration", text_of(json(state.iteration))},
+          {"best_val_loss", text_of(json(state.best_val_loss))},
+          {"generator", text_of(json(state.generator))},
+          {"alphabet", state.alphabet},
+          {"vocab_size", text_of(json(state.vocab_size))},
+          {"pieces", text_of(json(state.pieces))},
+          {"options", text_of(json(state.options))}};
 }
 
 RunState run_state_of(const store::Metadata& metadata, const std::string& out_dir) try {
   return run_state_of(metadata);
 } catch (const std::exception& error) {
-  throw UsageError({.what = "checkpoint '" + store::checkpoint_path(out_dir).string() + "'",
-                    .expected = "one saved by `nanofsdp train`",
-                    .got = error.what()});
+  NANOFSDP_REFUSE(.what = "checkpoint '" + store::checkpoint_path(out_dir).string() + "'",
+                  .expected = "one saved by `nanofsdp train`", .got = error.what());
 }
 
 std::shared_ptr<const data::Tokenizer> make_tokenizer(const WeightsInfo& info) {
@@ -133,9 +122,8 @@ WeightsInfo read_weights_info(const std::string& out_dir) {
   } catch (const std::exception& error) {
     got = error.what();
   }
-  throw UsageError({.what = "weights '" + files.path() + "'",
-                    .expected = "a model saved by `nanofsdp train --out_dir=...`",
-                    .got = got});
+  NANOFSDP_REFUSE(.what = "weights '" + files.path() + "'",
+                  .expected = "a model saved by `nanofsdp train --out_dir=...`", .got = got);
 }
 
 }  // namespace nanofsdp::train

@@ -32,9 +32,9 @@ class Pretrained {
   const std::vector<std::int64_t>& shape(const std::string& name, std::size_t rank) const {
     const store::TensorInfo* tensor = find(named(name));
     if (tensor != nullptr && tensor->shape.size() == rank) return tensor->shape;
-    throw UsageError({.what = "weights '" + files_.path() + "'",
-                      .expected = fmt::format("GPT-2's '{}' of {} dimensions", named(name), rank),
-                      .got = tensor == nullptr ? "none of that name" : "others"});
+    NANOFSDP_REFUSE(.what = "weights '" + files_.path() + "'",
+                    .expected = fmt::format("GPT-2's '{}' of {} dimensions", named(name), rank),
+                    .got = tensor == nullptr ? "none of that name" : "others");
   }
 
   // The parameter's elements.
@@ -97,9 +97,9 @@ gpt::GPTConfig read_pretrained_config(const std::string& directory) {
                         .bias = file.has("transformer.ln_f.bias")};
   while (file.has(fmt::format("transformer.h.{}.ln_1.weight", config.n_layer))) ++config.n_layer;
   if (config.n_embd > 0 && config.n_embd % config.n_head == 0) return config;
-  throw UsageError({.what = "config '" + directory + "/config.json'",
-                    .expected = fmt::format("n_head to divide the width {}", config.n_embd),
-                    .got = fmt::to_string(config.n_head)});
+  NANOFSDP_REFUSE(.what = "config '" + directory + "/config.json'",
+                  .expected = fmt::format("n_head to divide the width {}", config.n_embd),
+                  .got = fmt::to_string(config.n_head));
 }
 
 void load_pretrained(const std::string& directory, fsdp::ShardedModel& model) {

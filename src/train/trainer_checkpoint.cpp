@@ -31,17 +31,14 @@ void Trainer::resume() {
   const data::Tokenizer& tokenizer = dataset_.tokenizer();
   if (state.alphabet != tokenizer.chars() || state.vocab_size != tokenizer.vocab_size()) {
     const char* tokens = tokenizer.chars().empty() ? "tokens of data" : "characters of text";
-    throw UsageError({.what = what,
-                      .expected = fmt::format("a model of the {} '{}'", tokens, dataset_.name()),
-                      .got = "one of others",
-                      .hint = "resume with the text that it was trained on"});
+    NANOFSDP_REFUSE(.what = what,
+                    .expected = fmt::format("a model of the {} '{}'", tokens, dataset_.name()),
+                    .got = "one of others", .hint = "resume with the text that it was trained on");
   }
-  if (state.iteration > options_.max_iters && !options_.eval_only) {
-    throw UsageError({.what = what,
-                      .expected = fmt::format("at most --max_iters={}", options_.max_iters),
-                      .got = fmt::format("iteration {}", state.iteration),
-                      .hint = "give a larger --max_iters to train on"});
-  }
+  NANOFSDP_REFUSE_IF(state.iteration > options_.max_iters && !options_.eval_only, .what = what,
+                     .expected = fmt::format("at most --max_iters={}", options_.max_iters),
+                     .got = fmt::format("iteration {}", state.iteration),
+                     .hint = "give a larger --max_iters to train on");
   store::load_checkpoint(options_.out_dir, manifest, sharded_, optimizer_);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
