@@ -7,7 +7,6 @@
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <numeric>
 #include <type_traits>
 
@@ -20,7 +19,7 @@ namespace {
 
 [[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
                               const std::string& value) {
-  throw UsageError({.what = "--" + name, .expected = expected, .got = "'" + value + "'"});
+  NANOFSDP_REFUSE(.what = "--" + name, .expected = expected, .got = "'" + value + "'");
 }
 
 /// Levenshtein's: how many characters to insert, remove or replace to make one of the other.
@@ -130,15 +129,14 @@ CommandLine::Option& CommandLine::find(const std::string& name, const std::strin
   Option& nearest = *std::ranges::min_element(options_, {}, distance);
   if (nearest.name == name) return nearest;
   const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
-  throw UsageError(
-      {.what = place + "unknown option --" + name,
-       .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them"});
+  NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
+                  .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them");
 }
 
 void CommandLine::apply(const Option& option) try {
   option.setter(option.value);
 } catch (const UsageError& error) {
-  throw UsageError({.what = *option.place + error.what()});
+  NANOFSDP_REFUSE(.what = *option.place + error.what());
 }
 
 void CommandLine::set(const std::string& name, const std::string& value, const std::string& place) {
@@ -156,11 +154,9 @@ void CommandLine::parse(const std::vector<std::string>& args) {
   std::vector<std::pair<Option*, std::string>> typed;
   for (auto argument = args.begin(); argument != args.end(); ++argument) {
     if (!argument->starts_with("--")) {
-      if (argument->empty() || argument->starts_with('-') || config) {
-        throw UsageError({.what = "argument '" + *argument + "'",
-                          .expected = "--name=value",
-                          .hint = "--help lists the names"});
-      }
+      NANOFSDP_REFUSE_IF(argument->empty() || argument->starts_with('-') || config,
+                         .what = "argument '" + *argument + "'", .expected = "--name=value",
+                         .hint = "--help lists the names");
       config = *argument;
       continue;
     }
@@ -173,16 +169,15 @@ void CommandLine::parse(const std::vector<std::string>& args) {
     } else if (argument + 1 != args.end() && !argument[1].starts_with("--")) {
       value = *++argument;
     } else {
-      throw UsageError({.what = *argument, .expected = *argument + "=VALUE", .got = "no value"});
+      NANOFSDP_REFUSE(.what = *argument, .expected = *argument + "=VALUE", .got = "no value");
     }
   }
 
   if (config) {
     for (const Setting& setting : read_config(*config)) {
       const std::string place = fmt::format("{}:{}: ", *config, setting.line);
-      if (setting.name == "config") {
-        throw UsageError({.what = place + "a config file cannot name another"});
-      }
+      NANOFSDP_REFUSE_IF(setting.name == "config",
+                         .what = place + "a config file cannot name another");
       Option& option = find(setting.name, place);
       option.value = setting.value;
       option.place = place;

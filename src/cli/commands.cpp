@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-#include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <memory>
@@ -64,15 +62,14 @@ int join(const Command<Options>& command, std::vector<std::string> args,
   }
   return launch::join(rendezvous, [&](launch::Store& store) {
     if (wrong) std::rethrow_exception(wrong);
-    if (options.ranks != store.size() || options.backend == Backend::local) {
-      throw UsageError(
-          {.what = "--ranks, --backend",
-           .expected = fmt::format("{} processes, as the environment has it", store.size()),
-           .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
-           .hint = comm::default_backend() == Backend::gloo
-                       ? "leave them out, or unset the launcher's variables"
-                       : "this build has no Gloo: unset the launcher's variables"});
-    }
+    NANOFSDP_REFUSE_IF(
+        options.ranks != store.size() || options.backend == Backend::local,
+        .what = "--ranks, --backend",
+        .expected = fmt::format("{} processes, as the environment has it", store.size()),
+        .got = fmt::format("--ranks={} --backend={}", options.ranks, name_of(options.backend)),
+        .hint = comm::default_backend() == Backend::gloo
+                    ? "leave them out, or unset the launcher's variables"
+                    : "this build has no Gloo: unset the launcher's variables");
     comm::run_rank(store, options, command.prepare(options, store.rank()));
   });
 }

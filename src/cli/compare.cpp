@@ -63,10 +63,9 @@ void refuse_others(const std::vector<std::string>& args) {
     const std::string option = std::string("--") + name;
     for (const std::string& arg : args) {
       if (arg != option && !arg.starts_with(option + "=")) continue;
-      throw UsageError({.what = option,
-                        .expected = "an option of `nanofsdp compare`",
-                        .got = "one of `nanofsdp train` alone",
-                        .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing"});
+      NANOFSDP_REFUSE(.what = option, .expected = "an option of `nanofsdp compare`",
+                      .got = "one of `nanofsdp train` alone",
+                      .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing");
     }
   }
 }

@@ -53,12 +53,11 @@ std::vector<Setting> parse_config(std::string_view text, const std::string& path
     if (first == std::string::npos || line[first] == '#') continue;
     std::smatch match;
     const bool odd = line.size() > kLongest || line.find('\0') != std::string::npos;
-    if (odd || !std::regex_match(line, match, kAssignment)) {
-      throw UsageError(
-          {.what = fmt::format("{}:{}", path, number),
-           .expected = "name = a number, True, False or a quoted string",
-           .got = "'" + line.substr(first, line.find_last_not_of(" \t\r") + 1 - first) + "'"});
-    }
+    NANOFSDP_REFUSE_IF(
+        odd || !std::regex_match(line, match, kAssignment),
+        .what = fmt::format("{}:{}", path, number),
+        .expected = "name = a number, True, False or a quoted string",
+        .got = "'" + line.substr(first, line.find_last_not_of(" \t\r") + 1 - first) + "'");
     settings.push_back({match[1],
                         match[4].matched ? match.str(4) : unescape(match.str(2) + match.str(3)),
                         number});

@@ -53,7 +53,7 @@ void add_device(CommandLine& line, Device& target, bool used_here) {
     target = value == "cuda" ? Device::cuda : Device::cpu;
     const std::string problem = used_here ? why_not(target) : "";
     if (problem.empty()) return;
-    throw UsageError({.what = "--device", .expected = "cpu", .got = value, .hint = problem});
+    NANOFSDP_REFUSE(.what = "--device", .expected = "cpu", .got = value, .hint = problem);
   });
 }
 
@@ -127,9 +127,8 @@ std::string sharding_details(const TrainOptions& o) {
 }
 
 void settle_strategy(TrainOptions& o, CommandLine& line) {
-  if (line.given("strategy") && line.given("zero")) {
-    throw UsageError({.what = "--strategy and --zero both name a strategy; give one of them"});
-  }
+  NANOFSDP_REFUSE_IF(line.given("strategy") && line.given("zero"),
+                     .what = "--strategy and --zero both name a strategy; give one of them");
   const bool hybrid = o.strategy == fsdp::ShardingStrategy::hybrid_shard;
   const int k = o.reshard_after_forward, group = o.shard_size > 0 ? o.shard_size : o.ranks;
   require(k == 0 || sharding_of(o.strategy).reshards_after_forward, "reshard_after_forward",
@@ -148,12 +147,10 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
 }
 
 void settle_text(TrainOptions& o, CommandLine& line) {
-  if (line.given("text") && line.given("dataset")) {
-    throw UsageError({.what = "--text and --dataset both name a text; give one of them"});
-  }
-  if (line.given("text") && o.text.empty()) {
-    throw UsageError({.what = "--text", .expected = "the name of a file", .got = "nothing"});
-  }
+  NANOFSDP_REFUSE_IF(line.given("text") && line.given("dataset"),
+                     .what = "--text and --dataset both name a text; give one of them");
+  NANOFSDP_REFUSE_IF(line.given("text") && o.text.empty(), .what = "--text",
+                     .expected = "the name of a file", .got = "nothing");
   if (line.given("dataset")) o.text.clear();
 }
 

@@ -39,11 +39,8 @@ fsdp::ShardingStrategy zero_stage(const std::string& stage);
 template <class T>
 void require(bool holds, const char* name, const std::string& expected, const T& got,
              const std::string& hint = {}) {
-  if (holds) return;
-  throw UsageError({.what = std::string("--") + name,
-                    .expected = expected,
-                    .got = fmt::format("{}", got),
-                    .hint = hint});
+  NANOFSDP_REFUSE_IF(!holds, .what = std::string("--") + name, .expected = expected,
+                     .got = fmt::format("{}", got), .hint = hint);
 }
 
 /// An option that is one of a few words, each with its meaning. The first is the default.

@@ -73,7 +73,7 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
   const std::string place = "checkpoint '" + store::checkpoint_path(o.out_dir).string() + "': ";
   const auto said = [&](const char* name) {
     const auto found = saved.options.find(name);
-    if (found == saved.options.end()) throw UsageError({.what = place + "says no --" + name});
+    NANOFSDP_REFUSE_IF(found == saved.options.end(), .what = place + "says no --" + name);
     return found->second;
   };
   for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {

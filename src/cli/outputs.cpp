@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <fstream>
 #include <span>
-#include <string>
 #include <system_error>
 #include <utility>
 
@@ -74,11 +73,11 @@ void require_outputs(const TrainOptions& o) {
     }
     if (got.empty()) continue;
     got = fmt::format("'{}' ({})", path, got);
-    throw UsageError({.what = option, .expected = "a file that can be written", .got = got});
+    NANOFSDP_REFUSE(.what = option, .expected = "a file that can be written", .got = got);
   }
   const std::string got = o.saves() ? store::obstacle_to_checkpoints(o.out_dir) : "";
   if (got.empty()) return;
-  throw UsageError({.what = "--out_dir", .expected = "room for checkpoints", .got = got});
+  NANOFSDP_REFUSE(.what = "--out_dir", .expected = "room for checkpoints", .got = got);
 }
 
 void write_text(const std::string& option, const std::string& path, const std::string& text,
@@ -87,13 +86,13 @@ void write_text(const std::string& option, const std::string& path, const std::s
   file << text;
   file.close();
   if (file) return;
-  throw UsageError(
-      {.what = option, .expected = "a file that can be written", .got = "'" + path + "'"});
+  NANOFSDP_REFUSE(.what = option, .expected = "a file that can be written",
+                  .got = "'" + path + "'");
 }
 
 void flush_stdout() {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw UsageError({.what = "cannot write to standard output", .got = std::strerror(errno)});
+  NANOFSDP_REFUSE(.what = "cannot write to standard output", .got = std::strerror(errno));
 }
 
 }  // namespace nanofsdp::cli

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <sstream>
 #include <string>
@@ -11,6 +10,7 @@
 #include "cli/option_kinds.h"
 #include "cli/outputs.h"
 #include "cli/plan_report.h"
+#include "cli/run_picture.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -123,13 +123,6 @@ std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<Axis>& axe
 
 constexpr std::array kColours = {"#56b4e9", "#009e73", "#e69f00", "#cc79a7", "#0072b2", "#d55e00"};
 
-std::string words(double x, double y, const char* anchor, const std::string& text,
-                  const char* fill = "#333") {
-  return fmt::format(R"(<text x="{:.1f}" y="{:.1f}" text-anchor="{}" fill="{}">{}</text>)", x, y,
-                     anchor, fill, text) +
-         "\n";
-}
-
 // Tokens a second of a rank, or without a machine bytes at the peak, over the first choice; a line
 // for each of the others. What does not fit is a ring.
 std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
@@ -161,18 +154,19 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
   std::string svg = R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 420"
 font-family="sans-serif" font-size="13"><rect width="900" height="420" fill="white"/>
 )";
-  svg += words(kLeft, 22, "start",
+  svg +=
+      svg_text(kLeft, 22, "start",
                fmt::format("{}{}: {}", o.model, timed ? " on " + o.machine : "",
                            timed ? "tokens/s of a rank (a ring: does not fit)" : "GB of a rank"));
   for (int i = 0; i <= 4; ++i) {
     const double v = most * i / 4;
     svg += fmt::format(R"(<path d="M{} {:.1f}h{}" stroke="#ddd"/>)", kLeft, y(v), kWidth) +
-           words(kLeft - 8, y(v) + 4, "end", fmt::format("{:.4g}", v));
+           svg_text(kLeft - 8, y(v) + 4, "end", fmt::format("{:.4g}", v));
   }
   for (std::size_t i = 0; i < places.size(); ++i) {
-    svg += words(x(static_cast<std::ptrdiff_t>(i)), kTop + kHeight + 20, "middle", places[i]);
+    svg += svg_text(x(static_cast<std::ptrdiff_t>(i)), kTop + kHeight + 20, "middle", places[i]);
   }
-  svg += words(kLeft + kWidth / 2, kTop + kHeight + 42, "middle", names[0]);
+  svg += svg_text(kLeft + kWidth / 2, kTop + kHeight + 42, "middle", names[0]);
   for (std::size_t l = 0; l < lines.size(); ++l) {
     const char* colour = kColours[l % kColours.size()];
     std::string corners, dots;
@@ -188,8 +182,8 @@ font-family="sans-serif" font-size="13"><rect width="900" height="420" fill="whi
     svg += fmt::format(R"(<polyline points="{}" fill="none" stroke="{}"/>)", corners, colour) +
            "\n" + dots;
     if (lines.size() > 1) {
-      svg += words(kLeft + kWidth + 10, kTop + 18.0 * static_cast<double>(l + 1), "start", lines[l],
-                   colour);
+      svg += svg_text(kLeft + kWidth + 10, kTop + 18.0 * static_cast<double>(l + 1), "start",
+                      lines[l], colour);
     }
   }
   return svg + "</svg>\n";

@@ -42,17 +42,14 @@ Writer read_writer(const SampleOptions& o) {
   const auto pieces = o.vocab.empty() ? std::vector<std::string>() : data::read_vocab(o.vocab);
   train::WeightsInfo info = read_info(o);
   if (!pieces.empty()) {
-    if (!info.chars.empty()) {
-      throw UsageError(
-          {.what = "--vocab", .expected = "a model of BPE", .got = "one of characters"});
-    }
+    NANOFSDP_REFUSE_IF(!info.chars.empty(), .what = "--vocab", .expected = "a model of BPE",
+                       .got = "one of characters");
     info.pieces = pieces;
   }
   Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
   writer.prompt = writer.tokenizer->encode(start);
   if (!writer.prompt.empty()) return writer;
-  throw UsageError(
-      {.what = "--start", .expected = "at least one character", .got = "an empty file"});
+  NANOFSDP_REFUSE(.what = "--start", .expected = "at least one character", .got = "an empty file");
 }
 
 // Ranks that were started apart would wait for each other, or mix two models.

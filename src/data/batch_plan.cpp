@@ -17,19 +17,14 @@ void check_step(const StepShape& s) {
   const std::string got =
       fmt::format("--ranks={} with --batch_size={} and --gradient_accumulation_steps={}", s.ranks,
                   s.batch_size, s.gradient_accumulation_steps);
-  if (s.rows() < s.ranks) {
-    throw UsageError({.what = "fewer rows than ranks",
-                      .expected = "at least one row of a step for each rank",
-                      .got = got,
-                      .hint = fmt::format("--batch_size={} or --ranks={}", s.ranks, s.rows())});
-  }
-  if (!shares_micro_batches(s) && s.batch_size < s.ranks) {
-    throw UsageError(
-        {.what = "fewer rows in a micro-batch than ranks",
-         .expected = "at least one for each rank, or accumulation steps that divide",
-         .got = got,
-         .hint = fmt::format("--batch_size={0} or --gradient_accumulation_steps={0}", s.ranks)});
-  }
+  NANOFSDP_REFUSE_IF(s.rows() < s.ranks, .what = "fewer rows than ranks",
+                     .expected = "at least one row of a step for each rank", .got = got,
+                     .hint = fmt::format("--batch_size={} or --ranks={}", s.ranks, s.rows()));
+  NANOFSDP_REFUSE_IF(
+      !shares_micro_batches(s) && s.batch_size < s.ranks,
+      .what = "fewer rows in a micro-batch than ranks",
+      .expected = "at least one for each rank, or accumulation steps that divide", .got = got,
+      .hint = fmt::format("--batch_size={0} or --gradient_accumulation_steps={0}", s.ranks));
 }
 
 std::int64_t micro_steps_per_rank(const StepShape& s) {

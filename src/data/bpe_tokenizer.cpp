@@ -39,11 +39,9 @@ std::string bytes_of(const std::string& piece) {
   std::string bytes;
   for (std::size_t at = 0; at < piece.size();) {
     const char32_t character = next_character(piece, at);
-    if (character >= kBytes.size() || kBytes[character] < 0) {
-      throw UsageError({.what = "vocabulary",
-                        .expected = "pieces in the letters of GPT-2's bytes",
-                        .got = "'" + piece + "'"});
-    }
+    NANOFSDP_REFUSE_IF(character >= kBytes.size() || kBytes[character] < 0, .what = "vocabulary",
+                       .expected = "pieces in the letters of GPT-2's bytes",
+                       .got = "'" + piece + "'");
     bytes += static_cast<char>(kBytes[character]);
   }
   return bytes;
@@ -67,11 +65,9 @@ std::vector<std::int32_t> numbers_in(std::string_view list, std::int64_t vocab_s
 
 BpeTokenizer::BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pieces)
     : vocab_size_(vocab_size), pieces_(std::move(pieces)) {
-  if (std::ssize(pieces_) > vocab_size_) {
-    throw UsageError({.what = "vocabulary",
-                      .expected = fmt::format("at most {} pieces, as the model has", vocab_size_),
-                      .got = fmt::to_string(pieces_.size())});
-  }
+  NANOFSDP_REFUSE_IF(std::ssize(pieces_) > vocab_size_, .what = "vocabulary",
+                     .expected = fmt::format("at most {} pieces, as the model has", vocab_size_),
+                     .got = fmt::to_string(pieces_.size()));
   for (const std::string& piece : pieces_) bytes_.push_back(bytes_of(piece));
 }
 
@@ -88,14 +84,15 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
     const auto tokens = numbers_in(text.substr(kNumbers.size()), vocab_size_);
     if (!tokens.empty()) return tokens;
   }
-  throw UsageError(
-      {.what = "--start",
-       .expected =
-           fmt::format("{}a text that is one token, or {} and numbers below {}",
-                       pieces_.empty() ? "with --vocab=vocab.json " : "", kNumbers, vocab_size_),
-       .got = "'" + std::string(text) + "'",
-       .hint = "nanoGPT's tiktoken encodes: --start=TOKENS:\"$(python3 -c \"import tiktoken; "
-               "print(*tiktoken.get_encoding('gpt2').encode('...'))\")\""});
+  NANOFSDP_REFUSE(
+          .what = "--start",
+          .expected =
+              fmt::format("{}a text that is one token, or {} and numbers below {}",
+                          pieces_.empty() ? "with --vocab=vocab.json " : "", kNumbers, vocab_size_),
+          .got = "'" + std::string(text) + "'",
+          .hint =
+              "nanoGPT's tiktoken encodes: --start=TOKENS:\"$(python3 -c \"import tiktoken; "
+              "print(*tiktoken.get_encoding('gpt2').encode('...'))\")\"");
 }
 
 std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {

@@ -14,16 +14,14 @@ namespace {
 std::shared_ptr<const Tokenizer> tokenizer_of(std::string_view text, const std::string& name) try {
   return std::make_shared<CharTokenizer>(text);
 } catch (const UsageError& error) {
-  throw UsageError({.what = "text '" + name + "', " + error.what()});
+  NANOFSDP_REFUSE(.what = "text '" + name + "', " + error.what());
 }
 
 std::vector<std::uint16_t> encode(std::string_view text, const Tokenizer& tokenizer,
                                   const std::string& name) {
-  if (tokenizer.vocab_size() > 65'536) {
-    throw UsageError({.what = "text '" + name + "'",
-                      .expected = "at most 65536 different characters",
-                      .got = fmt::to_string(tokenizer.vocab_size())});
-  }
+  NANOFSDP_REFUSE_IF(tokenizer.vocab_size() > 65'536, .what = "text '" + name + "'",
+                     .expected = "at most 65536 different characters",
+                     .got = fmt::to_string(tokenizer.vocab_size()));
   const std::vector<std::int32_t> tokens = tokenizer.encode(text);
   return {tokens.begin(), tokens.end()};
 }
@@ -45,13 +43,13 @@ Dataset::Dataset(std::string_view text, std::string name, std::int64_t block_siz
   const std::int64_t shortest = std::min(size(Split::train), size(Split::val));
   if (shortest > block_size) return;
   const bool some = shortest > 1;
-  throw UsageError(
-      {.what = "text '" + name_ + "'",
-       .expected =
-           fmt::format("more than {} characters in each split (9 : 1 of the text)", block_size),
-       .got = text_.empty() ? "an empty text" : fmt::format("{} in the shorter", shortest),
-       .hint = some ? fmt::format("take a longer text, or --block_size={}", shortest - 1)
-                    : "take a longer text"});
+  NANOFSDP_REFUSE(.what = "text '" + name_ + "'",
+                  .expected = fmt::format(
+                      "more than {} characters in each split (9 : 1 of the text)", block_size),
+                  .got =
+                      text_.empty() ? "an empty text" : fmt::format("{} in the shorter", shortest),
+                  .hint = some ? fmt::format("take a longer text, or --block_size={}", shortest - 1)
+                               : "take a longer text");
 }
 
 Dataset::Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokenizer> tokenizer,
@@ -66,10 +64,10 @@ Dataset::Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokeniz
   for (const MappedFile* file : {&train_file_, &val_file_}) {
     const std::size_t bytes = file->bytes().size();
     if (bytes % 2 == 0 && bytes / 2 > static_cast<std::size_t>(block_size)) continue;
-    throw UsageError(
-        {.what = fmt::format("{}/{}", name_, file == &train_file_ ? "train.bin" : "val.bin"),
-         .expected = fmt::format("more than {} tokens of two bytes", block_size),
-         .got = fmt::format("{} bytes", bytes)});
+    NANOFSDP_REFUSE(.what =
+                        fmt::format("{}/{}", name_, file == &train_file_ ? "train.bin" : "val.bin"),
+                    .expected = fmt::format("more than {} tokens of two bytes", block_size),
+                    .got = fmt::format("{} bytes", bytes));
   }
 }
 

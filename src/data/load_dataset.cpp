@@ -58,14 +58,12 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, con
     return std::filesystem::exists(folder + name, ignored);
   };
   if (exists("/meta.json")) return tokenizer_of_meta(folder + "/meta.json");
-  if (exists("/meta.pkl")) {
-    throw UsageError(
-        {.what = "'" + folder + "/meta.pkl'",
-         .expected = "meta.json beside it: only Python reads the other",
-         .hint = fmt::format("python3 -c \"import json, pickle; json.dump(pickle.load(open('{0}/"
-                             "meta.pkl', 'rb')), open('{0}/meta.json', 'w'))\"",
-                             folder)});
-  }
+  NANOFSDP_REFUSE_IF(
+      exists("/meta.pkl"), .what = "'" + folder + "/meta.pkl'",
+      .expected = "meta.json beside it: only Python reads the other",
+      .hint = fmt::format("python3 -c \"import json, pickle; json.dump(pickle.load(open('{0}/"
+                          "meta.pkl', 'rb')), open('{0}/meta.json', 'w'))\"",
+                          folder));
   return std::make_shared<BpeTokenizer>(o.vocab_size > 0 ? o.vocab_size : kVocabSize,
                                         exists("/vocab.json") ? read_vocab_in(folder) : o.pieces);
 }
@@ -101,10 +99,10 @@ Dataset load_dataset(const TextOptions& options, std::int64_t block_size) {
   Dataset dataset = any_dataset(options, block_size);
   const std::int64_t vocab_size = dataset.tokenizer().vocab_size();
   if (options.vocab_size == 0 || options.vocab_size == vocab_size) return dataset;
-  throw UsageError({.what = "data '" + dataset.name() + "'",
-                    .expected = fmt::format("the {} tokens of the model", options.vocab_size),
-                    .got = fmt::format("a vocabulary of {}", vocab_size),
-                    .hint = "encode the text with nanoGPT's data/shakespeare/prepare.py"});
+  NANOFSDP_REFUSE(.what = "data '" + dataset.name() + "'",
+                  .expected = fmt::format("the {} tokens of the model", options.vocab_size),
+                  .got = fmt::format("a vocabulary of {}", vocab_size),
+                  .hint = "encode the text with nanoGPT's data/shakespeare/prepare.py");
 }
 
 }  // namespace nanofsdp::data

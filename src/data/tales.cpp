@@ -19,10 +19,8 @@ char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + '
 bool space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
 
 [[noreturn]] void fail(int line, const std::string& expected, const std::string& got) {
-  throw UsageError({.what = "tales grammar, line " + std::to_string(line),
-                    .expected = expected,
-                    .got = got,
-                    .hint = "the notation is explained in data/tales.grammar"});
+  NANOFSDP_REFUSE(.what = "tales grammar, line " + std::to_string(line), .expected = expected,
+                  .got = got, .hint = "the notation is explained in data/tales.grammar");
 }
 
 struct Row {

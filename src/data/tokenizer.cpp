@@ -30,12 +30,10 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   // UTF-8 has one form for each code point: what is not that form is not UTF-8.
   std::string encoded;
   append_utf8(encoded, code);
-  if (!rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff)) {
-    throw UsageError({.what = fmt::format("byte {}", at),
-                      .expected = "UTF-8",
-                      .got = fmt::format("0x{:02x}", first),
-                      .hint = "convert it, as with: iconv -t UTF-8"});
-  }
+  NANOFSDP_REFUSE_IF(
+      !rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff),
+      .what = fmt::format("byte {}", at), .expected = "UTF-8",
+      .got = fmt::format("0x{:02x}", first), .hint = "convert it, as with: iconv -t UTF-8");
   at += encoded.size();
   return code;
 }
@@ -67,10 +65,10 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
         append_utf8(name, code);
         name += "'";
       }
-      throw UsageError(
-          {.what = name,
-           .expected = fmt::format("one of the {} that the model was trained on", alphabet_.size()),
-           .hint = "leave it out of --start"});
+      NANOFSDP_REFUSE(.what = name,
+                      .expected = fmt::format("one of the {} that the model was trained on",
+                                              alphabet_.size()),
+                      .hint = "leave it out of --start");
     }
     tokens.push_back(static_cast<std::int32_t>(place - alphabet_.begin()));
   }

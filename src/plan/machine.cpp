@@ -65,10 +65,9 @@ std::string_view trimmed(std::string_view text) {
 
 void check(bool right, const std::string& where, std::string expected, std::string_view got) {
   if (right) return;
-  throw UsageError({.what = "machine file, " + where,
-                    .expected = std::move(expected),
-                    .got = fmt::format("'{}'", got),
-                    .hint = "data/machines/h100.txt shows how it is written, in which units"});
+  NANOFSDP_REFUSE(.what = "machine file, " + where, .expected = std::move(expected),
+                  .got = fmt::format("'{}'", got),
+                  .hint = "data/machines/h100.txt shows how it is written, in which units");
 }
 
 std::string range_of(const Number& n) {

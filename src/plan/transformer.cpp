@@ -1,7 +1,6 @@
 #include "plan/transformer.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace nanofsdp::plan {
 namespace {
