@@ -41,9 +41,7 @@ using namespace std::chrono_literals;
 // A point in the work of a thread.
 class ThreadEvent final : public Event::State {
  public:
-  void finish(const std::exception_ptr& with) {
-    with ? end_.set_exception(with) : end_.set_value();
-  }
+  void finish(const std::exception_ptr& e) { e ? end_.set_exception(e) : end_.set_value(); }
   bool ready() override { return passed_.wait_for(0s) == std::future_status::ready; }
   void synchronize() override { passed_.get(); }
 
