@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/check.h"
 
@@ -27,6 +28,14 @@ std::int64_t Shape::numel() const {
 }
 
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
+
+Shape Shape::head(int count, std::int64_t n) const {
+  NANOFSDP_CHECK_SHAPE(count >= 0 && count <= rank_, .what = "shape " + str(),
+                       .expected = fmt::format("{} dimensions at least", count));
+  std::vector<std::int64_t> dims(dims_.begin(), dims_.begin() + count);
+  dims.push_back(n);
+  return Shape(std::span<const std::int64_t>(dims));
+}
 
 Tensor Tensor::view(Shape shape) const {
   NANOFSDP_CHECK_SHAPE(shape.numel() == numel(), .what = "view of a tensor " + shape_.str(),

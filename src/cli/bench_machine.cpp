@@ -128,7 +128,7 @@ double planned_seconds(const Machine& machine, const Fit& fit) {
   static_cast<train::TrainerOptions&>(o) = fit.training;
   o.ranks = crew.ranks;
   const auto model = planned_gpt(train::config_of(o, dataset_of(fit).tokenizer().vocab_size()),
-                                 plan::Recompute::none);
+                                 gpt::Recompute::none);
   const plan::Run run =
       planned_run(o, crew.ranks - 1, crew.threads, Device::simulated_cpu, crew.ranks);
   return plan::plan(*model, run, &machine).time->seconds;

@@ -83,12 +83,12 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
                                        : fmt::format("{:>16}\n", "planned");
   std::string text = fmt::format("{:<24}{}", "memory of a rank, bytes", heading);
   for (const MemoryClass c : kMemoryClasses) {
-    const std::int64_t bytes = measured ? ledger->count(c).reserved : 0;
+    const std::int64_t bytes = measured ? ledger->count(c).reserved_peak : 0;
     if (plan.of(c) > 0 || bytes > 0)
       text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);
   }
-  const std::int64_t all = measured ? ledger->total() : 0;
-  text += row("in all", plan.reserved, measured ? &all : nullptr);
+  const std::int64_t all = measured ? ledger->total_peak() : 0;
+  text += row("in all", plan.total_peak, measured ? &all : nullptr);
   const std::int64_t at_rest = plan.of(MemoryClass::parameter_shards) +
                                plan.of(MemoryClass::gradient_shards) +
                                plan.of(MemoryClass::optimizer);

@@ -113,6 +113,16 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
          o.reduction, {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
 }
 
+void add_recompute(CommandLine& line, gpt::Recompute& recompute) {
+  using enum gpt::Recompute;
+  choose(line, "recompute",
+         "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; of "
+         "others all but attention and every other product)",
+         recompute,
+         {{"none", none}, {"selective", selective}, {"block", block}, {"True", block},
+          {"False", none}});
+}
+
 void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
   using enum fsdp::BackwardPrefetch;
   choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
@@ -216,7 +226,7 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   add_ranks(line, o);
   add_sharding(line, o);
   add_backward_prefetch(line, o);
-  line.add("recompute", "keep only the inputs of blocks, compute the rest again", o.recompute);
+  add_recompute(line, o.recompute);
   choose(line, "init_order", "whose weights a seed gives: nanogpt or fsdp", o.init_order,
          {{"nanogpt", train::InitOrder::nanogpt}, {"fsdp", train::InitOrder::fsdp}});
   line.add("metrics", "a file for one JSON object a step", o.metrics);

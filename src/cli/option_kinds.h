@@ -79,6 +79,9 @@ void add_sizes(CommandLine& line, TrainOptions& o);
 /// How it is sharded, and what of it is short.
 void add_sharding(CommandLine& line, TrainOptions& o);
 
+/// --recompute: what backward computes again.
+void add_recompute(CommandLine& line, gpt::Recompute& recompute);
+
 /// --backward_prefetch: when backward gathers the next unit.
 void add_backward_prefetch(CommandLine& line, TrainOptions& o);
 

@@ -33,11 +33,6 @@ std::vector<std::string> model_names() {
   return names;
 }
 
-plan::Recompute recompute_of(const std::string& word) {
-  if (word == "block" || word == "True") return plan::Recompute::block;
-  return word == "selective" ? plan::Recompute::selective : plan::Recompute::none;
-}
-
 void add_model(CommandLine& line, PlanOptions& o) {
   const std::vector<std::string> names = model_names();
   line.group("Model");
@@ -55,11 +50,7 @@ void add_model(CommandLine& line, PlanOptions& o) {
   line.add("batch_size", "rows of a micro-batch, over all ranks", o.training.batch_size, kSize);
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
            o.training.gradient_accumulation_steps, kSize);
-  line.choose("recompute",
-              "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; "
-              "else all but attention and every other product)",
-              {"none", "selective", "block", "True", "False"},
-              [&o](const std::string& word) { o.practice.recompute = recompute_of(word); });
+  add_recompute(line, o.practice.recompute);
   line.add("recompute_every", "of so many blocks one recomputes", o.practice.every, kLayers);
   line.add("compile", "somebody else's model: elementwise work in sequence is one kernel",
            o.practice.compiled);

@@ -1,32 +1,27 @@
 #include "cli/planned.h"
 
-#include <algorithm>
-
 #include "comm/gloo.h"
 #include "data/batch_plan.h"
 #include "gpt/gpt.h"
 
 namespace nanofsdp::cli {
 
-std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Recompute recompute) {
+std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, gpt::Recompute recompute) {
   auto model = std::make_unique<gpt::GPT>(config);
-  for (const auto& block : model->blocks()) {
-    block->recompute = recompute == plan::Recompute::block;
-    for (const auto& [name, child] : block->children()) {
-      if (name == "mlp") child->recompute = recompute == plan::Recompute::selective;
-    }
-  }
+  train::set_recompute(*model, recompute);
   return model;
 }
 
 plan::Run planned_run(const TrainOptions& o, int rank, int threads, Device device, int sharers) {
-  plan::Work work{.tokens = o.block_size, .batch_rows = o.batch_size, .sums = 2};
+  plan::Work work{.tokens = o.block_size,
+                  .batch_rows = o.batch_size,
+                  .sums = 2,
+                  .draws = o.pretrained.empty(),
+                  .saves = o.saves()};
   for (const data::MicroStep& step :
        data::plan_step({o.batch_size, o.gradient_accumulation_steps, o.ranks}, rank)) {
     work.rows.push_back(step.rows.count);
   }
-  const std::int64_t B = o.batch_size, W = o.ranks;
-  work.evaluation_rows = std::max<std::int64_t>(1, (rank + 1) * B / W - rank * B / W);
   plan::Run run{.ranks = o.ranks,
                 .shard_size = o.shard_size,
                 .post_forward_size = o.reshard_after_forward,

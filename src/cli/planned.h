@@ -3,9 +3,9 @@
 #include <memory>
 
 #include "cli/options.h"
+#include "gpt/config.h"
 #include "nn/module.h"
 #include "plan/plan.h"
-#include "plan/transformer.h"
 
 namespace nanofsdp::cli {
 
@@ -13,7 +13,7 @@ namespace nanofsdp::cli {
 /// @brief What the options of a training mean to the planner.
 
 /// A GPT that computes again in backward what `recompute` says of it.
-std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, plan::Recompute recompute);
+std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, gpt::Recompute recompute);
 
 /// One rank of the training, on a simulated device.
 /// @param threads of its compute stream

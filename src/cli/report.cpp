@@ -45,7 +45,7 @@ Report::Report(const TrainOptions& options, const Context& context, const data::
   if (speaks_ && !options.reference.empty()) reference_ = read_reference(options.reference);
 }
 
-plan::Plan Report::plan(plan::Recompute recompute) const {
+plan::Plan Report::plan(gpt::Recompute recompute) const {
   const bool on_cuda = context_.device == Device::cuda;
   const auto model =
       planned_gpt(train::config_of(options_, dataset_.tokenizer().vocab_size()), recompute);
@@ -92,7 +92,7 @@ void Report::started() {
   line(fmt::format("sharding   {}{}, {} units: {}; {} elements a shard, padding {}",
                    fsdp::name_of(model.strategy()), sharding_details(options_), units.size(),
                    unit_sizes(units), grouped(shard), padding));
-  if (!options_.eval_only) flops_ = plan(plan::Recompute::none).products;
+  if (!options_.eval_only) flops_ = plan(gpt::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));
   line(fmt::format("optimizer  AdamW, {} parameters decay, {} do not", grouped(decayed),

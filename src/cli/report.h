@@ -53,10 +53,8 @@ class Report final : public train::Listener {
 
  private:
   double utilisation(double seconds) const { return flops_ / seconds / peak_flops_; }
-  plan::Plan plan(plan::Recompute recompute) const;  // of this rank
-  plan::Plan planned() const {
-    return plan(options_.recompute ? plan::Recompute::block : plan::Recompute::none);
-  }
+  plan::Plan plan(gpt::Recompute recompute) const;  // of this rank
+  plan::Plan planned() const { return plan(options_.recompute); }
   void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress
   void open_files();
 

@@ -65,7 +65,7 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
   const auto homes = find_homes(units, plan);
   std::int64_t largest = 0;
   for (const nn::Draw& draw : plan) largest = std::max(largest, draw.parameter->shape.numel());
-  const Buffer scratch(context.ledger, MemoryClass::unsharded_parameters,
+  const Buffer scratch(context.ledger, MemoryClass::activations,
                        static_cast<std::size_t>(largest) * size_of(DType::float32));
   //! [draw_and_store]
   for (std::size_t d = 0; d < plan.size(); ++d) {

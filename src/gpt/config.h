@@ -18,4 +18,8 @@ struct GPTConfig {
   bool bias = true;                 ///< in every Linear and LayerNorm but lm_head
 };
 
+/// What backward computes again instead of keeping it: nothing, the MLP of each block, or all of a
+/// block but its input.
+enum class Recompute { none, selective, block };
+
 }  // namespace nanofsdp::gpt

@@ -58,8 +58,9 @@ Tensor Transformer::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = wpe_.forward(tape, positions_of(tape, tokens));
   ops::add(tape.stream(), {.a = embedded, .b = x, .out = x});
   x = drop_.forward(tape, x);
-  for (const auto& block : h_) x = block->forward(tape, x);
-  return ln_f_.forward(tape, x);
+  nn::Tape::Scope stream(tape, /*frees=*/!tape.training());  // one block's output at a time
+  for (const auto& block : h_) x = stream.keep(block->forward(tape, x));
+  return stream.keep(ln_f_.forward(tape, x));
 }
 
 Tensor Transformer::do_backward(nn::Tape& tape, Tensor dy) {

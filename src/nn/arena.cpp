@@ -1,45 +1,86 @@
 #include "nn/arena.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/platform.h"
+#include "ops/elementwise.h"
 
 namespace nanofsdp::nn {
 namespace {
 
-constexpr std::uint64_t kBlockBytes = 1 << 20;
-
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
+
+// Bytes from the beginning of a buffer to a tensor that lies in it; else more than it has.
+std::uint64_t offset_in(const Buffer& buffer, const Tensor& tensor) {
+  return tensor.address() - buffer.tensor({0}).address();
+}
 
 }  // namespace
 
 Tensor Arena::allocate(Shape shape, DType dtype) {
   const std::uint64_t bytes = aligned(static_cast<std::uint64_t>(shape.numel()) * size_of(dtype));
-  while (top_.block < blocks_.size() && top_.offset + bytes > blocks_[top_.block].bytes()) {
-    top_ = {top_.block + 1, 0, top_.held};
-  }
-  if (top_.block == blocks_.size()) {
-    blocks_.emplace_back(context_.ledger, MemoryClass::activations, std::max(bytes, kBlockBytes),
-                         context_.device);
-  }
+  free_rest();
+  const bool fits = top_ + bytes <= block_.bytes();
+  if (!fits) more_.push_back({top_, context_.buffer(MemoryClass::activations, bytes / 4)});
+  const Buffer& memory = fits ? block_ : more_.back().memory;
+  const Tensor tensor = memory.tensor(shape, dtype, fits ? top_ : 0);
   context_.compute->allocated(bytes);
-  const Tensor tensor = blocks_[top_.block].tensor(shape, dtype, top_.offset);
-  top_.offset += bytes;
-  top_.held += bytes;
-  most_ = std::max(most_, top_.held);
+  top_ += bytes;
+  most_ = std::max(most_, top_);
   return tensor;
 }
 
+// What lies behind the pointer.
+void Arena::free_rest() {
+  if (more_.empty() || more_.back().begin < top_) return;
+  context_.compute->synchronize();  // until nobody reads it
+  std::erase_if(more_, [this](const Piece& piece) { return piece.begin >= top_; });
+}
+
+Tensor Arena::keep(Position position, const Tensor& tensor) {
+  const auto own = std::ranges::find_if(more_, [&](const Piece& piece) {
+    return offset_in(piece.memory, tensor) < piece.memory.bytes();
+  });
+  const bool has_own = own != more_.end();
+  const Position begin = has_own ? own->begin : offset_in(block_, tensor);
+  const bool is_ours = has_own || begin < block_.bytes();
+  if (!is_ours || begin < position) return rewind(position), tensor;
+  const std::uint64_t bytes = has_own ? own->memory.bytes() : aligned(tensor.bytes());
+  if (begin - position < bytes / 64) return rewind(begin + bytes), tensor;
+  rewind(position);
+  if (has_own) {
+    Piece kept{position, std::move(own->memory)};
+    free_rest();
+    more_.push_back(std::move(kept));
+    top_ += bytes;
+    return tensor;
+  }
+  const Tensor kept = allocate(tensor.shape(), tensor.dtype());
+  const auto step = static_cast<std::int64_t>((begin - position) / size_of(tensor.dtype()));
+  for (std::int64_t i = 0; i < tensor.numel(); i += step) {  // in steps that do not overlap
+    const std::int64_t n = std::min(step, tensor.numel() - i);
+    ops::copy(*context_.compute, {.in = tensor.slice(i, n), .out = kept.slice(i, n)});
+  }
+  return kept;
+}
+
 void Arena::reset() {
-  top_ = {};
-  if (blocks_.size() == 1 && blocks_[0].bytes() == most_) return;
+  top_ = 0;
+  if (more_.empty() && block_.bytes() == most_) return;
+  // First, so that old and new never count together, here or in the system's eyes.
+  const std::uint64_t most = most_;
+  clear();
+  give_back_freed_memory();
+  block_ = context_.buffer(MemoryClass::activations, most / 4);
+  most_ = most;
+}
+
+void Arena::clear() {
   context_.compute->synchronize();  // until nobody reads what goes
-  // First, so that old and new never count together, here or in the system's eyes. The system looks
-  // through the whole heap for what is free: for one block that takes longer than it is worth.
-  const bool many = blocks_.size() > 1;
-  blocks_.clear();
-  if (many) give_back_freed_memory();
-  blocks_.emplace_back(context_.ledger, MemoryClass::activations, most_, context_.device);
+  more_.clear();
+  block_ = Buffer();
+  top_ = most_ = 0;
 }
 
 }  // namespace nanofsdp::nn

@@ -3,17 +3,6 @@
 #include "ops/matmul.h"
 
 namespace nanofsdp::nn {
-namespace {
-
-// The shape of x with another last dimension.
-Shape with_last(const Tensor& x, std::int64_t n) {
-  std::vector<std::int64_t> dims(x.shape().dims().begin(), x.shape().dims().end());
-  dims.at(dims.size() - 1) = n;
-  return Shape(std::span<const std::int64_t>(dims));
-}
-
-}  // namespace
-
 Linear::Linear(const Options& options)
     : weight_(std::make_shared<Parameter>(Shape{options.out, options.in}, Init::normal(0.02))) {
   add("weight", weight_);
@@ -27,7 +16,7 @@ Linear::Linear(std::shared_ptr<Parameter> tied_weight) : weight_(std::move(tied_
 }
 
 Tensor Linear::do_forward(Tape& tape, Tensor x) {
-  const Tensor y = tape.allocate(with_last(x, weight_->shape[0]));
+  const Tensor y = tape.allocate(x.shape().head(x.shape().rank() - 1, weight_->shape[0]));
   ops::matmul(tape.stream(), ops::MatmulForward{.x = x.rows(),
                                                 .weight = weight_->data,
                                                 .bias = bias_ ? bias_->data : Tensor(),

@@ -139,8 +139,6 @@ class Module {
  private:
   virtual Tensor do_forward(Tape& tape, Tensor x) = 0;
   virtual Tensor do_backward(Tape& tape, Tensor dy) = 0;
-  Tensor forward_unsaved(Tape& tape, Tensor x);
-  Tensor backward_again(Tape& tape, Tensor dy);
 
   std::vector<Child> children_;
   std::vector<OwnParameter> parameters_;

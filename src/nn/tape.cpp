@@ -6,14 +6,9 @@
 
 #include "base/check.h"
 #include "nn/module.h"
-#include "ops/elementwise.h"
 
 namespace nanofsdp::nn {
 namespace {
-
-bool overlap(const Tensor& a, const Tensor& b) {
-  return a.address() < b.address() + b.bytes() && b.address() < a.address() + a.bytes();
-}
 
 // "mlp.c_fc"; empty if the tree does not have it, or if it is the root.
 std::string path_to(const Module& root, const Module& module) {
@@ -33,37 +28,17 @@ void Tape::begin(bool training, const DropoutKey& key) {
                                     at_work_.size()),
                  .hint = "end() gives a pass up");
   if (!ends_.empty()) end();  // of an evaluation that nobody ended
+  // An evaluation's size says nothing of a training's.
+  if (training && !std::exchange(sized_, true)) arena_.clear();
   training_ = saving_ = training;
   cache_ = nullptr;
   key_ = key;
-}
-
-void Tape::begin_decoding(KeyValueCache& cache) {
-  begin(/*training=*/false);
-  cache_ = &cache;
 }
 
 DropoutKey Tape::dropout_key(int site) const {
   DropoutKey key = key_;
   key.site = site;
   return key;
-}
-
-Tensor Tape::Scope::keep(Tensor result) {
-  const Arena::Position top = tape_.arena_.position();
-  tape_.arena_.rewind(position_);
-  if (result.empty()) return result;
-  const Tensor kept = tape_.allocate(result.shape(), result.dtype());
-  position_ = tape_.arena_.position();
-  // By way of memory behind both.
-  if (overlap(kept, result) && kept.address() != result.address()) {
-    tape_.arena_.rewind(top);
-    const Tensor aside = tape_.allocate(result.shape(), result.dtype());
-    ops::copy(tape_.stream(), {.in = std::exchange(result, aside), .out = aside});
-    tape_.arena_.rewind(position_);
-  }
-  if (kept.address() != result.address()) ops::copy(tape_.stream(), {.in = result, .out = kept});
-  return kept;
 }
 
 void Tape::save(std::initializer_list<Tensor> tensors) {
@@ -85,12 +60,6 @@ void Tape::require_own(std::size_t count) {
   saved_.pop_back();
 }
 //! [require_own]
-
-Tensor Tape::pop() {
-  const Tensor tensor = tensors_.back();
-  tensors_.pop_back();
-  return tensor;
-}
 
 // Its path in the tree of the outermost module at work.
 std::string Tape::name_of(const Module* module) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -55,37 +56,50 @@ class Tape {
   /// (ops/cast.h) what it takes and what it gives; else its first use of the elements throws.
   DType dtype = DType::float32;
 
-  /// Memory for an activation or a temporary, valid until reset() or the end of the innermost
-  /// Scope.
+  /// Memory for an activation or a temporary, valid until the end of the pass or of the innermost
+  /// Scope. Outside training, a module's forward is a Scope: what it returns is kept.
   Tensor allocate(Shape shape) { return allocate(shape, dtype); }
   /// The same, of another dtype than activations have.
   Tensor allocate(Shape shape, DType of) { return arena_.allocate(shape, of); }
 
-  /// Frees on destruction what was allocated since construction: the temporaries of one backward.
+  /// Frees on destruction what was allocated since construction, but for what it keeps: temporaries
+  /// of a backward, or of an evaluation.
   class Scope {
    public:
     /// Scopes of one tape end in the reverse order of their beginning.
-    explicit Scope(Tape& tape) : tape_(tape), position_(tape.arena_.position()) {}
-    ~Scope() { tape_.arena_.rewind(position_); }
+    /// @param frees whether it does anything: forward of a training keeps what backward needs
+    explicit Scope(Tape& tape, bool frees = true)
+        : tape_(tape), frees_(frees), begin_(tape.arena_.position()), end_(begin_) {}
+    ~Scope() {
+      if (frees_) tape_.arena_.rewind(end_);
+    }
     Scope(const Scope&) = delete;
-    Scope& operator=(const Scope&) = delete;
 
-    /// Frees everything now but `result`, which moves to the beginning of the scope.
-    Tensor keep(Tensor result);
+    /// Frees everything now but `result`, which moves to the beginning of the scope and outlives
+    /// it. What was kept before is freed too.
+    /// @returns where the result lies now; where it is no memory of the scope, it does not move
+    Tensor keep(Tensor result) {
+      if (!frees_) return result;
+      result = tape_.arena_.keep(begin_, result);
+      end_ = tape_.arena_.position();
+      return result;
+    }
 
    private:
     Tape& tape_;
-    Arena::Position position_;
+    bool frees_;
+    Arena::Position begin_, end_;
   };
 
   /// While it lives, forward saves nothing: what it computes will be computed again.
   class Pause {
    public:
     /// The tape outlives it.
-    explicit Pause(Tape& tape) : tape_(tape), before_(std::exchange(tape.saving_, false)) {}
+    /// @param pauses whether it does anything
+    explicit Pause(Tape& tape, bool pauses = true)
+        : tape_(tape), before_(std::exchange(tape.saving_, tape.saving_ && !pauses)) {}
     ~Pause() { tape_.saving_ = before_; }
     Pause(const Pause&) = delete;
-    Pause& operator=(const Pause&) = delete;
 
    private:
     Tape& tape_;
@@ -99,7 +113,6 @@ class Tape {
     AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
     ~AtWork() { tape_.at_work_.pop_back(); }
     AtWork(const AtWork&) = delete;
-    AtWork& operator=(const AtWork&) = delete;
 
    private:
     Tape& tape_;
@@ -113,7 +126,10 @@ class Tape {
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.
   /// @throws Error as begin()
-  void begin_decoding(KeyValueCache& cache);
+  void begin_decoding(KeyValueCache& cache) {
+    begin(/*training=*/false);
+    cache_ = &cache;
+  }
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
   bool training() const { return training_; }  ///< as begin() was told
@@ -131,7 +147,8 @@ class Tape {
   std::array<Tensor, N> restore() {
     require_own(N);
     std::array<Tensor, N> tensors;
-    for (std::size_t i = N; i-- > 0;) tensors[i] = pop();
+    std::copy(tensors_.end() - N, tensors_.end(), tensors.begin());
+    tensors_.resize(tensors_.size() - N);
     return tensors;
   }
 
@@ -146,6 +163,13 @@ class Tape {
   /// Ends a pass: forgets what was saved, frees every activation.
   void end() { end(/*backward=*/false); }
 
+  /// Gives the memory of activations back until the next pass, between two passes: for something
+  /// else that is large. The next training pass finds out again how much it needs.
+  void release() {
+    arena_.clear();
+    sized_ = false;
+  }
+
   /// Ends a pass whose backward is over.
   /// @throws Error if that did not restore what forward saved
   void end_backward();
@@ -159,11 +183,11 @@ class Tape {
   const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
   std::string name_of(const Module* module) const;
   void require_own(std::size_t count);
-  Tensor pop();
   void end(bool backward);
 
   Context& context_;
   Arena arena_;
+  bool sized_ = false;  // the arena, by a training pass
   bool training_ = false;
   bool saving_ = false;
   KeyValueCache* cache_ = nullptr;

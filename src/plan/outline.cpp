@@ -53,7 +53,8 @@ Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
   if (layer.width > 0) y = tape.allocate({x.dim(0), x.dim(1), layer.width}, layer.dtype);
   work(tape, x, layer.forward);
   tape.save({x});
-  for (const auto& next : behind_) y = next->forward(tape, y);
+  nn::Tape::Scope stream(tape, /*frees=*/!tape.training());
+  for (const auto& next : behind_) y = stream.keep(next->forward(tape, y));
   return y;
 }
 

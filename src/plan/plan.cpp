@@ -11,7 +11,6 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
       make_simulated_mesh(context, run.shard_size, run.post_forward_size, run.scratch);
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
-  rehearsal.evaluate();
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
   context.products = 0;
@@ -19,11 +18,15 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (machine != nullptr) context.tracer.start();
   rehearsal.step();
   Plan plan{.reserved = context.ledger.total(),
-            .total_peak = context.ledger.total_peak(),
             .step = mesh.traffic(),
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.products};
   //! [plan]
+  if (machine != nullptr)
+    plan.time = play(context.issued, *machine, {run.ranks, run.threads}, first);
+  plan.spans = context.tracer.spans();
+  rehearsal.save();
+  plan.total_peak = context.ledger.total_peak();
   for (const fsdp::Unit& unit : rehearsal.model().units()) plan.units.push_back(unit.numel());
   for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {
     plan.shard += row->layout().shard_numel();
@@ -31,9 +34,6 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   for (const MemoryClass c : kMemoryClasses) {
     plan.memory[static_cast<std::size_t>(c)] = context.ledger.count(c);
   }
-  if (machine != nullptr)
-    plan.time = play(context.issued, *machine, {run.ranks, run.threads}, first);
-  plan.spans = context.tracer.spans();
   return plan;
 }
 

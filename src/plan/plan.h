@@ -39,26 +39,27 @@ struct Run {
   Scratch scratch{};                      ///< what the backend keeps for sums
 };
 
-/// What a rank holds and does in every step but the first.
+/// What a rank holds at most, and does in every step but the first.
 struct Plan {
   std::vector<std::int64_t> units{};                        ///< elements of each, the root's last
   std::int64_t shard = 0;                                   ///< elements of the shards of all units
   std::array<MemoryCount, kMemoryClasses.size()> memory{};  ///< by class
-  /// Bytes reserved for all of them, all the time. A first step takes more, as it does not know yet
-  /// how much activations need.
-  std::int64_t reserved = 0;
-  std::int64_t total_peak = 0;    ///< at the worst moment, since the model was made
+  std::int64_t reserved = 0;      ///< bytes reserved for all of them, in every step
+  std::int64_t total_peak = 0;    ///< the same, at the worst moment of the whole run
   comm::Traffic step{};           ///< of a step
   std::int64_t bytes_across = 0;  ///< of them, sent to other shard groups
   double products = 0;            ///< floating-point operations of its products of matrices
   std::optional<Played> time{};   ///< of a step, on a machine
   std::deque<Span> spans{};       ///< of that step, for a trace
 
-  /// Bytes reserved for a class, all the time.
-  std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved; }
+  /// Bytes reserved for a class, at its worst moment of the whole run: in every step, but for a
+  /// class of which the first values take more, or a look at all weights.
+  std::int64_t of(MemoryClass c) const {
+    return memory[static_cast<std::size_t>(c)].reserved_peak;
+  }
 };
 
-/// Runs two steps of the model there, and plays them.
+/// Runs two steps and a save of the model there, and plays the second step.
 /// @param machine null: time does not matter
 Plan plan(nn::Module& model, const Run& run, const Machine* machine = nullptr);
 

@@ -8,7 +8,6 @@
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/grad_norm.h"
 #include "nn/tape.h"
 
 namespace nanofsdp::plan {
@@ -17,15 +16,15 @@ namespace nanofsdp::plan {
 /// @brief A training of any language model without text and without first values: what the engine
 /// allocates, issues and sends, on a device that is real or simulated.
 
-/// What one rank does in an optimizer step.
+/// What one rank does in an optimizer step, and beside its steps. An evaluation and a sample are
+/// not told of: they take less than a step.
 struct Work {
   std::vector<std::int64_t> rows{};  ///< of each of its micro-steps
   std::int64_t tokens = 1;           ///< of a row
   std::int64_t batch_rows = 0;       ///< for which its memory for batches is; 0: the most of `rows`
-  /// Of the batch of an evaluation, which comes first; 0: none. It keeps more than a step that
-  /// recomputes.
-  std::int64_t evaluation_rows = 0;
-  int sums = 0;  ///< that the program keeps of every rank: of losses
+  int sums = 0;       ///< that the program keeps of every rank: of losses
+  bool draws = true;  ///< the first values, rather than load them
+  bool saves = false;  ///< the weights, at some time
 };
 
 /// One rank of a training. The model takes tokens [B, T] and gives logits [B, T, V].
@@ -36,22 +35,19 @@ class Rehearsal {
   Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model, const fsdp::Options& options,
             const Work& work);
 
-  /// One batch of an evaluation, if there is any.
-  void evaluate();
-
   /// One optimizer step: all micro-steps, the norm, AdamW. The first sizes the tape.
   void step();
+
+  /// A look at all weights, one unit after the other, as for a file: if there is any.
+  void save();
 
   fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
 
  private:
-  Tensor forward(std::int64_t rows, bool training);
-
   Context& context_;
   Work work_;
   fsdp::ShardedModel sharded_;
   nn::Tape tape_;
-  fsdp::GradNorm norm_;
   fsdp::AdamW optimizer_;
   Buffer batch_;  // int32, inputs and targets
   Buffer sums_;   // float64

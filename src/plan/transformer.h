@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "gpt/config.h"
 #include "plan/outline.h"
 
 namespace nanofsdp::plan {
@@ -33,12 +34,9 @@ struct TransformerShape {
   std::int64_t n_kv() const { return n_kv_head * (n_embd / n_head); }
 };
 
-/// What backward computes again instead of keeping it.
-enum class Recompute {
-  none,       ///< nothing
-  selective,  ///< all but attention and every other product of a block (torchtitan's per-op choice)
-  block       ///< everything but a block's input
-};
+/// Of a published model, `selective` is all but attention and every other product of a block
+/// (torchtitan's per-op choice).
+using gpt::Recompute;
 
 /// How a model is run.
 struct Practice {

@@ -1,7 +1,6 @@
 #include "train/options.h"
 
 #include "fsdp/wrap.h"
-#include "gpt/gpt.h"
 
 namespace nanofsdp::train {
 
@@ -13,6 +12,15 @@ gpt::GPTConfig config_of(const TrainerOptions& options, std::int64_t vocab_size)
           .n_embd = options.n_embd,
           .dropout = static_cast<float>(options.dropout),
           .bias = options.bias};
+}
+
+void set_recompute(const gpt::GPT& model, gpt::Recompute what) {
+  for (const auto& block : model.blocks()) {
+    block->recompute = what == gpt::Recompute::block;
+    for (const auto& [name, child] : block->children()) {
+      if (name == "mlp") child->recompute = what == gpt::Recompute::selective;
+    }
+  }
 }
 
 fsdp::Options fsdp_options(const TrainerOptions& options, Device device) {

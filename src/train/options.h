@@ -9,6 +9,7 @@
 #include "fsdp/schedule.h"
 #include "fsdp/strategy.h"
 #include "gpt/config.h"
+#include "gpt/gpt.h"
 
 namespace nanofsdp::train {
 
@@ -66,7 +67,7 @@ struct TrainerOptions {
   int forward_prefetch = 1;
   fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
   bool no_sync = false;    ///< reduce gradients in the last micro-step only
-  bool recompute = false;  ///< keep only the inputs of blocks, compute the rest again
+  gpt::Recompute recompute = gpt::Recompute::none;
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;
 
@@ -76,6 +77,9 @@ struct TrainerOptions {
 
 /// The model that the options ask for.
 gpt::GPTConfig config_of(const TrainerOptions& options, std::int64_t vocab_size);
+
+/// Switches Module::recompute on and off in the model's blocks.
+void set_recompute(const gpt::GPT& model, gpt::Recompute what);
 
 /// How the trainer shards: each block is a unit, gradients are summed.
 /// @param device that computes

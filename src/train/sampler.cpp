@@ -38,10 +38,12 @@ std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
     if (std::ssize(tokens) > cache.capacity()) cache.clear();
     const std::int64_t window = std::min<std::int64_t>(std::ssize(tokens), cache.capacity());
     const std::int64_t fresh = window - cache.length();
-    tape.begin_decoding(cache);
+    options.cached ? tape.begin_decoding(cache) : tape.begin(/*training=*/false);
     const Tensor input = tape.allocate({1, fresh}, DType::int32);
     transfer(tape.stream(), Tensor(&*(tokens.end() - fresh), input.shape(), DType::int32), input);
-    const auto logits = on_host<float>(tape.stream(), model.forward(tape, input), room);
+    const Tensor all = model.forward(tape, input);  // of one position, or of all in the window
+    const Tensor last = all.slice(all.numel() - all.dim(2), all.dim(2));
+    const auto logits = on_host<float>(tape.stream(), last, room);
     tokens.push_back(
         static_cast<std::int32_t>(generator.multinomial(probabilities(logits, options))));
     tape.end();

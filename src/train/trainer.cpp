@@ -16,16 +16,6 @@
 #include "train/schedule.h"
 
 namespace nanofsdp::train {
-namespace {
-
-// Rank r's share of a batch that is only evaluated. A rank without rows computes one that does not
-// count: it has to take part in the collectives.
-data::BatchRows share(std::int64_t rows, int rank, int ranks) {
-  const std::int64_t first = rank * rows / ranks;
-  return {first, (rank + 1) * rows / ranks - first};
-}
-
-}  // namespace
 
 Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
                  const TrainerOptions& options, const data::Dataset& dataset)
@@ -37,7 +27,6 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
       model_(config_of(options, dataset.tokenizer().vocab_size())),
       sharded_(context, model_, mesh_, fsdp_options(options, context.device)),
       tape_(context),
-      norm_(context, mesh_),
       optimizer_(
           context, sharded_.units(),
           {.beta1 = options.beta1, .beta2 = options.beta2, .weight_decay = options.weight_decay}),
@@ -47,7 +36,7 @@ Trainer::Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
       batch_(context.ledger, MemoryClass::activations, drawn_.size() * size_of(DType::int32),
              context.device),
       losses_(context, mesh_, 2) {
-  for (const auto& block : model_.blocks()) block->recompute = options.recompute;
+  set_recompute(model_, options.recompute);
   if (!options.pretrained.empty()) {
     load_pretrained(options.pretrained, sharded_);
     return;
@@ -95,13 +84,12 @@ StepResult Trainer::step(std::int64_t iteration) {
   }
   const double lr = learning_rate_at(options_, iteration);
   const std::size_t span = context_.tracer.begin(*context_.compute, Lane::compute, "optimizer");
-  norm_.compute(sharded_.units(), options_.grad_clip);
-  optimizer_.step(lr, norm_.coefficient());
+  optimizer_.step(lr, sharded_.clip(options_.grad_clip));
   context_.tracer.end(*context_.compute, span);
 
   const auto tokens = static_cast<double>(shape_.rows() * options_.block_size);
   return {.loss = losses_.over_ranks()[0] / tokens,
-          .grad_norm = item<float>(*context_.compute, norm_.norm()),
+          .grad_norm = item<float>(*context_.compute, sharded_.grad_norm()),
           .lr = lr,
           .seconds = now_seconds() - begin};
 }
@@ -136,7 +124,9 @@ EvalResult Trainer::evaluate() {
 }
 
 void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor total) {
-  data::BatchRows rows = share(options_.batch_size, context_.rank, context_.world_size);
+  const std::int64_t B = options_.batch_size, W = context_.world_size, r = context_.rank;
+  data::BatchRows rows{r * B / W, (r + 1) * B / W - r * B / W};
+  // A rank without rows computes one that does not count, for it has to take part in collectives.
   const bool counts = rows.count > 0;
   if (!counts) rows = {0, 1};
   const data::Batch batch = drawn(rows.count);
@@ -152,9 +142,14 @@ void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor tot
 std::string Trainer::sample(std::int64_t length) {
   Generator generator(static_cast<std::uint64_t>(options_.seed));
   nn::KeyValueCache cache(context_, options_.block_size);
+  tape_.release();
+  // The cache of a text takes three times what a row takes of which blocks keep their input alone.
+  const bool roomy =
+      options_.recompute != gpt::Recompute::block ||
+      shape_.rows() >= 3 * context_.world_size * data::micro_steps_per_rank(shape_);
   const std::vector<std::int32_t> tokens =
-      generate(sharded_, tape_, cache, {dataset_.tokenizer().opening()}, {.max_new_tokens = length},
-               generator);
+      generate(sharded_, tape_, cache, {dataset_.tokenizer().opening()},
+               {.max_new_tokens = length, .cached = roomy}, generator);
   return dataset_.tokenizer().decode(std::span(tokens).subspan(1));
 }
 

@@ -12,7 +12,6 @@
 #include "data/dataset.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/grad_norm.h"
 #include "gpt/gpt.h"
 #include "nn/tape.h"
 #include "train/loss_meter.h"
@@ -112,7 +111,6 @@ class Trainer {
   gpt::GPT model_;
   fsdp::ShardedModel sharded_;
   nn::Tape tape_;
-  fsdp::GradNorm norm_;
   fsdp::AdamW optimizer_;
   data::StepShape shape_;
   std::vector<data::MicroStep> plan_;  // this rank's share of a step

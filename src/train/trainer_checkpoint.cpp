@@ -58,6 +58,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                                   .pieces = tokenizer.pieces(),
                                                   .options = options_map(options_.settings)}));
   if (saved) saved_ = iteration;
+  tape_.release();  // for what save_weights takes
   const std::string path = store::checkpoint_path(options_.out_dir).string();
   listener.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   store::save_weights(options_.out_dir, sharded_,

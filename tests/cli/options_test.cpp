@@ -186,10 +186,24 @@ TEST(Options, TakePrecisionAndSchedule) {
                                 "--backward_prefetch=post", "--trace=t.json", "--explain=True"});
   EXPECT_EQ(o.precision.param_dtype, DType::bfloat16);
   EXPECT_EQ(o.precision.reduce_dtype, DType::bfloat16);
-  EXPECT_TRUE(o.no_sync && o.recompute && o.explain);
+  EXPECT_TRUE(o.no_sync && o.explain);
   EXPECT_EQ(o.forward_prefetch, 2);
   EXPECT_EQ(o.backward_prefetch, fsdp::BackwardPrefetch::post);
   EXPECT_EQ(o.trace, "t.json");
+}
+
+TEST(Options, TakeWhatIsComputedAgain) {
+  using enum gpt::Recompute;
+  const auto of = [](const char* word) {
+    return parse({std::string("--recompute=") + word}).recompute;
+  };
+  EXPECT_EQ(parse({}).recompute, none);
+  EXPECT_EQ(of("none"), none);
+  EXPECT_EQ(of("False"), none);
+  EXPECT_EQ(of("selective"), selective);
+  EXPECT_EQ(of("block"), block);
+  EXPECT_EQ(of("True"), block);
+  EXPECT_THROW(of("some"), UsageError);
 }
 
 TEST(Options, NoteWhatTheyDoNotDo) {

@@ -65,9 +65,8 @@ TEST(Plan, IsWhatARunMeasures) {
                    "--block_size=16", "--max_iters=2", "--explain=True",
                    "--eval_iters=1",  "--sample=0"};
     words.insert(words.end(), sharding.begin(), sharding.end());
-    // A run that recomputes keeps most when it evaluates.
-    const bool recomputes = sharding[0] == "--zero=3" || sharding[0] == "--zero=1";
-    if (recomputes) words.emplace_back("--recompute=True");
+    if (sharding[0] == "--zero=3") words.emplace_back("--recompute=block");
+    if (sharding[0] == "--zero=1") words.emplace_back("--recompute=selective");
     const auto measured = rows(printed(words));
     words[0] = "plan";
     const auto planned = rows(printed(words));

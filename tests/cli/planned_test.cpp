@@ -39,11 +39,12 @@ std::vector<TrainOptions> trainings() {
                                 small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
                                 small(full_shard, 4, 8),      small(hybrid_shard, 4, 2),
                                 small(shard_optimizer, 3, 2), small(full_shard, 3, 2)};
-  all[1].recompute = true;
+  using gpt::Recompute;
+  all[1].recompute = Recompute::block;
   all[2].no_sync = true, all[2].forward_prefetch = 3;
   all[3].precision = {DType::bfloat16, DType::bfloat16};
   all[4].dropout = 0.2;
-  all[5].precision.param_dtype = DType::bfloat16, all[5].recompute = true;
+  all[5].precision.param_dtype = DType::bfloat16, all[5].recompute = Recompute::selective;
   all[6].backward_prefetch = fsdp::BackwardPrefetch::post,
   all[6].init_order = train::InitOrder::fsdp;
   all[7].shard_size = 2;
@@ -57,7 +58,7 @@ TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
   TrainOptions o = small(hybrid_shard, 4, 4);
   o.backend = Backend::gloo;
   o.shard_size = 2;
-  const auto model = planned_gpt(train::config_of(o, 11), plan::Recompute::none);
+  const auto model = planned_gpt(train::config_of(o, 11), gpt::Recompute::none);
   const auto communication = [&](int sharers, int rank) {
     return plan::plan(*model, planned_run(o, rank, 1, Device::simulated_cpu, sharers))
         .of(MemoryClass::communication);
@@ -110,8 +111,8 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
       trainer.step(0);
       trainer.mesh().reset_traffic();
       trainer.step(1);
-      const auto model = planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()),
-                                     o.recompute ? plan::Recompute::block : plan::Recompute::none);
+      const auto model =
+          planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()), o.recompute);
       const plan::Plan planned =
           plan::plan(*model, planned_run(o, context.rank, 1, Device::simulated_cpu, o.ranks));
       for (const MemoryClass c : kMemoryClasses) {

@@ -83,37 +83,105 @@ class TwoLayers final : public Module {
   bool confused_;
 };
 
-// Recompute keeps the input alone and gives the same gradients, whatever the shapes.
-TEST(Module, RecomputeChangesNothingButMemory) {
-  const auto run = [](std::int64_t out, bool recompute) {
-    Context context;
-    Tape tape(context);
-    TwoLayers module(out);
-    module.recompute = recompute;
-    testing::WholeModel memory(module);
-    for (Parameter* p : memory.parameters) {
-      std::ranges::copy(testing::random_tensor(p->shape, 5).values, p->data.f32());
-    }
-    auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, out}, 2);
-    tape.begin(true);
+// A pass of TwoLayers: what its forward leaves on the tape, and all that it computes.
+struct PassOfTwoLayers {
+  std::int64_t held = 0;  // bytes
+  std::vector<float> values;
+};
+
+PassOfTwoLayers pass_of_two_layers(std::int64_t out, bool training, bool recompute) {
+  Context context;
+  Tape tape(context);
+  TwoLayers module(out);
+  module.recompute = recompute;
+  testing::WholeModel memory(module);
+  for (Parameter* p : memory.parameters) {
+    std::ranges::copy(testing::random_tensor(p->shape, 5).values, p->data.f32());
+  }
+  auto x = testing::random_tensor({64, 40}, 1), dy = testing::random_tensor({64, out}, 2);
+  PassOfTwoLayers result;
+  const auto pass = [&] {
+    tape.begin(training);
     const Tensor before = tape.allocate({1});
     const std::span<float> y = module.forward(tape, x).span<float>();
-    std::vector<float> result(y.begin(), y.end());
-    const auto held = static_cast<const std::byte*>(tape.allocate({1}).raw()) -
-                      static_cast<const std::byte*>(before.raw());
-    EXPECT_EQ(held, 64 + 64 * out * 4 + (recompute ? 0 : 64 * 40 * 4))
-        << "the output, and what is between";
+    result.values.assign(y.begin(), y.end());
+    result.held = static_cast<const std::byte*>(tape.allocate({1}).raw()) -
+                  static_cast<const std::byte*>(before.raw()) - 64;
+    if (!training) return tape.end();
     const std::span<float> dx = module.backward(tape, dy).span<float>();
-    result.insert(result.end(), dx.begin(), dx.end());
+    result.values.insert(result.values.end(), dx.begin(), dx.end());
     tape.end_backward();
-    for (Parameter* p : memory.parameters) {
-      EXPECT_TRUE(p->has_grad);
-      const std::span<const float> grad = p->grad().span<float>();
-      result.insert(result.end(), grad.begin(), grad.end());
-    }
-    return result;
   };
-  for (const std::int64_t out : {40, 24, 56}) EXPECT_EQ(run(out, true), run(out, false)) << out;
+  pass();  // the first, in which every tensor has memory of its own
+  const std::vector<float> first = result.values;
+  for (Parameter* p : memory.parameters) std::ranges::fill(p->grad().span<float>(), 0.0F);
+  pass();
+  EXPECT_EQ(result.values, first);
+  const MemoryCount taken = context.ledger.count(MemoryClass::activations);
+  EXPECT_EQ(taken.reserved, taken.reserved_peak);
+  for (Parameter* p : memory.parameters) {
+    if (!training) continue;
+    EXPECT_TRUE(p->has_grad);
+    const std::span<const float> grad = p->grad().span<float>();
+    result.values.insert(result.values.end(), grad.begin(), grad.end());
+  }
+  return result;
+}
+
+// Recompute keeps the input alone and gives the same gradients, whatever the shapes.
+TEST(Module, RecomputeChangesNothingButMemory) {
+  for (const std::int64_t out : {40, 24, 56}) {
+    const PassOfTwoLayers kept = pass_of_two_layers(out, true, false);
+    const PassOfTwoLayers again = pass_of_two_layers(out, true, true);
+    EXPECT_EQ(again.values, kept.values) << out;
+    EXPECT_EQ(kept.held, 64 * out * 4 + 64 * 40 * 4) << "the output, and what is between";
+    EXPECT_EQ(again.held, 64 * out * 4) << "the output";
+  }
+}
+
+// Outside training the temporaries of a module are free when it returns.
+TEST(Module, AnEvaluationHoldsTheResultOfAModule) {
+  for (const std::int64_t out : {40, 24, 56}) {
+    for (const bool recompute : {false, true}) {
+      const PassOfTwoLayers seen = pass_of_two_layers(out, false, recompute);
+      EXPECT_EQ(seen.held, 64 * out * 4);
+      const std::vector<float> trained = pass_of_two_layers(out, true, recompute).values;
+      EXPECT_TRUE(std::ranges::equal(seen.values, std::span(trained).first(seen.values.size())));
+    }
+  }
+}
+
+// Gives its input on, and then a part of it.
+class Passes final : public Module {
+ public:
+  bool whole = true;
+
+ private:
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    tape.allocate({100});
+    return whole ? x : x.slice(1, 2);
+  }
+  Tensor do_backward(Tape&, Tensor dy) override { return dy; }
+};
+
+// What a module returns may be older than its temporaries, or a part of it.
+TEST(Module, AnEvaluationDoesNotMoveWhatIsNoTemporary) {
+  Context context;
+  Tape tape(context);
+  Passes module;
+  testing::Owned<float> mine({3});
+  for (int pass = 0; pass < 2; ++pass) {
+    tape.begin(false);
+    for (const Tensor& x : {tape.allocate({3}), Tensor(mine)}) {
+      for (const bool whole : {true, false}) {
+        module.whole = whole;
+        const Tensor y = module.forward(tape, x);
+        EXPECT_EQ(y.raw(), x.f32() + (whole ? 0 : 1));
+      }
+    }
+    tape.end();
+  }
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 64 + 448);
 }
 
 // Whoever calls a module may need the gradient of its output once more: for a residual, say.

@@ -159,14 +159,34 @@ TEST(Tape, KeepsAsMuchAsWasHeldAtATime) {
 TEST(Tape, GivesTemporariesBackAtTheEndOfTheirScope) {
   Context context;
   Tape tape(context);
-  tape.begin(true);
-  tape.allocate({16});
-  const void* first = nullptr;
-  {
-    const Tape::Scope scope(tape);
-    first = tape.allocate({16}).raw();
+  for (int pass = 0; pass < 2; ++pass) {
+    tape.begin(true);
+    tape.allocate({16});
+    const void* first = nullptr;
+    {
+      const Tape::Scope scope(tape);
+      first = tape.allocate({16}).raw();
+    }
+    const void* const next = tape.allocate({16}).raw();
+    EXPECT_TRUE(pass == 0 || next == first);
+    EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 128);
+    tape.end();
   }
-  EXPECT_EQ(tape.allocate({16}).raw(), first);
+}
+
+// An evaluation's block would be too small for a training pass, and lie there beside what it takes.
+TEST(Tape, TakesNoMoreInATrainingPassForAnEvaluationBefore) {
+  Context context;
+  Tape tape(context);
+  for (const bool training : {false, false, true, false}) {
+    tape.begin(training);
+    for (int i = 0; i < (training ? 5 : 3); ++i) tape.allocate({1000});
+    tape.end();
+  }
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved_peak, 5 * 4032);
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 5 * 4032);
+  tape.release();
+  EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 0);
 }
 
 }  // namespace

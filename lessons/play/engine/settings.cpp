@@ -104,7 +104,7 @@ void set(Settings& s, const std::string& name, const Json& value) {
   else if (name == "reduce_dtype")
     o.precision.reduce_dtype = dtype(name, value);
   else if (name == "recompute")
-    o.recompute = boolean(name, value);
+    o.recompute = boolean(name, value) ? gpt::Recompute::block : gpt::Recompute::none;
   else if (name == "no_sync")
     o.no_sync = boolean(name, value);
   else if (name == "pool")

@@ -36,7 +36,7 @@ Training::Training(Context& context, comm::Mesh mesh, const Settings& settings,
       drawn_(static_cast<std::size_t>(2 * shape_.batch_size * settings.options.block_size)),
       batch_(context.buffer(MemoryClass::activations, std::ssize(drawn_), DType::int32)),
       losses_(context, mesh_, 1) {
-  for (const auto& block : model_.blocks()) block->recompute = settings.options.recompute;
+  train::set_recompute(model_, settings.options.recompute);
   initialise();
 }
 
