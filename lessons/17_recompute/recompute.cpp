@@ -31,12 +31,12 @@ class Again final : public nn::Module {
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
     if (again_) return block_.forward(tape, x);
     const Tensor y = tape.allocate(x.shape());
+    tape.save({x});  // before the block draws masks of dropout, which restore() brings back
     {
-      const nn::Tape::Scope scope(tape);  // at its end, what is allocated from here on is freed
-      const nn::Tape::Pause pause(tape);  // until its end, nothing is saved for backward
+      // At its end, what is allocated from here on is freed. Until then, nothing is saved.
+      const nn::Tape::Scope scope(tape, /*frees=*/true, /*pauses=*/true);
       ops::copy(tape.stream(), {.in = block_.forward(tape, x), .out = y});
     }
-    tape.save({x});
     return y;
   }
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {

@@ -77,7 +77,7 @@ class Stack {
     for (int i = 0; i < n_layer; ++i) {
       gpt::GPTConfig config = nanogpt(65);
       config.dropout = 0.1f;
-      gpt::Block& block = blocks.emplace_back(config, 1 + 3 * i);
+      gpt::Block& block = blocks.emplace_back(config);
       for (nn::Parameter* p : block.named_parameters()) {
         p->data = memory_.zeros(p->shape), p->show_grad(memory_.zeros(p->shape));
         nn::draw(generator, p->init, p->data.span<float>());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -58,6 +59,7 @@ struct Context {
   std::shared_ptr<SharedMemory> shared;  ///< with the ranks of this machine; null: none is
   std::string transport;                 ///< what carries the bytes between ranks, for people
   Tracer tracer;                         ///< off until start()
+  std::int64_t passes = 0;               ///< of tapes, whose masks of dropout no caller has named
   std::unique_ptr<Stream> compute;       ///< operators
   std::unique_ptr<Stream> gather;        ///< all-gathers of parameters
   std::unique_ptr<Stream> reduce;        ///< reductions of gradients

@@ -38,7 +38,7 @@ struct DropoutKey {
   std::int64_t iteration = 0;   ///< optimizer step
   std::int64_t micro_step = 0;  ///< counted over all ranks: which micro-batch of the step
   std::int64_t first_row = 0;   ///< global number, within the micro-batch, of the caller's row 0
-  int site = 0;                 ///< which dropout of the model
+  int site = 0;                 ///< which mask of the pass, in the order of forward
 };
 
 /// SplitMix64's step: the golden ratio added, then a bijection that lets every bit touch every bit.

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <vector>
 
 #include "base/check.h"
 
@@ -29,12 +28,11 @@ std::int64_t Shape::numel() const {
 
 std::string Shape::str() const { return fmt::format("[{}]", fmt::join(dims(), ", ")); }
 
-Shape Shape::head(int count, std::int64_t n) const {
-  NANOFSDP_CHECK_SHAPE(count >= 0 && count <= rank_, .what = "shape " + str(),
-                       .expected = fmt::format("{} dimensions at least", count));
-  std::vector<std::int64_t> dims(dims_.begin(), dims_.begin() + count);
-  dims.push_back(n);
-  return Shape(std::span<const std::int64_t>(dims));
+Shape Shape::with(int i, std::int64_t n) const {
+  Shape shape = *this;
+  shape.dims_.at(static_cast<std::size_t>(i)) = n;
+  shape.rank_ = std::max(rank_, i + 1);
+  return shape;
 }
 
 Tensor Tensor::view(Shape shape) const {

@@ -31,9 +31,9 @@ class Shape {
   /// All dimensions, outermost first.
   std::span<const std::int64_t> dims() const { return {dims_.data(), std::size_t(rank_)}; }
   std::string str() const;  ///< "[12, 64, 128]"
-  /// The first `count` dimensions, and then one more of `n` elements.
-  /// @throws ShapeError if there are not so many, or it would be more than four dimensions
-  Shape head(int count, std::int64_t n) const;
+  /// The same but for dimension i, which may be one more than it has.
+  /// @throws std::out_of_range if i is negative, or more than four dimensions are too few
+  Shape with(int i, std::int64_t n) const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
 

@@ -5,13 +5,12 @@
 
 namespace nanofsdp::gpt {
 
-CausalSelfAttention::CausalSelfAttention(const GPTConfig& config, int first_site)
+CausalSelfAttention::CausalSelfAttention(const GPTConfig& config)
     : heads_(static_cast<int>(config.n_head)),
       dropout_(config.dropout),
-      site_(first_site),
       c_attn_({.in = config.n_embd, .out = 3 * config.n_embd, .bias = config.bias}),
       c_proj_({.in = config.n_embd, .out = config.n_embd, .bias = config.bias}),
-      resid_dropout_(config.dropout, first_site + 1) {
+      resid_dropout_(config.dropout) {
   add("c_attn", c_attn_);
   add("c_proj", c_proj_);
   add("resid_dropout", resid_dropout_);
@@ -34,7 +33,7 @@ Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
                                                         .lse = lse,
                                                         .scratch = scratch,
                                                         .dropout = tape.training() ? dropout_ : 0,
-                                                        .key = tape.dropout_key(site_),
+                                                        .key = tape.draw_mask(),
                                                         .first = T - x.dim(1)});
   }
   tape.save({qkv, y, lse});
@@ -58,7 +57,7 @@ Tensor CausalSelfAttention::do_backward(nn::Tape& tape, Tensor dy) {
                                                        .dv = {dqkv, 2 * C, heads_},
                                                        .scratch = scratch,
                                                        .dropout = dropout_,
-                                                       .key = tape.dropout_key(site_)});
+                                                       .key = tape.redraw_mask()});
   return c_attn_.backward(tape, dqkv);
 }
 

@@ -11,11 +11,11 @@ namespace nanofsdp::gpt {
 /// @brief The attention of a GPT's layer, as a module.
 
 /// Multi-head causal self-attention: c_attn makes queries, keys and values, c_proj mixes the heads'
-/// answers. Its dropout sites are `first_site` (on the probabilities) and the next (on the output).
+/// answers. It drops probabilities, and then elements of the output.
 class CausalSelfAttention final : public nn::Module {
  public:
   /// Forward takes [B, T, C] and gives the same shape.
-  CausalSelfAttention(const GPTConfig& config, int first_site);
+  explicit CausalSelfAttention(const GPTConfig& config);
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override;
@@ -23,7 +23,6 @@ class CausalSelfAttention final : public nn::Module {
 
   int heads_;
   float dropout_;
-  int site_;
   nn::Linear c_attn_;
   nn::Linear c_proj_;
   nn::Dropout resid_dropout_;

@@ -5,10 +5,10 @@
 
 namespace nanofsdp::gpt {
 
-MLP::MLP(const GPTConfig& config, int site)
+MLP::MLP(const GPTConfig& config)
     : c_fc_({.in = config.n_embd, .out = 4 * config.n_embd, .bias = config.bias}),
       c_proj_({.in = 4 * config.n_embd, .out = config.n_embd, .bias = config.bias}),
-      dropout_(config.dropout, site) {
+      dropout_(config.dropout) {
   add("c_fc", c_fc_);
   add("c_proj", c_proj_);
   add("dropout", dropout_);
@@ -29,11 +29,11 @@ Tensor MLP::do_backward(nn::Tape& tape, Tensor dy) {
   return c_fc_.backward(tape, d);
 }
 
-Block::Block(const GPTConfig& config, int first_site)
+Block::Block(const GPTConfig& config)
     : ln_1_(config.n_embd, config.bias),
-      attn_(config, first_site),
+      attn_(config),
       ln_2_(config.n_embd, config.bias),
-      mlp_(config, first_site + 2) {
+      mlp_(config) {
   add("ln_1", ln_1_);
   add("attn", attn_);
   add("ln_2", ln_2_);

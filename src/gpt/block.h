@@ -15,8 +15,8 @@ namespace nanofsdp::gpt {
 /// c_proj(gelu(c_fc(x))), four times as wide inside.
 class MLP final : public nn::Module {
  public:
-  /// Forward takes [B, T, C] and gives the same shape. Takes one dropout site.
-  MLP(const GPTConfig& config, int site);
+  /// Forward takes [B, T, C] and gives the same shape.
+  explicit MLP(const GPTConfig& config);
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override;
@@ -27,13 +27,12 @@ class MLP final : public nn::Module {
   nn::Dropout dropout_;
 };
 
-/// x + attn(ln_1(x)), then x + mlp(ln_2(x)): one layer of the GPT, and one unit of FSDP. Takes the
-/// dropout sites `first_site` to `first_site + 2`. Backward writes the input's gradient over the
-/// output's: the residual path hands it through unchanged.
+/// x + attn(ln_1(x)), then x + mlp(ln_2(x)): one layer of the GPT, and one unit of FSDP. Backward
+/// writes the input's gradient over the output's: the residual path hands it through unchanged.
 class Block final : public nn::Module {
  public:
   /// Forward takes [B, T, C] and gives the same shape.
-  Block(const GPTConfig& config, int first_site);
+  explicit Block(const GPTConfig& config);
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override;

@@ -41,13 +41,13 @@ Tensor positions_of(nn::Tape& tape, const Tensor& tokens) {
 Transformer::Transformer(const GPTConfig& config)
     : wte_(config.vocab_size, config.n_embd, nn::Init::normal(0.02)),
       wpe_(config.block_size, config.n_embd, nn::Init::normal(0.02)),
-      drop_(config.dropout, 0),
+      drop_(config.dropout),
       ln_f_(config.n_embd, config.bias) {
   add("wte", wte_);
   add("wpe", wpe_);
   add("drop", drop_);
   for (int i = 0; i < config.n_layer; ++i) {
-    h_.push_back(std::make_unique<Block>(config, 1 + 3 * i));
+    h_.push_back(std::make_unique<Block>(config));
     add(fmt::format("h.{}", i), *h_.back());
   }
   add("ln_f", ln_f_);

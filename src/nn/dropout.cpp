@@ -4,10 +4,10 @@
 
 namespace nanofsdp::nn {
 
-Tensor Dropout::apply(Tape& tape, Tensor x) {
+Tensor Dropout::apply(Tape& tape, Tensor x, DropoutKey (Tape::*mask)()) {
   if (p_ == 0 || !tape.training()) return x;
   const Tensor y = tape.allocate(x.shape());
-  ops::dropout(tape.stream(), {.x = x, .y = y, .p = p_, .key = tape.dropout_key(site_)});
+  ops::dropout(tape.stream(), {.x = x, .y = y, .p = p_, .key = (tape.*mask)()});
   return y;
 }
 

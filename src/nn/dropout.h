@@ -7,21 +7,19 @@ namespace nanofsdp::nn {
 /// @file
 /// @brief Dropout as a module. Its mask is not stored.
 
-/// Inverted dropout (PyTorch's nn.Dropout): the identity outside training or where p = 0. The mask
-/// is a function of the key, so backward draws it again instead of keeping it.
+/// Inverted dropout (PyTorch's nn.Dropout): the identity outside training or where p = 0. Every call
+/// has a mask of its own (Tape::draw_mask), and backward draws it again instead of keeping it.
 class Dropout final : public Module {
  public:
   /// @param p probability of dropping an element, in [0, 1)
-  /// @param site number of this place in the model
-  Dropout(float p, int site) : p_(p), site_(site) {}
+  explicit Dropout(float p) : p_(p) {}
 
  private:
-  Tensor do_forward(Tape& tape, Tensor x) override { return apply(tape, x); }
-  Tensor do_backward(Tape& tape, Tensor dy) override { return apply(tape, dy); }
-  Tensor apply(Tape& tape, Tensor x);
+  Tensor do_forward(Tape& tape, Tensor x) override { return apply(tape, x, &Tape::draw_mask); }
+  Tensor do_backward(Tape& tape, Tensor dy) override { return apply(tape, dy, &Tape::redraw_mask); }
+  Tensor apply(Tape& tape, Tensor x, DropoutKey (Tape::*mask)());
 
   float p_;
-  int site_;
 };
 
 }  // namespace nanofsdp::nn

@@ -11,7 +11,7 @@ Embedding::Embedding(std::int64_t count, std::int64_t width, Init init)
 
 Tensor Embedding::do_forward(Tape& tape, Tensor index) {
   const Tensor flat = index.view({index.numel()});
-  const Tensor y = tape.allocate(index.shape().head(index.shape().rank(), weight_->shape[1]));
+  const Tensor y = tape.allocate(index.shape().with(index.shape().rank(), weight_->shape[1]));
   ops::embedding(tape.stream(),
                  ops::EmbeddingForward{.index = flat, .weight = weight_->data, .y = y.rows()});
   tape.save({flat});

@@ -16,7 +16,7 @@ Linear::Linear(std::shared_ptr<Parameter> tied_weight) : weight_(std::move(tied_
 }
 
 Tensor Linear::do_forward(Tape& tape, Tensor x) {
-  const Tensor y = tape.allocate(x.shape().head(x.shape().rank() - 1, weight_->shape[0]));
+  const Tensor y = tape.allocate(x.shape().with(x.shape().rank() - 1, weight_->shape[0]));
   ops::matmul(tape.stream(), ops::MatmulForward{.x = x.rows(),
                                                 .weight = weight_->data,
                                                 .bias = bias_ ? bias_->data : Tensor(),

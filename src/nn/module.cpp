@@ -23,12 +23,8 @@ Tensor Module::forward(Tape& tape, Tensor x) {
   innermost.pre_forward(tape);
   const bool again = recompute && tape.saving();
   if (again) tape.save({x});
-  Tensor y;
-  {
-    Tape::Scope temporaries(tape, /*frees=*/again || !tape.training());
-    const Tape::Pause pause(tape, again);
-    y = temporaries.keep(do_forward(tape, x));
-  }
+  Tape::Scope temporaries(tape, /*frees=*/again || !tape.training(), /*pauses=*/again);
+  const Tensor y = temporaries.keep(do_forward(tape, x));
   innermost.post_forward(tape);
   hooks.post_forward(tape);
   return y;

@@ -35,16 +35,22 @@ void Tape::begin(bool training, const DropoutKey& key) {
   key_ = key;
 }
 
-DropoutKey Tape::dropout_key(int site) const {
-  DropoutKey key = key_;
-  key.site = site;
-  return key;
+DropoutKey Tape::draw_mask() {
+  save({});
+  const DropoutKey mask = key_;
+  ++key_.site;
+  return mask;
+}
+
+DropoutKey Tape::redraw_mask() {
+  require_own(0);
+  return key_;
 }
 
 void Tape::save(std::initializer_list<Tensor> tensors) {
   if (!saving_) return;
   tensors_.insert(tensors_.end(), tensors);
-  saved_.push_back({at_work(), tensors.size()});
+  saved_.push_back({at_work(), tensors.size(), key_.site});
 }
 
 //! [require_own]
@@ -57,6 +63,7 @@ void Tape::require_own(std::size_t count) {
                  .expected = fmt::format("to restore {} tensors of its own", count),
                  .got = fmt::format("{} that {} saved last", saved.count, name_of(saved.by)),
                  .hint = "backward calls modules, and restores, in the reverse order of forward");
+  key_.site = saved.masks;
   saved_.pop_back();
 }
 //! [require_own]

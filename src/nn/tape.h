@@ -46,7 +46,9 @@ class Module;
 class Tape {
  public:
   /// @param context outlives this object
-  explicit Tape(Context& context) : context_(context), arena_(context) {}
+  /// @param seed of masks of dropout, in passes without a key
+  explicit Tape(Context& context, std::uint64_t seed = 0)
+      : context_(context), arena_(context), seed_(seed) {}
 
   Stream& stream() { return *context_.compute; }  ///< where operators run
 
@@ -67,10 +69,14 @@ class Tape {
   class Scope {
    public:
     /// Scopes of one tape end in the reverse order of their beginning.
-    /// @param frees whether it does anything: forward of a training keeps what backward needs
-    explicit Scope(Tape& tape, bool frees = true)
-        : tape_(tape), frees_(frees), begin_(tape.arena_.position()), end_(begin_) {}
+    /// @param frees whether it frees anything: forward of a training keeps what backward needs
+    /// @param pauses while it lives, forward saves nothing: what it computes will be computed again
+    explicit Scope(Tape& tape, bool frees = true, bool pauses = false)
+        : tape_(tape), frees_(frees), begin_(tape.arena_.position()), end_(begin_) {
+      saved_ = std::exchange(tape.saving_, tape.saving_ && !pauses);
+    }
     ~Scope() {
+      tape_.saving_ = saved_;
       if (frees_) tape_.arena_.rewind(end_);
     }
     Scope(const Scope&) = delete;
@@ -87,23 +93,8 @@ class Tape {
 
    private:
     Tape& tape_;
-    bool frees_;
+    bool frees_, saved_;
     Arena::Position begin_, end_;
-  };
-
-  /// While it lives, forward saves nothing: what it computes will be computed again.
-  class Pause {
-   public:
-    /// The tape outlives it.
-    /// @param pauses whether it does anything
-    explicit Pause(Tape& tape, bool pauses = true)
-        : tape_(tape), before_(std::exchange(tape.saving_, tape.saving_ && !pauses)) {}
-    ~Pause() { tape_.saving_ = before_; }
-    Pause(const Pause&) = delete;
-
-   private:
-    Tape& tape_;
-    bool before_;
   };
 
   /// While it lives, the module is the one at work: what is saved and restored is its.
@@ -119,10 +110,11 @@ class Tape {
   };
 
   /// Starts a forward pass, after the end of the one before. `training`: activations are saved and
-  /// dropout is on.
-  /// @param key which rows of which micro-step: the part of a dropout key that sites share
+  /// dropout is on, with masks that no other pass has, of this rank or another.
   /// @throws Error if the pass before saved activations and has not ended, or a module still runs
-  void begin(bool training, const DropoutKey& key = {});
+  void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
+  /// The same, with the masks of a key: which rows of which micro-step. Equal keys, equal masks.
+  void begin(bool training, const DropoutKey& key);
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.
   /// @throws Error as begin()
@@ -133,10 +125,14 @@ class Tape {
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
   bool training() const { return training_; }  ///< as begin() was told
-  bool saving() const { return saving_; }      ///< training, and no Pause
+  bool saving() const { return saving_; }      ///< training, and no Scope pauses
 
-  /// The dropout key of one place in the model.
-  DropoutKey dropout_key(int site) const;
+  /// Which mask is the next in this pass: no other call of it has the same. Backward asks
+  /// redraw_mask() for it, as for what was saved. A module that computes its forward again, by hand,
+  /// saves its input first: restore() brings the masks back, too, which came after that save().
+  DropoutKey draw_mask();
+  /// The mask of the last draw_mask(). @throws Error as restore()
+  DropoutKey redraw_mask();
 
   /// Keeps tensors for backward. Does nothing unless saving().
   void save(std::initializer_list<Tensor> tensors);
@@ -164,11 +160,8 @@ class Tape {
   void end() { end(/*backward=*/false); }
 
   /// Gives the memory of activations back until the next pass, between two passes: for something
-  /// else that is large. The next training pass finds out again how much it needs.
-  void release() {
-    arena_.clear();
-    sized_ = false;
-  }
+  /// else that is large.
+  void release() { arena_.clear(); }
 
   /// Ends a pass whose backward is over.
   /// @throws Error if that did not restore what forward saved
@@ -179,6 +172,7 @@ class Tape {
   struct Saved {
     const Module* by = nullptr;
     std::size_t count = 0;
+    int masks = 0;  // that were drawn before it
   };
   const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
   std::string name_of(const Module* module) const;
@@ -191,7 +185,8 @@ class Tape {
   bool training_ = false;
   bool saving_ = false;
   KeyValueCache* cache_ = nullptr;
-  DropoutKey key_;
+  std::uint64_t seed_;
+  DropoutKey key_;  // of the next mask: its site counts the pass's masks
   std::vector<Tensor> tensors_;  // that were saved
   std::vector<Saved> saved_;     // by which module
   std::vector<const Module*> at_work_;

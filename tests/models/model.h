@@ -84,7 +84,7 @@ class Parallel final : public Branch {
 class Detached final : public Branch {
   Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
-    const nn::Tape::Pause pause(tape);
+    const nn::Tape::Scope pause(tape, /*frees=*/false, /*pauses=*/true);
     ops::add(tape.stream(), {.a = x, .b = forward_all(tape, x), .out = y});
     return y;
   }

@@ -116,8 +116,9 @@ TEST(Tape, SavesAfterAPauseIfItDidBefore) {
   for (const bool training : {true, false}) {
     tape.begin(training);
     {
-      const Tape::Pause outer(tape);
-      { const Tape::Pause inner(tape); }
+      const Tape::Scope outer(tape, /*frees=*/false, /*pauses=*/true);
+      { const Tape::Scope inner(tape, /*frees=*/false, /*pauses=*/true); }
+      { const Tape::Scope other(tape); }
       EXPECT_FALSE(tape.saving()) << "the outer pause goes on";
       EXPECT_EQ(tape.training(), training);
     }
