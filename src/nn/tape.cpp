@@ -42,11 +42,6 @@ DropoutKey Tape::draw_mask() {
   return mask;
 }
 
-DropoutKey Tape::redraw_mask() {
-  require_own(0);
-  return key_;
-}
-
 void Tape::save(std::initializer_list<Tensor> tensors) {
   if (!saving_) return;
   tensors_.insert(tensors_.end(), tensors);

@@ -79,7 +79,6 @@ class Tape {
       tape_.saving_ = saved_;
       if (frees_) tape_.arena_.rewind(end_);
     }
-    Scope(const Scope&) = delete;
 
     /// Frees everything now but `result`, which moves to the beginning of the scope and outlives
     /// it. What was kept before is freed too.
@@ -103,7 +102,6 @@ class Tape {
     /// Tape and module outlive it.
     AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
     ~AtWork() { tape_.at_work_.pop_back(); }
-    AtWork(const AtWork&) = delete;
 
    private:
     Tape& tape_;
@@ -132,7 +130,7 @@ class Tape {
   /// saves its input first: restore() brings the masks back, too, which came after that save().
   DropoutKey draw_mask();
   /// The mask of the last draw_mask(). @throws Error as restore()
-  DropoutKey redraw_mask();
+  DropoutKey redraw_mask() { return require_own(0), key_; }
 
   /// Keeps tensors for backward. Does nothing unless saving().
   void save(std::initializer_list<Tensor> tensors);

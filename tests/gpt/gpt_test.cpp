@@ -205,43 +205,6 @@ TEST(GPT, DropsOtherElementsAtEverySite) {
   }
 }
 
-// The masks of block k are numbers 1 + 3 k to 3 + 3 k of a pass, after that of the embeddings: a run
-// of before goes on with the same ones. Here one place adds ones, and all else zeros.
-TEST(GPT, DropsByThePlaceInForward) {
-  GPTConfig config{.block_size = 1, .vocab_size = 64, .n_layer = 5, .n_head = 1, .n_embd = 64};
-  config.dropout = 0.5f;
-  Context context;
-  GPT model(config);
-  WholeModel memory(model);
-  for (int i = 0; i < 64; ++i) memory["transformer.wte.weight"].data.f32()[i * 65] = 1e-3f;
-  const auto fill = [&](const std::string& name, float value) {
-    for (float& x : memory[name].data.span<float>()) x = value;
-  };
-  fill("transformer.ln_f.weight", 1);
-  std::vector<std::pair<std::string, int>> places = {{"transformer.wpe.weight", 0}};
-  for (int k = 0; k < 5; ++k) {
-    const std::string h = "transformer.h." + std::to_string(k);
-    places.emplace_back(h + ".attn.c_proj.bias", 2 + 3 * k);
-    places.emplace_back(h + ".mlp.c_proj.bias", 3 + 3 * k);
-  }
-  nn::Tape tape(context);
-  Owned<std::int32_t> token({1, 1}, 63);
-  for (const auto& [name, site] : places) {
-    fill(name, 1);
-    const DropoutKey key{.seed = 5, .iteration = 7, .micro_step = 2, .first_row = 3};
-    tape.begin(true, key);
-    const std::span<float> logits = model.forward(tape, token).span<float>();
-    const float most = std::ranges::max(logits.first(63));
-    DropoutKey mask = key;
-    mask.site = site;
-    for (std::uint32_t i = 0; i < 63; ++i) {
-      EXPECT_EQ(logits[i] == most, keep(row_key(mask, 0), i, drop_threshold(0.5))) << name << i;
-    }
-    tape.end();
-    fill(name, 0);
-  }
-}
-
 // Of one token: its one probability is number 0 of a mask, and so is the first element of the
 // output. Of a shared mask, both would always drop together.
 TEST(GPT, AttentionDropsInsideAndAfterApart) {

@@ -158,40 +158,37 @@ class Identity final : public Counted {
   Tensor compute_back(nn::Tape&, Tensor dy) override { return dy; }
 };
 
-/// The library's own: the mask is a function of the pass, the rank and the site.
+/// The library's own: the mask is a function of the pass, the rank and the place in forward.
 class Dropout final : public Counted {
  public:
-  explicit Dropout(int site) : dropout_(0.5F, site) { add("dropout", dropout_); }
+  Dropout() { add("dropout", dropout_); }
 
  private:
   Tensor compute(nn::Tape& tape, Tensor x) override { return dropout_.forward(tape, x); }
   Tensor compute_back(nn::Tape& tape, Tensor dy) override { return dropout_.backward(tape, dy); }
 
-  nn::Dropout dropout_;
+  nn::Dropout dropout_{0.5F};
 };
 
 /// The same by hand, so that the reference has nothing of it.
 class PlainDropout final : public Counted {
- public:
-  explicit PlainDropout(int site) : site_(site) {}
-
- private:
-  Tensor compute(nn::Tape& tape, Tensor x) override { return drop(tape, x); }
-  Tensor compute_back(nn::Tape& tape, Tensor dy) override { return drop(tape, dy); }
-  Tensor drop(nn::Tape& tape, Tensor x) const {
-    if (!tape.training()) return x;
+  Tensor compute(nn::Tape& tape, Tensor x) override {
+    return tape.training() ? drop(tape, x, tape.draw_mask()) : x;
+  }
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
+    return drop(tape, dy, tape.redraw_mask());
+  }
+  static Tensor drop(nn::Tape& tape, Tensor x, const nanofsdp::DropoutKey& mask) {
     const Tensor y = tape.allocate(x.shape());
     const std::int64_t width = x.shape()[1];
     for (std::int64_t i = 0; i < x.numel(); ++i) {
-      const std::uint64_t row = nanofsdp::row_key(tape.dropout_key(site_), i / width);
+      const std::uint64_t row = nanofsdp::row_key(mask, i / width);
       const auto element = static_cast<std::uint32_t>(i % width);
       const bool stays = nanofsdp::keep(row, element, nanofsdp::drop_threshold(0.5));
       y.f32()[i] = stays ? x.f32()[i] * 2 : 0;
     }
     return y;
   }
-
-  int site_;
 };
 
 /// The identity with a weight: one that is of no use, or one whose gradient is zero.
@@ -210,13 +207,12 @@ class Unused final : public Leaf {
   bool asks_;
 };
 
-/// @param number of the node  @param by_hand for the reference
-inline std::unique_ptr<Counted> make_leaf(const Node& node, int number, int width, Ties& ties,
-                                          bool by_hand) {
+/// @param by_hand for the reference
+inline std::unique_ptr<Counted> make_leaf(const Node& node, int width, Ties& ties, bool by_hand) {
   switch (node.kind) {
     case Kind::dropout:
-      if (by_hand) return std::make_unique<PlainDropout>(number);
-      return std::make_unique<Dropout>(number);
+      if (by_hand) return std::make_unique<PlainDropout>();
+      return std::make_unique<Dropout>();
     case Kind::gelu:
       return std::make_unique<Gelu>();
     case Kind::linear:

@@ -201,8 +201,7 @@ class Model {
       branch->own(std::move(children), node);
     }
     std::unique_ptr<Counted> module = std::move(branch);
-    if (!module)
-      module = make_leaf(node, static_cast<int>(number), width_, ties, /*by_hand=*/!recompute_);
+    if (!module) module = make_leaf(node, width_, ties, /*by_hand=*/!recompute_);
     module->recompute = node.recompute && recompute_;
     module->pass = &pass;
     made_[number].module = module.get();
