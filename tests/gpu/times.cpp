@@ -71,7 +71,11 @@ class Gpu {
     cuda::check(cudaMemcpy(bytes.data(), x.raw(), x.bytes(), cudaMemcpyDefault), "a copy");
     return bytes;
   }
-  void poison(const Tensor& x) { cudaMemset(x.raw(), 0xff, x.bytes()); }
+  // Over before the stream goes on, which does not wait for the default stream.
+  void poison(const Tensor& x) {
+    cuda::check(cudaMemset(x.raw(), 0xff, x.bytes()), "NaN");
+    cuda::check(cudaDeviceSynchronize(), "NaN");
+  }
   Stream& stream() { return *stream_; }
 
  private:
