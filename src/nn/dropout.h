@@ -1,6 +1,7 @@
 #pragma once
 
 #include "nn/module.h"
+#include "ops/elementwise.h"
 
 namespace nanofsdp::nn {
 
@@ -17,7 +18,12 @@ class Dropout final : public Module {
  private:
   Tensor do_forward(Tape& tape, Tensor x) override { return apply(tape, x, &Tape::draw_mask); }
   Tensor do_backward(Tape& tape, Tensor dy) override { return apply(tape, dy, &Tape::redraw_mask); }
-  Tensor apply(Tape& tape, Tensor x, DropoutKey (Tape::*mask)());
+  Tensor apply(Tape& tape, Tensor x, DropoutKey (Tape::*mask)()) const {
+    if (p_ == 0 || !tape.training()) return x;
+    const Tensor y = tape.allocate(x.shape());
+    ops::dropout(tape.stream(), {.x = x, .y = y, .p = p_, .key = (tape.*mask)()});
+    return y;
+  }
 
   float p_;
 };

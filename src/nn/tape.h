@@ -116,10 +116,7 @@ class Tape {
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.
   /// @throws Error as begin()
-  void begin_decoding(KeyValueCache& cache) {
-    begin(/*training=*/false);
-    cache_ = &cache;
-  }
+  void begin_decoding(KeyValueCache& cache) { begin(/*training=*/false), cache_ = &cache; }
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
   bool training() const { return training_; }  ///< as begin() was told
