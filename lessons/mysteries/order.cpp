@@ -62,7 +62,7 @@ class Tower final : public nn::Module {
  public:
   Tower(int blocks, int skipped) : skipped_(skipped) {
     for (int i = 0; i < blocks; ++i) {
-      add(fmt::format("h.{}", i), blocks_.emplace_back(small(), 1 + 3 * i));
+      add(fmt::format("h.{}", i), blocks_.emplace_back(small()));
     }
   }
 
