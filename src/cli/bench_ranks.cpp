@@ -92,9 +92,12 @@ class Apart final : public comm::Group {
  public:
   using Group::Group;
   void run(Stream& stream, const comm::Collective& call) override {
-    if (call.operation.kind != comm::Operation::Kind::reduce_scatter) return;
-    const std::int64_t n = call.out.numel();
-    copy_within(stream, call.in.slice(rank_ * n, n).raw(), call.out);
+    // Numbers to agree on are those of all ranks: a rank alone agrees with itself.
+    const bool sums = call.operation.kind == comm::Operation::Kind::reduce_scatter;
+    if (!sums && (!call.control || call.in.empty())) return;
+    const std::int64_t n = std::min(call.in.numel(), call.out.numel());
+    const void* x = call.in.slice(sums ? rank_ * n : 0, n).raw();
+    for (int r = 0; r * n < call.out.numel(); ++r) copy_within(stream, x, call.out.slice(r * n, n));
   }
   std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank_, size_); }
   void abort(const std::string&) noexcept override {}

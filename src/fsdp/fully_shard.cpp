@@ -126,7 +126,7 @@ void ShardedModel::attach(Unit& unit) {
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
-    if (unit.is_root()) std::ranges::for_each(units_, &Unit::begin_backward);
+    for (Unit& each : unit.is_root() ? units() : std::span<Unit>()) each.begin_backward();
     schedule_.begin_backward(unit);
     unit.unshard();
     prefetch_in_backward(unit, BackwardPrefetch::pre);
