@@ -90,8 +90,7 @@ void flatten_gpt(lesson::Lesson& lesson) {
     for (std::size_t i = 0; i < numels.size(); ++i) {
       const nn::Parameter& p = *unit.parameters[i];
       lesson.claim(p.data.f32() == theirs.parameter_storage().f32() + at[i], "data of " + p.name);
-      lesson.claim(p.grad().f32() == theirs.gradient_storage().f32() + at[i],
-                   "grad of " + p.name);
+      lesson.claim(p.grad().f32() == theirs.gradient_storage().f32() + at[i], "grad of " + p.name);
     }
   }
   lesson.answer(static_cast<std::int64_t>(units.size()));

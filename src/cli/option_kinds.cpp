@@ -119,7 +119,10 @@ void add_recompute(CommandLine& line, gpt::Recompute& recompute) {
          "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; of "
          "others all but attention and every other product)",
          recompute,
-         {{"none", none}, {"selective", selective}, {"block", block}, {"True", block},
+         {{"none", none},
+          {"selective", selective},
+          {"block", block},
+          {"True", block},
           {"False", none}});
 }
 

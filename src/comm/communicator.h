@@ -20,9 +20,9 @@ namespace nanofsdp::comm {
 ///
 /// Every call enqueues work on a stream and returns an Event: the collective is done when the event
 /// has passed. All ranks of a group call the same collectives with the same counts in the same
-/// order, on one stream a communicator; use two communicators (`split`) for two streams. Where ranks
-/// are on the CPU, a call on another stream is refused while the call before is under way: an Error
-/// names both.
+/// order, on one stream a communicator; use two communicators (`split`) for two streams. Where
+/// ranks are on the CPU, a call on another stream is refused while the call before is under way: an
+/// Error names both.
 ///
 /// Buffers stay alive and untouched until the event has passed. Chunks are equal (the flat layout
 /// pads). In-place as NCCL defines it: all_gather with `in` the rank's chunk of `out`,

@@ -47,8 +47,8 @@ int post_forward_group_size(int size, int ranks);
 ///     });
 class Mesh {
  public:
-  /// Splits `world`. Collective over its ranks. Traffic counts from here on: what the world has moved
-  /// before is not the mesh's.
+  /// Splits `world`. Collective over its ranks. Traffic counts from here on: what the world has
+  /// moved before is not the mesh's.
   /// @param shard_size ranks of a shard group; 0: all
   /// @param post_forward_size of a post-forward group; 0: all of the shard group
   /// @throws UsageError if shard_size does not divide the number of ranks, or post_forward_size

@@ -1,6 +1,5 @@
 #include "gpt/attention.h"
 
-
 #include "ops/attention.h"
 
 namespace nanofsdp::gpt {

@@ -12,9 +12,9 @@ namespace nanofsdp::nn {
 /// @brief Memory for activations: allocation moves a pointer, and everything is freed at once.
 ///
 /// The first pass does not know how much it needs, so there each tensor has a buffer of its own,
-/// which is freed once the pointer has moved back. reset() then makes one block of the most that was
-/// ever held, and no later pass of that size allocates. Either way the arena takes as much as it
-/// holds, and never more.
+/// which is freed once the pointer has moved back. reset() then makes one block of the most that
+/// was ever held, and no later pass of that size allocates. Either way the arena takes as much as
+/// it holds, and never more.
 
 /// A stack of memory on the rank's device, which the ledger counts as activations. For one thread.
 class Arena {

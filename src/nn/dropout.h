@@ -8,8 +8,8 @@ namespace nanofsdp::nn {
 /// @file
 /// @brief Dropout as a module. Its mask is not stored.
 
-/// Inverted dropout (PyTorch's nn.Dropout): the identity outside training or where p = 0. Every call
-/// has a mask of its own (Tape::draw_mask), and backward draws it again instead of keeping it.
+/// Inverted dropout (PyTorch's nn.Dropout): the identity outside training or where p = 0. Every
+/// call has a mask of its own (Tape::draw_mask), and backward draws it again instead of keeping it.
 class Dropout final : public Module {
  public:
   /// @param p probability of dropping an element, in [0, 1)

@@ -123,8 +123,9 @@ class Tape {
   bool saving() const { return saving_; }      ///< training, and no Scope pauses
 
   /// Which mask is the next in this pass: no other call of it has the same. Backward asks
-  /// redraw_mask() for it, as for what was saved. A module that computes its forward again, by hand,
-  /// saves its input first: restore() brings the masks back, too, which came after that save().
+  /// redraw_mask() for it, as for what was saved. A module that computes its forward again, by
+  /// hand, saves its input first: restore() brings the masks back, too, which came after that
+  /// save().
   DropoutKey draw_mask();
   /// The mask of the last draw_mask(). @throws Error as restore()
   DropoutKey redraw_mask() { return require_own(0), key_; }
@@ -181,7 +182,7 @@ class Tape {
   bool saving_ = false;
   KeyValueCache* cache_ = nullptr;
   std::uint64_t seed_;
-  DropoutKey key_;  // of the next mask: its site counts the pass's masks
+  DropoutKey key_;               // of the next mask: its site counts the pass's masks
   std::vector<Tensor> tensors_;  // that were saved
   std::vector<Saved> saved_;     // by which module
   std::vector<const Module*> at_work_;

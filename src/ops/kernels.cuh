@@ -19,8 +19,8 @@ namespace nanofsdp::ops::cuda {
 ///
 /// Kernels are written so that they also run under the emulation of tests/emulation: launched by
 /// launch(), full warps at every shuffle, no instructions but those of flash/warp_matrix.cuh, which
-/// the emulation has too. Sums are taken in an order that depends on the shapes alone: the same bits on every
-/// run.
+/// the emulation has too. Sums are taken in an order that depends on the shapes alone: the same
+/// bits on every run.
 
 using nanofsdp::cuda::launch;
 

@@ -54,9 +54,7 @@ struct Plan {
 
   /// Bytes reserved for a class, at its worst moment of the whole run: in every step, but for a
   /// class of which the first values take more, or a look at all weights.
-  std::int64_t of(MemoryClass c) const {
-    return memory[static_cast<std::size_t>(c)].reserved_peak;
-  }
+  std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved_peak; }
 };
 
 /// Runs two steps and a save of the model there, and plays the second step.

@@ -22,9 +22,9 @@ struct Work {
   std::vector<std::int64_t> rows{};  ///< of each of its micro-steps
   std::int64_t tokens = 1;           ///< of a row
   std::int64_t batch_rows = 0;       ///< for which its memory for batches is; 0: the most of `rows`
-  int sums = 0;       ///< that the program keeps of every rank: of losses
-  bool draws = true;  ///< the first values, rather than load them
-  bool saves = false;  ///< the weights, at some time
+  int sums = 0;                      ///< that the program keeps of every rank: of losses
+  bool draws = true;                 ///< the first values, rather than load them
+  bool saves = false;                ///< the weights, at some time
 };
 
 /// One rank of a training. The model takes tokens [B, T] and gives logits [B, T, V].

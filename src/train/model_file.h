@@ -24,7 +24,7 @@ struct WeightsInfo {
   std::string
       chars{};  ///< the alphabet of a CharTokenizer; empty: its tokens are of a BpeTokenizer
   std::int64_t iteration = 0;
-  double val_loss = 0;  ///< of these weights, also if others of the run were better
+  double val_loss = 0;                ///< of these weights, also if others of the run were better
   std::vector<std::string> pieces{};  ///< of the BpeTokenizer; empty: unknown
 };
 

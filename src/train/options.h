@@ -66,7 +66,7 @@ struct TrainerOptions {
   fsdp::MixedPrecision precision{};
   int forward_prefetch = 1;
   fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
-  bool no_sync = false;    ///< reduce gradients in the last micro-step only
+  bool no_sync = false;  ///< reduce gradients in the last micro-step only
   gpt::Recompute recompute = gpt::Recompute::none;
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;

@@ -23,8 +23,8 @@ struct SamplingOptions {
 /// Continues `tokens` (at least one) and returns them with what was added. The model sees the last
 /// block_size tokens. As long as these are all, it computes the new one alone and finds the others
 /// in the cache; from then on each token moves the window, and with it the position of every token
-/// in it, so that all are computed again. Collective: every rank passes the same tokens and an equal
-/// generator, and gets the same result.
+/// in it, so that all are computed again. Collective: every rank passes the same tokens and an
+/// equal generator, and gets the same result.
 /// @param cache of block_size positions; what it holds is forgotten
 std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
                                    nn::KeyValueCache& cache, std::vector<std::int32_t> tokens,

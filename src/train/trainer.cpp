@@ -144,9 +144,8 @@ std::string Trainer::sample(std::int64_t length) {
   nn::KeyValueCache cache(context_, options_.block_size);
   tape_.release();
   // The cache of a text takes three times what a row takes of which blocks keep their input alone.
-  const bool roomy =
-      options_.recompute != gpt::Recompute::block ||
-      shape_.rows() >= 3 * context_.world_size * data::micro_steps_per_rank(shape_);
+  const bool roomy = options_.recompute != gpt::Recompute::block ||
+                     shape_.rows() >= 3 * context_.world_size * data::micro_steps_per_rank(shape_);
   const std::vector<std::int32_t> tokens =
       generate(sharded_, tape_, cache, {dataset_.tokenizer().opening()},
                {.max_new_tokens = length, .cached = roomy}, generator);

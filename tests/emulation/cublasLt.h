@@ -9,8 +9,8 @@
 /// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops, of float32
 /// or of bfloat16, to float32, and of bfloat16 to bfloat16 too. A bias has the result's type.
 ///
-/// There are three kernels for a product. They sum in different orders, and which of them takes half
-/// the time of the others depends on the shape.
+/// There are three kernels for a product. They sum in different orders, and which of them takes
+/// half the time of the others depends on the shape.
 ///
 /// Descriptions that do not fit together are refused, and so are operands that are less aligned
 /// than the caller has promised. It cannot show which kernels cuBLAS has, nor their speed, nor

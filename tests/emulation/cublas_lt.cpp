@@ -195,7 +195,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
   }
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
   // The descriptions are read now, by value, and the operands when it is this product's turn.
-  const Product product{*operation, {a, *of_a}, {b, *of_b}, {c, *of_c}, scale, keep, algorithm->kernel};
+  const Product product{*operation, {a, *of_a}, {b, *of_b},       {c, *of_c},
+                        scale,      keep,       algorithm->kernel};
   emulation::enqueue(
       stream, [product, out = d, of_out = *of_d] { return multiply(product, out, of_out), true; });
   return CUBLAS_STATUS_SUCCESS;

@@ -210,7 +210,8 @@ namespace emulation {
 /// told.
 cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work);
 
-/// Moves the clock on that events read. For work that says how long it takes; other work takes none.
+/// Moves the clock on that events read. For work that says how long it takes; other work takes
+/// none.
 void spend(double ms);
 
 /// Whether `memory` is the device's, allocated or not.

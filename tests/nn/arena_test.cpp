@@ -35,10 +35,9 @@ class Program {
     }
     if (depth == 3 || random_() % 4 == 0) return;  // what was allocated stays
     const Held kept = held_.empty() ? Held{} : held_[random_() % held_.size()];
-    const bool is_own = std::ranges::any_of(held_.begin() + static_cast<std::ptrdiff_t>(before),
-                                            held_.end(), [&](const Held& one) {
-                                              return one.tensor.raw() == kept.tensor.raw();
-                                            });
+    const bool is_own =
+        std::ranges::any_of(held_.begin() + static_cast<std::ptrdiff_t>(before), held_.end(),
+                            [&](const Held& one) { return one.tensor.raw() == kept.tensor.raw(); });
     const Tensor moved = arena_.keep(begin, kept.tensor);
     EXPECT_TRUE(is_own || moved.raw() == kept.tensor.raw());
     const auto most = begin + static_cast<std::uint64_t>(

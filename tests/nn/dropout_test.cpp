@@ -29,8 +29,8 @@ Mask mask_of(const Tensor& y) {
   return mask;
 }
 
-// Calls its parts one after the other, and notes which elements each lets through, in forward and in
-// backward. Any part may be there more than once, and may be another chain.
+// Calls its parts one after the other, and notes which elements each lets through, in forward and
+// in backward. Any part may be there more than once, and may be another chain.
 class Chain final : public Module {
  public:
   std::vector<Module*> parts;

@@ -92,7 +92,8 @@ TEST_P(OneStep, EqualsPyTorchInFloat64) {
     model.backward(tape, cross_entropy_backward(tape, 1.0f / 32));
     tape.end_backward();
     for (const nn::Parameter* parameter : memory.parameters) {
-      EXPECT_LE(relative_l2(parameter->grad().span<float>(), golden("gradient " + parameter->name)), 2e-6)
+      EXPECT_LE(relative_l2(parameter->grad().span<float>(), golden("gradient " + parameter->name)),
+                2e-6)
           << parameter->name;
     }
   }

@@ -70,7 +70,8 @@ TEST(Trainer, TracesThreeStepsOfAResumedRun) {
   EXPECT_EQ(traced(), (std::vector<std::int64_t>{10, 11, 12}));
   o.init_from = "resume";
   for (const auto& [steps, first] : {std::pair(40, 30), {32, 29}, {22, 20}, {20, 20}}) {
-    const nanofsdp::testing::TemporaryDirectory copy;  // at iteration 20: the run that is resumed goes on
+    const nanofsdp::testing::TemporaryDirectory
+        copy;  // at iteration 20: the run that is resumed goes on
     std::filesystem::copy(directory.file(""), copy.file(""),
                           std::filesystem::copy_options::recursive);
     o.out_dir = copy.file("");
