@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <utility>
 
@@ -16,6 +17,7 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLook{100};  ///< from one look to the next
+  static constexpr std::chrono::hours kLongest{24};       ///< that any rank waits
 
   /// The wait begins now.
   explicit Patience(Clock::duration limit) : rest_(limit) {}
@@ -30,6 +32,23 @@ class Patience {
  private:
   Clock::duration rest_;
   Clock::time_point last_ = Clock::now();
+};
+
+/// What ranks do alone: of a wait for them, only the time counts in which none has anything to do.
+class Work {
+ public:
+  /// One thing more (1), or less (-1). @returns how many there are then
+  int add(int begins) { return changed_ = Patience::Clock::now(), under_way_ += begins; }
+  /// For how long there has been nothing.
+  std::chrono::milliseconds idle() const {
+    const auto passed = Patience::Clock::now() - changed_.load();
+    return under_way_ > 0 ? 0 * Patience::kLook
+                          : std::chrono::floor<std::chrono::milliseconds>(passed);
+  }
+
+ private:
+  std::atomic<int> under_way_{0};
+  std::atomic<Patience::Clock::time_point> changed_{Patience::Clock::now()};
 };
 
 }  // namespace nanofsdp

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <cstddef>
 #include <numbers>
-#include <numeric>
 #include <utility>
 
 #include "base/check.h"
@@ -179,23 +178,6 @@ void Generator::randint(std::span<std::int64_t> out, std::uint64_t high) {
   for (std::int64_t& x : out) x = randint(high);
 }
 
-std::vector<std::int64_t> Generator::randperm(std::int64_t n) {
-  NANOFSDP_CHECK(n >= 0 && n < 0xffffffff / 20, .what = "randperm",
-                 .expected = "a length in [0, 214748364)", .got = fmt::to_string(n));
-  std::vector<std::int64_t> order(static_cast<std::size_t>(n));
-  std::iota(order.begin(), order.end(), std::int64_t{0});
-  for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-    std::swap(order[i], order[i + random() % (order.size() - i)]);
-  }
-  return order;
-}
-
-void Generator::bernoulli(std::span<float> out, double p) {
-  NANOFSDP_CHECK(p >= 0 && p <= 1, .what = "bernoulli", .expected = "a probability in [0, 1]",
-                 .got = fmt::to_string(p));
-  for (float& x : out) x = uniform_double() < p ? 1.0f : 0.0f;
-}
-
 void Generator::exponential(std::span<float> out) {
   for (float& x : out) x = static_cast<float>(-std::log(1 - uniform_double()));
 }
@@ -232,8 +214,6 @@ void Generator::discard(std::int64_t words) {
     words -= step;
   }
 }
-
-void Generator::discard_uniform(std::int64_t numel) { discard(numel); }
 
 void Generator::discard_normal(std::int64_t numel) {
   constexpr auto block = static_cast<std::int64_t>(kBlock);

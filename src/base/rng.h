@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <span>
-#include <vector>
 
 namespace nanofsdp {
 
@@ -77,16 +76,6 @@ class Generator {
   /// randint(high, (numel,)): one draw an element.
   void randint(std::span<std::int64_t> out, std::uint64_t high);
 
-  /// randperm(n): for i = 0 .. n - 2 swap element i with element i + random() % (n - i). n - 1
-  /// words.
-  /// @throws Error unless 0 <= n < (2^32 - 1) / 20, where PyTorch changes its algorithm
-  std::vector<std::int64_t> randperm(std::int64_t n);
-
-  /// bernoulli_(p): 1 where uniform_double() < p, else 0. 2 words an element. (As PyTorch without
-  /// MKL; its MKL builds draw from another generator.)
-  /// @throws Error unless 0 <= p <= 1
-  void bernoulli(std::span<float> out, double p);
-
   /// exponential_(1): -log(1 - uniform_double()). 2 words an element. (As PyTorch 1.13 without
   /// MKL.)
   void exponential(std::span<float> out);
@@ -96,9 +85,10 @@ class Generator {
   /// @throws Error unless all are finite, none is negative and one is positive
   std::int64_t multinomial(std::span<const float> probabilities);
 
-  void discard(std::int64_t words);          ///< passes over so many words
-  void discard_uniform(std::int64_t numel);  ///< leaves the state that uniform() of numel leaves
-  void discard_normal(std::int64_t numel);   ///< same for normal(), cache included
+  void discard(std::int64_t words);  ///< passes over so many words
+  /// Leaves the state that uniform() of numel leaves.
+  void discard_uniform(std::int64_t numel) { discard(numel); }
+  void discard_normal(std::int64_t numel);  ///< same for normal(), cache included
 
   /// All that set_state() needs to go on from here.
   const GeneratorState& state() const { return state_; }

@@ -163,8 +163,8 @@ void GlooWire::Message::wait() {
     if (!done) peers.check();
     if (!complaint.empty()) throw peers.failure({peer_}, /*timed_out=*/false, complaint);
     if (done || !patience.is_over()) continue;
-    if (!peers.run()->may_wait_on()) throw peers.failure({peer_}, /*timed_out=*/true, "");
-    patience = Patience(peers.run()->timeout);
+    patience = Patience(peers.run()->timeout - peers.run()->idle());
+    if (patience.is_over()) throw peers.failure({peer_}, /*timed_out=*/true, "");
   }
 }
 

@@ -116,8 +116,7 @@ ncclResult_t NcclWire::check(const History& history, bool passed) {
   throw_if_aborted(history);
   if (passed || comm_ == nullptr) return ncclSuccess;  // closed, when all was done
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = nccl().ncclCommGetAsyncError(comm_, &state);
-  if (asked != ncclSuccess) state = asked;
+  if (const auto refused = nccl().ncclCommGetAsyncError(comm_, &state)) state = refused;
   lock.unlock();
   if (state != ncclSuccess && state != ncclInProgress) fail(history, state);
   return state;
@@ -187,7 +186,8 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
 }
 
 Patience NcclWire::give_up(const History& history, milliseconds patience) {
-  if (fabric_->store.may_wait_on()) return Patience(patience);  // as long as nobody lets go
+  Patience rest(patience - fabric_->store.idle());  // asked as long as nobody lets go
+  if (!rest.is_over()) return rest;
   abort("it waited in vain");
   throw error(CommError::Kind::timeout, history,
               fmt::format("waited {} ms in vain for the others", patience.count()));

@@ -10,7 +10,7 @@ namespace nanofsdp::comm {
 using namespace std::chrono_literals;
 
 Run::Run(std::chrono::milliseconds the_timeout)
-    : timeout(std::clamp<std::chrono::milliseconds>(the_timeout, 1ms, 24h)) {}
+    : timeout(std::clamp<std::chrono::milliseconds>(the_timeout, 1ms, Patience::kLongest)) {}
 
 void Run::abort(const std::string& reason) {
   const std::lock_guard lock(mutex);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/buffer.h"
+#include "base/patience.h"
 #include "comm/communicator.h"
 #include "comm/local.h"
 #include "comm/operation.h"
@@ -32,9 +33,9 @@ struct Run {
   /// for such news.
   virtual std::string loss() { return ""; }
   /// This rank begins to work alone (1), or ends (-1).
-  virtual void work(int begins, const std::string& /*at*/) { working += begins; }
-  /// After a timeout: whether to wait as long again, because a rank works alone and all move.
-  virtual bool may_wait_on() { return working > 0; }
+  virtual void work(int begins, const std::string& /*at*/) { alone.add(begins); }
+  /// For how long no rank has worked alone; longer than any wait if not all move.
+  virtual std::chrono::milliseconds idle() { return alone.idle(); }
 
   /// Ends all waiting in the groups, and in those that are made later.
   void abort(const std::string& reason);
@@ -44,7 +45,7 @@ struct Run {
   Link link{};                              ///< that threads pretend
   std::shared_ptr<SharedMemory> memory{};   ///< of processes; null: none is shared
   std::vector<int> sharers{};    ///< this rank, and those whose memory it can read; in order
-  std::atomic<int> working{0};   ///< ranks that work alone, if they are threads
+  Work alone{};                  ///< of ranks that are threads
   std::mutex mutex{};            ///< of:
   std::string aborted{};         ///< why it was
   std::vector<Peers*> groups{};  ///< that are alive

@@ -202,10 +202,10 @@ class ReadingGroup final : public Group {
     const auto begin = Clock::now();
     while (!is_reached(seen = count_)) {
       const bool failed = (seen & kFailed) != 0;
-      const bool late = patience.is_over();
-      if (!surely && !failed && late && peers_.run()->may_wait_on()) {
-        patience = Patience(peers_.run()->timeout);
-      } else if (!surely && (failed || late)) {
+      bool late = !surely && !failed && patience.is_over();
+      if (late)
+        late = (patience = Patience(peers_.run()->timeout - peers_.run()->idle())).is_over();
+      if (late || (failed && !surely)) {
         const CommError error = failure(/*timed_out=*/!failed);
         // Threads: if all have come meanwhile, they may be reading, and it has not failed for
         // anyone.

@@ -27,7 +27,7 @@ struct ProcessRun final : Run {
 
   std::string loss() override { return store.loss(std::chrono::seconds(1)); }
   void work(int begins, const std::string& at) override { store.work(begins, at); }
-  bool may_wait_on() override { return store.may_wait_on(); }
+  std::chrono::milliseconds idle() override { return store.idle(); }
 
   /// What another rank has left in the store.
   /// @param what it is, for the error  @param patience in connect_timeouts

@@ -19,8 +19,8 @@ namespace nanofsdp::launch {
 ///                             ←     lost   rank, when and how, to every rank, once
 ///     roll_call               →           (which rank does not move?)
 ///                             ←     ping, to every rank
-///     pong   work             →           (or be lost)
-///                             ←     pong  work, to every rank: all have answered
+///     pong   idle, work       →           (or be lost)
+///                             ←     pong   the least idle, to every rank: all have answered
 ///     leave                   →
 ///                             ←     left, to every rank, when all want to leave
 
@@ -43,7 +43,7 @@ struct Frame {
     left
   };
   Kind kind = Kind::hello;  ///< which message
-  std::string key{};        ///< of set, get and value; hello: the run's token
+  std::string key{};        ///< of set, get, value; the run's token; pong: ms since a rank worked
   std::string value{};      ///< or why, or what a rank works at
 };
 

@@ -90,13 +90,13 @@ void Store::say(const Frame& frame) {
 void Store::handle(const Frame& frame) {
   if (frame.kind == Kind::lost) return lost(frame.value);
   const std::lock_guard lock(mutex_);
-  if (frame.kind == Kind::ping) return say({.kind = Kind::pong, .value = work_});
+  if (frame.kind == Kind::ping)
+    return say({Kind::pong, std::to_string(work_.idle().count()), works_at_});
   if (frame.kind == Kind::welcome) welcome_ = true;
   if (frame.kind == Kind::refused) refused_ = frame.value;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
   if (frame.kind == Kind::left) left_ = true;
-  if (frame.kind == Kind::pong) all_well_ = true;
-  if (frame.kind == Kind::pong) others_work_ = !frame.value.empty();
+  if (frame.kind == Kind::pong) idle_ = milliseconds(std::stoll(frame.key)), all_well_ = true;
   news_.notify_all();
 }
 
@@ -167,8 +167,7 @@ std::string Store::roll_call() {
 
 void Store::work(int begins, const std::string& at) {
   const std::lock_guard lock(mutex_);
-  if (works_ == 0) work_ = at;
-  if ((works_ += begins) == 0) work_.clear();
+  if (work_.add(begins) == 0 || works_at_.empty()) works_at_ = at;
 }
 
 void Store::fail(const std::string& why) noexcept try {
@@ -183,7 +182,7 @@ void Store::leave(milliseconds timeout) {
   say({.kind = Kind::leave});
   const auto round = std::min<milliseconds>(timeout, 5s);
   for (milliseconds rest = timeout; !wait(round, [&] { return left_; }); rest -= round) {
-    if (may_wait_on()) rest = timeout + round;
+    rest = std::max(rest, timeout + round - idle());
     const std::string what = loss(0ms);
     if (!what.empty()) throw RankError(what, true);
     if (rest > round) continue;

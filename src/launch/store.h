@@ -11,6 +11,7 @@
 #include <string>
 #include <thread>
 
+#include "base/patience.h"
 #include "launch/frame.h"
 #include "launch/rank_error.h"
 #include "launch/rendezvous.h"
@@ -67,8 +68,11 @@ class Store {
   /// second, or three for rank 0, which calls the roll
   std::string roll_call();
 
-  /// Calls the roll. @returns whether all move, and one works alone
-  bool may_wait_on() { return roll_call().empty() && others_work_; }
+  /// Calls the roll. @returns for how long no rank has worked alone; longer than any wait if one is
+  /// lost
+  std::chrono::milliseconds idle() {
+    return roll_call().empty() ? idle_.load() : 2 * Patience::kLongest;
+  }
 
   /// This rank begins to work alone (1), or ends (-1): it says so when the roll is called.
   /// @param at what, "saves weights"
@@ -100,14 +104,14 @@ class Store {
   bool welcome_ = false;
   bool left_ = false;
   bool all_well_ = false;  // as the last roll call found
-  int works_ = 0;          // how often this rank has begun to work, and has not ended
-  std::string work_;       // what it does then
+  Work work_;              // of this rank, alone
+  std::string works_at_;   // what that is
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
-  std::atomic<bool> others_work_{false};  // as the last roll call found
+  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};  // as it found, too
   std::thread thread_;
 };
 

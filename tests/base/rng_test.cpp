@@ -185,23 +185,6 @@ TEST(Rng, RandintTakesTwoWordsFrom2To28) {
   EXPECT_EQ(generator.state().position, 3u);
 }
 
-TEST(Rng, Randperm) {
-  Generator generator(1337);
-  EXPECT_EQ(generator.randperm(16),
-            (std::vector<std::int64_t>{7, 8, 10, 14, 15, 3, 11, 4, 2, 1, 12, 6, 13, 5, 9, 0}));
-  EXPECT_EQ(sha256(generator.randperm(1000)),
-            "85957dbb19021b95a554f7e9e571eb2409e96998096f63964f1287beee59a422");
-  EXPECT_TRUE(generator.randperm(0).empty());
-}
-
-TEST(Rng, BernoulliTakesADoubleAnElement) {
-  Generator generator(1337);
-  std::vector<float> x(5000);
-  generator.bernoulli(x, 0.8);
-  EXPECT_EQ(sha256(x), "36cc17b2da8fbe72f652c595837df10be0a4d07c2625e898c392647c99945b97");
-  EXPECT_EQ(generator.uniform(), 0.0787334442f);
-}
-
 TEST(Rng, Exponential) {
   Generator generator(1337);
   std::vector<float> x(2000);
@@ -242,9 +225,6 @@ TEST(Rng, RefusesWhatHasNoMeaning) {
   EXPECT_THROW(generator.normal(x, 0, nan), Error);
   EXPECT_THROW(generator.randint(0), Error);
   EXPECT_THROW(generator.randint((std::uint64_t{1} << 63) + 1), Error);
-  EXPECT_THROW(generator.randperm(-1), Error);
-  EXPECT_THROW(generator.randperm(214748364 + 1), Error);
-  EXPECT_THROW(generator.bernoulli(x, 1.5), Error);
   for (const std::vector<float>& p :
        {std::vector<float>{}, {0, 0}, {1, -1}, {1, nan}, {nan, 1}, {1, inf}}) {
     EXPECT_THROW(generator.multinomial(p), Error);

@@ -80,6 +80,25 @@ TEST_P(Waiting, ForOneThatWaitsForAnotherThatWorksLastsAsLong) {
       kImpatient);
 }
 
+// Of the limit of 600 ms only what passes after the work counts, whenever in the wait that ends:
+// also right before the others ask.
+TEST_P(Waiting, ForOneThatHasWorkedBeginsWhenItsWorkEnds) {
+  run_ranks(
+      GetParam(), 2,
+      [](Context& context, Communicator& world) {
+        for (const auto work : {300ms, 580ms, 900ms, 1180ms}) {
+          if (context.rank == 1) {
+            auto busy = world.busy("counts sheep");
+            std::this_thread::sleep_for(work);
+            busy.reset();
+            std::this_thread::sleep_for(330ms);
+          }
+          world.barrier(*context.compute).synchronize();
+        }
+      },
+      kImpatient);
+}
+
 TEST_P(Waiting, ForOneThatHasWorkedAndDoesNotComeHasItsLimit) {
   const std::string error = end_of(GetParam(), 2, [](Context& context, Communicator& world) {
     if (context.rank == 1) {

@@ -267,7 +267,7 @@ TEST(Store, BelievesNoEarlierRollCall) {
       while (const auto frame = launch::take_frame(received)) {
         if (frame->kind != launch::Frame::Kind::roll_call || std::exchange(answered, true))
           continue;
-        one.send(launch::encode({.kind = launch::Frame::Kind::pong}));
+        one.send(launch::encode({.kind = launch::Frame::Kind::pong, .key = "0"}));
       }
     }
   });

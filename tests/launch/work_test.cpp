@@ -11,26 +11,31 @@
 namespace nanofsdp::testing {
 namespace {
 
-TEST(Work, IsKnownWhileItLasts) {
+TEST(Work, CountsAsLongAsItLastsAndAsTimePassesAfterIt) {
   Party run(3);
   run.everybody([](Store& store) {
     const auto in_step = [&](const char* step) {
       store.set(step + number(store.rank()), "");
       for (int rank = 0; rank < 3; ++rank) store.get(step + number(rank), 10s);
     };
-    EXPECT_FALSE(store.may_wait_on());
     in_step("begin");
     if (store.rank() == 2) store.work(1, "counts"), store.work(1, "counts more");
     in_step("works");
-    EXPECT_TRUE(store.may_wait_on());
+    EXPECT_EQ(store.idle(), 0ms);
     in_step("asked");
     if (store.rank() == 2) store.work(-1, "");
     in_step("half");
-    EXPECT_TRUE(store.may_wait_on()) << "one of two works is over";
+    EXPECT_EQ(store.idle(), 0ms) << "one of two works is over";
     in_step("asked again");
+    const auto ended = std::chrono::steady_clock::now();
     if (store.rank() == 2) store.work(-1, "");
+    std::this_thread::sleep_for(120ms);
     in_step("done");
-    EXPECT_FALSE(store.may_wait_on());
+    const auto since =
+        std::chrono::ceil<std::chrono::milliseconds>(std::chrono::steady_clock::now() - ended);
+    const auto idle = store.idle();
+    EXPECT_GE(idle, 120ms);
+    EXPECT_LE(idle, since + 1s) << "the answers take a moment";
     store.leave();
   });
 }

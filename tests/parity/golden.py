@@ -63,8 +63,8 @@ def rng_lines():
         yield f"kaiming 384 768 = {sha256(linear.weight)}"
         for high in (1, 10, 1003790, 2**28 - 1, 9035581174):
             yield f"randint {high} 8 = {bits(torch.randint(high, (8,)))}"
-        yield f"randperm 16 = {bits(torch.randperm(16))}"
-        yield f"bernoulli 0.8 32 = {bits(torch.empty(32).bernoulli_(0.8).long())}"
+        torch.randperm(16), torch.empty(32).bernoulli_(0.8)  # not ours: 15 words and 64
+        yield "discard 79 ="
         yield f"exponential 8 = {bits(torch.empty(8).exponential_(1))}"
         weights = torch.tensor([0.5, 0.25, 0.125, 0.125])
         drawn = torch.cat([torch.multinomial(weights, 1) for _ in range(16)])

@@ -48,6 +48,7 @@ class Replay {
     std::vector<float> out(static_cast<std::size_t>(a.back()));
     const auto integer = [&](std::size_t i) { return static_cast<std::int64_t>(a.at(i)); };
     if (name == "word") return word(integer(0));
+    if (name == "discard") return generator_.discard(integer(0)), "";
     if (name == "uniform") {
       generator_.uniform(out, static_cast<float>(a[0]), static_cast<float>(a[1]));
     } else if (name.starts_with("normal")) {
@@ -57,11 +58,6 @@ class Replay {
       generator_.uniform(out, -bound, bound);
     } else if (name == "exponential") {
       generator_.exponential(out);
-    } else if (name == "bernoulli") {
-      generator_.bernoulli(out, a[0]);
-      return text_of_numbers(out);
-    } else if (name == "randperm") {
-      return text_of_numbers(generator_.randperm(integer(0)));
     } else {
       std::vector<std::int64_t> whole(out.size());
       if (name == "randint") generator_.randint(whole, static_cast<std::uint64_t>(a[0]));

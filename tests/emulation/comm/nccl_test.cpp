@@ -165,7 +165,7 @@ TEST(NcclErrors, TwoRanksThatGiveUpAtOnceBothShowTheirLastCalls) {
   }
 }
 
-// Longer than the timeout: the others ask, and wait on.
+// Longer than the timeout, and to the moment when the others ask for the third time: they wait on.
 TEST(NcclErrors, ARankThatWorksAloneIsWaitedFor) {
   const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
     auto busy = context.rank == 1 ? world->busy("counts sheep") : nullptr;
