@@ -43,7 +43,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
                                  .lr = lr,
                                  .grad_scale = grad_scale});
     }
-    if (row.is_reduced()) row.written();
+    if (row.is_reduced()) row.written(/*all=*/false);
   }
 }
 //! [step]

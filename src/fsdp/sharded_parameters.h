@@ -109,10 +109,10 @@ class ShardedParameters {
   /// if it is stored so.
   void store(std::size_t i, std::span<const float> whole);
 
-  /// Says that the stored parameters have been written, each of them.
-  void written() {
+  /// Says that the stored parameters have been written: all of them, or only some that had values.
+  void written(bool all = true) {
     ++version_;
-    has_value_.assign(parameters_.size(), true);
+    if (all) has_value_.assign(parameters_.size(), true);
   }
   std::int64_t version() const { return version_; }              ///< how often they were written
   bool has_value(std::size_t i) const { return has_value_[i]; }  ///< whether parameter `i` ever was

@@ -106,6 +106,52 @@ TEST(FirstValues, AreMissedByName) {
   });
 }
 
+// One layer or another, as the caller says.
+struct One final : nn::Module {
+  One() {
+    add("first", first);
+    add("second", second);
+  }
+  Tensor do_forward(nn::Tape& tape, Tensor x) override { return used->forward(tape, x); }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return used->backward(tape, dy); }
+  testing::CallerLayer first, second;
+  nn::Module* used = &first;
+};
+
+// Steps that train one layer give no values to the other one, which has none.
+TEST(FirstValues, OfWhatIsNotUsedAreStillMissedAfterAStep) {
+  for_all_shardings([](const CallerOptions& options) {
+    const int ranks = sharding_of(options.strategy).replicates ? 4 : 2;
+    testing::run_ranks(Backend::local, ranks, [&](Context& context, auto world) {
+      One model;
+      comm::Mesh mesh(std::move(world), ranks == 4 ? 2 : 0);
+      std::vector<float> memory(1000, 0.1F);
+      for (nn::Parameter* p : model.first.named_parameters())
+        p->data = Tensor(memory.data(), p->shape);
+      ShardedModel sharded(context, model, mesh,
+                           {.strategy = options.strategy,
+                            .layout = options.layout,
+                            .wrap_policy = is_a<testing::CallerLayer>});
+      AdamW optimizer(context, sharded.units(), {});
+      nn::Tape tape(context);
+      Owned<float> x = testing::random_tensor({1, testing::kCallerWidth}, 9);
+      for (int step = 0; step < 2; ++step) {
+        tape.begin(true);
+        sharded.forward(tape, x);
+        model.backward(tape, x);
+        tape.end_backward();
+        optimizer.step(0.1);
+        sharded.zero_grad();
+      }
+      model.used = &model.second;
+      tape.begin(false);
+      expect_error<Error>([&] { sharded.forward(tape, x); }, "no values of second.linear.weight");
+      tape.end();
+      expect_error<Error>([&] { testing::whole_weights(sharded); }, "second.linear.weight");
+    });
+  });
+}
+
 // FSDP1's use: rank 0 has loaded the weights, the others have shapes; frozen ones are sent, too.
 TEST(SyncModuleStates, GivesEveryRankTheValuesOfRank0) {
   for_all_shardings([](const CallerOptions& options) {
