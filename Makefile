@@ -51,6 +51,9 @@ install: build ## Put the library for other programs, and nanofsdp, into PREFIX=
 	@$(compile) build/release --parallel $(JOBS) --target nf_library
 	@cmake --install build/release --prefix $(PREFIX)
 
+one: ## The whole idea in one file: without FSDP, then on 1, 2 and 4 ranks (10 seconds)
+	@CXX='$(CXX)' sh lessons/one_file/one.sh
+
 train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 minutes, after the build)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
 

@@ -1,0 +1,90 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <regex>
+#include <sstream>
+#include <string>
+
+#include "house/source_tree.h"
+#include "lessons/arithmetic.h"
+#include "lessons/readme.h"
+
+// The whole idea in one file: what it prints, what its page and the README quote of it.
+
+namespace nanofsdp::lessons {
+namespace {
+
+const std::filesystem::path kFolder = kSource / "lessons" / "one_file";
+
+Ran fsdp(const std::string& ranks) {
+  return run(std::string(NANOFSDP_BINARY_DIR) + "/lessons/one_file " + ranks);
+}
+
+// The lines that begin so, joined.
+std::string lines_with(const std::string& text, const std::string& begin) {
+  std::string found;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);)
+    if (line.starts_with(begin)) found += line + "\n";
+  return found;
+}
+
+// Losses to the last digit; of every parameter 16 bytes, in equal shards; the rest by formula.
+TEST(OneFile, TrainsAlikeWithoutAndWithFsdpAndSendsWhatAFormulaSays) {
+  const std::string plain = fsdp("plain").out;
+  EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 10);
+  EXPECT_TRUE(std::regex_search(plain, std::regex("step 100  loss 0\\.00[0-9]+\n$"))) << plain;
+  const std::int64_t block = 2 * 64 * 128, root = 128 * 4 + 64 * 128;
+  for (const std::int64_t W : {1, 2, 3, 4, 7}) {
+    const Ran ran = fsdp(std::to_string(W));
+    EXPECT_EQ(ran.code, 0);
+    EXPECT_EQ(lines_with(ran.out, "step"), plain) << W;
+    const std::int64_t b = (block + W - 1) / W, r = (root + W - 1) / W;
+    EXPECT_EQ(lines_with(ran.out, "a rank keeps"),
+              "a rank keeps " + std::to_string(16 * (3 * b + r)) + " B, borrows at most " +
+                  std::to_string(8 * W * (b + r)) + ", sends " +
+                  std::to_string(4 * (W - 1) * (9 * b + 2 * r)) + " in 11 collectives a step\n");
+  }
+}
+
+TEST(OneFile, RefusesWhatIsNoNumberOfRanks) {
+  for (const char* ranks : {"", "0", "17", "-1", "many", "2 2"}) {
+    EXPECT_EQ(fsdp(ranks).code, 2) << ranks;
+    EXPECT_EQ(fsdp(ranks).out, "");
+  }
+}
+
+TEST(OneFile, IsAtMost250LinesOfStandardCppAndPosix) {
+  EXPECT_LE(house::lines_of_code(kFolder / "fsdp.cpp"), 250);
+  const std::string text = testing::read_file((kFolder / "fsdp.cpp").string());
+  EXPECT_EQ(text.find("#include \""), text.npos);
+}
+
+// Of its output the page quotes the line of each run.
+TEST(OneFile, IsQuotedAsItIs) {
+  std::map<std::string, std::string> sources;
+  for (const std::string ranks : {"1", "2", "4"})
+    sources["lessons/one_file"] +=
+        "fsdp " + ranks + ": " + lines_with(fsdp(ranks).out, "a rank keeps");
+  int quotes = 0;
+  for (const auto& path : {kFolder / "README.md", kSource / "README.md"}) {
+    Readme page(path);
+    for (const Quote& quote : page.quotes()) {
+      const std::size_t hash = quote.source.find('#');
+      std::string actual =
+          quote.kind == "output"
+              ? sources[quote.source]
+              : snippet(testing::read_file((kSource / quote.source.substr(0, hash)).string()),
+                        quote.source.substr(hash + 1));
+      if (actual.ends_with('\n')) actual.pop_back();
+      if (updating() && actual != quote.text) page.rewrite(quote, actual);
+      EXPECT_EQ(updating() ? actual : quote.text, actual) << quote.source;
+      ++quotes;
+    }
+    for (const std::string& equation : page.equations()) EXPECT_EQ(complaint(equation), "");
+  }
+  EXPECT_EQ(quotes, 2);
+}
+
+}  // namespace
+}  // namespace nanofsdp::lessons
