@@ -36,18 +36,21 @@ long      = [.]Long|: Long/|^faults:|^machines:|^grade:
 need_python = command -v python3 >/dev/null || \
   { echo "nanofsdp: python3 is missing. On Debian/Ubuntu: sudo apt-get install python3" >&2; exit 1; }
 
-help: ## This menu
-	@sed -n 's/^\([a-z0-9-]*\):.*## /  make \1|/p' $(firstword $(MAKEFILE_LIST)) | \
-	  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+# What a + begins is for `make help-all`.
+menu = sed -n 's/^\([a-z0-9-]*\):.*\#\# $(1)\([A-Z].*\)/  make \1|\2/p' $(firstword $(MAKEFILE_LIST)) | \
+  while IFS='|' read -r target text; do printf '%-20s %s\n' "$$target" "$$text"; done
+
+help: ## + What most people want
+	@$(call menu,)
 
 build: ## Build the product: build/release/nanofsdp
 	@$(configure) build/release $(options)
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp
 
-gpu: ## The same for GPUs, or an error that says what is missing: CUDA Toolkit, NCCL
+gpu: ## + The same for GPUs, or an error that says what is missing: CUDA Toolkit, NCCL
 	@$(MAKE) --no-print-directory build CMAKE_FLAGS="$(CMAKE_FLAGS) -DNANOFSDP_CUDA=ON"
 
-install: build ## Put the library for other programs, and nanofsdp, into PREFIX=/usr/local
+install: build ## + Put the library for other programs, and nanofsdp, into PREFIX=/usr/local
 	@$(compile) build/release --parallel $(JOBS) --target nf_library
 	@cmake --install build/release --prefix $(PREFIX)
 
@@ -65,7 +68,7 @@ test: ## Build and run the tests (3 to 7 minutes); those of one room: make test 
 	@$(ask) --test-dir build/release -LE long \
 	  $(if $(ROOM),-L '^$(ROOM)$$')
 
-test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictures, machines, browser, docs
+test-all: ## + The same and the rest: an emulated GPU, long curves, faults, pictures, machines, browser, docs
 	@sh tests/play/tools.sh
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS)
@@ -73,7 +76,7 @@ test-all: ## The same and the rest: an emulated GPU, long curves, faults, pictur
 	@$(MAKE) --no-print-directory docs
 	@sh tests/docs/browser.sh build/docs/html
 
-test-arm64: build ## The tests for Linux on arm64, cross-built and emulated, and the same losses as here
+test-arm64: build ## + The tests for Linux on arm64, cross-built and emulated, and the same losses as here
 	@JOBS=$(JOBS) sh tests/arm64/arm64.sh build/release/nanofsdp $(CMAKE_FLAGS)
 
 lesson: ## Build and run one lesson: make lesson N=08, with guesses GUESS="13 1 12"
@@ -96,33 +99,33 @@ mystery: ## A run that has gone wrong: make mystery N=1, then with ANSWER="CAUSE
 	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh mystery "$(N)" "$(ANSWER)"
 
-grade: ## Points for all exercises, in a process each: build/grade/results.json (FROM=folder)
+grade: ## + Points for all exercises, in a process each: build/grade/results.json (FROM=folder)
 	@$(need_python)
 	@$(configure_lessons)
 	@python3 lessons/grade/grade.py build/release build/grade $(if $(FROM),--from="$(FROM)") $(ARGS)
 
-handout: ## For a course: build/nanofsdp-handout.tar.gz, everything but the solutions
+handout: ## + For a course: build/nanofsdp-handout.tar.gz, everything but the solutions
 	@sh lessons/grade/handout.sh build/nanofsdp-handout.tar.gz
 
-lessons: ## Run all lessons and compare every output, quote, number and picture
+lessons: ## + Run all lessons and compare every output, quote, number and picture
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ALL
 	@$(compile) build/release --parallel $(JOBS) --target room_lessons
 	@$(ask) --test-dir build/release -R '^lessons:' $(ARGS)
 	@JOBS=$(JOBS) sh lessons/lessons.sh check
 
-asan: ## The tests under the address and undefined-behaviour sanitizers
+asan: ## + The tests under the address and undefined-behaviour sanitizers
 	@$(configure) build/asan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=address,undefined
 	@$(compile) build/asan --parallel $(JOBS)
 	@$(ask) --test-dir build/asan -E '$(long)'
 
-tsan: ## The tests under the thread sanitizer (without Gloo, which is not built for it)
+tsan: ## + The tests under the thread sanitizer (without Gloo, which is not built for it)
 	@$(configure) build/tsan $(options) -DNANOFSDP_TESTS=ALL -DNANOFSDP_SANITIZE=thread
 	@$(compile) build/tsan --parallel $(JOBS)
 	@$(ask) --test-dir build/tsan -E '[Gg]loo|$(long)'
 
 # One build with every bug in it, each behind a switch. Only some: make mutants MUTANTS="no_clip"
 # The emulated GPU runs what is compiled for CUDA, so that nvcc need not know of the switches.
-mutants: ## Break the code on purpose, in more than seven hundred ways: which test notices?
+mutants: ## + Break the code on purpose, in more than seven hundred ways: which test notices?
 	@$(need_python)
 	@python3 tests/mutants/mutate.py build/mutants/source
 	@$(subst src/cmake,build/mutants/source/src/cmake,$(configure)) build/mutants/binary $(options) \
@@ -132,25 +135,25 @@ mutants: ## Break the code on purpose, in more than seven hundred ways: which te
 	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)
 
 # The same ones again: make faults ARGS="--seed=7"; it prints the seed. Fewer: ARGS="--faults=50".
-faults: build ## Kill, stop, cut off, fill up: 500 short runs with a fault each (about 10 minutes)
+faults: build ## + Kill, stop, cut off, fill up: 500 short runs with a fault each (about 10 minutes)
 	@$(need_python)
 	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)
 
-soak: build ## Train for two hours, a rank killed every five minutes, beside the same run left alone
+soak: build ## + Train for two hours, a rank killed every five minutes, beside the same run left alone
 	@$(need_python)
 	@python3 tests/faults/soak.py build/release/nanofsdp $(ARGS)
 
 # The models 1001 to 101000: make models ARGS="--seed=1001 --models=100000". It shrinks the first that
 # fails.
-models: ## Random models under FSDP: does each train as it does without? (1,000, half a minute)
+models: ## + Random models under FSDP: does each train as it does without? (1,000, half a minute)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target models
 	@build/release/tests/models $(ARGS)
 
-shakespeare: ## Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
+shakespeare: ## + Fetch tiny Shakespeare into data/shakespeare_char/ and verify it
 	@cmake -DOUTPUT=$(SHAKESPEARE) -P src/cmake/shakespeare.cmake
 
-parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fetches a PyTorch)
+parity: ## + Train beside PyTorch, same seed: a table and a plot (TORCH=install fetches a PyTorch)
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
@@ -159,7 +162,7 @@ parity: ## Train beside PyTorch, same seed: a table and a plot (TORCH=install fe
 	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
 	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
 
-exchange: ## Weights to PyTorch and back, and the lessons' lines of PyTorch (PYTHON=... has PyTorch)
+exchange: ## + Weights to PyTorch and back, and the lessons' lines of PyTorch (PYTHON=... has PyTorch)
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_logits
@@ -170,14 +173,14 @@ exchange: ## Weights to PyTorch and back, and the lessons' lines of PyTorch (PYT
 	@$(firstword $(PYTHON) python3) tests/parity/golden_shards.py --check
 	@$(firstword $(PYTHON) python3) tests/parity/in_pytorch.py
 
-llama: ## Lesson 22's Llama beside PyTorch's: gradients, 100 steps, files, LoRA (PYTHON=... has PyTorch)
+llama: ## + Lesson 22's Llama beside PyTorch's: gradients, 100 steps, files, LoRA (PYTHON=... has PyTorch)
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target print_llama
 	@$(firstword $(PYTHON) python3) tests/parity/llama.py \
 	  --print_llama=build/release/tests/print_llama --out=build/llama
 
-bench-torch: ## One training step beside PyTorch's, in turns: time and memory (ARGS="--rounds=1")
+bench-torch: ## + One training step beside PyTorch's, in turns: time and memory (ARGS="--rounds=1")
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
@@ -185,7 +188,7 @@ bench-torch: ## One training step beside PyTorch's, in turns: time and memory (A
 	@python3 tests/parity/bench_torch.py --binary=build/release/nanofsdp --out=build/bench_torch \
 	  --tales=build/tales.txt --python="$(PYTHON)" $(ARGS)
 
-bench-tcp: ## The collectives beside raw TCP of the same bytes, in turns (RANKS=4 for more ranks)
+bench-tcp: ## + The collectives beside raw TCP of the same bytes, in turns (RANKS=4 for more ranks)
 	@$(need_python)
 	@$(configure) build/release $(options)
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp
@@ -193,11 +196,11 @@ bench-tcp: ## The collectives beside raw TCP of the same bytes, in turns (RANKS=
 	  --ranks=$(RANKS) $(ARGS)
 
 # Where a GPU is: everything that needs one, in nine minutes at most. Results: build/gpu-out, or $$OUT.
-gpu-check: ## On a machine with a GPU: operators, sanitizers, NCCL, parity, speed (9 minutes)
+gpu-check: ## + On a machine with a GPU: operators, sanitizers, NCCL, parity, speed (9 minutes)
 	@$(need_python)
 	@bash tests/gpu/check.sh
 
-gpu-deps: ## What a GPU machine without packages needs, to take along: .gpu-deps, 12 MB
+gpu-deps: ## + What a GPU machine without packages needs, to take along: .gpu-deps, 12 MB
 	@sh tests/gpu/deps.sh .gpu-deps
 
 play: ## The page in which sharded training runs, event by event: build/play/index.html
@@ -207,7 +210,10 @@ play: ## The page in which sharded training runs, event by event: build/play/ind
 docs: ## The site of lessons and API: build/docs/html/index.html
 	@sh lessons/docs/docs.sh
 
-clean: ## Remove everything that was built or unpacked
+help-all: ## All that there is
+	@$(call menu,[+ ]*)
+
+clean: ## + Remove everything that was built or unpacked
 	rm -rf build
 
 .PHONY: help build install train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean

@@ -30,24 +30,25 @@ class NcclWire {
   explicit NcclWire(std::shared_ptr<NcclFabric> fabric);
   ~NcclWire();
 
-  /// Makes one of NCCL's calls, of which NCCL does its part in a thread of its own. Before it,
-  /// waits for the launch of the process's last call, of whichever communicator: what is launched
-  /// on the device has the same order on every rank, or two collectives may each have the room that
-  /// the other one waits for.
-  /// @param event behind the work that the call launches; empty: the caller waits for it
+  /// Makes one of NCCL's calls. NCCL launches the work of the call from a thread of its own. So
+  /// this first waits until the work of the process's last call has been launched, whichever
+  /// communicator made that. Then all ranks launch their collectives in one order. In different
+  /// orders, two collectives could each hold the part of the device that the other one needs.
+  /// @param event passes after the work of this call. Empty: the caller waits for the launch
   void begin(const History& history, const Call& call, Late event = {});
 
-  /// The same, and waits until NCCL has done its part: with a collective, until it is on the
-  /// stream.
+  /// The same, and waits until NCCL has launched the work, so that it is on the stream.
   void call(const History& history, const Call& call);
 
-  /// Asks again and again, until `done`.
+  /// Waits until `done` returns true, and asks it again and again.
   /// @throws CommError timeout if that takes longer than `patience`
   void wait(const History& history, std::chrono::milliseconds patience,
             const std::function<bool()>& done);
 
   /// NCCL's state: ncclSuccess or ncclInProgress. @throws CommError for any other, or if aborted
-  /// @param passed what is asked about: then a later error of NCCL's is none of it
+  /// @param passed whether the work that the caller asks about is done. Then a later error of
+  /// NCCL's
+  ///   does not concern it
   ncclResult_t check(const History& history, bool passed = false);
 
   /// The ranks with this color. Waits until all have come.

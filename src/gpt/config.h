@@ -18,8 +18,9 @@ struct GPTConfig {
   bool bias = true;                 ///< in every Linear and LayerNorm but lm_head
 };
 
-/// What backward computes again instead of keeping it: nothing, the MLP of each block, or all of a
-/// block but its input.
+/// Backward needs activations that forward has computed. Forward keeps them all (none), or it keeps
+/// fewer and backward computes the others again: those of each block's MLP (selective), or all but
+/// the input of each block (block).
 enum class Recompute { none, selective, block };
 
 }  // namespace nanofsdp::gpt

@@ -24,8 +24,9 @@ struct Parameter {
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
-  /// Its path in the module tree, "transformer.h.0.attn.c_attn.weight": the longest one under
-  /// which Module::named_parameters() found it, or, once it is sharded, that in the sharded model.
+  /// Its path in the module tree, "transformer.h.0.attn.c_attn.weight". If named_parameters() was
+  /// called on several modules around it, the longest of these paths. Once the parameter is
+  /// sharded, its path in the sharded model.
   std::string name;
   Shape shape;  ///< of the whole parameter
   Init init;    ///< how it is initialised

@@ -107,11 +107,12 @@ class Tape {
     Tape& tape_;
   };
 
-  /// Starts a forward pass, after the end of the one before. `training`: activations are saved and
-  /// dropout is on, with masks that no other pass has, of this rank or another.
+  /// Starts a forward pass. The pass before must have ended. In training, activations are saved and
+  /// dropout is on. Its masks are those of no other pass, on this rank or on any other.
   /// @throws Error if the pass before saved activations and has not ended, or a module still runs
   void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
-  /// The same, with the masks of a key: which rows of which micro-step. Equal keys, equal masks.
+  /// The same, but the key decides the masks of dropout: two passes with equal keys drop the same
+  /// elements. A key says which rows of which micro-step the pass computes.
   void begin(bool training, const DropoutKey& key);
 
   /// Starts a forward pass over the next positions of one text, which the cache then holds too.

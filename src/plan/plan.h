@@ -52,8 +52,9 @@ struct Plan {
   std::optional<Played> time{};   ///< of a step, on a machine
   std::deque<Span> spans{};       ///< of that step, for a trace
 
-  /// Bytes reserved for a class, at its worst moment of the whole run: in every step, but for a
-  /// class of which the first values take more, or a look at all weights.
+  /// The most bytes that are reserved for a class at any moment of the run. Most classes reach this
+  /// in every step; some reach it only while the first values are made, or while all weights are
+  /// looked at.
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved_peak; }
 };
 

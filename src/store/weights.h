@@ -62,13 +62,13 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
 /// rest: in the middle of a pass
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
-/// What each rank does for itself within a collective call, its part, and then waits for the
-/// others. It may take its time (comm::Communicator::busy). Collective, control traffic.
-/// @param at what it works, after the words "rank 0", for people
-/// @param part without a collective; what it has to tell the others, it writes into `mine`
-/// @returns what the ranks have told, in rank order
-/// @throws UsageError, on every rank, if the part of one has thrown a UsageError or an error of the
-/// file system: what the first of them says
+/// Runs `part` on each rank, and waits until all ranks have run theirs. A rank may take its time:
+/// the others know that it works (comm::Communicator::busy). Collective, control traffic.
+/// @param at what the rank does, for people: the words after "rank 0"
+/// @param part calls no collective; it writes what the other ranks are to know into `mine`
+/// @returns the records of all ranks, in rank order
+/// @throws UsageError, on every rank, if the part of any rank has thrown a UsageError or an error
+/// of the file system; it says what the first of these says
 std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& at,
                                  const std::function<void(FileRecord& mine)>& part);
 

@@ -143,7 +143,7 @@ std::string Trainer::sample(std::int64_t length) {
   Generator generator(static_cast<std::uint64_t>(options_.seed));
   nn::KeyValueCache cache(context_, options_.block_size);
   tape_.release();
-  // The cache of a text takes three times what a row takes of which blocks keep their input alone.
+  // With block recompute, a row of training takes a third of what the cache of one text takes.
   const bool roomy = options_.recompute != gpt::Recompute::block ||
                      shape_.rows() >= 3 * context_.world_size * data::micro_steps_per_rank(shape_);
   const std::vector<std::int32_t> tokens =

@@ -120,5 +120,12 @@ TEST(Commands, OfMakesHelpExist) {
   }
 }
 
+// A menu that one can take in; `make help-all` has the rest.
+TEST(Menu, HasTwelveLinesForEverybody) {
+  const std::string makefile = read("Makefile");
+  EXPECT_EQ(all(makefile, R"(^([a-z0-9-]+):.*## [A-Z])").size(), 12u);
+  EXPECT_EQ(all(makefile, R"(^([a-z0-9-]+):.*## (?:\+ )?[A-Z])"), read_known().targets);
+}
+
 }  // namespace
 }  // namespace house
