@@ -12,10 +12,11 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief The room `fsdp`: the model computes as before, on parameters that are gathered for it.
 ///
-/// Comes in: any tree of modules, a mesh of ranks, options. Goes out: the same model, of which a
-/// rank keeps a shard; gradients of shards for the optimizer (sharded_optimizer.h).
+/// You give it any tree of modules, a mesh of ranks, and options. You get the same model, but each
+/// rank keeps only a shard of it. Backward leaves the gradients of the shard, which the optimizer
+/// reads (sharded_optimizer.h).
 ///
-/// All there is to it are four hooks on each unit's module, and the end of the pass:
+/// FSDP consists of four hooks on the module of each unit, and of the end of the pass:
 ///
 ///     pre_forward     unshard, prefetch what comes next, wait
 ///     post_forward    reshard (the root stays, and is resharded after evaluation)
@@ -23,42 +24,45 @@ namespace nanofsdp::fsdp {
 ///     post_backward   reshard, reduce
 ///     end of pass     reduce what is left, undo prefetches that no unit used
 ///
-/// The layers below, each with one job: a unit (unit.h), the memory of its whole copies
-/// (storage.h), its shards (sharded_parameters.h), the collectives (collectives.h).
+/// Each layer below has one job. A unit knows in which state it is (unit.h). Its storage knows
+/// where whole copies lie (storage.h), and its rows know their shards (sharded_parameters.h). The
+/// collectives move both (collectives.h).
 
-/// Modules that are units.
+/// Some modules, each of which is a unit.
 using Modules = std::vector<const nn::Module*>;
 
-/// A model under FSDP. fully_shard() below makes it, and shows a step. Every rank calls forward,
-/// backward, clip and summon_full_parameters, in the same order: these are collective, and throw
-/// comm::CommError if a rank is lost. All ranks change requires_grad and the controls alike.
+/// A model under FSDP. fully_shard() below makes it, and shows a step. The calls forward, backward,
+/// clip and summon_full_parameters are collective: all ranks make them in the same order. If a rank
+/// is lost they throw comm::CommError. All ranks must also change requires_grad and the controls in
+/// the same way.
 ///
-/// Ranks may use different units in a pass that gathers nothing: under no_shard in every one, under
-/// shard_optimizer and shard_gradients in all but the first after the shards were written. In any
-/// other pass a rank that leaves a unit out keeps the others waiting; their error names the unit.
+/// In a pass that gathers nothing, ranks may use different units. Under no_shard no pass gathers.
+/// Under shard_optimizer and shard_gradients only the first pass gathers after the shards were
+/// written. In every other pass all ranks must use the same units. If one leaves a unit out, the
+/// others wait for it, and their error names the unit.
 class ShardedModel {
  public:
-  /// Attaches to the model's hooks. On one rank nothing is sharded, whatever the strategy. A model
-  /// whose parameters have values keeps them; one without is initialised afterwards
-  /// (deferred_init).
-  /// @param context, model, mesh outlive this object
-  /// @throws Error if a parameter is sharded already, or the mesh has groups and the strategy has
-  ///         none
+  /// Shards the model and attaches to its hooks. On one rank nothing is sharded, whatever the
+  /// strategy. Parameters that have values keep them; deferred_init gives values to the others.
+  /// @param context, model, mesh must outlive this object
+  /// @throws Error if a parameter is sharded already, or if the mesh has groups and the strategy
+  /// does
+  ///         not use groups
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
-  /// The model has no values any more: save them before. It keeps the user's hooks.
+  /// Afterwards the model has no values, so save them before. It keeps the user's hooks.
   ~ShardedModel();
   ShardedModel(const ShardedModel&) = delete;
   ShardedModel& operator=(const ShardedModel&) = delete;
 
-  /// The units, in the order of the model, the root last.
+  /// The units, in the order of the model. The root is the last one.
   std::span<Unit> units() { return units_; }
-  std::span<const Unit> units() const { return units_; }  ///< the same, to look at
-  /// Their rows, in the same order.
+  std::span<const Unit> units() const { return units_; }
+  /// The rows of all units, in the same order.
   std::vector<ShardedParameters*> rows();
-  ShardingStrategy strategy() const { return options_.strategy; }  ///< as in the options
-  Context& context() { return context_; }                          ///< of this rank
-  comm::Mesh& mesh() { return mesh_; }                             ///< of all ranks
-  Stream& stream() { return *context_.compute; }                   ///< where operators run
+  ShardingStrategy strategy() const { return options_.strategy; }
+  Context& context() { return context_; }
+  comm::Mesh& mesh() { return mesh_; }
+  Stream& stream() { return *context_.compute; }  ///< the stream on which operators run
 
   /// Module::forward of the model. The result lives on the tape. Between a forward and its backward
   /// the model may evaluate on another tape, but not while one of the two runs.
@@ -67,28 +71,32 @@ class ShardedModel {
   /// @throws CommError in the first forward, if ranks were given different values
   Tensor forward(nn::Tape& tape, Tensor x) { return model_.forward(tape, x); }
 
-  /// Backward of the whole model, and the end of the pass; afterwards the reduced gradients can be
+  /// Runs the backward of the whole model and ends the pass. Then the reduced gradients can be
   /// read.
-  /// @param dy of the output's shape; may be written over
-  /// @param last_micro_step of the optimizer step: gradients that were kept whole are reduced now
-  /// @throws Error if gradients of the step before had to be forgotten (zero_grad), or if backward
-  ///         does not restore what forward saved
+  /// @param dy the gradient of the output, in its shape; backward may overwrite it
+  /// @param last_micro_step whether the optimizer steps next. Then gradients that were kept whole
+  /// are
+  ///        reduced now
+  /// @throws Error if zero_grad should have been called since the last step, or if backward does
+  /// not
+  ///         restore what forward saved
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
-  /// PyTorch's set_is_last_backward. For a pass of several models on one tape, which call
-  /// Module::backward of each and then Tape::end_backward: whether its micro-step is the last.
+  /// Says whether the next backward is that of the last micro-step: PyTorch's set_is_last_backward.
+  /// You need it if several models share a tape. Then you call Module::backward of each model, and
+  /// Tape::end_backward after them.
   void set_last_micro_step(bool last) { last_micro_step_ = last; }
 
-  /// Switches gradient synchronisation on or off: of the unit `module`, or of all units. While it
-  /// is off, backward adds up whole gradients; the first backward with it on reduces them. Call it
-  /// alike on all ranks, as the two below (FSDP2 has all three).
+  /// Switches gradient synchronisation on or off, for the unit `module` or for all units. While it
+  /// is off, backward adds up whole gradients. The first backward after it is on again reduces
+  /// them. FSDP2 has this function and the two below. Call them in the same way on all ranks.
   /// @throws Error if the module is not a unit
   void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr) {
     const std::span<Unit> named = module == nullptr ? units() : std::span(&unit_of(*module), 1);
     for (Unit& unit : named) unit.requires_gradient_sync = sync;
   }
-  /// Says which units are gathered ahead when forward comes to the unit `module`, as far as there
-  /// are slots. Without it these are the units that came next in the pass before.
+  /// Says which units are gathered ahead when forward reaches the unit `module`, as long as slots
+  /// are free. Without this call these are the units that came next in the last pass.
   /// @throws Error if a module is not a unit
   void set_modules_to_forward_prefetch(const nn::Module& module, const Modules& ahead) {
     unit_of(module).ahead_in_forward = units_of(ahead);
@@ -98,33 +106,33 @@ class ShardedModel {
     unit_of(module).ahead_in_backward = units_of(ahead);
   }
 
-  /// Forgets all gradients. Call it before the first micro-step: without it the gradients of the
-  /// step before stay in the sum, as in PyTorch, or backward throws where they cannot. A pass that
-  /// was given up in its backward may have left a part of its gradients: this forgets them, too.
+  /// Forgets all gradients. Call it before the first micro-step of each step. Without it the last
+  /// step's gradients stay in the sum, as in PyTorch; if the strategy cannot add to them, backward
+  /// throws. It also forgets the gradients of a backward that was given up half-way.
   /// @throws Error in the middle of a pass
   void zero_grad(bool set_to_none = true) {
     for (const Unit& unit : units_) unit.require_at_rest("zero_grad", /*or_under_way=*/true);
     for (Unit& unit : units_) unit.zero_grad(set_to_none);
   }
 
-  /// The norm of all gradients after their reduction, and what clips it: pass what this returns to
+  /// Computes the norm of all reduced gradients, and the factor that clips it. Pass the factor to
   /// the optimizer's step (grad_norm.h).
-  /// @param max_norm 0 or less: no clipping
-  /// @returns float32 [1], on the rank's device: min(1, max_norm / norm)
+  /// @param max_norm the longest norm that is allowed; 0 or less: any
+  /// @returns min(1, max_norm / norm), as float32 [1] on the rank's device
   Tensor clip(double max_norm) {
     if (!norm_) norm_.emplace(context_, mesh_);
     norm_->compute(units_, max_norm);
     return norm_->coefficient();
   }
-  /// The norm that the last clip() computed: float32 [1], before clipping.
+  /// The norm that the last clip() has computed, before clipping, as float32 [1].
   /// @throws Error before the first clip()
   Tensor grad_norm() const;
 
-  /// Calls `visit` on every parameter while it is whole, one unit at a time, the same on every
-  /// rank, in float32 (FSDP's summon_full_params). Read only: writes are lost. Where units compute
-  /// with rounded parameters it takes memory of its own, meanwhile. What `visit` throws passes
-  /// through, and the model can go on, if all ranks throw alike; else the others wait for this one.
-  /// It runs no pass of the model.
+  /// Calls `visit` on every parameter while it is whole and in float32. It gathers one unit at a
+  /// time, and all ranks see the same values (FSDP's summon_full_params). `visit` must not write,
+  /// and must not run the model. If units compute with rounded parameters, this takes additional
+  /// memory while it runs. If `visit` throws on all ranks, the error passes through and the model
+  /// can still be used. If it throws on some ranks only, the others wait for them.
   /// @throws Error while a forward or a backward of the model runs
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
@@ -156,7 +164,8 @@ class ShardedModel {
   bool agreed_ = false;  // on the first values
 };
 
-/// PyTorch's name for it. All of a step, of a model that takes a tensor and gives one:
+/// Makes a ShardedModel, under PyTorch's name. This is a whole step of a model that takes one
+/// tensor and returns one:
 ///
 ///     auto sharded = fully_shard(context, model, mesh, {.wrap_policy = is_a<Layer>});
 ///     AdamW optimizer(context, sharded.units(), {});
@@ -167,7 +176,8 @@ class ShardedModel {
 ///     sharded.backward(tape, dy);
 ///     optimizer.step(1e-3, sharded.clip(1.0));
 ///
-/// @throws Error as the constructor of ShardedModel; and if two units use one parameter (wrap.h)
+/// @throws Error if two units use one parameter (wrap.h), or as the constructor of ShardedModel
+/// does
 inline ShardedModel fully_shard(Context& context, nn::Module& model, comm::Mesh& mesh,
                                 const Options& options = {}) {
   return ShardedModel(context, model, mesh, options);

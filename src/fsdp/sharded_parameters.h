@@ -13,111 +13,120 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Parameters of one unit as one row of elements, and the views that show them.
+/// @brief The parameters of a unit as one row of elements, and the views that show them.
 ///
-/// A rank keeps for good either its shard or, where the strategy does not shard, the whole, of
-/// which its shard is a slice in the flat layout:
+/// A rank stores either its shard or, if the strategy does not shard, the whole row. In the flat
+/// layout the shard is then a slice of that row:
 ///
 ///     sharded:      storage = [ shard r ]
 ///     not sharded:  storage = [ shard 0 | ... | shard r | ... | shard W-1 ]
 ///
-/// The same holds for the gradients. `show` points the views of all parameters at whole memory for
-/// the model to compute with, or at what is stored, where each parameter sees the piece of it that
-/// lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
+/// The same holds for the gradients. The functions `show_...` point the views of all parameters at
+/// whole memory, so that the model can compute, or at the stored memory. There each parameter sees
+/// the piece of it that lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
-/// The shard is the truth, and it carries a version: every write counts it up, so that a
-/// user of an unsharded copy sees whether it is stale. Values that a parameter has when its row is
-/// built are kept.
+/// The shard holds the true values, and it has a version. Every write increases the version, so
+/// that the owner of a whole copy can tell whether the copy is stale. Values that a parameter has
+/// when its row is built are kept.
 ///
-/// All parameters of a row train, or all are frozen; a unit that has both kinds has two rows. A
-/// frozen row has no gradient: it takes no memory, and nothing reduces or updates it. All of a row
-/// are stored in one dtype: frozen parameters in bfloat16 have a row of their own. A parameter that
-/// is frozen later stays in the row that trains, and has no gradient there.
+/// Either all parameters of a row train, or all are frozen. A unit with both kinds has two rows. A
+/// frozen row has no gradients: it needs no memory for them, and nothing reduces or updates them.
+/// All parameters of a row are stored in one dtype, so frozen parameters in bfloat16 have a row of
+/// their own. A parameter that is frozen later stays in the row that trains, without a gradient.
 ///
-/// **No gradient is written -0.** A parameter for which backward did not ask on any rank has no
-/// gradient (PyTorch's `None`), and an optimizer has to leave it alone, which is not what it does
-/// with a zero. Before a reduction each rank writes -0 where it has none. As x + -0 = x for every
-/// x, also for x = +0, this does not change a sum, and stays only where all ranks wrote it.
-/// No other gradient is -0: it was added to +0. (One that vanishes from below in all its elements,
-/// when it is averaged or rounded, looks like none.)
+/// **A gradient that does not exist is written as -0.** If backward did not use a parameter on any
+/// rank, the parameter has no gradient (PyTorch's `None`), and the optimizer must not touch it. A
+/// gradient of zero would make it decay. So before a reduction each rank writes -0 for every
+/// gradient that it does not have. For every x, x + -0 = x, also for x = +0. So the -0 changes no
+/// sum, and it remains only if all ranks wrote it. A gradient that exists is never -0 in all its
+/// elements, for backward has added it to +0. (There is one exception: if all its elements are
+/// negative and round to zero when they are averaged, it looks as if it did not exist.)
 
 /// One row of a unit, on one rank.
 class ShardedParameters {
  public:
-  /// @param parameters all of which train, or none, of one dtype, in the model's order; they
-  ///        outlive this object. Values that they have are float32, and are rounded here
-  /// @param kept what this rank keeps a shard of. Only the flat layout's shard is a slice of the
-  ///        whole: with the other one, all that the optimizer reads is sharded, or nothing
-  /// @throws Error if one of them is sharded already
+  /// @param parameters in the model's order. All of them train, or none does, and all have one
+  /// dtype.
+  ///        They must outlive this object. Values that they have are float32; they are rounded here
+  ///        if the dtype is bfloat16
+  /// @param kept says of what this rank stores only a shard. In the layout per parameter a shard is
+  ///        no slice of the whole; so there either all that the optimizer reads is sharded, or
+  ///        nothing
+  /// @throws Error if one of the parameters is sharded already
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& kept, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat);
-  /// The parameters show no memory any more: neither values nor gradients.
+  /// Afterwards the parameters have neither values nor gradients.
   ~ShardedParameters();
   ShardedParameters(ShardedParameters&&) = default;
 
-  const Layout& layout() const { return layout_; }  ///< of the row, over the ranks
-  int rank() const { return rank_; }                ///< of the shard that this rank has
-  /// In which it is stored.
+  const Layout& layout() const { return layout_; }
+  int rank() const { return rank_; }  ///< which shard this rank has
+  /// The dtype in which the parameters are stored.
   DType dtype() const { return stored_parameters_.all.dtype(); }
   /// The parameters, in their order in the row.
   std::span<nn::Parameter* const> parameters() const { return parameters_; }
-  /// Whether it has gradients. A row of no parameters has none.
+  /// Whether the row has gradients. A row without parameters has none.
   bool trains() const { return trains_; }
 
-  /// Throws if a parameter of a frozen row is to train, or one has another dtype than it had.
+  /// @throws Error if a parameter of a frozen row is to train now, or if a dtype was changed
   void require_unchanged() const;
 
-  /// What this rank keeps for good: the shard, or the whole.
+  /// The memory that this rank stores: the shard, or the whole row.
   Tensor parameter_storage() const { return stored_parameters_.all; }
-  Tensor gradient_storage() const { return stored_gradients_.all; }  ///< the same
+  /// The same for the gradients.
+  Tensor gradient_storage() const { return stored_gradients_.all; }
 
-  /// What this rank answers for, its optimizer and its checkpoint: its shard, [shard_numel], or,
-  /// where nothing is sharded, the whole.
+  /// The elements that this rank updates and saves: its shard, [shard_numel], or the whole row if
+  /// nothing is sharded.
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
-  Tensor gradient_shard() const { return shard_of(stored_gradients_); }  ///< of the same elements
-  const Sharding& kept() const { return kept_; }  ///< what this rank keeps a shard of
-  /// Where parameter `i` lies in what this rank answers for.
+  /// The gradients of the same elements.
+  Tensor gradient_shard() const { return shard_of(stored_gradients_); }
+  const Sharding& kept() const { return kept_; }  ///< of what this rank stores only a shard
+  /// Where the elements of parameter `i` lie that this rank updates.
   Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
 
-  /// The shape of what this rank answers for of parameter `i`: all of it; rows of it, [rows, ...],
-  /// where the layout cuts between rows; else [elements].
+  /// The shape of these elements: that of the parameter if it has them all; [rows, ...] if the
+  /// layout cuts between rows; otherwise [elements].
   Shape owned_shape(std::size_t i) const { return shape_of(i, kept_.optimizer); }
 
-  /// Points `data` of every parameter at `whole` [whole_numel], or, if it is empty, at what is
-  /// stored.
+  /// Points `data` of every parameter at `whole` [whole_numel], or at the stored memory if `whole`
+  /// is empty.
   void show_parameters(Tensor whole = {});
-  /// The same for `grad`.
+  /// The same for the gradients.
   void show_gradients(Tensor whole = {});
 
-  /// Whole gradients have been zeroed: no backward has added to them yet.
+  /// Call it when whole gradients have been zeroed. From then on no parameter has a gradient, until
+  /// backward adds one.
   void forget_gradients();
-  /// Whole gradients are about to be reduced: -0 into those to which no backward added.
+  /// Call it before whole gradients are reduced. Writes -0 for every gradient that does not exist.
   /// @param whole [whole_numel]
   void mark_missing_gradients(Stream& stream, Tensor whole);
-  /// Whether the gradient shard holds sums over all ranks. Until it does there are no gradients:
-  /// what a rank or a group of ranks has added up is not yet theirs.
+  /// Whether the gradient shard holds sums over all ranks. Before that the optimizer sees no
+  /// gradients.
   bool is_reduced() const { return reduced_; }
-  void set_reduced(bool reduced) { reduced_ = reduced; }  ///< says so
-  /// Of which parameters any rank had a gradient, since `zero_grad`, after the reduction. Waits for
-  /// the stream only if this rank had none of some.
+  void set_reduced(bool reduced) { reduced_ = reduced; }
+  /// For each parameter, whether any rank has had a gradient since zero_grad. Call it after the
+  /// reduction. For each parameter without a gradient on this rank it waits for the stream.
   std::vector<bool> have_gradients() const;
-  /// Writes what zero_grad leaves: no gradients, or zeros, which are gradients of what trains.
+  /// Leaves no gradients, or gradients of zero for the parameters that train.
   void zero_grad(bool set_to_none);
 
-  /// Keeps what belongs to this rank of parameter `i`, given whole, in the host's memory; rounded,
-  /// if it is stored so.
+  /// Stores this rank's part of parameter `i`, in the dtype of the row.
+  /// @param whole all elements of the parameter, in the host's memory
   void store(std::size_t i, std::span<const float> whole);
 
-  /// Says that the stored parameters have been written: all of them, or only some that had values.
+  /// Call it after the stored parameters were written.
+  /// @param all whether all were written, so that each has a value now
   void written(bool all = true) {
     ++version_;
     if (all) has_value_.assign(parameters_.size(), true);
   }
-  std::int64_t version() const { return version_; }              ///< how often they were written
-  bool has_value(std::size_t i) const { return has_value_[i]; }  ///< whether parameter `i` ever was
-  /// A number that stands for all values that store() was given: the same on ranks that got the
-  /// same.
+  std::int64_t version() const { return version_; }  ///< how often the parameters were written
+  /// Whether parameter `i` has a value.
+  bool has_value(std::size_t i) const { return has_value_[i]; }
+  /// A hash of all values that store() was given. It is equal on ranks that were given equal
+  /// values.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -148,7 +157,7 @@ class ShardedParameters {
   std::int64_t version_ = 0;
 };
 
-/// Names and shapes, of which a layout is made.
+/// The names and shapes from which a layout is made.
 std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters);
 
 }  // namespace nanofsdp::fsdp

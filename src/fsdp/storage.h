@@ -14,10 +14,11 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Where whole parameters and gradients of a unit lie, and how long: for good, in the
-/// storage of which the shard is a slice, or in a slot that is borrowed and given back.
+/// @brief Where the whole parameters and gradients of a unit lie, and how long. Some strategies
+/// keep them: then the shard is a slice of the whole. The others borrow a slot for them, and give
+/// it back.
 ///
-/// All work is ordered on streams; none blocks the host on a GPU.
+/// All work is ordered on streams. On a GPU no step blocks the host.
 
 /// One number for whole parameters, and one for whole gradients.
 struct Whole {
@@ -25,71 +26,77 @@ struct Whole {
   std::int64_t gradients = 0;   ///< slots, or elements
 };
 
-/// How many units but the root may be whole at a time. Two: a unit computes out of one slot while
-/// the next is gathered into, or the one before is reduced out of, the other. More to gather
-/// further ahead, and where units are nested; all where units stay unsharded.
-/// @param blocks units without the root  @param depth how many of them are around each other, at
-///        most
+/// How many units, without the root, may be whole at a time. Usually two: while one unit computes
+/// in a slot, the next one is gathered into the other slot, or the last one is reduced from it.
+/// Units that are gathered further ahead need more slots, and so do units inside other units. If
+/// units stay unsharded, each has a slot.
+/// @param blocks the number of units without the root
+/// @param depth the largest number of units that lie inside each other
 Whole pool_slots(const Options& options, int blocks, int depth = 1);
 
-/// Memory that units share while they are whole: for their parameters, or for their gradients.
-/// Each unit says what it needs when it is made.
+/// Memory that the units share for their whole parameters, or for their whole gradients. When a
+/// unit is made it says how much it needs.
 struct WholeMemory {
-  /// Slots of the units but the root, and of the root. None where what is whole is stored.
+  /// The slots of the units without the root, and the root's slot. Neither exists if the strategy
+  /// stores what is whole.
   std::optional<BufferPool> units{}, root{};
-  std::int64_t unit_numel = 0, root_numel = 0;  ///< of a slot: what the largest unit borrows
-  /// The longest row that is cast or copied on its way, in words of 2 bytes.
+  std::int64_t unit_numel = 0, root_numel = 0;  ///< elements of a slot: those of the largest unit
+  /// The length of the longest row that is cast or copied before it is sent, in words of 2 bytes.
   std::int64_t wire_words = 0;
-  Buffer wire{};  ///< as long as that
+  Buffer wire{};  ///< memory for that row
 
-  /// Makes all of it, where units need any. Once, when all units are known.
-  /// @param slots for units but the root
-  /// @param whole the dtype of what is whole
+  /// Allocates the memory. Call it once, when all units have been made.
+  /// @param slots the number of slots for the units without the root
+  /// @param whole the dtype of whole parameters, or of whole gradients
   void allocate(Context& context, MemoryClass of, std::int64_t slots, DType whole);
-  /// What a collective sends from and receives into: nothing of its own, or the wire. Each unit
-  /// asks for all that it needs before the memory is allocated, so that it is long enough.
-  /// @param whole the dtype of what is whole  @param near among ranks that need no copy
+  /// The memory that a collective sends from or receives into, if it cannot use the row itself.
+  /// Before the memory is allocated, each unit calls this for all its collectives, so that the wire
+  /// becomes long enough.
+  /// @param whole the dtype of whole parameters, or of whole gradients
+  /// @param near whether the collective gathers slices in a smaller group, which needs no copy
   Wire wire_for(DType sent_as, const Options& options, const Layout& layout,
                 DType whole = DType::float32, bool near = false);
-  /// Frees the slots that a pass needed beyond those planned.
+  /// Frees slots that a pass has needed in addition to the planned ones.
   void shrink();
 };
 
-/// Whole parameters of a unit. A copy knows which version of the shards it shows.
+/// The whole parameters of a unit. They know which version of the shards they show.
 class WholeParameters {
  public:
-  /// @param context, options, mesh, rows, memory outlive this object; `memory` is allocated later
+  /// @param context, options, mesh, rows, memory must outlive this object; `memory` is allocated
+  /// later
   WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
                   std::span<ShardedParameters> rows, WholeMemory& memory, bool is_root);
 
-  /// Whether a whole copy is there that shows the shards as they are.
+  /// Whether there is a whole copy, and no shard has been written since it was made.
   bool are_fresh() const;
-  /// Whether ranks send each other what a copy is made from, or each has it.
+  /// Whether the ranks send each other their shards. Otherwise each rank stores all parameters.
   bool needs_all_gather() const { return options_.sharding().optimizer; }
-  /// Whether a copy can be made without more memory than planned.
+  /// Whether a copy can be made in the planned memory: a slot is free, or none is needed.
   bool have_room() const { return !pool_ || slot_ != nullptr || pool_->has_free_slot(); }
 
-  /// Finds memory for a whole copy, which `stream` is to write.
+  /// Borrows a slot for the whole copy. `stream` will write it, so it waits until the slot is free.
   void take(Stream& stream);
-  /// Writes what is not fresh of it, from the shards of all ranks; or, from forward to backward,
-  /// from the slices of a smaller group, if the mesh has one.
+  /// Writes those rows of the copy that are not fresh, from the shards of all ranks. Between
+  /// forward and backward a smaller group may have kept the unit; then it gathers the slices of
+  /// that group.
   void gather(Stream& stream, const comm::Call& call);
 
-  /// Shows the whole copy to the model.
+  /// Shows the whole copy to the module.
   void show();
 
-  /// Keeps a slice of the whole copy, of which the post-forward group has all; `stream` copies it.
-  /// Nothing without such a group.
+  /// `stream` copies this rank's slice of the whole parameters, for the smaller group that keeps
+  /// them until backward. Does nothing if there is no such group.
   void keep_slice(Stream& stream);
-  /// Whole copies are made from the shards again.
+  /// The next copy is made from the shards again, not from slices.
   void forget_slice() {
     for (Part& part : parts_) part.slice_version = 0;
   }
 
   /// Whether the end of a use frees the copy.
   bool are_discarded(bool keep) const;
-  /// Shows what is stored, and frees the copy, which `stream` has read: poisoned, if options say
-  /// so.
+  /// Shows the module its shards again, and frees the copy when `stream` has read it. With
+  /// Options::poison the memory is filled with NaN.
   void discard(Stream& stream);
 
  private:
@@ -117,37 +124,37 @@ class WholeParameters {
   Event slice_written_;
 };
 
-/// Whole gradients of the row of a unit that trains.
+/// The whole gradients of a unit's parameters that train.
 class WholeGradients {
  public:
-  /// @param context, options, row, memory outlive this object; `memory` is allocated later
+  /// @param context, options, row, memory must outlive this object; `memory` is allocated later
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
                  WholeMemory& memory, bool is_root);
 
-  /// Whether they are to be reduced after backward: because of what backward added here, or may
-  /// have added on another rank, or because groups of ranks are to add up what they have.
-  /// @param synchronise false: what adds up whole goes on to
+  /// Whether they must be reduced after this backward. If the strategy keeps whole parameters, a
+  /// rank that has not used the unit takes part as well, for another rank may have used it.
+  /// @param synchronise if false, whole gradients go on adding up on each rank
   bool are_due(bool synchronise, bool last_micro_step) const;
 
-  /// Memory for them: zeros, or what is still adding up.
-  /// @returns the event before which it must not be written
+  /// Borrows a slot for them, unless they have one.
+  /// @returns an event that passes when the slot may be written
   Event take();
-  /// Shows them to the model.
+  /// Shows them to the module. In a slot that was just borrowed they are zeros.
   void show();
-  /// Backward begins, here or on another rank: where they are stored whole, none is reduced yet.
-  /// @throws Error where those of the step before are sums that cannot be added to
+  /// The backward of the model begins. @throws Error if they are sums over the ranks already, and
+  /// zero_grad has not been called
   void begin_backward();
 
-  /// Before a reduction: says which of them this rank does not have.
+  /// Marks the gradients that this rank does not have. Call it before a reduction.
   void mark_missing() { row_->mark_missing_gradients(*context_.compute, whole()); }
-  /// The reduction, which adds to the shard, where `synchronise` asks for it; and after the last
-  /// micro-step the sum across groups.
+  /// With `synchronise`, reduces them and adds the result to the shard. After the last micro-step,
+  /// replicas also add up their shards.
   void reduce(Stream& stream, comm::Mesh& mesh, bool synchronise, bool last_micro_step,
               const comm::Call& call);
-  /// Gives borrowed memory back, which is free after the event.
+  /// Gives the slot back. It is free when the event has passed.
   void give_back(const Event& free);
 
-  /// Forgets them: to none, or else to zeros.
+  /// Forgets them. With `set_to_none` there are none; without it they are zeros.
   void forget(bool set_to_none);
 
  private:

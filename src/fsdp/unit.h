@@ -11,110 +11,121 @@ namespace nanofsdp::fsdp {
 ///     sharded -> gathering -> unsharded -> sharded            parameters
 ///     sharded -> reducing -> sharded                          gradients, when backward is over
 ///
-/// Every step of the way is enqueued on streams, none blocks the host on a GPU. The way is the same
-/// for every strategy; where whole copies lie, and how long they are kept, is storage.h's.
+/// All work is enqueued on streams. On a GPU no step blocks the host. The states are the same under
+/// every strategy. A strategy decides only where whole copies lie and how long they are kept, and
+/// that is in storage.h.
 
-/// What parameters are gathered for. An evaluation's traffic, or a checkpoint's, is counted apart.
+/// What parameters are gathered for. Evaluations and checkpoints also gather, and their traffic is
+/// counted apart from that of training.
 enum class Purpose { training, evaluation };
 
-/// One unit on one rank. ShardedModel makes all units, and its hooks call them. For the main
-/// thread.
+/// One unit on one rank. ShardedModel makes all units, and its hooks call them, always from the
+/// main thread.
 class Unit {
  public:
-  /// Where the unit is on its way.
+  /// What the unit is doing.
   enum class State {
-    sharded,    ///< at rest: nothing reads whole parameters
-    gathering,  ///< a whole copy is on its way, or there
-    unsharded,  ///< the views show whole parameters
-    reducing    ///< the reduction of the gradients is under way
+    sharded,    ///< it rests: nothing reads whole parameters
+    gathering,  ///< the all-gather has been issued, and may be complete
+    unsharded,  ///< the module sees whole parameters and may compute
+    reducing    ///< the reduction of the gradients has been issued
   };
 
   /// Shards the module's parameters.
-  /// @param context, mesh, options outlive the unit, as do the parameters
-  /// @param parameters, gradients outlive the unit too; they may be allocated later, before the
-  ///        first use
+  /// @param context, mesh, options must outlive the unit, and so must the parameters
+  /// @param parameters, gradients must outlive the unit too. They may be allocated after it is
+  /// made,
+  ///        but before it is used
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
        WholeMemory& parameters, WholeMemory& gradients);
   Unit(Unit&&) = default;
 
-  const std::string& name() const { return wrapped_.name; }  ///< the module's path; "root"
-  nn::Module& module() const { return *wrapped_.module; }    ///< that is the unit
-  int depth() const { return wrapped_.depth; }               ///< units around it
-  bool is_root() const { return depth() == 0; }              ///< no unit is around it
-  State state() const { return state_; }                     ///< now
+  const std::string& name() const { return wrapped_.name; }  ///< the module's path, or "root"
+  nn::Module& module() const { return *wrapped_.module; }
+  int depth() const { return wrapped_.depth; }  ///< how many units lie around this one
+  bool is_root() const { return depth() == 0; }
+  State state() const { return state_; }
 
-  /// The parameters that train, which may be none; then those that are frozen, float32 or bfloat16,
-  /// if there are any.
+  /// The first row has the parameters that train. It may be empty. Then come the frozen ones, if
+  /// there are any: a row for those in float32, and one for those in bfloat16.
   std::span<ShardedParameters> rows() { return rows_; }
-  std::span<const ShardedParameters> rows() const { return rows_; }  ///< the same, to look at
-  bool trains() const { return rows_.front().trains(); }             ///< whether any parameter does
-  /// Elements of its parameters.
+  std::span<const ShardedParameters> rows() const { return rows_; }
+  bool trains() const { return rows_.front().trains(); }  ///< whether any of its parameters trains
+  /// The number of elements of all its parameters, without padding.
   std::int64_t numel() const {
     std::int64_t numel = 0;
     for (const ShardedParameters& row : rows_) numel += row.layout().total_numel();
     return numel;
   }
 
-  /// Issues the all-gather of the parameters, unless a fresh whole copy is there or on its way.
+  /// Issues the all-gather of the parameters, unless it is under way, or there is a whole copy and
+  /// no shard has changed since.
   /// @throws Error naming the parameters that have no values yet
   void unshard(Purpose purpose = Purpose::training);
-  /// The same, ahead of time, if there is room. A unit whose gradients are on their way is done.
+  /// The same, before the unit is needed, if a slot is free. A unit that is reducing its gradients
+  /// is not gathered again: this pass is done with it.
   void prefetch(Purpose purpose = Purpose::training) {
     if (state_ != State::reducing && parameters_.have_room()) unshard(purpose);
   }
 
-  /// Orders computation after the all-gather and shows the whole parameters to the model.
+  /// Lets the compute stream wait for the all-gather, and shows the whole parameters to the module.
   void wait_until_unsharded();
 
-  /// Ends the use of whole parameters, and gives borrowed memory back.
-  /// @param keep the whole copy for the next use; if the shard has changed by then it is gathered
-  ///        anew
+  /// The module does not read whole parameters any more. Borrowed memory is given back.
+  /// @param keep keeps the whole copy for the next use. If a shard changes before that, the unit is
+  ///        gathered again
   void reshard(bool keep = false);
 
-  /// Before reshard(), from a forward whose backward will come: keeps a slice of the whole copy
-  /// where a smaller group is to gather it again.
+  /// Call it before reshard(), in a forward that has a backward. If a smaller group of ranks keeps
+  /// the unit until backward, this rank copies its slice for that group.
   void keep_slice() { parameters_.keep_slice(*context_.compute); }
 
-  /// Ends whatever use was begun, and gives a whole copy back that the pass kept.
-  /// @param keep such a copy, for the next pass
+  /// Ends the pass for this unit, in whatever state it is. A whole copy that the pass has kept is
+  /// given back.
+  /// @param keep keeps such a copy for the next pass
   void end_of_use(bool keep);
 
-  /// Backward of the model begins. @throws Error where the gradients of the step before are whole
-  /// or replicated, and were not forgotten
+  /// The backward of the model begins. @throws Error if the gradients of the last step are sums
+  /// over the ranks already, and zero_grad has not been called: a second reduction would add them
+  /// again
   void begin_backward() { gradients_.begin_backward(); }
-  /// Shows whole gradients to the model: zeroed, or those that are still adding up.
+  /// Shows whole gradients to the module. They are zeros, or the sums that earlier micro-steps have
+  /// left.
   void take_gradients();
 
-  /// Issues the reduction of the gradients, after reshard(): its result is added to the shard. Does
-  /// nothing where none is due in this micro-step, or it is under way.
-  /// @param last_micro_step of the optimizer step
+  /// Issues the reduction of the gradients, and the result is added to the shard. Call it after
+  /// reshard(). Does nothing if this micro-step reduces nothing, or if a reduction is under way.
+  /// @param last_micro_step whether the optimizer steps after this backward
   void reduce_gradients(bool last_micro_step);
 
-  /// Orders computation after the reduction. Does nothing if none is under way.
+  /// Lets the compute stream wait for the reduction. Does nothing if none is under way.
   void wait_for_reduction();
 
-  /// Gives back unsharded gradients that will not be reduced.
+  /// Frees whole gradients without a reduction, as when a pass is given up.
   void drop_gradients() { gradients_.give_back(context_.compute->record()); }
 
-  /// Forgets the gradients. As PyTorch's: to none, or else they are zeros that can be read.
+  /// Forgets the gradients, as PyTorch's zero_grad does. With set_to_none there are no gradients
+  /// until the next backward; without it they are zeros.
   void zero_grad(bool set_to_none) { gradients_.forget(set_to_none); }
 
-  /// Throws unless the shard may be written: the unit is not in use, and no backward waits for it.
-  /// @param or_under_way only that it is not in use: a whole copy may be on its way, and a backward
-  ///        may come
+  /// Throws unless the shard may be written: nothing uses the unit, and no backward is to come.
+  /// @param or_under_way requires only that the module does not compute now. The all-gather may be
+  ///        under way, and a backward may be to come
   void require_at_rest(const char* why, bool or_under_way = false) const;
 
-  // Set by ShardedModel.
-  bool requires_gradient_sync = true;  ///< or whole gradients add up, and are not reduced
-  /// What is gathered ahead when forward, or backward, comes to this unit; none: as it was before.
+  // ShardedModel sets what follows.
+  /// If false, this unit does not reduce its gradients: they add up whole on each rank.
+  bool requires_gradient_sync = true;
+  /// The units that are gathered ahead when forward, or backward, reaches this unit. If it is not
+  /// set, these are the units that came next in the last pass.
   std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
-  int passes = 0;               ///< that are under way, on one tape each
-  bool was_gathered = false;    ///< in this pass, and forward has not begun since
-  bool has_ended = false;       ///< with backward, in this pass
-  bool took_gradients = false;  ///< in this pass
-  int pending_calls = 0;        ///< of forward, which wait for their backward in this pass
-  std::size_t span = 0;         ///< in the trace: of the forward or backward that runs
+  int passes = 0;               ///< how many passes are under way, each on a tape of its own
+  bool was_gathered = false;    ///< in this pass, and its forward has not begun since
+  bool has_ended = false;       ///< in this pass, the backward of the unit is over
+  bool took_gradients = false;  ///< in this pass, the unit has shown whole gradients
+  int pending_calls = 0;        ///< calls of forward that still wait for their backward
+  std::size_t span = 0;         ///< the trace's number for the forward or backward that runs now
 
  private:
   void advance(State from, State to, const char* verb);
