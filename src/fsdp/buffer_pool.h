@@ -9,18 +9,18 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief A few slots that the units take in turn for their unsharded parameters or gradients.
+/// @brief A few slots in which the units take turns to hold their whole parameters or gradients.
 ///
-/// The slots are allocated once, so no step allocates and the peak is known beforehand: as many
-/// slots as units are unsharded at a time, each as large as the largest of them. A slot that is
-/// given back may still be read by work in flight, so it carries the event after which it is free,
-/// and the next unit orders its first write to the slot after that. This also limits how far
-/// communication runs ahead of computation (FSDP's rate limiter, paper section 3.4).
+/// The slots are allocated once. So no step allocates, and the peak is known before the first step:
+/// there are as many slots as units that are whole at the same time, and each slot is as large as
+/// the largest unit. When a slot is given back, enqueued work may still read it. So the slot has an
+/// event after which it is free, and the next unit writes only after that event. This also limits
+/// how far communication runs ahead of computation (FSDP's rate limiter, paper section 3.4).
 ///
-/// A model that uses its units in some other way than nested and in turn, one of them twice for
-/// instance, may need more slots than that. The pool adds them, and frees them when the pass ends.
+/// Some models need more slots, for example one that uses a unit twice. The pool adds these slots,
+/// and frees them when the pass ends.
 
-/// Slots of one size. For the main thread.
+/// Slots of one size, for the main thread.
 class BufferPool {
  public:
   /// Memory for one unit at a time.
@@ -35,16 +35,16 @@ class BufferPool {
   BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
              DType dtype = DType::float32);
 
-  /// A slot that is free, or one more. Order the first write after `slot.free`.
+  /// Returns a free slot. If there is none, it adds one. Write to it only after `slot.free`.
   Slot& acquire();
 
-  /// Whether acquire() would not have to make one.
+  /// Whether a slot is free.
   bool has_free_slot() const { return !free_.empty(); }
 
-  /// Gives a slot back; `free` passes after its last use.
+  /// Gives a slot back. @param free passes after its last use
   void release(Slot& slot, Event free);
 
-  /// Frees the slots beyond those it was made for, except those in use.
+  /// Frees the slots that were added, except those in use.
   void shrink();
 
  private:

@@ -8,33 +8,35 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief The three collectives of FSDP on float32 memory: what is sent has the dtype and order of
-/// the wire.
+/// @brief The three collectives of FSDP. Their operands are float32. What they send has the dtype
+/// and the order of the wire.
 ///
-/// Everything is enqueued on `stream`, so one wire serves one call after another.
+/// All work is enqueued on `stream`. So one wire can serve one call after another.
 
-/// Memory that a collective sends from and receives into, where that is not `full` itself.
+/// The memory that a collective sends from and receives into, if it cannot use `full` itself.
 struct Wire {
-  /// The row of all shards. float32, or bfloat16: then what is sent is rounded into it, and what
-  /// arrives is widened out of it. Empty: straight from and to the operands.
+  /// The row of all shards. If it is bfloat16, a collective rounds into it before it sends, and
+  /// widens what has arrived. If it is empty, the collective uses its operands directly.
   Tensor memory{};
-  /// Of a layout that copies: whole parameters are copied out of the row, gradients into it. Null:
-  /// the row is as the whole.
+  /// If it is set, the layout's row and its whole differ: whole parameters are copied out of the
+  /// row, and whole gradients into it.
   const Layout* layout = nullptr;
 };
 
-/// full = the ranks' shards.
-/// @param group of W ranks; null: nothing is sent, and `shard` is all there is
-/// @param shard [n], may be this rank's chunk of `full`  @param full [W * n], or the layout's whole
+/// Writes the shards of all ranks to `full`.
+/// @param group W ranks; null if nothing is sent, because `shard` has all elements
+/// @param shard [n]; it may be this rank's chunk of `full`
+/// @param full [W * n], or the layout's whole
 void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor full,
                 const Wire& wire, const comm::Call& call);
 
-/// The sum or average over ranks, of which each gets its chunk. `full` is written over.
-/// @returns this rank's chunk [n], float32: of `full`, or of the wire
+/// Sums or averages `full` over the ranks, and gives each rank its chunk of the result. `full` is
+/// overwritten.
+/// @returns this rank's chunk, float32 [n]; it lies in `full` or in the wire
 Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                       comm::ReduceOp op, const comm::Call& call);
 
-/// In place: `full` becomes the sum or average over ranks.
+/// Replaces `full` by its sum or average over the ranks.
 void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                 comm::ReduceOp op, const comm::Call& call);
 

@@ -12,7 +12,7 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief The room `fsdp`: the model computes as before, on parameters that are gathered for it.
 ///
-/// You give it any tree of modules, a mesh of ranks, and options. You get the same model, but each
+/// Comes in: any tree of modules, a mesh of ranks, and options. Goes out: the same model, but each
 /// rank keeps only a shard of it. Backward leaves the gradients of the shard, which the optimizer
 /// reads (sharded_optimizer.h).
 ///

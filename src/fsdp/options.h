@@ -14,11 +14,11 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief How a model is sharded.
 
-/// When backward asks for the next unit's parameters.
+/// When backward gathers the parameters of a unit.
 enum class BackwardPrefetch {
-  none,  ///< when the unit's own turn comes
-  pre,   ///< when the unit before it in backward starts, so that the gather hides behind it
-  post   ///< when the unit before it has been resharded: less memory, little to hide behind
+  none,  ///< when the unit needs them
+  pre,   ///< when the unit before it begins to compute; the gather is hidden behind that
+  post   ///< when the unit before it has been resharded; this takes less memory, but hides little
 };
 
 /// What fully_shard() can be told, by name: `{.strategy = ..., .no_sync = true}`.
@@ -31,13 +31,14 @@ struct Options {
   bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
   comm::ReduceOp reduction = comm::ReduceOp::average;  ///< of gradients over ranks
   std::int64_t alignment = 4;  ///< of parameters in a row, in elements: 16 bytes
-  bool poison = false;         ///< NaN into discarded parameters
-  bool pool = true;            ///< false: every unit has slots of its own
-  /// Rank 0's values count for all ranks, which may have shapes alone. Collective.
+  bool poison = false;         ///< fill the memory of discarded parameters with NaN
+  bool pool = true;            ///< if false, every unit has a slot of its own
+  /// Send rank 0's values to all ranks, whose parameters may have no values. Collective.
   bool sync_module_states = false;
   WrapPolicy wrap_policy{};  ///< which modules become units
 
-  /// Of parameters in a layout: shards are all-reduced across groups in equal chunks, too.
+  /// The alignment for a layout. Replicas reduce a shard in equal chunks, so their number divides
+  /// it.
   std::int64_t alignment_on(int replicas) const {
     return std::lcm(alignment, static_cast<std::int64_t>(replicas));
   }
@@ -47,8 +48,8 @@ struct Options {
   /// Whether parameters and gradients are copied to and from the buffer of a collective.
   bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
 
-  /// Whether units borrow memory for whole parameters: they are not stored whole, or not in the
-  /// dtype in which they are sent and computed with.
+  /// Whether units borrow memory for whole parameters. They do if whole parameters are not stored,
+  /// or not in the dtype in which they are sent and computed with.
   /// @param stored, computed the dtypes in which they are stored and computed with
   bool borrows_parameters(DType stored, DType computed) const {
     return sharding().parameters || copies() || stored != precision.param_dtype ||
@@ -58,8 +59,8 @@ struct Options {
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
   bool accumulates() const { return no_sync || !sharding().gradients; }
 
-  /// What a rank keeps a shard of. A unit that computes with a copy need not keep whole parameters:
-  /// a shard is enough.
+  /// Of what a rank keeps only a shard. If a unit computes with a copy, the rank need not keep
+  /// whole parameters.
   /// @param stored, computed the dtypes of its parameters
   Sharding kept(DType stored, DType computed) const {
     Sharding kept = sharding();

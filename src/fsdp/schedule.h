@@ -5,31 +5,32 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Which unit comes next: in forward the one that came next in the pass before that
-/// gathered, in backward the one whose forward ended before in this pass.
+/// @brief Which unit comes next. In forward it is the unit that came next in the last pass. In
+/// backward it is the unit whose forward ended last in this pass, of those whose backward is to
+/// come.
 ///
-/// A unit that is used twice comes twice. A guess may be wrong, where a model takes another way
-/// than before: then one gather was not needed, and nothing else happens.
+/// A unit that is used twice comes twice. If a model uses its units in another order than before,
+/// the guess is wrong. Then one gather was not needed, and nothing else happens.
 
-/// The orders in which a pass used the units, recorded anew in each pass.
+/// The orders in which a pass uses the units. Each pass records its own.
 class Schedule {
  public:
   /// A pass begins.
   void begin();
 
-  /// Forward begins, or ends, with a unit. Does nothing in backward, where some of it runs again.
-  /// Only what was gathered is guessed by: all ranks gather alike, but where they need not, each
-  /// may go its own way.
+  /// The forward of a unit begins, or ends. Does nothing in backward, where recompute runs some
+  /// forwards again. Only units that were gathered are recorded for the next pass. All ranks gather
+  /// the same units; but in a pass that gathers nothing, each rank may use different ones.
   void begin_forward(Unit& unit);
   /// @copydoc begin_forward()
   void end_forward(Unit& unit) {
     if (!in_backward_) ended_.push_back(&unit);
   }
-  bool in_backward() const { return in_backward_; }  ///< of this pass
-  /// Backward begins with a unit.
+  bool in_backward() const { return in_backward_; }  ///< whether this pass has begun its backward
+  /// The backward of a unit begins.
   void begin_backward(const Unit& unit);
 
-  /// The units that the pass before used after the current one: the next `count`, or fewer.
+  /// The units that the last pass used after the current one: `count` of them, or fewer.
   std::vector<Unit*> next_in_forward(int count) const;
   /// The unit whose forward ended just before that of the current one, if there is one.
   std::vector<Unit*> next_in_backward() const {

@@ -8,11 +8,11 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief An optimizer on what this rank owns: its shard of every unit, or the whole where nothing
-/// is sharded. What it remembers lies as the shard does.
+/// @brief An optimizer of what this rank owns: its shard of every unit, or the whole unit if
+/// nothing is sharded. What it remembers is laid out like the shard.
 ///
-/// An optimizer of your own names the tensors that it remembers for each element, and says how one
-/// piece of a parameter is updated. adamw.h is one. Everything else happens here:
+/// You can write an optimizer of your own. It names the tensors that it remembers for each element,
+/// and it updates one piece of a parameter. adamw.h is an example. Everything else happens here:
 ///
 ///     class Momentum final : public ShardedOptimizer {
 ///      public:
@@ -22,47 +22,50 @@ namespace nanofsdp::fsdp {
 ///       void update(Stream& stream, const Update& u) override { ... u.state[0] ... }
 ///     };
 ///
-/// A frozen parameter is not updated, and nothing is remembered for it. One that no rank gave a
-/// gradient since zero_grad is left as it is, and its own count of steps stands still (PyTorch's
-/// optimizers, where `grad` is `None`).
+/// The optimizer does not update a frozen parameter, and remembers nothing for it. If no rank has
+/// had a gradient of a parameter since zero_grad, the parameter stays as it is, and its count of
+/// steps does not grow. PyTorch's optimizers treat a `grad` of `None` in the same way.
 
-/// One step of what this rank owns of a parameter, float32: all of it, rows of it [rows, ...], or n
-/// elements that are neighbours of each other, [n] (ShardedParameters::owned_shape).
+/// One step of the elements that this rank owns of a parameter, in float32. They are the whole
+/// parameter, or some of its rows [rows, ...], or n neighbouring elements [n]
+/// (ShardedParameters::owned_shape).
 struct Update {
-  const nn::Parameter& parameter;  ///< for its name and its shape; its views are of no use here
+  const nn::Parameter& parameter;  ///< read its name and its shape, but not its views
   Tensor values;                   ///< in, out
   Tensor gradients;                ///< in       of the same shape
   std::span<const Tensor> state;   ///< in, out  of the same shape; zeros before the first step
-  std::int64_t step = 1;           ///< of this parameter, counts from 1
-  double lr = 0;                   ///< learning rate
-  Tensor grad_scale{};  ///< in  [1], float32: multiplies the gradients (clipping); empty: 1
+  std::int64_t step = 1;           ///< the number of this step of the parameter, from 1
+  double lr = 0;                   ///< the learning rate
+  Tensor grad_scale{};  ///< in  float32 [1]: multiply the gradients by it (clipping); empty: by 1
 };
 
-/// The base of all optimizers. A step sends nothing: each rank updates what it owns.
+/// The base of all optimizers. A step sends nothing, because each rank updates what it owns.
 class ShardedOptimizer {
  public:
   virtual ~ShardedOptimizer() = default;
 
-  /// One step on reduced gradients, with the learning rate `lr`.
-  /// @param grad_scale float32 [1]: multiplies every gradient (clipping); empty: 1
+  /// Makes a step with the reduced gradients.
+  /// @param lr the learning rate
+  /// @param grad_scale float32 [1]: every gradient is multiplied by it (clipping); empty: by 1
   /// @throws Error if a unit is not at rest
   void step(double lr, Tensor grad_scale = {});
 
-  std::int64_t steps() const { return steps_; }  ///< so far
-  /// Goes on as after so many steps. What each parameter has made is set by itself.
+  std::int64_t steps() const { return steps_; }  ///< how many steps it has made
+  /// Sets the count of steps. The counts of the parameters are set by parameter_steps().
   void set_steps(std::int64_t steps) { steps_ = steps; }
-  /// The steps that each parameter of unit `i` which trains has made.
+  /// How many steps each parameter of unit `i` has made, of those that train.
   std::span<std::int64_t> parameter_steps(std::size_t i) { return states_[i].steps; }
 
-  /// What is remembered of each element, by name: a checkpoint has it under NAME of a parameter and
-  /// "." and this name.
+  /// The names of the tensors that it remembers. A checkpoint has the tensor of a parameter under
+  /// the parameter's name, a dot, and this name.
   std::span<const std::string> state_names() const { return state_names_; }
-  /// That of unit `i`, in the order of the names, each as long as what the rank answers for;
-  /// padding is zero, and a unit in which nothing trains has no elements.
+  /// These tensors of unit `i`, in the order of the names. Each has the length of
+  /// ShardedParameters::parameter_shard(). Padding is zero. If nothing in the unit trains, they
+  /// have no elements.
   std::vector<Tensor> state(std::size_t i) const;
 
  protected:
-  /// @param units of one model; they outlive the optimizer
+  /// @param units the units of one model; they must outlive the optimizer
   ShardedOptimizer(Context& context, std::span<Unit> units, std::vector<std::string> state_names);
 
  private:

@@ -9,20 +9,21 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Which modules become units: those the policy names, and the root for what is left.
+/// @brief Which modules become units: those that the policy names, and the root, which has the
+/// rest.
 
-/// A module of the tree that FSDP shards as one, with the parameters it answers for.
+/// A module that becomes a unit, and the parameters that belong to the unit.
 struct WrappedModule {
   nn::Module* module = nullptr;  ///< the unit
   std::string name;              ///< its path, "transformer.h.0"; the root's is "root"
-  /// Those of its subtree that no unit inside it has.
+  /// The parameters of its subtree that belong to no unit inside it.
   std::vector<nn::Parameter*> parameters{};
-  int depth = 0;    ///< units around it; the root's is 0
-  int entered = 0;  ///< units that forward has entered before it, if it calls each once, in order
+  int depth = 0;    ///< how many units lie around it; 0 for the root
+  int entered = 0;  ///< how many units forward enters before it, if it calls all in order
 };
 
-/// True for a module that is to be a unit of its own (PyTorch's ModuleWrapPolicy). Without one all
-/// of the model is one unit.
+/// Returns true for each module that becomes a unit (PyTorch's ModuleWrapPolicy). Without a policy
+/// the whole model is one unit.
 using WrapPolicy = std::function<bool(const nn::Module&)>;
 
 /// The policy that names all modules of one type.
