@@ -11,32 +11,33 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The room `comm`: what ranks say to each other. Collectives of a group of W ranks, ordered
-/// by streams.
+/// @brief The room `comm`: what ranks send to each other. These are the collectives of a group of W
+/// ranks, ordered by streams.
 ///
-/// Comes in: tensors, the same sizes on every rank. Goes out: gathered or summed tensors, over
-/// threads (local.h), processes (gloo.h) or GPUs (nccl.h). Ranks that can read each other's memory
-/// move each byte once: reading.h says why that is the least.
+/// Comes in: tensors, of the same sizes on every rank. Goes out: gathered or summed tensors. The
+/// ranks are threads (local.h), processes (gloo.h) or GPUs (nccl.h). Ranks that can read each
+/// other's memory move each byte once (reading.h).
 ///
-/// Every call enqueues work on a stream and returns an Event: the collective is done when the event
-/// has passed. All ranks of a group call the same collectives with the same counts in the same
-/// order, on one stream a communicator; use two communicators (`split`) for two streams. Where
-/// ranks are on the CPU, a call on another stream is refused while the call before is under way: an
-/// Error names both.
+/// Every call enqueues work on a stream and returns an Event. When the event has passed, the
+/// collective is done. All ranks of a group call the same collectives, with the same counts and in
+/// the same order. A communicator serves one stream; for a second stream `split` makes another one.
+/// On a CPU, a call on another stream throws an Error while the last call is under way, and the
+/// Error names both calls.
 ///
-/// Buffers stay alive and untouched until the event has passed. Chunks are equal (the flat layout
-/// pads). In-place as NCCL defines it: all_gather with `in` the rank's chunk of `out`,
-/// reduce_scatter with `out` the rank's chunk of `in`; any other overlap is an error. A
-/// reduce_scatter leaves the rest of `in` as it was.
+/// Buffers must stay alive and unchanged until the event has passed. Chunks have equal sizes, for
+/// which the flat layout pads. As in NCCL, `in` of an all_gather may be the rank's chunk of `out`,
+/// and `out` of a reduce_scatter may be the rank's chunk of `in`. Any other overlap is an error. A
+/// reduce_scatter does not change the rest of `in`.
 ///
-/// Sums run over ranks 0, 1, ..., W - 1 in this order, in float32 (bfloat16 too), whatever the
-/// backend and whatever the timing: one process that adds in the same order gets the same bits. An
-/// average is the sum times 1/W, once. Only NCCL's ring, if a caller asks for it, adds otherwise.
+/// Sums add the ranks 0, 1, ..., W - 1 in this order and in float32, also for bfloat16. This holds
+/// for every backend and any timing. So one process that adds in the same order gets the same bits.
+/// An average is the sum, multiplied once by 1/W. Only NCCL's ring adds in another order, if the
+/// caller asks for it.
 
-/// What a reduction makes of the ranks' numbers.
+/// How a reduction combines the numbers of the ranks.
 enum class ReduceOp { sum, average };
 
-/// The unit that asks, and why: named in errors. Control traffic is counted apart.
+/// The unit that calls, and why. Errors name the unit. Control traffic is counted apart.
 struct Call {
   std::string unit{};    ///< the FSDP unit, or what the call is for
   bool control = false;  ///< norms, losses, fingerprints: not part of the training traffic
@@ -47,12 +48,12 @@ class CommError : public launch::RankError {
  public:
   /// What went wrong.
   enum class Kind {
-    peer_lost,  ///< another rank went away: the cause lies there
+    peer_lost,  ///< another rank has ended, and the cause is there
     timeout,    ///< a rank did not come in time
-    mismatch,   ///< ranks called different collectives
+    mismatch,   ///< the ranks have called different collectives
     setup,      ///< the group could not be formed
-    failed,     ///< the library underneath, for reasons of its own
-    aborted     ///< this rank gave up after an error elsewhere
+    failed,     ///< the library below, Gloo or NCCL, has failed
+    aborted     ///< this rank has given up after an error on another rank
   };
   /// A lost peer, or an abort, is the consequence of an error elsewhere (launch::RankError).
   CommError(Kind kind, const std::string& message)
@@ -65,67 +66,68 @@ class CommError : public launch::RankError {
 
 struct Collective;  // operation.h
 
-/// One rank's end of a group. One thread issues all its calls. They throw ShapeError for operands
-/// that do not fit, and CommError where the collective fails: here, or where a caller waits for its
-/// event.
+/// A group of ranks, as one of them sees it. One thread issues all its calls. A call throws
+/// ShapeError if its operands do not fit. If the collective fails, the call throws CommError, or
+/// the wait for its event does.
 class Communicator {
  public:
-  Communicator(int rank, int size) : rank_(rank), size_(size) {}  ///< of `size` ranks
-  /// Work in flight is aborted and waited for: after this, buffers may go.
+  Communicator(int rank, int size) : rank_(rank), size_(size) {}
+  /// Aborts the collectives under way, and waits for them. Afterwards their buffers may be freed.
   virtual ~Communicator() = default;
 
-  int rank() const { return rank_; }  ///< in the group, 0 ... W - 1
-  int size() const { return size_; }  ///< W
+  int rank() const { return rank_; }  ///< the number of this rank in the group, from 0 to W - 1
+  int size() const { return size_; }  ///< W, the number of ranks in the group
 
-  /// out = the ranks' `in`, concatenated in rank order. Any dtype.
+  /// Writes the `in` of all ranks to `out`, in the order of the ranks. Any dtype.
   /// @param in [n]  @param out [W * n]
   Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {});
 
-  /// out = chunk `rank()` of the sum (or average) of the ranks' `in`. float32 or bfloat16.
+  /// Sums or averages the `in` of all ranks, and writes chunk rank() of the result to `out`.
+  /// float32 or bfloat16.
   /// @param in [W * n]  @param out [n]
   Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op, const Call& call = {});
 
-  /// Every rank's `x` becomes rank `root`'s. Any dtype.
+  /// Replaces `x` on every rank by the `x` of rank `root`. Any dtype.
   Event broadcast(Stream& stream, Tensor x, int root, const Call& call = {});
 
   /// The event passes when every rank has reached the barrier. Control traffic.
   Event barrier(Stream& stream, const Call& call = {});
 
-  /// Every rank's `x` becomes the sum (or average) of all: a reduce_scatter and an all_gather, both
-  /// in place.
+  /// Replaces `x` on every rank by the sum or average of all. It consists of a reduce_scatter and
+  /// an all_gather, both in place.
   /// @param x [W * n]
   Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
 
-  /// What the calls moved, each counted when it was issued. A group that was split off counts for
-  /// itself.
+  /// The calls and bytes so far. A call is counted when it is issued. A group that was split off
+  /// has counts of its own.
   const Traffic& traffic() const { return traffic_; }
-  void reset_traffic() { traffic_ = {}; }  ///< all counts to 0
+  void reset_traffic() { traffic_ = {}; }  ///< sets all counts to 0
 
-  /// Does one of the four above. For backends, and for communicators that wrap another.
+  /// Runs one collective. Backends implement it, and communicators that wrap another one.
   virtual Event run(Stream& stream, const Collective& collective) = 0;
 
-  /// The ranks that pass the same color, in the order of their ranks here, as a group of their own
-  /// with its own order of calls. Collective over this group; blocks the host.
+  /// Makes a group of the ranks that pass the same color. They keep their order, and the group has
+  /// an order of calls of its own. Collective over this group; blocks the host.
   virtual std::unique_ptr<Communicator> split(int color) = 0;
 
-  /// While the result lives, this rank works at something alone: it writes a file, or evaluates.
-  /// Ranks that wait for it, or for one that waits for it, go on waiting when their timeout is
-  /// over. They do so as long as the processes of all ranks answer. The rank calls no collective
-  /// meanwhile.
+  /// Says that this rank works alone as long as the result lives: it writes a file, or evaluates.
+  /// Time in which a rank works alone does not count for the timeouts of the others, if all
+  /// processes answer when they are asked. The rank must not call a collective meanwhile.
   ///
   ///     if (world.rank() == 0) {
   ///       const auto busy = world.busy("compresses the log");
   ///       compress(log);
   ///     }
   ///     world.barrier(stream);
-  /// @param at what, after the words "rank 0", for people
+  /// @param at what the rank does, for people: the words after "rank 0"
   [[nodiscard]] std::shared_ptr<void> busy(const std::string& at);
 
-  /// This rank begins to work alone (1), or ends (-1). For busy(), and for communicators that wrap
-  /// another; nothing where no rank waits for a limited time.
+  /// Says that this rank begins to work alone (1), or that it ends (-1). busy() calls it. Does
+  /// nothing in a backend without timeouts.
   virtual void work(int /*begins*/, const std::string& /*at*/) {}
 
-  /// Wakes every operation in flight with CommError::aborted; further calls throw. From any thread.
+  /// Ends every collective under way with CommError::aborted. Later calls throw. Any thread may
+  /// call it.
   virtual void abort(const std::string& reason) noexcept = 0;
 
  private:

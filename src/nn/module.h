@@ -15,31 +15,33 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief The room `nn`: what models are made of. A module has parameters, children, forward,
-/// backward, and four points where others hook in.
+/// @brief The room `nn`: what models are made of. A module has parameters, children, a forward, a
+/// backward, and four points at which others hook in.
 ///
-/// Comes in: tensors of activations, and whatever the parameters show at that moment. Goes out:
-/// activations, gradients, and on the tape (tape.h) what backward needs of forward.
+/// Comes in: tensors of activations, and the values that the parameters show at that moment.
+/// Goes out: activations and gradients. Forward leaves on the tape (tape.h) what backward needs.
 ///
-/// As PyTorch's nn.Module, with backward written out instead of recorded. The public forward and
-/// backward call the hooks around the module's own; that is all FSDP needs of a model.
+/// A module is like PyTorch's nn.Module, but its backward is written out, not recorded. The public
+/// forward and backward call hooks before and after the module's own functions. FSDP needs nothing
+/// else of a model.
 
 /// The functions that a module calls at one point, in the order in which they were added. Each gets
-/// the tape of the pass. A hook may add and remove hooks: its point calls those of before.
+/// the tape of the pass. If a hook adds or removes hooks, this counts from the next time on.
 class HookList {
  public:
-  using Hook = std::function<void(Tape&)>;  ///< one function
+  using Hook = std::function<void(Tape&)>;
   HookList() = default;
-  /// A list of one hook: `module.hooks.pre_forward = f` replaces the list.
+  /// Makes a list of one hook. So `module.hooks.pre_forward = f` replaces the list.
   template <std::invocable<Tape&> F>
   HookList(F hook) : hooks_{{0, std::move(hook)}} {}
 
-  /// @returns a handle for remove(), which no other hook of this list ever gets
+  /// Adds a hook at the end. @returns a handle for remove(); no other hook of this list ever gets
+  /// it
   int add(Hook hook) { return hooks_.emplace(++last_, std::move(hook)).first->first; }
   void remove(int handle) { hooks_.erase(handle); }  ///< does nothing if it is removed already
   explicit operator bool() const { return !hooks_.empty(); }  ///< whether there is a hook
 
-  /// Calls them.
+  /// Calls the hooks.
   void operator()(Tape& tape) const {
     for (const auto& [handle, hook] : std::map(hooks_)) hook(tape);
   }
@@ -50,9 +52,9 @@ class HookList {
 };
 
 /// The base of every layer and every model. A module of your own registers its parameters and
-/// children in its constructor, and has two functions. What touches elements is work for the
-/// stream: then the module also runs on a simulated device, which has no elements (this one
-/// computes on the CPU):
+/// children in its constructor, and has two functions. It reads and writes elements only in work
+/// that it enqueues on the stream. Then it also runs on a simulated device, which has no elements.
+/// This one computes on the CPU:
 ///
 ///     struct Gain final : nn::Module {  // y = gain * x, with a gain that is learnt
 ///       std::shared_ptr<nn::Parameter> gain =
@@ -78,7 +80,7 @@ class HookList {
 ///       }
 ///     };
 ///
-/// A module with children only calls theirs: Block in gpt/block.h is one.
+/// A module with children calls their forward and backward, as Block does in gpt/block.h.
 class Module {
  public:
   virtual ~Module() = default;
@@ -86,52 +88,56 @@ class Module {
   Module(const Module&) = delete;
   Module& operator=(const Module&) = delete;
 
-  /// What is called around forward and backward.
+  /// The hooks before and after forward and backward.
   struct Hooks {
     HookList pre_forward{};    ///< before the module's own forward
     HookList post_forward{};   ///< after it
     HookList pre_backward{};   ///< before the module's own backward
     HookList post_backward{};  ///< after it
   };
-  Hooks hooks;  ///< the user's, before or after the module is sharded
-  /// The hooks of FSDP, which gathers and frees the parameters. They run inside the user's: a
-  /// user's hooks see the module's parameters before they are gathered and after they are freed.
+  Hooks hooks;  ///< your hooks; you may add them before or after the module is sharded
+  /// The hooks of FSDP, which gather and free the parameters. They run inside your hooks. So your
+  /// hooks run before the parameters are gathered, and after they are freed.
   Hooks innermost;
 
-  /// Keep only the input of forward; backward runs forward again first, with the hooks of modules
-  /// inside but not its own (activation recompute, or checkpointing: Chen et al. 2016, arXiv
-  /// 1604.06174).
+  /// If true, forward keeps only its input. Backward first runs forward again, with the hooks of
+  /// the modules inside this one, but not with its own (activation recompute, or checkpointing:
+  /// Chen et al. 2016, arXiv 1604.06174).
   bool recompute = false;
 
-  /// The module's output. The tensor lives on the tape.
-  /// @throws ShapeError where an input does not fit a layer; and what hooks throw
+  /// Computes the output. The tensor lies on the tape.
+  /// @throws ShapeError if an input does not fit a layer. An error of a hook passes through
   Tensor forward(Tape& tape, Tensor x);
 
-  /// The gradient of the input, from that of the output; parameters' gradients are added to.
-  /// Modules run backward in the reverse order of forward. A module that writes over dy says so.
-  /// @param dy of the output's shape
-  /// @returns of the input's shape; empty if the input has no gradient
-  /// @throws Error naming both modules, if the order is another than the reverse
+  /// Computes the gradient of the input, and adds to the gradients of the parameters. Modules run
+  /// backward in the reverse order of forward.
+  /// @param dy the gradient of the output, in its shape. Some modules overwrite it; they say so
+  /// @returns the gradient of the input, in its shape; empty if the input has none
+  /// @throws Error naming both modules, if backward does not run in the reverse order
   Tensor backward(Tape& tape, Tensor dy);
 
-  /// A child and its local name, which is one part of a path: "attn" of "h.0.attn".
+  /// A child and its local name, which is one part of a path: "attn" in "h.0.attn".
   using Child = std::pair<std::string, Module*>;
   const std::vector<Child>& children() const { return children_; }  ///< in the order of add()
 
-  /// The module's own parameters, under their local names. A tied one appears in each owner.
+  /// A parameter of the module itself and its local name. A tied parameter belongs to several
+  /// modules.
   using OwnParameter = std::pair<std::string, std::shared_ptr<Parameter>>;
-  /// In the order of add().
+  /// The module's own parameters, in the order of add().
   const std::vector<OwnParameter>& own_parameters() const { return parameters_; }
 
-  /// Every parameter of the subtree once, a module's own before its children's (PyTorch's order).
-  /// Parameter::name is the path to its first appearance, from the outermost module of which this
-  /// was asked. Asking a submodule renames nothing. Nothing renames a parameter that is sharded.
+  /// Returns every parameter of the subtree once. A module's own parameters come before those of
+  /// its children, as in PyTorch. It also sets Parameter::name to the path of the parameter's first
+  /// place. If you call it on a submodule later, the names stay as they are. The name of a sharded
+  /// parameter never changes.
   std::vector<Parameter*> named_parameters();
 
  protected:
-  /// For constructors: registers a child, usually a member. It lives as long as this module.
+  /// Registers a child, in the constructor. It is usually a member, and must live as long as this
+  /// module.
   void add(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
-  /// For constructors: registers a parameter. Several modules may register one (a tied weight).
+  /// Registers a parameter, in the constructor. Several modules may register the same one: then it
+  /// is tied.
   void add(std::string name, std::shared_ptr<Parameter> parameter) {
     parameters_.emplace_back(std::move(name), std::move(parameter));
   }

@@ -31,8 +31,9 @@ namespace nanofsdp::nn {
 
 class Module;
 
-/// The tape of one rank, for one pass at a time. A step of a model that is not sharded, and an
-/// evaluation (a sharded one has backward and its end in one call, fsdp/fully_shard.h):
+/// The tape of one rank, for one pass at a time. This is a step of a model that is not sharded, and
+/// an evaluation. (For a sharded model one call is enough for backward and the end of the pass:
+/// fsdp/fully_shard.h.)
 ///
 ///     nn::Tape tape(context);
 ///     tape.begin(/*training=*/true);
@@ -45,32 +46,36 @@ class Module;
 ///     tape.end();
 class Tape {
  public:
-  /// @param context outlives this object
-  /// @param seed of masks of dropout, in passes without a key
+  /// @param context must outlive this object
+  /// @param seed decides the masks of dropout in passes without a key
   explicit Tape(Context& context, std::uint64_t seed = 0)
       : context_(context), arena_(context), seed_(seed) {}
 
-  Stream& stream() { return *context_.compute; }  ///< where operators run
+  Stream& stream() { return *context_.compute; }  ///< the stream on which operators run
 
-  /// What activations and their gradients are. FSDP sets it before each pass of its model: bfloat16
-  /// where a GPU computes with bfloat16 parameters, else float32. Statistics and losses stay
-  /// float32: a module asks for that. A module that knows float32 alone asks for it too, and casts
-  /// (ops/cast.h) what it takes and what it gives; else its first use of the elements throws.
+  /// The dtype of activations and of their gradients. FSDP sets it before each pass of its model:
+  /// it is bfloat16 if a GPU computes with bfloat16 parameters, and float32 otherwise. For
+  /// statistics and losses modules allocate float32. A module that can only compute in float32
+  /// casts its input and its output (ops/cast.h). If it does not, it throws when it first uses the
+  /// elements.
   DType dtype = DType::float32;
 
-  /// Memory for an activation or a temporary, valid until the end of the pass or of the innermost
-  /// Scope. Outside training, a module's forward is a Scope: what it returns is kept.
+  /// Memory for an activation or a temporary. It is valid until the pass ends, or until the
+  /// innermost Scope does. Outside training, each module's forward is a Scope that keeps the
+  /// result.
   Tensor allocate(Shape shape) { return allocate(shape, dtype); }
-  /// The same, of another dtype than activations have.
+  /// The same, with another dtype.
   Tensor allocate(Shape shape, DType of) { return arena_.allocate(shape, of); }
 
-  /// Frees on destruction what was allocated since construction, but for what it keeps: temporaries
-  /// of a backward, or of an evaluation.
+  /// When it is destroyed, it frees everything that was allocated since it was made, except the
+  /// result that it keeps. It frees the temporaries of a backward, or of an evaluation.
   class Scope {
    public:
-    /// Scopes of one tape end in the reverse order of their beginning.
-    /// @param frees whether it frees anything: forward of a training keeps what backward needs
-    /// @param pauses while it lives, forward saves nothing: what it computes will be computed again
+    /// Scopes of one tape must end in the reverse order in which they began.
+    /// @param frees if false, it frees nothing: in training, backward needs what forward has
+    /// allocated
+    /// @param pauses if true, forward saves nothing while the scope lives. Backward will compute it
+    ///        again
     explicit Scope(Tape& tape, bool frees = true, bool pauses = false)
         : tape_(tape), frees_(frees), begin_(tape.arena_.position()), end_(begin_) {
       saved_ = std::exchange(tape.saving_, tape.saving_ && !pauses);
@@ -80,9 +85,9 @@ class Tape {
       if (frees_) tape_.arena_.rewind(end_);
     }
 
-    /// Frees everything now but `result`, which moves to the beginning of the scope and outlives
-    /// it. What was kept before is freed too.
-    /// @returns where the result lies now; where it is no memory of the scope, it does not move
+    /// Frees everything in the scope now, except `result`. The result moves to the beginning of the
+    /// scope and outlives it. A result that was kept before is freed.
+    /// @returns the result where it lies now. It does not move if it is not memory of the scope
     Tensor keep(Tensor result) {
       if (!frees_) return result;
       result = tape_.arena_.keep(begin_, result);
@@ -96,10 +101,10 @@ class Tape {
     Arena::Position begin_, end_;
   };
 
-  /// While it lives, the module is the one at work: what is saved and restored is its.
+  /// As long as it lives, this module computes: what is saved and restored belongs to it.
   class AtWork {
    public:
-    /// Tape and module outlive it.
+    /// Tape and module must outlive it.
     AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
     ~AtWork() { tape_.at_work_.pop_back(); }
 
@@ -115,27 +120,28 @@ class Tape {
   /// elements. A key says which rows of which micro-step the pass computes.
   void begin(bool training, const DropoutKey& key);
 
-  /// Starts a forward pass over the next positions of one text, which the cache then holds too.
-  /// @throws Error as begin()
+  /// Starts a forward pass over the next positions of one text. It adds them to the cache.
+  /// @throws Error as begin() does
   void begin_decoding(KeyValueCache& cache) { begin(/*training=*/false), cache_ = &cache; }
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
-  bool training() const { return training_; }  ///< as begin() was told
-  bool saving() const { return saving_; }      ///< training, and no Scope pauses
+  bool training() const { return training_; }  ///< what begin() was told
+  bool saving() const { return saving_; }      ///< whether it is training, and no Scope pauses
 
-  /// Which mask is the next in this pass: no other call of it has the same. Backward asks
-  /// redraw_mask() for it, as for what was saved. A module that computes its forward again, by
-  /// hand, saves its input first: restore() brings the masks back, too, which came after that
+  /// The key of the next mask of dropout. In a pass, each call returns another key. Backward calls
+  /// redraw_mask() to get it back. A module may run its forward again in backward. Then it saves
+  /// its input before it draws masks, and restore() makes draw_mask() begin again after that
   /// save().
   DropoutKey draw_mask();
-  /// The mask of the last draw_mask(). @throws Error as restore()
+  /// The key that the last draw_mask() returned. @throws Error as restore() does
   DropoutKey redraw_mask() { return require_own(0), key_; }
 
-  /// Keeps tensors for backward. Does nothing unless saving().
+  /// Saves tensors for backward, if saving().
   void save(std::initializer_list<Tensor> tensors);
 
-  /// The tensors of the last save() not yet restored.
-  /// @throws Error naming both modules, if another module saved them, or another number of them
+  /// Returns the tensors of the last save() that has not been restored.
+  /// @throws Error naming both modules, if another module has saved them, or if their number
+  /// differs
   template <std::size_t N>
   std::array<Tensor, N> restore() {
     require_own(N);
@@ -145,23 +151,24 @@ class Tape {
     return tensors;
   }
 
-  /// What to call when the pass under way ends: with true after a whole backward, with false after
-  /// an evaluation or a pass that was given up. It is called once, unless it is gone by then.
+  /// A function that the tape calls when the pass ends. It gets true after a whole backward, and
+  /// false after an evaluation, or if the pass was given up.
   using EndOfPass = std::function<void(bool backward)>;
-  /// Registers `callback`, which the caller goes on to own, with the pass under way.
+  /// Registers `callback` for the end of this pass, once. The caller owns it; if it is destroyed
+  /// before the pass ends, it is not called.
   void at_end(const std::shared_ptr<EndOfPass>& callback) { ends_.push_back(callback); }
-  /// Whether it is registered with the pass under way.
+  /// Whether `callback` is registered for the end of this pass.
   bool knows(const std::shared_ptr<EndOfPass>& callback) const;
 
-  /// Ends a pass: forgets what was saved, frees every activation.
+  /// Ends a pass. It forgets what was saved, and frees every activation.
   void end() { end(/*backward=*/false); }
 
-  /// Gives the memory of activations back until the next pass, between two passes: for something
-  /// else that is large.
+  /// Frees the memory of activations between two passes, if something else needs it. The next pass
+  /// allocates it again.
   void release() { arena_.clear(); }
 
-  /// Ends a pass whose backward is over.
-  /// @throws Error if that did not restore what forward saved
+  /// Ends a pass after its backward.
+  /// @throws Error if backward has not restored everything that forward saved
   void end_backward();
 
  private:
