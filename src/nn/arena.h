@@ -11,33 +11,35 @@ namespace nanofsdp::nn {
 /// @file
 /// @brief Memory for activations: allocation moves a pointer, and everything is freed at once.
 ///
-/// The first pass does not know how much it needs, so there each tensor has a buffer of its own,
-/// which is freed once the pointer has moved back. reset() then makes one block of the most that
-/// was ever held, and no later pass of that size allocates. Either way the arena takes as much as
-/// it holds, and never more.
+/// The first pass does not know how much memory it needs. So each of its tensors has a buffer of
+/// its own, which is freed when the pointer has moved back. Then reset() makes one block as large
+/// as the most that was held, and later passes of that size allocate nothing. In both cases the
+/// arena takes no more memory than it holds.
 
-/// A stack of memory on the rank's device, which the ledger counts as activations. For one thread.
+/// A stack of memory on the rank's device. The ledger counts it as activations. For one thread.
 class Arena {
  public:
-  explicit Arena(Context& context) : context_(context) {}  ///< the context outlives it
+  explicit Arena(Context& context) : context_(context) {}  ///< the context must outlive it
 
-  /// Memory for a tensor, 64-byte aligned, contents unspecified.
+  /// Memory for a tensor. It is aligned to 64 bytes, and its contents are unspecified.
   Tensor allocate(Shape shape, DType dtype);
 
-  /// The bytes that are held. Giving an earlier position back frees what came after it.
+  /// A height of the stack, in bytes.
   using Position = std::uint64_t;
-  Position position() const { return top_; }  ///< to rewind to
+  Position position() const { return top_; }  ///< the height now, for rewind()
   /// Frees everything that was allocated since `position` was taken.
   void rewind(Position position) { top_ = position; }
 
-  /// The same, but keeps `tensor`, which moves to the position: it is copied there on the compute
-  /// stream. Where that would free less than a 64th of its bytes, it stays where it is.
-  /// @returns where `tensor` lies now; a tensor that is older, or is not the arena's, does not move
+  /// The same, but keeps `tensor`: the compute stream copies it to `position`. If that would free
+  /// less than a 64th of its bytes, it stays where it is.
+  /// @returns the tensor where it lies now. If it is older than `position`, or not of this arena,
+  /// it
+  ///        does not move
   Tensor keep(Position position, const Tensor& tensor);
 
-  /// Frees everything; afterwards the arena is one block.
+  /// Frees all tensors. Then the arena is one block.
   void reset();
-  /// Frees everything, gives all memory back, and forgets how much was held.
+  /// Frees all tensors and all memory, and forgets how much was held.
   void clear();
 
  private:

@@ -8,16 +8,16 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief A table of vectors as a module: an index comes in, a row goes out.
+/// @brief A table of vectors as a module: it takes indices and returns rows.
 
-/// Rows of a table [count, width], looked up by int32 index (PyTorch's nn.Embedding). The input has
-/// no gradient, so backward returns an empty tensor.
+/// Looks up rows of a table [count, width] by int32 index (PyTorch's nn.Embedding). Indices have no
+/// gradient, so backward returns an empty tensor.
 class Embedding final : public Module {
  public:
-  /// Forward takes indices [...] and gives rows [..., width]. An index outside [0, count) is an
-  /// Error on the CPU; on a GPU it ends the kernel (ops/embedding.h).
-  /// @param count rows, in a GPT the tokens  @param width elements of a row
-  /// @param init of the table; that of nn.Embedding is Init::normal(1)
+  /// Forward takes indices [...] and returns rows [..., width]. On a CPU, an index outside [0,
+  /// count) is an Error. On a GPU it stops the kernel (ops/embedding.h).
+  /// @param count the number of rows; in a GPT, of tokens  @param width the elements of a row
+  /// @param init how the table is initialised. PyTorch's nn.Embedding uses Init::normal(1)
   Embedding(std::int64_t count, std::int64_t width, Init init);
 
   /// The table, [count, width], for a Linear that shares it (a tied weight).

@@ -11,14 +11,14 @@ namespace nanofsdp::nn {
 struct Parameter;
 
 /// @file
-/// @brief How parameters get their first values: one draw of a seeded stream after the other.
+/// @brief How parameters get their first values: they are drawn from one stream of random numbers.
 
 /// A distribution. Zeros and ones take nothing from the stream.
 struct Init {
-  /// The distributions that there are.
+  /// The kinds of distributions.
   enum class Kind { zeros, ones, normal, uniform };
-  Kind kind = Kind::zeros;  ///< which of them
-  double scale = 0;         ///< normal: standard deviation, mean 0; uniform: bound b of [-b, b)
+  Kind kind = Kind::zeros;
+  double scale = 0;  ///< normal: standard deviation, mean 0; uniform: bound b of [-b, b)
 
   static Init zeros() { return {Kind::zeros, 0}; }                      ///< every element 0
   static Init ones() { return {Kind::ones, 0}; }                        ///< every element 1
@@ -26,14 +26,15 @@ struct Init {
   static Init uniform(double bound) { return {Kind::uniform, bound}; }  ///< in [-bound, bound)
 };
 
-/// One draw of a plan. A plan lists every draw in stream order, also those that a later one
-/// overwrites (PyTorch's constructors draw, and nanoGPT draws again): they move the stream.
+/// One draw of a plan. A plan lists all draws in the order of the stream. Some draws are
+/// overwritten by later ones: PyTorch's constructors draw, and then nanoGPT draws again. They are
+/// in the plan, because they move the stream.
 struct Draw {
-  Parameter* parameter = nullptr;  ///< whose elements
-  Init init{};                     ///< from which distribution
+  Parameter* parameter = nullptr;  ///< the parameter that gets the values
+  Init init{};                     ///< the distribution
 };
 
-/// Draws, in the order in which they take from the stream.
+/// All draws, in the order in which they take numbers from the stream.
 using DrawPlan = std::vector<Draw>;
 
 /// Fills `out`, the whole parameter, from the stream.

@@ -19,12 +19,12 @@ class Linear final : public Module {
   struct Options {
     std::int64_t in = 0;   ///< elements of a row of x
     std::int64_t out = 0;  ///< elements of a row of y
-    bool bias = true;      ///< whether there is one
+    bool bias = true;      ///< whether y has a bias
   };
-  /// Forward takes [..., in] and gives [..., out]; another last dimension is a ShapeError.
+  /// Forward takes [..., in] and returns [..., out]. Another last dimension is a ShapeError.
   explicit Linear(const Options& options);
 
-  /// A layer without bias whose weight is another module's too (a tied weight).
+  /// Makes a layer without bias that shares its weight with another module (a tied weight).
   explicit Linear(std::shared_ptr<Parameter> tied_weight);
 
  private:

@@ -10,16 +10,15 @@ namespace nanofsdp::nn {
 /// @file
 /// @brief A parameter: a name, a shape, and views of memory that it does not own.
 ///
-/// The model reads `data` and adds to the gradient at the moment of use and keeps no copy of
-/// either, so the owner of the memory may move it between uses. On one process the views always
-/// show the whole parameter; under FSDP they show all elements while its unit is unsharded, and
-/// between uses the piece that lies in this rank's shard, as one dimension: all, a part, or
-/// nothing.
+/// The model looks at the views only while it computes. So the owner of the memory may move it
+/// between two uses. Without FSDP the views always show the whole parameter. Under FSDP they show
+/// the whole parameter while its unit is unsharded. Otherwise they show the piece that lies in this
+/// rank's shard, as one dimension. The piece may be all of the parameter, a part, or nothing.
 
 /// A module makes its parameters with std::make_shared and registers them (Module::add). Their
 /// memory comes later, from FSDP or from another program that trains the model.
 struct Parameter {
-  /// Declares it: no memory yet, `data` and grad() are empty.
+  /// Declares the parameter. It has no memory yet, so `data` and grad() are empty.
   Parameter(Shape shape, Init init) : shape(shape), init(init) {}
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
@@ -30,36 +29,40 @@ struct Parameter {
   std::string name;
   Shape shape;  ///< of the whole parameter
   Init init;    ///< how it is initialised
-  /// False: it is frozen. From the next backward on it gets no gradient. What it got before stays
-  /// until the gradients are zeroed. Under FSDP all ranks change it alike, and only a parameter
-  /// that trained when it was sharded may train again.
+  /// If false, the parameter is frozen: the next backward gives it no gradient. An older gradient
+  /// stays until the gradients are zeroed. Under FSDP all ranks must change it in the same way. A
+  /// parameter that was frozen when it was sharded cannot train later.
   bool requires_grad = true;
-  /// In which FSDP stores and sends it; set it before. bfloat16 for frozen ones alone: half the
-  /// bytes, and the model computes with the rounded values.
+  /// The dtype in which FSDP stores and sends the parameter. Set it before the model is sharded.
+  /// Only frozen parameters can be bfloat16. That halves their bytes, and the model computes with
+  /// the rounded values.
   DType dtype = DType::float32;
-  bool sharded = false;  ///< while a sharded model has it: its name and its memory are that model's
-  Tensor data;  ///< float32; bfloat16 only where FSDP shows it so: on a GPU, or what it stores
+  bool sharded = false;  ///< whether a sharded model owns its memory and its name
+  /// The values. They are float32. FSDP shows them in bfloat16 if a GPU computes with them in
+  /// bfloat16, or if they are stored so.
+  Tensor data;
 
-  /// The gradient, to look at: float32, of data's shape, empty where none is wanted.
+  /// The gradient, to look at. It is float32 and has the shape of `data`. It is empty if the
+  /// parameter gets no gradient.
   Tensor grad() const { return grad_; }
 
-  /// The same, for a backward that adds to it: it says that there is a gradient. Without such a
-  /// call the parameter has none (PyTorch's `None`), whatever its memory holds.
+  /// The gradient, for a backward that adds to it. The call says that the parameter has a gradient
+  /// now. Without such a call it has none (PyTorch's `None`), whatever is in the memory.
   Tensor grad_to_add_to() {
     has_grad = has_grad || !grad_.empty();
     return grad_;
   }
 
-  /// Points the gradient at memory, which is the caller's.
+  /// Lets the gradient show memory that the caller owns.
   void show_grad(Tensor grad) { grad_ = grad; }
 
-  /// Shows no memory any more, neither values nor a gradient: their owner goes.
+  /// The owner of the memory calls this before it is destroyed. Then both views are empty.
   void leave_owner() {
     data = grad_ = Tensor();
     sharded = has_grad = false;
   }
 
-  bool has_grad = false;  ///< a backward added to it; zeroing the gradient sets it to false
+  bool has_grad = false;  ///< whether a backward has added to it since the gradients were zeroed
 
  private:
   Tensor grad_;
