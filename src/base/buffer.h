@@ -11,31 +11,32 @@ namespace nanofsdp {
 /// @file
 /// @brief The only owner of tensor memory.
 
-/// Memory of one class on one device, zeroed, aligned to 64 bytes (a cache line, an AVX-512
-/// register), entered in the ledger for as long as it lives. Move-only; the ledger outlives it.
+/// Memory of one class on one device. It is zeroed, and aligned to 64 bytes (a cache line, an
+/// AVX-512 register). As long as it lives, the ledger counts it, and the ledger must outlive it.
 class Buffer {
  public:
-  /// Whether the whole buffer counts as in use, or its owner says when which part is (a pool).
+  /// Either the whole buffer counts as in use, or its owner tells the ledger which part is (a
+  /// pool).
   enum class Use { whole, by_owner };
 
   Buffer() = default;
   /// Allocates `bytes` bytes, which may be 0, on the device.
-  /// @param shared where they lie if peers read this class of memory; null: nowhere special
+  /// @param shared if peers read this class of memory, the buffer lies there; null: no peer can
   /// @throws Error if there is not enough memory
   Buffer(Ledger& ledger, MemoryClass memory_class, std::uint64_t bytes, Device device = Device::cpu,
          Use use = Use::whole, SharedMemory* shared = nullptr);
   ~Buffer();
-  /// Takes the memory over; the other buffer is empty afterwards.
+  /// Takes the memory of `other`, which is empty afterwards.
   Buffer(Buffer&& other) noexcept;
-  /// Frees what it had, and takes the memory over.
+  /// Frees its own memory, and takes the memory of `other`.
   Buffer& operator=(Buffer&& other) noexcept;
 
-  /// Makes it at least this long. What it held is lost: it first gives back, then takes. Not of a
-  /// default Buffer.
-  /// @throws Error if there is not enough memory; the buffer is empty then, and may grow again
+  /// Makes the buffer at least `bytes` long. It frees its memory before it allocates the new one,
+  /// so its contents are lost. A default Buffer cannot grow.
+  /// @throws Error if there is not enough memory; then the buffer is empty, and may grow again
   void grow(std::uint64_t bytes);
 
-  std::uint64_t bytes() const { return bytes_; }  ///< of the whole buffer
+  std::uint64_t bytes() const { return bytes_; }
 
   /// A view that starts `offset` bytes into the buffer.
   /// @throws ShapeError if it would end behind the buffer

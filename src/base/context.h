@@ -12,18 +12,18 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief The room `base`: what all others stand on. A Context is what belongs to one rank. It is
-/// passed down, never global: ranks may be threads of one process.
+/// @brief The room `base`: what all other rooms stand on. A Context has everything that belongs to
+/// one rank. It is passed down and never global, because ranks may be threads of one process.
 ///
 /// Comes in: a rank's number, its device, its threads. Goes out: streams and events that order all
 /// work (device.h), memory that is counted by class (buffer.h, ledger.h), tensors that look at it
 /// (tensor.h), random numbers (rng.h), spans of time (tracer.h), errors (check.h).
 
-/// One rank's number, device, memory counts, trace and streams. All that is made with a Context
-/// ends before it.
+/// A rank's number, device, memory counts, trace and streams. It must outlive all that is made with
+/// it.
 struct Context {
-  /// @param threads of each stream, on the CPU
-  /// @param local_rank among those of this machine, which says which GPU is its own; -1: as `rank`
+  /// @param threads how many threads each stream uses, on a CPU
+  /// @param local_rank the number of this rank on its machine, which decides its GPU; -1: `rank`
   /// @throws Error if the machine has no such device
   explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,
                    int local_rank = -1)
@@ -34,7 +34,7 @@ struct Context {
         gather(make_communication_stream(device, threads)),
         reduce(make_communication_stream(device, threads)) {}
 
-  /// A rank on streams of the caller's.
+  /// Makes a rank that uses the caller's streams.
   Context(int rank, int world_size, std::unique_ptr<Stream> compute, std::unique_ptr<Stream> gather,
           std::unique_ptr<Stream> reduce)
       : rank(rank),
@@ -44,7 +44,8 @@ struct Context {
         gather(std::move(gather)),
         reduce(std::move(reduce)) {}
 
-  /// Memory of the device for `numel` elements, all zero, which the ledger counts.
+  /// Allocates memory for `numel` elements on the device. They are zero, and the ledger counts
+  /// them.
   Buffer buffer(MemoryClass memory_class, std::int64_t numel, DType dtype = DType::float32,
                 Buffer::Use use = Buffer::Use::whole) {
     return Buffer(ledger, memory_class, static_cast<std::uint64_t>(numel) * size_of(dtype), device,
@@ -52,16 +53,16 @@ struct Context {
   }
 
   int rank;                              ///< 0 ... world_size - 1
-  int world_size;                        ///< ranks of the run
-  Device device;                         ///< on which this rank computes
-  Ledger ledger;                         ///< counts every Buffer made with it
-  std::shared_ptr<SharedMemory> shared;  ///< with the ranks of this machine; null: none is
-  std::string transport;                 ///< what carries the bytes between ranks, for people
-  Tracer tracer;                         ///< off until start()
-  std::int64_t passes = 0;               ///< of tapes, whose masks of dropout no caller has named
-  std::unique_ptr<Stream> compute;       ///< operators
-  std::unique_ptr<Stream> gather;        ///< all-gathers of parameters
-  std::unique_ptr<Stream> reduce;        ///< reductions of gradients
+  int world_size;                        ///< the number of ranks of the run
+  Device device;                         ///< the device on which this rank computes
+  Ledger ledger;                         ///< counts every Buffer of this rank
+  std::shared_ptr<SharedMemory> shared;  ///< memory that the machine's ranks share; null: none
+  std::string transport;                 ///< for people: what carries the bytes between ranks
+  Tracer tracer;                         ///< it is off until start()
+  std::int64_t passes = 0;               ///< how many passes had masks of dropout without a key
+  std::unique_ptr<Stream> compute;       ///< runs operators
+  std::unique_ptr<Stream> gather;        ///< runs all-gathers of parameters
+  std::unique_ptr<Stream> reduce;        ///< runs reductions of gradients
 };
 
 }  // namespace nanofsdp

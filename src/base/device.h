@@ -28,33 +28,36 @@ namespace nanofsdp {
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
-/// Where memory lies and work runs: the host, or an NVIDIA GPU; or what stands for one of them,
-/// without memory and without arithmetic.
+/// Where memory lies and work runs: the host, or an NVIDIA GPU. A simulated device stands for one
+/// of them, and has neither memory nor arithmetic.
 enum class Device { cpu, cuda, simulated_cpu, simulated_cuda };
 
-/// Whether tensors there have shapes, but no values.
+/// Whether the device is simulated. Tensors there have shapes, but no values.
 constexpr bool is_simulated(Device device) { return device >= Device::simulated_cpu; }
 
-/// The number of a byte in a device's memory; 0: of none. It has 64 bits, also where pointers of
-/// the host have fewer: a simulated device has more memory than a browser has.
+/// The number of a byte in a device's memory; 0 stands for no memory. It has 64 bits even if the
+/// pointers of the host have fewer, for a simulated device may have more memory than the host can
+/// address.
 using Address = std::uint64_t;
 inline Address address_of(const void* memory) { return std::uintptr_t(memory); }
-/// Of a device with memory.
+/// The pointer to an address, on a device that is not simulated.
 inline void* pointer_to(Address address) {
   return reinterpret_cast<void*>(std::uintptr_t(address));
 }
 
-/// Why this process cannot compute on `device`: no such build, no driver, too old a driver. Empty
-/// if it may. Starts nothing, so the process may still fork: CUDA does not survive that.
+/// Says why this process cannot compute on `device`: this build has no CUDA, there is no driver, or
+/// the driver is too old. The text is empty if it can. The call does not start CUDA, so the process
+/// may still fork.
 std::string why_not(Device device);
 
-/// Whether kernels of this device compute with bfloat16 operands. A CPU has to widen them first. A
-/// GPU does from compute capability 8.0 on, the lowest that is compiled for.
+/// Whether kernels of this device compute with bfloat16 operands. A CPU widens them first. Every
+/// GPU for which we compile can: the lowest compute capability is 8.0.
 constexpr bool has_bfloat16_arithmetic(Device device) {
   return device == Device::cuda || device == Device::simulated_cuda;
 }
 
-/// Makes the calling thread use the machine's device number `local_rank`, counted round.
+/// Makes the calling thread use device `local_rank` of the machine. If there are fewer devices, the
+/// count begins again at the first.
 /// @return `device`
 /// @throws Error if the machine has none
 Device use_device(Device device, int local_rank);
@@ -62,10 +65,10 @@ Device use_device(Device device, int local_rank);
 /// How many of these devices the machine has.
 int count_devices(Device device);
 
-/// Memory of a device that has some, zeroed, aligned to 64 bytes. Its owner is the caller (Buffer).
+/// Allocates zeroed memory, aligned to 64 bytes. The caller owns it (Buffer).
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);
-/// Frees what allocate_memory() gave on this device; of a simulated one there is nothing to free.
+/// Frees memory that allocate_memory() returned. Does nothing on a simulated device.
 void release_memory(Device device, void* memory) noexcept;
 
 class Stream;
@@ -75,19 +78,20 @@ class Event {
  public:
   Event() = default;
 
-  /// True once all work before the point is done.
+  /// Whether all work before the point is done.
   bool ready() const;
 
-  /// Blocks the host until then. @throws what the stream's work threw, if it failed
+  /// Blocks the host until all work before the point is done. If the stream's work has thrown, it
+  /// throws the same.
   void synchronize() const;
 
-  /// What a kind of stream knows of its points.
+  /// The event of one kind of stream.
   struct State {
     virtual ~State() = default;
     virtual bool ready() = 0;        ///< as Event::ready()
     virtual void synchronize() = 0;  ///< as Event::synchronize()
   };
-  /// For the makers of streams: an event with this state.
+  /// Makes an event with this state. Streams call it.
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
   State* state() const { return state_.get(); }  ///< null: has always passed
 
@@ -97,7 +101,7 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-/// Loop body over a range of indices, without the allocation of std::function.
+/// The body of a loop over a range of indices. Unlike std::function, it allocates nothing.
 class RangeBody {
  public:
   /// @param body outlives this object; called as body(begin, end)
@@ -122,20 +126,22 @@ class Stream {
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
-  virtual Device device() const { return Device::cpu; }  ///< on which its work runs
+  virtual Device device() const { return Device::cpu; }  ///< the device on which its work runs
 
-  /// CUDA: `work` launches on the stream, and is called at once.
+  /// Enqueues work. On CUDA, `work` launches kernels on the stream, and is called at once.
   virtual void enqueue(std::function<void()> work) = 0;
 
-  /// The same, of work that says what it costs. A simulated stream asks; where it is not told, it
-  /// takes it that the work writes what was allocated since the last, and reads as much.
+  /// The same, for work that states its cost, which a simulated stream needs. If work does not
+  /// state it, a simulated stream assumes that it writes all memory that was allocated since the
+  /// last work, and reads as many bytes.
   virtual void enqueue(const Cost&, std::function<void()> work) { enqueue(std::move(work)); }
 
-  /// Writes the time when the stream comes to what is enqueued next, on the clock of now_seconds().
-  /// @param when outlives the stream's work
+  /// When the stream reaches this point, it writes the time to `when`, on the clock of
+  /// now_seconds().
+  /// @param when must outlive the stream's work
   virtual void note(double& when);
 
-  /// Says that memory for the next work has been allocated: what it costs, if it does not say.
+  /// Says that memory for the next work has been allocated. A simulated stream counts it.
   virtual void allocated(std::uint64_t /*bytes*/) {}
 
   /// The point after all work enqueued so far.
@@ -147,7 +153,7 @@ class Stream {
   /// Blocks the host until the stream is empty. @throws what its work threw
   virtual void synchronize() = 0;
 
-  /// Threads that parallel_for uses, at least 1.
+  /// How many threads parallel_for uses, at least 1.
   virtual int threads() const { return 1; }
 
   /// Runs `body(begin, end)` over [0, n) cut into at most threads() equal ranges of at least
@@ -162,14 +168,15 @@ class Stream {
   virtual void parallel_ranges(std::int64_t n, std::int64_t, const RangeBody& body) { body(0, n); }
 };
 
-/// The stream for operators: inline on the CPU, `threads` wide.
+/// Makes the stream for operators. On a CPU the caller's thread runs the work, and its loops use
+/// `threads` threads.
 std::unique_ptr<Stream> make_compute_stream(Device device, int threads);
 
-/// A stream for collectives: on the CPU a thread of its own, and the loops of its work are
-/// `threads` wide.
+/// Makes a stream for collectives. On a CPU it is a thread of its own, and the loops of its work
+/// use `threads` threads.
 std::unique_ptr<Stream> make_communication_stream(Device device, int threads = 1);
 
-/// Seconds of a clock that runs alike in all processes of a host.
+/// The time in seconds, on a clock that all processes of a host share.
 double now_seconds();
 
 }  // namespace nanofsdp

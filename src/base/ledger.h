@@ -8,7 +8,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief The bytes of each class, counted: every claim about memory is compared with this count.
+/// @brief Counts the bytes of each class. Every claim about memory is compared with these counts.
 
 /// What memory is for. Every Buffer belongs to one class.
 enum class MemoryClass {
@@ -27,35 +27,36 @@ inline constexpr std::array kMemoryClasses = {
     MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients, MemoryClass::activations,
     MemoryClass::communication};
 
-/// "parameter_shards" and so on.
+/// The name of a class, "parameter_shards" for example.
 std::string_view name_of(MemoryClass memory_class);
 
-/// Whether collectives read memory of this class: that of shards, of what is unsharded, and of
-/// communication.
+/// Whether collectives read memory of this class. They read shards, whole parameters and gradients,
+/// and the memory of communication.
 constexpr bool is_read_by_peers(MemoryClass memory_class) {
   return memory_class != MemoryClass::optimizer && memory_class != MemoryClass::activations;
 }
 
-/// Bytes of one class. Reserved: allocated. In use: of these, holding something now; they differ
-/// only for pools, whose slots stay allocated between uses.
+/// The bytes of one class. Reserved bytes are allocated. Bytes in use also hold something now. The
+/// two differ only for pools, whose slots stay allocated between uses. The peaks are the most so
+/// far.
 struct MemoryCount {
-  std::int64_t reserved = 0;       ///< now
-  std::int64_t reserved_peak = 0;  ///< at most, so far
-  std::int64_t in_use = 0;         ///< now
-  std::int64_t in_use_peak = 0;    ///< at most, so far
+  std::int64_t reserved = 0;
+  std::int64_t reserved_peak = 0;
+  std::int64_t in_use = 0;
+  std::int64_t in_use_peak = 0;
 };
 
 /// Counts bytes by class for one rank. Safe to call from the rank's streams.
 class Ledger {
  public:
-  /// An allocation (bytes > 0) or its end (bytes < 0).
+  /// Counts an allocation (bytes > 0), or its end (bytes < 0).
   void reserve(MemoryClass memory_class, std::int64_t bytes);
 
-  /// Reserved memory begins (bytes > 0) or ends (bytes < 0) to hold something.
+  /// Counts reserved memory that holds something from now on (bytes > 0), or no longer (bytes < 0).
   void use(MemoryClass memory_class, std::int64_t bytes);
 
-  /// The first of so many addresses that no other buffer of the rank has, for a device without
-  /// memory. A host with 64-bit pointers has mapped nothing there.
+  /// Returns the first of `bytes` addresses, which no other buffer of the rank has. A simulated
+  /// device uses them. A host with 64-bit pointers has no memory there.
   std::uint64_t addresses(std::uint64_t bytes);
 
   /// The bytes of one class.
@@ -63,11 +64,12 @@ class Ledger {
     return now(counts_[static_cast<std::size_t>(memory_class)]);
   }
 
-  /// Reserved bytes over all classes, now, and at the moment when they were most.
+  /// The reserved bytes of all classes, now.
   std::int64_t total() const { return now(total_); }
-  std::int64_t total_peak() const { return now(total_peak_); }  ///< at that moment
+  /// The most that total() has been.
+  std::int64_t total_peak() const { return now(total_peak_); }
 
-  /// Allocations so far: it must not grow after the first step.
+  /// How many allocations there were. In a training it does not grow after the first step.
   std::int64_t allocations() const { return now(allocations_); }
 
  private:
