@@ -12,42 +12,42 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief Ranks that are processes. Those of one machine share memory (sharing.h); the others talk
-/// TCP through Gloo. Both give the same bits.
+/// @brief Ranks that are processes. Ranks on one machine share memory (sharing.h). Ranks on
+/// different machines use Gloo, over TCP. The results have the same bits.
 ///
-/// Gloo brings connections and point-to-point messages; the collectives are our own, the direct
-/// ones: every rank sends each peer its chunk at once. Gloo has no reduce-scatter, and the direct
-/// form leaves the input intact and fixes the order of the sum.
+/// Gloo connects the processes and carries messages between two of them. The collectives are our
+/// own: every rank sends its chunks directly to all other ranks. Gloo has no reduce-scatter. Ours
+/// does not change its input, and fixes the order of the sum.
 ///
-/// With every payload ranks exchange 320 bytes that describe the call and the four before, so that
-/// ranks which disagree get an error that shows how they came apart (operation.h).
+/// With every payload, ranks exchange 320 bytes that describe the call and the four calls before
+/// it. So if ranks disagree, the error shows where they began to differ (operation.h).
 
-/// What carries the bytes: shared memory where all ranks of a group have it, else Gloo; or one of
-/// the two for all.
+/// What carries the bytes: shared memory or Gloo. By default it is shared memory if all ranks of a
+/// group can use it, and otherwise Gloo.
 enum class Transport { automatic, shared, gloo };
 
-/// How long ranks wait for each other, and how they talk.
+/// How long ranks wait for each other, and what carries the bytes.
 struct GlooOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for one message to arrive
-  std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< for ranks to come
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until a message has arrived
+  std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< until all have come
   Transport transport = Transport::automatic;  ///< what carries the bytes
 };
 
-/// The group of all ranks of the run. Connections take the interface that leads to rank 0 (the
-/// loopback one if that is this machine). Blocks until all have come. The context and the store
-/// must outlive the communicator and every one split from it. Sets `shared` and `transport` of the
-/// context. When a rank is lost, all operations are aborted. A process with connections ignores
-/// SIGPIPE from then on.
-/// @throws CommError setup; UsageError if the ranks shall share memory, and cannot
+/// Makes the group of all ranks of the run, and blocks until all have come. Connections use the
+/// network interface that leads to rank 0. The context and the store must outlive the communicator,
+/// and all communicators that are split from it. It sets `shared` and `transport` of the context.
+/// If a rank is lost, all collectives end with an error. A process with connections ignores SIGPIPE
+/// from then on.
+/// @throws CommError setup; UsageError if ranks were told to share memory and cannot
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options = {});
 
-/// How much of a chunk is received from each peer before it is summed.
+/// How many bytes of a chunk are received from each rank before they are added.
 constexpr std::int64_t kGlooWindowBytes = 2 << 20;
 
-/// Memory that a group with connections takes in its first reduce_scatter of `chunk_bytes` a rank,
-/// from the class `communication`, and keeps: (W - 1) * min(chunk_bytes, 2 MB). Larger chunks later
-/// take more.
+/// The memory that a group with connections allocates in a reduce_scatter of `chunk_bytes` a rank,
+/// in the class `communication`: (W - 1) * min(chunk_bytes, 2 MB). It keeps this memory. A later
+/// reduce_scatter of larger chunks may allocate more.
 inline std::int64_t gloo_scratch_bytes(int world_size, std::int64_t chunk_bytes) {
   return (world_size - 1) * std::min(chunk_bytes, kGlooWindowBytes);
 }

@@ -10,13 +10,14 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief What a backend of ours implements: collectives that block; on_streams() adds the rest.
+/// @brief A backend of ours implements this: collectives that block. on_streams() adds the rest.
 
-/// One rank's end of a group. Every function blocks its thread until this rank's part is done, and
-/// throws CommError. One call at a time; operands have been checked; chunks may be empty.
+/// A group of ranks, as a backend sees it. Every function blocks its thread until this rank's part
+/// is done, and may throw CommError. There is one call at a time. Its operands have been checked,
+/// and its chunks may be empty.
 ///
-/// They are called from the stream's work. On the CPU that is the stream's own thread. On CUDA it
-/// is the thread that issues the call, and a part is done when it is launched on the stream.
+/// The stream's work calls these functions. On a CPU this is the stream's own thread. On CUDA it is
+/// the thread that issues the call, and the part is done when it has been launched on the stream.
 class Group {
  public:
   Group(int rank, int size) : rank_(rank), size_(size) {}  ///< this end's rank, of `size`
@@ -24,23 +25,23 @@ class Group {
   int rank() const { return rank_; }  ///< 0 ... size - 1
   int size() const { return size_; }  ///< ranks
 
-  /// Whether it can read and write memory of this device.
+  /// Whether the group can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
 
-  /// One of the collectives (communicator.h). A split is an all_gather of what the ranks have to
-  /// tell for it.
+  /// Runs one of the collectives (communicator.h). A split is an all_gather of what the ranks must
+  /// know for it.
   virtual void run(Stream& stream, const Collective& collective) = 0;
 
-  /// This rank's end of a group of the ranks with its color, in the order of their ranks here.
+  /// Makes a group of the ranks with this color. They keep their order.
   virtual std::shared_ptr<Group> split(int color) = 0;
 
-  /// A call is about to be enqueued. @returns its cost, or none if it is not needed
+  /// A call is about to be enqueued. @returns its cost, or nothing if it is not needed
   virtual Cost announce(const Operation&) { return {}; }
 
-  /// As Communicator::work().
+  /// See Communicator::work().
   virtual void work(int /*begins*/, const std::string& /*at*/) {}
 
-  /// Wakes the call in progress. From any thread.
+  /// Ends the call in progress. Any thread may call it.
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
@@ -48,7 +49,7 @@ class Group {
   const int size_;  ///< as size()
 };
 
-/// A Communicator that runs its calls on their streams.
+/// Makes a Communicator that runs the group's calls on their streams.
 std::unique_ptr<Communicator> on_streams(std::shared_ptr<Group> group);
 
 }  // namespace nanofsdp::comm

@@ -11,28 +11,28 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief Ranks that are threads of one process: nothing to install, nothing to launch, and the
-/// thread sanitizer sees all of it.
+/// @brief Ranks that are threads of one process. There is nothing to install or to launch, and the
+/// thread sanitizer sees everything.
 ///
-/// They meet, and read each other's memory (reading.h). Ranks that come with different calls all
-/// get CommError::mismatch; a rank whose communicator is destroyed while others wait for it is
-/// peer_lost; one that does not come in time is a timeout.
+/// The threads meet, and read each other's memory (reading.h). If they make different calls, all
+/// get CommError::mismatch. If the communicator of a rank is destroyed while others wait for it,
+/// they get peer_lost. If a rank does not come in time, they get timeout.
 ///
-/// On a GPU, which all ranks share, the threads meet when they issue the call, and bring
-/// an Event along: to the first meeting one that says when their operand is ready, to the second
-/// when they have read the others'. The streams wait for these, the threads do not.
+/// If the ranks share a GPU, the threads meet twice when they issue a call, and bring an Event each
+/// time. The first one passes when their operand is ready, the second one when they have read the
+/// operands of the others. The streams wait for these events, but the threads do not.
 ///
-/// Memory is too fast to show what overlap hides, and so is TCP on one machine. A group may pretend
-/// that a slower link lies between its ranks. The data is the same and the wait is no work: the
-/// stream of the collective sleeps, and the cores are the computation's.
+/// Memory and TCP on one machine are too fast to show what overlap hides. So a group may pretend
+/// that a slower link connects its ranks. The data is the same. The stream of the collective
+/// sleeps, and leaves the cores to the computation.
 
-/// What a group pretends to be connected by. A group that is split from another has a link of its
-/// own that is like it; a group of one needs none.
+/// The link that a group pretends to have. A group that is split from another one has a link of its
+/// own, with the same figures. A group of one rank needs no link.
 struct Link {
   double bytes_per_second = 0;               ///< into each rank; 0: as fast as memory
-  std::chrono::duration<double> latency{0};  ///< of each collective
+  std::chrono::duration<double> latency{0};  ///< the latency of each collective
 
-  /// How long a collective takes at least, from the moment when all its ranks have come.
+  /// How long a collective takes at least, after all its ranks have come.
   /// @param bytes the payload that this rank receives (traffic.h)
   std::chrono::duration<double> time_for(double bytes) const {
     const double seconds = bytes_per_second > 0 ? bytes / bytes_per_second : 0;
@@ -40,26 +40,27 @@ struct Link {
   }
 };
 
-/// How long threads wait for each other, and what they compute on.
+/// How long threads wait for each other, and where they compute.
 struct LocalOptions {
-  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< for all ranks to come
-  Link link{};                  ///< on the CPU only: elsewhere no thread sleeps beside the caller
-  Device device = Device::cpu;  ///< of the Contexts that launch_threads makes
+  std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until all ranks have come
+  Link link{};                  ///< only on a CPU, for on a GPU no stream can sleep
+  Device device = Device::cpu;  ///< the device of the Contexts that launch_threads makes
 };
 
-/// The communicators of ranks 0 .. world_size - 1. Each is for one thread (and its streams).
+/// Makes the communicators of the ranks 0 to world_size - 1. Each is for one thread and its
+/// streams.
 /// @throws Error unless world_size is at least 1
 std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options = {});
 
-/// A communicator for a program of one rank: rank 0 of 1. Collectives are copies, or nothing when
-/// in place.
+/// Makes the communicator of a program with one rank. Its collectives are copies. In place they do
+/// nothing.
 std::unique_ptr<Communicator> make_self();
 
-/// Runs `body` once a rank, each on a thread of its own with its own Context, and joins them. A
-/// rank that throws loses its communicators, so the others end with peer_lost; then the first error
-/// that is not such a consequence is thrown here.
-/// @param threads of the compute stream of each rank
+/// Runs `body` on each rank, on a thread and with a Context of its own, and joins the threads. If a
+/// rank throws, its communicators are destroyed, and the others end with peer_lost. Then this call
+/// throws the first error that is not such a consequence.
+/// @param threads how many threads the compute stream of each rank has
 /// @throws Error for a link between ranks on a GPU
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,

@@ -18,55 +18,58 @@ namespace nanofsdp::comm {
 ///
 ///     return comm::run_ranks({.ranks = 4}, [](Context& context, auto world) { ... });
 ///
-/// Here the ranks are started, and connected; or, if torchrun, mpirun or Slurm has started this
+/// This call starts the ranks and connects them. If torchrun, mpirun or Slurm has started the
 /// program several times, this process joins the others.
 
-/// What connects the ranks: processes, over Gloo or shared memory (gloo.h), processes with a GPU
-/// each over NCCL, or threads of this process.
+/// How ranks are connected. With gloo they are processes, over Gloo or shared memory (gloo.h). With
+/// nccl they are processes with a GPU each. With local they are threads of this process.
 enum class Backend { gloo, nccl, local };
 
 /// "gloo", "nccl" or "local".
 std::string name_of(Backend backend);
 
-/// What connects ranks on CPUs by default: gloo, or local in a build without Gloo.
+/// The default on CPUs: gloo, or local in a build without Gloo.
 Backend default_backend();
 
 /// How many ranks there are, and what they compute and communicate with.
 struct RanksOptions {
-  int ranks = 1;    ///< to start; where a launcher has started them, it says how many there are
-  int threads = 0;  ///< of one rank; 0: see threads_per_rank()
-  /// Seconds that a rank waits for a message, and 5 times that at the start. Time in which the
-  /// whole run is stopped does not count, and time in which a rank works alone (Communicator::busy)
-  /// does not count either.
+  int ranks = 1;    ///< how many to start; if a launcher has started them, the launcher decides
+  int threads = 0;  ///< how many threads a rank has; 0: see threads_per_rank()
+  /// How many seconds a rank waits for a message. At the start it waits 5 times as long. Time in
+  /// which the whole run is stopped does not count, and neither does time in which a rank works
+  /// alone (Communicator::busy).
   int timeout = 60;
-  Backend backend = Backend::gloo;             ///< what connects the ranks
-  Transport transport = Transport::automatic;  ///< of the backend gloo: what carries the bytes
-  Reduction reduction = Reduction::ordered;    ///< of the backend nccl: what adds
-  Device device = Device::cpu;                 ///< what each rank computes on
+  Backend backend = Backend::gloo;             ///< how ranks are connected
+  Transport transport = Transport::automatic;  ///< with gloo: what carries the bytes
+  Reduction reduction = Reduction::ordered;    ///< with nccl: what adds
+  Device device = Device::cpu;                 ///< the device on which each rank computes
 
-  /// For ranks to come: longer than for a message, because a user has to start them.
+  /// How long ranks wait until all have come. It is longer than for a message, because a user has
+  /// to start them.
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }
 };
 
-/// `threads` if it was given, else this machine's cores / the ranks on it, at least 1.
-/// @param local_ranks 0: unknown, perhaps all
+/// Returns `threads` if it was given. Otherwise the cores of this machine are divided among its
+/// ranks, and each has at least 1.
+/// @param local_ranks the ranks on this machine; 0: unknown, so perhaps all
 int threads_per_rank(const RanksOptions& options, int local_ranks);
 
-/// What a rank does. One rank alone is this process, and its collectives are copies.
+/// What a rank does. If there is one rank, it is this process, and its collectives are copies.
 using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;
 
-/// Runs `body` once a rank and waits for all ranks that were started here. For main(): one line on
-/// stderr names the rank that failed first, and why.
+/// Runs `body` on each rank and waits for all ranks that were started here. It is made for main():
+/// if a rank fails, one line on stderr names the rank that failed first, and says why.
 ///
-/// Call it before anything starts a thread: ranks are forked. What `body` writes to memory stays in
-/// its process, but for the backend `local`. A forked rank ends where `body` does. What this
-/// process frees, it keeps for its next allocations (keep_freed_memory(), base/platform.h).
+/// Call it before anything starts a thread, because it forks the ranks. What `body` writes to
+/// memory stays in the rank's process, except with the backend local. A forked rank ends when
+/// `body` returns. Memory that this process frees is kept for its next allocations
+/// (keep_freed_memory(), base/platform.h).
 /// @returns the exit code: 0, 1, 2 for a UsageError, 128 + n for signal n
 int run_ranks(const RanksOptions& options, const RankBody& body);
 
-/// The part of one process, for who launches or joins by other means (launch/launch.h): connects it
-/// to the others, and runs `body`.
-/// @throws UsageError if this build lacks the backend, or it has no processes
+/// Connects this process to the other ranks and runs `body`. For programs that start their ranks in
+/// another way (launch/launch.h).
+/// @throws UsageError if this build lacks the backend, or if its ranks are no processes
 void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body);
 
 }  // namespace nanofsdp::comm
