@@ -8,17 +8,17 @@ namespace nanofsdp::launch {
 /// @file
 /// @brief The error of a run of several ranks.
 
-/// What every error says of a rank that has waited as long as its timeout.
+/// The words that every error has in which a rank has waited for its whole timeout.
 inline constexpr char kInVain[] = " in vain ";
 
-/// What goes wrong between ranks. Of all the errors that one failure sets off, one is the cause.
+/// An error between ranks. One failure often causes errors on many ranks, and one of them is first.
 class RankError : public std::runtime_error {
  public:
   /// @param consequence whether another rank failed first
   RankError(const std::string& message, bool consequence)
       : std::runtime_error(message), consequence_(consequence) {}
 
-  /// Whether it only says that another rank failed first.
+  /// Whether another rank failed first.
   bool consequence() const { return consequence_; }
 
  private:

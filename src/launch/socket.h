@@ -9,47 +9,50 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief TCP, as much of it as ranks need to find each other. Addresses are IPv4.
+/// @brief The part of TCP that ranks need to find each other. Addresses are IPv4.
 
-/// A connection, or a place where connections are accepted. Closed with its owner.
+/// A connection, or a socket that accepts connections. It is closed when it is destroyed.
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}  ///< owned from now on
+  explicit Socket(int descriptor) : descriptor_(descriptor) {}  ///< takes the descriptor
   ~Socket();
-  /// Takes the connection over; the other socket is closed afterwards.
+  /// Takes the connection of `other`, which is closed afterwards.
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  /// Closes what it had, and takes the connection over.
+  /// Closes its own connection, and takes that of `other`.
   Socket& operator=(Socket&& other) noexcept;
 
   bool is_open() const { return descriptor_ >= 0; }  ///< false for a default Socket
-  int descriptor() const { return descriptor_; }     ///< for poll() and the like; -1: none
+  int descriptor() const { return descriptor_; }     ///< for poll(); -1 if it is closed
 
-  /// All of `bytes`, or false if the other end is gone.
+  /// Sends all of `bytes`. @returns false if the other end is gone
   bool send(std::string_view bytes) const;
 
-  /// Appends what has come; blocks if nothing has. False at the end of the connection.
+  /// Appends the bytes that have come, and waits for some if there are none. @returns false if the
+  /// connection has ended
   bool receive(std::string& buffer) const;
 
-  /// Ends the connection both ways; a receive() that blocks returns. From any thread.
+  /// Ends the connection in both directions, so that a waiting receive() returns. Any thread may
+  /// call it.
   void shut_down() const;
 
   std::string local_address() const;  ///< "10.0.0.1"
-  std::uint16_t local_port() const;   ///< of this end
+  std::uint16_t local_port() const;   ///< the port of this end
   std::string peer() const;           ///< "10.0.0.2:51234"
 
  private:
   int descriptor_ = -1;
 };
 
-/// Listens on the address of `host`, which must be one of this machine's, and on no other. Port 0
-/// is any free one. @throws UsageError
+/// Listens on the address of `host`, which must be one of this machine's, and on no other. With
+/// port 0 it takes any free one. @throws UsageError if it cannot
 Socket listen_on(const std::string& host, std::uint16_t port);
 
-/// The next connection; blocks until there is one.
+/// Waits for the next connection.
 Socket accept_on(const Socket& listener);
 
-/// Tries until `timeout` is over: the other end may start later. A closed socket if it never came.
+/// Tries to connect until `timeout` is over, because the other end may start later. If it never
+/// came, the socket is closed.
 /// @throws UsageError for a host without an address
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
 

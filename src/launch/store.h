@@ -20,69 +20,73 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief A rank's place in a run: values that ranks leave for each other, and news of the lost.
+/// @brief A rank's place in a run. By the store, ranks leave values for each other, and hear that a
+/// rank was lost.
 
 class StoreServer;
 
-/// One rank's connection to the store of the run. Any thread may use it.
+/// A rank's connection to the store of the run. Any thread may use it.
 class Store {
  public:
-  /// Joins the run; rank 0 serves it. A run of one rank has no store, only a place.
-  /// @throws UsageError, RankError if the others cannot be found, or rank 0 does not want this one
+  /// Joins the run. Rank 0 serves the store. In a run of one rank there is nothing to serve.
+  /// @throws UsageError, RankError if the others cannot be found, or if rank 0 refuses this rank
   explicit Store(const Rendezvous& rendezvous);
 
-  /// A rank that ends without leave() is lost to the others.
+  /// Ends the connection. If the rank has not called leave(), it is lost to the others.
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  int rank() const { return rendezvous_.rank; }  ///< 0 ... size() - 1
-  int size() const { return rendezvous_.size; }  ///< ranks of the run
+  int rank() const { return rendezvous_.rank; }  ///< from 0 to size() - 1
+  int size() const { return rendezvous_.size; }  ///< the number of ranks of the run
 
-  /// The same among the ranks of this machine.
+  /// The number of this rank among those of its machine.
   int local_rank() const { return rendezvous_.local_rank < 0 ? rank() : rendezvous_.local_rank; }
-  int local_size() const { return rendezvous_.local_size; }  ///< 0: unknown
+  int local_size() const { return rendezvous_.local_size; }  ///< ranks on this machine; 0: unknown
 
-  /// This machine's address on the way to rank 0, for other connections; and the interface, if one
-  /// was asked for.
+  /// The address of this machine on the way to rank 0. Other connections use it.
   const std::string& address() const { return address_; }
-  const std::string& interface() const { return rendezvous_.interface; }  ///< empty: none
+  /// The network interface that the user has asked for, or nothing.
+  const std::string& interface() const { return rendezvous_.interface; }
 
-  /// Each key once.
+  /// Sets a value. A key can be set once.
   void set(const std::string& key, const std::string& value);
 
-  /// The value, as soon as a rank has set it; none if none has in time.
+  /// Waits until a rank has set the value. @returns nothing if none has set it in time
   /// @throws RankError if a rank was lost meanwhile
   std::optional<std::string> get(const std::string& key, std::chrono::milliseconds timeout);
 
-  /// Calls `told` once from another thread when a rank is lost, at once if one was; an empty
-  /// function takes that back, and waits for a call in progress.
+  /// Calls `told` once, from another thread, when a rank is lost. If one was lost already, it calls
+  /// it at once. An empty function cancels this, and waits for a call that is in progress.
   void on_loss(std::function<void(const std::string& what)> told);
 
-  /// What became of the rank that was lost first, "rank 2 failed: ..."; waits for such news, and is
-  /// empty if there is none in time.
+  /// Waits until a rank is lost. @returns what happened to the first one, "rank 2 failed: ...", or
+  /// nothing if none is lost in time
   std::string loss(std::chrono::milliseconds timeout);
 
-  /// Asks whether all ranks still move, if this one waits too long. A rank without answer is lost.
-  /// @returns what became of the first that was lost, or nothing; if not all answer, takes a
-  /// second, or three for rank 0, which calls the roll
+  /// Asks whether all ranks still run. A rank that does not answer within a second is lost. Rank 0
+  /// asks the others; if it does not answer within three seconds, it is lost.
+  /// @returns what happened to the rank that was lost first, or nothing if all run
   std::string roll_call();
 
-  /// Calls the roll. @returns for how long no rank has worked alone; longer than any wait if one is
-  /// lost
+  /// Calls the roll. @returns for how long no rank has worked alone. If a rank is lost, it is
+  /// longer than any wait
   std::chrono::milliseconds idle() {
     return roll_call().empty() ? idle_.load() : 2 * Patience::kLongest;
   }
 
-  /// This rank begins to work alone (1), or ends (-1): it says so when the roll is called.
-  /// @param at what, "saves weights"
+  /// Says that this rank begins to work alone (1), or that it ends (-1). The rank answers so when
+  /// the roll is called.
+  /// @param at what it does, for people: "saves weights"
   void work(int begins, const std::string& at);
 
   /// Tells the others that this rank fails, and why.
   void fail(const std::string& why) noexcept;
 
-  /// Waits until every rank leaves, so that none leaves while another still needs it.
-  /// @throws RankError if a rank was lost or does not leave in time, while none works alone
+  /// Waits until every rank calls it, so that none ends while another still needs it.
+  /// @throws RankError if a rank was lost, or if a rank does not leave in time. Time in which a
+  /// rank
+  ///         works alone does not count
   void leave(std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
  private:
