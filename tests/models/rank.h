@@ -219,9 +219,6 @@ class Rank {
   void save() {
     const bool saved = store::save_checkpoint(directory_, sharded_, optimizer_);
     if (!saved) throw std::runtime_error("no checkpoint was saved");
-    mesh_.world()
-        .barrier(*context_.compute, {.control = true})
-        .synchronize();  // rank 0 names it last
   }
 
   nn::Tape& tape_of(std::size_t depth) {
