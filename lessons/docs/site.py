@@ -49,7 +49,9 @@ class Contents:
 
     def __init__(self):
         text = pathlib.Path("lessons/README.md").read_text()
-        self.entries = [("nanofsdp", None), ("Start", "README.md"), ("The lessons", "lessons/README.md")]
+        self.entries = [("nanofsdp", None), ("Start", "README.md"),
+                        ("The whole idea", "lessons/one_file/README.md"),
+                        ("The lessons", "lessons/README.md")]
         for line in text.splitlines():
             if part := re.match(r"\| \*\*(.*?)\*\*", line):
                 self.entries.append((part[1], None))
