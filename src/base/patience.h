@@ -17,7 +17,7 @@ class Patience {
  public:
   using Clock = std::chrono::steady_clock;
   static constexpr std::chrono::milliseconds kLook{100};  ///< from one look to the next
-  static constexpr std::chrono::hours kLongest{24};       ///< that any rank waits
+  static constexpr std::chrono::hours kLongest{24};       ///< the longest timeout
 
   /// The wait begins now.
   explicit Patience(Clock::duration limit) : rest_(limit) {}
@@ -34,16 +34,19 @@ class Patience {
   Clock::time_point last_ = Clock::now();
 };
 
-/// What ranks do alone: of a wait for them, only the time counts in which none has anything to do.
+/// What a rank, or the threads of a run, do alone. A wait for them counts only the time in which
+/// they do nothing of that kind.
 class Work {
  public:
-  /// One thing more (1), or less (-1). @returns how many there are then
-  int add(int begins) { return changed_ = Patience::Clock::now(), under_way_ += begins; }
-  /// For how long there has been nothing.
+  /// Something begins (1), or ends (-1). @returns how many things are under way then
+  int add(int begins) {
+    changed_ = Patience::Clock::now();
+    return under_way_ += begins;
+  }
+  /// For how long nothing has been under way.
   std::chrono::milliseconds idle() const {
-    const auto passed = Patience::Clock::now() - changed_.load();
-    return under_way_ > 0 ? 0 * Patience::kLook
-                          : std::chrono::floor<std::chrono::milliseconds>(passed);
+    if (under_way_ > 0) return {};
+    return std::chrono::floor<std::chrono::milliseconds>(Patience::Clock::now() - changed_.load());
   }
 
  private:

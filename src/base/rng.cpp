@@ -20,12 +20,6 @@ constexpr std::size_t kWords = 624;   // of MT19937's state
 constexpr std::size_t kMiddle = 397;  // distance of the word that is mixed in
 constexpr std::size_t kBlock = 16;    // elements of a block of normal(): two AVX vectors
 
-float to_float(std::uint32_t word) { return static_cast<float>(word & 0xffffff) * 0x1p-24f; }
-
-double to_double(std::uint64_t word) {
-  return static_cast<double>(word & ((std::uint64_t{1} << 53) - 1)) * 0x1p-53;
-}
-
 // The elementary functions of normal() are not libm's but the single-precision polynomials of
 // Moshier's Cephes library, in the form they have in PyTorch's avx_mathfun.h (G. Garberoglio, after
 // J. Pommier's sse_mathfun) once the compiler has fused multiplies and adds.
@@ -127,9 +121,11 @@ std::uint64_t Generator::random64() {
   return high << 32 | random();
 }
 
-float Generator::uniform() { return to_float(random()); }
+float Generator::uniform() { return static_cast<float>(random() & 0xffffff) * 0x1p-24f; }
 
-double Generator::uniform_double() { return to_double(random64()); }
+double Generator::uniform_double() {
+  return static_cast<double>(random64() & ((std::uint64_t{1} << 53) - 1)) * 0x1p-53;
+}
 
 void Generator::uniform(std::span<float> out, float lo, float hi) {
   NANOFSDP_CHECK(lo <= hi, .what = "uniform", .expected = "lo <= hi",

@@ -163,7 +163,7 @@ void GlooWire::Message::wait() {
     if (!done) peers.check();
     if (!complaint.empty()) throw peers.failure({peer_}, /*timed_out=*/false, complaint);
     if (done || !patience.is_over()) continue;
-    patience = Patience(peers.run()->timeout - peers.run()->idle());
+    patience = peers.run()->rest();
     if (patience.is_over()) throw peers.failure({peer_}, /*timed_out=*/true, "");
   }
 }

@@ -186,7 +186,7 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
 }
 
 Patience NcclWire::give_up(const History& history, milliseconds patience) {
-  Patience rest(patience - fabric_->store.idle());  // asked as long as nobody lets go
+  Patience rest(patience - fabric_->store.idle());  // ask before this rank gives up
   if (!rest.is_over()) return rest;
   abort("it waited in vain");
   throw error(CommError::Kind::timeout, history,

@@ -36,6 +36,9 @@ struct Run {
   virtual void work(int begins, const std::string& /*at*/) { alone.add(begins); }
   /// For how long no rank has worked alone; longer than any wait if not all move.
   virtual std::chrono::milliseconds idle() { return alone.idle(); }
+  /// When the timeout of a wait is over: what is left of it, as time in which a rank works alone
+  /// does not count.
+  Patience rest() { return Patience(timeout - idle()); }
 
   /// Ends all waiting in the groups, and in those that are made later.
   void abort(const std::string& reason);

@@ -203,8 +203,7 @@ class ReadingGroup final : public Group {
     while (!is_reached(seen = count_)) {
       const bool failed = (seen & kFailed) != 0;
       bool late = !surely && !failed && patience.is_over();
-      if (late)
-        late = (patience = Patience(peers_.run()->timeout - peers_.run()->idle())).is_over();
+      if (late) late = (patience = peers_.run()->rest()).is_over();
       if (late || (failed && !surely)) {
         const CommError error = failure(/*timed_out=*/!failed);
         // Threads: if all have come meanwhile, they may be reading, and it has not failed for

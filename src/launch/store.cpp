@@ -96,7 +96,8 @@ void Store::handle(const Frame& frame) {
   if (frame.kind == Kind::refused) refused_ = frame.value;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
   if (frame.kind == Kind::left) left_ = true;
-  if (frame.kind == Kind::pong) idle_ = milliseconds(std::stoll(frame.key)), all_well_ = true;
+  if (frame.kind == Kind::pong) idle_ = milliseconds(std::stoll(frame.key));
+  if (frame.kind == Kind::pong) all_well_ = true;
   news_.notify_all();
 }
 

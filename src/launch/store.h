@@ -115,7 +115,7 @@ class Store {
   std::map<std::string, std::string> values_;
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
-  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};  // as it found, too
+  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};  // as it found, as well
   std::thread thread_;
 };
 

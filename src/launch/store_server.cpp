@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <limits>
 #include <utility>
 
 #include <poll.h>
@@ -85,7 +84,7 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
     connection.socket.send(encode({Kind::value, frame.key, values_[frame.key]}));
   } else if (frame.kind == Kind::pong) {
     connection.answered = true;
-    idle_ = std::min(idle_, std::stoll(frame.key));
+    idle_ = std::min(idle_, std::chrono::milliseconds(std::stoll(frame.key)));
     if (!frame.value.empty()) work_ = fmt::format("rank {} {}", connection.rank, frame.value);
   } else if (frame.kind == Kind::leave) {
     if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
@@ -153,7 +152,7 @@ void StoreServer::set(Connection& connection, const Frame& frame) {
 void StoreServer::begin_roll_call() {
   if (roll_call_) return;
   roll_call_.emplace(kAnswer);
-  idle_ = std::numeric_limits<long long>::max();
+  idle_ = std::chrono::milliseconds::max();
   work_.clear();
   for (Connection& c : connections_) c.answered = c.rank < 0;
   tell_all({.kind = Kind::ping});
@@ -167,7 +166,7 @@ void StoreServer::end_roll_call() {
   if (!all) return lose(silent->rank, "was lost: it does not answer");
   const bool is_news = std::exchange(told_, work_) != work_ && !work_.empty();
   if (is_news) std::fprintf(stderr, "nanofsdp: %s; the others wait for it\n", work_.c_str());
-  tell_all({.kind = Kind::pong, .key = std::to_string(idle_)});
+  tell_all({.kind = Kind::pong, .key = std::to_string(idle_.count())});
 }
 
 void StoreServer::lose(int rank, const std::string& how) {

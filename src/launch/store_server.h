@@ -58,7 +58,7 @@ class StoreServer {
   const Rendezvous rendezvous_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<Patience> roll_call_;  // for answers
-  long long idle_ = 0;                 // the least that a rank has answered
+  std::chrono::milliseconds idle_{};   // the least that a rank has answered
   std::string work_, told_;            // who works, as it answers; and as people were told
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
