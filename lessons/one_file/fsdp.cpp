@@ -64,7 +64,7 @@ Rows rows_of(int step) {
 
 // ---- 2. The layers, which know nothing of ranks and shards --------------------------------------
 
-// A matrix and its gradient, which lie somewhere in memory. It takes `in` floats and gives `out`.
+// A matrix and its gradient, which lie somewhere in memory. It turns `in` floats into `out` floats.
 struct Matrix {
   int in, out;
   float *weights, *gradients;
@@ -77,7 +77,7 @@ struct Matrix {
 // without, and the last digits of its losses depend on W.
 float exactly_addable(float term) { return std::round(term * 16'384) / 16'384; }
 
-// y = m x, for each row x of many.
+// Multiplies each row of x by the matrix: y = m x.
 Floats multiply(const Floats& x, const Matrix& m) {
   const int rows = static_cast<int>(x.size()) / m.in;
   Floats y(rows * m.out);
@@ -123,7 +123,7 @@ float cross_entropy(Floats& logits, const Rows& rows) {
   return loss;
 }
 
-// What a training keeps: four floats for each parameter, of all of them or of a shard.
+// Training keeps four floats for each parameter: of the whole model here, and of a shard below.
 struct Kept {
   Floats parameters, gradients, mean, square;
   explicit Kept(int n) : parameters(n), gradients(n), mean(n), square(n) {}
@@ -144,8 +144,10 @@ struct Kept {
 // matrices, which lie end to end in one row of floats.
 
 enum { up = 0, down = 1, embedding = 0, head = 1 };  // the matrices of a block, and of the root
-constexpr int kIn[2][2] = {{kWidth, kHidden}, {kVocabulary, kWidth}};       // of a block's, and of
-constexpr int kOut[2][2] = {{kHidden, kWidth}, {kEmbedding, kVocabulary}};  // the root's matrices
+
+// Their sizes: first the two matrices of a block, then those of the root.
+constexpr int kIn[2][2] = {{kWidth, kHidden}, {kVocabulary, kWidth}};
+constexpr int kOut[2][2] = {{kHidden, kWidth}, {kEmbedding, kVocabulary}};
 
 int length_of(bool root) { return kIn[root][0] * kOut[root][0] + kIn[root][1] * kOut[root][1]; }
 
@@ -163,11 +165,11 @@ float first_value() { return std::uniform_real_distribution(-0.15F, 0.15F)(rando
 Floats letters, x[kBlocks + 1], hidden[kBlocks];
 
 void train_plainly() {
-  std::vector<Kept> kept;
+  std::vector<Kept> model;
   for (int b = 0; b <= kBlocks; ++b)
-    for (float& p : kept.emplace_back(length_of(b == kBlocks)).parameters) p = first_value();
+    for (float& p : model.emplace_back(length_of(b == kBlocks)).parameters) p = first_value();
   const auto matrix = [&](int b, int m) {
-    return matrix_in(kept[b].parameters, kept[b].gradients, b == kBlocks, m);
+    return matrix_in(model[b].parameters, model[b].gradients, b == kBlocks, m);
   };
   for (int step = 1; step <= kSteps; ++step) {
     const Rows rows = rows_of(step);
@@ -179,14 +181,14 @@ void train_plainly() {
     }
     Floats logits = multiply(x[kBlocks], matrix(kBlocks, head));
     const float loss = cross_entropy(logits, rows);
-    for (Kept& each : kept) each.gradients = 0;
+    for (Kept& each : model) each.gradients = 0;
     Floats dx = multiply_backward(x[kBlocks], matrix(kBlocks, head), logits);
     for (int b = kBlocks - 1; b >= 0; --b) {
       const Floats dh = multiply_backward(hidden[b], matrix(b, down), dx);
       dx += multiply_backward(x[b], matrix(b, up), dh * (1.0F - hidden[b] * hidden[b]));
     }
     multiply_backward(letters, matrix(kBlocks, embedding), dx);
-    for (Kept& each : kept) each.update(step);
+    for (Kept& each : model) each.update(step);
     if (step % 10 == 0) std::printf("step %3d  loss %.9f\n", step, loss / kRows);
   }
 }
@@ -240,7 +242,7 @@ void reduce_scatter(const Floats& row, Floats& shard) {
 // how many collectives. It does not count the loss, which is one float.
 long kept = 0, borrowed = 0, peak = 0, sent = 0, collectives = 0;
 
-struct Unit : Kept {  // of its shard
+struct Unit : Kept {  // what it keeps is a shard
   bool root;
   int s;                                     // floats of a shard
   Floats whole_parameters, whole_gradients;  // the rank borrows these rows while it needs them

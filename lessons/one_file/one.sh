@@ -5,7 +5,8 @@ mkdir -p build/one
 ${CXX:-g++} -std=c++20 -O2 -o build/one/fsdp lessons/one_file/fsdp.cpp -pthread
 for ranks in plain 1 2 4; do
   echo "--- fsdp $ranks"
-  build/one/fsdp $ranks | tee build/one/$ranks.txt
+  build/one/fsdp $ranks >build/one/$ranks.txt
+  cat build/one/$ranks.txt
   grep '^step' build/one/$ranks.txt >build/one/$ranks.losses
   cmp build/one/plain.losses build/one/$ranks.losses
 done

@@ -85,7 +85,7 @@ class Generator {
   /// @throws Error unless all are finite, none is negative and one is positive
   std::int64_t multinomial(std::span<const float> probabilities);
 
-  void discard(std::int64_t words);  ///< passes over so many words
+  void discard(std::int64_t words);  ///< skips `words` words of the stream
   /// Leaves the state that uniform() of numel leaves.
   void discard_uniform(std::int64_t numel) { discard(numel); }
   void discard_normal(std::int64_t numel);  ///< same for normal(), cache included

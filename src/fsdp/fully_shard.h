@@ -28,7 +28,7 @@ namespace nanofsdp::fsdp {
 /// where whole copies lie (storage.h), and its rows know their shards (sharded_parameters.h). The
 /// collectives move both (collectives.h).
 
-/// Some modules, each of which is a unit.
+/// A list of modules. Each of them is a unit.
 using Modules = std::vector<const nn::Module*>;
 
 /// A model under FSDP. fully_shard() below makes it, and shows a step. The calls forward, backward,

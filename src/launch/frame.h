@@ -43,7 +43,7 @@ struct Frame {
     left
   };
   Kind kind = Kind::hello;  ///< which message
-  std::string key{};        ///< of set, get, value; the run's token; pong: ms since a rank worked
+  std::string key{};        ///< the key of a value; hello: the token; pong: idle time in ms
   std::string value{};      ///< or why, or what a rank works at
 };
 

@@ -70,8 +70,8 @@ struct Report {
   std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
 };
 
-// Names what failed first beside an error between ranks. A rank that lost another one, or waited for
-// it in vain, does not know why: the other may have ended because of a third.
+// Adds to an error between ranks what failed first. A rank that has lost another one, or has waited
+// too long for it, does not know why. The other one may have ended because of a third rank.
 std::string beside_cause(const std::string& first, std::string why, int rank) {
   const bool ours = first.starts_with(fmt::format("rank {} failed", rank));
   const bool said = why.find(first) != std::string::npos ||

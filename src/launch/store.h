@@ -115,7 +115,8 @@ class Store {
   std::map<std::string, std::string> values_;
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
-  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};  // as it found, as well
+  // For how long no rank has worked alone, as the last roll call found.
+  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};
   std::thread thread_;
 };
 

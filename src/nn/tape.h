@@ -117,7 +117,7 @@ class Tape {
   /// @throws Error if the pass before saved activations and has not ended, or a module still runs
   void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
   /// The same, but the key decides the masks of dropout: two passes with equal keys drop the same
-  /// elements. A key says which rows of which micro-step the pass computes.
+  /// elements. A key names the micro-step and the rows that the pass computes.
   void begin(bool training, const DropoutKey& key);
 
   /// Starts a forward pass over the next positions of one text. It adds them to the cache.

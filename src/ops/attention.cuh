@@ -121,8 +121,8 @@ __device__ inline void weigh(const Head& head, int first, int walked, Softmax& s
   }
 }
 
-// What the kernels of backward read. The first of them writes `delta`, a float for each query, which
-// the others read; flash attention has flash::Known in its place.
+// What the kernels of backward read. The first of them writes `delta`, a float for each query, and
+// the others read it. Flash attention has flash::Known in its place.
 template <class T>
 struct Given {
   Columns<T> dy, q, k, v, y;
