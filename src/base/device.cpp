@@ -165,16 +165,12 @@ Device use_device(Device device, int local_rank) {
 }
 
 int count_devices(Device device) {
-  if constexpr (kCuda) {
-    if (device == Device::cuda) return cuda::count();
-  }
+  NANOFSDP_RETURN_ON_CUDA(device, count());
   return 1;
 }
 
 void* allocate_memory(Device device, std::size_t bytes) {
-  if constexpr (kCuda) {
-    if (device == Device::cuda) return cuda::allocate(bytes);
-  }
+  NANOFSDP_RETURN_ON_CUDA(device, allocate(bytes));
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);
   NANOFSDP_CHECK(memory != nullptr, .what = "memory", .expected = fmt::format("{} bytes", bytes),
                  .got = "less", .hint = "use more ranks or less batch");
@@ -183,25 +179,19 @@ void* allocate_memory(Device device, std::size_t bytes) {
 
 void release_memory(Device device, void* memory) noexcept {
   if (is_simulated(device)) return;
-  if constexpr (kCuda) {
-    if (device == Device::cuda) return cuda::release(memory);
-  }
+  NANOFSDP_RETURN_ON_CUDA(device, release(memory));
   ::operator delete(memory, kAlignment);
 }
 
 std::unique_ptr<Stream> make_compute_stream(Device device, int threads) {
   require(device);
-  if constexpr (kCuda) {
-    if (device == Device::cuda) return cuda::make_stream(cuda::Priority::normal);
-  }
+  NANOFSDP_RETURN_ON_CUDA(device, make_stream(cuda::Priority::normal));
   return std::make_unique<InlineStream>(threads);
 }
 
 std::unique_ptr<Stream> make_communication_stream(Device device, int threads) {
   require(device);
-  if constexpr (kCuda) {
-    if (device == Device::cuda) return cuda::make_stream(cuda::Priority::high);
-  }
+  NANOFSDP_RETURN_ON_CUDA(device, make_stream(cuda::Priority::high));
   return std::make_unique<ThreadStream>(threads);
 }
 

@@ -60,9 +60,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
 void copy_within(Stream& stream, const void* from, const Tensor& to) {
   constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
   if (to.bytes() == 0 || to.raw() == from) return;
-  if constexpr (kCuda) {
-    if (stream.device() == Device::cuda) return cuda::copy(stream, to.raw(), from, to.bytes());
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, to.raw(), from, to.bytes()));
   auto* const target = static_cast<std::byte*>(to.raw());
   const auto* const source = static_cast<const std::byte*>(from);
   const auto copy = [&](std::int64_t begin, std::int64_t end) {

@@ -45,11 +45,7 @@ void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t
 
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op) {
-  if constexpr (kCuda) {
-    if (stream.device() == Device::cuda) {
-      return cuda::sum_in_rank_order(stream, x, out, count, dtype, op);
-    }
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), sum_in_rank_order(stream, x, out, count, dtype, op));
   if (dtype == DType::bfloat16) return sum_as(stream, x, static_cast<bfloat16*>(out), count, op);
   sum_as(stream, x, static_cast<float*>(out), count, op);
 }

@@ -34,9 +34,7 @@ void adamw(Stream& stream, const AdamW& a) {
   if (!a.grad_scale.empty()) require("adamw: grad_scale", a.grad_scale, {1});
   NANOFSDP_CHECK(a.step >= 1, .what = "adamw: step", .expected = "at least 1",
                  .got = fmt::format("{}", a.step));
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::adamw(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), adamw(stream, a));
   stream.enqueue(cost(a), [&stream, a, n] {
     const AdamWConstants constants(a);
     const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();

@@ -152,9 +152,7 @@ Layout layout_of(const Stream& stream, const Operands& a) {
 // thread has its own slice of scratch. Or what CUDA has for it.
 template <class Operands, class Body>
 void enqueue(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::attention(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), attention(stream, a));
   stream.enqueue(cost(a), [&stream, a, l, body] {
     const auto aligned = (reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64;
     auto* scratch = reinterpret_cast<float*>(aligned);

@@ -30,9 +30,7 @@ void require_operands(const Require& require, const CopyChunks& a) {
 void copy_chunks(Stream& stream, const CopyChunks& a) {
   if (a.numel == 0) return;
   require_operands(Require(stream), a);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::copy_chunks(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy_chunks(stream, a));
   stream.enqueue(cost(a), [&stream, a] {
     stream.parallel_for(a.numel, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       while (begin < end) {

@@ -109,9 +109,7 @@ void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Oper
   require("cross_entropy: lse", a.lse, {N}, DType::float32);
   require("cross_entropy: target", a.target, {N}, DType::int32);
   if (a.logits.empty()) return;
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::cross_entropy(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), cross_entropy(stream, a));
   stream.enqueue(cost(a), [&stream, a, work] { work(stream, a); });
 }
 

@@ -36,9 +36,7 @@ void add(Stream& stream, const Add& a) {
   require.numel("add: a", a.a, n);
   require.numel("add: b", a.b, n);
   require.numel("add: out", a.out, n);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::add(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), add(stream, a));
   stream.enqueue(cost(a), [&stream, a, n] {
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
       const std::int64_t size = end - begin;
@@ -51,9 +49,7 @@ void add(Stream& stream, const Add& a) {
 void scale(Stream& stream, const Scale& a) {
   const Require require(stream);
   require.numel("scale: x", a.x, a.x.numel());
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::scale(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), scale(stream, a));
   stream.enqueue(cost(a), [&stream, a] {
     stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
       Map(a.x.f32() + begin, end - begin) *= a.factor;
@@ -65,9 +61,7 @@ void fill(Stream& stream, const Fill& a) {
   const Require require(stream);
   const DType dtype = a.x.dtype();
   require.numel("fill: x", a.x, a.x.numel(), dtype == DType::int32 ? DType::float32 : dtype);
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::fill(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), fill(stream, a));
   const auto fill_with = [&](auto value) {
     stream.enqueue(cost(a), [a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
   };
@@ -84,9 +78,7 @@ void copy(Stream& stream, const Copy& a) {
   const Require require(stream);
   require.numel("copy: in", a.in, a.out.numel(), a.out.dtype());
   require.numel("copy: out", a.out, a.out.numel(), a.out.dtype());
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::copy(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, a));
   stream.enqueue(cost(a), [&stream, a] {
     const auto* in = static_cast<const std::byte*>(a.in.raw());
     auto* out = static_cast<std::byte*>(a.out.raw());
@@ -109,9 +101,7 @@ void arange(Stream& stream, const Arange& a) {
   require.numel("arange: x", a.x, a.x.numel(), DType::int32);
   NANOFSDP_CHECK(a.period >= 1, .what = "arange: period", .expected = "at least 1",
                  .got = fmt::format("{}", a.period));
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::arange(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), arange(stream, a));
   stream.enqueue(cost(a), [a] {
     const std::span<std::int32_t> x = a.x.span<std::int32_t>();
     for (std::size_t i = 0; i < x.size(); ++i) {
@@ -126,9 +116,7 @@ void dropout(Stream& stream, const Dropout& a) {
   require("dropout: y", a.y, a.x.shape());
   const std::uint32_t threshold = drop_threshold(a.p);
   if (a.x.empty()) return;
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::dropout(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), dropout(stream, a));
   stream.enqueue(cost(a), [&stream, a, threshold] {
     const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
     const std::int64_t n = a.x.numel() / rows;

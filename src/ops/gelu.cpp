@@ -44,9 +44,7 @@ void gelu(Stream& stream, const GeluForward& a) {
   const Require require(stream, a.x);
   require("gelu: x", a.x, a.x.shape());
   require("gelu: y", a.y, a.x.shape());
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::gelu(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), gelu(stream, a));
   stream.enqueue(cost(a), [&stream, a] {
     const float* in = a.x.f32();
     float* out = a.y.f32();
@@ -66,9 +64,7 @@ void gelu(Stream& stream, const GeluBackward& a) {
   require("gelu: x", a.x, a.x.shape());
   require("gelu: dy", a.dy, a.x.shape());
   require("gelu: dx", a.dx, a.x.shape());
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::gelu(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), gelu(stream, a));
   stream.enqueue(cost(a), [&stream, a] {
     const float* in = a.x.f32();
     const float* dy = a.dy.f32();

@@ -45,9 +45,7 @@ void matmul(Stream& stream, const MatmulForward& a) {
   if (!a.bias.empty()) require.parameter("matmul: bias", a.bias, {M});
   require("matmul: y", a.y, {N, M});
 
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::matmul(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), matmul(stream, a));
   stream.enqueue(cost(a), [&stream, a, N, M] {
     if (!a.bias.empty()) {
       const float* bias = a.bias.f32();
@@ -73,9 +71,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K}, DType::float32);
   if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M}, DType::float32);
 
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) return cuda::matmul(stream, a);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), matmul(stream, a));
   stream.enqueue(cost(a), [&stream, a, N, M] {
     const Matrix dy = matrix(a.dy);
     if (!a.dx.empty()) {
@@ -99,9 +95,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
 
 void take_fastest_products([[maybe_unused]] Stream& stream,
                            [[maybe_unused]] const std::string& file) {
-  if constexpr (kCuda) {
-    if (on_cuda(stream)) cuda::take_fastest_products(stream, file);
-  }
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), take_fastest_products(stream, file));
 }
 
 }  // namespace nanofsdp::ops

@@ -94,10 +94,6 @@ class Require {
   DType dtype_;  // of activations
 };
 
-/// Whether the twin in the `.cu` file is asked for. Behind `if constexpr (kCuda)`: a build without
-/// CUDA has no twin to call.
-inline bool on_cuda(const Stream& stream) { return stream.device() == Device::cuda; }
-
 /// @throws ShapeError unless `t` has `rank` dimensions
 inline void require_rank(const char* operand, const Tensor& t, int rank) {
   NANOFSDP_CHECK_SHAPE(t.shape().rank() == rank, .what = operand,
