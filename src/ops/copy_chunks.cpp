@@ -31,15 +31,13 @@ void copy_chunks(Stream& stream, const CopyChunks& a) {
   if (a.numel == 0) return;
   require_operands(Require(stream), a);
   NANOFSDP_RETURN_ON_CUDA(stream.device(), copy_chunks(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
-    stream.parallel_for(a.numel, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      while (begin < end) {
-        const std::int64_t q = begin / a.chunk, i = begin % a.chunk;
-        const std::int64_t n = std::min(end - begin, a.chunk - i);
-        convert(a.in.slice(q * a.in_stride + i, n), a.out.slice(q * a.out_stride + i, n));
-        begin += n;
-      }
-    });
+  enqueue_loop(stream, a, a.numel, grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    while (begin < end) {
+      const std::int64_t q = begin / a.chunk, i = begin % a.chunk;
+      const std::int64_t n = std::min(end - begin, a.chunk - i);
+      convert(a.in.slice(q * a.in_stride + i, n), a.out.slice(q * a.out_stride + i, n));
+      begin += n;
+    }
   });
 }
 

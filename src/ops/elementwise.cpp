@@ -37,12 +37,10 @@ void add(Stream& stream, const Add& a) {
   require.numel("add: b", a.b, n);
   require.numel("add: out", a.out, n);
   NANOFSDP_RETURN_ON_CUDA(stream.device(), add(stream, a));
-  stream.enqueue(cost(a), [&stream, a, n] {
-    stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      const std::int64_t size = end - begin;
-      Map(a.out.f32() + begin, size) =
-          ConstMap(a.a.f32() + begin, size) + ConstMap(a.b.f32() + begin, size);
-    });
+  enqueue_loop(stream, a, n, grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    const std::int64_t size = end - begin;
+    Map(a.out.f32() + begin, size) =
+        ConstMap(a.a.f32() + begin, size) + ConstMap(a.b.f32() + begin, size);
   });
 }
 
@@ -50,10 +48,8 @@ void scale(Stream& stream, const Scale& a) {
   const Require require(stream);
   require.numel("scale: x", a.x, a.x.numel());
   NANOFSDP_RETURN_ON_CUDA(stream.device(), scale(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
-    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Map(a.x.f32() + begin, end - begin) *= a.factor;
-    });
+  enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    Map(a.x.f32() + begin, end - begin) *= a.factor;
   });
 }
 
@@ -67,10 +63,8 @@ void fill(Stream& stream, const Fill& a) {
   };
   if (dtype == DType::float64) return fill_with(double{a.value});
   if (dtype == DType::bfloat16) return fill_with(to_bfloat16(a.value));
-  stream.enqueue(cost(a), [&stream, a] {
-    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Map(a.x.f32() + begin, end - begin).setConstant(a.value);
-    });
+  enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    Map(a.x.f32() + begin, end - begin).setConstant(a.value);
   });
 }
 
@@ -79,13 +73,11 @@ void copy(Stream& stream, const Copy& a) {
   require.numel("copy: in", a.in, a.out.numel(), a.out.dtype());
   require.numel("copy: out", a.out, a.out.numel(), a.out.dtype());
   NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
-    const auto* in = static_cast<const std::byte*>(a.in.raw());
-    auto* out = static_cast<std::byte*>(a.out.raw());
-    const auto bytes = static_cast<std::int64_t>(a.out.bytes());
-    stream.parallel_for(bytes, 4 * grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin));
-    });
+  const auto* in = static_cast<const std::byte*>(a.in.raw());
+  auto* out = static_cast<std::byte*>(a.out.raw());
+  const auto bytes = static_cast<std::int64_t>(a.out.bytes());
+  enqueue_loop(stream, a, bytes, 4 * grain_of(), [in, out](std::int64_t begin, std::int64_t end) {
+    std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin));
   });
 }
 
@@ -117,15 +109,13 @@ void dropout(Stream& stream, const Dropout& a) {
   const std::uint32_t threshold = drop_threshold(a.p);
   if (a.x.empty()) return;
   NANOFSDP_RETURN_ON_CUDA(stream.device(), dropout(stream, a));
-  stream.enqueue(cost(a), [&stream, a, threshold] {
-    const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
-    const std::int64_t n = a.x.numel() / rows;
-    const float factor = 1 / (1 - a.p);
-    stream.parallel_for(rows, grain_of(n), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);
-      }
-    });
+  const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
+  const std::int64_t n = a.x.numel() / rows;
+  const float factor = 1 / (1 - a.p);
+  enqueue_loop(stream, a, rows, grain_of(n), [=](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);
+    }
   });
 }
 

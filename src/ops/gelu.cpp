@@ -45,17 +45,13 @@ void gelu(Stream& stream, const GeluForward& a) {
   require("gelu: x", a.x, a.x.shape());
   require("gelu: y", a.y, a.x.shape());
   NANOFSDP_RETURN_ON_CUDA(stream.device(), gelu(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
-    const float* in = a.x.f32();
-    float* out = a.y.f32();
-    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Chunk rest = Chunk::Zero();
-      for (std::int64_t i = begin; i < end; i += kChunk) {
-        const std::int64_t n = std::min(kChunk, end - i);
-        const auto x = whole_chunk(in + i, n, rest);
-        write_chunk(out + i, n, 0.5f * x * (1 + (x * kSqrtHalf).erf()));
-      }
-    });
+  enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    Chunk rest = Chunk::Zero();
+    for (std::int64_t i = begin; i < end; i += kChunk) {
+      const std::int64_t n = std::min(kChunk, end - i);
+      const auto x = whole_chunk(a.x.f32() + i, n, rest);
+      write_chunk(a.y.f32() + i, n, 0.5f * x * (1 + (x * kSqrtHalf).erf()));
+    }
   });
 }
 
@@ -65,20 +61,15 @@ void gelu(Stream& stream, const GeluBackward& a) {
   require("gelu: dy", a.dy, a.x.shape());
   require("gelu: dx", a.dx, a.x.shape());
   NANOFSDP_RETURN_ON_CUDA(stream.device(), gelu(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
-    const float* in = a.x.f32();
-    const float* dy = a.dy.f32();
-    float* dx = a.dx.f32();
-    stream.parallel_for(a.x.numel(), grain_of(), [&](std::int64_t begin, std::int64_t end) {
-      Chunk rest = Chunk::Zero(), rest_dy = Chunk::Zero();
-      for (std::int64_t i = begin; i < end; i += kChunk) {
-        const std::int64_t n = std::min(kChunk, end - i);
-        const auto x = whole_chunk(in + i, n, rest);
-        const auto slope =
-            0.5f * (1 + (x * kSqrtHalf).erf()) + x * kInverseSqrtTwoPi * (-0.5f * x.square()).exp();
-        write_chunk(dx + i, n, whole_chunk(dy + i, n, rest_dy) * slope);
-      }
-    });
+  enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
+    Chunk rest = Chunk::Zero(), rest_dy = Chunk::Zero();
+    for (std::int64_t i = begin; i < end; i += kChunk) {
+      const std::int64_t n = std::min(kChunk, end - i);
+      const auto x = whole_chunk(a.x.f32() + i, n, rest);
+      const auto slope =
+          0.5f * (1 + (x * kSqrtHalf).erf()) + x * kInverseSqrtTwoPi * (-0.5f * x.square()).exp();
+      write_chunk(a.dx.f32() + i, n, whole_chunk(a.dy.f32() + i, n, rest_dy) * slope);
+    }
   });
 }
 

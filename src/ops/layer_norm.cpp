@@ -70,13 +70,11 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   require("layer_norm: rstd", a.rstd, {R}, DType::float32);
   if (a.x.empty()) return;
   NANOFSDP_RETURN_ON_CUDA(stream.device(), layer_norm(stream, a));
-  stream.enqueue(cost(a), [&stream, a, R, C] {
-    stream.parallel_for(R, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        prefetch(a.x.f32() + (r + 1) * C, C);  // of the next row
-        forward_row(a, r);
-      }
-    });
+  enqueue_loop(stream, a, R, grain_of(C), [a, C](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      prefetch(a.x.f32() + (r + 1) * C, C);  // of the next row
+      forward_row(a, r);
+    }
   });
 }
 

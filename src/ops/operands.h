@@ -106,6 +106,15 @@ inline std::int64_t grain_of(std::int64_t elements = 1) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements));
 }
 
+/// Enqueues a loop on a CPU's stream: its threads share the indices [0, n), and each calls
+/// `body(begin, end)` for its own range.
+/// @param grain the fewest indices of a range (Stream::parallel_for)
+template <class Operands, class Body>
+void enqueue_loop(Stream& stream, const Operands& a, std::int64_t n, std::int64_t grain,
+                  const Body& body) {
+  stream.enqueue(cost(a), [&stream, n, grain, body] { stream.parallel_for(n, grain, body); });
+}
+
 /// So many elements before they are needed, a loop fetches them.
 constexpr std::int64_t kAhead = 2048;
 
