@@ -1,8 +1,8 @@
 #include "data/tales.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -11,111 +11,42 @@
 namespace nanofsdp::data {
 namespace {
 
-constexpr int kDeepest = 50;  // a rule nested deeper than this never ends
-
 // ASCII only, whatever the locale.
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
-bool space(char c) { return c == ' ' || c == '\t' || c == '\r'; }
-
-[[noreturn]] void fail(int line, const std::string& expected, const std::string& got) {
-  NANOFSDP_REFUSE(.what = "tales grammar, line " + std::to_string(line), .expected = expected,
-                  .got = got, .hint = "the notation is explained in data/tales.grammar");
-}
-
-struct Row {
-  int line = 0;
-  std::string text;
-};
 
 struct Rule {
-  std::vector<Row> rows;  // a deck of cards: the first `left` are still to be dealt
+  std::vector<std::string> texts{""};  // a deck of cards: the first `left` are still to be dealt
   std::size_t left = 0;
-};
-
-// What stands between two braces: {name}, {Name}, {a name} or {A name}.
-struct Reference {
-  explicit Reference(std::string_view inside)
-      : article(inside.starts_with("a ") || inside.starts_with("A ") ? inside[0] : '\0'),
-        name(inside.substr(article != '\0' ? 2 : 0)),
-        capital(!name.empty() && name[0] != lower(name[0])) {
-    if (capital) name[0] = lower(name[0]);
-  }
-
-  char article;
-  std::string name;
-  bool capital;
 };
 
 class Teller {
  public:
   explicit Teller(std::string_view grammar) {
-    int number = 0;
-    while (!grammar.empty()) {
-      const std::string_view line = grammar.substr(0, grammar.find('\n'));
-      read(line, ++number);
-      grammar.remove_prefix(std::min(line.size() + 1, grammar.size()));
+    std::istringstream lines{std::string(grammar)};
+    std::string name, equals;
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with('#')) continue;
+      std::istringstream words(line);
+      if (line.find_first_not_of(" \t\r") == 0) words >> name >> equals;
+      for (std::string word; words >> word;) append(rules_[name].texts, word);
     }
-    for (Rule& rule : rules_)
-      for (Row& row : rule.rows) check(row);
-    if (!names_.contains("story")) fail(number, "a rule named 'story'", "none");
   }
 
   std::string tell() {
-    for (Rule& rule : rules_) rule.left = rule.rows.size();
-    std::string out;
-    expand("{story}", out, 0);
-    return out;
+    for (auto& [name, rule] : rules_) rule.left = rule.texts.size();
+    return expand("{story}");
   }
 
  private:
-  void read(std::string_view text, int line) {
-    while (!text.empty() && space(text.back())) text.remove_suffix(1);
-    if (text.empty() || text[0] == '#') return;
-    if (!space(text[0])) {
-      const std::size_t equals = text.find('=');
-      if (equals == text.npos) fail(line, "name = ...", "'" + std::string(text) + "'");
-      define(std::string(text.substr(0, equals)), line);
-      text.remove_prefix(equals + 1);
-    }
-    if (rules_.empty()) fail(line, "name = ...", "a line that continues no rule");
-    for (const char c : text) append(rules_.back().rows, c, line);
-    append(rules_.back().rows, ' ', line);
-  }
-
-  void define(std::string name, int line) {
-    while (!name.empty() && space(name.back())) name.pop_back();
-    if (name.empty() || std::ranges::any_of(name, space))
-      fail(line, "name = ...", "'" + name + " ='");
-    if (!names_.try_emplace(name, rules_.size()).second)
-      fail(line, "a new name", "'" + name + "' again");
-    rules_.push_back({.rows = {{line, ""}}});
-  }
-
-  static void append(std::vector<Row>& rows, char c, int line) {
-    std::string& text = rows.back().text;
-    if (space(c)) {
-      if (!text.empty() && text.back() != ' ' && text.back() != '\n') text += ' ';
-      return;
-    }
-    if (text.ends_with(' ') && (c == '|' || c == '/')) text.pop_back();
-    if (c == '|')
-      rows.push_back({line, ""});
-    else
-      text += c == '/' ? '\n' : c;
-  }
-
-  void check(Row& row) const {
-    std::string& text = row.text;
-    if (text.ends_with(' ')) text.pop_back();
-    if (text.empty()) fail(row.line, "some text", "an empty alternative");
-    for (std::size_t open = text.find_first_of("{}"); open != text.npos;) {
-      const std::size_t close = text.find_first_of("{}", open + 1);
-      if (text[open] == '}' || close == text.npos || text[close] == '{')
-        fail(row.line, "braces in pairs", "'" + text + "'");
-      const Reference ref({text.data() + open + 1, close - open - 1});
-      if (!names_.contains(ref.name)) fail(row.line, "a rule named '" + ref.name + "'", "none");
-      open = text.find_first_of("{}", close + 1);
+  static void append(std::vector<std::string>& texts, const std::string& word) {
+    std::string& text = texts.back();
+    if (word == "|") {
+      texts.emplace_back();
+    } else if (word == "/") {
+      text += '\n';
+    } else {
+      text += (text.empty() || text.ends_with('\n') ? "" : " ") + word;
     }
   }
 
@@ -128,34 +59,36 @@ class Teller {
     return static_cast<std::size_t>((((z ^ (z >> 31)) >> 32) * n) >> 32);
   }
 
-  Row deal(Rule& rule) {
-    if (rule.left == 0) rule.left = rule.rows.size();
-    std::swap(rule.rows[below(rule.left)], rule.rows[rule.left - 1]);
-    return rule.rows[--rule.left];
+  std::string deal(const std::string& name) {
+    NANOFSDP_REFUSE_IF(!rules_.contains(name), .what = "data/tales.grammar",
+                       .expected = "a rule named '" + name + "'", .got = "none");
+    auto& [texts, left] = rules_[name];
+    if (left == 0) left = texts.size();
+    std::swap(texts[below(left)], texts[left - 1]);
+    return texts[--left];
   }
 
-  void expand(const std::string& text, std::string& out, int depth) {
+  std::string expand(const std::string& text) {
+    std::string out;
     std::size_t at = 0;
     for (std::size_t open; (open = text.find('{', at)) != text.npos;) {
       out.append(text, at, open - at);
       at = text.find('}', open) + 1;
-      const Reference ref({text.data() + open + 1, at - open - 2});
-      const Row row = deal(rules_[names_.at(ref.name)]);
-      if (depth > kDeepest) fail(row.line, "a rule that ends", "'" + ref.name + "' within itself");
-
-      std::string words;
-      expand(row.text, words, depth + 1);
+      // What stands between the braces is name, Name, "a name" or "A name".
+      std::string name = text.substr(open + 1, at - open - 2), article;
+      if (name.find(' ') == 1) article = std::exchange(name, name.substr(2))[0];
+      const char first = std::exchange(name[0], lower(name[0]));
+      std::string words = expand(deal(name));
       const bool vowel = std::string_view("aeiou").find(lower(words[0])) != std::string_view::npos;
-      if (ref.capital) words[0] = upper(words[0]);
-      if (ref.article != '\0') (out += ref.article) += vowel ? "n " : " ";
+      if (!article.empty()) out += article + (vowel ? "n " : " ");
+      if (first != name[0]) words[0] = upper(words[0]);
       out += words;
     }
-    out.append(text, at);
+    return out.append(text, at);
   }
 
-  std::map<std::string, std::size_t> names_;  // of the rules
-  std::vector<Rule> rules_;
-  std::uint64_t state_ = 1337;  // of the generator
+  std::map<std::string, Rule> rules_;  // by name
+  std::uint64_t state_ = 1337;         // of the generator
 };
 
 }  // namespace
