@@ -12,7 +12,6 @@
 
 #include "base/check.h"
 #include "base/platform.h"
-#include "cli/bench.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/outputs.h"

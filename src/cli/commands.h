@@ -31,4 +31,8 @@ int compare_command(const std::vector<std::string>& args);
 /// `nanofsdp plan`: what a rank will hold and move, from shapes alone. @returns 0
 int plan_command(const std::vector<std::string>& args);
 
+/// `nanofsdp bench`: the speed of operators, collectives and whole steps on this computer.
+/// @returns 0
+int bench_command(const std::vector<std::string>& args);
+
 }  // namespace nanofsdp::cli

@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "base/transfer.h"
+#include "bench/numbers.h"
+#include "bench/on_ranks.h"
 #include "cli/commands.h"
-#include "cli/numbers.h"
-#include "cli/on_ranks.h"
 #include "cli/options.h"
 #include "comm/agreement.h"
 #include "train/trainer.h"
@@ -89,12 +89,13 @@ int compare_command(const std::vector<std::string>& args) {
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
     options.strategy = fsdp::kShardings[stage].strategy;
-    const Row row = on_ranks<Row>({.ranks = options.ranks,
-                                   .threads = threads_per_rank(options, options.ranks),
-                                   .backend = comm::default_backend()},
-                                  [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                                    return train_row(options, dataset, context, std::move(world));
-                                  });
+    const Row row =
+        bench::on_ranks<Row>({.ranks = options.ranks,
+                              .threads = threads_per_rank(options, options.ranks),
+                              .backend = comm::default_backend()},
+                             [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                               return train_row(options, dataset, context, std::move(world));
+                             });
     fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>11.1f}{:>10.4f}  {:016x}\n", stage,
                name_of(options.strategy),
                static_cast<double>(row.at_rest) / static_cast<double>(row.numel),

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "cli/numbers.h"
+#include "bench/numbers.h"
 
 namespace nanofsdp::cli {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/ranges.h>
 
-#include "cli/numbers.h"
+#include "bench/numbers.h"
 
 namespace nanofsdp::cli {
 namespace {

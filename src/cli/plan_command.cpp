@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 
+#include "bench/numbers.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
-#include "cli/numbers.h"
 #include "cli/option_kinds.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
+#include "bench/planned.h"
 #include "cli/option_kinds.h"
-#include "cli/planned.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -116,7 +116,7 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
   }
   config.dropout = static_cast<float>(training.dropout);
   config.block_size = std::max(config.block_size, training.block_size);
-  return planned_gpt(config, practice.recompute);
+  return bench::planned_gpt(config, practice.recompute);
 }
 
 plan::Machine PlanOptions::find_machine() const {

@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
+#include "bench/planned.h"
 #include "cli/option_kinds.h"
-#include "cli/planned.h"
 #include "comm/run_ranks.h"
 
 namespace nanofsdp::cli {
@@ -112,8 +112,8 @@ plan::Plan plan_of(const PlanOptions& o) {
   std::optional<Machine> machine;
   if (!o.machine.empty()) machine = o.find_machine();
   const Machine* const on = machine ? &*machine : nullptr;
-  plan::Run run = planned_run(
-      t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
+  plan::Run run = bench::planned_run(
+      t, t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
       t.transport == comm::Transport::gloo ? 1 : static_cast<int>(on ? on->node_ranks : t.ranks));
   run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;

@@ -13,13 +13,13 @@
 
 #include "base/build_info.h"
 #include "base/check.h"
-#include "cli/bench.h"
+#include "bench/bench.h"
+#include "bench/numbers.h"
+#include "bench/planned.h"
 #include "cli/explain.h"
-#include "cli/numbers.h"
 #include "cli/option_kinds.h"
 #include "cli/outputs.h"
 #include "cli/overlap.h"
-#include "cli/planned.h"
 #include "store/new_file.h"
 
 namespace nanofsdp::cli {
@@ -48,12 +48,14 @@ Report::Report(const TrainOptions& options, const Context& context, const data::
 plan::Plan Report::plan(gpt::Recompute recompute) const {
   const bool on_cuda = context_.device == Device::cuda;
   const auto model =
-      planned_gpt(train::config_of(options_, dataset_.tokenizer().vocab_size()), recompute);
-  TrainOptions options = options_;
-  options.ranks = context_.world_size;  // a launcher's, if there is one
-  return plan::plan(*model, planned_run(options, context_.rank, context_.compute->threads(),
-                                        on_cuda ? Device::simulated_cuda : Device::simulated_cpu,
-                                        context_.shared ? context_.shared->parts() : 1));
+      bench::planned_gpt(train::config_of(options_, dataset_.tokenizer().vocab_size()), recompute);
+  comm::RanksOptions ranks = options_;
+  ranks.ranks = context_.world_size;  // a launcher's, if there is one
+  const plan::Run run =
+      bench::planned_run(options_, ranks, context_.rank, context_.compute->threads(),
+                         on_cuda ? Device::simulated_cuda : Device::simulated_cpu,
+                         context_.shared ? context_.shared->parts() : 1);
+  return plan::plan(*model, run);
 }
 
 void Report::line(const std::string& text, bool stays) {
@@ -63,7 +65,7 @@ void Report::line(const std::string& text, bool stays) {
 }
 
 void Report::started() {
-  if (!options_.eval_only) peak_flops_ = peak_flops(*context_.compute);
+  if (!options_.eval_only) peak_flops_ = bench::peak_flops(*context_.compute);
   if (!speaks_) return;
   fsdp::ShardedModel& model = trainer_.model();
   for (const std::string& note : options_.notes) line("note: " + note);

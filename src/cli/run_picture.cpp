@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "base/file.h"
-#include "cli/numbers.h"
+#include "bench/numbers.h"
 
 namespace nanofsdp::cli {
 namespace {

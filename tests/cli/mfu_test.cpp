@@ -5,9 +5,6 @@
 #include <sstream>
 #include <string>
 
-#include "base/context.h"
-#include "cli/bench.h"
-#include "ops/micro_kernel.h"
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
@@ -18,14 +15,6 @@ using namespace std::chrono_literals;
 using testing::Process;
 using testing::read_file;
 using testing::TemporaryDirectory;
-
-TEST(Peak, CountsWhatAllThreadsDo) {
-  const Context one(0, 1, 1), three(0, 1, 3);
-  // 10 registers, 2^20 times a multiply and an add; wider ones than the processor's would spill.
-  EXPECT_EQ(multiply_and_add(*one.compute), 2.0 * (1 << 20) * 10 * ops::kLanes);
-  EXPECT_EQ(multiply_and_add(*three.compute), 3 * multiply_and_add(*one.compute));
-  EXPECT_GT(peak_flops(*one.compute), 1e8);  // a processor, even under a sanitizer
-}
 
 // Six operations a parameter of a product and a token; and attention over half of all pairs.
 TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {

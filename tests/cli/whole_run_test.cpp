@@ -6,7 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "cli/planned.h"
+#include "bench/planned.h"
+#include "cli/options.h"
 #include "comm/local.h"
 #include "support/temporary_directory.h"
 #include "train/trainer.h"
@@ -61,7 +62,7 @@ TrainOptions options_of(unsigned seed, const std::string& out_dir) {
 }
 
 plan::Plan plan_of(const TrainOptions& o, const plan::Run& run, std::int64_t vocab_size) {
-  return plan::plan(*planned_gpt(train::config_of(o, vocab_size), o.recompute), run);
+  return plan::plan(*bench::planned_gpt(train::config_of(o, vocab_size), o.recompute), run);
 }
 
 // Whether its steps alone are the worst moment. Not where first values, or a look at whole weights,
@@ -88,7 +89,7 @@ void run_and_compare(const TrainOptions& o, const char* what) {
     train::Listener silent;
     trainer.run(silent);
     if (o.sample > 0) trainer.sample(o.sample);
-    const plan::Run run = planned_run(o, context.rank, 1, Device::simulated_cpu, o.ranks);
+    const plan::Run run = bench::planned_run(o, o, context.rank, 1, Device::simulated_cpu, o.ranks);
     const plan::Plan planned = plan_of(o, run, V);
     for (const MemoryClass c : kMemoryClasses) {
       EXPECT_EQ(context.ledger.count(c).reserved_peak, planned.of(c))

@@ -25,8 +25,11 @@ const std::map<std::string, Names> kArrows{
     {"store", {"fsdp", "comm", "nn", "base"}},
     {"plan", {"fsdp", "gpt", "comm", "nn", "base"}},
     {"train", {"store", "data", "fsdp", "gpt", "comm", "nn", "base"}},
-    {"cli",
+    {"bench",
      {"train", "plan", "store", "data", "fsdp", "gpt", "comm", "launch", "nn", "ops", "base"}},
+    {"cli",
+     {"bench", "train", "plan", "store", "data", "fsdp", "gpt", "comm", "launch", "nn", "ops",
+      "base"}},
 };
 
 /// Of the operators, sharding may use only those that work on flat memory.
@@ -36,9 +39,6 @@ const Names kOpsForFsdp{"ops/cast.h", "ops/copy_chunks.h", "ops/adamw.h", "ops/n
 const std::vector<std::string> kSources{".h", ".cpp", ".cu", ".cuh"};
 
 std::string first_part(const std::string& path) { return path.substr(0, path.find('/')); }
-
-/// And of training, only the benchmark, which measures them.
-const std::string kBenchmark = "src/cli/bench_operators.cpp";
 
 bool may_include(const std::string& room, const std::string& header) {
   const std::string other = first_part(header);

@@ -24,7 +24,7 @@ from mutate import HERE, CatalogueError, Mutant, read_catalogue
 # What needs what: every room comes after those it is built on. Other test folders follow. The
 # emulated rooms come where their sources are compiled for the emulated GPU.
 ORDER = ["base", "launch", "comm", "emulated_comm", "ops", "emulated", "nn", "gpt", "fsdp",
-         "emulated_fsdp", "data", "store", "plan", "train", "cli", "emulated_training", "parity"]
+         "emulated_fsdp", "data", "store", "plan", "train", "bench", "cli", "emulated_training", "parity"]
 # What `make test` has: every bug is to be seen by a quick test that points at it.
 QUICK = "-*.Long*:Long/*"
 TABLE = HERE / "TABLE.md"

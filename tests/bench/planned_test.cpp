@@ -1,4 +1,4 @@
-#include "cli/planned.h"
+#include "bench/planned.h"
 
 #include <gtest/gtest.h>
 
@@ -13,17 +13,19 @@
 // What is planned for a training is what its trainer holds and sends: every count of every class,
 // the first weights and the batches among them. To the byte, rank by rank.
 
-namespace nanofsdp::cli::planned_test {
+namespace nanofsdp::bench::planned_test {
 namespace {
 
 using enum fsdp::ShardingStrategy;
 
-TrainOptions small(fsdp::ShardingStrategy strategy, int ranks, int micro_steps) {
-  TrainOptions o;
+struct Training : train::TrainerOptions, comm::RanksOptions {};
+
+Training small(fsdp::ShardingStrategy strategy, int ranks, int micro_steps) {
+  Training o;
   o.strategy = strategy;
   o.ranks = ranks;
   o.gradient_accumulation_steps = micro_steps;
-  o.backend = Backend::local;
+  o.backend = comm::Backend::local;
   o.batch_size = 5;
   o.block_size = 8;
   o.n_layer = 3;
@@ -33,12 +35,12 @@ TrainOptions small(fsdp::ShardingStrategy strategy, int ranks, int micro_steps) 
   return o;
 }
 
-std::vector<TrainOptions> trainings() {
-  std::vector<TrainOptions> all{small(no_shard, 1, 2),        small(no_shard, 3, 2),
-                                small(shard_optimizer, 4, 3), small(shard_gradients, 2, 1),
-                                small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
-                                small(full_shard, 4, 8),      small(hybrid_shard, 4, 2),
-                                small(shard_optimizer, 3, 2), small(full_shard, 3, 2)};
+std::vector<Training> trainings() {
+  std::vector<Training> all{small(no_shard, 1, 2),        small(no_shard, 3, 2),
+                            small(shard_optimizer, 4, 3), small(shard_gradients, 2, 1),
+                            small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
+                            small(full_shard, 4, 8),      small(hybrid_shard, 4, 2),
+                            small(shard_optimizer, 3, 2), small(full_shard, 3, 2)};
   using gpt::Recompute;
   all[1].recompute = Recompute::block;
   all[2].no_sync = true, all[2].forward_prefetch = 3;
@@ -55,15 +57,15 @@ std::vector<TrainOptions> trainings() {
 // Of four ranks on two machines: shard groups of two lie on one machine each, replicate groups on
 // both.
 TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
-  TrainOptions o = small(hybrid_shard, 4, 4);
-  o.backend = Backend::gloo;
+  Training o = small(hybrid_shard, 4, 4);
+  o.backend = comm::Backend::gloo;
   o.shard_size = 2;
   const auto model = planned_gpt(train::config_of(o, 11), gpt::Recompute::none);
   const auto communication = [&](int sharers, int rank) {
-    return plan::plan(*model, planned_run(o, rank, 1, Device::simulated_cpu, sharers))
+    return plan::plan(*model, planned_run(o, o, rank, 1, Device::simulated_cpu, sharers))
         .of(MemoryClass::communication);
   };
-  plan::Run run = planned_run(o, 0, 1, Device::simulated_cpu, 4);
+  plan::Run run = planned_run(o, o, 0, 1, Device::simulated_cpu, 4);
   const std::vector<std::int64_t> units = plan::plan(*model, run).units;
   const std::int64_t shard =  // bytes of the largest
       4 * fsdp::round_up((std::ranges::max(units) + 1) / 2, run.options.alignment);
@@ -81,17 +83,17 @@ TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
 // Each group of a hybrid has its own: the shard group sums chunks of a shard, and two replicas sum
 // chunks of half a shard.
 TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
-  TrainOptions o = small(hybrid_shard, 4, 4);
+  Training o = small(hybrid_shard, 4, 4);
   o.shard_size = 2;
-  const auto model = planned_gpt(train::config_of(o, 11), plan::Recompute::none);
-  const auto planned = [&](Backend backend, comm::Reduction reduction) {
+  const auto model = planned_gpt(train::config_of(o, 11), gpt::Recompute::none);
+  const auto planned = [&](comm::Backend backend, comm::Reduction reduction) {
     o.backend = backend;
     o.reduction = reduction;
-    return plan::plan(*model, planned_run(o, 1, 1, Device::simulated_cuda, 4));
+    return plan::plan(*model, planned_run(o, o, 1, 1, Device::simulated_cuda, 4));
   };
-  const plan::Plan local = planned(Backend::local, comm::Reduction::ordered);
-  const plan::Plan ring = planned(Backend::nccl, comm::Reduction::ring);
-  const plan::Plan ordered = planned(Backend::nccl, comm::Reduction::ordered);
+  const plan::Plan local = planned(comm::Backend::local, comm::Reduction::ordered);
+  const plan::Plan ring = planned(comm::Backend::nccl, comm::Reduction::ring);
+  const plan::Plan ordered = planned(comm::Backend::nccl, comm::Reduction::ordered);
   const std::int64_t shard =  // bytes of the largest
       4 * fsdp::round_up((std::ranges::max(local.units) + 1) / 2, train::fsdp_options(o).alignment);
   const std::int64_t without = local.of(MemoryClass::communication);
@@ -103,7 +105,7 @@ TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
 TEST(Planned, IsWhatATrainerHoldsAndSends) {
   std::string text;
   for (int i = 0; text.size() < 900; ++i) text += std::to_string(i) + " ";
-  for (const TrainOptions& o : trainings()) {
+  for (const Training& o : trainings()) {
     const data::Dataset dataset(text, "digits", o.block_size);
     comm::launch_threads(o.ranks, 1, [&](Context& context, auto world) {
       train::Trainer trainer(context, std::move(world), o, dataset);
@@ -114,7 +116,7 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
       const auto model =
           planned_gpt(train::config_of(o, dataset.tokenizer().vocab_size()), o.recompute);
       const plan::Plan planned =
-          plan::plan(*model, planned_run(o, context.rank, 1, Device::simulated_cpu, o.ranks));
+          plan::plan(*model, planned_run(o, o, context.rank, 1, Device::simulated_cpu, o.ranks));
       for (const MemoryClass c : kMemoryClasses) {
         const MemoryCount want = context.ledger.count(c);
         const MemoryCount got = planned.memory[static_cast<std::size_t>(c)];
@@ -135,4 +137,4 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli::planned_test
+}  // namespace nanofsdp::bench::planned_test

@@ -15,12 +15,16 @@
 #include "plan/machine.h"
 #include "train/options.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 
 /// @file
-/// @brief Speed, measured so that it can be compared: every candidate in turn, round after round,
-/// so that a machine that slows down slows all of them; medians over the rounds, and fractions of
-/// limits that were measured in the same turns.
+/// @brief The room `bench`: what operators, collectives and steps reach on this computer. Speed is
+/// measured so that it can be compared: every candidate in turn, round after round, so that a
+/// machine that slows down slows all of them. A table has the medians over the rounds, and
+/// fractions of limits that were measured in the same turns.
+///
+/// Comes in: how many rounds, ranks and threads, and which rows of a table (BenchOptions).
+/// Goes out: tables on standard output, the rates in them, and the text of a machine file.
 
 /// One measurement.
 struct Sample {
@@ -60,17 +64,14 @@ using Rates = std::map<std::string, double>;
 Rates print_race(const BenchOptions& options, const std::string& title,
                  std::vector<Candidate> candidates);
 
-/// `nanofsdp bench`: operators, collectives, whole steps. @returns the exit code
-int bench_command(const std::vector<std::string>& args);
-
 /// The sections of the command.
 Rates bench_operators(const BenchOptions& options, int threads);
 Rates bench_collectives(const BenchOptions& options, int ranks);
 void bench_steps(const BenchOptions& options);
 
-/// Measures this computer for a minute and writes what `nanofsdp plan --machine=PATH` asks for.
-/// @throws UsageError if the file cannot be written, before anything is measured
-void bench_machine(const BenchOptions& options, const std::string& path);
+/// Measures this computer for a minute, whatever `options.rows` says.
+/// @returns the text of a file that `nanofsdp plan --machine=FILE` reads
+std::string bench_machine(const BenchOptions& options);
 
 /// A vector register, and so many of them that two units of four cycles never wait.
 using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
@@ -121,4 +122,4 @@ struct Crew {
 Sample time_steps(const BenchOptions& options, const Crew& crew,
                   const train::TrainerOptions& training, const data::Dataset& dataset, int steps);
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

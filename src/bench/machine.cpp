@@ -7,16 +7,15 @@
 
 #include "base/buffer.h"
 #include "base/build_info.h"
-#include "cli/bench.h"
-#include "cli/numbers.h"
-#include "cli/outputs.h"
-#include "cli/planned.h"
+#include "bench/bench.h"
+#include "bench/numbers.h"
+#include "bench/planned.h"
 #include "ops/adamw.h"
 #include "ops/elementwise.h"
 #include "ops/gelu.h"
 #include "ops/norm.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 namespace {
 
 using plan::Machine;
@@ -124,13 +123,11 @@ Rates bench_fits(const BenchOptions& options, int cores) {
 
 double planned_seconds(const Machine& machine, const Fit& fit) {
   const Crew crew = crew_of(fit, static_cast<int>(machine.cores));
-  TrainOptions o;
-  static_cast<train::TrainerOptions&>(o) = fit.training;
-  o.ranks = crew.ranks;
-  const auto model = planned_gpt(train::config_of(o, dataset_of(fit).tokenizer().vocab_size()),
-                                 gpt::Recompute::none);
-  const plan::Run run =
-      planned_run(o, crew.ranks - 1, crew.threads, Device::simulated_cpu, crew.ranks);
+  const auto model =
+      planned_gpt(train::config_of(fit.training, dataset_of(fit).tokenizer().vocab_size()),
+                  gpt::Recompute::none);
+  const plan::Run run = planned_run(fit.training, {.ranks = crew.ranks}, crew.ranks - 1,
+                                    crew.threads, Device::simulated_cpu, crew.ranks);
   return plan::plan(*model, run, &machine).time->seconds;
 }
 
@@ -205,8 +202,7 @@ std::string machine_text(const Machine& m, const std::string& about) {
                      m.product_efficiency, m.network_efficiency);
 }
 
-void bench_machine(const BenchOptions& asked, const std::string& path) {
-  write_text("--machine", path, "", std::ios::app);  // leaves what is there until the end
+std::string bench_machine(const BenchOptions& asked) {
   BenchOptions options = asked;
   options.rows.clear();
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
@@ -218,7 +214,7 @@ void bench_machine(const BenchOptions& asked, const std::string& path) {
   m.network_efficiency = (fitted(m, kFits[1], steps) + fitted(m, kFits[2], steps)) / 2;
   const std::string about = fmt::format("{}, {}; ranks over {}", build_info(),
                                         plural(cores, "core"), comm::name_of(options.backend));
-  write_text("--machine", path, machine_text(m, about));
+  return machine_text(m, about);
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

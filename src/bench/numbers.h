@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <string>
 
-namespace nanofsdp::cli {
+namespace nanofsdp {
 
 /// @file
 /// @brief Numbers as people read them.
@@ -20,4 +20,4 @@ std::string minutes(double seconds);
 /// "1 rank", "2 ranks".
 std::string plural(std::int64_t n, const char* noun);
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp

@@ -14,7 +14,7 @@
 #include "comm/run_ranks.h"
 #include "launch/launch.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 
 /// Runs `body` on ranks, over Gloo on forked ones; what rank 0's returns comes back.
 /// @throws std::runtime_error, or a UsageError, with the first cause if a rank fails
@@ -48,4 +48,4 @@ Result on_ranks(const comm::RanksOptions& options,
   return result;
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

@@ -8,12 +8,12 @@
 #include <utility>
 
 #include "base/transfer.h"
-#include "cli/bench.h"
-#include "cli/on_ranks.h"
+#include "bench/bench.h"
+#include "bench/on_ranks.h"
 #include "comm/group.h"
 #include "train/trainer.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 namespace {
 
 // What a rank does with `all`, of which `mine` is its chunk.
@@ -205,4 +205,4 @@ void bench_steps(const BenchOptions& options) {
   }
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

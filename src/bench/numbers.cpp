@@ -1,10 +1,10 @@
-#include "cli/numbers.h"
+#include "bench/numbers.h"
 
 #include <fmt/format.h>
 
 #include <cstddef>
 
-namespace nanofsdp::cli {
+namespace nanofsdp {
 
 std::string grouped(std::int64_t n) {
   std::string digits = std::to_string(n);
@@ -27,4 +27,4 @@ std::string plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp

@@ -1,18 +1,14 @@
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 #include <utility>
 
-#include "base/build_info.h"
-#include "cli/command_line.h"
-#include "cli/numbers.h"
-#include "cli/option_kinds.h"
+#include "bench/numbers.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 namespace {
 
 double time_calls(const std::function<void()>& call) {
@@ -69,43 +65,4 @@ Rates print_race(const BenchOptions& options, const std::string& title,
   return all;
 }
 
-int bench_command(const std::vector<std::string>& args) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  BenchOptions options;
-  std::string only = "all";
-  int threads = cores, ranks = 2;
-  std::string machine;
-  CommandLine line(
-      "Usage: nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and "
-      "whole training steps. Leave the machine alone meanwhile.");
-  line.group("Options");
-  line.choose("only", "operators, collectives, steps or all",
-              {"all", "operators", "collectives", "steps"},
-              [&only](const std::string& section) { only = section; });
-  line.add("rows", "only rows whose heading, comma, name contain this", options.rows);
-  line.add("rounds", "rounds over which medians are taken", options.rounds, {1, 1e6, "at least 1"});
-  line.add("threads", "threads of the operators, beside 1", threads, {1, 1025, "1 to 1024"});
-  line.add("ranks", "ranks of the collectives", ranks, {2, 1e6, "at least 2"});
-  choose(line, "backend", "gloo (processes) or local (threads), of all ranks", options.backend,
-         {{"gloo", comm::Backend::gloo}, {"local", comm::Backend::local}});
-  add_transport(line, options.transport);
-  line.add("machine",
-           "instead: a file for what plan --machine asks of this computer, measured in a minute",
-           machine);
-  line.parse(args);
-  if (!machine.empty()) {
-    bench_machine(options, machine);
-    return 0;
-  }
-  fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, options.rounds);
-  // Processes first: they are forked, and that wants a process without threads.
-  if (only == "all" || only == "steps") bench_steps(options);
-  if (only == "all" || only == "collectives") bench_collectives(options, ranks);
-  for (const int width : {1, threads}) {
-    if (only == "all" || only == "operators") bench_operators(options, width);
-    if (threads == 1) break;
-  }
-  return 0;
-}
-
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

@@ -6,8 +6,8 @@
 #include "base/buffer.h"
 #include "base/context.h"
 #include "base/rng.h"
-#include "cli/bench.h"
-#include "cli/numbers.h"
+#include "bench/bench.h"
+#include "bench/numbers.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/cast.h"
@@ -19,7 +19,7 @@
 #include "ops/matmul.h"
 #include "ops/norm.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp::bench {
 namespace {
 
 // Tensors of random numbers, or of zeros where they are no float32, for as long as the benchmark
@@ -236,4 +236,4 @@ Rates bench_operators(const BenchOptions& options, int threads) {
   return rates;
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace nanofsdp::bench

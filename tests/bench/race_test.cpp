@@ -1,11 +1,14 @@
-#include "cli/bench.h"
+#include "bench/bench.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace nanofsdp::cli::race_test {
+#include "base/context.h"
+#include "ops/micro_kernel.h"
+
+namespace nanofsdp::bench::race_test {
 namespace {
 
 TEST(Bench, TakesTurnsAndSortsTheSamplesOfEach) {
@@ -66,6 +69,14 @@ TEST(Yardstick, AddsElementByElement) {
   EXPECT_EQ(sum, (std::vector<float>{11, 22, 33}));
 }
 
+TEST(Peak, CountsWhatAllThreadsDo) {
+  const Context one(0, 1, 1), three(0, 1, 3);
+  // 10 registers, 2^20 times a multiply and an add; wider ones than the processor's would spill.
+  EXPECT_EQ(multiply_and_add(*one.compute), 2.0 * (1 << 20) * 10 * ops::kLanes);
+  EXPECT_EQ(multiply_and_add(*three.compute), 3 * multiply_and_add(*one.compute));
+  EXPECT_GT(peak_flops(*one.compute), 1e8);  // a processor, even under a sanitizer
+}
+
 TEST(MachineText, IsReadBack) {
   using plan::Machine;
   const Machine m{.kind = Machine::Kind::cpu,
@@ -114,4 +125,4 @@ TEST(MachineText, IsReadBack) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli::race_test
+}  // namespace nanofsdp::bench::race_test
