@@ -23,26 +23,26 @@ namespace nanofsdp {
 /// it.
 struct Context {
   /// @param threads how many threads each stream uses, on a CPU
-  /// @param local_rank the number of this rank on its machine, which decides its GPU; -1: `rank`
+  /// @param local_rank the number of this rank on its machine, which decides its GPU; -1: `my_rank`
   /// @throws Error if the machine has no such device
-  explicit Context(int rank = 0, int world_size = 1, int threads = 1, Device device = Device::cpu,
+  explicit Context(int my_rank = 0, int ranks = 1, int threads = 1, Device on = Device::cpu,
                    int local_rank = -1)
-      : rank(rank),
-        world_size(world_size),
-        device(use_device(device, local_rank < 0 ? rank : local_rank)),
-        compute(make_compute_stream(device, threads)),
-        gather(make_communication_stream(device, threads)),
-        reduce(make_communication_stream(device, threads)) {}
+      : rank(my_rank),
+        world_size(ranks),
+        device(use_device(on, local_rank < 0 ? my_rank : local_rank)),
+        compute(make_compute_stream(on, threads)),
+        gather(make_communication_stream(on, threads)),
+        reduce(make_communication_stream(on, threads)) {}
 
   /// Makes a rank that uses the caller's streams.
-  Context(int rank, int world_size, std::unique_ptr<Stream> compute, std::unique_ptr<Stream> gather,
-          std::unique_ptr<Stream> reduce)
-      : rank(rank),
-        world_size(world_size),
-        device(compute->device()),
-        compute(std::move(compute)),
-        gather(std::move(gather)),
-        reduce(std::move(reduce)) {}
+  Context(int my_rank, int ranks, std::unique_ptr<Stream> computing,
+          std::unique_ptr<Stream> gathering, std::unique_ptr<Stream> reducing)
+      : rank(my_rank),
+        world_size(ranks),
+        device(computing->device()),
+        compute(std::move(computing)),
+        gather(std::move(gathering)),
+        reduce(std::move(reducing)) {}
 
   /// Allocates memory for `numel` elements on the device. They are zero, and the ledger counts
   /// them.

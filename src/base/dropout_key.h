@@ -1,9 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
-#include "base/check.h"
 #include "base/host_device.h"
 
 namespace nanofsdp {
@@ -83,11 +81,6 @@ NANOFSDP_HOST_DEVICE constexpr bool keep(std::uint64_t row_key, std::uint32_t el
 /// p in units of 2^-32, to the nearest: an element drops with probability p to within 2^-32.
 /// 0 keeps everything.
 /// @throws Error unless 0 <= p < 1 (survivors are scaled by 1 / (1 - p))
-inline std::uint32_t drop_threshold(double p) {
-  NANOFSDP_CHECK(p >= 0 && p < 1, .what = "dropout", .expected = "a probability in [0, 1)",
-                 .got = std::to_string(p));
-  const double scaled = p * 0x1p32 + 0.5;
-  return scaled < 0x1p32 ? static_cast<std::uint32_t>(scaled) : 0xffffffffu;
-}
+std::uint32_t drop_threshold(double p);
 
 }  // namespace nanofsdp

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "base/dropout_key.h"
 
 // Compiled with -ffp-contract=off: a product melts into a sum where std::fma says so, nowhere else.
 
@@ -242,6 +243,13 @@ float kaiming_uniform_bound(std::int64_t fan_in) {
   const double a = std::sqrt(5.0);
   const double stddev = std::sqrt(2 / (1 + a * a)) / std::sqrt(static_cast<double>(fan_in));
   return static_cast<float>(std::sqrt(3.0) * stddev);
+}
+
+std::uint32_t drop_threshold(double p) {
+  NANOFSDP_CHECK(p >= 0 && p < 1, .what = "dropout", .expected = "a probability in [0, 1)",
+                 .got = std::to_string(p));
+  const double scaled = p * 0x1p32 + 0.5;
+  return scaled < 0x1p32 ? static_cast<std::uint32_t>(scaled) : 0xffffffffu;
 }
 
 }  // namespace nanofsdp

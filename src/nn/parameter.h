@@ -19,7 +19,7 @@ namespace nanofsdp::nn {
 /// memory comes later, from FSDP or from another program that trains the model.
 struct Parameter {
   /// Declares the parameter. It has no memory yet, so `data` and grad() are empty.
-  Parameter(Shape shape, Init init) : shape(shape), init(init) {}
+  Parameter(Shape whole, Init how) : shape(whole), init(how) {}
   Parameter(const Parameter&) = delete;
   Parameter& operator=(const Parameter&) = delete;
 
