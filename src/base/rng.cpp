@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <numbers>
 #include <utility>
+#include <vector>
 
 #include "base/check.h"
 #include "base/dropout_key.h"
@@ -180,25 +181,17 @@ void Generator::exponential(std::span<float> out) {
 }
 
 std::int64_t Generator::multinomial(std::span<const float> probabilities) {
-  const bool proper = std::all_of(probabilities.begin(), probabilities.end(),
-                                  [](float p) { return p >= 0 && std::isfinite(p); });
-  const bool possible =
-      std::any_of(probabilities.begin(), probabilities.end(), [](float p) { return p > 0; });
+  const auto is_proper = [](float p) { return p >= 0 && std::isfinite(p); };
+  const bool proper = std::ranges::all_of(probabilities, is_proper);
+  const bool possible = std::ranges::any_of(probabilities, [](float p) { return p > 0; });
   NANOFSDP_CHECK(proper && possible, .what = "multinomial",
                  .expected = "finite probabilities, none negative, one positive",
                  .hint = "are the logits finite?");
-  std::size_t best = 0;
-  float best_score = -1;
-  for (std::size_t i = 0; i < probabilities.size(); ++i) {
-    float q = 0;
-    exponential({&q, 1});
-    const float score = probabilities[i] / q;
-    if (score > best_score) {
-      best = i;
-      best_score = score;
-    }
-  }
-  return static_cast<std::int64_t>(best);
+  std::vector<float> scores(probabilities.size());
+  exponential(scores);
+  const auto score = [](float p, float q) { return p == 0 ? 0 : p / q; };  // q may be 0
+  std::ranges::transform(probabilities, scores, scores.begin(), score);
+  return std::ranges::max_element(scores) - scores.begin();
 }
 
 void Generator::discard(std::int64_t words) {
