@@ -11,12 +11,11 @@ namespace {
 // in whose shards they lie: its own, or each.
 void add_squares(Stream& stream, const ShardedParameters& row, Tensor sums) {
   const Layout& layout = row.layout();
-  const bool flat = layout.kind() == LayoutKind::flat;
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
     const Piece piece = row.owned(i);
     if (piece.in_shard.empty()) continue;
-    const std::int64_t part = flat ? layout.shard_numel() : layout.chunk(i);
-    const std::int64_t begin = (flat ? layout.in_whole(i).begin : 0) + piece.in_parameter.begin;
+    const std::int64_t part = layout.chunk(i);
+    const std::int64_t begin = layout.in_cut(i).begin + piece.in_parameter.begin;
     const std::int64_t first = begin / part, last = (begin + piece.in_shard.size() - 1) / part;
     ops::squared_norm(stream,
                       {.x = row.gradient_shard().slice(piece.in_shard.begin, piece.in_shard.size()),

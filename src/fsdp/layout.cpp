@@ -31,27 +31,20 @@ Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64
   const std::int64_t flat_shard = round_up((whole.end + world_size - 1) / world_size, alignment);
   whole_numel_ = flat_shard * world_size;
   shard_numel_ = kind == LayoutKind::flat ? flat_shard : round_up(chunk.end, alignment);
-}
-
-Piece Layout::rows_piece(std::size_t i, int rank) const {
-  const std::int64_t numel = parameters_[i].numel();
-  const std::int64_t begin = std::min(rank * chunk(i), numel);
-  const std::int64_t end = std::min(begin + chunk(i), numel);
-  if (begin == end) return {};
-  return {.in_shard = {chunks_[i].begin, chunks_[i].begin + end - begin},
-          .in_parameter = {begin, end}};
+  if (kind == LayoutKind::flat) chunks_.assign(parameters_.size(), {0, shard_numel_});
 }
 //! [chunks]
 
 //! [piece]
-Piece Layout::flat_piece(std::size_t i, int rank) const {
-  const Range whole = in_whole(i), owned = shard_of(rank);
-  const std::int64_t begin = std::max(whole.begin, owned.begin);
-  const std::int64_t end = std::min(whole.end, owned.end);
+Piece Layout::piece(std::size_t i, int rank) const {
+  const Range parameter = in_cut(i), owned{rank * chunk(i), (rank + 1) * chunk(i)};
+  const std::int64_t begin = std::max(parameter.begin, owned.begin);
+  const std::int64_t end = std::min(parameter.end, owned.end);
   // Ranges that lie apart cross here: without this, size() would be negative and empty() false.
   if (begin >= end) return {};
-  return {.in_shard = {begin - owned.begin, end - owned.begin},
-          .in_parameter = {begin - whole.begin, end - whole.begin}};
+  const std::int64_t to_shard = chunks_[i].begin - owned.begin;
+  return {.in_shard = {begin + to_shard, end + to_shard},
+          .in_parameter = {begin - parameter.begin, end - parameter.begin}};
 }
 //! [piece]
 

@@ -105,23 +105,23 @@ class Layout {
 
   /// The piece of parameter `i` that `rank` owns. Three cases: all of it, a part, none.
   /// @pre i < parameters().size() and 0 <= rank < world_size()
-  Piece piece(std::size_t i, int rank) const {
-    return kind_ == LayoutKind::flat ? flat_piece(i, rank) : rows_piece(i, rank);
+  Piece piece(std::size_t i, int rank) const;
+
+  /// The elements of parameter `i` for which every shard has room. In the flat layout this is the
+  /// whole shard. In the layout per parameter it is c rows, and the last pieces may be shorter.
+  std::int64_t chunk(std::size_t i) const { return chunks_[i].size(); }
+  /// Where parameter `i` lies in the elements that are cut into chunks. The flat layout cuts the
+  /// whole, and the layout per parameter cuts each parameter by itself.
+  Range in_cut(std::size_t i) const {
+    return kind_ == LayoutKind::flat ? in_whole_[i] : Range{0, in_whole_[i].size()};
   }
 
-  /// Of the layout per parameter: elements of parameter `i` for which every shard has room, c rows.
-  /// The last ones' pieces may be shorter.
-  std::int64_t chunk(std::size_t i) const { return chunks_[i].size(); }
-
  private:
-  Piece flat_piece(std::size_t i, int rank) const;
-  Piece rows_piece(std::size_t i, int rank) const;
-
   std::vector<ParameterSpec> parameters_;
   LayoutKind kind_;
   int world_size_;
   std::vector<Range> in_whole_;  // of each parameter
-  std::vector<Range> chunks_;    // of each: where in a shard there is room for c of its rows
+  std::vector<Range> chunks_;    // of each: where in a shard there is room for it
   std::int64_t total_numel_ = 0, whole_numel_ = 0, shard_numel_ = 0;
 };
 
