@@ -173,7 +173,7 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
   tape.at_end(end_of_pass_);
   schedule_.begin();
   for (Unit& unit : units_) {
-    unit.was_gathered = unit.took_gradients = false;
+    unit.gathered_since_last_forward = unit.took_gradients = false;
     ++unit.passes;
   }
   context_.gather->wait(context_.compute->record());  // the optimizer has written the shards

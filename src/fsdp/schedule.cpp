@@ -14,7 +14,7 @@ void Schedule::begin() {
 
 void Schedule::begin_forward(Unit& unit) {
   known_ = false;
-  if (in_backward_ || !std::exchange(unit.was_gathered, false)) return;
+  if (in_backward_ || !std::exchange(unit.gathered_since_last_forward, false)) return;
   begun_.push_back(&unit);
   const auto found = std::ranges::find(left_, &unit);
   known_ = found != left_.end();

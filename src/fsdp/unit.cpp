@@ -112,7 +112,7 @@ void Unit::gather(Purpose purpose) {
   const bool control = purpose == Purpose::evaluation && options_.sharding().parameters;
   parameters_.gather(stream, {.unit = name(), .control = control});
   gathered_ = context_.tracer.end(stream, span, mesh_.traffic().bytes_received - before);
-  was_gathered = true;
+  gathered_since_last_forward = true;
 }
 
 void Unit::end_of_use(bool keep) {

@@ -120,12 +120,12 @@ class Unit {
   /// set, these are the units that came next in the last pass.
   std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
 
-  int passes = 0;               ///< how many passes are under way, each on a tape of its own
-  bool was_gathered = false;    ///< in this pass, and its forward has not begun since
-  bool has_ended = false;       ///< in this pass, the backward of the unit is over
-  bool took_gradients = false;  ///< in this pass, the unit has shown whole gradients
-  int pending_calls = 0;        ///< calls of forward that still wait for their backward
-  std::size_t span = 0;         ///< the trace's number for the forward or backward that runs now
+  int passes = 0;  ///< how many passes are under way, each on a tape of its own
+  bool gathered_since_last_forward = false;  ///< in this pass, and its forward has not begun since
+  bool has_ended = false;                    ///< in this pass, the backward of the unit is over
+  bool took_gradients = false;               ///< in this pass, the unit has shown whole gradients
+  int pending_calls = 0;  ///< calls of forward that still wait for their backward
+  std::size_t span = 0;   ///< the trace's number for the forward or backward that runs now
 
  private:
   void advance(State from, State to, const char* verb);

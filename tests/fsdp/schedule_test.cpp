@@ -33,7 +33,7 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
           std::ranges::shuffle(pass, random);
           schedule.begin();
           for (std::size_t at = 0; at < before.size(); ++at) {
-            before[at]->was_gathered = true;
+            before[at]->gathered_since_last_forward = true;
             schedule.begin_forward(*before[at]);
             for (std::size_t distance = 1; distance <= before.size(); ++distance) {
               const auto from = before.begin() + static_cast<std::ptrdiff_t>(at) + 1;
@@ -47,7 +47,10 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
           std::vector<Unit*> gathered;
           const bool any = random() % 3 != 0;
           for (Unit* unit : pass) {
-            if (any && random() % 4 != 0) gathered.push_back(unit), unit->was_gathered = true;
+            if (any && random() % 4 != 0) {
+              gathered.push_back(unit);
+              unit->gathered_since_last_forward = true;
+            }
             schedule.begin_forward(*unit);
           }
           if (!gathered.empty()) before = gathered;
@@ -65,7 +68,7 @@ TEST(Schedule, OfForwardKnowsWhichUseItIs) {
                        const std::vector<Unit*> pass = {&u[0], &u[1], &u[0], &u[2]};
                        Schedule schedule;
                        const auto forward = [&](Unit& unit) {
-                         unit.was_gathered = true;
+                         unit.gathered_since_last_forward = true;
                          schedule.begin_forward(unit);
                          return schedule.next_in_forward(1);
                        };
