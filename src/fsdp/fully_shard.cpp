@@ -67,7 +67,7 @@ void ShardedModel::make_units() {
     if (options_.sync_module_states) {
       received = broadcast(context_, mesh_.world(), module.parameters);
     }
-    Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.entered)];
+    Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
     turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), whole_parameters_,
                                 whole_gradients_);
   }

@@ -21,7 +21,7 @@ struct Wrapper {
       }
       if (!wrapped.insert(child).second) continue;  // the tree has it under two names
       WrappedModule inner{
-          .module = child, .name = child_path, .depth = unit.depth + 1, .entered = ++entered};
+          .module = child, .name = child_path, .depth = unit.depth + 1, .forward_index = ++begun};
       visit(*child, child_path, inner);
       units.push_back(std::move(inner));
     }
@@ -41,7 +41,7 @@ struct Wrapper {
 
   const WrapPolicy& policy;
   std::vector<WrappedModule> units{};
-  int entered = 0;
+  int begun = 0;  // units inside the root that the visit has come to
   std::set<const nn::Module*> wrapped{};
   std::map<nn::Parameter*, std::string> owner{};
 };

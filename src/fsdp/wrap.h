@@ -18,8 +18,8 @@ struct WrappedModule {
   std::string name;              ///< its path, "transformer.h.0"; the root's is "root"
   /// The parameters of its subtree that belong to no unit inside it.
   std::vector<nn::Parameter*> parameters{};
-  int depth = 0;    ///< how many units lie around it; 0 for the root
-  int entered = 0;  ///< how many units forward enters before it, if it calls all in order
+  int depth = 0;          ///< how many units lie around it; 0 for the root
+  int forward_index = 0;  ///< how many units forward enters before it, if it calls all in order
 };
 
 /// Returns true for each module that becomes a unit (PyTorch's ModuleWrapPolicy). Without a policy
