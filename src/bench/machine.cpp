@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 #include <thread>
 
 #include <unistd.h>
@@ -15,40 +16,17 @@
 #include "ops/gelu.h"
 #include "ops/norm.h"
 
+namespace nanofsdp {
+
+// data/machines/measured.txt, whose braces are to be filled.
+extern const std::string_view kMeasuredMachine;
+
+}  // namespace nanofsdp
+
 namespace nanofsdp::bench {
 namespace {
 
 using plan::Machine;
-
-constexpr char kFile[] = R"(# {}
-# Measured by nanofsdp bench --machine. What each name means is in src/plan/machine.h.
-
-kind = cpu
-memory = {:.4g}  # bytes; what the system says
-memory_bandwidth = {:.4g}  # bytes/s fetched; zeroing, norm and AdamW of 16,777,216 parameters
-cores = {}  # what the system says; products, attention and flops are of one
-products_bfloat16 = {:.4g}  # FLOP/s; as float32, to which a CPU widens
-products_float32 = {:.4g}  # FLOP/s; multiplies and adds in registers, on all cores
-product_half_width = 0  # not measured: these models are wide enough
-attention = {:.4g}  # FLOP/s; rows of 64 beside those of 1024 tokens, forward and backward
-attention_half_length = {:.4g}  # tokens; the same
-flops = {:.4g}  # FLOP/s; GELU in the cache, forward and backward
-kernel_time = 0  # less than a microsecond
-launch_time = 0  # the same
-
-node_ranks = 1024  # all ranks are on this computer
-node_bandwidth = {:.4g}  # bytes/s of all ranks; all-gather and reduce-scatter of 40 MB
-node_latency = {:.4g}  # s for each other rank; the same of 256 KB
-network_bandwidth = {:.4g}  # as inside: no other computer was measured
-network_latency = {:.4g}  # as inside
-network_oversubscription = 1  # as inside
-
-[fitted] to steps of full_shard: {}
-product_efficiency = {:.4g}  # to the first
-memory_efficiency = 1  # not fitted: measured in use
-network_efficiency = {:.4g}  # to the others, the mean
-overlap_slowdown = 1  # not fitted: streams share the cores
-)";
 
 // A step that a constant is fitted to.
 struct Fit {
@@ -196,10 +174,10 @@ double share_for(double measured, double at_whole, double at_half) {
 std::string machine_text(const Machine& m, const std::string& about) {
   std::string fits;
   for (const Fit& fit : kFits) fits += (fits.empty() ? "" : "; ") + std::string(fit.name);
-  return fmt::format(kFile, about, m.memory, m.memory_bandwidth, m.cores, m.products_bfloat16,
-                     m.products_float32, m.attention, m.attention_half_length, m.flops,
-                     m.node_bandwidth, m.node_latency, m.network_bandwidth, m.network_latency, fits,
-                     m.product_efficiency, m.network_efficiency);
+  return fmt::format(fmt::runtime(kMeasuredMachine), about, m.memory, m.memory_bandwidth, m.cores,
+                     m.products_bfloat16, m.products_float32, m.attention, m.attention_half_length,
+                     m.flops, m.node_bandwidth, m.node_latency, m.network_bandwidth,
+                     m.network_latency, fits, m.product_efficiency, m.network_efficiency);
 }
 
 std::string bench_machine(const BenchOptions& asked) {

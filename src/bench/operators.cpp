@@ -92,47 +92,37 @@ constexpr std::array kModels = {
     Model{"4 x 128", 12, 64, 128, 65, 4}, Model{"6 x 384", 12, 256, 384, 65, 6},
     Model{"124M", 4, 64, 768, 50304, 12}, Model{"124M, T = 1024", 1, 1024, 768, 50304, 12}};
 
-// How fast an operator multiplies: what it says that it costs, over its time.
-template <class A>
-Candidate products(Stream& stream, const std::string& name, void (*call)(Stream&, const A&),
-                   const A& a) {
-  const Cost cost = ops::cost(a);
-  return calls(name, 1e-9 * (cost.products + cost.attention), "GF/s", kPeak,
-               [=, &stream] { call(stream, a); });
-}
-
-void matmul(Stream& stream, Operands& operands, const std::string& name, std::int64_t N,
-            std::int64_t M, std::int64_t K, Rows& rows) {
-  const Tensor x = operands({N, K}), w = operands({M, K}), y = operands({N, M});
-  const Tensor dx = operands({N, K}), dw = operands({M, K});
-  rows.push_back(
-      products(stream, name + ", forward", ops::matmul, ops::MatmulForward{x, w, {}, y}));
-  rows.push_back(
-      products(stream, name + ", backward", ops::matmul, ops::MatmulBackward{y, x, w, dx, dw, {}}));
-}
-
-void attention(Stream& stream, Operands& operands, const Model& model, Rows& rows) {
-  const auto [_, B, T, C, V, heads] = model;
-  const Tensor qkv = operands({B, T, 3 * C}), dqkv = operands({B, T, 3 * C});
-  const Tensor y = operands({B, T, C}), dy = operands({B, T, C}), lse = operands({B, heads, T});
-  const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
-  const ops::Heads q{qkv, 0, heads}, k{qkv, C, heads}, v{qkv, 2 * C, heads};
-  const ops::Heads dq{dqkv, 0, heads}, dk{dqkv, C, heads}, dv{dqkv, 2 * C, heads};
-  rows.push_back(products(stream, "attention, forward", ops::attention,
-                          ops::AttentionForward{q, k, v, y, lse, scratch}));
-  rows.push_back(products(stream, "attention, backward", ops::attention,
-                          ops::AttentionBackward{dy, q, k, v, y, lse, dq, dk, dv, scratch}));
-}
-
 Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
   Rows rows = {peak(stream)};
-  const std::int64_t N = model.B * model.T, C = model.C;
-  matmul(stream, operands, "c_attn", N, 3 * C, C, rows);
-  matmul(stream, operands, "attn.c_proj", N, C, C, rows);
-  matmul(stream, operands, "c_fc", N, 4 * C, C, rows);
-  matmul(stream, operands, "mlp.c_proj", N, C, 4 * C, rows);
-  matmul(stream, operands, "lm_head", N, model.V, C, rows);
-  attention(stream, operands, model, rows);
+  // How fast an operator multiplies: what it says that it costs, over its time.
+  const auto add = [&]<class A>(const std::string& name, void (*call)(Stream&, const A&),
+                                const A& a) {
+    const Cost cost = ops::cost(a);
+    rows.push_back(calls(name, 1e-9 * (cost.products + cost.attention), "GF/s", kPeak,
+                         [=, &stream] { call(stream, a); }));
+  };
+  const std::int64_t B = model.B, T = model.T, C = model.C;
+  const auto product = [&](const std::string& name, std::int64_t M, std::int64_t K) {
+    const Tensor x = operands({B * T, K}), w = operands({M, K}), y = operands({B * T, M});
+    const Tensor dx = operands({B * T, K}), dw = operands({M, K});
+    add(name + ", forward", ops::matmul, ops::MatmulForward{x, w, {}, y});
+    add(name + ", backward", ops::matmul, ops::MatmulBackward{y, x, w, dx, dw, {}});
+  };
+  product("c_attn", 3 * C, C);
+  product("attn.c_proj", C, C);
+  product("c_fc", 4 * C, C);
+  product("mlp.c_proj", C, 4 * C);
+  product("lm_head", model.V, C);
+  const Tensor qkv = operands({B, T, 3 * C}), dqkv = operands({B, T, 3 * C});
+  const Tensor y = operands({B, T, C}), dy = operands({B, T, C});
+  const Tensor lse = operands({B, model.heads, T});
+  const Tensor scratch = operands({ops::attention_scratch_numel(T, stream.threads())});
+  const auto part = [&](const Tensor& of, int i) { return ops::Heads{of, i * C, model.heads}; };
+  const ops::Heads q = part(qkv, 0), k = part(qkv, 1), v = part(qkv, 2);
+  add("attention, forward", ops::attention, ops::AttentionForward{q, k, v, y, lse, scratch});
+  add("attention, backward", ops::attention,
+      ops::AttentionBackward{dy, q, k, v, y, lse, part(dqkv, 0), part(dqkv, 1), part(dqkv, 2),
+                             scratch});
   return rows;
 }
 

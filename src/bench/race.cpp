@@ -9,21 +9,6 @@
 #include "bench/numbers.h"
 
 namespace nanofsdp::bench {
-namespace {
-
-double time_calls(const std::function<void()>& call) {
-  constexpr double kBudget = 0.05;
-  call();  // warms caches and sizes buffers
-  int calls = 0;
-  double seconds = 0;
-  for (const double begin = now_seconds(); seconds < kBudget; ++calls) {
-    call();
-    seconds = now_seconds() - begin;
-  }
-  return seconds / calls;
-}
-
-}  // namespace
 
 std::vector<std::vector<Sample>> race(const std::vector<Candidate>& candidates, int rounds) {
   std::vector<std::vector<Sample>> samples(candidates.size());
@@ -38,8 +23,17 @@ std::vector<std::vector<Sample>> race(const std::vector<Candidate>& candidates, 
 
 Candidate calls(std::string name, double work, const char* unit, std::string limit,
                 std::function<void()> call) {
-  return {std::move(name), work, unit, std::move(limit),
-          [call = std::move(call)] { return Sample{time_calls(call)}; }};
+  const auto measure = [call = std::move(call)] {
+    call();  // warms caches and sizes buffers
+    int calls = 0;
+    double seconds = 0;
+    for (const double begin = now_seconds(); seconds < 0.05; ++calls) {
+      call();
+      seconds = now_seconds() - begin;
+    }
+    return Sample{seconds / calls};
+  };
+  return {std::move(name), work, unit, std::move(limit), measure};
 }
 
 Rates print_race(const BenchOptions& options, const std::string& title,
@@ -51,18 +45,19 @@ Rates print_race(const BenchOptions& options, const std::string& title,
   fmt::print("\n{}\n", title);
   std::fflush(stdout);
   const auto samples = race(candidates, options.rounds);
-  Rates rates, all;  // by name
+  Rates rates;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     const auto& [name, work, unit, limit, measure] = candidates[i];
     const auto& [seconds, bytes] = samples[i][samples[i].size() / 2];
-    const double rate = rates[name] = all[title + ", " + name] = work / seconds;
+    const double rate = rates[title + ", " + name] = work / seconds;
     fmt::print("  {:<36} {:>10.3f} ms ({:.3f} to {:.3f}) {:>9.2f} {}", name, 1e3 * seconds,
                1e3 * samples[i].front().seconds, 1e3 * samples[i].back().seconds, rate, unit);
     if (bytes > 0) fmt::print(", {} a rank", megabytes(bytes));
-    if (rates.contains(limit)) fmt::print(", {:.0f} % of {}", 100 * rate / rates[limit], limit);
+    const auto most = rates.find(title + ", " + limit);
+    if (most != rates.end()) fmt::print(", {:.0f} % of {}", 100 * rate / most->second, limit);
     fmt::print("\n");
   }
-  return all;
+  return rates;
 }
 
 }  // namespace nanofsdp::bench
