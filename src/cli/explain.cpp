@@ -34,12 +34,6 @@ bool alike(const fsdp::Layout& a, const fsdp::Layout& b) {
                             &fsdp::ParameterSpec::shape);
 }
 
-// Planned, and measured beside it.
-std::string row(std::string_view name, std::int64_t planned, const std::int64_t* measured) {
-  return fmt::format("  {:<22}{:>16}{}\n", name, grouped(planned),
-                     measured == nullptr ? "" : fmt::format("{:>16}", grouped(*measured)));
-}
-
 }  // namespace
 
 std::string unit_sizes(std::span<const std::int64_t> units) {
@@ -78,33 +72,36 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
 
 std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
                          const comm::Traffic* step) {
-  const bool measured = ledger != nullptr;
-  const std::string heading = measured ? fmt::format("{:>16}{:>16}\n", "planned", "measured")
-                                       : fmt::format("{:>16}\n", "planned");
-  std::string text = fmt::format("{:<24}{}", "memory of a rank, bytes", heading);
+  const Ledger none;
+  const Ledger& held = ledger == nullptr ? none : *ledger;
+  const comm::Traffic moved = step == nullptr ? comm::Traffic() : *step;
+  std::string text;
+  const auto line = [&](std::string_view name, std::string_view planned,
+                        std::string_view measured) {
+    text += fmt::format("{:<24}{:>16}", name, planned) +
+            (ledger == nullptr ? "\n" : fmt::format("{:>16}\n", measured));
+  };
+  const auto row = [&](std::string_view name, std::int64_t planned, std::int64_t measured) {
+    line(fmt::format("  {}", name), grouped(planned), grouped(measured));
+  };
+  line("memory of a rank, bytes", "planned", "measured");
   for (const MemoryClass c : kMemoryClasses) {
-    const std::int64_t bytes = measured ? ledger->count(c).reserved_peak : 0;
-    if (plan.of(c) > 0 || bytes > 0)
-      text += row(name_of(c), plan.of(c), measured ? &bytes : nullptr);
+    const std::int64_t bytes = held.count(c).reserved_peak;
+    if (plan.of(c) > 0 || bytes > 0) row(name_of(c), plan.of(c), bytes);
   }
-  const std::int64_t all = measured ? ledger->total_peak() : 0;
-  text += row("in all", plan.total_peak, measured ? &all : nullptr);
+  row("in all", plan.total_peak, held.total_peak());
   const std::int64_t at_rest = plan.of(MemoryClass::parameter_shards) +
                                plan.of(MemoryClass::gradient_shards) +
                                plan.of(MemoryClass::optimizer);
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
                   static_cast<double>(at_rest) / static_cast<double>(numel));
-  text += fmt::format("{:<24}{}", "traffic of a step", heading);
-  const auto traffic = [&](const char* name, std::int64_t comm::Traffic::*field) {
-    const std::int64_t value = step == nullptr ? 0 : step->*field;
-    text += row(name, plan.step.*field, step == nullptr ? nullptr : &value);
-  };
-  traffic("all-gathers", &comm::Traffic::all_gathers);
-  traffic("reduce-scatters", &comm::Traffic::reduce_scatters);
-  traffic("all-reduces", &comm::Traffic::all_reduces);
-  traffic("bytes sent", &comm::Traffic::bytes_sent);
-  traffic("bytes received", &comm::Traffic::bytes_received);
+  line("traffic of a step", "planned", "measured");
+  row("all-gathers", plan.step.all_gathers, moved.all_gathers);
+  row("reduce-scatters", plan.step.reduce_scatters, moved.reduce_scatters);
+  row("all-reduces", plan.step.all_reduces, moved.all_reduces);
+  row("bytes sent", plan.step.bytes_sent, moved.bytes_sent);
+  row("bytes received", plan.step.bytes_received, moved.bytes_received);
   return text;
 }
 

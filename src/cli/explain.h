@@ -21,7 +21,7 @@ std::string unit_sizes(std::span<const std::int64_t> units);
 std::string explain_layouts(std::span<const fsdp::Unit> units);
 
 /// Memory by class and traffic of a step: planned, and beside it what was measured, if anything.
-/// @param ledger, step of one rank; null before the run
+/// @param ledger, step of one rank; both are null before the run
 std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
                          const comm::Traffic* step);
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "bench/numbers.h"
@@ -66,7 +65,7 @@ int plan_command(const std::vector<std::string>& args) {
     write_trace(plan.spans, t.ranks - 1, t.trace);
   }
   if (!o.json) print_plan(o, plan);
-  if (o.json) fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
+  if (o.json) fmt::print("{}\n", json_of(o, plan));
   return 0;
 }
 

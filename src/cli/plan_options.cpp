@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -161,6 +162,35 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
   return o;
+}
+
+void change(PlanOptions& o, const std::string& option, std::int64_t value) {
+  using enum fsdp::ShardingStrategy;
+  TrainOptions& t = o.training;
+  if (option == "recompute") o.practice.recompute = static_cast<plan::Recompute>(value);
+  if (option == "batch_size") t.batch_size = value;
+  if (option == "strategy" && t.ranks > 1) {
+    const fsdp::Sharding& sharding = fsdp::kShardings.at(static_cast<std::size_t>(value));
+    t.strategy = sharding.strategy;
+    if (!sharding.replicates) t.shard_size = 0;
+  }
+  if (option != "ranks") return;
+  std::int64_t& steps = t.gradient_accumulation_steps;
+  if (steps % t.ranks == 0 || value % t.ranks == 0) steps = steps * value / t.ranks;
+  if (value == 1) {
+    t.strategy = no_shard;
+    t.shard_size = 0;
+  } else if (t.ranks == 1) {
+    t.strategy = full_shard;
+  }
+  t.ranks = static_cast<int>(value);
+}
+
+std::string word_of(const std::string& option, std::int64_t value) {
+  const auto row = static_cast<std::size_t>(value);
+  if (option == "strategy") return std::string(fsdp::kShardings.at(row).name);
+  if (option == "recompute") return std::array{"none", "selective", "block"}.at(row);
+  return fmt::to_string(value);
 }
 
 }  // namespace nanofsdp::cli

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,5 +38,14 @@ struct PlanOptions {
 /// Reads no text: with --text and without --vocab_size, training.vocab_size is 0.
 /// @throws UsageError, HelpRequested
 PlanOptions parse_plan_options(const std::vector<std::string>& args);
+
+/// Sets an option that people vary (ranks, batch_size, strategy or recompute), and what follows
+/// from it: with other ranks, each rank keeps its accumulation steps where they divide; one rank
+/// shards nothing, whichever strategy is asked for.
+/// @param value a number; or a row of fsdp::kShardings; or a plan::Recompute
+void change(PlanOptions& o, const std::string& option, std::int64_t value);
+
+/// The value as the command line has it, "full_shard".
+std::string word_of(const std::string& option, std::int64_t value);
 
 }  // namespace nanofsdp::cli

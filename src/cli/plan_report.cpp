@@ -42,55 +42,40 @@ std::string seconds(double s) {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.2f} GB", 1e-9 * bytes); }
 
-// What people try first, and how it is asked for.
-std::vector<std::pair<std::string, PlanOptions>> remedies(const PlanOptions& o) {
-  std::vector<std::pair<std::string, PlanOptions>> all;
-  const auto add = [&](std::string asked, const auto& change) {
-    all.emplace_back(std::move(asked), o);
-    change(all.back().second);
-  };
+// What people try first: options, and their values.
+std::vector<std::pair<std::string, std::vector<std::int64_t>>> remedies(const PlanOptions& o) {
   const TrainOptions& t = o.training;
-  for (const auto& [word, value] :
-       {std::pair("selective", Recompute::selective), {"block", Recompute::block}}) {
+  std::vector<std::int64_t> recompute, rows, strategy, ranks;
+  for (const Recompute value : {Recompute::selective, Recompute::block}) {
     if (value <= o.practice.recompute || o.parameters > 0) continue;
-    add(fmt::format("--recompute={}", word),
-        [value = value](PlanOptions& other) { other.practice.recompute = value; });
+    recompute.push_back(static_cast<std::int64_t>(value));
   }
-  for (std::int64_t rows = t.batch_size / 2; rows >= 1; rows /= 2) {
-    if (rows * t.gradient_accumulation_steps < t.ranks) break;
-    add(fmt::format("--batch_size={}", rows),
-        [rows](PlanOptions& other) { other.training.batch_size = rows; });
+  for (std::int64_t n = t.batch_size / 2; n >= 1; n /= 2) {
+    if (n * t.gradient_accumulation_steps >= t.ranks) rows.push_back(n);
   }
-  if (t.strategy != fsdp::ShardingStrategy::full_shard && t.ranks > 1) {
-    add("--strategy=full_shard", [](PlanOptions& other) {
-      other.training.strategy = fsdp::ShardingStrategy::full_shard;
-      other.training.shard_size = 0;
-    });
-  }
+  using enum fsdp::ShardingStrategy;
+  if (t.strategy != full_shard && t.ranks > 1)
+    strategy.push_back(static_cast<std::int64_t>(full_shard));
   if (fsdp::sharding_of(t.strategy).optimizer || t.ranks == 1) {
-    for (int ranks = 2 * t.ranks; ranks <= 64 * t.ranks; ranks *= 2) {
-      add(fmt::format("--ranks={}", ranks), [ranks](PlanOptions& other) {
-        TrainOptions& of = other.training;
-        if (of.ranks == 1) of.strategy = fsdp::ShardingStrategy::full_shard;
-        of.gradient_accumulation_steps *= ranks / of.ranks;
-        of.ranks = ranks;
-      });
-    }
+    for (int times = 2; times <= 64; times *= 2) ranks.push_back(times * t.ranks);
   }
-  return all;
+  return {{"recompute", recompute}, {"batch_size", rows}, {"strategy", strategy}, {"ranks", ranks}};
 }
 
-// At most one remedy of a kind.
+// At most one value of an option.
 std::string what_would_fit(const PlanOptions& o, double memory) {
-  std::string text, last;
-  for (auto& [asked, other] : remedies(o)) {
-    const std::string kind = asked.substr(0, asked.find('='));
-    if (kind == last) continue;
-    other.machine.clear();
-    const double peak = static_cast<double>(plan_of(other).reserved);
-    if (peak > memory) continue;
-    text += fmt::format("  {} would take {}\n", asked, gigabytes(peak));
-    last = kind;
+  std::string text;
+  for (const auto& [option, values] : remedies(o)) {
+    for (const std::int64_t value : values) {
+      PlanOptions other = o;
+      other.machine.clear();
+      change(other, option, value);
+      const auto peak = static_cast<double>(plan_of(other).reserved);
+      if (peak > memory) continue;
+      text +=
+          fmt::format("  --{}={} would take {}\n", option, word_of(option, value), gigabytes(peak));
+      break;
+    }
   }
   return text.empty() ? "  no single change makes it fit\n" : text;
 }
@@ -175,9 +160,8 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
   return text + "\n";
 }
 
-template <class Json>
-Json json_of(const PlanOptions& o, const plan::Plan& plan) {
-  Json json;
+std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
+  nlohmann::ordered_json json;
   json["model"] = o.parameters > 0 ? "parameters" : o.model;
   json["parameters"] = std::reduce(plan.units.begin(), plan.units.end());
   json["ranks"] = o.training.ranks;
@@ -190,7 +174,7 @@ Json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["all_reduces"] = plan.step.all_reduces;
   json["bytes_sent"] = plan.step.bytes_sent;
   json["bytes_across"] = plan.bytes_across;
-  if (!plan.time) return json;
+  if (!plan.time) return json.dump(2);
   const Verdict v = judge(o, plan);
   json["machine"] = o.machine;
   json["seconds"] = v.seconds;
@@ -201,9 +185,7 @@ Json json_of(const PlanOptions& o, const plan::Plan& plan) {
                              {"reductions", v.exposed_reductions}};
   json["memory_bytes"] = v.memory;
   json["fits"] = v.fits;
-  return json;
+  return json.dump(2);
 }
-template nlohmann::json json_of(const PlanOptions&, const plan::Plan&);
-template nlohmann::ordered_json json_of(const PlanOptions&, const plan::Plan&);
 
 }  // namespace nanofsdp::cli

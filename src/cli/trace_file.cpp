@@ -27,8 +27,8 @@ json events(const std::deque<Span>& spans, int rank, Device device) {
   json list = json::array();
   const char* note = spans_say_when_work_ran(device) ? "" : ": when the host issued the GPU's work";
   list.push_back(name_event("process_name", rank, 0, "rank " + std::to_string(rank) + note));
-  for (int lane = 0; lane < static_cast<int>(kLanes.size()); ++lane) {
-    list.push_back(name_event("thread_name", rank, lane, kLanes[static_cast<std::size_t>(lane)]));
+  for (int lane = 0; const char* name : kLanes) {
+    list.push_back(name_event("thread_name", rank, lane++, name));
   }
   for (const Span& span : spans) {
     json event = {{"ph", "X"},

@@ -186,6 +186,34 @@ TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
   EXPECT_NE(large.find("the model needs smaller ones"), large.npos) << large;
 }
 
+// What is said to fit is what a plan with that option says.
+TEST(Plan, OffersChangesThatArePlans) {
+  for (const Words& model : {Words{"--model=llama-3-8b", "--ranks=64", "--batch_size=12"},
+                             Words{"--model=llama-2-7b", "--ranks=8", "--zero=1", "--batch_size=6"},
+                             Words{"--model=llama-2-7b", "--ranks=1"},
+                             Words{"--model=llama-3-70b", "--ranks=64", "--recompute=selective"}}) {
+    Words words = {"plan", "--machine=a100-80"};
+    words.insert(words.end(), model.begin(), model.end());
+    std::istringstream lines(printed(words));
+    int offers = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const std::size_t end = line.find(" would take ");
+      if (end == line.npos) continue;
+      Words changed = words;
+      const std::string option = line.substr(2, end - 2);
+      std::erase_if(changed, [&](const std::string& word) {
+        const bool both = word.starts_with("--zero") && option.starts_with("--strategy");
+        return both || word.starts_with(option.substr(0, option.find('=')));
+      });
+      changed.push_back(option);
+      EXPECT_EQ(row(printed(changed), "memory " + line.substr(end + 12)), " of 80.00 GB: fits")
+          << model[0] << line;
+      ++offers;
+    }
+    EXPECT_GE(offers, 1) << model[0];
+  }
+}
+
 TEST(Plan, SweepsAsATableAndAPicture) {
   const TemporaryDirectory d;
   Process process(d.file(""), {"plan", "--model=gpt2-xl", "--machine=a100-80", "--ranks=16",
@@ -196,6 +224,16 @@ TEST(Plan, SweepsAsATableAndAPicture) {
   const std::string svg = testing::read_file(d.file("sweep.svg"));
   EXPECT_NE(svg.find("full_shard"), svg.npos);
   EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
+  const auto count = [&](const std::string& all, const std::string& part) {
+    int n = 0;
+    for (std::size_t at = all.find(part); at != all.npos; at = all.find(part, at + 1)) ++n;
+    return n;
+  };
+  EXPECT_EQ(count(svg, "<polyline"), 5);
+  EXPECT_EQ(count(svg, "<circle"), 5 * 5);
+  EXPECT_EQ(count(svg, "fill=\"#fff\" stroke"), count(table, " no "));  // rings
+  for (const char* words : {">16<", ">ranks<", ">shard_grad_op<", ">gpt2-xl on a100-80: tokens/s"})
+    EXPECT_NE(svg.find(words), svg.npos) << words;
 }
 
 TEST(Plan, TracesTheStepOnTheMachine) {
