@@ -10,8 +10,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "base/build_info.h"
 #include "base/check.h"
 #include "base/platform.h"
+#include "base/version.h"
 #include "cli/commands.h"
 #include "cli/options.h"
 #include "cli/outputs.h"
@@ -29,7 +31,8 @@ constexpr const char* kHelp =
     "  nanofsdp plan [--name=value ...]             what a rank will hold and move, by formula\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
     "\n"
-    "`nanofsdp train --help` and so on list the options.\n";
+    "`nanofsdp train --help` and so on list the options; `nanofsdp --version` says which one\n"
+    "this is.\n";
 
 // A file must not become stdin, stdout or stderr because that was closed when we were started. In
 // its place stands one to which nothing can be written, and flush_stdout() will say so. What is
@@ -45,6 +48,11 @@ int run(const std::vector<std::string>& args) try {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::fputs(kHelp, stdout);
     return args.empty() ? 2 : 0;
+  }
+  if (args[0] == "--version") {
+    std::printf("nanofsdp %d.%d.%d (%s)\n", NANOFSDP_VERSION_MAJOR, NANOFSDP_VERSION_MINOR,
+                NANOFSDP_VERSION_PATCH, nanofsdp::build_info().c_str());
+    return 0;
   }
   const std::vector<std::string> rest(args.begin() + 1, args.end());
   if (args[0] == "train") return nanofsdp::cli::train_command(rest);
