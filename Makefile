@@ -16,6 +16,12 @@ JOBS          ?= $(shell getconf _NPROCESSORS_ONLN)
 NANOFSDP_ARCH ?= native
 CMAKE_FLAGS   ?=
 
+# Through the environment it may have any letters, spaces and quotes.
+export PREFIX
+ifneq ($(filter install uninstall,$(MAKECMDGOALS)),)
+$(if $(strip $(PREFIX)),,$(error PREFIX is empty: expected a folder, as in PREFIX=/usr/local))
+endif
+
 # The tests that need tiny Shakespeare find it through the environment.
 SHAKESPEARE := $(CURDIR)/data/shakespeare_char/input.txt
 ifneq ($(wildcard $(SHAKESPEARE)),)
@@ -51,8 +57,12 @@ gpu: ## + The same for GPUs, or an error that says what is missing: CUDA Toolkit
 	@$(MAKE) --no-print-directory build CMAKE_FLAGS="$(CMAKE_FLAGS) -DNANOFSDP_CUDA=ON"
 
 install: build ## + Put the library for other programs, and nanofsdp, into PREFIX=/usr/local
-	@$(compile) build/release --parallel $(JOBS) --target nf_library
-	@cmake --install build/release --prefix $(PREFIX)
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp_library
+	@umask 022; cmake --install build/release --prefix "$$PREFIX"
+
+uninstall: ## + Remove from PREFIX=/usr/local what `make install` has put there
+	cd "$$PREFIX" && rm -rf bin/nanofsdp include/nanofsdp lib*/libnanofsdp.a lib*/cmake/nanofsdp \
+	  lib*/pkgconfig/nanofsdp.pc
 
 one: ## The whole idea in one file: without FSDP, then on 1, 2 and 4 ranks (10 seconds)
 	@CXX='$(CXX)' sh lessons/one_file/one.sh
@@ -216,4 +226,4 @@ help-all: ## All that there is
 clean: ## + Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean

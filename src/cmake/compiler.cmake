@@ -1,4 +1,4 @@
-# The compiler: is it new enough, and which flags make it fast? Everything lands in `nf_flags`, an
+# The compiler: is it new enough, and which flags make it fast? Everything lands in `nanofsdp_flags`, an
 # interface library which our own code links and third-party code does not.
 set(say STATUS)
 if(NOT PROJECT_IS_TOP_LEVEL)
@@ -20,8 +20,8 @@ if(NOT needed OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS needed)
     "  elsewhere:     make CXX=/path/to/a/newer/compiler")
 endif()
 
-add_library(nf_flags INTERFACE)
-target_compile_features(nf_flags INTERFACE cxx_std_20)
+add_library(nanofsdp_flags INTERFACE)
+target_compile_features(nanofsdp_flags INTERFACE cxx_std_20)
 set(CMAKE_CXX_EXTENSIONS OFF)
 
 # Plain -O3 would leave matrix products at a fifth of their speed. The other two let loops with a
@@ -32,6 +32,10 @@ set(vectors -fno-math-errno -fno-trapping-math)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND vectors --param=avoid-fma-max-bits=0)
 endif()
+# Position independent, as the library may become a part of a shared object, such as a Python module. So
+# are our programs: what is parsed once is parsed for all. A function of ours is never another's.
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+list(APPEND vectors -fPIC $<$<CXX_COMPILER_ID:GNU>:-fno-semantic-interposition>)
 set(flags -march=${NANOFSDP_ARCH} ${vectors})
 if(NANOFSDP_ARCH STREQUAL "native" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64|amd64")
   set(flags -mcpu=native ${vectors})  # how GCC and Clang say it on ARM
@@ -43,11 +47,11 @@ set(memory $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=600000>)
 # what GCC 12 imagines inside AVX-512 intrinsics (GCC bug 105593) and std::string (GCC bug 105651;
 # where <string> comes precompiled it says array-bounds and stringop-overflow instead). Nor of a span
 # that outlives its tensor, which owns nothing (GCC 14).
-target_compile_options(nf_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};${memory};-Wall;-Wextra
-  -Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized;-Wno-restrict;
-    -Wno-array-bounds;-Wno-stringop-overflow;-Wno-dangling-reference>>)
+target_compile_options(nanofsdp_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};${memory};
+  -Wall;-Wextra;-Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:
+    -Wno-maybe-uninitialized;-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-dangling-reference>>)
 if(NANOFSDP_WERROR)
-  target_compile_options(nf_flags INTERFACE
+  target_compile_options(nanofsdp_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
 endif()
 if(NANOFSDP_SANITIZE)  # assertions stay on, Eigen's among them; higher optimisation compiles for ages

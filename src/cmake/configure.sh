@@ -16,6 +16,20 @@ CXX=${CXX:-${before:-$(sh "$here/choose_compiler.sh")}}
 if [ "$CXX" != "$before" ]; then  # CMake cannot change the compiler of a configured directory
   rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles"
 fi
+chosen=$CXX
+case ${CXX#* } in
+"$CXX" | -*) ;;
+*) # CXX="ccache g++": what CMake calls a launcher, and the compiler
+  [ -x "$CXX" ] || { set -- "-DCMAKE_CXX_COMPILER_LAUNCHER=${CXX%% *}" "$@"; CXX=${CXX#* }; } ;;
+esac
+[ -x "$CXX" ] || command -v "${CXX%% *}" >/dev/null || {
+  echo "nanofsdp: there is no C++ compiler ${CXX%% *}. On Debian/Ubuntu: sudo apt-get install g++" >&2
+  exit 1
+}
 export CXX
-cmake --log-level=NOTICE -S "$here/../.." -B "$build" -DNANOFSDP_INSTALL=ON "$@"
-echo "$CXX" > "$build/compiler"
+rm -f "$build/complaint"
+cmake --log-level=NOTICE -S "$here/../.." -B "$build" -DNANOFSDP_INSTALL=ON "$@" || {
+  [ ! -f "$build/complaint" ] || cat "$build/complaint" >&2  # the one line of it that helps
+  exit 1
+}
+echo "$chosen" > "$build/compiler"

@@ -20,15 +20,15 @@ elseif(NOT NANOFSDP_CUDA STREQUAL "OFF")
   find_package(CUDAToolkit 12 QUIET)
   set(toolkit ${CUDAToolkit_BIN_DIR}/..)  # CMake 4 takes LIBRARY_DIR elsewhere where lib is a link
   # Python's wheels have both as well, in folders of their own and without the name that ends in .so.
-  function(nf_find_with_header what header)
+  function(nanofsdp_find_with_header what header)
     find_path(${what}_INCLUDE ${header}
       HINTS ${${what}_ROOT} ${CUDAToolkit_INCLUDE_DIRS} ${toolkit} PATH_SUFFIXES include)
     find_library(${what}_LIBRARY NAMES ${ARGN}
       HINTS ${${what}_ROOT} ${CUDAToolkit_LIBRARY_DIR} ${toolkit} PATH_SUFFIXES lib)
   endfunction()
   set(cublas_file libcublasLt.so.${CUDAToolkit_VERSION_MAJOR})
-  nf_find_with_header(CUBLAS cublasLt.h cublasLt ${cublas_file})
-  nf_find_with_header(NCCL nccl.h nccl libnccl.so.2)
+  nanofsdp_find_with_header(CUBLAS cublasLt.h cublasLt ${cublas_file})
+  nanofsdp_find_with_header(NCCL nccl.h nccl libnccl.so.2)
   if(NOT CMAKE_CUDA_COMPILER)
     set(why_no_cuda "no nvcc that works with ${CMAKE_CXX_COMPILER}")
   elseif(NOT CUDAToolkit_FOUND)
@@ -52,17 +52,18 @@ if(has_cuda)
   set(cuda_runtime CUDA::cudart_static)
   # Loaded when they are first called (src/base/library.h), so nothing is linked: the compiler gets
   # the headers, the program the names, and where to look if the system does not find them.
-  function(nf_loaded_library target macro name file include)
+  function(nanofsdp_loaded_library target macro name file include)
     get_filename_component(folder ${file} DIRECTORY)
     add_library(${target} INTERFACE)
     # Their headers include CUDA's, and may lie elsewhere than these.
     target_include_directories(${target} SYSTEM INTERFACE ${include} ${CUDAToolkit_INCLUDE_DIRS})
     target_compile_definitions(${target} INTERFACE ${macro}="${name}" ${macro}_FOLDER="${folder}")
   endfunction()
-  nf_loaded_library(cublas_lt NANOFSDP_CUBLASLT ${cublas_file} ${CUBLAS_LIBRARY} ${CUBLAS_INCLUDE})
-  nf_loaded_library(nccl NANOFSDP_NCCL libnccl.so.2 ${NCCL_LIBRARY} ${NCCL_INCLUDE})
-  set(cuda_matmul cublas_lt)
-  set(cuda_collectives nccl)
+  nanofsdp_loaded_library(nanofsdp_cublas_lt NANOFSDP_CUBLASLT ${cublas_file} ${CUBLAS_LIBRARY}
+    ${CUBLAS_INCLUDE})
+  nanofsdp_loaded_library(nanofsdp_nccl NANOFSDP_NCCL libnccl.so.2 ${NCCL_LIBRARY} ${NCCL_INCLUDE})
+  set(cuda_matmul nanofsdp_cublas_lt)
+  set(cuda_collectives nanofsdp_nccl)
   message(${say} "nanofsdp: with CUDA ${CUDAToolkit_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")
 else()
   message(${say} "nanofsdp: without CUDA: ${why_no_cuda}")

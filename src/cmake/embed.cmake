@@ -1,4 +1,4 @@
-# nf_embed_text(TARGET <library> FILE <path> SYMBOL <kName>)
+# nanofsdp_embed_text(TARGET <library> FILE <path> SYMBOL <kName>)
 #
 # Compiles the bytes of a small text file (up to some 100 KB) into <library>, as the definition of
 #
@@ -27,7 +27,7 @@ constinit const std::string_view ${SYMBOL}{bytes, sizeof bytes - 1};
   return()
 endif()
 
-function(nf_embed_text)
+function(nanofsdp_embed_text)
   cmake_parse_arguments(PARSE_ARGV 0 ARG "" "TARGET;FILE;SYMBOL" "")
   get_filename_component(file "${ARG_FILE}" ABSOLUTE)
   set(output "${CMAKE_CURRENT_BINARY_DIR}/embedded/${ARG_SYMBOL}.cpp")

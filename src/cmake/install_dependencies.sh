@@ -20,7 +20,16 @@ install() {  # install [sudo]
   sudo=${1:-}
   # A stale list of somebody else's packages is no reason to stop: hence no error from the first.
   $sudo apt-get -qq update || true
-  $sudo env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=300 \
+  problem=$(attempt 0 2>&1) && return
+  case $problem in
+  *"Could not get lock"*)
+    say "waiting for up to 300 s:$(echo "$problem" | sed -n 's/^E:\( Could not get lock.*\)/\1/p')"
+    attempt 300 ;;
+  *) echo "$problem" >&2; return 1 ;;
+  esac
+}
+attempt() {  # attempt SECONDS: which it waits for another program that installs
+  $sudo env LC_ALL=C DEBIAN_FRONTEND=noninteractive apt-get -qq -o "DPkg::Lock::Timeout=$1" \
     install --no-install-recommends $packages >/dev/null
 }
 

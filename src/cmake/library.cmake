@@ -11,7 +11,7 @@ foreach(name IN LISTS library_rooms)
   file(GLOB of_room CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR}/src
     ${PROJECT_SOURCE_DIR}/src/${name}/*.h)
   list(APPEND headers ${of_room})
-  list(APPEND objects $<TARGET_OBJECTS:nf_${name}>)
+  list(APPEND objects $<TARGET_OBJECTS:nanofsdp_${name}>)
 endforeach()
 list(FILTER headers EXCLUDE REGEX "${private_headers}")
 
@@ -25,7 +25,7 @@ add_custom_command(OUTPUT ${stamp} DEPENDS ${originals} ${script}
     -DOUTPUT=${PROJECT_BINARY_DIR}/include/nanofsdp "-DHEADERS=${headers}" -P ${script}
   COMMAND ${CMAKE_COMMAND} -E touch ${stamp}
   COMMENT "Copying the headers of the library" VERBATIM)
-add_custom_target(nf_headers DEPENDS ${stamp})
+add_custom_target(nanofsdp_headers DEPENDS ${stamp})
 set(build_include ${PROJECT_BINARY_DIR}/include)
 if(PROJECT_IS_TOP_LEVEL)
   file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/sources)
@@ -33,34 +33,45 @@ if(PROJECT_IS_TOP_LEVEL)
   set(build_include ${PROJECT_BINARY_DIR}/sources ${PROJECT_SOURCE_DIR}/src)
 endif()
 
-add_library(nf_library STATIC ${objects})
-add_library(nanofsdp::nanofsdp ALIAS nf_library)
-add_dependencies(nf_library nf_headers)
-set_target_properties(nf_library PROPERTIES
+add_library(nanofsdp_library STATIC ${objects})
+add_library(nanofsdp::nanofsdp ALIAS nanofsdp_library)
+add_dependencies(nanofsdp_library nanofsdp_headers)
+set_target_properties(nanofsdp_library PROPERTIES
   OUTPUT_NAME nanofsdp EXPORT_NAME nanofsdp LINKER_LANGUAGE CXX)
-target_compile_features(nf_library INTERFACE cxx_std_20)
-target_include_directories(nf_library INTERFACE "$<BUILD_INTERFACE:${build_include}>")
+target_compile_features(nanofsdp_library INTERFACE cxx_std_20)
+target_include_directories(nanofsdp_library SYSTEM INTERFACE "$<BUILD_INTERFACE:${build_include}>")
 # A static library's program links what the library itself needs, but need not know its headers.
-target_link_libraries(nf_library PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${cuda_runtime})
-set(linked fmt::fmt ${gloo})
-if(PROJECT_IS_TOP_LEVEL)
-  # Where we are installed, others may lack what was built from pinned sources.
-  foreach(target IN ITEMS fmt gloo)
-    if(target IN_LIST pinned)
-      target_sources(nf_library PRIVATE $<TARGET_OBJECTS:${target}>)
-      list(FILTER linked EXCLUDE REGEX "^${target}")
-    endif()
-  endforeach()
-endif()
-target_link_libraries(nf_library PRIVATE ${linked})
+target_link_libraries(nanofsdp_library PRIVATE Threads::Threads ${CMAKE_DL_LIBS} ${cuda_runtime})
+target_link_options(nanofsdp_library INTERFACE ${take_processor_check})
 if(NOT PROJECT_IS_TOP_LEVEL)
+  target_link_libraries(nanofsdp_library PRIVATE fmt::fmt ${gloo})
   return()  # to install it is up to the project around this one
 endif()
+# Where we are installed, others may lack what was built from pinned sources. And what they find under
+# the name of fmt or gloo may be another version, or another library: so we link files.
+set(linked "")
+foreach(target IN ITEMS fmt::fmt ${gloo})
+  string(REGEX REPLACE ".*[:_]" "" name ${target})
+  if(name IN_LIST pinned)
+    target_sources(nanofsdp_library PRIVATE $<TARGET_OBJECTS:${name}>)
+    continue()
+  endif()
+  get_target_property(file ${target} LOCATION)
+  if(file)  # else it is headers alone
+    file(REAL_PATH ${file} file)
+    list(APPEND linked ${file})
+    target_link_libraries(nanofsdp_library PRIVATE $<INSTALL_INTERFACE:${file}>)
+  endif()
+  target_link_libraries(nanofsdp_library PRIVATE $<BUILD_INTERFACE:${target}>)
+endforeach()
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
-target_include_directories(nf_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-install(TARGETS nf_library EXPORT nanofsdp ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+target_include_directories(nanofsdp_library INTERFACE $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+# No header stays that an older version had.
+install(CODE "file(REMOVE_RECURSE
+  \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/nanofsdp\")")
+install(TARGETS nanofsdp_library EXPORT nanofsdp ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(DIRECTORY ${PROJECT_BINARY_DIR}/include/nanofsdp
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
@@ -76,14 +87,8 @@ install(FILES ${PROJECT_BINARY_DIR}/nanofsdpConfig.cmake
   ${PROJECT_BINARY_DIR}/nanofsdpConfigVersion.cmake DESTINATION ${package})
 
 file(RELATIVE_PATH to_prefix /${CMAKE_INSTALL_LIBDIR}/pkgconfig /)
-set(requires "")
-set(libs "")
-if("fmt::fmt" IN_LIST linked)
-  set(requires fmt)
-endif()
-if("gloo" IN_LIST linked)
-  string(APPEND libs " -lgloo")
-endif()
+list(JOIN linked " " libs)
+string(APPEND libs " ${take_processor_check}")
 if(has_cuda)
   string(APPEND libs " -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt")
 endif()

@@ -33,7 +33,7 @@ cmake --build $build --parallel "$JOBS" --target $targets
 
 # The loop of the widest tile keeps its 24 sums in registers: between its first multiply-add and its
 # last, nothing goes to the stack. There is one for each order in which A is packed.
-aarch64-linux-gnu-objdump -d -C "$(find $build -name gemm.cpp.o | grep nf_ops)" | awk '
+aarch64-linux-gnu-objdump -d -C "$(find $build -name gemm.cpp.o | grep nanofsdp_ops)" | awk '
   /^[0-9a-f]+ </ { inside = /make_tile<12,/; tiles += inside; since = 0 }
   inside && /\[sp/ { since++ }
   inside && /fmla/ { spills += sums[tiles]++ > 0 ? since : 0; since = 0 }

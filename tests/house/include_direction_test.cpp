@@ -81,8 +81,8 @@ TEST(IncludeDirection, EveryRoomBeginsAtOneHeader) {
 
 TEST(IncludeDirection, TheBuildLinksTheSameArrows) {
   const std::string cmake = read("CMakeLists.txt");
-  const std::regex call(R"(\n *nf_room\((\w+)\s+LINK\s+([^)]*)\))");
-  const std::regex library(R"(nf_(\w+))");
+  const std::regex call(R"(\n *nanofsdp_room\((\w+)\s+LINK\s+([^)]*)\))");
+  const std::regex library(R"(nanofsdp_(\w+))");
   std::map<std::string, Names> linked;
   for (std::sregex_iterator it(cmake.begin(), cmake.end(), call), end; it != end; ++it) {
     const std::string links = (*it)[2];
