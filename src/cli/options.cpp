@@ -100,7 +100,8 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
   for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
     require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
   }
-  const gpt::GPTConfig config = train::read_pretrained_config(o.pretrained);
+  const train::WeightsInfo info = train::read_pretrained_info(o.pretrained);
+  const gpt::GPTConfig& config = info.config;
   require(
       o.block_size <= config.block_size, "block_size",
       fmt::format("at most {}, the context of the model in '{}'", config.block_size, o.pretrained),
@@ -111,7 +112,8 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
   line.set("n_embd", fmt::to_string(config.n_embd), place);
   line.set("bias", config.bias ? "True" : "False", place);
   o.vocab_size = config.vocab_size;
-  o.pieces = data::read_vocab_in(o.pretrained);
+  o.pieces = info.pieces;
+  o.chars = info.chars;
 }
 
 /// Which model. Every option that is not of its sizes is what this command says.

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
 #include <vector>
 
+#include "base/json.h"
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
 #include "comm/run_ranks.h"

@@ -7,12 +7,12 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "base/json.h"
 #include "bench/bench.h"
 #include "bench/numbers.h"
 #include "bench/planned.h"

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "bench/numbers.h"
 
 namespace nanofsdp::cli {
@@ -65,7 +65,11 @@ void Curves::read(const std::string& path, const Fault& fault, std::int64_t end)
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    nlohmann::json json;
+    try {
+      json = parse_json(line, {});
+    } catch (const UsageError&) {  // half a line, perhaps: the next one counts
+    }
     const auto value = [&](const char* name) {
       const bool there = json.is_object() && json.contains(name) && json[name].is_number();
       return there ? json[name].get<double>() : std::nan("");

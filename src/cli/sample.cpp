@@ -91,8 +91,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
 
 train::WeightsInfo read_info(const SavedModel& saved) {
   if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
-  return {.config = train::read_pretrained_config(saved.pretrained),
-          .pieces = data::read_vocab_in(saved.pretrained)};
+  return train::read_pretrained_info(saved.pretrained);
 }
 
 void load(const SavedModel& saved, fsdp::ShardedModel& model) {

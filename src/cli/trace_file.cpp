@@ -4,10 +4,10 @@
 #include <array>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/outputs.h"
 #include "comm/agreement.h"
 

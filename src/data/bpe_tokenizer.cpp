@@ -6,12 +6,12 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 
 namespace nanofsdp::data {
 namespace {
@@ -108,7 +108,7 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
 
 std::vector<std::string> read_vocab(const std::string& path) {
   Fault fault{.what = "vocabulary '" + path + "'", .expected = "GPT-2's vocab.json"};
-  const auto json = nlohmann::json::parse(read_file(path, fault, kMostBytes), nullptr, false);
+  const auto json = parse_json(read_file(path, fault, kMostBytes), fault);
   std::vector<std::string> pieces(json.is_object() ? json.size() : 0);
   fault.got = "something else";
   if (pieces.empty()) throw UsageError(fault);

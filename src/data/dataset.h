@@ -83,6 +83,7 @@ struct TextOptions {
   std::string text;                      ///< a UTF-8 file instead; empty: `dataset`
   std::int64_t vocab_size = 0;           ///< of a model that is there already; 0: none is
   std::vector<std::string> pieces = {};  ///< what that model's tokens say; empty: unknown
+  std::string chars{};                   ///< the characters that are its tokens; empty: it has none
 };
 
 /// The data that the options ask for: the file `text`, or `dataset`:

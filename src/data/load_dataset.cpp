@@ -2,12 +2,13 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "data/bpe_tokenizer.h"
 #include "data/dataset.h"
 #include "data/embedded.h"
@@ -25,31 +26,24 @@ std::string text_of(const std::string& path, const std::string& hint) {
                    kMostText);
 }
 
-// nanoGPT's meta.pkl, as JSON: the characters, if it has them, else how many tokens there are.
-std::shared_ptr<const Tokenizer> tokenizer_of_meta(const std::string& path) {
-  const Fault fault{.what = "vocabulary '" + path + "'",
-                    .expected =
-                        "nanoGPT's meta.pkl as JSON: vocab_size, and stoi in the order of "
-                        "its characters"};
-  try {
-    const auto meta = nlohmann::json::parse(read_file(path, fault, kMostOfMeta));
-    const auto stoi = meta.value("stoi", nlohmann::json::object());
-    const std::int64_t vocab_size = meta.at("vocab_size");
-    if (vocab_size < 1 || vocab_size > 65'536 || !stoi.is_object()) throw UsageError(fault);
-    if (stoi.empty()) {
-      return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
-    }
-    std::string chars;
-    for (const auto& [c, token] : stoi.items()) chars += c;
-    auto tokenizer = std::make_shared<CharTokenizer>(chars);
-    bool same = tokenizer->vocab_size() == vocab_size;
-    for (const auto& [c, token] : stoi.items()) {
-      same = same && tokenizer->encode(c) == std::vector<std::int32_t>{token.get<std::int32_t>()};
-    }
-    if (same) return tokenizer;
-  } catch (const nlohmann::json::exception&) {  // not what is expected
+// Of nanoGPT's meta.pkl, as JSON: the characters, if it has them, else how many tokens there are.
+std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta) {
+  const auto stoi = meta.value("stoi", nlohmann::json::object());
+  const std::int64_t vocab_size = meta.at("vocab_size");
+  if (vocab_size < 1 || vocab_size > 65'536 || !stoi.is_object())
+    throw std::invalid_argument("something else");
+  if (stoi.empty()) {
+    return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
   }
-  throw UsageError(fault);
+  std::string chars;
+  for (const auto& [c, token] : stoi.items()) chars += c;
+  auto tokenizer = std::make_shared<CharTokenizer>(chars);
+  bool same = tokenizer->vocab_size() == vocab_size;
+  for (const auto& [c, token] : stoi.items()) {
+    same = same && tokenizer->encode(c) == std::vector<std::int32_t>{token.get<std::int32_t>()};
+  }
+  if (same) return tokenizer;
+  throw std::invalid_argument("another order, or another number of them");
 }
 
 std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, const TextOptions& o) {
@@ -57,7 +51,13 @@ std::shared_ptr<const Tokenizer> tokenizer_beside(const std::string& folder, con
     std::error_code ignored;
     return std::filesystem::exists(folder + name, ignored);
   };
-  if (exists("/meta.json")) return tokenizer_of_meta(folder + "/meta.json");
+  if (const std::string path = folder + "/meta.json"; exists("/meta.json")) {
+    const Fault fault{.what = "vocabulary '" + path + "'",
+                      .expected =
+                          "nanoGPT's meta.pkl as JSON: vocab_size, and stoi in the order "
+                          "of its characters"};
+    return parse_json(read_file(path, fault, kMostOfMeta), fault, tokenizer_from_meta);
+  }
   NANOFSDP_REFUSE_IF(
       exists("/meta.pkl"), .what = "'" + folder + "/meta.pkl'",
       .expected = "meta.json beside it: only Python reads the other",
@@ -97,6 +97,11 @@ Dataset any_dataset(const TextOptions& o, std::int64_t block_size) {
 
 Dataset load_dataset(const TextOptions& options, std::int64_t block_size) {
   Dataset dataset = any_dataset(options, block_size);
+  NANOFSDP_REFUSE_IF(!options.chars.empty() && dataset.tokenizer().chars() != options.chars,
+                     .what = "data '" + dataset.name() + "'",
+                     .expected = "the characters of the model: '" + options.chars + "'",
+                     .got = "'" + dataset.tokenizer().chars() + "'",
+                     .hint = "give the text that it was trained on, or one of the same characters");
   const std::int64_t vocab_size = dataset.tokenizer().vocab_size();
   if (options.vocab_size == 0 || options.vocab_size == vocab_size) return dataset;
   NANOFSDP_REFUSE(.what = "data '" + dataset.name() + "'",

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/check.h"
 #include "base/fingerprint.h"
+#include "base/json.h"
 
 namespace nanofsdp::store {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FileRecord, bytes, fingerprint)
@@ -78,19 +78,16 @@ std::string write_manifest(const Manifest& manifest) {
 }
 
 Manifest parse_manifest(const std::string& text, const std::string& path, const std::string& hint) {
-  std::string got = "something else";
-  try {
-    const json j = json::parse(text, kFlat);
+  const Fault fault{.what = "checkpoint '" + path + "'",
+                    .expected = "the manifest of a checkpoint",
+                    .hint = hint};
+  return parse_json(text, fault, [](const json& j) {
     const json format = j.is_object() ? j.value("format", json()) : json();
-    if (format == kFormat || format == kFormat1) {
-      if (j.at(kFingerprint) == fingerprint_of(j)) return from_json(j);
-      got = "one whose fingerprint does not fit: it is damaged";
-    }
-  } catch (const std::exception& error) {
-    got = error.what();
-  }
-  NANOFSDP_REFUSE(.what = "checkpoint '" + path + "'", .expected = "the manifest of a checkpoint",
-                  .got = got, .hint = hint);
+    if (format != kFormat && format != kFormat1) throw std::invalid_argument("something else");
+    if (j.at(kFingerprint) != fingerprint_of(j))
+      throw std::invalid_argument("one whose fingerprint does not fit: it is damaged");
+    return from_json(j);
+  });
 }
 
 }  // namespace nanofsdp::store

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/transfer.h"
 #include "store/safetensors.h"
 
@@ -44,27 +44,24 @@ struct Pieces {
 };
 using Index = std::map<std::string, Pieces>;
 
-void add_to_index(Index& index, const fs::path& path, std::size_t file) try {
+void add_to_index(Index& index, const fs::path& path, std::size_t file) {
   const SafetensorsFile rank_file(path.string());
+  const Fault fault{.what = "checkpoint file '" + path.string() + "'",
+                    .expected = "metadata that say which pieces of parameters it has"};
   for (const auto& [name, text] : rank_file.metadata()) {
     if (text == kPt) continue;  // the format's, unless a parameter has its name
-    const json place = json::parse(text, kFlat);
-    const json &shape = place.at("shape"), &range = place.at("range");
     Pieces& pieces = index[name];
-    if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
-    if (shape != json(pieces.shape)) throw std::invalid_argument(name + " has two shapes");
-    if (place.contains("step")) pieces.steps = place.at("step").get<std::int64_t>();
-    pieces.ranges.push_back({range.at(0), range.at(1)});
-    const auto [begin, end] = pieces.ranges.back();
-    if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
-    pieces.files.push_back(file);
+    parse_json(text, fault, [&, name = name](const json& place) {
+      const json &shape = place.at("shape"), &range = place.at("range");
+      if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
+      if (shape != json(pieces.shape)) throw std::invalid_argument(name + " has two shapes");
+      if (place.contains("step")) pieces.steps = place.at("step").get<std::int64_t>();
+      pieces.ranges.push_back({range.at(0), range.at(1)});
+      const auto [begin, end] = pieces.ranges.back();
+      if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
+      pieces.files.push_back(file);
+    });
   }
-} catch (const UsageError&) {
-  throw;
-} catch (const std::exception& error) {
-  NANOFSDP_REFUSE(.what = "checkpoint file '" + path.string() + "'",
-                  .expected = "metadata that say which pieces of parameters it has",
-                  .got = error.what());
 }
 
 std::vector<TensorInfo> infos_of(const Index& index) {

@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 
 #include "base/check.h"
+#include "base/dtype.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -18,27 +20,61 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::uint64_t kPrefix = 8;  // bytes of the header's length
 
+// What a file is that begins with other 8 bytes than a length, and what to do about it.
+Fault stranger(std::uint64_t first) {
+  const std::string_view text(reinterpret_cast<const char*>(&first), sizeof first);
+  if (text == "version ")
+    return {.got = "a pointer of Git LFS", .hint = "`git lfs pull` fetches it"};
+  if (text.starts_with("PK\3\4") || text.starts_with("\x80\x02"))
+    return {.got = "PyTorch's own format", .hint = "save it with safetensors.torch.save_file"};
+  if (text[0] == '<') return {.got = "a web page", .hint = "fetch the file behind it"};
+  return {.got = fmt::to_string(first)};
+}
+
+// IEEE 754's 16 bits: 5 of exponent, 10 of mantissa.
+float to_float32_of_half(std::uint16_t bits) {
+  const std::uint32_t moved = (bits & 0x7fffu) << 13;  // whose exponent is 112 too small
+  const bool finite = (bits & 0x7c00) != 0x7c00;
+  const float size =
+      finite ? std::bit_cast<float>(moved) * 0x1p112f : std::bit_cast<float>(0x7f800000u | moved);
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
 }  // namespace
 
 // ---- writing
 
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors,
                                      const Metadata& metadata)
-    : file_(std::move(path)) {
-  for (const TensorInfo& tensor : tensors) missing_ += tensor.numel();
-  const std::string text = write_header({metadata, std::move(tensors)});
+    : file_(std::move(path)), tensors_(std::move(tensors)) {
+  for (const TensorInfo& tensor : tensors_) missing_ += tensor.numel();
+  const std::string text = write_header({metadata, tensors_});
   const std::uint64_t size = text.size();
   file_.write(std::as_bytes(std::span(&size, 1)));
   file_.write(std::as_bytes(std::span(text)));
 }
 
 void SafetensorsWriter::append(std::span<const float> values) {
-  const auto count = static_cast<std::int64_t>(values.size());
-  NANOFSDP_CHECK(count <= missing_, .what = "safetensors: append",
+  NANOFSDP_CHECK(std::ssize(values) <= missing_, .what = "safetensors: append",
                  .expected = fmt::format("at most {} more elements", missing_),
-                 .got = fmt::to_string(count));
-  file_.write(std::as_bytes(values));
-  missing_ -= count;
+                 .got = fmt::to_string(values.size()));
+  missing_ -= std::ssize(values);
+  while (!values.empty()) {
+    const auto& [name, shape, dtype] = tensors_[next_];
+    const auto rest = static_cast<std::size_t>(tensors_[next_].numel() - written_);
+    const std::span<const float> part = values.first(std::min(values.size(), rest));
+    write(part, dtype == "BF16");
+    values = values.subspan(part.size());
+    written_ += std::ssize(part);
+    if (part.size() == rest) ++next_, written_ = 0;
+  }
+}
+
+void SafetensorsWriter::write(std::span<const float> values, bool rounds) {
+  if (!rounds) return file_.write(std::as_bytes(values));
+  std::vector<bfloat16> rounded(values.size());
+  std::ranges::transform(values, rounded.begin(), to_bfloat16);
+  file_.write(std::as_bytes(std::span(rounded)));
 }
 
 const NewFile& SafetensorsWriter::finish() {
@@ -65,17 +101,16 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   read_bytes(&header_size, kPrefix);
   const std::uint64_t room = std::min(size - kPrefix, kLargestHeader);
   if (header_size > room) {
-    malformed(path_, fmt::format("a header of at most {} bytes", room),
-              fmt::to_string(header_size));
+    const Fault it = stranger(header_size);
+    malformed(path_, fmt::format("a header of at most {} bytes", room), it.got, it.hint);
   }
   std::string text(header_size, '\0');
   read_bytes(text.data(), header_size);
   data_begin_ = kPrefix + header_size;
   header_ = parse_header(text, size - data_begin_, path_);
-  std::uint64_t begin = data_begin_;
-  for (const TensorInfo& tensor : header_.tensors) {
-    places_[tensor.name] = {tensor, begin};
-    begin += static_cast<std::uint64_t>(tensor.numel()) * sizeof(float);
+  for (std::size_t i = 0; i < header_.tensors.size(); ++i) {
+    const TensorInfo& tensor = header_.tensors[i];
+    places_[tensor.name] = {tensor, data_begin_ + header_.begins[i]};
   }
 }
 
@@ -102,9 +137,20 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::sp
   NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
                  .expected = fmt::format("elements within [0, {})", tensor.numel()),
                  .got = fmt::format("[{}, {})", first, first + count));
+  const bool narrow = tensor.dtype == "BF16" || tensor.dtype == "F16";
+  if (!narrow && tensor.dtype != "F32")
+    malformed(path_, fmt::format("tensor '{}' in F32, BF16 or F16", tensor.name), tensor.dtype,
+              "convert it, as with tensor.to(torch.bfloat16)");
+  const std::uint64_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
   file_.clear();
-  file_.seekg(static_cast<std::streamoff>(begin) + first * std::int64_t{sizeof(float)});
-  read_bytes(to.data(), to.size_bytes());
+  file_.seekg(static_cast<std::streamoff>(begin + static_cast<std::uint64_t>(first) * size));
+  if (!narrow) return read_bytes(to.data(), to.size_bytes());
+  std::vector<std::uint16_t> bits(to.size());
+  read_bytes(bits.data(), bits.size() * size);
+  const bool brain = tensor.dtype == "BF16";
+  std::ranges::transform(bits, to.begin(), [=](std::uint16_t x) {
+    return brain ? to_float32(bfloat16{x}) : to_float32_of_half(x);
+  });
 }
 
 std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {

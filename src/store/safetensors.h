@@ -14,7 +14,9 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief Weights in a file that PyTorch's world reads: the safetensors format, float32 only.
+/// @brief Weights in a file that PyTorch's world reads: the safetensors format. Elements are
+/// float32 in memory; in a file they may be bfloat16 or float16, which are widened when they are
+/// read.
 ///
 ///     8 bytes     N, little-endian
 ///     N bytes     JSON that names the tensors (safetensors_header.h), N a multiple of 8 when ours
@@ -31,7 +33,8 @@ class SafetensorsWriter {
   /// @throws UsageError if the file cannot be made; otherwise as write_header()
   SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
 
-  /// The next elements, any number of them: tensors follow each other without a seam.
+  /// The next elements, any number of them: tensors follow each other without a seam. Those of a
+  /// BF16 tensor are rounded to the nearest, ties to even.
   /// @throws UsageError if the disk is full; Error if there are more elements than were declared
   void append(std::span<const float> values);
 
@@ -41,8 +44,13 @@ class SafetensorsWriter {
   const NewFile& finish();
 
  private:
+  void write(std::span<const float> values, bool rounds);
+
   NewFile file_;
-  std::int64_t missing_ = 0;  // elements
+  std::vector<TensorInfo> tensors_;
+  std::int64_t missing_ = 0;  // elements of all
+  std::size_t next_ = 0;      // the tensor that elements come for,
+  std::int64_t written_ = 0;  // and how many it has
 };
 
 /// Reads one file: the header at once, tensors when asked for.
@@ -56,7 +64,8 @@ class SafetensorsFile {
   /// As they lie in the file.
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
 
-  /// @throws UsageError if the file has no such tensor or it has another shape
+  /// @throws UsageError if the file has no such tensor, or it has another shape or a dtype that we
+  ///   do not read
   std::vector<float> read(const TensorInfo& tensor);
 
   /// The same for a part of it: elements [first, first + to.size()), counted row-major.

@@ -4,12 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -25,7 +26,7 @@ using Interval = std::pair<std::uint64_t, std::uint64_t>;  // bytes [first, seco
 
 std::vector<std::uint64_t> integers(const json& entry, const std::string& name, const char* key,
                                     const std::string& path) {
-  const auto list = entry.find(key);  // not copied: it may be nested until no stack is left
+  const auto list = entry.find(key);
   const auto is_unsigned = [](const json& item) { return item.is_number_unsigned(); };
   if (list == entry.end() || !list->is_array() || !std::ranges::all_of(*list, is_unsigned)) {
     malformed(path,
@@ -38,21 +39,23 @@ std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry
                                       const std::string& path) {
   const auto shape = integers(entry, name, "shape", path),
              offsets = integers(entry, name, "data_offsets", path);
-  if (const auto dtype = entry.find("dtype"); dtype == entry.end() || *dtype != "F32") {
-    malformed(path, fmt::format("tensor '{}' in F32", name), "another dtype");
-  }
-  std::uint64_t bytes = sizeof(float);
+  const auto dtype_entry = entry.find("dtype");
+  if (dtype_entry == entry.end() || !dtype_entry->is_string())
+    malformed(path, fmt::format("tensor '{}' to have 'dtype', a text", name));
+  const std::string dtype = *dtype_entry;
+  std::uint64_t bytes = bytes_of_dtype(dtype);
+  const bool known = bytes > 0;
   bool fits = offsets.size() == 2 && offsets[0] <= offsets[1];
   for (const std::uint64_t dim : shape) {
     fits = fits && (dim == 0 || bytes <= kMostBytes / dim);
     bytes *= dim;
   }
-  if (!fits || offsets[1] - offsets[0] != bytes) {
+  if (!fits || (known && offsets[1] - offsets[0] != bytes)) {
     malformed(path, fmt::format("tensor '{}' to have as many bytes as its shape says", name),
-              fmt::format("data_offsets [{}] for shape [{}]", fmt::join(offsets, ", "),
-                          fmt::join(shape, ", ")));
+              fmt::format("data_offsets [{}] for shape [{}] of {}", fmt::join(offsets, ", "),
+                          fmt::join(shape, ", "), dtype));
   }
-  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}}};
+  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}, dtype}};
 }
 
 SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std::string& path) {
@@ -77,6 +80,7 @@ SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std:
                 fmt::to_string(interval.first));
     }
     next = interval.second;
+    result.begins.push_back(interval.first);
     result.tensors.push_back(tensor);
   }
   if (next != data_bytes) {
@@ -132,6 +136,12 @@ void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const 
                   .hint = "it was saved by another model, or by one of other sizes");
 }
 
+std::uint64_t bytes_of_dtype(const std::string& dtype) {
+  if (dtype == "BOOL") return 1;
+  const std::size_t bits = dtype.find_first_of("123456789");  // "BF16", "F8_E4M3"
+  return bits == dtype.npos ? 0 : std::strtoul(dtype.c_str() + bits, nullptr, 10) / 8;
+}
+
 std::int64_t TensorInfo::numel() const {
   std::int64_t n = 1;
   for (const std::int64_t dim : shape) n *= dim;
@@ -155,9 +165,11 @@ std::string write_header(const SafetensorsHeader& header) {
   std::int64_t begin = 0;
   for (const TensorInfo& tensor : header.tensors) {
     add_name(names, tensor.name);
-    const std::int64_t end = begin + tensor.numel() * std::int64_t{sizeof(float)};
-    text += fmt::format(R"({}{}:{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", comma,
-                        text_of(json(tensor.name)), fmt::join(tensor.shape, ","), begin, end);
+    const std::int64_t end =
+        begin + tensor.numel() * static_cast<std::int64_t>(bytes_of_dtype(tensor.dtype));
+    text += fmt::format(R"({}{}:{{"dtype":"{}","shape":[{}],"data_offsets":[{},{}]}})", comma,
+                        text_of(json(tensor.name)), tensor.dtype, fmt::join(tensor.shape, ","),
+                        begin, end);
     begin = end, comma = ",";
   }
   text += '}';
@@ -170,12 +182,9 @@ std::string write_header(const SafetensorsHeader& header) {
 }
 
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
-                               const std::string& path) try {
-  return parse(json::parse(text), data_bytes, path);
-} catch (const UsageError&) {
-  throw;
-} catch (const std::exception& error) {
-  malformed(path, kJson, error.what());
+                               const std::string& path) {
+  return parse(parse_json(text, {.what = "weights '" + path + "'", .expected = kJson}), data_bytes,
+               path);
 }
 
 }  // namespace nanofsdp::store

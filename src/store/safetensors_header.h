@@ -23,12 +23,6 @@ namespace nanofsdp::store {
                             const std::string& got = "something else",
                             const std::string& hint = {});
 
-/// Tells nlohmann's parse() to accept what is nested as deep as our files are: four levels. A
-/// hostile text could nest until a recursion has no stack left.
-inline constexpr auto kFlat = [](int depth, auto&&...) {
-  return depth <= 3 ? true : throw std::invalid_argument("too many brackets");
-};
-
 /// JSON in one line. What is not UTF-8, an option's value perhaps, is replaced by U+FFFD: JSON
 /// cannot hold it.
 template <class Json>
@@ -39,14 +33,22 @@ std::string text_of(const Json& json) {
 /// Texts that a file keeps beside its tensors, by name.
 using Metadata = std::map<std::string, std::string>;
 
-/// One tensor of a file, float32.
+/// One tensor of a file.
 struct TensorInfo {
   std::string name;                 ///< unique in the file
   std::vector<std::int64_t> shape;  ///< empty: a scalar
+  std::string dtype = "F32";  ///< as the format calls it. We read F32, F16 and BF16, and write
+                              ///< F32 and BF16
 
   std::int64_t numel() const;  ///< elements; a scalar has one
-  friend bool operator==(const TensorInfo&, const TensorInfo&) = default;
+  /// Of one name and shape, whatever the dtype.
+  friend bool operator==(const TensorInfo& a, const TensorInfo& b) {
+    return a.name == b.name && a.shape == b.shape;
+  }
 };
+
+/// Bytes of an element; 0: a dtype that we do not know.
+std::uint64_t bytes_of_dtype(const std::string& dtype);
 
 /// Whether a file has a model's tensors, and no others. A tensor without elements may be missing.
 /// @param file names it, for the error
@@ -56,8 +58,9 @@ void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const 
 
 /// All that the head of a file says.
 struct SafetensorsHeader {
-  Metadata metadata;                ///< the "__metadata__"; may be empty
-  std::vector<TensorInfo> tensors;  ///< in the order of their bytes
+  Metadata metadata;                    ///< the "__metadata__"; may be empty
+  std::vector<TensorInfo> tensors;      ///< in the order of their bytes
+  std::vector<std::uint64_t> begins{};  ///< where in the data each begins, as read
 };
 
 /// Bytes that a header may have, by the format's own rule: no larger one is read, and none is
@@ -75,8 +78,8 @@ std::string write_header(const SafetensorsHeader& header);
 
 /// The reverse, trusting nothing.
 /// @param text the JSON, from a file called `path`, in which `data_bytes` bytes come after it
-/// @throws UsageError if it is not such JSON, a tensor is not float32, its bytes do not fit its
-///   shape, or the tensors do not fill the data without gaps
+/// @throws UsageError if it is not such JSON, a tensor's bytes do not fit its shape, or the tensors
+///   do not fill the data without gaps
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path);
 

@@ -4,12 +4,12 @@
 
 #include <array>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
 #include <utility>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "store/weights_files.h"

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <regex>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <utility>
 
 #include "base/check.h"
+#include "base/file.h"
+#include "base/json.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -18,18 +21,45 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::int64_t kMost = std::int64_t{1} << 50;  // of a dimension: exact as a double
+constexpr std::uint64_t kMostOfIndex = 1 << 26;        // bytes
 
-// One file or many, in the order of their names.
+// The files that an index names, as Hugging Face writes it beside them.
+std::set<std::string> files_of_index(const fs::path& path) {
+  const Fault fault{.what = "index '" + path.string() + "'",
+                    .expected = "JSON with weight_map, the file of each tensor"};
+  return parse_json(read_file(path.string(), fault, kMostOfIndex), fault, [](const json& index) {
+    std::set<std::string> names;
+    for (const json& name : index.at("weight_map")) names.insert(name);
+    return names;
+  });
+}
+
+// One file or many, in the order of their names. An index says which belong together; without one,
+// numbers in their names do.
 std::vector<std::string> files_in(const fs::path& directory) {
-  const std::string one = (directory / "model.safetensors").string();
+  static const std::regex numbered(R"((?:shard-\d+-)?model-\d+-of-(\d+)\.safetensors)");
+  const std::string one = (directory / "model.safetensors").string(), index = one + ".index.json";
   std::error_code none;
-  std::vector<std::string> many;
   if (fs::exists(one, none)) return {one};
+  std::set<std::string> all, of_one;  // model
+  std::string count;
   for (const fs::path& file : fs::directory_iterator(directory, none)) {
-    if (file.extension() == ".safetensors") many.push_back(file.string());
+    const std::string name = file.filename().string();
+    if (file.extension() == ".safetensors") all.insert(name);
+    std::smatch match;
+    if (std::regex_match(name, match, numbered)) of_one.insert(name), count = match[1];
   }
-  std::ranges::sort(many);
-  return many.empty() ? std::vector{one} : many;
+  if (fs::exists(index, none)) {
+    all = files_of_index(index);
+  } else if (!of_one.empty()) {
+    all = of_one;
+    const bool of_ranks = all.begin()->starts_with("shard-");
+    if (!of_ranks && std::stoll(count) != std::ssize(all))
+      malformed(directory.string(), count + " files of one model", fmt::to_string(all.size()));
+  }
+  std::vector<std::string> paths;
+  for (const std::string& name : all) paths.push_back((directory / name).string());
+  return paths.empty() ? std::vector{one} : paths;
 }
 
 // Where a box ends in its tensor.
@@ -74,28 +104,27 @@ WeightsFiles::WeightsFiles(const fs::path& directory) {
   for (const auto& [name, boxes] : boxes_) tensors_.push_back(whole(name, boxes));
 }
 
-void WeightsFiles::add(std::size_t file, const std::string& path) try {
+void WeightsFiles::add(std::size_t file, const std::string& path) {
   const SafetensorsFile& from = files_.emplace_back(path);
   const auto sharding = from.metadata().find(kShardingInfo);
   const bool sharded = sharding != from.metadata().end();
-  const json info = sharded ? json::parse(sharding->second) : json();
-  for (const TensorInfo& tensor : from.tensors()) {
-    Box box{file, tensor, std::vector<std::int64_t>(tensor.shape.size())};
-    if (sharded) info.at(tensor.name).at(kSavedOffsets).get_to(box.offsets);
-    std::vector<Box>& boxes = boxes_[tensor.name];
-    const std::size_t dims = boxes.empty() ? tensor.shape.size() : boxes[0].offsets.size();
-    bool fits = box.offsets.size() == dims && tensor.shape.size() == dims;
-    for (std::size_t d = 0; fits && d < dims; ++d) {
-      fits = box.offsets[d] >= 0 && box.offsets[d] <= kMost - tensor.shape[d];
+  const Fault fault{
+      .what = "weights '" + path + "'",
+      .expected = fmt::format("its '{}' to say where each tensor begins", kShardingInfo)};
+  parse_json(sharded ? sharding->second : "{}", fault, [&](const json& info) {
+    for (const TensorInfo& tensor : from.tensors()) {
+      Box box{file, tensor, std::vector<std::int64_t>(tensor.shape.size())};
+      if (sharded) info.at(tensor.name).at(kSavedOffsets).get_to(box.offsets);
+      std::vector<Box>& boxes = boxes_[tensor.name];
+      const std::size_t dims = boxes.empty() ? tensor.shape.size() : boxes[0].offsets.size();
+      bool fits = box.offsets.size() == dims && tensor.shape.size() == dims;
+      for (std::size_t d = 0; fits && d < dims; ++d) {
+        fits = box.offsets[d] >= 0 && box.offsets[d] <= kMost - tensor.shape[d];
+      }
+      if (!fits) throw std::invalid_argument(fmt::format("'{}' at {}", tensor.name, box.offsets));
+      boxes.push_back(std::move(box));
     }
-    if (!fits) throw std::invalid_argument(fmt::format("'{}' at {}", tensor.name, box.offsets));
-    boxes.push_back(std::move(box));
-  }
-} catch (const UsageError&) {
-  throw;
-} catch (const std::exception& error) {
-  malformed(path, fmt::format("its '{}' to say where each tensor begins", kShardingInfo),
-            error.what());
+  });
 }
 
 // The tensor that the boxes fill: if none overlap, they do if they have as many elements.

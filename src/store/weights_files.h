@@ -14,10 +14,12 @@ namespace nanofsdp::store {
 /// @file
 /// @brief The weights in a directory, be they in one file or in many.
 ///
-///     DIR/model.safetensors     all tensors; if there is none, every DIR/*.safetensors counts:
+///     DIR/model.safetensors     all tensors; if there is none, one of these:
 ///
+///     DIR/model.safetensors.index.json                         names the files; no others are read
 ///     DIR/model-00001-of-00002.safetensors ...                 Hugging Face's: some tensors a file
 ///     DIR/shard-00001-model-00001-of-00001.safetensors ...     PyTorch's: a file a rank
+///     DIR/*.safetensors                                        of any other names
 ///
 /// PyTorch's distributed checkpoint writes the last kind (HuggingFaceStorageWriter), and so do we
 /// (weights.h). A file has a part of each tensor, a box, under the tensor's name. Where in the

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "data/bpe_tokenizer.h"
 #include "gpt/gpt.h"
 #include "store/checkpoint.h"
@@ -29,10 +29,7 @@ namespace {
 using nlohmann::json;
 using store::text_of;
 
-constexpr const char* kKey = "nanofsdp";
-
-WeightsInfo from_text(const std::string& text) {
-  const json j = json::parse(text, store::kFlat);
+WeightsInfo info_of(const json& j) {
   return {.config = j,
           .chars = j.at("chars"),
           .iteration = j.at("iter_num"),
@@ -57,7 +54,7 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
 // One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
 // what was built before it.
 RunState run_state_of(const store::Metadata& metadata) {
-  const auto read = [&](const char* name) { return json::parse(metadata.at(name), store::kFlat); };
+  const auto read = [&](const char* name) { return parse_json(metadata.at(name), {.what = name}); };
   RunState state;
   state.iteration = read("iteration");
   const json loss = read("best_val_loss");
@@ -106,24 +103,22 @@ store::Metadata metadata_of(const WeightsInfo& info) {
   j["val_loss"] = info.val_loss;
   if (!info.pieces.empty()) j["pieces"] = info.pieces;
   j["tied"]["lm_head.weight"] = "transformer.wte.weight";
-  return {{"format", "pt"}, {kKey, j.dump()}};
+  return {{"format", "pt"}, {kDescription, j.dump()}};
 }
 
 WeightsInfo read_weights_info(const std::string& out_dir) {
   const store::WeightsFiles files(out_dir);
-  const auto found = files.metadata().find(kKey);
-  std::string got = "no description of the model in its metadata";
-  try {
-    if (found != files.metadata().end()) {
-      const WeightsInfo info = from_text(found->second);
-      if (describes(info, files.tensors())) return info;
-      got = "other tensors than of its description " + json(info.config).dump();
-    }
-  } catch (const std::exception& error) {
-    got = error.what();
-  }
-  NANOFSDP_REFUSE(.what = "weights '" + files.path() + "'",
-                  .expected = "a model saved by `nanofsdp train --out_dir=...`", .got = got);
+  const auto found = files.metadata().find(kDescription);
+  const Fault fault{.what = "weights '" + files.path() + "'",
+                    .expected = "a model saved by `nanofsdp train --out_dir=...`",
+                    .got = "no description of the model in its metadata"};
+  if (found == files.metadata().end()) throw UsageError(fault);
+  return parse_json(found->second, fault, [&](const json& j) {
+    const WeightsInfo info = info_of(j);
+    if (describes(info, files.tensors())) return info;
+    throw std::invalid_argument("other tensors than of its description " +
+                                json(info.config).dump());
+  });
 }
 
 }  // namespace nanofsdp::train

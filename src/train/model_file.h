@@ -19,10 +19,12 @@ namespace nanofsdp::train {
 /// weights (store/weights.h) what makes it a GPT that can write, its configuration and its
 /// tokenizer; a checkpoint (store/checkpoint.h) where training stands.
 
+/// The name of that in a file of weights.
+inline constexpr char kDescription[] = "nanofsdp";
+
 struct WeightsInfo {
   gpt::GPTConfig config;
-  std::string
-      chars{};  ///< the alphabet of a CharTokenizer; empty: its tokens are of a BpeTokenizer
+  std::string chars{};  ///< of a CharTokenizer; empty: its tokens are of a BpeTokenizer
   std::int64_t iteration = 0;
   double val_loss = 0;                ///< of these weights, also if others of the run were better
   std::vector<std::string> pieces{};  ///< of the BpeTokenizer; empty: unknown

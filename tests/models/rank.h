@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "base/check.h"
 #include "base/transfer.h"
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"

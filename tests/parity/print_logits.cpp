@@ -25,7 +25,7 @@ using namespace nanofsdp;
 
 void print_logits(const std::string& directory, const std::vector<std::int32_t>& tokens) {
   const bool pretrained = std::filesystem::exists(directory + "/config.json");
-  gpt::GPT model(pretrained ? train::read_pretrained_config(directory)
+  gpt::GPT model(pretrained ? train::read_pretrained_info(directory).config
                             : train::read_weights_info(directory).config);
   Context context;
   comm::Mesh mesh(comm::make_self());

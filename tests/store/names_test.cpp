@@ -162,7 +162,7 @@ TEST(Sizes, OfBracketsHaveALimit) {
   const std::string deep = std::string(2'000'000, '[') + std::string(2'000'000, ']');
   const std::string text = R"({"w":{"dtype":"F32","shape":)" + deep + R"(,"data_offsets":[0,4]}})";
   EXPECT_TRUE(one_line_with(usage_error([&] { parse_header(text, 4, "m"); }),
-                            {"weights 'm'", "'w' to have 'shape', a list"}));
+                            {"weights 'm'", "too many brackets"}));
 }
 
 }  // namespace

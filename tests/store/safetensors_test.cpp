@@ -192,5 +192,45 @@ TEST(SafetensorsMalformed, TheLengthOfTheHeaderIsNotTrusted) {
                             {"a safetensors file"}));
 }
 
+TEST(Safetensors, RefusesADtypeThatItCannotWiden) {
+  for (const std::string dtype : {"I32", "U32", "F64", "F8_E4M3", "BOOL", "SOMETHING_NEW"}) {
+    const TemporaryDirectory directory;
+    const std::size_t bytes = bytes_of_dtype(dtype) == 0 ? 4 : bytes_of_dtype(dtype);
+    std::string text = R"({"w":{"dtype":")" + dtype + R"(","shape":[1],"data_offsets":[0,)" +
+                       std::to_string(bytes) + "]}}";
+    const std::uint64_t size = text.size();
+    text.insert(0, reinterpret_cast<const char*>(&size), sizeof size);
+    SafetensorsFile file(directory.write("w", text + std::string(bytes, '\1')));
+    const std::string error = usage_error([&] { file.read({"w", {1}}); });
+    EXPECT_TRUE(one_line_with(error, {"'w' in F32, BF16 or F16", ("got " + dtype).c_str()}))
+        << error;
+  }
+}
+
+// Every one of the 65,536 numbers, against the definition of the format.
+TEST(Safetensors, WidensFloat16Exactly) {
+  const TemporaryDirectory directory;
+  std::string text = R"({"w":{"dtype":"F16","shape":[65536],"data_offsets":[0,131072]}})";
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t size = text.size();
+  text.insert(0, reinterpret_cast<const char*>(&size), sizeof size);
+  for (int bits = 0; bits < 65536; ++bits)
+    text += {static_cast<char>(bits & 0xff), static_cast<char>(bits >> 8)};
+  SafetensorsFile file(directory.write("w", text));
+  const std::vector<float> values = file.read({"w", {65536}});
+  for (int bits = 0; bits < 65536; ++bits) {
+    const int exponent = bits >> 10 & 31, mantissa = bits & 0x3ff;
+    const float sign = bits < 32768 ? 1 : -1, got = values[static_cast<std::size_t>(bits)];
+    if (exponent == 31 && mantissa > 0) {
+      EXPECT_TRUE(std::isnan(got)) << bits;
+    } else if (exponent == 31) {
+      EXPECT_EQ(got, sign * HUGE_VALF);
+    } else {
+      const double parts = exponent == 0 ? mantissa : mantissa + 1024;
+      EXPECT_EQ(got, sign * std::ldexp(parts, std::max(exponent, 1) - 25)) << bits;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::store

@@ -74,7 +74,9 @@ TEST_F(WeightsFilesTest, EmptyBoxesAreNoElements) {
 TEST_F(WeightsFilesTest, SeveralFilesOfWholeTensorsAreHuggingFaces) {
   write("model-00001-of-00002.safetensors", {{"w", {2}, {1, 2}}}, {{"format", "pt"}}, "");
   write("model-00002-of-00002.safetensors", {{"v", {1, 2}, {3, 4}}}, {}, "");
-  directory_.write("model.safetensors.index.json", "{}");
+  directory_.write("model.safetensors.index.json",
+                   R"({"weight_map": {"w": "model-00001-of-00002.safetensors",
+                                      "v": "model-00002-of-00002.safetensors"}})");
   EXPECT_EQ(read({"w", {2}}), Values({1, 2}));
   EXPECT_EQ(read({"v", {1, 2}}), Values({3, 4}));
 }

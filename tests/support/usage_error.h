@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 
@@ -22,7 +22,7 @@ std::string usage_error(F&& action) {
 
 /// Whether `text` is one line that holds all of `words`.
 inline ::testing::AssertionResult one_line_with(const std::string& text,
-                                                std::initializer_list<const char*> words) {
+                                                const std::vector<const char*>& words) {
   if (text.find('\n') != std::string::npos) {
     return ::testing::AssertionFailure() << "several lines: " << text;
   }

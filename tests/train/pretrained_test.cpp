@@ -3,12 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
+#include <tuple>
+#include <utility>
 #include <vector>
 
+#include "base/dtype.h"
 #include "gpt/gpt.h"
 #include "store/safetensors.h"
 #include "support/ranks.h"
@@ -54,7 +60,7 @@ auto with_model(const std::string& directory, int ranks, std::int64_t block_size
   return run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
                    [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                      comm::Mesh mesh(std::move(world));
-                     gpt::GPTConfig config = read_pretrained_config(directory);
+                     gpt::GPTConfig config = read_pretrained_info(directory).config;
                      config.block_size = block_size;
                      gpt::GPT model(config);
                      fsdp::ShardedModel sharded(context, model, mesh,
@@ -89,7 +95,7 @@ void expect_logits(const std::vector<float>& got, const std::vector<std::string>
 }
 
 TEST(Pretrained, SaysItsSizes) {
-  const gpt::GPTConfig config = read_pretrained_config(kSmall);
+  const gpt::GPTConfig config = read_pretrained_info(kSmall).config;
   EXPECT_EQ(config.block_size, 16);
   EXPECT_EQ(config.vocab_size, 264);
   EXPECT_EQ(config.n_layer, 2);
@@ -190,11 +196,76 @@ TEST(Pretrained, NamesWhatIsMissing) {
   }
 }
 
+// Names as they come out of torch.compile, of DDP, of both; and the head that is the embedding,
+// which save_model of safetensors keeps in its place.
+TEST(Pretrained, MayHaveTheNamesOfThoseWhoSaveIt) {
+  for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.transformer."}) {
+    const TemporaryDirectory directory;
+    const auto change = [&](Stored& tensor) {
+      tensor.info.name =
+          prefix + (tensor.info.name == "wte.weight" ? "lm_head.weight" : tensor.info.name);
+      return true;
+    };
+    expect_logits(logits_of(rewritten(directory, change), 2, 16), {"0", "7", "15"});
+  }
+}
+
+TEST(Pretrained, OfAnUnknownPrefixIsNamedAsItIs) {
+  const TemporaryDirectory directory;
+  const std::string path = rewritten(directory, [](Stored& tensor) {
+    tensor.info.name = "model." + tensor.info.name;
+    return true;
+  });
+  const std::string error = usage_error([&] { read_pretrained_info(path); });
+  EXPECT_TRUE(
+      one_line_with(error, {"'h.0.attn.c_attn.weight'", "got 'model.h.0.attn.c_attn.weight'"}))
+      << error;
+}
+
+// Of tensors that no parameter asks for, neither dtype nor shape matters.
+TEST(Pretrained, MayHaveSurplusTensorsOfAnyKind) {
+  const TemporaryDirectory directory;
+  const std::string path = rewritten(directory, [](Stored&) { return true; });
+  std::string text = read_file(path + "/model.safetensors");
+  std::uint64_t size = 0;
+  std::memcpy(&size, text.data(), sizeof size);
+  auto header = nlohmann::json::parse(text.substr(8, size));
+  std::uint64_t end = text.size() - 8 - size;
+  for (const auto& [name, dtype, bytes] : {std::tuple{"position_ids", "I64", 24},
+                                           {"h.0.attn.mask", "BOOL", 3},
+                                           {"x", "F8_E4M3", 3},
+                                           {"y", "SOMETHING_NEW", 5}}) {
+    header[name] = {{"dtype", dtype}, {"shape", {3}}, {"data_offsets", {end, end + bytes}}};
+    end += bytes;
+  }
+  std::string head = header.dump();
+  head.resize((head.size() + 7) / 8 * 8, ' ');
+  const std::uint64_t new_size = head.size();
+  std::string data = text.substr(8 + size);
+  data.resize(end);
+  std::ofstream(path + "/model.safetensors", std::ios::binary)
+      << std::string(reinterpret_cast<const char*>(&new_size), 8) << head << data;
+  expect_logits(logits_of(path, 2, 16), {"0", "7", "15"});
+}
+
+TEST(Pretrained, MayBeBfloat16WhichIsWidened) {
+  const TemporaryDirectory directory;
+  const std::string path = rewritten(directory, [](Stored& tensor) {
+    tensor.info.dtype = "BF16";
+    return true;
+  });
+  store::SafetensorsFile exact(kSmall + "/model.safetensors"), narrow(path + "/model.safetensors");
+  for (const store::TensorInfo& info : exact.tensors()) {
+    const std::vector<float> want = exact.read(info), got = narrow.read(info);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      ASSERT_EQ(got[i], to_float32(to_bfloat16(want[i]))) << info.name << " " << i;
+  }
+  EXPECT_EQ(read_pretrained_info(path).config.n_layer, 2);
+}
+
 TEST(Pretrained, RefusesAnotherModel) {
   const TemporaryDirectory directory;
-  const auto error = [&] {
-    return usage_error([&] { read_pretrained_config(directory.file("")); });
-  };
+  const auto error = [&] { return usage_error([&] { read_pretrained_info(directory.file("")); }); };
   EXPECT_TRUE(one_line_with(error(), {"model.safetensors", "no such file"})) << error();
   std::filesystem::copy(kSmall, directory.file(""));
   for (const char* config : {"", "[]", "{}", R"({"n_head": "2"})", R"({"n_head": -2})",
