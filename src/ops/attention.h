@@ -27,26 +27,28 @@ namespace nanofsdp::ops {
 /// of keys and values, H_kv divides H, and query head h reads key/value head h / (H / H_kv). dK and
 /// dV are the sums over the query heads that read the head.
 ///
-/// Queries are taken in blocks, and for each block only the keys up to its end: no mask tensor and
-/// no full score matrix. Only O and lse are kept for backward; P is recomputed.
+/// The operator takes queries in blocks, and for each block only the keys up to its end. So there
+/// is no mask tensor and no full score matrix. Only O and lse are kept for backward, which computes
+/// P again.
 ///
 /// Twins: attention.cpp (Eigen) keeps the scores of a block of queries with all its keys in
 /// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
 /// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. On CUDA
 /// q, k, v, y and their gradients may all be bfloat16; lse is float32. Heads of 64 or 128 features
-/// of bfloat16 that begin at multiples of 16 bytes, in rows that do, take the kernels of flash/,
-/// whose products round their factors to bfloat16. All others take attention.cu, which rounds its
-/// results alone.
+/// of bfloat16 whose rows begin at multiples of 16 bytes take the kernels of flash/, whose products
+/// round their factors to bfloat16. All other heads take attention.cu, which rounds only its
+/// results.
 ///
-/// Dropout masks depend on the global row and on the element alone (base/dropout_key.h): row
-/// (key.first_row + b) of the key is sequence b, element (h * T + i) * T + j, modulo 2^32.
+/// A dropout mask depends only on the global row and on the element (base/dropout_key.h). Sequence
+/// b is row key.first_row + b of the key, and P[i, j] of head h is element (h * T + i) * T + j,
+/// modulo 2^32.
 ///
-/// Sequences and heads are worked out one by one. One task owns a key/value head of a sequence,
-/// with all query heads that read it: backward adds what they give, in the order of these heads. So
-/// the bits do not depend on the number of threads, of which at most B * H_kv are busy, and a
-/// sequence's not on the rest of the batch. A position's bits depend on no later one.
+/// One task owns a key/value head of a sequence, together with all query heads that read it.
+/// Backward adds the contributions of these query heads in their order. So the bits depend neither
+/// on the number of threads (at most B * H_kv of them are busy) nor on the other sequences of the
+/// batch, and the bits of a position depend on no later position.
 ///
-/// Both directions have operands of the same names: a call says which it means,
+/// Both directions have operands of the same names, so a call names its struct:
 /// `attention(stream, AttentionForward{.q = ...})`.
 
 /// Heads side by side in the rows of a tensor. Head h, of width D, is columns [first + h * D, first
@@ -67,7 +69,7 @@ struct AttentionForward {
   Tensor scratch{};   ///< [attention_scratch_numel(...)], contents meaningless before and after
   float dropout = 0;  ///< probability of dropping an element of P
   DropoutKey key{};   ///< which mask
-  std::int64_t first = 0;  ///< only positions from here on ask; those before it are only asked
+  std::int64_t first = 0;  ///< queries begin at this position; keys at 0
 };
 
 /// Shapes as in the forward pass, with first = 0.
@@ -86,11 +88,11 @@ struct AttentionBackward {
 /// (Stream::threads(); on CUDA 1).
 std::int64_t attention_scratch_numel(std::int64_t T, int threads);
 
-/// A query sees the keys up to its own. Each such pair takes 2 D operations for its score, 2 D for
-/// its share of y, and an exponential.
-/// @param products of 2 D operations a pair
-/// @param rows_read tensors as large as y, beside k and v
-/// @param rows_written the same; backward writes dk and dv besides
+/// A query reads the keys up to its own position. Each such pair costs 2 D operations for its
+/// score, 2 D for its share of y, and an exponential.
+/// @param products how many products of 2 D operations a pair takes
+/// @param rows_read how many tensors as large as y are read, beside k and v
+/// @param rows_written how many are written; backward writes dk and dv, too
 template <class Operands>
 Cost attention_cost(const Operands& a, int products, int rows_read, int rows_written) {
   const auto n = static_cast<double>(a.y.dim(1)), T = static_cast<double>(a.q.rows.dim(1));
@@ -105,9 +107,10 @@ Cost attention_cost(const Operands& a, int products, int rows_read, int rows_wri
           .written = out,
           .overwritten = out};
 }
-/// Reads q, k and v; writes y and lse.
+/// Forward reads q, k and v, and writes y and lse.
 inline Cost cost(const AttentionForward& a) { return attention_cost(a, 2, 1, 1); }
-/// Five products, of which one is the scores once more. Reads all that; writes dq, dk, dv.
+/// Backward takes five products: it computes the scores again. It reads all of that and writes dq,
+/// dk and dv.
 inline Cost cost(const AttentionBackward& a) { return attention_cost(a, 5, 3, 1); }
 
 /// Enqueues the operator on `stream`.

@@ -6,17 +6,18 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Between float32 and bfloat16: exact one way, to nearest even the other.
+/// @brief Converts between float32 and bfloat16. Widening is exact; narrowing rounds to the
+/// nearest, ties to even.
 ///
-/// It is the copy of one chunk (copy_chunks.h), on either device.
+/// On both devices a cast is the copy of one chunk (copy_chunks.h).
 
-/// Operands. The dtypes say which way.
+/// Operands. Their dtypes say which way the operator converts.
 struct Cast {
   Tensor in{};   ///< in   float32 or bfloat16
   Tensor out{};  ///< out  the other of the two, same numel, written
 };
 
-/// Bytes alone.
+/// A cast costs the bytes that it reads and writes, and no arithmetic.
 inline Cost cost(const Cast& a) { return moves({a.in}, {a.out}); }
 
 /// Enqueues the operator on `stream`.

@@ -6,7 +6,7 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Softmax and cross-entropy in one, with the gradient in place of the logits.
+/// @brief Softmax and cross-entropy in one operator. The gradient takes the place of the logits.
 ///
 ///     lse[n] = log(sum over v of exp(logits[n, v]))      loss[n] = lse[n] - logits[n, target[n]]
 ///     dlogits[n, v] = scale * (exp(logits[n, v] - lse[n]) - [v == target[n]])
@@ -15,7 +15,7 @@ namespace nanofsdp::ops {
 ///
 /// Twins: cross_entropy.cpp (Eigen), cross_entropy.cu (CUDA: a block of threads for each row, which
 /// finds maximum and sum together in one reading). They agree within 1e-5 relative L2. On CUDA the
-/// logits may be bfloat16, and become dlogits rounded to it. Losses and lse are float32.
+/// logits may be bfloat16; then dlogits are rounded to bfloat16. Losses and lse are float32.
 
 /// Shapes: N tokens, V of the vocabulary.
 struct CrossEntropyForward {
@@ -31,28 +31,29 @@ struct CrossEntropyBackward {
   Tensor logits{};  ///< in, out  [N, V]: becomes dlogits
   Tensor target{};  ///< in   [N], int32
   Tensor lse{};     ///< in   [N], from the forward pass
-  float scale = 1;  ///< 1 / (tokens that share the loss): here, and nowhere else, a mean is taken
+  float scale = 1;  ///< 1 / (tokens that share the loss): a mean is taken only here
 };
 
-/// Both directions at once: the logits become dlogits, of `scale` times the losses.
+/// Both directions at once: the logits become dlogits, the gradient of `scale` times the losses.
 ///
 /// On CUDA a row of bfloat16 is read once and stays in registers until dlogits take its place, if
-/// its V is a multiple of 8 and at most 57,344. Other rows take the two directions one by one.
+/// its V is a multiple of 8 and at most 57,344. For other rows the two directions run one after the
+/// other.
 struct CrossEntropy : CrossEntropyForward {
   float scale = 1;  ///< as in the backward pass
 };
 
-/// An exponential and two operations a logit.
+/// Each logit costs an exponential and two operations.
 inline Cost cost(const CrossEntropyForward& a) {
   return moves({a.logits, a.target}, {a.loss, a.lse}, 20);
 }
-/// As of forward.
+/// Each logit costs as much as in forward.
 inline Cost cost(const CrossEntropyBackward& a) {
   return moves({a.logits, a.target, a.lse}, {a.logits}, 20);
 }
 
-/// Of bfloat16: two exponentials a logit, which is read once and written once. Of float32 the two
-/// directions tell theirs.
+/// A logit of bfloat16 costs two exponentials, and is read once and written once. For float32 the
+/// two directions state their own costs.
 inline Cost cost(const CrossEntropy& a) {
   return moves({a.logits, a.target}, {a.logits, a.loss, a.lse}, 40);
 }

@@ -10,10 +10,10 @@ namespace nanofsdp::ops {
 ///
 ///     y[n] = weight[index[n]]            dweight[index[n]] += dy[n]  for n = 0, 1, ..., N - 1
 ///
-/// Rows that share an index are added in the order of n: the same bits on every run, and from both
-/// twins, embedding.cpp (Eigen) and embedding.cu (CUDA). An index outside [0, V) is an error before
-/// anything is written on the CPU; on CUDA it ends the kernel, and with it this process's use of
-/// the GPU: the next call on the stream that looks for errors throws.
+/// Backward adds rows that share an index in the order of n. So every run gives the same bits, and
+/// so do both twins, embedding.cpp (Eigen) and embedding.cu (CUDA). On the CPU, an index outside
+/// [0, V) is an error before anything is written. On CUDA it ends the kernel, and this process can
+/// no longer use the GPU: the next call on the stream that looks for errors throws.
 
 /// Shapes: N indices, a table of V rows of C elements.
 struct EmbeddingForward {
@@ -29,9 +29,9 @@ struct EmbeddingBackward {
   Tensor dweight{};  ///< in, out  [V, C], float32, added to
 };
 
-/// Of the table, the rows that are looked up.
+/// Forward reads the rows that are looked up, and writes as many.
 inline Cost cost(const EmbeddingForward& a) { return moves({a.y, a.index}, {a.y}); }
-/// As of forward, and what is added to them.
+/// Backward reads those rows of the gradient, too, and adds to them.
 inline Cost cost(const EmbeddingBackward& a) { return moves({a.dy, a.dy, a.index}, {a.dy}, 1); }
 
 /// Enqueues the operator on `stream`.

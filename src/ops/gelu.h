@@ -13,25 +13,25 @@ namespace nanofsdp::ops {
 ///     dx = dy * (Phi(x) + x * phi(x)),  phi(x) = exp(-x^2 / 2) / sqrt(2 pi)
 ///
 /// Twins: gelu.cpp (Eigen), gelu.cu (CUDA). Their erf and exp differ in the last bits. On a GPU the
-/// operands of a call may also be bfloat16: each element is computed in float32, by a shorter
+/// operands of a call may also be bfloat16. Then each element is computed in float32, by a shorter
 /// formula whose error is far below the rounding of the result.
 
-/// Operands, float32, or on a GPU bfloat16.
+/// Operands are float32; on a GPU they may be bfloat16.
 struct GeluForward {
   Tensor x{};  ///< in   any shape
   Tensor y{};  ///< out  same shape, written
 };
 
-/// Operands of one shape and dtype, as above.
+/// All operands have one shape and one dtype, as in the forward pass.
 struct GeluBackward {
   Tensor dy{};  ///< in
   Tensor x{};   ///< in
   Tensor dx{};  ///< out, written; may alias dy
 };
 
-/// Some forty operations an element, nearly all for erf.
+/// Each element costs about forty operations, nearly all of them for erf.
 inline Cost cost(const GeluForward& a) { return moves({a.x}, {a.y}, 40); }
-/// And an exponential more.
+/// Each element costs about sixty operations: backward computes an exponential, too.
 inline Cost cost(const GeluBackward& a) { return moves({a.dy, a.x}, {a.dx}, 60); }
 
 /// Enqueues the operator on `stream`.

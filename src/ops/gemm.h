@@ -13,10 +13,10 @@ namespace nanofsdp::ops {
 ///     nn: C = A B        nt: C = A B^T        tn: C = A^T B        each also as C += ...
 ///
 /// Row-major like everything here. Matrices are plain pointers with a row stride, so that a head
-/// can be read where it lies between others. Operands are packed in the order in which the
-/// micro-kernel reads them, a block at a time that fits in a cache (Goto and van de Geijn 2008). A
-/// row's bits depend on its values and on the other operand alone: not on the other rows, on the
-/// number of threads, or on where anything lies in memory.
+/// can be read where it lies between others. gemm packs the operands in the order
+/// in which the micro-kernel reads them, one block at a time that fits in a cache (Goto and van de
+/// Geijn 2008). The bits of a row depend only on its own values and on the other operand: not on
+/// the other rows, not on the number of threads, and not on where anything lies in memory.
 
 /// A matrix in memory that it does not own: element (i, j) is data[i * stride + j].
 struct Matrix {
@@ -36,16 +36,16 @@ struct Matrix {
 /// The elements of a tensor of two dimensions.
 inline Matrix matrix(const Tensor& x) { return {x.f32(), x.dim(0), x.dim(1), x.dim(1)}; }
 
-/// Which operand is read transposed: none, the second, the first.
+/// Which operand is read transposed: none (nn), the second (nt) or the first (tn).
 enum class Form { nn, nt, tn };
 
-/// What becomes of the elements that C holds already.
+/// Whether gemm replaces the elements that C holds, or adds to them.
 enum class Write { assign, add };
 
-/// On the calling thread. C overlaps neither A nor B.
+/// Computes on the calling thread. C overlaps neither A nor B.
 void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write);
 
-/// On the threads of `stream`, which cut C between them. For work inside the stream.
+/// Computes on the threads of `stream`, which share C. Called from work inside the stream.
 void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
           Write write);
 

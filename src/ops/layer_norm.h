@@ -24,7 +24,7 @@ namespace nanofsdp::ops {
 /// Twins: layer_norm.cpp (Eigen), layer_norm.cu (CUDA: a warp for each row, or several warps for a
 /// long one). The stream's device picks the twin; every tensor lives on it. The same input gives
 /// the same bits on every run; the twins agree within 1e-5 relative L2 in float32. On a GPU x, y,
-/// dy and dx may be bfloat16, all of a call alike; everything is computed and summed in float32.
+/// dy and dx may be bfloat16, all of one call alike; the operator computes and sums in float32.
 /// Taught in lesson 02.
 
 /// PyTorch's default.
@@ -53,11 +53,11 @@ struct LayerNormBackward {
   Tensor dbias{};    ///< in, out  [C] or empty, added to
 };
 
-/// Eight operations an element.
+/// Each element costs eight operations.
 inline Cost cost(const LayerNormForward& a) {
   return moves({a.x, a.weight, a.bias}, {a.y, a.mean, a.rstd}, 8);
 }
-/// Fourteen, those of dweight and dbias among them.
+/// Each element costs fourteen operations, including those for dweight and dbias.
 inline Cost cost(const LayerNormBackward& a) {
   return moves({a.dy, a.x, a.weight, a.mean, a.rstd, a.dweight, a.dbias},
                {a.dx, a.dweight, a.dbias}, 14);

@@ -20,15 +20,16 @@ namespace nanofsdp::ops {
 ///     dx = dy * weight        dweight += dy^T * x        dbias += sum over rows of dy
 ///
 /// The same input gives the same bits on every run with the same number of threads, wherever the
-/// operands lie in memory. On a GPU at every address that is a multiple of 16 bytes, as the flat
-/// layout of training has it, and at all others again: for these cuBLAS takes other kernels.
+/// operands lie in memory. On a GPU there are two cases, for which cuBLAS takes different kernels:
+/// all addresses that are multiples of 16 bytes, as in training, share one set of bits, and all
+/// other addresses share another.
 ///
 /// On a GPU all of x, y, dy, dx, weight and bias may be bfloat16: tensor cores multiply, sums run
-/// in float32, and y and dx are rounded once. dweight and dbias are float32 always: what is added
-/// to them is never rounded. If `weight` and `bias` alone are bfloat16, x and dy are rounded to it
-/// for the product, and y and dx are float32; dbias sums dy as it is. The rounded copies of the
-/// largest such x and dy so far are kept with the stream, which the ledger does not see: 2 bytes
-/// for each of their elements.
+/// in float32, and y and dx are rounded once. dweight and dbias are always float32: no term is
+/// rounded before it is added to them. If only `weight` and `bias` are bfloat16, x and dy are
+/// rounded for the product, y and dx are float32, and dbias sums the unrounded dy. The stream keeps
+/// room for the rounded copies of the largest such x and dy so far. The ledger does not count this
+/// room, which takes 2 bytes for each element.
 ///
 /// Twins: matmul.cpp (gemm.h), matmul.cu (CUDA, cuBLASLt).
 
@@ -50,9 +51,9 @@ struct MatmulBackward {
   Tensor dbias{};    ///< in, out  [M] or empty, added to
 };
 
-/// 2 N M K operations.
+/// Forward costs 2 N M K operations.
 Cost cost(const MatmulForward& a);
-/// As many for each of dx and dweight.
+/// Backward costs as many for dx, and as many for dweight.
 Cost cost(const MatmulBackward& a);
 
 /// Enqueues the operator on `stream`.

@@ -11,14 +11,15 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief The innermost loop of every matrix product of the CPU operators, and registers of floats,
-/// as GCC and Clang write them for any processor. Internal to gemm.
+/// @brief The innermost loop of every matrix product of the CPU operators. It works on vectors of
+/// floats, one register each, in a form that GCC and Clang compile for any processor. Internal to
+/// gemm.
 ///
-/// It makes a tile of C, kRows x kCols, whose sums stay in registers while the depth is gone
-/// through: each step loads kRows + kCols numbers and does kRows * kCols multiply-adds. (Goto and
-/// van de Geijn 2008, Anatomy of High-Performance Matrix Multiplication; BLIS calls it the
-/// micro-kernel.) An element of a tile is one sum in the order of the depth, wherever the tile
-/// lies. Meanwhile it asks memory for what comes next.
+/// The kernel makes a tile of C, kRows x kCols. The sums of the tile stay in registers while the
+/// kernel walks along the depth: each step loads kRows + kCols numbers and does kRows * kCols
+/// multiply-adds. (Goto and van de Geijn 2008, Anatomy of High-Performance Matrix Multiplication;
+/// BLIS calls it the micro-kernel.) An element of a tile is one sum in the order of the depth,
+/// wherever the tile lies. Meanwhile the kernel asks memory for the data of the next tiles.
 
 constexpr int kLanes = kRegisterBytes / sizeof(float);  ///< floats in a register
 
@@ -40,7 +41,7 @@ inline Vector load(const float* from) {
 
 inline void store(float* to, Vector v) { std::memcpy(to, &v, sizeof v); }
 
-/// These lanes of a and, from kLanes on, of b.
+/// Picks lanes of a, and lanes of b by the numbers from kLanes on.
 template <int... lane>
 Vector pick(Vector a, Vector b) {
 #if __has_builtin(__builtin_shufflevector)
@@ -59,8 +60,8 @@ float sum_of(Vector v, std::integer_sequence<int, lane...> lanes) {
   return v[0];
 }
 
-/// kLanes rows of kLanes, turned: rows half of them apart exchange halves, and so on down to
-/// neighbours, which exchange single lanes.
+/// Transposes kLanes rows of kLanes: rows that are half of them apart exchange halves, and so on
+/// down to neighbours, which exchange single lanes.
 template <int span = kLanes / 2, int... lane>
 void turn(Vector (&rows)[kLanes], std::integer_sequence<int, lane...> lanes) {
   NANOFSDP_UNROLL
@@ -84,15 +85,16 @@ constexpr int kCols = 2 * kLanes;
 constexpr std::int64_t kDepth = 256;               ///< of a tile, at most: kCols of it fit in L1
 constexpr std::int64_t kStride = kDepth + kLanes;  ///< of a packed row of A
 
-/// A matrix that will be needed, asked of memory in so many steps. All at once would not do: a core
-/// waits for a dozen lines at a time, and what it needs now would stand in line behind them.
+/// Asks memory for a matrix that will be needed, in a number of steps. To ask for all of it at once
+/// would not do: a core waits for a dozen cache lines at a time, and the data that it needs now
+/// would wait behind the others.
 class Ahead {
  public:
   Ahead(const Matrix& m, std::int64_t steps)
       : rest_(m),
         lines_(m.rows * ((m.cols + kLine - 1) / kLine) / std::max<std::int64_t>(steps, 1) + 1) {}
 
-  /// The next few lines.
+  /// Asks for the next few cache lines.
   void ask() {
     for (std::int64_t i = 0; i < lines_ && rest_.rows > 0; ++i) {
       __builtin_prefetch(rest_.data + col_);
@@ -112,14 +114,15 @@ class Ahead {
 
 constexpr std::int64_t kStep = 16;  ///< of the depth, from one such step to the next
 
-/// The same address, so that a compiler thinks it another.
+/// Returns the same address in a way that a compiler takes it for another.
 inline const float* another(const float* p) {
   asm("" : "+r"(p));
   return p;
 }
 
-/// The same address, which is there only once both sums are: nothing is loaded from it before. GCC
-/// would load a whole column of A first; on ARM it then has no registers for four of the sums.
+/// Returns the same address, but only when both sums are computed, so nothing is loaded from it
+/// before. Otherwise GCC would load a whole column of A first, and on ARM it would then have no
+/// registers for four of the sums.
 inline const float* once([[maybe_unused]] Vector& left, [[maybe_unused]] Vector& right,
                          const float* p) {
 #if defined(__aarch64__)
@@ -128,7 +131,7 @@ inline const float* once([[maybe_unused]] Vector& left, [[maybe_unused]] Vector&
   return p;
 }
 
-/// What a kernel works on. B is packed: its rows are kCols apart.
+/// The operands of a kernel. B is packed: its rows are kCols apart.
 struct Tile {
   const float* a;
   const float* b;
@@ -140,7 +143,7 @@ struct Tile {
   Ahead& ahead;
 };
 
-/// The first n lanes of a register, to or onto c.
+/// Stores the first n lanes of a register in c, or adds them to c.
 inline void put(float* c, Vector sum, std::int64_t n, bool add) {
   if (n >= kLanes) return store(c, add ? load(c) + sum : sum);
   float lanes[kLanes];
@@ -195,8 +198,9 @@ void make_tile(const Tile& t) {
   }
 }
 
-/// One column of C = A B^T, where a tile would make kCols: dot products, kLanes steps of the depth
-/// at once. A as packed for nt, b the row of B; both go on with zeros to a whole register.
+/// Makes one column of C = A B^T, where a tile would make kCols columns. It computes dot products,
+/// kLanes steps of the depth at once. A is packed as for nt, and b is the row of B; zeros fill both
+/// up to a whole register.
 template <int rows>
 void make_column(const Tile& t) {
   Vector sums[rows];
@@ -215,7 +219,7 @@ void make_column(const Tile& t) {
   }
 }
 
-/// f with the number of rows, 1 to kRows, as a constant.
+/// Calls f with the number of rows, 1 to kRows, as a constant.
 template <int most = kRows, class F>
 void with_rows(std::int64_t rows, F f) {
   if constexpr (most > 1) {

@@ -9,24 +9,26 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Sums of squares, in double: a float32 sum over a flat parameter would lose digits.
+/// @brief Sums of squares, added up in double precision: a float32 sum over a flat parameter would
+/// lose digits.
 ///
 ///     out[(offset + i) / part] += x[i]^2
 ///
-/// Each part is summed in blocks of fixed length in order, so the bits depend on it alone, not on
-/// threads, nor on what stands beside it.
+/// The operator cuts each part into blocks of a fixed length and adds them in order. So the bits of
+/// a sum depend on the part alone: not on the number of threads, and not on the parts beside it.
 ///
 /// Twins: norm.cpp (a plain loop), norm.cu (CUDA: a block of threads for each block of x). Each
-/// adds up in an order of its own, the same on every run and every GPU; they agree within 1e-13.
+/// twin adds in an order of its own, which is the same on every run and every GPU. The twins agree
+/// within 1e-13.
 
-/// out += the sum of x[i]^2, or the sums of its parts.
+/// Adds the sum of x[i]^2 to `out`, or the sum of each part to its own element of `out`.
 struct SquaredNorm {
   Tensor x{};                     ///< in   any shape, float32
   Tensor out{};                   ///< in, out  [parts], float64, added to
-  std::int64_t part = INT64_MAX;  ///< its elements; not said: all are one part
-  std::int64_t offset = 0;        ///< of x, from the begin of the first part
+  std::int64_t part = INT64_MAX;  ///< elements of a part; by default x is one part
+  std::int64_t offset = 0;        ///< elements of the first part that lie before x
 
-  /// What of x lies in part k, flat.
+  /// The elements of x that lie in part k, as a flat tensor.
   Tensor in_part(std::int64_t k) const {
     const std::int64_t begin = std::max<std::int64_t>(0, k * part - offset);
     return x.slice(begin, std::min(x.numel() - begin, (k + 1) * part - offset - begin));
@@ -44,9 +46,9 @@ struct ClipCoefficient {
   Tensor coefficient{};  ///< out  [1], float32
 };
 
-/// A square and a sum an element.
+/// Each element costs a square and a sum.
 inline Cost cost(const SquaredNorm& a) { return moves({a.x}, {a.out}, 2); }
-/// A sum.
+/// Each square costs a sum.
 inline Cost cost(const ClipCoefficient& a) { return moves({a.squares}, {a.coefficient}, 1); }
 
 /// Enqueues the operator on `stream`.

@@ -16,16 +16,16 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief What operators ask of their operands, on either device, and how finely the CPU's share
-/// their loops.
+/// @brief What operators require of their operands on both devices, and how the CPU's operators
+/// share their loops among threads.
 ///
 /// Operands are named "operator: operand" in every message, as in "layer_norm: weight".
 
-/// Asks that operands lie where the stream computes, and that activations are of one dtype.
+/// Requires that operands lie on the stream's device and that all activations have one dtype.
 class Require {
  public:
-  /// @param activation one of the call's activations: all have its dtype, bfloat16 where the device
-  /// computes with that, else float32
+  /// @param activation one of the call's activations. All others must have its dtype: bfloat16 if
+  /// the device computes with bfloat16, else float32
   explicit Require(const Stream& stream, const Tensor& activation = {})
       : device_(stream.device()), dtype_(narrowest_of(activation)) {}
 
@@ -37,13 +37,13 @@ class Require {
     check(fits, operand, t, shape.str(), dtype.value_or(dtype_));
   }
 
-  /// A parameter that is read has the dtype of activations; beside those of float32 it may be
-  /// bfloat16 where the device computes with that.
+  /// A parameter that is read has the dtype of activations. Beside float32 activations it may be
+  /// bfloat16, if the device computes with bfloat16.
   void parameter(const char* operand, const Tensor& t, const Shape& shape) const {
     (*this)(operand, t, shape, dtype_ == DType::bfloat16 ? dtype_ : narrowest_of(t));
   }
 
-  /// Rows may be wider than their heads.
+  /// Requires heads of attention, whose rows may have other columns, too.
   /// @throws ShapeError unless `x` is [B, T, heads, D] = `shape`, in rows on the stream's device
   void heads(const char* operand, const Heads& x, const Shape& shape) const {
     NANOFSDP_CHECK_SHAPE(x.heads == shape[2] && x.first >= 0, .what = operand,
@@ -54,7 +54,7 @@ class Require {
     (*this)(operand, x.rows, {shape[0], shape[1], columns});
   }
 
-  /// The shape does not matter, the number of elements does.
+  /// Requires a number of elements, in any shape.
   /// @param dtype where it is another than that of activations
   /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
   void numel(const char* operand, const Tensor& t, std::int64_t numel,
@@ -100,8 +100,8 @@ inline void require_rank(const char* operand, const Tensor& t, int rank) {
                        .expected = fmt::format("{} dimensions", rank), .got = t.shape().str());
 }
 
-/// Grain of a parallel_for whose index stands for `elements` elements: below some 16 thousand
-/// elements, microseconds of work, waking another thread costs more than it saves.
+/// The grain of a parallel_for whose index stands for `elements` elements. Fewer than about 16,000
+/// elements are microseconds of work, for which waking another thread costs more than it saves.
 inline std::int64_t grain_of(std::int64_t elements = 1) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements));
 }
@@ -115,12 +115,12 @@ void enqueue_loop(Stream& stream, const Operands& a, std::int64_t n, std::int64_
   stream.enqueue(cost(a), [&stream, n, grain, body] { stream.parallel_for(n, grain, body); });
 }
 
-/// So many elements before they are needed, a loop fetches them.
+/// A loop fetches elements this many places before it needs them.
 constexpr std::int64_t kAhead = 2048;
 
-/// Fetches n elements into the cache while others are computed with: loops that alternate between
-/// memory and arithmetic would otherwise wait for the one, then for the other. Past the end: no
-/// harm.
+/// Fetches n elements into the cache while the loop computes with others. A loop that alternates
+/// between memory and arithmetic would otherwise wait for one, then for the other. Fetching past
+/// the end of a buffer does no harm.
 inline void prefetch(const float* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i);
 }
