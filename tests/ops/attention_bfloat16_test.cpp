@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "base/check.h"
 #include "ops/attention_oracle.h"
 #include "support/errors.h"
 
