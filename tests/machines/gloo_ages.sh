@@ -55,9 +55,8 @@ from_horovod() {
 compile() {  # compile NAME DIRECTORY
   compiler=$(sed -n 's/^CMAKE_CXX_COMPILER:.*=//p' "$build/CMakeCache.txt")
   # Written for a shell, which takes away their backslashes: hence eval below.
-  flags=$(sed -nE 's/^CXX_(FLAGS|DEFINES|INCLUDES) = //p' "\
-    "$build/CMakeFiles/nanofsdp_comm.dir/flags.make" |
-    tr '\n' ' ')
+  flags=$(sed -nE 's/^CXX_(FLAGS|DEFINES|INCLUDES) = //p' \
+    "$build/CMakeFiles/nanofsdp_comm.dir/flags.make" | tr '\n' ' ')
   # Before the system's, so that these headers are found; to the compiler both are others' code.
   eval '"$compiler" -isystem "$2"' "$flags" '-Werror -fsyntax-only "$source/comm/gloo_wire.cpp"' ||
     { echo "FAILED: Gloo of $1"; exit 1; }
