@@ -190,7 +190,7 @@ std::int64_t Generator::multinomial(std::span<const float> probabilities) {
   std::vector<float> scores(probabilities.size());
   exponential(scores);
   const auto score = [](float p, float q) { return p == 0 ? 0 : p / q; };  // q may be 0
-  std::ranges::transform(probabilities, scores, scores.begin(), score);
+  std::transform(probabilities.begin(), probabilities.end(), scores.begin(), scores.begin(), score);
   return std::ranges::max_element(scores) - scores.begin();
 }
 
