@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "base/json.h"
 #include "bench/numbers.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -65,7 +66,7 @@ int plan_command(const std::vector<std::string>& args) {
     write_trace(plan.spans, t.ranks - 1, t.trace);
   }
   if (!o.json) print_plan(o, plan);
-  if (o.json) fmt::print("{}\n", json_of(o, plan));
+  if (o.json) fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
   return 0;
 }
 

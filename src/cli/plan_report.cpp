@@ -160,8 +160,9 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
   return text + "\n";
 }
 
-std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
-  nlohmann::ordered_json json;
+template <class Json>
+Json json_of(const PlanOptions& o, const plan::Plan& plan) {
+  Json json;
   json["model"] = o.parameters > 0 ? "parameters" : o.model;
   json["parameters"] = std::reduce(plan.units.begin(), plan.units.end());
   json["ranks"] = o.training.ranks;
@@ -174,7 +175,7 @@ std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["all_reduces"] = plan.step.all_reduces;
   json["bytes_sent"] = plan.step.bytes_sent;
   json["bytes_across"] = plan.bytes_across;
-  if (!plan.time) return json.dump(2);
+  if (!plan.time) return json;
   const Verdict v = judge(o, plan);
   json["machine"] = o.machine;
   json["seconds"] = v.seconds;
@@ -185,7 +186,9 @@ std::string json_of(const PlanOptions& o, const plan::Plan& plan) {
                              {"reductions", v.exposed_reductions}};
   json["memory_bytes"] = v.memory;
   json["fits"] = v.fits;
-  return json.dump(2);
+  return json;
 }
+template nlohmann::json json_of(const PlanOptions&, const plan::Plan&);
+template nlohmann::ordered_json json_of(const PlanOptions&, const plan::Plan&);
 
 }  // namespace nanofsdp::cli

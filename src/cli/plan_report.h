@@ -30,8 +30,9 @@ Verdict judge(const PlanOptions& options, const plan::Plan& plan);
 /// Time of a step, and whether the plan fits, or what would; empty without a machine.
 std::string explain_time(const PlanOptions& options, const plan::Plan& plan);
 
-/// The same as the text of one JSON object.
-std::string json_of(const PlanOptions& options, const plan::Plan& plan);
+/// The same as one JSON object: nlohmann::json, or nlohmann::ordered_json.
+template <class Json>
+Json json_of(const PlanOptions& options, const plan::Plan& plan);
 
 /// `--sweep`: a plan for each choice, as a table, and as a picture. @returns the exit code
 int sweep(const PlanOptions& options);
