@@ -51,7 +51,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   // ARM's registers, 18 are for systems other than Linux.
   EXPECT_LE(book, 8695);
   EXPECT_LE(room("plan"), 900);  // a simulated machine of 520, models in outline of 240
-  EXPECT_LE(instruments, 7450);  // 220 are for weights in many files, ours and PyTorch's
+  EXPECT_LE(instruments, 7455);  // 220 are for weights in many files, ours and PyTorch's
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {
