@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kRight = 680, kNames = kRight + 12;
 
-// 1, 2 or 5 times a power of ten, of which at most five go into `span`.
+// The distance between ticks: 1, 2 or 5 times a power of ten, so that at most five fit into `span`.
 double tick_step(double span) {
   double step = std::pow(10, std::floor(std::log10(span / 5)));
   for (const double factor : {2.0, 2.5, 2.0}) step *= span / step > 5 ? factor : 1;

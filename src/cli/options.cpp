@@ -9,7 +9,6 @@
 #include "cli/command_line.h"
 #include "cli/option_kinds.h"
 #include "data/batch_plan.h"
-#include "data/bpe_tokenizer.h"
 #include "store/checkpoint.h"
 #include "train/model_file.h"
 #include "train/pretrained.h"

@@ -56,7 +56,7 @@ std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<std::strin
   std::vector<Planned> rows(all);
   for (std::size_t i = 0; i < all; ++i) {
     PlanOptions chosen = o;
-    std::size_t every = all;  // so many rows have the same value
+    std::size_t every = all;  // how many rows in sequence have the same value of an axis
     for (std::size_t a = 0; a < axes.size(); ++a) {
       every /= axes[a].size();
       const std::int64_t value = axes[a][i / every % axes[a].size()];

@@ -1,8 +1,8 @@
 #include "data/tales.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
-#include <sstream>
 #include <utility>
 #include <vector>
 
@@ -15,6 +15,14 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
+// Takes off a text, and returns, what stands before its first `end`. (A stream would bring all
+// locales into the page that runs in a browser.)
+std::string_view cut(std::string_view& text, char end) {
+  const std::string_view piece = text.substr(0, text.find(end));
+  text.remove_prefix(std::min(piece.size() + 1, text.size()));
+  return piece;
+}
+
 struct Rule {
   std::vector<std::string> texts{""};  // a deck of cards: the first `left` are still to be dealt
   std::size_t left = 0;
@@ -23,13 +31,12 @@ struct Rule {
 class Teller {
  public:
   explicit Teller(std::string_view grammar) {
-    std::istringstream lines{std::string(grammar)};
-    std::string name, equals;
-    for (std::string line; std::getline(lines, line);) {
-      if (line.starts_with('#')) continue;
-      std::istringstream words(line);
-      if (line.find_first_not_of(" \t\r") == 0) words >> name >> equals;
-      for (std::string word; words >> word;) append(rules_[name].texts, word);
+    std::string name;
+    while (!grammar.empty()) {
+      std::string_view line = cut(grammar, '\n');
+      if (line.empty() || line.starts_with('#')) continue;
+      if (!line.starts_with(' ')) name = cut(line, ' ');
+      while (!line.empty()) append(rules_[name].texts, std::string(cut(line, ' ')));
     }
   }
 
@@ -45,7 +52,7 @@ class Teller {
       texts.emplace_back();
     } else if (word == "/") {
       text += '\n';
-    } else {
+    } else if (!word.empty() && word != "=") {
       text += (text.empty() || text.ends_with('\n') ? "" : " ") + word;
     }
   }

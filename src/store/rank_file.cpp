@@ -1,7 +1,5 @@
 #include "store/rank_file.h"
 
-#include <fmt/format.h>
-
 #include <map>
 #include <optional>
 #include <stdexcept>

@@ -96,7 +96,8 @@ std::int64_t size_in(const json& config, Fault fault, const char* name, const ch
   throw UsageError(fault);
 }
 
-// What GPT-2 may be set to compute, of which we compute one; what is not there is that one.
+// Requires that config.json asks for the computation that ours does. A setting that it leaves out
+// has that value.
 void require_computed(const json& config, Fault fault, std::int64_t width) {
   const std::pair<const char*, std::vector<json>> kComputed[] = {
       {"model_type", {"gpt2"}},
