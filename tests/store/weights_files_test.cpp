@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <string>
@@ -79,6 +80,21 @@ TEST_F(WeightsFilesTest, SeveralFilesOfWholeTensorsAreHuggingFaces) {
                                       "v": "model-00002-of-00002.safetensors"}})");
   EXPECT_EQ(read({"w", {2}}), Values({1, 2}));
   EXPECT_EQ(read({"v", {1, 2}}), Values({3, 4}));
+}
+
+// An index says which files belong together; without one, the numbers in their names do.
+TEST_F(WeightsFilesTest, AMissingFileIsNoticedAndAStrangeOneIsNot) {
+  write("model-00001-of-00002.safetensors", {{"w", {2}, {1, 2}}}, {}, "");
+  write("optimizer.safetensors", {{"w", {3}, {7, 8, 9}}}, {}, "");
+  EXPECT_TRUE(testing::one_line_with(complaint(), {"2 files of one model", "got 1"}));
+  directory_.write("model.safetensors.index.json",
+                   R"({"weight_map": {"w": "model-00001-of-00002.safetensors",
+                                      "v": "model-00002-of-00002.safetensors"}})");
+  EXPECT_TRUE(testing::one_line_with(complaint(), {"model-00002-of-00002", "no such file"}));
+  write("model-00002-of-00002.safetensors", {{"v", {1}, {3}}}, {}, "");
+  EXPECT_EQ(read({"w", {2}}), Values({1, 2}));
+  std::filesystem::remove(directory_.file("model.safetensors.index.json"));
+  EXPECT_EQ(read({"v", {1}}), Values({3}));
 }
 
 TEST_F(WeightsFilesTest, OneFileOutdoesMany) {
