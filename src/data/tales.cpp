@@ -15,13 +15,15 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
-// Takes off a text, and returns, what stands before its first `end`. (A stream would bring all
+// Takes off a text, and returns, the part before the first of `ends`. (A stream would bring all
 // locales into the page that runs in a browser.)
-std::string_view cut(std::string_view& text, char end) {
-  const std::string_view piece = text.substr(0, text.find(end));
+std::string_view cut(std::string_view& text, const char* ends) {
+  const std::string_view piece = text.substr(0, text.find_first_of(ends));
   text.remove_prefix(std::min(piece.size() + 1, text.size()));
   return piece;
 }
+
+constexpr char kBlanks[] = " \t\r";
 
 struct Rule {
   std::vector<std::string> texts{""};  // a deck of cards: the first `left` are still to be dealt
@@ -31,12 +33,11 @@ struct Rule {
 class Teller {
  public:
   explicit Teller(std::string_view grammar) {
-    std::string name;
-    while (!grammar.empty()) {
-      std::string_view line = cut(grammar, '\n');
+    for (std::string name; !grammar.empty();) {
+      std::string_view line = cut(grammar, "\n");
       if (line.empty() || line.starts_with('#')) continue;
-      if (!line.starts_with(' ')) name = cut(line, ' ');
-      while (!line.empty()) append(rules_[name].texts, std::string(cut(line, ' ')));
+      if (line.find_first_not_of(kBlanks) == 0) name = cut(line, kBlanks);
+      while (!line.empty()) append(rules_[name].texts, std::string(cut(line, kBlanks)));
     }
   }
 
