@@ -8,18 +8,19 @@ namespace nanofsdp::data {
 /// @file
 /// @brief Who computes which rows of a step: the same rows at every world size.
 ///
-/// A step is G micro-batches of B rows, whatever the number of ranks W. Two ways to share them:
+/// A step is G micro-batches of B rows, at every number of ranks W. Ranks share them in two ways:
 ///
 ///     G % W == 0    whole micro-batches: rank r takes [r G/W, (r+1) G/W), all B rows of each
 ///     otherwise     rows: every rank makes all G micro-steps, with rows [r B/W, (r+1) B/W)
 ///
-/// In the second, ranks differ by one row at most. Every rank makes the same number of micro-steps,
-/// as collectives need it, and none is without rows. The gradient of the step is the sum over all
-/// tokens divided by their global number, G B T, so the shares need not be equal.
+/// In the second way, the shares of ranks differ by at most one row. Every rank makes the same
+/// number of micro-steps, because collectives need all ranks, and every rank has rows. The gradient
+/// of the step is the sum over all tokens divided by their global number, G B T, so shares may
+/// differ.
 ///
 /// Pure arithmetic, tested alone.
 
-/// What makes one optimizer step.
+/// The size of one optimizer step.
 struct StepShape {
   std::int64_t batch_size = 1;                   ///< B >= 1: rows of a micro-batch
   std::int64_t gradient_accumulation_steps = 1;  ///< G >= 1: micro-batches

@@ -12,31 +12,31 @@ namespace nanofsdp::data {
 /// @file
 /// @brief GPT-2's tokens, read back: byte-level BPE (Radford et al. 2019, section 2.2).
 ///
-/// A token stands for a piece of text, a few bytes of it. The file vocab.json lists the pieces as
-/// strings, a character a byte: 188 bytes that print are themselves, the other 68 are the
-/// characters from U+0100 on, in order, so that a space is written U+0120 and the end of a line
-/// U+010A.
+/// A token stands for a piece of text, a few bytes long. The file vocab.json lists the pieces as
+/// strings, with one character for each byte. The 188 bytes that print stand for themselves; the
+/// other 68 are written as the characters from U+0100 on, in order. So a space is U+0120 and the
+/// end of a line is U+010A.
 ///
-/// Cutting a text into pieces takes more than the list, and is left to nanoGPT's prepare.py.
+/// The list is not enough to cut a text into pieces: nanoGPT's prepare.py does that.
 
-/// GPT-2's list of pieces, to decode with, and to look up a prompt that is one piece.
+/// GPT-2's list of pieces. It decodes tokens, and encodes a prompt that is one piece.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// @param vocab_size of the model; GPT-2's 50257 are often padded to 50304
-  /// @param pieces as in vocab.json, at most vocab_size; none if the list is not at hand, for then
-  ///        tokens are shown as numbers
-  /// @throws UsageError naming a piece that is not of bytes
+  /// @param pieces as in vocab.json, at most vocab_size. If there are none, tokens are shown as
+  ///        numbers
+  /// @throws UsageError naming a piece whose characters stand for no bytes
   BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pieces);
 
   std::int64_t vocab_size() const override { return vocab_size_; }
   std::vector<std::string> pieces() const override { return pieces_; }
 
-  /// What is a piece as a whole, such as `"\n"`, `" the"` or `"<|endoftext|>"`; or `TOKENS:` and
-  /// numbers.
+  /// Encodes a text that is one piece, such as `"\n"`, `" the"` or `"<|endoftext|>"`; or `TOKENS:`
+  /// and numbers.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
-  /// The pieces' bytes: where they end amid a character, not UTF-8. A token without a piece is its
-  /// number and a space.
+  /// The bytes of the pieces, which are not UTF-8 if they end within a character. A token without a
+  /// piece becomes its number and a space.
   std::string decode(std::span<const std::int32_t> tokens) const override;
 
   /// `<|endoftext|>`, which stands between GPT-2's documents; without it, the first token.
@@ -54,7 +54,7 @@ class BpeTokenizer final : public Tokenizer {
 /// @throws UsageError if the file is not such a list
 std::vector<std::string> read_vocab(const std::string& path);
 
-/// Those of the vocab.json in a directory; none where none lies there.
+/// The pieces of the vocab.json in a directory; empty if there is no such file.
 std::vector<std::string> read_vocab_in(const std::string& directory);
 
 }  // namespace nanofsdp::data

@@ -20,12 +20,12 @@ namespace nanofsdp::data {
 ///
 /// Comes in: a text, or files of tokens as nanoGPT's prepare.py writes them. Goes out: rows of
 /// int32 tokens, each with its targets. The tokens of a text are its characters (tokenizer.h);
-/// those of files may be GPT-2's (bpe_tokenizer.h). Which rows a rank takes says batch_plan.h.
+/// those of files may be GPT-2's (bpe_tokenizer.h). batch_plan.h says which rows a rank takes.
 
 /// Tokens to train on, and tokens to validate with.
 enum class Split { train, val };
 
-/// Where a micro-batch goes, each [rows, T] row-major: y is x shifted by one token.
+/// Memory for a micro-batch, each [rows, T] row-major: y is x shifted by one token.
 struct Batch {
   std::span<std::int32_t> x;  ///< tokens, the model's input
   std::span<std::int32_t> y;  ///< targets
@@ -38,12 +38,12 @@ class Dataset {
   /// validate with.
   /// @param name stands for the text in messages
   /// @throws UsageError if the text is empty, not UTF-8, of more than 65,536 different characters,
-  ///         or a split has not block_size + 1 tokens
+  ///         or a split has fewer than block_size + 1 tokens
   Dataset(std::string_view text, std::string name, std::int64_t block_size);
 
-  /// Files of tokens, two bytes each, little-endian: nanoGPT's train.bin and val.bin. They stay
-  /// where they are: what is not drawn is not read.
-  /// @throws UsageError if a file is not of whole tokens, or has not block_size + 1 of them
+  /// Files of tokens, two bytes each, little-endian: nanoGPT's train.bin and val.bin. They are
+  /// mapped: only the tokens that are drawn are read.
+  /// @throws UsageError if a file is not of whole tokens, or has fewer than block_size + 1
   Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokenizer> tokenizer,
           std::string name, std::int64_t block_size);
   Dataset(Dataset&&) = default;  // no copies: a text's tokens are shown where they lie
@@ -53,12 +53,13 @@ class Dataset {
   std::int64_t block_size() const { return block_size_; }     ///< T: tokens of a row
   std::int64_t size(Split split) const;                       ///< tokens
 
-  /// Of its tokens, to compare with other ranks'; where they are many, of some from all over.
+  /// A fingerprint of the tokens, to be compared with other ranks'. If there are many tokens, it
+  /// covers some of them, from all over the text.
   std::uint64_t fingerprint() const;
 
-  /// nanoGPT's get_batch, for the rank that owns `rows` of the micro-batch: draws where each of its
-  /// batch_size rows starts, randint(size - T) a row, and copies those that are `rows`. All ranks
-  /// draw the same from equal generators. A count of 0 passes over a micro-batch of other ranks.
+  /// nanoGPT's get_batch, for the rank that owns `rows` of the micro-batch. It draws where each of
+  /// the batch_size rows starts, randint(size - T) for each row, and copies only `rows`. All ranks
+  /// draw the same numbers from equal generators. A count of 0 skips a micro-batch of other ranks.
   /// @pre rows within [0, batch_size); batch.x and batch.y have rows.count * T elements
   /// @throws UsageError if a token of a file is not of the vocabulary
   void draw(Split split, Generator& generator, std::int64_t batch_size, BatchRows rows,
@@ -77,13 +78,13 @@ class Dataset {
   Tokens train_, val_;
 };
 
-/// Which data, and the vocabulary of the model that is to read it.
+/// Which data to load, and the vocabulary of the model that will read it.
 struct TextOptions {
-  std::string dataset = "tales";         ///< what load_dataset() knows by name
+  std::string dataset = "tales";         ///< a name that load_dataset() knows
   std::string text;                      ///< a UTF-8 file instead; empty: `dataset`
-  std::int64_t vocab_size = 0;           ///< of a model that is there already; 0: none is
-  std::vector<std::string> pieces = {};  ///< what that model's tokens say; empty: unknown
-  std::string chars{};                   ///< the characters that are its tokens; empty: it has none
+  std::int64_t vocab_size = 0;           ///< of a model that exists already; 0: there is none
+  std::vector<std::string> pieces = {};  ///< the texts of that model's tokens; empty: unknown
+  std::string chars{};                   ///< that model's characters; empty: its tokens are none
 };
 
 /// The data that the options ask for: the file `text`, or `dataset`:
@@ -94,9 +95,9 @@ struct TextOptions {
 ///     any other name    data/NAME/train.bin and val.bin, as nanoGPT's prepare.py writes them
 ///
 /// Files of tokens are GPT-2's unless meta.json lies beside them: nanoGPT's meta.pkl as JSON, with
-/// vocab_size and, for characters, stoi. What GPT-2's tokens say is in vocab.json, if it lies there
-/// too, else with the model. Their vocabulary is that of a model which is pretrained or resumed,
-/// else nanoGPT's 50304.
+/// vocab_size and, for characters, stoi. The texts of GPT-2's tokens come from vocab.json if it
+/// lies beside them, else from the model. The vocabulary of GPT-2's tokens has the size of a model
+/// that is pretrained or resumed, else nanoGPT's 50304.
 /// @throws UsageError with the remedy if a file cannot be read, and as Dataset
 /// @param block_size tokens of a row
 Dataset load_dataset(const TextOptions& options, std::int64_t block_size = 64);

@@ -9,18 +9,19 @@
 namespace nanofsdp::data {
 
 /// @file
-/// @brief Text to tokens and back: what every tokenizer can, and the one of characters.
+/// @brief From text to tokens and back: the interface of tokenizers, and the tokenizer of
+/// characters.
 
-/// The two ways between text and int32 tokens, to derive from.
+/// The interface of tokenizers: text to int32 tokens, and back.
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// Tokens that the model tells apart; some may have no text.
+  /// The number of different tokens; some may have no text.
   virtual std::int64_t vocab_size() const = 0;
 
   /// The tokens of a prompt.
-  /// @throws UsageError saying what it cannot read
+  /// @throws UsageError that names what it cannot encode
   virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
 
   /// The text of the tokens.
@@ -30,9 +31,10 @@ class Tokenizer {
   /// The first token of a text, if the user has given none.
   virtual std::int32_t opening() const = 0;
 
-  /// What restores the tokenizer, beside vocab_size(): every character once, as UTF-8, ...
+  /// A tokenizer is restored from vocab_size() and either chars(), every character once, as UTF-8,
+  /// ...
   virtual std::string chars() const { return {}; }
-  /// ... or the pieces of text, in the order of their tokens (bpe_tokenizer.h).
+  /// ... or pieces(), the texts of its tokens in their order (bpe_tokenizer.h).
   virtual std::vector<std::string> pieces() const { return {}; }
 };
 
@@ -41,7 +43,8 @@ class Tokenizer {
 /// point; texts are UTF-8.
 class CharTokenizer final : public Tokenizer {
  public:
-  /// The alphabet of `text`. That of chars() is the same alphabet: so it is saved and restored.
+  /// Takes the alphabet of `text`. chars() has the same alphabet, so a tokenizer is restored from
+  /// it.
   /// @throws UsageError naming the byte at which `text` stops being UTF-8
   explicit CharTokenizer(std::string_view text);
 
@@ -50,19 +53,20 @@ class CharTokenizer final : public Tokenizer {
   /// Every character once, in the order of its token, as UTF-8.
   std::string chars() const override;
 
-  /// @throws UsageError naming a character that is not in the alphabet, or where UTF-8 ends
+  /// @throws UsageError naming a character that is not in the alphabet, or the byte that is not
+  /// UTF-8
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
   std::string decode(std::span<const std::int32_t> tokens) const override;
 
-  /// The end of a line; of a text that has none, the first character.
+  /// The end of a line; if the alphabet has none, its first character.
   std::int32_t opening() const override;
 
  private:
   std::u32string alphabet_;  // sorted, no two equal
 };
 
-/// What `text` begins with: its first character, which `at` moves behind.
+/// Returns the character of `text` that begins at byte `at`, and moves `at` behind it.
 /// @throws UsageError naming the byte at which `text` is not UTF-8 (RFC 3629)
 char32_t next_character(std::string_view text, std::size_t& at);
 

@@ -15,11 +15,12 @@ namespace nanofsdp::plan {
 ///     [fitted] to the step times of ...
 ///     product_efficiency = 0.7        # and the other three
 ///
-/// All numbers above `[fitted]` are published or measured one by one. The four below it are what is
-/// left to be fitted to whole steps; the heading says to which.
+/// All numbers above `[fitted]` are published, or measured one by one. The four numbers below it
+/// were fitted to the times of whole steps, which the heading names.
 
-/// Bytes, seconds and floating-point operations. Ranks on one machine are a node. Each rank has a
-/// GPU and a network card of its own; ranks on CPUs share cores, memory and network of their node.
+/// The numbers of a machine, in bytes, seconds and floating-point operations. The ranks on one
+/// machine are a node. On GPUs each rank has a GPU and a network card of its own; on CPUs the ranks
+/// of a node share its cores, memory and network.
 struct Machine {
   enum class Kind { cpu, gpu };  ///< on what ranks compute
   Kind kind = Kind::gpu;         ///< of this machine
@@ -29,14 +30,14 @@ struct Machine {
   double cores = 1;               ///< of a node; a GPU counts as one. FLOP/s are those of one core
   double products_bfloat16 = 0;   ///< FLOP/s of products of bfloat16 matrices
   double products_float32 = 0;    ///< FLOP/s of products of float32 matrices
-  double product_half_width = 0;  ///< products with a side of so many reach half of that
+  double product_half_width = 0;  ///< a product with a side of this length reaches half of that
   double attention = 0;           ///< FLOP/s of products inside a kernel of attention
-  double attention_half_length = 0;  ///< rows of so many tokens reach half of that
+  double attention_half_length = 0;  ///< rows of this many tokens reach half of that
   double flops = 0;                  ///< FLOP/s of all other work
   double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
   double launch_time = 0;  ///< seconds of the host to launch a kernel on another stream
 
-  double node_ranks = 1;                ///< at most so many ranks are a node
+  double node_ranks = 1;                ///< the most ranks of a node
   double node_bandwidth = 0;            ///< bytes/s each way between a node's ranks
   double node_latency = 0;              ///< seconds from one of them to the next
   double network_bandwidth = 0;         ///< bytes/s each way between nodes

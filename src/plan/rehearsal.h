@@ -16,21 +16,21 @@ namespace nanofsdp::plan {
 /// @brief A training of any language model without text and without first values: what the engine
 /// allocates, issues and sends, on a device that is real or simulated.
 
-/// What one rank does in an optimizer step, and beside its steps. An evaluation and a sample are
-/// not told of: they take less than a step.
+/// What one rank does in an optimizer step, and between steps. Evaluations and samples are left
+/// out, because they take less memory than a step.
 struct Work {
-  std::vector<std::int64_t> rows{};  ///< of each of its micro-steps
-  std::int64_t tokens = 1;           ///< of a row
-  std::int64_t batch_rows = 0;       ///< for which its memory for batches is; 0: the most of `rows`
-  int sums = 0;                      ///< that the program keeps of every rank: of losses
-  bool draws = true;                 ///< the first values, rather than load them
-  bool saves = false;                ///< the weights, at some time
+  std::vector<std::int64_t> rows{};  ///< rows of each of the rank's micro-steps
+  std::int64_t tokens = 1;           ///< tokens of a row
+  std::int64_t batch_rows = 0;       ///< rows for which it has memory; 0: the most of `rows`
+  int sums = 0;                      ///< sums of losses that the program keeps for every rank
+  bool draws = true;                 ///< whether the first values are drawn, not loaded
+  bool saves = false;                ///< whether the weights are saved at some time
 };
 
-/// One rank of a training. The model takes tokens [B, T] and gives logits [B, T, V].
+/// One rank of a training. The model takes tokens [B, T] and returns logits [B, T, V].
 class Rehearsal {
  public:
-  /// Shards the model, and takes all memory that lasts.
+  /// Shards the model, and allocates all memory that lasts for the whole run.
   /// @param context, mesh, model outlive this object
   Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model, const fsdp::Options& options,
             const Work& work);
@@ -38,7 +38,7 @@ class Rehearsal {
   /// One optimizer step: all micro-steps, the norm, AdamW. The first sizes the tape.
   void step();
 
-  /// A look at all weights, one unit after the other, as for a file: if there is any.
+  /// Gathers all weights, one unit after the other, as for a file, if the run saves any.
   void save();
 
   fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded

@@ -12,23 +12,24 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A device without memory and without arithmetic: what is issued on it is written down.
+/// @brief A device without memory and without arithmetic, which records the work that is issued on
+/// it.
 ///
-/// Buffers there are entries of the ledger and addresses that cannot be read; tensors have shapes,
-/// but no values. Work is not done, its cost is kept. So a program runs unchanged, issues the same
-/// work in the same order, and leaves a log that a clock can play at the speed of any machine
-/// (plan/clock.h). What the host reads back is 0.
+/// A buffer on this device is an entry of the ledger and an address that cannot be read; tensors
+/// have shapes, but no values. The device does not do the work, but records its cost. So a program
+/// runs unchanged and issues the same work in the same order. It leaves a log that a clock can play
+/// at the speed of any machine (plan/clock.h). The host reads back zeros.
 ///
-/// There are two: the program asks a CPU and a GPU for different things. A rank there has no
-/// others: its collectives are counted, cost what they would, and move nothing. Nothing here grows
-/// with the number of ranks.
+/// There are two such devices, because a program issues different work on a CPU and on a GPU. A
+/// simulated rank has no peers: its collectives are counted and have their cost, but move nothing.
+/// So neither memory nor time grows with the number of ranks.
 
 /// Streams of a rank, numbered: 0 computes, 1 gathers, 2 reduces.
 inline constexpr int kStreams = 3;
 
-/// One thing that the main thread did.
+/// One call of the main thread.
 struct Issued {
-  /// What it was.
+  /// What the call was.
   enum class Kind {
     work,   ///< work for the stream
     wait,   ///< what the stream does later comes after `point` of stream `awaited`

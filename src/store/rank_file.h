@@ -11,23 +11,25 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief The files of a checkpoint that hold parameters and moments: safetensors, one a rank.
+/// @brief The files of a checkpoint that hold parameters and moments: one safetensors file for each
+/// rank.
 ///
-/// A piece of a parameter is three tensors of one dimension, NAME, NAME.exp_avg and NAME.exp_avg_sq
-/// (PyTorch's names of Adam's moments). The metadata say under NAME which piece it is: `{"range":
-/// [4160, 8320], "shape": [65, 128], "step": 250}`, of the parameter's elements, row-major, and the
-/// optimizer's steps that it has made. A frozen parameter has neither moments nor steps. So each
-/// file can be read without the others, by the safetensors package for Python too.
+/// A piece of a parameter is stored as three tensors of one dimension: NAME, NAME.exp_avg and
+/// NAME.exp_avg_sq (PyTorch's names for Adam's moments). The metadata say under NAME which piece it
+/// is: `{"range": [4160, 8320], "shape": [65, 128], "step": 250}`. The range counts the parameter's
+/// elements, row-major; the step counts the optimizer's steps that the parameter has made. A frozen
+/// parameter has neither moments nor steps. Each file can be read without the others, also by the
+/// safetensors package for Python.
 
-/// Writes what one rank saves, once `stream` has computed it.
-/// @throws UsageError if that fails
+/// Writes the slices that one rank saves, after `stream` has computed them.
+/// @throws UsageError if the file cannot be written
 FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
                            const std::vector<StateSlice>& slices);
 
-/// Fills `slices` from the files of all ranks, however many those were. Reads no other elements.
-/// @param files how many there are in `directory`
-/// @param model all its parameters
-/// @param steps that a parameter has made of which a file does not say so
+/// Fills `slices` from the files of all ranks, at any number of ranks. It reads no other elements.
+/// @param files how many files there are in `directory`
+/// @param model all parameters of the model
+/// @param steps taken for a parameter if its file does not say how many steps it has made
 /// @throws UsageError naming the file if one is malformed; the parameters that are missing, surplus
 /// or of another shape, if they are of another model; or a parameter of which a part is missing
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,

@@ -12,7 +12,7 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief The weights in a directory, be they in one file or in many.
+/// @brief The weights in a directory, in one file or in several.
 ///
 ///     DIR/model.safetensors     all tensors; if there is none, one of these:
 ///
@@ -22,34 +22,35 @@ namespace nanofsdp::store {
 ///     DIR/*.safetensors                                        of any other names
 ///
 /// PyTorch's distributed checkpoint writes the last kind (HuggingFaceStorageWriter), and so do we
-/// (weights.h). A file has a part of each tensor, a box, under the tensor's name. Where in the
-/// tensor the box begins stands in the file's metadata. How large the tensor is stands nowhere: it
-/// ends where its last box does.
+/// (weights.h). Such a file has a part of each tensor, a box, under the tensor's name. The file's
+/// metadata say where in the tensor the box begins. No file says how large the tensor is: it ends
+/// where its last box ends.
 ///
 ///     "DCP_SHARDING_INFO": "{\"wte.weight\": {\"saved_offsets\": [22, 0]}, ...}"
 ///
-/// (torch/distributed/checkpoint/hf_storage.py). Without such metadata, a file's tensors are whole.
+/// (torch/distributed/checkpoint/hf_storage.py). The tensors of a file without such metadata are
+/// whole.
 
-/// The key of those metadata, and the one inside.
+/// The key of these metadata, and the key of an offset inside them.
 inline constexpr char kShardingInfo[] = "DCP_SHARDING_INFO", kSavedOffsets[] = "saved_offsets";
-/// A key of ours beside it: how many files belong together.
+/// Our own key beside it: its value says how many files belong together.
 inline constexpr char kShards[] = "shards";
 
-/// What one file has of a tensor.
+/// The part of a tensor that one file has.
 struct Box {
-  std::size_t file = 0;               ///< which
-  TensorInfo saved;                   ///< as it is there
-  std::vector<std::int64_t> offsets;  ///< where it begins in the tensor, one a dimension
+  std::size_t file = 0;               ///< index of the file
+  TensorInfo saved;                   ///< name, shape and dtype in that file
+  std::vector<std::int64_t> offsets;  ///< where the box begins, one number for each dimension
 };
 
-/// Reads them: headers at once, tensors when asked for. All files stay open.
+/// Reads the headers of all files at once, and tensors on demand. All files stay open.
 class WeightsFiles {
  public:
-  /// @throws UsageError naming the file that is missing or malformed, or the tensor of which the
-  ///   files have an element twice or not at all
+  /// @throws UsageError naming the file that is missing or malformed, or a tensor that the files do
+  ///   not fill exactly once
   explicit WeightsFiles(const std::filesystem::path& directory);
 
-  /// The file, or the directory of many.
+  /// The path of the file, or of the directory if there are several files.
   const std::string& path() const { return path_; }
   /// The texts in the header of the first file, by name.
   const Metadata& metadata() const { return files_.front().metadata(); }
