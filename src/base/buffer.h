@@ -11,8 +11,8 @@ namespace nanofsdp {
 /// @file
 /// @brief The only owner of tensor memory.
 
-/// Memory of one class on one device. It is zeroed, and aligned to 64 bytes (a cache line, an
-/// AVX-512 register). As long as it lives, the ledger counts it, and the ledger must outlive it.
+/// Memory of one class on one device. The memory is zeroed, and aligned to 64 bytes (a cache line,
+/// an AVX-512 register). As long as it lives, the ledger counts it, and the ledger must outlive it.
 class Buffer {
  public:
   /// Either the whole buffer counts as in use, or its owner tells the ledger which part is (a

@@ -6,7 +6,7 @@ namespace nanofsdp {
 
 namespace {
 
-// A user's text as one short line: what would move the cursor is shown as its code.
+// Shortens a user's text to one line. Characters that would move the cursor are shown as codes.
 std::string shown(const std::string& text) {
   constexpr std::size_t kLongest = 1000;
   std::string line;
@@ -33,7 +33,7 @@ std::string describe(const Fault& fault) {
 }
 
 std::string describe(const Fault& fault, const char* file, int line) {
-  // Only the path below src/: the same message on every machine.
+  // The message has only the path below src/, so it is the same on every machine.
   std::string path = file;
   if (const auto at = path.rfind("src/"); at != std::string::npos) path = path.substr(at);
   return fmt::format("{} [{}:{}]", describe(fault), path, line);

@@ -11,8 +11,8 @@ namespace nanofsdp {
 ///     NANOFSDP_CHECK(x.numel() == n, .what = "matmul: operand x", .expected = fmt::format(...),
 ///                    .got = ..., .hint = "...");
 ///
-/// A failed check throws; nothing below main() ends the process. Macros, because GCC 11 and
-/// Clang 14 must compile them (std::source_location is missing from one of the two).
+/// A failed check throws; nothing below main() ends the process. The checks are macros, because GCC
+/// 11 and Clang 14 must compile them (std::source_location is missing from one of the two).
 
 /// The parts of an error message. Empty parts are left out.
 struct Fault {
@@ -34,17 +34,18 @@ class ShapeError : public Error {
   using Error::Error;
 };
 
-/// A wrong option, file or environment variable: the user's to mend, exit code 2, no file and line.
-/// One line whatever the user typed: long parts are cut, what moves the cursor is shown as `\n`,
-/// `\x1b`.
+/// A wrong option, file or environment variable, which the user can correct. The program ends with
+/// exit code 2, and the message names no file and line of the source. The message is always one
+/// line: long parts of the user's text are cut, and characters that move the cursor are shown as
+/// `\n` or `\x1b`.
 class UsageError : public std::runtime_error {
  public:
   /// The message is describe(fault).
   explicit UsageError(const Fault& fault);
 };
 
-/// A run that cannot go on. Every rank finds it at once and says the same: exit code 1, no rank, no
-/// file and line.
+/// A run that cannot go on. Every rank finds the same error at the same time. The program ends with
+/// exit code 1, and the message names no rank and no file and line.
 class RunError : public std::runtime_error {
  public:
   /// The message is describe(fault).

@@ -9,9 +9,9 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief What device.cpp finds in device.cu. Nothing above base needs to know of it.
+/// @brief The functions of device.cu that device.cpp calls. No room above base needs them.
 
-/// Whether this build has the CUDA twins. Where it has not, what is below is never called.
+/// Whether this build has the CUDA twins. If it has not, the functions below are never called.
 #ifdef NANOFSDP_CUDA
 constexpr bool kCuda = true;
 #else
@@ -29,7 +29,8 @@ void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;
 std::unique_ptr<Stream> make_stream(Priority priority);
 
-/// Enqueues the copy of `bytes` on `stream`, which is CUDA's; either side may be the host's memory.
+/// Enqueues a copy of `bytes` bytes on `stream`, a CUDA stream. Both `to` and `from` may lie in the
+/// host's memory or the device's.
 void copy(Stream& stream, void* to, const void* from, std::size_t bytes);
 
 }  // namespace cuda

@@ -38,7 +38,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// A point in the work of a thread.
+// A point in the work of a thread's stream.
 class ThreadEvent final : public Event::State {
  public:
   void finish(const std::exception_ptr& e) { e ? end_.set_exception(e) : end_.set_value(); }
@@ -50,7 +50,7 @@ class ThreadEvent final : public Event::State {
   const std::shared_future<void> passed_ = end_.get_future().share();
 };
 
-// Runs work at once, on the caller's thread: everything before a recorded point is already done.
+// Runs work at once, on the caller's thread, so all work before a recorded point is done already.
 class InlineStream final : public Stream {
  public:
   using Stream::enqueue;
@@ -68,8 +68,8 @@ class InlineStream final : public Stream {
   ThreadPool pool_;
 };
 
-// Runs work in order on its own thread. After a failure the rest is skipped, and every event
-// recorded later carries the first error.
+// Runs work in order on its own thread. After work has thrown, the stream skips the rest, and every
+// event that is recorded later carries the first error.
 class ThreadStream final : public Stream {
  public:
   using Stream::enqueue;
@@ -126,7 +126,7 @@ class ThreadStream final : public Stream {
         item = std::move(queue_.front());
         queue_.pop_front();
       }
-      if (!item) return;  // the last one
+      if (!item) return;  // an empty item ends the thread
       item();
     }
   }
@@ -134,9 +134,9 @@ class ThreadStream final : public Stream {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
-  std::exception_ptr error_;  // touched by thread_ alone
-  ThreadPool pool_;           // the same
-  std::thread thread_;        // last: starts when the rest is there
+  std::exception_ptr error_;  // only thread_ uses it
+  ThreadPool pool_;           // only thread_ uses it
+  std::thread thread_;        // the last member, because it starts when the others exist
 };
 
 constexpr std::align_val_t kAlignment{64};

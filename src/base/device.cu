@@ -10,7 +10,7 @@
 #include "base/cuda.h"
 #include "base/device.cuh"
 
-// The driver's library; the emulation has one of its own.
+// The name of the driver's library. The emulation of CUDA has a library of its own.
 #ifndef NANOFSDP_DRIVER
 #define NANOFSDP_DRIVER "libcuda.so.1"
 #endif
@@ -57,7 +57,7 @@ void LateEvent::wait_for_device() {
 
 namespace {
 
-// Work is launched by the caller's thread and runs on the device, in order.
+// The caller's thread launches the work, which runs on the device in order.
 class CudaStream final : public Stream {
  public:
   using Stream::enqueue;
@@ -72,7 +72,8 @@ class CudaStream final : public Stream {
 
   Device device() const override { return Device::cuda; }
   void enqueue(std::function<void()> work) override { work(); }
-  // Behind work that is not launched yet there is nothing: its own point will do.
+  // If the last work of the stream is not launched yet, there is nothing behind it, so its own
+  // event is the point.
   Event record() override { return Event(late_ ? late_ : std::make_shared<CudaEvent>(native())); }
 
   void wait(const Event& event) override {
@@ -81,7 +82,7 @@ class CudaStream final : public Stream {
       check(cudaStreamWaitEvent(native(), point->native(), 0), "waiting for an event");
       if (point->tells_more_than_cuda()) remember(event);
     } else {
-      event.synchronize();  // a thread's: the device cannot wait for it, so the host does
+      event.synchronize();  // A device cannot wait for an event of a thread, so the host does.
     }
   }
 
@@ -108,8 +109,8 @@ class CudaStream final : public Stream {
   }
 
   cudaStream_t stream_ = nullptr;
-  std::shared_ptr<LateEvent> late_;  // behind the stream's last work, if that is launched late
-  std::deque<Event> awaited_;        // those that synchronize() must ask, too
+  std::shared_ptr<LateEvent> late_;  // the stream's last work, if it is launched late
+  std::deque<Event> awaited_;        // events that synchronize() must wait for, too
   std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
 
@@ -127,8 +128,9 @@ std::shared_ptr<void>& slot(Stream& stream, std::type_index type) {
 
 namespace {
 
-// Of CUDA, as the driver's library says it: 13000 is 13.0; 0 where there is no such library. Not
-// cudaDriverGetVersion, which starts the driver first: it would serve no child of this process.
+// The version of CUDA that the driver's library supports: 13000 is 13.0. It is 0 if there is no
+// such library. cudaDriverGetVersion() is not used here, because it starts the driver, and then no
+// child of this process could use the driver.
 int driver_version() {
   void* const driver = dlopen(NANOFSDP_DRIVER, RTLD_NOW);
   if (driver == nullptr) return 0;
@@ -144,7 +146,7 @@ std::string in_words(int version) {
 
 }  // namespace
 
-// Drivers serve all builds of their major version, and of those before it.
+// A driver runs builds of its own major version of CUDA and of all earlier ones.
 std::string why_not() {
   const int driver = driver_version(), build = CUDART_VERSION;
   if (driver == 0) {

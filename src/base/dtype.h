@@ -13,17 +13,18 @@ namespace nanofsdp {
 /// The type of a tensor's elements, and what it is used for.
 enum class DType {
   float32,   ///< parameters, gradients, arithmetic
-  bfloat16,  ///< storage, communication, and on a GPU factors of products
+  bfloat16,  ///< storage, communication, and factors of products on a GPU
   float64,   ///< sums of squares
   int32      ///< tokens
 };
 
-/// The upper half of a float32: 8 bits of exponent, 7 of mantissa. Storage only.
+/// The upper half of a float32: 8 bits of exponent, 7 of mantissa. It is a storage format:
+/// arithmetic widens it to float32.
 struct bfloat16 {
-  std::uint16_t bits = 0;  ///< sign, exponent, mantissa, from the top
+  std::uint16_t bits = 0;  ///< sign, exponent, mantissa, from the top bit down
 };
 
-/// Bytes of one element.
+/// The number of bytes of one element.
 constexpr std::uint64_t size_of(DType dtype) {
   constexpr std::uint64_t kBytes[] = {4, 2, 8, 4};
   return kBytes[static_cast<int>(dtype)];
@@ -35,15 +36,16 @@ constexpr std::string_view name_of(DType dtype) {
   return kNames[static_cast<int>(dtype)];
 }
 
-// The built-in stands for std::bit_cast, which nvcc does not have for kernels.
+// The built-in replaces std::bit_cast, which nvcc does not have for kernels.
 
-/// Exact: every bfloat16 is a float32.
+/// Widens a bfloat16. The result is exact, because every bfloat16 is a float32.
 NANOFSDP_HOST_DEVICE inline float to_float32(bfloat16 x) {
   return __builtin_bit_cast(float, static_cast<std::uint32_t>(x.bits) << 16);
 }
 
-/// Round to nearest, ties to even. NaN stays NaN: rounding could carry it into infinity. Both cases
-/// end in one sum and one shift, so that a loop over vectors has one of them to narrow, not three.
+/// Rounds to nearest, ties to even. NaN stays NaN, because rounding could turn it into infinity.
+/// Both cases end in the same sum and shift, so a vectorised loop narrows one vector instead of
+/// three.
 NANOFSDP_HOST_DEVICE inline bfloat16 to_bfloat16(float x) {
   const auto bits = __builtin_bit_cast(std::uint32_t, x);
   const std::uint32_t odd = (bits >> 16) & 1, quiet = ~bits & 0x400000;

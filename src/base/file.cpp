@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a regular file; anything else throws the fault.
+// The size of a regular file. Throws the fault for anything else.
 std::uint64_t size_of_file(const std::string& path, Fault& fault) {
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
@@ -60,7 +60,7 @@ std::string read_text(const std::string& path, Fault fault, std::uint64_t most) 
 
 MappedFile::MappedFile(const std::string& path, Fault fault) {
   size_ = size_of_file(path, fault);
-  if (size_ == 0) return;  // nothing to map
+  if (size_ == 0) return;  // an empty file cannot be mapped
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   void* memory = file < 0 ? MAP_FAILED : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
   fault.got = std::strerror(errno);

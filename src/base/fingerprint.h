@@ -9,11 +9,12 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief A number that stands for bytes, to compare ranks and files by.
+/// @brief A fingerprint is a number that stands for bytes. Ranks and files are compared by it.
 
-/// Equal for equal bytes, and hardly ever for others (FNV-1a, 64 bits); the same on every machine.
-/// Of texts of one length that differ in one byte only, never.
-/// @param hash that of the bytes before, to go on from
+/// The fingerprint of some bytes, by FNV-1a with 64 bits: the same on every machine. Equal bytes
+/// have equal fingerprints, and other bytes almost always have another one. Two texts of the same
+/// length that differ in one byte always have different fingerprints.
+/// @param hash the fingerprint of the bytes before these, if there are any
 inline std::uint64_t fingerprint(std::span<const std::byte> bytes,
                                  std::uint64_t hash = 0xcbf29ce484222325) {
   for (const std::byte byte : bytes)
@@ -21,7 +22,8 @@ inline std::uint64_t fingerprint(std::span<const std::byte> bytes,
   return hash;
 }
 
-/// The same for numbers, which differ if one bit of them does: by words, four times as fast.
+/// The fingerprint of numbers, which differs if one bit of one number differs. It hashes whole
+/// words, and is four times as fast as the fingerprint of their bytes.
 inline std::uint64_t fingerprint(std::span<const float> values,
                                  std::uint64_t hash = 0xcbf29ce484222325) {
   for (const float x : values) hash = (hash ^ std::bit_cast<std::uint32_t>(x)) * 0x100000001b3;

@@ -3,8 +3,8 @@
 /// @file
 /// @brief NANOFSDP_HOST_DEVICE marks the functions that kernels call as well as the host.
 ///
-/// nvcc compiles a plain function for the host alone, the standard library's among them: what is
-/// marked calls only what is marked too, and built-ins of the compiler.
+/// nvcc compiles a plain function for the host alone, and so it does the standard library's. So a
+/// marked function calls only other marked functions, and built-ins of the compiler.
 
 #if defined(__CUDACC__)
 #define NANOFSDP_HOST_DEVICE __host__ __device__

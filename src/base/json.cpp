@@ -5,16 +5,16 @@
 namespace nanofsdp {
 namespace {
 
-constexpr int kDeepest = 16;  // brackets in each other: more than any file has that we read
+constexpr int kDeepest = 16;  // brackets within brackets; no file that we read has more
 
-// nlohmann's parser can be told to count, and is quadratic then.
+// nlohmann's parser can count the depth too, but it then takes quadratic time.
 void require_flat(std::string_view text) {
   int depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
     const char c = text[i];
     if (c == '"') quoted = !quoted;
-    if (quoted && c == '\\') ++i;  // what is escaped ends no string
+    if (quoted && c == '\\') ++i;  // an escaped quote does not end the string
     if (!quoted && (c == '[' || c == '{')) ++depth;
     if (!quoted && (c == ']' || c == '}')) --depth;
     if (depth > kDeepest) throw std::invalid_argument("too many brackets in brackets");

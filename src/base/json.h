@@ -9,17 +9,17 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief JSON that comes from a file: it may be damaged, or made to do damage.
+/// @brief Reads JSON from files, which may be damaged or made to do damage.
 
-/// The value of a text. Where a program does not know better, use this and not nlohmann's own
-/// parse(): what nests without end is refused before a recursion over it has no stack left.
+/// Parses a text. Programs use this instead of nlohmann's parse(), because it refuses values that
+/// are nested so deep that a recursion over them would need more stack than there is.
 /// @param fault what the text is, and what it should be
-/// @throws UsageError of the fault, with what is wrong about the text
+/// @throws UsageError of the fault, with the error that the parser found in the text
 nlohmann::json parse_json(std::string_view text, Fault fault);
 
-/// What `convert` makes of that value. It may throw whatever a value of another form makes it
-/// throw.
-/// @throws UsageError of the fault, with what was thrown
+/// Parses a text, and converts the value. If the value has another form than `convert` expects,
+/// `convert` may throw any exception.
+/// @throws UsageError of the fault, with the text of that exception
 template <class Convert>
 auto parse_json(std::string_view text, Fault fault, const Convert& convert) try {
   return convert(parse_json(text, fault));

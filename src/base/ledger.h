@@ -37,8 +37,8 @@ constexpr bool is_read_by_peers(MemoryClass memory_class) {
 }
 
 /// The bytes of one class. Reserved bytes are allocated. Bytes in use also hold something now. The
-/// two differ only for pools, whose slots stay allocated between uses. The peaks are the most so
-/// far.
+/// two differ only for pools, because their slots stay allocated between uses. A peak is the
+/// largest value so far.
 struct MemoryCount {
   std::int64_t reserved = 0;
   std::int64_t reserved_peak = 0;

@@ -5,20 +5,20 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Libraries that are loaded when they are first needed, not when the process starts.
+/// @brief Shared libraries that are loaded at their first use, not when the process starts.
 ///
-/// cuBLASLt and NCCL are 760 MB that take the loader a tenth of a second: a run on the CPU does not
-/// wait for them, and the program starts where they are missing.
+/// cuBLASLt and NCCL have 760 MB, and loading them takes a tenth of a second. A run on the CPU does
+/// not need them, and the program starts on machines that do not have them.
 
-/// A shared library, loaded until the process ends.
+/// A shared library. It stays loaded until the process ends.
 class Library {
  public:
-  /// Looks for `name` where the system looks for libraries, then in `folder`.
+  /// Looks for `name` in the places where the system looks for libraries, then in `folder`.
   /// @throws UsageError that names both places
   Library(const std::string& name, const std::string& folder);
 
-  /// The function of this name, which the caller knows to be an F.
-  /// @throws UsageError if the library has none
+  /// The function of this name. The caller knows that it is an F.
+  /// @throws UsageError if the library has no such function
   template <class F>
   F* find(const char* function) const {
     return reinterpret_cast<F*>(address_of(function));
@@ -33,6 +33,6 @@ class Library {
 
 }  // namespace nanofsdp
 
-/// A member that is a function of the struct's `library`, with the name and the type that its
-/// header declares: calls read as if it had been linked.
+/// Declares a member of a struct that has a `library`: a function of it, with the name and the type
+/// that its header declares. A call reads as if the function had been linked.
 #define NANOFSDP_FUNCTION(name) decltype(&::name) name = library.find<decltype(::name)>(#name)

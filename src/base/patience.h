@@ -8,21 +8,22 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief How long to wait for another rank, in time in which this process runs.
+/// @brief Limits on the time that a rank waits for another rank. Only time in which this process
+/// runs counts.
 
-/// A limit on one wait. A rank that waits looks at it again and again, and sleeps for `kLook` at
-/// most. Between two looks at most `2 * kLook` count: a process that is stopped, by Ctrl-Z or with
-/// its whole job, does not look.
+/// A limit on one wait. A rank that waits looks at its limit again and again, and sleeps for at
+/// most `kLook` between two looks. At most `2 * kLook` count between two looks. So a process that
+/// is stopped, by Ctrl-Z or with its whole job, does not use up its limit: it does not look.
 class Patience {
  public:
   using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::milliseconds kLook{100};  ///< from one look to the next
+  static constexpr std::chrono::milliseconds kLook{100};  ///< the time from one look to the next
   static constexpr std::chrono::hours kLongest{24};       ///< the longest timeout
 
-  /// The wait begins now.
+  /// Begins the wait.
   explicit Patience(Clock::duration limit) : rest_(limit) {}
 
-  /// A look: whether the wait has reached the limit.
+  /// Looks at the time. @returns whether the wait has reached the limit
   bool is_over() {
     const Clock::time_point now = Clock::now();
     rest_ -= std::min<Clock::duration>(now - std::exchange(last_, now), 2 * kLook);
@@ -34,16 +35,16 @@ class Patience {
   Clock::time_point last_ = Clock::now();
 };
 
-/// What a rank, or the threads of a run, do alone. A wait for them counts only the time in which
-/// they do nothing of that kind.
+/// Counts the things that a rank, or the threads of a run, do alone at this moment. A wait for them
+/// counts only the time in which they do no such thing.
 class Work {
  public:
-  /// Something begins (1), or ends (-1). @returns how many things are under way then
+  /// Notes that something begins (1) or ends (-1). @returns how many things are going on then
   int add(int begins) {
     changed_ = Patience::Clock::now();
     return under_way_ += begins;
   }
-  /// For how long nothing has been under way.
+  /// For how long no such thing has been going on.
   std::chrono::milliseconds idle() const {
     if (under_way_ > 0) return {};
     return std::chrono::floor<std::chrono::milliseconds>(Patience::Clock::now() - changed_.load());

@@ -37,9 +37,10 @@ namespace nanofsdp {
 #if defined(__linux__)
 
 int count_threads() {
-  // Field 20 of the line that proc(5) describes. An emulator of another processor fills this line
-  // in for the program, if only with zeros; /proc/self/task lists the emulator's threads as well.
-  // Field 2 is a name in parentheses, which may contain anything.
+  // The number of threads is field 20 of this file's line (proc(5)). An emulator of another
+  // processor writes this line for the program, with zeros at least, while /proc/self/task also
+  // lists the emulator's threads. Field 2 is a name in parentheses, which may contain any
+  // characters.
   std::ifstream file("/proc/self/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
   std::istringstream fields(text.substr(text.rfind(')') + 1));
@@ -48,13 +49,13 @@ int count_threads() {
 
 void die_with_parent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) raise(SIGKILL);  // it died before the line above
+  if (getppid() != parent) raise(SIGKILL);  // the parent died before the line above
 }
 
 void run_with_background_threads(const std::function<void()>& work) {
   std::async(std::launch::async, [&] {
-    // Threads inherit the class of the thread that starts them. Needs no privilege; if it is
-    // refused all the same, communication is slower and right.
+    // Threads inherit the scheduling class of the thread that starts them. This call needs no
+    // privilege. If the system still refuses it, communication is slower but correct.
     const sched_param parameters{};
     sched_setscheduler(0, SCHED_BATCH, &parameters);
     work();
@@ -77,7 +78,7 @@ std::string process_space() {
 }
 
 int open_shared_file(std::size_t bytes) {
-  rlimit limit{};  // a file beyond it would end this process
+  rlimit limit{};  // to write beyond this limit would end the process
   getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < bytes) return errno = EFBIG, -1;
   const int file = memfd_create("nanofsdp", MFD_CLOEXEC);
@@ -138,7 +139,8 @@ bool give_back_pages(void*, std::size_t) noexcept { return false; }
 void put_into_core_dumps(void*, std::size_t, bool) noexcept {}
 namespace {
 
-// All who sleep in this process, whatever their word.
+// All threads of this process that sleep in sleep_while(). They share one condition, so wake()
+// wakes all.
 struct Sleepers {
   std::mutex mutex;
   std::condition_variable woken;
@@ -165,11 +167,11 @@ std::string congestion_control() { return "unknown"; }
 
 #endif
 
-// Of the C library, not of the system.
+// The functions below depend on the C library, not on the system.
 
 void keep_freed_memory() {
 #if defined(__GLIBC__)
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the most it takes
+  mallopt(M_MMAP_THRESHOLD, 32 << 20);  // the largest value that glibc accepts
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 #endif
 }

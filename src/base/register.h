@@ -3,7 +3,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief How wide a vector register of the processor is that this is compiled for.
+/// @brief The width of a vector register of the processor for which this program is compiled.
 
 #if defined(__AVX512F__)
 inline constexpr int kRegisterBytes = 64;

@@ -13,24 +13,25 @@
 #include "base/check.h"
 #include "base/dropout_key.h"
 
-// Compiled with -ffp-contract=off: a product melts into a sum where std::fma says so, nowhere else.
+// This file is compiled with -ffp-contract=off, so a product and a sum are fused only by std::fma.
 
 namespace nanofsdp {
 namespace {
 
-constexpr std::size_t kWords = 624;   // of MT19937's state
-constexpr std::size_t kMiddle = 397;  // distance of the word that is mixed in
-constexpr std::size_t kBlock = 16;    // elements of a block of normal(): two AVX vectors
+constexpr std::size_t kWords = 624;   // size of MT19937's state
+constexpr std::size_t kMiddle = 397;  // distance of the word that MT19937 mixes in
+constexpr std::size_t kBlock = 16;    // elements of one block of normal(): two AVX vectors
 
-// The elementary functions of normal() are not libm's but the single-precision polynomials of
-// Moshier's Cephes library, in the form they have in PyTorch's avx_mathfun.h (G. Garberoglio, after
-// J. Pommier's sse_mathfun) once the compiler has fused multiplies and adds.
+// normal() does not use libm's elementary functions. It uses the single-precision polynomials of
+// Moshier's Cephes library as they are in PyTorch's avx_mathfun.h (G. Garberoglio, after J.
+// Pommier's sse_mathfun), with products and sums fused as the compiler does it there.
 
-// log(x) for 0 < x <= 1: x = 2^e * m, sqrt(1/2) <= m < sqrt(2), and a polynomial in m - 1.
+// log(x) for 0 < x <= 1. With x = 2^e * m and sqrt(1/2) <= m < sqrt(2), it is a polynomial in m -
+// 1.
 float log_cephes(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const float exponent = static_cast<float>(static_cast<std::int32_t>(bits >> 23) - 126);
-  const float mantissa = std::bit_cast<float>((bits & 0x007fffff) | 0x3f000000);  // [1/2, 1)
+  const float mantissa = std::bit_cast<float>((bits & 0x007fffff) | 0x3f000000);  // in [1/2, 1)
   const bool low = mantissa < 0.707106781186547524f;
   const float e = low ? exponent - 1 : exponent;
   const float m = low ? (mantissa - 1) + mantissa : mantissa - 1;
@@ -41,7 +42,7 @@ float log_cephes(float x) {
     y = std::fma(y, m, c);
   }
   y = y * m;
-  y = std::fma(y, z, e * -2.12194440e-4f);  // log(2) in two parts, the small one first
+  y = std::fma(y, z, e * -2.12194440e-4f);  // log(2) is added in two parts, the small one first
   y = std::fma(-z, 0.5f, y);
   return std::fma(e, 0.693359375f, m + y);
 }
@@ -51,8 +52,8 @@ struct SinCos {
   float cos;
 };
 
-// sin(x) and cos(x) for x >= 0: x less a multiple of pi/4 (in three parts), two polynomials, and
-// the octant says which is which and with what sign.
+// sin(x) and cos(x) for x >= 0. A multiple of pi/4 is subtracted from x (in three parts). Of the
+// rest there are two polynomials. The octant decides which of them is the sine, and the signs.
 SinCos sincos_cephes(float x) {
   const std::int32_t octant = (static_cast<std::int32_t>(x * 1.27323954473516f) + 1) & ~1;
   const float y = static_cast<float>(octant);
@@ -76,7 +77,7 @@ SinCos sincos_cephes(float x) {
           .cos = (~(octant - 2) & 4) != 0 ? -cosine : cosine};
 }
 
-// Sixteen uniforms become sixteen normals, in place.
+// Replaces sixteen uniform numbers by sixteen normal ones.
 void normal_block(float* d, float mean, float stddev) {
   for (std::size_t j = 0; j < kBlock / 2; ++j) {
     const float r = std::sqrt(-2.0f * log_cephes(1.0f - d[j]));
@@ -189,7 +190,7 @@ std::int64_t Generator::multinomial(std::span<const float> probabilities) {
                  .hint = "are the logits finite?");
   std::vector<float> scores(probabilities.size());
   exponential(scores);
-  const auto score = [](float p, float q) { return p == 0 ? 0 : p / q; };  // q may be 0
+  const auto score = [](float p, float q) { return p == 0 ? 0 : p / q; };  // q may be 0 as well
   std::transform(probabilities.begin(), probabilities.end(), scores.begin(), scores.begin(), score);
   return std::ranges::max_element(scores) - scores.begin();
 }
@@ -208,11 +209,12 @@ void Generator::discard(std::int64_t words) {
 void Generator::discard_normal(std::int64_t numel) {
   constexpr auto block = static_cast<std::int64_t>(kBlock);
   if (numel < 0 || numel >= block) {
-    discard(numel);  // refuses a negative count
+    discard(numel);  // throws if the count is negative
     if (numel % block != 0) discard(block);
     return;
   }
-  std::array<float, kBlock> unused;  // the cached normal has a value, so the pairs must be made
+  std::array<float, kBlock>
+      unused;  // the pairs must be made, because the last value becomes the cached normal
   normal(std::span(unused).first(static_cast<std::size_t>(numel)), 0, 1);
 }
 

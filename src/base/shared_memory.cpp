@@ -15,10 +15,11 @@
 namespace nanofsdp {
 namespace {
 
-// Of any system's pages, also those of 64 KB.
+// A multiple of the page of every system, including systems with pages of 64 KB.
 constexpr std::size_t kPage = 1 << 16;
 
-// Addresses that all parts may take together: a processor has 47 bits for them, or more; or 32.
+// The most addresses that all parts together may take. Processors of 64 bits have at least 47 bits
+// for addresses of a process.
 constexpr std::size_t kMostAddresses = std::size_t{1} << (sizeof(void*) == 8 ? 45 : 30);
 
 }  // namespace
@@ -37,8 +38,9 @@ SharedMemory::SharedMemory(int descriptor, int parts, int mine)
   NANOFSDP_CHECK(first != MAP_FAILED, .what = "shared memory", .expected = "addresses for it",
                  .got = std::strerror(errno), .hint = "raise the limit on them (ulimit -v)");
   first_ = static_cast<std::byte*>(first);
-  put_into_core_dumps(first, bytes, false);  // but for what this rank allocates
-  // An emulator may only seem to take pages back. Nobody uses the last ones yet.
+  put_into_core_dumps(first, bytes, false);  // allocate() adds this rank's memory again
+  // Under an emulator the system may say that it takes pages back, and not do it. So this is tried
+  // with the last page, which no allocation has yet.
   std::byte* const last = at(mine_, part_bytes_ - kPage);
   *last = std::byte{1};
   give_back_pages(last, kPage);
@@ -56,7 +58,7 @@ void* SharedMemory::allocate(std::size_t bytes) {
   const std::size_t most = std::clamp<std::size_t>(bytes, 1, part_bytes_ + 1);
   const std::size_t size = (most + kPage - 1) / kPage * kPage;
   const std::lock_guard lock(mutex_);
-  std::size_t begin = 0;  // of the first gap that is large enough
+  std::size_t begin = 0;  // begin of the first gap that is large enough
   for (const auto& [taken, end] : ends_) {
     if (taken - begin >= size) break;
     begin = end;
@@ -72,7 +74,8 @@ void* SharedMemory::allocate(std::size_t bytes) {
 void SharedMemory::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(offset_of(memory));
-  clear(memory, found->second - found->first);  // zeros, when they are taken again
+  clear(memory,
+        found->second - found->first);  // so the memory is zeroed when it is allocated again
   put_into_core_dumps(memory, found->second - found->first, false);
   ends_.erase(found);
 }

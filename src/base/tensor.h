@@ -15,7 +15,8 @@ namespace nanofsdp {
 /// @file
 /// @brief A typed, row-major, contiguous view of memory that it does not own.
 
-/// Up to four dimensions; no dimension is a scalar of one element.
+/// The shape of a tensor with up to four dimensions. A shape without dimensions is that of a
+/// scalar, which has one element.
 class Shape {
  public:
   Shape() = default;
@@ -24,15 +25,17 @@ class Shape {
   /// @copydoc Shape(std::initializer_list<std::int64_t>)
   explicit Shape(std::span<const std::int64_t> dims);
 
-  int rank() const { return rank_; }  ///< dimensions
-  /// Dimension i, from 0.
+  int rank() const { return rank_; }  ///< number of dimensions
+  /// The size of dimension i, counted from 0.
   std::int64_t operator[](int i) const { return dims_[static_cast<std::size_t>(i)]; }
-  std::int64_t numel() const;  ///< elements; 1 without dimensions
-  /// All dimensions, outermost first.
+  std::int64_t numel() const;  ///< number of elements; 1 without dimensions
+  /// The sizes of all dimensions, outermost first.
   std::span<const std::int64_t> dims() const { return {dims_.data(), std::size_t(rank_)}; }
-  std::string str() const;  ///< "[12, 64, 128]"
-  /// The same but for dimension i, which may be one more than it has.
-  /// @throws std::out_of_range if i is negative, or more than four dimensions are too few
+  std::string str() const;  ///< for messages: "[12, 64, 128]"
+  /// A shape that differs only in the size of dimension i. If i is rank(), the new shape has one
+  /// dimension more.
+  /// @throws std::out_of_range if i is negative, or the new shape would have more than four
+  ///   dimensions
   Shape with(int i, std::int64_t n) const;
 
   friend bool operator==(const Shape&, const Shape&) = default;
@@ -42,31 +45,36 @@ class Shape {
   int rank_ = 0;
 };
 
-/// A view: copying it copies no elements, and it never owns or frees them. Like std::span, a const
-/// Tensor still lets its elements be written. A default Tensor is empty: an operand left out.
+/// A view of elements. A copy of the view copies no elements, and no view owns or frees them. As
+/// with std::span, elements can be written through a const Tensor. A default Tensor is empty: it
+/// stands for an operand that is left out.
 class Tensor {
  public:
   Tensor() = default;
   /// @param data row-major elements, which outlive every use of the view
   Tensor(void* data, Shape shape, DType dtype = DType::float32, Device device = Device::cpu)
       : Tensor(address_of(data), shape, dtype, device) {}
-  /// The same, of elements that begin at an address.
+  /// The same for elements that begin at an address.
   Tensor(Address first, Shape shape, DType dtype, Device device)
       : first_(first), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
 
-  bool empty() const { return !present_ || numel() == 0; }  ///< left out, or no elements
-  const Shape& shape() const { return shape_; }             ///< outermost dimension first
-  DType dtype() const { return dtype_; }                    ///< of the elements
-  Device device() const { return device_; }                 ///< where they lie
-  std::int64_t dim(int i) const { return shape_[i]; }       ///< dimension i, from 0
-  std::int64_t numel() const { return present_ ? shape_.numel() : 0; }  ///< elements
-  /// The size of the elements.
+  bool empty() const {
+    return !present_ || numel() == 0;
+  }                                              ///< whether it is left out, or has no elements
+  const Shape& shape() const { return shape_; }  ///< sizes of the dimensions, outermost first
+  DType dtype() const { return dtype_; }         ///< type of the elements
+  Device device() const { return device_; }      ///< device on which the elements lie
+  std::int64_t dim(int i) const { return shape_[i]; }  ///< size of dimension i, from 0
+  std::int64_t numel() const { return present_ ? shape_.numel() : 0; }  ///< number of elements
+  /// The size of all elements in bytes.
   std::uint64_t bytes() const { return static_cast<std::uint64_t>(numel()) * size_of(dtype_); }
-  Address address() const { return first_; }        ///< where the first element is
-  void* raw() const { return pointer_to(first_); }  ///< the first element, of a device with memory
+  Address address() const { return first_; }  ///< address of the first element
+  void* raw() const {
+    return pointer_to(first_);
+  }  ///< pointer to the first element; the device must have memory
 
-  /// The elements as T.
-  /// @throws ShapeError if T is not the tensor's dtype, or the device is a simulated one
+  /// Pointer to the first element, as T.
+  /// @throws ShapeError if T is not the tensor's dtype, or the device is simulated
   template <class T>
   T* data() const {
     require(dtype_of<T>);
@@ -81,16 +89,16 @@ class Tensor {
     return {data<T>(), static_cast<std::size_t>(numel())};
   }
 
-  /// The same elements under another shape.
-  /// @throws ShapeError unless it has as many
+  /// The same elements with another shape.
+  /// @throws ShapeError unless it has the same number of elements
   Tensor view(Shape shape) const;
 
-  /// [..., n] as rows [numel / n, n].
+  /// The same elements as rows: [..., n] becomes [numel / n, n].
   /// @pre at least one dimension, and n > 0
   Tensor rows() const;
 
-  /// Elements [begin, begin + count) as one dimension, [count].
-  /// @throws ShapeError if there are not so many
+  /// Elements [begin, begin + count) as a tensor of one dimension, [count].
+  /// @throws ShapeError if the tensor ends before
   Tensor slice(std::int64_t begin, std::int64_t count) const;
 
  private:
@@ -106,8 +114,8 @@ class Tensor {
   bool present_ = false;
 };
 
-/// The cost of work that reads and writes each of these once, in one kernel.
-/// @param flops for each element of the first that is read
+/// The cost of one kernel that reads and writes each of these tensors once.
+/// @param flops operations for each element of the first tensor that it reads
 Cost moves(std::initializer_list<Tensor> read, std::initializer_list<Tensor> written,
            double flops = 0);
 

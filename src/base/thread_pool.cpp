@@ -6,8 +6,9 @@
 namespace nanofsdp {
 namespace {
 
-// Longer than the gap between two operators, shorter than a scheduler tick. Timed, not counted: one
-// pause takes 5 nanoseconds on one processor and 50 on another.
+// This time is longer than the gap between two operators, and shorter than a scheduler tick.
+// Workers look at a clock instead of counting pauses, because one pause takes 5 nanoseconds on one
+// processor and 50 on another.
 constexpr std::chrono::microseconds kSpin{50};
 
 void pause_briefly() {
@@ -30,7 +31,8 @@ void wait_while(const std::atomic<std::uint32_t>& value, std::uint32_t old) {
 
 }  // namespace
 
-// Delegates, so that the destructor ends those that were started if one cannot be.
+// It delegates to another constructor. So if a thread cannot be started, the destructor runs and
+// ends those that were started.
 ThreadPool::ThreadPool(int threads) : ThreadPool() {
   for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { work(i); });
 }

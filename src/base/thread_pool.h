@@ -10,23 +10,26 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Threads that share one loop: the width of the CPU's compute stream.
+/// @brief Threads that share one loop. The CPU's compute stream uses them.
 ///
-/// Our own 60 lines instead of OpenMP: both compilers have it without another package, ranks may be
-/// threads, and the thread sanitizer understands it. Workers spin a while for the next loop, as
-/// operators follow each other within microseconds, then sleep.
+/// These are 60 lines of our own instead of OpenMP. They need no further package with either
+/// compiler, they work when ranks are threads, and the thread sanitizer understands them. Operators
+/// follow each other within microseconds, so workers first spin while they wait for the next loop,
+/// and sleep only later.
 
-/// A fixed number of threads, which work for the one thread that calls run().
+/// A fixed number of threads that work for the thread that calls run().
 class ThreadPool {
  public:
-  /// @param threads including the caller, at least 1
+  /// @param threads at least 1; the caller is one of them
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
-  int threads() const { return static_cast<int>(workers_.size()) + 1; }  ///< including the caller
+  int threads() const {
+    return static_cast<int>(workers_.size()) + 1;
+  }  ///< threads, with the caller
 
-  /// Cuts [0, n) into equal ranges and runs them, the first on the caller. Returns when all are
-  /// done. A range that throws must not: bodies are arithmetic.
+  /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all
+  /// ranges are done. The body must not throw: it does arithmetic only.
   void run(std::int64_t n, std::int64_t grain, const RangeBody& body);
 
  private:
@@ -37,8 +40,8 @@ class ThreadPool {
   const RangeBody* body_ = nullptr;
   std::int64_t n_ = 0;
   std::int64_t chunk_ = 0;
-  std::atomic<std::uint32_t> round_{0};    // a new value starts a loop
-  std::atomic<std::uint32_t> pending_{0};  // workers that have not finished it
+  std::atomic<std::uint32_t> round_{0};    // changes when a loop begins
+  std::atomic<std::uint32_t> pending_{0};  // workers that have not finished the loop
   std::atomic<bool> stop_{false};
   std::vector<std::thread> workers_;
 };

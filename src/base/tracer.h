@@ -11,55 +11,62 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief What a rank did: the order in which its main thread issued it, and when it ran.
+/// @brief A record of one rank's work: the order in which its main thread issued it, and when it
+/// ran.
 
-/// Where work runs. Each stream is a lane of the trace; waiting is computation standing still.
+/// The place where work runs. Each stream is a lane of the trace. The time in which computation
+/// waits for a collective is a lane too.
 enum class Lane { compute, all_gather, reduce, wait };
 
-/// Whether spans say when work ran. On CUDA the host knows only when it issued the work.
+/// Whether the times of spans are those at which the work ran. On CUDA the host only knows when it
+/// issued the work.
 constexpr bool spans_say_when_work_ran(Device device) { return device == Device::cpu; }
 
-/// Something that took a while. Times in seconds of a clock that all processes of a host share.
+/// One piece of work. Times are in seconds, on a clock that all processes of a host share.
 struct Span {
-  Lane lane = Lane::compute;  ///< where it ran
-  std::string name;           ///< "forward transformer.h.0"; of communication, the unit
-  std::int64_t bytes = 0;     ///< payload that the rank receives
-  double issued = 0;          ///< when the main thread asked for it
-  double begin = 0;           ///< when it ran, 0 while it has not
-  double end = 0;             ///< when it was done, 0 while it is not
-  std::size_t waits_for = 0;  ///< of a wait: the number of the span it waits for, 0 if none
+  Lane lane = Lane::compute;  ///< the lane on which it ran
+  std::string name;        ///< "forward transformer.h.0"; for communication, the name of the unit
+  std::int64_t bytes = 0;  ///< payload bytes that the rank receives
+  double issued = 0;       ///< when the main thread issued it
+  double begin = 0;        ///< when it began; 0 before that
+  double end = 0;          ///< when it ended; 0 before that
+  std::size_t waits_for = 0;  ///< for a wait: number of the span for which it waits; 0: none
 };
 
-/// Records when switched on. Events of the order are short verbs with the unit they concern:
+/// Records the work of a rank while it is on. The order consists of events: a short verb and the
+/// name of a unit.
 ///
-///     U.h0  all-gather issued        u.h0  unshard that found a whole copy, or one on its way
-///     R.h0  resharded, memory freed  r.h0  reshard that keeps the whole copy
-///     F.h0  forward of the module    RS.h0 reduce-scatter issued     AR.h0 all-reduce issued
+///     U.h0  all-gather issued         u.h0  the unit is unsharded, or will be: no all-gather
+///     R.h0  resharded, memory freed   r.h0  reshard that keeps the unsharded parameters
+///     F.h0  forward of the module     RS.h0 reduce-scatter issued     AR.h0 all-reduce issued
 ///
-/// Spans are numbered from 1 in the order in which the main thread began them. All functions are
-/// the main thread's; begin and end of a span are noted where its stream runs.
+/// Spans are numbered from 1 in the order in which the main thread began them. Only the main thread
+/// calls these functions. The begin and the end of a span are recorded by the stream on which it
+/// runs.
 class Tracer {
  public:
-  void start() { on_ = true; }     ///< from now on, record
-  void stop() { on_ = false; }     ///< what was recorded stays
+  void start() { on_ = true; }     ///< begins to record
+  void stop() { on_ = false; }     ///< records no more; the record stays
   bool on() const { return on_; }  ///< between start() and stop()
 
-  /// Adds an event to the order, "U.h0"; nothing while it is off.
+  /// Adds an event such as "U.h0" to the order. Does nothing while the tracer is off.
   void issue(std::string event) {
     if (on_) order_.push_back(std::move(event));
   }
 
-  /// The events since the last call, oldest first.
+  /// Removes and returns the events that were recorded so far, oldest first.
   std::vector<std::string> take_order() { return std::exchange(order_, {}); }
 
-  /// Notes when `stream` comes to what is enqueued next. @return the span's number, 0 when off
+  /// Begins a span: its time is that at which `stream` reaches this point. @return the span's
+  /// number; 0 while the tracer is off
   std::size_t begin(Stream& stream, Lane lane, std::string name);
 
-  /// Notes when `stream` has done what was enqueued so far, and what that received.
-  /// @return that moment
+  /// Ends a span: its time is that at which `stream` reaches this point.
+  /// @param bytes payload that the rank has received
+  /// @return an event for this point
   Event end(Stream& stream, std::size_t span, std::int64_t bytes = 0);
 
-  /// `stream.wait(event)`, as a span of the lane of waits; nothing if there is no event.
+  /// Calls `stream.wait(event)` and records the wait as a span. A default event is not recorded.
   void wait(Stream& stream, const Event& event);
 
   /// All spans so far. Call it when the streams are idle.
@@ -68,7 +75,7 @@ class Tracer {
  private:
   bool on_ = false;
   std::vector<std::string> order_;
-  std::deque<Span> spans_;  // which never moves what it holds
+  std::deque<Span> spans_;  // a deque never moves its elements
 };
 
 }  // namespace nanofsdp

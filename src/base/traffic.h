@@ -5,26 +5,28 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Counts of operations and exact payload bytes: every communicator has them.
+/// @brief Counts of operations and of payload bytes. Every communicator keeps them.
 ///
-/// Payload bytes that one rank sends for n bytes a chunk (the direct algorithms; a ring moves the
-/// same number): all_gather and reduce_scatter (W - 1) * n, all_reduce both, broadcast (W - 1) * n
-/// at the root and 0 elsewhere. It receives as many, but for broadcast (n, 0 at the root). What
-/// backends add to talk at all (headers, acknowledgements) does not count.
+/// For chunks of n bytes, a rank sends (W - 1) * n bytes in an all_gather, the same in a
+/// reduce_scatter, and twice that in an all_reduce. These are the direct algorithms; a ring sends
+/// as many. In a broadcast the root sends (W - 1) * n bytes and the others none. A rank receives as
+/// many bytes as it sends, except in a broadcast: the root receives 0 and the others n. Bytes that
+/// a backend adds, such as headers and acknowledgements, do not count.
 
-/// What one rank did. Control traffic counts in `control` only.
+/// The operations and bytes of one rank. Control traffic counts in `control` only.
 struct Traffic {
-  std::int64_t all_gathers = 0;      ///< operations, as the next three
-  std::int64_t reduce_scatters = 0;  ///< those that are not part of an all_reduce
-  std::int64_t all_reduces = 0;      ///< each is one operation
-  std::int64_t broadcasts = 0;       ///< also at the root
-  std::int64_t bytes_sent = 0;       ///< of payload
-  std::int64_t bytes_received = 0;   ///< of payload
-  std::int64_t control = 0;          ///< operations
+  std::int64_t all_gathers = 0;  ///< number of operations
+  std::int64_t reduce_scatters =
+      0;                         ///< number of operations; those inside an all_reduce do not count
+  std::int64_t all_reduces = 0;  ///< number of operations
+  std::int64_t broadcasts = 0;   ///< number of operations, at the root too
+  std::int64_t bytes_sent = 0;   ///< payload bytes
+  std::int64_t bytes_received = 0;  ///< payload bytes
+  std::int64_t control = 0;         ///< number of operations
 
-  /// Field by field.
+  /// The sum, field by field.
   Traffic operator+(const Traffic& other) const { return plus(1, other); }
-  /// What came since `other`.
+  /// The difference, field by field: the traffic since `other`.
   Traffic operator-(const Traffic& other) const { return plus(-1, other); }
   friend bool operator==(const Traffic&, const Traffic&) = default;
 

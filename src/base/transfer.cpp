@@ -21,7 +21,8 @@ void convert(const Tensor& in, const Tensor& out) {
   bfloat16* const to = out.data<bfloat16>();
   constexpr std::size_t kBlock = 512, kAhead = 4 * kBlock, kLine = 16;
   for (std::size_t i = 0; i < all.size(); i += kBlock) {
-    // To round is work enough for memory to wait, so what comes later is asked for now.
+    // Rounding keeps the processor too busy to fetch memory early, so this loop asks for later
+    // elements now.
     for (std::size_t k = 0; k < kBlock; k += kLine) __builtin_prefetch(&all[i] + kAhead + k);
     std::ranges::transform(all.subspan(i, std::min(kBlock, all.size() - i)), to + i, to_bfloat16);
   }
@@ -30,7 +31,8 @@ void convert(const Tensor& in, const Tensor& out) {
 void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   const std::pair converted(DType::float32, DType::bfloat16);
   const bool converts = std::minmax({in.dtype(), out.dtype()}) == converted;
-  const bool within = in.device() != Device::cpu && out.device() != Device::cpu;  // a device
+  const bool within =
+      in.device() != Device::cpu && out.device() != Device::cpu;  // both lie on a device
   NANOFSDP_CHECK_SHAPE(
       in.numel() == out.numel() && (in.dtype() == out.dtype() || (converts && !within)),
       .what = "transfer of a tensor",
@@ -39,7 +41,9 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
       .hint = converts && within ? "use ops::cast: the host converts what it sends or gets" : "");
   if (in.bytes() == 0) return;
   if (converts && in.device() != out.device()) {
-    const Tensor& far = in.device() == Device::cpu ? out : in;  // whose dtype crosses
+    const Tensor& far = in.device() == Device::cpu
+                            ? out
+                            : in;  // its dtype is the one that is copied between host and device
     std::vector<std::byte> room(far.bytes());
     const Tensor stop(room.data(), far.shape(), far.dtype());
     &far == &in ? transfer(stream, in, stop) : convert(in, stop);
@@ -47,7 +51,8 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   }
   if constexpr (kCuda) {
     if (stream.device() == Device::cuda) {
-      // The copy waits as well, as always for pageable memory: but deaf to collectives that fail.
+      // CUDA's copy from or to pageable memory would wait too, but that wait does not notice a
+      // collective that fails.
       if (out.device() == Device::cpu) stream.synchronize();
       return cuda::copy(stream, out.raw(), in.raw(), in.bytes());
     }
@@ -58,7 +63,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
 }
 
 void copy_within(Stream& stream, const void* from, const Tensor& to) {
-  constexpr std::int64_t kGrain = 1 << 16;  // bytes that a thread copies at least
+  constexpr std::int64_t kGrain = 1 << 16;  // bytes that each thread copies at least
   if (to.bytes() == 0 || to.raw() == from) return;
   NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, to.raw(), from, to.bytes()));
   auto* const target = static_cast<std::byte*>(to.raw());

@@ -9,27 +9,27 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief Between the host's memory and a device's. The only way for the host to see a tensor that
-/// may lie on a GPU, and for what it made to get there.
+/// @brief Copies between the memory of the host and of a device. This is the only way for the host
+/// to read a tensor that may lie on a GPU, and to copy its own data there.
 
-/// Elements of `in` to `out`, both in the host's memory, without a stream: as they are, or rounded
-/// to bfloat16, or widened to float32.
+/// Copies the elements of `in` to `out`, both in the host's memory, without a stream. Between
+/// float32 and bfloat16 it rounds or widens; equal dtypes are copied as they are.
 void convert(const Tensor& in, const Tensor& out);
 
-/// Enqueues out = in; either tensor on the host or on the stream's device. Bytes as they are, but
-/// between float32 and bfloat16 the host converts, if one of the two lies there. On a compute
-/// stream, a tensor on the host is free again when this returns, and what is written there can be
-/// read: the call waits for all work before it.
+/// Enqueues out = in. Each tensor lies on the host or on the stream's device. Bytes are copied as
+/// they are. Between float32 and bfloat16 the host converts, so one of the two tensors must lie
+/// there. On a compute stream the call waits for all earlier work. So when it returns, a tensor on
+/// the host may be changed or freed, and an `out` on the host may be read.
 /// @throws what that work threw
-/// @throws ShapeError if the number of elements differs, or dtypes do that the host cannot convert
+/// @throws ShapeError if the numbers of elements differ, or the host cannot convert the dtypes
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 
-/// For work inside a stream: the bytes at `from`, on its device, to `to`, by all threads of the
-/// stream. Nothing if `to` is there already.
+/// Copies the bytes at `from`, on the stream's device, to `to`. Work inside a stream calls this;
+/// all threads of the stream copy. Does nothing if `from` is where `to` lies.
 void copy_within(Stream& stream, const void* from, const Tensor& to);
 
-/// The elements of `x`, float32 if it is bfloat16, where the host sees them: in place on the CPU,
-/// else copied into `room`.
+/// The elements of `x` in the host's memory, as float32 if they are bfloat16. On the CPU it returns
+/// the elements in place if it can; else it copies them into `room`.
 template <class T>
 std::span<const T> on_host(Stream& stream, const Tensor& x, std::vector<T>& room) {
   stream.synchronize();
@@ -39,7 +39,7 @@ std::span<const T> on_host(Stream& stream, const Tensor& x, std::vector<T>& room
   return room;
 }
 
-/// The only element of `x`, once everything before it on `stream` is done (torch.Tensor.item).
+/// The only element of `x`, after all earlier work on `stream` (torch.Tensor.item).
 template <class T>
 T item(Stream& stream, const Tensor& x) {
   T value{};

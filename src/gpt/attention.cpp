@@ -18,7 +18,7 @@ CausalSelfAttention::CausalSelfAttention(const GPTConfig& config)
 Tensor CausalSelfAttention::do_forward(nn::Tape& tape, Tensor x) {
   Tensor qkv = c_attn_.forward(tape, x);  // [B, T, 3C]
   if (tape.cache() != nullptr) qkv = tape.cache()->append(tape.stream(), this, qkv);
-  // With a cache also the positions before those of x.
+  // With a cache, T also counts the cached positions before those of x.
   const std::int64_t T = qkv.dim(1), C = x.dim(2);
   const Tensor y = tape.allocate(x.shape());
   const Tensor lse = tape.allocate({x.dim(0), heads_, x.dim(1)}, DType::float32);

@@ -10,11 +10,11 @@ namespace nanofsdp::gpt {
 /// @file
 /// @brief The attention of a GPT's layer, as a module.
 
-/// Multi-head causal self-attention: c_attn makes queries, keys and values, c_proj mixes the heads'
-/// answers. It drops probabilities, and then elements of the output.
+/// Multi-head causal self-attention. c_attn makes queries, keys and values, and c_proj mixes the
+/// results of the heads. Dropout is applied to the probabilities, and then to the output.
 class CausalSelfAttention final : public nn::Module {
  public:
-  /// Forward takes [B, T, C] and gives the same shape.
+  /// Forward takes [B, T, C] and returns the same shape.
   explicit CausalSelfAttention(const GPTConfig& config);
 
  private:

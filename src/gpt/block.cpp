@@ -40,9 +40,9 @@ Block::Block(const GPTConfig& config)
   add("mlp", mlp_);
 }
 
-// Each sum is read again by the layer norm after it. One kernel for both would save that pass, but
-// it has two inputs, where a module's forward, which hooks surround, has one; and the second sum is
-// the next unit's.
+// The layer norm after each sum reads the sum again. One kernel for both would save that pass. But
+// it would have two inputs, and the forward of a module, which hooks surround, has one. And the
+// layer norm after the second sum belongs to the next unit.
 Tensor Block::do_forward(nn::Tape& tape, Tensor x) {
   const Tensor a = attn_.forward(tape, ln_1_.forward(tape, x));
   ops::add(tape.stream(), {.a = x, .b = a, .out = a});

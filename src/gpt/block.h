@@ -10,12 +10,12 @@
 namespace nanofsdp::gpt {
 
 /// @file
-/// @brief One layer of a GPT: attention, then an MLP, each added to the stream.
+/// @brief One layer of a GPT: attention, then an MLP. The result of each is added to its input.
 
-/// c_proj(gelu(c_fc(x))), four times as wide inside.
+/// c_proj(gelu(c_fc(x))), with four times as many features inside.
 class MLP final : public nn::Module {
  public:
-  /// Forward takes [B, T, C] and gives the same shape.
+  /// Forward takes [B, T, C] and returns the same shape.
   explicit MLP(const GPTConfig& config);
 
  private:
@@ -28,10 +28,11 @@ class MLP final : public nn::Module {
 };
 
 /// x + attn(ln_1(x)), then x + mlp(ln_2(x)): one layer of the GPT, and one unit of FSDP. Backward
-/// writes the input's gradient over the output's: the residual path hands it through unchanged.
+/// adds the gradient of the input into the memory of the output's gradient, because the residual
+/// path passes that gradient on unchanged.
 class Block final : public nn::Module {
  public:
-  /// Forward takes [B, T, C] and gives the same shape.
+  /// Forward takes [B, T, C] and returns the same shape.
   explicit Block(const GPTConfig& config);
 
  private:

@@ -15,12 +15,12 @@ struct GPTConfig {
   std::int64_t n_head = 12;         ///< heads of each attention
   std::int64_t n_embd = 768;        ///< a multiple of n_head
   float dropout = 0;                ///< in [0, 1)
-  bool bias = true;                 ///< in every Linear and LayerNorm but lm_head
+  bool bias = true;  ///< whether every LayerNorm, and every Linear except lm_head, has a bias
 };
 
-/// Backward needs activations that forward has computed. Forward keeps them all (none), or it keeps
-/// fewer and backward computes the others again: those of each block's MLP (selective), or all but
-/// the input of each block (block).
+/// Backward needs activations that forward has computed. With `none`, forward keeps them all.
+/// Otherwise backward computes some of them again: those of each block's MLP (`selective`), or all
+/// except the input of each block (`block`).
 enum class Recompute { none, selective, block };
 
 }  // namespace nanofsdp::gpt

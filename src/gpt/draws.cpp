@@ -10,8 +10,8 @@ using nn::DrawPlan;
 using nn::Init;
 using nn::Module;
 
-// What PyTorch's own constructors draw: an Embedding N(0, 1); a Linear a Kaiming-uniform weight
-// (a = sqrt 5) and a bias in the same bounds; a LayerNorm nothing.
+// The draws of PyTorch's own constructors: an Embedding draws from N(0, 1). A Linear draws a
+// Kaiming-uniform weight (a = sqrt 5) and a bias within the same bounds. A LayerNorm draws nothing.
 void draw_as_constructed(Module& module, DrawPlan& plan) {
   const auto& own = module.own_parameters();
   if (dynamic_cast<nn::Embedding*>(&module)) plan.push_back({own[0].second.get(), Init::normal(1)});
@@ -24,7 +24,7 @@ void draw_as_constructed(Module& module, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) draw_as_constructed(*child, plan);
 }
 
-// nn.Module.apply(_init_weights): children before their parent.
+// The draws of nn.Module.apply(_init_weights), which visits children before their parent.
 void draw_by_apply(Module& module, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) draw_by_apply(*child, plan);
   for (const auto& [name, parameter] : module.own_parameters()) {
@@ -32,8 +32,8 @@ void draw_by_apply(Module& module, DrawPlan& plan) {
   }
 }
 
-// Each c_proj adds to the residual path, 2 * n_layer of them in a row: smaller weights (GPT-2
-// paper).
+// Each c_proj adds to the residual path, and there are 2 * n_layer of them, so they have smaller
+// weights (GPT-2 paper).
 void draw_residual_projections(Module& module, const Init& init, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) {
     if (name == "c_proj") plan.push_back({child->own_parameters()[0].second.get(), init});

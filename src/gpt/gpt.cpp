@@ -27,7 +27,8 @@ const GPTConfig& validated(const GPTConfig& config) {
   return config;
 }
 
-// 0, 1, ..., T - 1 in every row; with a cache, the positions after those that it holds.
+// The positions 0, 1, ..., T - 1 in every row. With a cache, the positions after those that it
+// holds.
 Tensor positions_of(nn::Tape& tape, const Tensor& tokens) {
   const std::int64_t held = tape.cache() == nullptr ? 0 : tape.cache()->length();
   const std::int64_t period = held + tokens.dim(1);
@@ -58,7 +59,8 @@ Tensor Transformer::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = wpe_.forward(tape, positions_of(tape, tokens));
   ops::add(tape.stream(), {.a = embedded, .b = x, .out = x});
   x = drop_.forward(tape, x);
-  nn::Tape::Scope stream(tape, /*frees=*/!tape.training());  // one block's output at a time
+  nn::Tape::Scope stream(tape,
+                         /*frees=*/!tape.training());  // keeps the output of one block at a time
   for (const auto& block : h_) x = stream.keep(block->forward(tape, x));
   return stream.keep(ln_f_.forward(tape, x));
 }
@@ -80,7 +82,7 @@ GPT::GPT(const GPTConfig& config)
 
 Tensor GPT::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = transformer_.forward(tape, tokens);
-  if (tape.cache() != nullptr) {  // who decodes asks for one token: only the last features matter
+  if (tape.cache() != nullptr) {  // decoding needs the logits of the last position only
     const std::int64_t C = x.dim(2);
     x = x.slice(x.numel() - C, C).view({1, 1, C});
   }
