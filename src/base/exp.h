@@ -32,8 +32,8 @@ inline float multiply_add(float a, float b, float c) {
 inline float exponential(float x) {
   constexpr float kPerLn2 = 1.44269504f;
   constexpr float kLn2 = 0.693147181f;
-  constexpr float kRound =
-      0x1.8p23f + 127;  // added to a number, it leaves no bits for the fraction
+  // Added to a number, it leaves no bits for the fraction.
+  constexpr float kRound = 0x1.8p23f + 127;
 
   x = x < -87.0f ? -87.0f : x;
   // The lowest bits of the sum are n + 127, the exponent of 2^n. The limit is applied to the sum as

@@ -213,8 +213,8 @@ void Generator::discard_normal(std::int64_t numel) {
     if (numel % block != 0) discard(block);
     return;
   }
-  std::array<float, kBlock>
-      unused;  // the pairs must be made, because the last value becomes the cached normal
+  // The pairs must be made, because the last value becomes the cached normal.
+  std::array<float, kBlock> unused;
   normal(std::span(unused).first(static_cast<std::size_t>(numel)), 0, 1);
 }
 

@@ -58,20 +58,18 @@ class Tensor {
   Tensor(Address first, Shape shape, DType dtype, Device device)
       : first_(first), shape_(shape), dtype_(dtype), device_(device), present_(true) {}
 
-  bool empty() const {
-    return !present_ || numel() == 0;
-  }                                              ///< whether it is left out, or has no elements
-  const Shape& shape() const { return shape_; }  ///< sizes of the dimensions, outermost first
-  DType dtype() const { return dtype_; }         ///< type of the elements
-  Device device() const { return device_; }      ///< device on which the elements lie
+  /// Whether it is left out, or has no elements.
+  bool empty() const { return !present_ || numel() == 0; }
+  const Shape& shape() const { return shape_; }        ///< sizes of the dimensions, outermost first
+  DType dtype() const { return dtype_; }               ///< type of the elements
+  Device device() const { return device_; }            ///< device on which the elements lie
   std::int64_t dim(int i) const { return shape_[i]; }  ///< size of dimension i, from 0
   std::int64_t numel() const { return present_ ? shape_.numel() : 0; }  ///< number of elements
   /// The size of all elements in bytes.
   std::uint64_t bytes() const { return static_cast<std::uint64_t>(numel()) * size_of(dtype_); }
   Address address() const { return first_; }  ///< address of the first element
-  void* raw() const {
-    return pointer_to(first_);
-  }  ///< pointer to the first element; the device must have memory
+  /// Pointer to the first element; the device must have memory.
+  void* raw() const { return pointer_to(first_); }
 
   /// Pointer to the first element, as T.
   /// @throws ShapeError if T is not the tensor's dtype, or the device is simulated

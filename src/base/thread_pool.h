@@ -24,9 +24,8 @@ class ThreadPool {
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
-  int threads() const {
-    return static_cast<int>(workers_.size()) + 1;
-  }  ///< threads, with the caller
+  /// Threads, with the caller.
+  int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all
   /// ranges are done. The body must not throw: it does arithmetic only.

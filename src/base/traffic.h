@@ -16,11 +16,11 @@ namespace nanofsdp {
 /// The operations and bytes of one rank. Control traffic counts in `control` only.
 struct Traffic {
   std::int64_t all_gathers = 0;  ///< number of operations
-  std::int64_t reduce_scatters =
-      0;                         ///< number of operations; those inside an all_reduce do not count
-  std::int64_t all_reduces = 0;  ///< number of operations
-  std::int64_t broadcasts = 0;   ///< number of operations, at the root too
-  std::int64_t bytes_sent = 0;   ///< payload bytes
+  /// Number of operations; those inside an all_reduce do not count.
+  std::int64_t reduce_scatters = 0;
+  std::int64_t all_reduces = 0;     ///< number of operations
+  std::int64_t broadcasts = 0;      ///< number of operations, at the root too
+  std::int64_t bytes_sent = 0;      ///< payload bytes
   std::int64_t bytes_received = 0;  ///< payload bytes
   std::int64_t control = 0;         ///< number of operations
 

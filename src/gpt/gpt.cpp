@@ -59,8 +59,8 @@ Tensor Transformer::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = wpe_.forward(tape, positions_of(tape, tokens));
   ops::add(tape.stream(), {.a = embedded, .b = x, .out = x});
   x = drop_.forward(tape, x);
-  nn::Tape::Scope stream(tape,
-                         /*frees=*/!tape.training());  // keeps the output of one block at a time
+  // Keeps the output of one block at a time.
+  nn::Tape::Scope stream(tape, /*frees=*/!tape.training());
   for (const auto& block : h_) x = stream.keep(block->forward(tape, x));
   return stream.keep(ln_f_.forward(tape, x));
 }
