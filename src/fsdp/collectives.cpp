@@ -8,7 +8,7 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// Rounds, or widens. Two operands of one dtype are the same memory.
+// Rounds or widens, if the dtypes differ. If they are equal, `in` and `out` are the same memory.
 void convert(Stream& stream, Tensor in, Tensor out) {
   if (in.dtype() != out.dtype()) ops::cast(stream, {.in = in, .out = out});
 }

@@ -10,13 +10,13 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// Where a parameter lies.
+// The place where a parameter lies.
 struct Home {
   ShardedParameters* row = nullptr;
   std::size_t index = 0;
 };
 
-// Of the last draw of each parameter, by its place in the plan.
+// The home of each parameter, by the place of its last draw in the plan.
 std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
   std::unordered_map<const nn::Parameter*, std::size_t> last;
   for (std::size_t d = 0; d < plan.size(); ++d) last[plan[d].parameter] = d;
@@ -41,7 +41,8 @@ std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn
 
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
   nn::DrawPlan plan;
-  // No unit enters a known module: another unit, or one that the tree has under two names.
+  // A unit does not enter modules that are known: those of another unit, and those that the tree
+  // has under two names.
   std::set<const nn::Module*> known;
   for (const Unit& unit : units) known.insert(&unit.module());
   for (const Unit& unit : units) {

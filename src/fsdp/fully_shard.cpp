@@ -13,7 +13,7 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// What the options mean on this mesh.
+// Returns the options as they apply to this mesh, or refuses them.
 Options settled(Options options, comm::Mesh& mesh) {
   if (mesh.size() == 1) options.strategy = ShardingStrategy::no_shard;
   NANOFSDP_CHECK(mesh.replicas() == 1 || options.sharding().replicates,
@@ -27,7 +27,8 @@ Options settled(Options options, comm::Mesh& mesh) {
   return options;
 }
 
-// Rank 0's values count, and which it has: other ranks may have shapes alone.
+// Gives all ranks the values of rank 0. Other ranks, and rank 0 too, may have shapes without
+// values.
 std::vector<Buffer> broadcast(Context& context, comm::Communicator& world,
                               std::span<nn::Parameter* const> parameters) {
   Stream& stream = *context.compute;
@@ -35,7 +36,7 @@ std::vector<Buffer> broadcast(Context& context, comm::Communicator& world,
   for (nn::Parameter* p : parameters) {
     const std::int64_t n = p->shape.numel();
     received.push_back(context.buffer(MemoryClass::unsharded_parameters, n + 1));
-    // The last element says whether rank 0 has it.
+    // The last element says whether rank 0 has values for this parameter.
     const Tensor all = received.back().tensor({n + 1}), last = all.slice(n, 1);
     if (world.rank() == 0 && !p->data.empty()) {
       transfer(stream, p->data, all.slice(0, n));
@@ -63,7 +64,7 @@ void ShardedModel::make_units() {
   units_.reserve(n);
   backward_order_.resize(n);
   for (WrappedModule& module : wrapped) {
-    std::vector<Buffer> received;  // until the unit has its part
+    std::vector<Buffer> received;  // keeps the values until the unit has copied its part
     if (options_.sync_module_states) {
       received = broadcast(context_, mesh_.world(), module.parameters);
     }
@@ -79,9 +80,9 @@ void ShardedModel::make_units() {
                             DType::float32);
 }
 
-// Ranks that were given other seeds, or other values, would train a mixture of models.
+// If ranks began with different seeds, or different values, they would train a mixture of models.
 void ShardedModel::agree_on_values() {
-  if (agreed_ || is_simulated(context_.device)) return;  // which has no values
+  if (agreed_ || is_simulated(context_.device)) return;  // a simulated device has no values
   std::uint64_t all = 0;
   for (const ShardedParameters* row : rows()) all = all * 31 + row->fingerprint();
   comm::require_agreement(mesh_.world(), *context_.compute, "the first values of the parameters",
@@ -90,12 +91,12 @@ void ShardedModel::agree_on_values() {
 }
 
 ShardedModel::~ShardedModel() {
-  // Collectives in flight read and write memory that is about to go.
+  // Collectives in flight read and write memory that this destructor frees.
   if (std::uncaught_exceptions() > 0) mesh_.abort("this rank failed");
   for (Stream* stream : {context_.gather.get(), context_.reduce.get()}) {
     try {
       stream->synchronize();
-    } catch (...) {  // whoever waited for the failed collective has reported it
+    } catch (...) {  // the caller that waited for the failed collective has reported it
     }
   }
   for (Unit& unit : units_) unit.module().innermost = {};
@@ -176,10 +177,10 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
     unit.gathered_since_last_forward = unit.took_gradients = false;
     ++unit.passes;
   }
-  context_.gather->wait(context_.compute->record());  // the optimizer has written the shards
+  context_.gather->wait(context_.compute->record());  // after the optimizer has written the shards
 }
 
-// FSDP's shard_grad_op under no_sync: the next forward gathers nothing.
+// True for FSDP's shard_grad_op under no_sync: then the next forward gathers nothing.
 bool ShardedModel::keeps_after_backward() const {
   return options_.no_sync && !last_micro_step_ && !options_.sharding().reshards_after_forward;
 }
@@ -210,9 +211,9 @@ std::vector<Unit*> ShardedModel::units_of(const Modules& modules) {
   return units;
 }
 
-// Where parameters are sharded, all ranks use the same units in the same order. Where they are not,
-// a rank may skip a unit that others use. So all ranks reduce in one order, and a unit that is done
-// early waits for its turn.
+// If parameters are sharded, all ranks use the same units in the same order. If they are not, a
+// rank may skip a unit that others use. So all ranks reduce in one fixed order, and a unit whose
+// backward ends earlier waits for its turn.
 void ShardedModel::reduce(Unit& unit) {
   if (options_.sharding().parameters) return unit.reduce_gradients(last_micro_step_);
   unit.has_ended = true;
@@ -237,7 +238,8 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
 }
 
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
-  const bool exact = options_.precision.param_dtype == DType::float32;  // when it is unsharded
+  // Whether unsharded parameters are exact.
+  const bool exact = options_.precision.param_dtype == DType::float32;
   for (const Unit& unit : units_) unit.require_at_rest("summon_full_parameters", true);
   agree_on_values();
   context_.gather->wait(context_.compute->record());
@@ -248,7 +250,7 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
       for (ShardedParameters& row : unit.rows()) {
         const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
         for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
-        if (!exact) context_.compute->synchronize();  // until nobody reads it
+        if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
       }
     } catch (...) {
       thrown = std::current_exception();
@@ -258,7 +260,8 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
   }
 }
 
-// Shows whole parameters, and returns their memory; none if they are stored.
+// Shows whole parameters in float32. Returns the memory that holds them; it is empty if the rank
+// stores whole parameters.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
   auto* const group = row.kept().parameters ? &mesh_.gather() : nullptr;
   if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();

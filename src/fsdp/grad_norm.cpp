@@ -38,7 +38,8 @@ GradNorm::GradNorm(Context& context, comm::Mesh& mesh)
 void GradNorm::compute(std::span<Unit> units, double max_norm) {
   Stream& stream = *context_.compute;
   const int world = mesh_.shard_size(), rank = mesh_.shard_rank();
-  // One row of s_0 ... s_W-1 for each shard group: replicas hold the same, each counts its own.
+  // Each shard group has one row s_0 ... s_W-1. Replicas hold the same gradients, and each rank
+  // adds to the row of its own group.
   const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
   const Tensor squares = all.slice(mesh_.rank() - rank, world);
   ops::fill(stream, {.x = squares, .value = 0});

@@ -52,7 +52,7 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
   std::int64_t numel = 0;
   for (ShardedParameters& row : rows) {
     const DType frozen =
-        needs_all_gather() ? DType::bfloat16 : computed_;  // that each rank widens itself
+        needs_all_gather() ? DType::bfloat16 : computed_;  // each rank widens bfloat16 itself
     const bool rounded = row.dtype() != DType::float32;
     const DType sent_as = rounded ? frozen : options.precision.param_dtype;
     parts_.push_back(
@@ -225,7 +225,7 @@ void WholeGradients::give_back(const Event& free) {
 
 void WholeGradients::forget(bool set_to_none) {
   if (!row_->trains()) return;
-  give_back(context_.compute->record());  // of a step that was given up
+  give_back(context_.compute->record());  // the step was given up
   complete_ = landed_ = zeroed_ = false;
   row_->zero_grad(set_to_none);
 }

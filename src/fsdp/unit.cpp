@@ -14,7 +14,8 @@ std::string name_of(Unit::State state) {
   return kNames[static_cast<std::size_t>(state)];
 }
 
-// As Unit::rows() has them: what trains is there even if nothing does.
+// The rows of a unit, in the order of Unit::rows(). The row of trainable parameters exists even if
+// it is empty.
 std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameters, Context& context,
                                        const comm::Mesh& mesh, const Options& options) {
   std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
@@ -108,7 +109,8 @@ void Unit::gather(Purpose purpose) {
   context_.tracer.issue((sends ? "U." : "u.") + name());
   const std::size_t span = sends ? context_.tracer.begin(stream, Lane::all_gather, name()) : 0;
   const std::int64_t before = mesh_.traffic().bytes_received;
-  // A copy that stays serves the next step too: it is training's, whoever asks first.
+  // If the copy stays unsharded, the next training step uses it too. So its all-gather counts as
+  // training traffic, even if an evaluation asks for it first.
   const bool control = purpose == Purpose::evaluation && options_.sharding().parameters;
   parameters_.gather(stream, {.unit = name(), .control = control});
   gathered_ = context_.tracer.end(stream, span, mesh_.traffic().bytes_received - before);

@@ -9,7 +9,8 @@ namespace nanofsdp::fsdp {
 namespace {
 
 struct Wrapper {
-  // Gives the unit every parameter below `module` but those of inner units, which come out first.
+  // Gives the unit every parameter below `module`, except the parameters of inner units. Inner
+  // units are added to `units` before the outer one.
   void visit(nn::Module& module, const std::string& path, WrappedModule& unit) {
     const std::string prefix = path.empty() ? "" : path + ".";
     for (const auto& [name, p] : module.own_parameters()) take(*p, prefix + name, unit);
@@ -19,7 +20,7 @@ struct Wrapper {
         visit(*child, child_path, unit);
         continue;
       }
-      if (!wrapped.insert(child).second) continue;  // the tree has it under two names
+      if (!wrapped.insert(child).second) continue;  // the tree has this module under two names
       WrappedModule inner{
           .module = child, .name = child_path, .depth = unit.depth + 1, .forward_index = ++begun};
       visit(*child, child_path, inner);
@@ -41,7 +42,7 @@ struct Wrapper {
 
   const WrapPolicy& policy;
   std::vector<WrappedModule> units{};
-  int begun = 0;  // units inside the root that the visit has come to
+  int begun = 0;  // number of units inside the root that the visit has reached
   std::set<const nn::Module*> wrapped{};
   std::map<nn::Parameter*, std::string> owner{};
 };

@@ -11,7 +11,8 @@ namespace {
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// Bytes from the beginning of a buffer to a tensor that lies in it; else more than it has.
+// Bytes from the beginning of the buffer to a tensor that lies in it. For a tensor that lies
+// elsewhere, the result is at least the buffer's size.
 std::uint64_t offset_in(const Buffer& buffer, const Tensor& tensor) {
   return tensor.address() - buffer.tensor({0}).address();
 }
@@ -31,10 +32,10 @@ Tensor Arena::allocate(Shape shape, DType dtype) {
   return tensor;
 }
 
-// What lies behind the pointer.
+// Frees the pieces that begin at top_ or behind it.
 void Arena::free_rest() {
   if (more_.empty() || more_.back().begin < top_) return;
-  context_.compute->synchronize();  // until nobody reads it
+  context_.compute->synchronize();  // work on the stream may still read them
   std::erase_if(more_, [this](const Piece& piece) { return piece.begin >= top_; });
 }
 
@@ -58,7 +59,8 @@ Tensor Arena::keep(Position position, const Tensor& tensor) {
   }
   const Tensor kept = allocate(tensor.shape(), tensor.dtype());
   const auto step = static_cast<std::int64_t>((begin - position) / size_of(tensor.dtype()));
-  for (std::int64_t i = 0; i < tensor.numel(); i += step) {  // in steps that do not overlap
+  // Source and target of one step do not overlap.
+  for (std::int64_t i = 0; i < tensor.numel(); i += step) {
     const std::int64_t n = std::min(step, tensor.numel() - i);
     ops::copy(*context_.compute, {.in = tensor.slice(i, n), .out = kept.slice(i, n)});
   }
@@ -68,7 +70,8 @@ Tensor Arena::keep(Position position, const Tensor& tensor) {
 void Arena::reset() {
   top_ = 0;
   if (more_.empty() && block_.bytes() == most_) return;
-  // First, so that old and new never count together, here or in the system's eyes.
+  // The old block is freed first, so that old and new never count together, neither in the ledger
+  // nor in the system.
   const std::uint64_t most = most_;
   clear();
   give_back_freed_memory();
@@ -77,7 +80,7 @@ void Arena::reset() {
 }
 
 void Arena::clear() {
-  context_.compute->synchronize();  // until nobody reads what goes
+  context_.compute->synchronize();  // work on the stream may still read the memory
   more_.clear();
   block_ = Buffer();
   top_ = most_ = 0;

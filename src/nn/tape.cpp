@@ -10,7 +10,8 @@
 namespace nanofsdp::nn {
 namespace {
 
-// "mlp.c_fc"; empty if the tree does not have it, or if it is the root.
+// The path of a module in the tree, "mlp.c_fc". It is empty for the root, and for a module that is
+// not in the tree.
 std::string path_to(const Module& root, const Module& module) {
   for (const auto& [name, child] : root.children()) {
     if (child == &module) return name;
@@ -27,8 +28,8 @@ void Tape::begin(bool training, const DropoutKey& key) {
                  .got = fmt::format("{} saved activations, {} modules at work", tensors_.size(),
                                     at_work_.size()),
                  .hint = "end() gives a pass up");
-  if (!ends_.empty()) end();  // of an evaluation that nobody ended
-  // An evaluation's size says nothing of a training's.
+  if (!ends_.empty()) end();  // the last pass was an evaluation that no call has ended
+  // The size that an evaluation needs is no guide for a training, which needs more.
   if (training && !std::exchange(sized_, true)) arena_.clear();
   training_ = saving_ = training;
   cache_ = nullptr;
@@ -63,7 +64,7 @@ void Tape::require_own(std::size_t count) {
 }
 //! [require_own]
 
-// Its path in the tree of the outermost module at work.
+// The path of a module in the tree of the outermost module at work.
 std::string Tape::name_of(const Module* module) const {
   if (module == nullptr) return "no module";
   std::string path = at_work_.empty() ? "" : path_to(*at_work_.front(), *module);

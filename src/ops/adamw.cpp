@@ -8,9 +8,9 @@
 namespace nanofsdp::ops {
 namespace {
 
-// A plain loop and no Eigen: Eigen takes sqrt of a whole vector by approximation and of what is
-// left over exactly, so a parameter's bits would tell where its shard was cut. Compilers vectorise
-// this sqrt, which is exact, under -fno-math-errno.
+// This is a plain loop and does not use Eigen. Eigen approximates sqrt for whole vectors and
+// computes it exactly for the rest, so the bits of a parameter would depend on where its shard was
+// cut. This sqrt is exact, and compilers vectorise it under -fno-math-errno.
 void update(const AdamWConstants& k, float grad_scale, std::int64_t n, float* __restrict param,
             const float* __restrict grad, float* __restrict m, float* __restrict v) {
   for (std::int64_t i = 0; i < n; ++i) {

@@ -14,14 +14,14 @@
 namespace nanofsdp::ops {
 namespace {
 
-// Rows of scores start on a cache line and are worked on in whole lines: no leftovers, which would
-// go one by one.
+// Each row of scores starts at a cache line, and loops work on whole lines, because a loop would
+// compute the rest of a line element by element.
 constexpr std::int64_t kLine = 64 / sizeof(float);
 
 std::int64_t whole_lines(std::int64_t n) { return (n + kLine - 1) / kLine * kLine; }
 
-// Rows of a block of queries. Its scores stay in the L2 cache; two blocks instead of one at T = 64
-// save a quarter of the scores.
+// Rows of a block of queries. The scores of a block stay in the L2 cache. At T = 64, two blocks
+// instead of one save a quarter of the scores.
 std::int64_t query_block(std::int64_t T) { return T <= 64 ? 32 : 64; }
 
 std::int64_t block_numel(std::int64_t T) { return query_block(T) * whole_lines(T); }
@@ -29,22 +29,24 @@ std::int64_t block_numel(std::int64_t T) { return query_block(T) * whole_lines(T
 using Lines = Eigen::Map<Eigen::ArrayXf, Eigen::Aligned64>;
 using Row = Eigen::Map<const Eigen::ArrayXf>;
 
-// The numbers of one call. Its query heads are counted through all sequences; each `group` of them
-// reads one key/value head.
+// The numbers of one call. Query heads are counted through all sequences; `group` query heads read
+// the same key/value head.
 struct Layout {
   std::int64_t B = 0, T = 0, C = 0, H = 0, D = 0, group = 1, first = 0;
   float scale = 1;  // 1 / sqrt(D)
   std::uint32_t threshold = 0;
   float survivor = 1;  // 1 / (1 - dropout)
 
-  // The [rows, D] that query head `head` has in x, or shares with the others of its group.
+  // The [rows, D] of x that query head `head` uses. Heads of one group use the same keys and
+  // values.
   Matrix of(const Heads& x, std::int64_t head) const {
     const std::int64_t rows = x.rows.dim(1), width = x.rows.dim(2);
     const std::int64_t b = head / H, h = head % H / (H / x.heads);
     return {x.rows.f32() + b * rows * width + x.first + h * D, rows, D, width};
   }
 
-  // Dropout of row i of P, or of its derivative; `key` is the sequence's.
+  // Applies dropout to row i of P, or of P's derivative.
+  // @param key the key of the sequence
   void drop(std::uint64_t key, std::int64_t head, std::int64_t i, float* row) const {
     if (threshold == 0) return;
     const auto first = static_cast<std::uint32_t>((head % H * T + i) * T);
@@ -55,8 +57,8 @@ struct Layout {
   }
 };
 
-// Row i of exp(scale * S - shift): columns above the diagonal become 0, up to `cols` or the end of
-// the diagonal's line.
+// Row i of exp(scale * S - shift). Columns above the diagonal become 0, up to `cols` or the end of
+// the cache line that holds the diagonal.
 Lines exp_row(float* row, std::int64_t i, std::int64_t cols, float scale, float shift) {
   Lines valid(row, whole_lines(i + 1));
   for (float& x : valid) x = exponential(x * scale - shift);
@@ -96,8 +98,8 @@ void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, fl
   const std::uint64_t key = row_key(a.key, head / l.H);
   const std::int64_t block = query_block(l.T);
 
-  // Last block first: it sees every key, so there the group's first head writes dK and dV. The
-  // other blocks add to them, and so do the group's other heads.
+  // The last block comes first, because it sees every key. In that block the first head of the
+  // group writes dK and dV. The other blocks add to them, and so do the other heads of the group.
   for (std::int64_t end = l.T, begin; end > 0; end = begin) {
     begin = (end - 1) / block * block;
     const Write write = end == l.T && head % l.group == 0 ? Write::assign : Write::add;
@@ -122,11 +124,12 @@ void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, fl
   }
 }
 
-// Checks what both directions share.
+// Checks the operands that forward and backward share.
 template <class Operands>
 Layout layout_of(const Stream& stream, const Operands& a) {
   require_rank("attention: y", a.y, 3);
-  // What is asked for: at least one head, and a divisor. Operands that differ are refused below.
+  // The numbers of heads that the shapes are computed with: at least 1, and a divisor. If the
+  // operands do not fit them, the checks below refuse the operands.
   const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);
   const std::int64_t B = a.q.rows.dim(0), T = a.q.rows.dim(1), C = a.y.dim(2), D = C / H;
   Layout l{B, T, C, H, D, H / H_kv};
@@ -148,8 +151,8 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   return l;
 }
 
-// Enqueues the work, which shares the groups of heads of all sequences between the threads; each
-// thread has its own slice of scratch. Or what CUDA has for it.
+// Enqueues the work, or calls the CUDA twin. The threads share the groups of heads of all
+// sequences, and each thread has its own slice of scratch.
 template <class Operands, class Body>
 void enqueue(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
   NANOFSDP_RETURN_ON_CUDA(stream.device(), attention(stream, a));

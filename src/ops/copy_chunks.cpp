@@ -9,7 +9,7 @@
 namespace nanofsdp::ops {
 namespace {
 
-// Up to the end of the last chunk.
+// Elements from the first chunk's begin to the last chunk's end.
 std::int64_t extent(const CopyChunks& a, std::int64_t stride) {
   const std::int64_t last = a.numel - 1;
   return last / a.chunk * stride + last % a.chunk + 1;

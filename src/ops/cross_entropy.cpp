@@ -11,8 +11,8 @@
 namespace nanofsdp::ops {
 namespace {
 
-constexpr std::int64_t kLanes = 16;    // sums that grow side by side: a vector
-constexpr std::int64_t kChunk = 1024;  // elements after which they are added up
+constexpr std::int64_t kLanes = 16;    // number of partial sums: one vector
+constexpr std::int64_t kChunk = 1024;  // the partial sums are added up after this many elements
 using Lanes = Eigen::Array<float, kLanes, 1>;
 
 // The sum of exp(x[i] - shift) for i < n.
@@ -32,7 +32,7 @@ double sum_of_exponentials(const float* x, std::int64_t n, float shift) {
   return sum;
 }
 
-// x[i] becomes scale * exp(x[i] - lse).
+// Replaces x[i] by scale * exp(x[i] - lse).
 void to_softmax(float* x, std::int64_t n, float lse, float scale) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) {
@@ -42,8 +42,9 @@ void to_softmax(float* x, std::int64_t n, float lse, float scale) {
   for (; i < n; ++i) x[i] = scale * exponential(x[i] - lse);
 }
 
-// log of the sum of exp(x[i]) for i < n. Any shift will do for which no exponential is too large:
-// with the first element, nearly always, the row is read once. Or else with the largest.
+// The logarithm of the sum of exp(x[i]) for i < n. Any shift is right if no exponential overflows.
+// The first element is nearly always such a shift, and then the row is read once. If it is not, the
+// largest element is the shift.
 double log_sum_of_exponentials(const float* x, std::int64_t n) {
   float shift = x[0];
   double sum = sum_of_exponentials(x, n, shift);
@@ -54,7 +55,7 @@ double log_sum_of_exponentials(const float* x, std::int64_t n) {
   return shift + std::log(sum);
 }
 
-// Looked at when the work runs, before its loop: a bad target would read outside its row.
+// Checks the targets when the work runs, before its loop: a bad target would read outside its row.
 void require_targets(const Tensor& target, std::int64_t V) {
   for (std::int64_t n = 0; n < target.numel(); ++n) {
     const std::int32_t t = target.data<std::int32_t>()[n];
@@ -64,7 +65,7 @@ void require_targets(const Tensor& target, std::int64_t V) {
   }
 }
 
-// Calls visit(n, logits of row n, its target), rows shared between the threads.
+// Calls visit(n, logits of row n, its target) for every row. The threads share the rows.
 template <class Visit>
 void for_each_row(Stream& stream, const Tensor& logits, const Tensor& target, const Visit& visit) {
   const std::int64_t N = logits.dim(0), V = logits.dim(1);
@@ -95,7 +96,8 @@ void backward(Stream& stream, const CrossEntropyBackward& a) {
   });
 }
 
-// Checks the operands and enqueues the work, or what CUDA has for it; null: a CPU never gets there.
+// Checks the operands and enqueues the work, or calls the CUDA twin. `work` is null for operands
+// that a CPU never gets.
 template <class Operands>
 void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Operands&)) {
   const Require require(stream, a.logits);

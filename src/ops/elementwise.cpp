@@ -15,7 +15,7 @@ using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 
 constexpr std::int64_t kChunk = 512;
 
-// In place, as y may be x: a loop with one pointer becomes vectors.
+// Works in place after a copy, because y may be x: compilers vectorise a loop with one pointer.
 void dropout_row(const float* x, float* y, std::int64_t n, std::uint64_t key,
                  std::uint32_t threshold, float factor) {
   for (std::int64_t begin = 0; begin < n; begin += kChunk) {

@@ -9,7 +9,7 @@
 namespace nanofsdp::ops {
 namespace {
 
-// Looked at when the work runs: before that the indices may not be there yet.
+// Checks the indices when the work runs: before that the indices may not have been written yet.
 void require_indices(const Tensor& index, std::int64_t V) {
   const auto indices = index.span<std::int32_t>();
   const auto bad =
@@ -57,7 +57,8 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* dy = a.dy.f32();
     float* dweight = a.dweight.f32();
-    // Threads share the columns: each adds all rows in order, and no two write one element.
+    // The threads share the columns. Each adds all rows in order, so no two threads write the same
+    // element.
     stream.parallel_for(C, grain_of(N), [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t n = 0; n < N; ++n) {
         const float* from = dy + n * C;

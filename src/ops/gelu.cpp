@@ -10,9 +10,9 @@
 namespace nanofsdp::ops {
 namespace {
 
-// Eigen sends whole vectors through its own erf and exp, and what is left over through libm, slower
-// and with other last bits. On the stack, in arrays of one fixed size, nothing is left over: an
-// element's result does not depend on where it lies.
+// Eigen computes whole vectors with its own erf and exp, and the rest of an array with libm, which
+// is slower and gives other last bits. So elements are copied to arrays of one fixed size on the
+// stack, which have no rest. The result of an element does not depend on where it lies.
 constexpr std::int64_t kChunk = 512;
 using Chunk = Eigen::Array<float, kChunk, 1>;
 using Map = Eigen::Map<Eigen::ArrayXf>;
@@ -21,14 +21,14 @@ using ConstMap = Eigen::Map<const Eigen::ArrayXf>;
 constexpr float kSqrtHalf = 0.707106781186547524f;          // 1 / sqrt(2)
 constexpr float kInverseSqrtTwoPi = 0.398942280401432678f;  // 1 / sqrt(2 pi)
 
-// n elements from `x` on as a whole chunk; where they are fewer, by way of `rest`.
+// The n elements from `x` on as a whole chunk. If n is smaller than a chunk, `rest` holds them.
 Eigen::Map<const Chunk> whole_chunk(const float* x, std::int64_t n, Chunk& rest) {
   if (n == kChunk) return Eigen::Map<const Chunk>(x);
   rest.head(n) = ConstMap(x, n);
   return Eigen::Map<const Chunk>(rest.data());
 }
 
-// And back: what `expression` gives for a whole chunk, of which n elements are asked for.
+// Writes the first n elements of `expression`, which is a whole chunk.
 template <class Expression>
 void write_chunk(float* y, std::int64_t n, const Expression& expression) {
   if (n == kChunk) {

@@ -8,13 +8,14 @@
 namespace nanofsdp::ops {
 namespace {
 
-// Below about a microsecond of work (multiply-adds) a second thread costs more than it brings.
+// For less work than about a microsecond (counted in multiply-adds), a second thread costs more
+// than it saves.
 constexpr std::int64_t kGrain = 1 << 18;
 
-// Rows of A that are packed at once: kDepth columns of them fit in an L2 of 1 MB.
+// Rows of A that are packed together: kDepth columns of them fit in an L2 cache of 1 MB.
 constexpr std::int64_t kBlock = 64 * kRows;
 
-// What rows, and what columns, [begin, end) of C are made from.
+// The part of A that rows [begin, end) of C need, and the part of B that columns [begin, end) need.
 Matrix for_rows(Form form, const Matrix& a, std::int64_t begin, std::int64_t end) {
   return form == Form::tn ? a.col_range(begin, end) : a.row_range(begin, end);
 }
@@ -22,7 +23,7 @@ Matrix for_columns(Form form, const Matrix& b, std::int64_t begin, std::int64_t 
   return form == Form::nt ? b.row_range(begin, end) : b.col_range(begin, end);
 }
 
-// [rows, depth] of A row by row, kStride apart, and zeros behind each.
+// Packs A [rows, depth] row by row, kStride apart, and writes zeros behind each row.
 void pack_rows(const Matrix& a, float* to) {
   for (std::int64_t i = 0; i < a.rows; ++i, to += kStride) {
     std::copy_n(a.data + i * a.stride, a.cols, to);
@@ -30,7 +31,7 @@ void pack_rows(const Matrix& a, float* to) {
   }
 }
 
-// [depth, rows] of A as slabs [depth, kRows], kRows * kStride apart.
+// Packs A [depth, rows] as slabs [depth, kRows], kRows * kStride apart.
 void pack_slabs(const Matrix& a, float* to) {
   for (std::int64_t k = 0; k < a.rows; ++k, to += kRows) {
     const float* row = a.data + k * a.stride;
@@ -42,7 +43,7 @@ void pack_slabs(const Matrix& a, float* to) {
   }
 }
 
-// [depth, cols] of B row by row, kCols apart, and zeros beside them.
+// Packs B [depth, cols] row by row, kCols apart, and writes zeros beside the rows.
 void pack_strip(const Matrix& b, float* to) {
   for (std::int64_t k = 0; k < b.rows; ++k, to += kCols) {
     const float* row = b.data + k * b.stride;
@@ -54,7 +55,7 @@ void pack_strip(const Matrix& b, float* to) {
   }
 }
 
-// [kCols, depth] of B as such a strip.
+// Packs B [kCols, depth], transposed, in the same form.
 void pack_turned(const Matrix& b, float* to) {
   for (std::int64_t j = 0; j < kCols; j += kLanes, to += kLanes) {
     const float* from = b.data + j * b.stride;
@@ -73,14 +74,15 @@ void pack_turned(const Matrix& b, float* to) {
   }
 }
 
-// C = A B, or C += A B, for a block of rows and a stretch of the depth. A strip of B is packed once
-// and stays in L1 while all rows of A go by. At the first strip they are packed, tile by tile, and
-// each tile asks memory for the rows of the next; at later strips all tiles together ask for the
-// next strip. What is left of A B^T beside whole strips are single columns: B's rows as they lie.
+// C = A B, or C += A B, for a block of rows and a part of the depth. A strip of B is packed once
+// and stays in L1 while all rows of A are used. The rows of A are packed at the first strip, tile
+// by tile, and each tile prefetches the rows of the next tile. At later strips all tiles together
+// prefetch the next strip. If the columns of A B^T do not fill the last strip, each of them is
+// computed alone, from B's rows where they lie.
 void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool add, float* packed) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
   const std::int64_t steps = (depth + kStep - 1) / kStep, tiles = (c.rows + kRows - 1) / kRows;
-  if (form == Form::tn) pack_slabs(a, packed);  // at once: its rows run through all slabs
+  if (form == Form::tn) pack_slabs(a, packed);  // all at once, because a row goes through all slabs
   alignas(64) float strip[kDepth * kCols];
   for (std::int64_t j = 0, cols; j < c.cols; j += cols) {
     cols = std::min<std::int64_t>(kCols, c.cols - j);
@@ -114,7 +116,7 @@ void block(Form form, const Matrix& a, const Matrix& b, const Matrix& c, bool ad
 
 void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write write) {
   const std::int64_t depth = form == Form::tn ? a.rows : a.cols;
-  // Stretches alike, and of whole registers.
+  // All parts of the depth are equally long, and a multiple of a vector register.
   const std::int64_t stretches = std::max<std::int64_t>((depth + kDepth - 1) / kDepth, 1);
   const std::int64_t stretch = (depth + stretches * kLanes - 1) / (stretches * kLanes) * kLanes;
   const std::int64_t most = std::min(kBlock, c.rows + kRows - 1);
@@ -123,7 +125,7 @@ void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write wr
     i_end = std::min(c.rows, i + kBlock);
     const Matrix a_rows = for_rows(form, a, i, i_end);
     std::int64_t k = 0;
-    do {  // at least once: with no depth at all, C = 0
+    do {  // at least once, because C = 0 if the depth is 0
       const std::int64_t k_end = std::min(depth, k + stretch);
       block(form, form == Form::tn ? a_rows.row_range(k, k_end) : a_rows.col_range(k, k_end),
             form == Form::nt ? b.col_range(k, k_end) : b.row_range(k, k_end), c.row_range(i, i_end),
@@ -135,7 +137,8 @@ void gemm(Form form, const Matrix& a, const Matrix& b, const Matrix& c, Write wr
 
 void gemm(Stream& stream, Form form, const Matrix& a, const Matrix& b, const Matrix& c,
           Write write) {
-  // The longer side is cut, where tiles end: what lies along the other is packed by each thread.
+  // The threads share the longer side, which is cut between tiles. Each thread packs the operand of
+  // the shorter side for itself.
   const bool by_rows = c.rows >= c.cols;
   const std::int64_t tile = by_rows ? kRows : kCols;
   const std::int64_t n = by_rows ? c.rows : c.cols;

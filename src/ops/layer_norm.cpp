@@ -12,17 +12,19 @@ namespace {
 using Row = Eigen::Map<Eigen::ArrayXf>;
 using ConstRow = Eigen::Map<const Eigen::ArrayXf>;
 
-// Rows are cut into so many slices, each with sums of its own for dweight and dbias. Threads share
-// the slices, but their number is fixed: sums run over the rows in one order, whatever the number
-// of threads; and short sums of short sums lose fewer digits than one long sum.
+// The rows are cut into this number of slices, and each slice has its own sums for dweight and
+// dbias. The threads share the slices. The number of slices is fixed, so the order of the sums does
+// not depend on the number of threads. Also, short sums of short sums lose fewer digits than one
+// long sum.
 constexpr std::int64_t kSlices = 16;
 
 void forward_row(const LayerNormForward& a, std::int64_t r) {
   const std::int64_t C = a.x.dim(1);
   const ConstRow x(a.x.f32() + r * C, C);
   const ConstRow weight(a.weight.f32(), C);
-  // From the first element as a guess, mended twice by the mean of what is left: a constant row has
-  // no variance at all, and neither a row far from zero nor an outlier costs the others digits.
+  // The first element is a guess of the mean. It is corrected twice by the mean of the differences.
+  // So a constant row has exactly zero variance, and rows far from zero, or with an outlier, lose
+  // no digits.
   float mean = x[0];
   for (int pass = 0; pass < 2; ++pass) mean += (x - mean).sum() / static_cast<float>(C);
   const float var = (x - mean).square().sum() / static_cast<float>(C);
@@ -38,14 +40,14 @@ void forward_row(const LayerNormForward& a, std::int64_t r) {
   a.rstd.f32()[r] = rstd;
 }
 
-// Adds what row r is to dweight and dbias, and writes its dx.
+// Adds the share of row r to dweight and dbias, and writes its dx.
 void backward_row(const LayerNormBackward& a, std::int64_t r, Row dweight, Row dbias) {
   const std::int64_t C = a.x.dim(1);
   const ConstRow x(a.x.f32() + r * C, C);
   const ConstRow dy(a.dy.f32() + r * C, C);
   const ConstRow weight(a.weight.f32(), C);
   const float mean = a.mean.f32()[r], rstd = a.rstd.f32()[r];
-  dweight += dy * ((x - mean) * rstd);  // before dx, which may take the place of dy
+  dweight += dy * ((x - mean) * rstd);  // before dx, which may be the same memory as dy
   dbias += dy;
   Row dx(a.dx.f32() + r * C, C);
   //! [backward_row]

@@ -9,7 +9,7 @@ namespace nanofsdp::ops {
 
 namespace {
 
-// Of `count` products of matrices whose sides are N, M and K.
+// Adds `count` products of matrices with sides N, M and K.
 void add_products(Cost& cost, int count, const Tensor& nm, const Tensor& nk, const Tensor& weight) {
   const std::int64_t N = nm.dim(0), M = nm.dim(1), K = nk.dim(1);
   cost.products = 2.0 * count * static_cast<double>(N * M) * static_cast<double>(K);
@@ -82,7 +82,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
     }
     if (!a.dbias.empty()) {
       float* dbias = a.dbias.f32();
-      // Threads share the features, so each sum runs over the rows in order.
+      // The threads share the features, so each sum adds the rows in order.
       stream.parallel_for(M, grain_of(N), [&](std::int64_t begin, std::int64_t end) {
         for (std::int64_t n = 0; n < N; ++n) {
           const float* row = dy.data + n * M;

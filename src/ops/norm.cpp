@@ -9,11 +9,12 @@ namespace nanofsdp::ops {
 namespace {
 
 constexpr std::int64_t kBlock = 16384;
-constexpr std::int64_t kBlocks = 64;  // a round of blocks: shared by the threads, summed in order
+// Blocks that the threads share at a time; their sums are added in order.
+constexpr std::int64_t kBlocks = 64;
 constexpr std::int64_t kLanes = 32;
 
-// Sums side by side, which compilers turn into vectors (of sixteen GCC makes none), folded in one
-// order. The square of a float32 is exact in double.
+// Partial sums side by side, which compilers vectorise (GCC does not vectorise sixteen of them).
+// They are added in one fixed order. The square of a float32 is exact in double.
 double sum_of_squares(const float* x, std::int64_t n) {
   std::array<double, kLanes> lanes{};
   std::int64_t i = 0;
@@ -72,7 +73,7 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
     for (const double square : a.squares.span<double>()) sum += square;
     const double norm = std::sqrt(sum);
     *a.norm.f32() = static_cast<float>(norm);
-    // In this order min() hands on a norm that is not a number, as PyTorch does.
+    // With the operands in this order, min() returns NaN for a norm that is NaN, as PyTorch does.
     *a.coefficient.f32() =
         a.max_norm > 0 ? static_cast<float>(std::min(a.max_norm / (norm + 1e-6), 1.0)) : 1.0f;
   });

@@ -15,24 +15,25 @@ constexpr double kNever = std::numeric_limits<double>::infinity();
 
 bool on_cpu(const Machine& machine) { return machine.kind == Machine::Kind::cpu; }
 
-// Ranks that share a machine's cores, memory and network.
+// The number of ranks that share a machine's cores, memory and network.
 double sharers(const Machine& machine, const Setup& setup) {
   return on_cpu(machine) ? std::min<double>(setup.ranks, machine.node_ranks) : 1;
 }
 
-// Of a machine, for each of its ranks.
+// The cores that each rank of a machine has.
 double cores_of(const Machine& machine, const Setup& setup) {
   return machine.cores / sharers(machine, setup);
 }
 
-// Plays one log. Streams are played only as far as somebody must know: to the point for which the
-// host waits, or to the end. Until then their time, now_, may be behind the host's.
+// Plays one log. It plays a stream only as far as its time is needed: to the point for which the
+// host waits, or to the end. Until then the time of the streams, now_, may be earlier than the
+// host's.
 class Player {
  public:
   Player(const std::deque<Issued>& log, const Machine& machine, const Setup& setup)
       : log_(log), machine_(machine), setup_(setup) {}
 
-  // Plays on to entry `end` of the log, and until nothing is under way.
+  // Plays until entry `end` of the log is issued and all work is done.
   Played play(std::size_t end) {
     const double began = host_;
     played_ = {};
@@ -46,19 +47,19 @@ class Player {
  private:
   struct Entry {
     const Issued* what;
-    std::size_t number;  // in the log
-    double issued;       // when the host had come so far
+    std::size_t number;  // number in the log
+    double issued;       // the host's time when it issued the entry
   };
-  // What is shared by all that use it at the same time. On a CPU all use the rank's cores.
+  // Work that runs at the same time shares one of these. On a CPU all work shares the rank's cores.
   enum Resource { node, network, processor };
   struct Lane {
     std::deque<Entry> queue{};
-    bool running = false;  // the first of the queue is under way
+    bool running = false;  // whether the first entry of the queue is running
     bool collective = false;
-    double latency = 0;             // seconds of it that are left, then ...
-    double left = 0;                // ... of the rest, if nobody shared ...
-    Resource resource = processor;  // ... this
-    double share = 1;               // of it, that it can use
+    double latency = 0;             // seconds of latency that are left, then ...
+    double left = 0;                // ... seconds that are left if no other work shared ...
+    Resource resource = processor;  // ... this resource
+    double share = 1;               // part of the resource that the work can use
     bool moves() const { return running && collective; }
   };
 
@@ -79,18 +80,20 @@ class Player {
     return queue.empty() || queue.front().number > point;
   }
 
-  // The host waits. Waits point back in the log, so something is always under way.
+  // The host waits. It can only wait for earlier entries of the log, so some work is always
+  // running.
   void block(std::size_t stream, std::size_t point) {
     for (settle(); !passed(stream, point); settle()) elapse(stream);
     host_ = std::max(host_, now_);
   }
 
-  // Streams go on to what takes time, or has to wait.
+  // Each stream goes on until its first entry takes time or has to wait.
   void settle() {
     while (std::ranges::any_of(lanes_, [this](Lane& lane) { return go_on(lane); })) continue;
   }
 
-  // Begins the first entry of the queue, or passes it. @returns whether it could
+  // Begins the first entry of the queue, or removes it if it takes no time. @returns whether it
+  // could
   bool go_on(Lane& lane) {
     if (lane.running || lane.queue.empty()) return false;
     const auto [what, number, issued] = lane.queue.front();
@@ -117,7 +120,7 @@ class Player {
     }
   }
 
-  // Time goes on to the next moment at which anything begins or ends.
+  // Moves the time to the next moment at which any work begins or ends.
   void elapse(std::size_t host_waits_for) {
     users_ = {};
     for (const Lane& lane : lanes_) {
@@ -136,13 +139,14 @@ class Player {
     now_ = next;
   }
 
-  // How many times as long as alone.
+  // By what factor the work takes longer than it would take alone.
   double slowness(const Lane& lane) const {
     const double users = std::max(1.0, users_[lane.resource]);
     return moving_ && !lane.moves() ? users * machine_.overlap_slowdown : users;
   }
 
-  // When a part of its work ends, or the host gives it some.
+  // The time at which the lane's latency or its work ends, or at which the host issues its next
+  // entry.
   double next_of(const Lane& lane) const {
     if (lane.running) return now_ + (lane.latency > 0 ? lane.latency : lane.left * slowness(lane));
     const bool stands = lane.queue.empty() || lane.queue.front().issued <= now_;
@@ -152,13 +156,13 @@ class Player {
   void proceed(Lane& lane, double dt, double now) {
     double& part = lane.latency > 0 ? lane.latency : lane.left;
     const double done = lane.latency > 0 ? dt : dt / slowness(lane);
-    // What rounding leaves might be too little to move the time on.
+    // After rounding, the rest may be too short to change the time, so it counts as done.
     part = next_of(lane) == now ? 0 : std::max(0.0, part - done);
     lane.running = lane.latency > 0 || lane.left > 0;
     if (!lane.running) lane.queue.pop_front();
   }
 
-  // The stream for which stream 0 stands and waits; 0: for the host.
+  // The stream for which stream 0 waits; 0 if it waits for the host.
   std::size_t awaited(std::size_t host_waits_for) const {
     const auto& queue = lanes_[0].queue;
     if (queue.empty()) return now_ >= host_ ? host_waits_for : 0;
@@ -168,11 +172,11 @@ class Player {
   const std::deque<Issued>& log_;
   const Machine& machine_;
   const Setup setup_;
-  std::size_t issued_ = 0;  // entries of the log so far
+  std::size_t issued_ = 0;  // number of entries that the host has issued
   double host_ = 0, now_ = 0;
-  std::array<Lane, kStreams> lanes_;  // by stream
+  std::array<Lane, kStreams> lanes_;  // one lane for each stream
   std::array<double, processor + 1> users_{};
-  bool moving_ = false;  // a collective is under way
+  bool moving_ = false;  // whether a collective is running
   Played played_;
 };
 

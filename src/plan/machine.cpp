@@ -13,7 +13,7 @@
 
 namespace nanofsdp {
 
-// data/machines/NAME.txt, byte for byte, which src/cmake/embed.cmake puts into the binary.
+// The bytes of data/machines/NAME.txt. src/cmake/embed.cmake puts them into the binary.
 extern const std::string_view kA100, kH100, kH10096, kH200;
 
 namespace plan {
@@ -26,7 +26,8 @@ constexpr std::string_view kHeading = "[fitted]";
 constexpr double kMany = std::numeric_limits<double>::max();
 constexpr double kTiny = std::numeric_limits<double>::min();
 
-// What is less, or more, is in other units: gigabytes, microseconds.
+// A number of a machine's file. A value outside the limits is probably in other units, such as
+// gigabytes or microseconds.
 struct Number {
   std::string_view name;
   double Machine::*value;

@@ -9,7 +9,7 @@
 namespace nanofsdp::plan {
 namespace {
 
-// A token sees half of its row.
+// The cost of a kernel. In attention a token sees half of its row on average.
 Cost cost_of(const Kernel& kernel, const Tensor& x) {
   const auto row = static_cast<double>(x.dim(1)), tokens = static_cast<double>(x.dim(0)) * row;
   const auto in = static_cast<double>(kernel.in), out = static_cast<double>(kernel.out);
@@ -24,7 +24,7 @@ Cost cost_of(const Kernel& kernel, const Tensor& x) {
           .launches = kernel.launches};
 }
 
-// Memory of so many bytes a token.
+// Allocates `bytes` bytes for each token.
 void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
   if (bytes > 0) tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16);
 }
@@ -58,7 +58,7 @@ Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
   return y;
 }
 
-// Writes over dy where it can. Tokens have no gradient.
+// Writes dx into the memory of dy if it can. Tokens have no gradient.
 Tensor Outline::do_backward(nn::Tape& tape, Tensor dy) {
   for (std::size_t i = behind_.size(); i-- > 0;) dy = behind_[i]->backward(tape, dy);
   const auto [x] = tape.restore<1>();

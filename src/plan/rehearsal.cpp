@@ -16,7 +16,7 @@ Rehearsal::Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model,
   const std::int64_t rows = std::max(work_.batch_rows, std::ranges::max(work_.rows));
   batch_ = context.buffer(MemoryClass::activations, 2 * rows * work_.tokens, DType::int32);
   sums_ = context.buffer(MemoryClass::communication, work_.sums * mesh.size(), DType::float64);
-  // As deferred_init, which draws each parameter whole, one after the other.
+  // deferred_init draws one whole parameter at a time.
   std::int64_t largest = 0;
   for (fsdp::ShardedParameters* row : sharded_.rows()) {
     for (const nn::Parameter* p : row->parameters()) largest = std::max(largest, p->shape.numel());

@@ -42,7 +42,8 @@ class SimulatedStream final : public Stream {
     log_.add({.kind = Kind::work, .stream = number_, .cost = cost});
   }
 
-  // On a CPU the main thread itself has done all work of the compute stream before the point.
+  // On a CPU the main thread does the work of the compute stream itself, so all work before the
+  // point is done.
   Event record() override {
     if (number_ == 0 && device_ == Device::simulated_cpu) return Event();
     return Event(std::make_shared<SimulatedEvent>(log_, number_));
@@ -67,10 +68,10 @@ class SimulatedStream final : public Stream {
   int threads_;
   IssueLog& log_;
   int number_;
-  std::uint64_t allocated_ = 0;  // since the last work
+  std::uint64_t allocated_ = 0;  // bytes allocated since the last work
 };
 
-// Rank `rank` of `size`, which are `stride` apart.
+// A group of `size` ranks that are `stride` apart, seen from its rank `rank`.
 class SimulatedGroup final : public comm::Group {
  public:
   SimulatedGroup(Context& context, const Scratch& scratch, int rank, int size, int stride)
@@ -88,11 +89,12 @@ class SimulatedGroup final : public comm::Group {
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
     const int last = first_ + (size_ - 1) * stride_;
     if (reduces && needs_) scratch_.grow(needs_(size_, first_, last, chunk));
-    const auto sent = static_cast<double>((size_ - 1) * chunk);  // of a broadcast, by its root
+    // In a broadcast only the root sends.
+    const auto sent = static_cast<double>((size_ - 1) * chunk);
     return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
-  // Nobody calls this: work on a simulated stream is not done.
+  // No stream calls this, because a simulated stream does no work.
   void run(Stream&, const comm::Collective&) override {}
   void abort(const std::string&) noexcept override {}
 
@@ -104,7 +106,7 @@ class SimulatedGroup final : public comm::Group {
 
  private:
   Scratch needs_;
-  int first_, stride_;  // of the run's ranks
+  int first_, stride_;  // in ranks of the run
   Buffer scratch_;
 };
 

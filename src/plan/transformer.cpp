@@ -5,22 +5,25 @@
 namespace nanofsdp::plan {
 namespace {
 
-// The elementwise work of a block: kernels, and the elements that they read or write for a token as
-// multiples of sizes. The width: two norms; sums on the residual path, in backward also of
-// gradients. Of queries and keys: rotary positions; and if keys and values are repeated for their
-// heads. The inner width: the MLP's activation.
+// The elementwise work of a block: the number of kernels, and the elements that they read or write
+// for a token, as multiples of sizes. Multiples of the width: two norms, and the sums on the
+// residual path, in backward also of gradients. Multiples of the heads' size, for queries and keys:
+// rotary positions; `repeated` counts only if keys and values are repeated for query heads.
+// Multiples of the inner width: the activation of the MLP.
 struct Elementwise {
   int width, heads, repeated, inner, launches;
 };
 
-// How a block is run: what stays until backward, as multiples of sizes, and its elementwise work.
+// How a program runs a block: the activations that stay until backward, as multiples of sizes, and
+// the elementwise work.
 struct Style {
   int kept_width, kept_inner;
   Elementwise forward, backward;
 };
 
-// A norm that is no kernel of its own goes by way of float32: 18 widths in 7 kernels forward, 46 in
-// 14 backward. Rotary positions go by way of complex numbers in float32, compiled or not.
+// A norm that is not one kernel is computed in float32, by many kernels: 7 in forward that read or
+// write 18 widths, and 14 in backward with 46. Rotary positions use complex numbers of float32,
+// compiled or not.
 constexpr Style kGpt = {7, 2, {10, 0, 0, 2, 5}, {24, 0, 0, 4, 12}};
 constexpr Style kEager = {11, 4, {2 * 18 + 6, 10, 2, 5, 26}, {2 * 46 + 15, 10, 2, 9, 46}};
 constexpr Style kFusedNorm = {7, 4, {2 * 2 + 6, 10, 2, 5, 14}, {2 * 4 + 15, 10, 2, 9, 22}};
@@ -64,7 +67,7 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
   backward.push_back({.attention = 5 * 2 * C});
   backward.push_back(elementwise(style.backward));
 
-  const std::int64_t sums = 4 * s.n_head;  // of attention, in float32
+  const std::int64_t sums = 4 * s.n_head;  // the sums of attention, in float32
   const std::int64_t all = bytes * (style.kept_width * C + style.kept_inner * F) + sums;
   layer.kept = selective ? bytes * (3 * C + K + F) + sums : all;
   if (recompute == Recompute::block) layer.kept = 0;
@@ -86,8 +89,9 @@ Layer transformer(const TransformerShape& s, const Practice& practice) {
     embedding.behind.push_back(block(s, practice, again ? practice.recompute : Recompute::none));
     embedding.behind.back().name = "layers." + std::to_string(i);
   }
-  // A norm, the product, the loss. Logits as they come and widened are temporary, as are gradients
-  // by log-probabilities and by logits; log-probabilities are the output.
+  // The head: a norm, the product, the loss. The logits, as the product gives them and widened, are
+  // temporary. So are the gradients of the log-probabilities and of the logits. The
+  // log-probabilities are the output.
   Layer head{.name = "head", .parameters = {{C}}, .width = V, .kept = bytes * 2 * C};
   head.forward = {{bytes * V, 4 * V}, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
   head.backward = {
