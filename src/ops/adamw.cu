@@ -6,10 +6,10 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// A pack of n elements a thread. Every element runs the same instructions wherever its shard was
-// cut: that is promised to the bit. So the code says which product and sum are one rounding: left
-// to itself, the compiler takes one product in one kernel and the other product in the other.
-// Between the twins the last bits may differ.
+// Each thread updates a pack of n elements. The bits of an element must not depend on where its
+// shard was cut, so every element runs the same instructions. The code therefore says which product
+// and sum are rounded once (fmaf). Without that, the compiler fuses one product in one kernel and
+// the other product in the other kernel. The last bits may differ between the twins.
 template <int n>
 __global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t packs,
                        Pack<float, n>* params, const Pack<float, n>* grads, Pack<float, n>* ms,

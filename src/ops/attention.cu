@@ -4,13 +4,13 @@
 #include "base/check.h"
 #include "ops/attention.cuh"
 
-// The plain kernels, which multiply in float32, and which kernels a call gets. What they read and
-// write is float32 or bfloat16.
+// The plain kernels, which multiply in float32, and the choice of the kernels for a call. They read
+// and write float32 or bfloat16.
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-constexpr int kMaxWidth = 2 * kTile;  // of a head: two slices
+constexpr int kMaxWidth = 2 * kTile;  // the widest head: two slices
 struct Deltas : Scratch {};
 
 template <int kSlices, class T>
@@ -75,9 +75,9 @@ __global__ void __launch_bounds__(kThreads, 2)
   write<kSlices>(dq, head.of(dq_columns), first);
 }
 
-// Its tiles are transposed: the block's own rows are keys, the others queries. It adds what the
-// group's query heads give, in their order. With two slices of dK and of dV only one such block
-// fits on a multiprocessor.
+// The tiles are transposed here: the block's own rows are keys, and the rows that it walks over are
+// queries. It adds the contributions of the group's query heads in their order. With two slices of
+// dK and of dV, only one block fits on a multiprocessor.
 template <int kSlices, class T>
 __global__ void __launch_bounds__(kThreads, 3 - kSlices)
     differentiate_keys(Call call, Given<T> given, Columns<T> dk_columns, Columns<T> dv_columns) {
@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
     const Rows<T> q = head.of(given.q), k = head.of(given.k), v = head.of(given.v);
     const Rows<T> dout = head.of(given.dy);
     for (int walked = first; walked < call.T; walked += kTile) {
-      stage(head, given, walked, queries);  // all have read the last ones
+      stage(head, given, walked, queries);  // all threads have read the last queries
       Scores p = {}, ds = {};
       add_products<kSlices>(tiles, k, first, q, walked, p);
       add_products<kSlices>(tiles, v, first, dout, walked, ds);
@@ -110,7 +110,7 @@ __global__ void __launch_bounds__(kThreads, 3 - kSlices)
   write<kSlices>(dv, head.of(dv_columns), first);
 }
 
-// delta[t] = dO . O of each query: a warp each.
+// delta[t] = dO . O of each query. One warp computes one query.
 template <class T>
 __global__ void make_deltas(Call call, Given<T> given) {
   const std::int64_t row = global_thread() / kWarp;

@@ -11,19 +11,21 @@
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief What the kernels of attention share, the plain ones and those of flash/. Internal to
-/// attention.
+/// @brief The types and functions that the kernels of attention share, the plain ones and those of
+/// flash/. Internal to attention.
 ///
-/// All are one scheme. A block owns rows of a head, queries or keys, and walks over the others, 64
-/// at a time (a block of keys: over those of each query head that reads them): the products of
-/// its rows with those are a tile of scores, which never leaves the block; the tile times rows of a
-/// third matrix adds to what the block will write. Forward keeps the largest score and the sum of
-/// each query so far, and corrects what it has when they change (Milakov and Gimelshein 2018, arXiv
-/// 1805.02867; Dao et al. 2022, arXiv 2205.14135). Backward knows the sums: one kernel owns queries
-/// and writes dQ, one owns keys and writes dK and dV; nobody adds to what another block writes. Of
-/// a head, the tile with the most work comes first: blocks start in order.
+/// All kernels work in the same way. A block owns rows of a head, queries or keys. It walks over
+/// the other rows, 64 at a time; a block that owns keys walks over the queries of every query head
+/// that reads them. The products of its own rows with those rows are a tile of scores, which never
+/// leaves the block. The tile times rows of a third matrix is added to the block's result.
+///
+/// Forward keeps the largest score and the sum of each query so far, and corrects the result so far
+/// when they change (Milakov and Gimelshein 2018, arXiv 1805.02867; Dao et al. 2022, arXiv
+/// 2205.14135). Backward knows the sums. One kernel owns queries and writes dQ; another owns keys
+/// and writes dK and dV. No block adds to the result of another block. Within a head, the tile with
+/// the most work comes first, because blocks start in order.
 
-// The rows of Heads: `stride` apart, `rows` of them a sequence.
+// The rows of Heads: `stride` elements apart, `rows` of them in each sequence.
 template <class T>
 struct Columns {
   T* data;
@@ -42,17 +44,17 @@ constexpr float kLog2E = 1.4426950408889634f;
 
 struct Call {
   int T, H, D;
-  int group;                // query heads that read one key/value head
-  int first;                // queries before it do not ask: forward alone knows that
-  unsigned heads, tiles;    // heads, of all sequences, that blocks own; tiles of their rows
-  float scale, scale_of_2;  // of exponents of e, and of 2
+  int group;                // query heads that read the same key/value head
+  int first;                // queries before it have no result; only forward has such queries
+  unsigned heads, tiles;    // heads of all sequences that blocks own; tiles of their rows
+  float scale, scale_of_2;  // factors of scores in exponents of e, and of 2
   DropoutKey key;
   std::uint32_t threshold;
   float survivor;
 };
 
-// The head among those that blocks own that this block works on, and which of its tiles. Blocks of
-// one head run at about the same time, so they find the rows that they share in the cache.
+// The head and the tile on which this block works. Blocks of one head run at about the same time,
+// so they find the rows that they share in the cache.
 __device__ inline int own_head(const Call& call) {
   return static_cast<int>(blockIdx.x / call.tiles);
 }
@@ -63,26 +65,26 @@ __device__ inline int own_tile(const Call& call) {
 // A query head.
 struct Head {
   const Call& call;
-  int number, b, h;   // of all; of its sequence; in its sequence
-  std::uint64_t key;  // the sequence's
+  int number, b, h;   // in all sequences; its sequence; in that sequence
+  std::uint64_t key;  // the dropout key of the sequence
 
   __device__ Head(const Call& c, int number) : Head(c, number / c.H, number % c.H) {}
   __device__ Head(const Call& c, int b, int h)
       : call(c), number(b * c.H + h), b(b), h(h), key(row_key(c.key, b)) {}
 
-  // Its rows of D in x, or those that it shares with the others of its group.
+  // Its rows of D elements in x, which it may share with other heads of its group.
   template <class T>
   __device__ Rows<T> of(const Columns<T>& x) const {
     T* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
     return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
   }
 
-  // Its [n] of lse or delta, whose first element is query number call.first.
+  // Its [n] of lse or of delta. The first element belongs to query number call.first.
   __device__ float* row_of(float* sums) const {
     return sums + static_cast<std::int64_t>(number) * (call.T - call.first);
   }
 
-  // What dropout makes of a weight of 1.
+  // The value that dropout gives to a weight of 1.
   __device__ float kept(unsigned query, unsigned key_position) const {
     if (call.threshold == 0) return 1;
     const unsigned T = call.T;
@@ -90,15 +92,15 @@ struct Head {
   }
 };
 
-// Of each of a thread's queries: the largest score so far, and the sum of exp(score - largest) over
+// For each query of a thread: the largest score so far, and the sum of exp(score - largest) over
 // the thread's own columns.
 struct Softmax {
   float largest[kEach], sum[kEach];
 };
 
-// One tile on: scores become dropout(P) but for the final sum. What was made of the tiles before
-// has to be multiplied by `correction`, to be what it would be had the largest score been known
-// from the start.
+// Turns the scores of one tile into dropout(P), except for the division by the final sum. The
+// results of earlier tiles used an earlier largest score, so they must be multiplied by
+// `correction`.
 __device__ inline void weigh(const Head& head, int first, int walked, Softmax& softmax,
                              Scores& scores, float (&correction)[kEach]) {
   for (int i = 0; i < kEach; ++i) {
@@ -121,20 +123,20 @@ __device__ inline void weigh(const Head& head, int first, int walked, Softmax& s
   }
 }
 
-// What the kernels of backward read. The first of them writes `delta`, a float for each query, and
-// the others read it. Flash attention has flash::Known in its place.
+// The operands of backward's kernels. The first kernel writes `delta`, a float for each query, and
+// the others read it. Flash attention uses flash::Known instead.
 template <class T>
 struct Given {
   Columns<T> dy, q, k, v, y;
   float *lse, *delta;
 };
 
-// What backward wants to know of 64 queries.
+// The numbers that backward needs of 64 queries.
 struct Queries {
   float lse[kTile], delta[kTile];
 };
 
-// Beyond the last query lse is infinite: every weight is 0.
+// Loads these numbers. Beyond the last query lse is infinite, so every weight is 0.
 template <class T>
 __device__ void stage(const Head& head, const Given<T>& given, int first, Queries& to) {
   const int r = static_cast<int>(threadIdx.x), t = first + r;
@@ -143,8 +145,8 @@ __device__ void stage(const Head& head, const Given<T>& given, int first, Querie
   to.delta[r] = t < head.call.T ? head.row_of(given.delta)[t] : 0.0f;
 }
 
-// Of query i, the r-th staged, and key j: a score becomes dropout(P), the product of dO and V
-// becomes dS / sqrt(D).
+// For query i, the r-th of the staged queries, and key j: replaces the score by dropout(P), and the
+// product of dO and V by dS / sqrt(D).
 __device__ inline void differentiate(const Head& head, const Queries& queries, int r, int i, int j,
                                      float& score, float& product) {
   const float kept = head.kept(i, j);
@@ -153,21 +155,22 @@ __device__ inline void differentiate(const Head& head, const Queries& queries, i
   score = p * kept;
 }
 
-// What the kernels of flash/ do, for heads of 64 or 128 features.
+// The kernels of flash/, for heads of 64 or 128 features.
 namespace flash {
 
 using Narrow = Columns<bfloat16>;
 
-// What the kernel of the keys has to know of a query: log2 of the sum of its weights, and delta.
+// The numbers that the kernel of the keys needs of a query: log2 of the sum of its weights, and
+// delta.
 struct alignas(8) Known {
   float sum, delta;
 };
 
-// Whether they can read and write these rows, 16 bytes at a time.
+// Whether these kernels can read and write the rows, 16 bytes at a time.
 bool fits(const Call& call, std::initializer_list<Narrow> all);
 void attend(Stream& stream, Call call, const Narrow& q, const Narrow& k, const Narrow& v,
             const Narrow& y, float* lse);
-// Writes dq, and what is known of each query.
+// Writes dq, and `known` of each query.
 void differentiate_queries(Stream& stream, Call call, const Given<bfloat16>& given,
                            const Narrow& dq);
 // Writes dk and dv.

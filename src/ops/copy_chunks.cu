@@ -28,7 +28,8 @@ struct Extents {
   std::int64_t numel, chunk, in_stride, out_stride;
 };
 
-// Blocks along x share a chunk, blocks along y the chunks: nothing is divided to find an element.
+// Blocks along x share a chunk, and blocks along y share the chunks. So no thread needs a division
+// to find its element.
 template <class In, class Out, int n>
 __global__ void copy_each(const Pack<In, n>* in, Pack<Out, n>* out, Extents a) {
   const std::int64_t begin = blockIdx.x * kStretch;
@@ -40,7 +41,8 @@ __global__ void copy_each(const Pack<In, n>* in, Pack<Out, n>* out, Extents a) {
 
 template <class In, class Out, int n>
 void copy_packs(Stream& stream, const CopyChunks& a) {
-  constexpr std::int64_t kChunksAtOnce = 1024;  // fill any GPU; more take turns
+  // Enough blocks to fill any GPU. If there are more chunks, each block takes several.
+  constexpr std::int64_t kChunksAtOnce = 1024;
   const Extents packs{a.numel / n, a.chunk / n, a.in_stride / n, a.out_stride / n};
   const std::int64_t chunks = (a.numel + a.chunk - 1) / a.chunk;
   const dim3 blocks(blocks_for(std::min(packs.chunk, packs.numel), kStretch),
@@ -54,7 +56,7 @@ void copy_packs(Stream& stream, const CopyChunks& a) {
 
 void copy_chunks(Stream& stream, const CopyChunks& a) {
   const bool packed = (a.numel | a.chunk | a.in_stride | a.out_stride) % kPack == 0 &&
-                      fits_packs(a.in, a.out);  // each chunk begins and ends where a pack does
+                      fits_packs(a.in, a.out);  // each chunk begins and ends at a pack
   for_type_of(a.in, [&]<class In>(In) {
     for_type_of(a.out, [&]<class Out>(Out) {
       packed ? copy_packs<In, Out, kPack>(stream, a) : copy_packs<In, Out, 1>(stream, a);

@@ -9,15 +9,16 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-/// The target, which is a class or -1. No host is there to be told otherwise, and reading on would
-/// leave the row: the kernel stops, and with it the program's use of the GPU.
+/// Returns the target, which is a class or -1. Any other target would make the kernel read outside
+/// the row, and a kernel cannot report an error to the host. So it stops by a trap, which ends the
+/// program's use of the GPU.
 __device__ std::int32_t checked(std::int32_t target, int V) {
   if (target < -1 || target >= V) __trap();
   return target;
 }
 
-// What a row leaves: its loss and the logarithm of its sum of exponentials. `sum` is of
-// exp(x - max + more).
+// Writes a row's loss and the logarithm of its sum of exponentials.
+// @param sum the sum of exp(x - max + more)
 __device__ void write_loss(float max, float sum, float more, std::int32_t target, float of_target,
                            float* loss, float* lse) {
   const double row_lse = max + (log(static_cast<double>(sum)) - more);
@@ -25,25 +26,27 @@ __device__ void write_loss(float max, float sum, float more, std::int32_t target
   *loss = target < 0 ? 0 : static_cast<float>(row_lse - of_target);
 }
 
-// One row a block, read once. Each thread keeps the largest logit that it has seen and the sum of
-// exponentials relative to it; a larger one scales the sum down. NaN in the row makes the sum NaN.
+// One block reads one row, once. Each thread keeps the largest logit so far, and the sum of
+// exponentials relative to it. A larger logit scales that sum down. If the row has a NaN, the sum
+// is NaN.
 template <class T>
 __global__ void forward(const T* logits, const std::int32_t* target, float* loss, float* lse,
                         int V) {
   const std::int64_t n = blockIdx.x;
   const T* x = logits + n * V;
   const std::int32_t t = checked(target[n], V);
-  float max = -FLT_MAX;  // not minus infinity, or a logit that is would be at distance NaN
+  float max = -FLT_MAX;  // not minus infinity: a logit of minus infinity would then give NaN
   float sum = 0;
   for (int first = threadIdx.x; first < V; first += kReadAhead * blockDim.x) {
     float logit[kReadAhead];
     for (int k = 0; k < kReadAhead; ++k) {
       const int v = first + k * blockDim.x;
-      logit[k] = v < V ? widen(x[v]) : -INFINITY;  // whose exponential is 0
+      logit[k] = v < V ? widen(x[v]) : -INFINITY;  // the exponential of minus infinity is 0
     }
     for (const float next : logit) {
       const float above = next - max;
-      const float smaller = expf(-fabsf(above));  // of the two, relative to the larger
+      // Exponential of the smaller one, relative to the larger one.
+      const float smaller = expf(-fabsf(above));
       sum = above > 0 ? sum * smaller + 1 : sum + smaller;
       max = above > 0 ? next : max;
     }
@@ -53,7 +56,7 @@ __global__ void forward(const T* logits, const std::int32_t* target, float* loss
   if (threadIdx.x == 0) write_loss(row_max, sum, 0, t, t < 0 ? 0 : widen(x[t]), &loss[n], &lse[n]);
 }
 
-// One row a block, in place.
+// One block computes one row, in place.
 template <class T>
 __global__ void backward(T* logits, const std::int32_t* target, const float* lse, float scale,
                          int V) {
@@ -67,10 +70,10 @@ __global__ void backward(T* logits, const std::int32_t* target, const float* lse
   });
 }
 
-constexpr int kHeld = 7;      // packs that a thread of classify() keeps in registers
-constexpr int kBlock = 1024;  // its threads
+constexpr int kHeld = 7;      // packs of a row that a thread of classify() keeps in registers
+constexpr int kBlock = 1024;  // threads of classify()
 
-// Eight logits of bfloat16, two to a word: what memory gives and takes at once.
+// Eight bfloat16 logits, two in each word. A thread reads and writes them in one access.
 struct alignas(16) Eight {
   unsigned words[4];
   static constexpr int kCount = 8;
@@ -80,8 +83,8 @@ struct alignas(16) Eight {
   }
 };
 
-// Lets the compiler forget what it has made of the words: all logits of a row as float32 at once
-// would not fit the registers.
+// Makes the compiler forget the float32 values that it has made of the words, because all logits of
+// a row as float32 would not fit into the registers.
 __device__ void keep_packed(Eight (&held)[kHeld]) {
 #pragma unroll
   for (Eight& x : held) {
@@ -90,13 +93,14 @@ __device__ void keep_packed(Eight (&held)[kHeld]) {
   }
 }
 
-// Both at once: the row is read once and stays in registers until its gradient takes its place. One
-// block fills a multiprocessor, so few instructions a logit matter: an exponential is a power of 2
-// of log2(e) x - base, where `base` is log2(e) max, rounded. What the rounding adds to each
-// exponent cancels in the gradient; the loss subtracts it.
+// Forward and backward in one kernel: a row is read once, and stays in registers until its gradient
+// replaces it. One block fills a multiprocessor, so the number of instructions for each logit
+// matters. An exponential is computed as 2 to the power of log2(e) x - base, with `base` = log2(e)
+// max, rounded. The rounding adds the same number to every exponent, which cancels in the gradient;
+// the loss subtracts it.
 __global__ void __launch_bounds__(kBlock) classify(Eight* logits, const std::int32_t* target,
                                                    float* loss, float* lse, float scale, int V) {
-  constexpr unsigned kNothing = 0xff80ff80u;  // minus infinity, twice, whose exponential is 0
+  constexpr unsigned kNothing = 0xff80ff80u;  // two times minus infinity, whose exponential is 0
   constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
   const std::int64_t n = blockIdx.x;
   const int packs = V / Eight::kCount;
@@ -145,7 +149,7 @@ __global__ void __launch_bounds__(kBlock) classify(Eight* logits, const std::int
     }
     if (i < packs) row[i] = gradients;
   }
-  // Last, as it takes registers too.
+  // The loss comes last, because it takes registers too.
   const float rounded = kLn2 * fmaf(kLog2E, max, -base);
   if (threadIdx.x == 0) write_loss(max, sum, rounded, t, of_target, &loss[n], &lse[n]);
 }

@@ -13,7 +13,7 @@ struct Multiply {
   __device__ float operator()(float x) const { return x * factor; }
 };
 
-// What an operator makes of element i. (Lambdas would need a flag of nvcc's.)
+// Each operator below computes element i of a result. (Lambdas would need an extra flag of nvcc.)
 
 template <class T>
 struct FillOf {
@@ -35,13 +35,14 @@ struct DropoutOf {
   std::uint32_t threshold;
   float factor;
   __device__ T operator()(std::int64_t i) const {
-    const float survivor = widen(x[i]) * factor;  // read whether it stays or not: no branch
+    // Read also if it is dropped, so there is no branch.
+    const float survivor = widen(x[i]) * factor;
     return narrow_to<T>(keep(row, static_cast<std::uint32_t>(i), threshold) ? survivor : 0.0f);
   }
 };
 
-// Blocks along x share a row of n elements, blocks along y the rows: a thread hashes the key once
-// for all its elements of the row, and nothing is divided to find them.
+// Blocks along x share a row of n elements, and blocks along y share the rows. So a thread hashes
+// the key once for all its elements of a row, and needs no division to find them.
 template <class T>
 __global__ void drop(const T* x, T* y, std::int64_t rows, std::int64_t n, DropoutKey key,
                      std::uint32_t threshold, float factor) {
@@ -76,7 +77,8 @@ void arange(Stream& stream, const Arange& a) {
 }
 
 void dropout(Stream& stream, const Dropout& a) {
-  constexpr std::int64_t kRowsAtOnce = 1024;  // fill any GPU; more take turns
+  // Enough blocks to fill any GPU. If there are more rows, each block takes several.
+  constexpr std::int64_t kRowsAtOnce = 1024;
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
   const std::int64_t n = a.x.numel() / rows;
   const auto along_y = static_cast<unsigned>(std::min(rows, kRowsAtOnce));

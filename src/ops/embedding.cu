@@ -8,16 +8,17 @@ namespace nanofsdp::ops::cuda {
 namespace {
 
 constexpr unsigned kBlocks =
-    1024;  // of the backward pass: about as many as a large GPU runs at once
+    1024;  // blocks of the backward pass: about the number that a large GPU runs at once
 constexpr unsigned kWarps = kThreads / kWarp;
-constexpr unsigned kBatch = 8;  // rows of dy that are on their way at once
+constexpr unsigned kBatch = 8;  // rows of dy that a thread loads at once
 
-// An index outside the table ends the kernel by a trap: a GPU has no way to name it.
+// Ends the kernel by a trap if the index is outside the table. A GPU has no way to report which
+// index it is.
 __device__ void require_row(std::int64_t row, std::int64_t V) {
   if (row < 0 || row >= V) __trap();
 }
 
-// A warp copies a row, a pack a lane.
+// One warp copies one row. Each lane copies one pack at a time.
 template <int n, class T, class W>
 __global__ void look_up(const std::int32_t* index, const Pack<W, n>* weight, Pack<T, n>* y,
                         std::int64_t N, std::int64_t V, std::int64_t packs) {
@@ -33,14 +34,15 @@ __global__ void look_up(const std::int32_t* index, const Pack<W, n>* weight, Pac
   }
 }
 
-// Some threads of a block, in order.
+// A list of some threads of a block, in order.
 struct Listed {
-  unsigned of_warp[kWarps];  // a bit for each of its lanes
+  unsigned of_warp[kWarps];  // one bit for each lane of the warp
   unsigned threads[kThreads];
   unsigned count;
 };
 
-// Lists the threads whose `mine` holds. The whole block must come, and be done with the last list.
+// Lists the threads for which `mine` is true. All threads of the block must call it, after they
+// have finished with the last list.
 __device__ void list(bool mine, Listed& listed) {
   const unsigned lane = threadIdx.x % kWarp, warp = threadIdx.x / kWarp;
   const unsigned votes = __ballot_sync(0xffffffffu, mine);
@@ -53,7 +55,8 @@ __device__ void list(bool mine, Listed& listed) {
   __syncthreads();
 }
 
-// One column of the table. What is added to a row stays in a register until another row's turn.
+// One column of the table. The sum for a row stays in a register until the next rows belong to
+// another row of the table.
 class Column {
  public:
   __device__ Column(float* column, std::int64_t stride) : column_(column), stride_(stride) {}
@@ -75,12 +78,13 @@ class Column {
   float sum_ = 0;
 };
 
-// Blocks along x own columns, a thread one; blocks along y own `rows` rows of the table each. Every
-// block reads the whole list of indices, 256 at a time, and adds the rows of dy that are its own,
-// in order: no two threads write one element, nothing is sorted, no scratch. The price: N = 65,536
-// tokens of V = 50,257 at C = 768 make 1,020 blocks read 0.26 MB each, which the L2 cache gives in
-// some 0.1 ms (an estimate for an H200), where dy and dweight alone take 0.1 ms. One block a row
-// would be V * N * 4 bytes * C / 256 = 40 GB, 7 ms.
+// Blocks along x own columns, one for each thread. Blocks along y own `rows` rows of the table
+// each. Every block reads the whole list of indices, 256 at a time, and adds the rows of dy that
+// belong to its own rows, in order. So no two threads write the same element, nothing is sorted,
+// and no scratch is needed. What this costs: with N = 65,536 tokens, V = 50,257 and C = 768, 1,020
+// blocks read 0.26 MB each. The L2 cache gives that in about 0.1 ms (an estimate for an H200), and
+// dy and dweight alone take 0.1 ms. One block for each row would read V * N * 4 bytes * C / 256 =
+// 40 GB, which takes 7 ms.
 template <class T>
 __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, float* dweight,
                          std::int64_t N, std::int64_t V, std::int64_t C, std::int64_t rows) {
@@ -94,7 +98,7 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
   for (std::int64_t first = 0; first < N; first += kThreads) {
     const std::int64_t n = first + threadIdx.x;
     const std::int32_t row = next;
-    next = row_at(n + kThreads);  // on its way while this list is worked off
+    next = row_at(n + kThreads);  // loads the next indices while this list is used
     require_row(row, V);
     row_of[threadIdx.x] = row;
     list(n < N && row >= begin && row < end, listed);
@@ -108,7 +112,7 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
         if (j < size) column.add(row_of[listed.threads[k + j]], x[j]);
       }
     }
-    __syncthreads();  // before the next list is made
+    __syncthreads();  // all threads have used the list before the next one is made
   }
   column.move_to(Column::kNone);
 }

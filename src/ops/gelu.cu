@@ -17,9 +17,9 @@ __device__ Normal normal(float x, float) {
   return {0.5f * (1 + erff(x * kSqrtHalf)), expf(-0.5f * x * x)};
 }
 
-// For bfloat16: the tail beyond |x| by a polynomial in 1 / (1 + p |x|), off by 1e-7 at most
-// (Abramowitz and Stegun 1964, 7.1.26). It needs one exponential, which is the bell, and one
-// reciprocal. erff and expf would take longer than memory does.
+// For bfloat16, the tail beyond |x| is a polynomial in 1 / (1 + p |x|), with an error of at most
+// 1e-7 (Abramowitz and Stegun 1964, 7.1.26). It needs one exponential, which is the bell as well,
+// and one reciprocal. erff and expf would take longer than the memory accesses.
 __device__ Normal normal(float x, bfloat16) {
   const float t = __fdividef(1.0f, 1 + 0.3275911f * kSqrtHalf * fabsf(x));
   const float bell = __expf(-0.5f * x * x);

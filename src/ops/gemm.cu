@@ -23,7 +23,8 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// The number that a file has for a product, in a line "PRODUCT: NUMBER"; -1: none.
+// Reads the kernel's number for a product from the file, where a line says "PRODUCT: NUMBER".
+// Returns -1 if there is no such line.
 int number_in(const std::string& path, const std::string& product) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
@@ -35,7 +36,7 @@ int number_in(const std::string& path, const std::string& product) {
   return -1;
 }
 
-// While it lives, other ranks that want to add to the file wait.
+// While an object of this class exists, other ranks that want to write to the file wait.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path)
@@ -71,7 +72,7 @@ class Timer {
   Timer(const Timer&) = delete;
   Timer& operator=(const Timer&) = delete;
 
-  // Milliseconds that `work` takes on `stream`.
+  // The milliseconds that `work` takes on `stream`.
   template <class Work>
   float time(cudaStream_t stream, const Work& work) {
     float ms = 0;
@@ -98,10 +99,10 @@ Memory memory_of(std::size_t bytes) {
 // The operands of one product.
 struct Operands {
   const Tensor &a, &b, &c;
-  float keep;  // how much of C stays in the sum: 0 or 1
+  float keep;  // the part of C that stays in the sum: 0 or 1
 };
 
-// cuBLAS for one stream: its products follow each other, so they can share a workspace.
+// The use of cuBLAS by one stream. Its products run one after the other, so they share a workspace.
 class Blas {
  public:
   Blas() {
@@ -112,7 +113,7 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  // Plans that are made from now on take the fastest kernels.
+  // From now on, new plans use the fastest kernels, which the file names.
   void take_fastest(const std::string& file) { file_ = file; }
 
   void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
@@ -144,7 +145,7 @@ class Blas {
   }
 
  private:
-  // D = A B + keep * C by kernel number `kernel`.
+  // Computes D = A B + keep * C with kernel number `kernel`.
   cublasStatus_t run(Stream& stream, const Plan& plan, int kernel, const Operands& o,
                      void* d) const {
     const float one = 1;
@@ -154,14 +155,15 @@ class Blas {
                               kWorkspaceBytes, nanofsdp::cuda::native(stream));
   }
 
-  // Before it locks the file, this rank's stream runs dry: what is timed then waits for no rank.
+  // Returns the number of the fastest kernel. Before this rank locks the file, it waits until its
+  // stream is idle, so the timed work does not wait for another rank.
   int fastest(Stream& stream, const Product& product, const Plan& plan, const Operands& o) const {
     const std::string name = gpu_ + ", " + product.str();
     int taken = number_in(file_, name);
     if (taken < 0) {
       stream.synchronize();
       const LockedFile file(file_);
-      taken = number_in(file_, name);  // another rank may have been faster
+      taken = number_in(file_, name);  // another rank may have timed it by now
       if (taken < 0) file.add(name, taken = measure(stream, plan, o));
     }
     NANOFSDP_CHECK(taken < plan.count, .what = product.str() + " in " + file_,
@@ -170,8 +172,9 @@ class Blas {
     return taken;
   }
 
-  // The kernel whose fastest of three times is the shortest. The first stays unless another saves
-  // 2 %: nearly equal ones would be drawn by lot. What C holds stays if the product adds to it.
+  // Times each kernel three times and takes the shortest time of each. The first kernel is used
+  // unless another one is at least 2 % faster, because the choice between nearly equal ones would
+  // be random. If the product adds to C, the measurement does not change C.
   int measure(Stream& stream, const Plan& plan, const Operands& o) const {
     const Memory aside = memory_of(o.keep > 0 ? o.c.bytes() : 0);
     void* const d = o.keep > 0 ? aside.get() : o.c.raw();
@@ -191,7 +194,7 @@ class Blas {
     return best;
   }
 
-  // What a kernel's number depends on beside the product.
+  // The number of a kernel depends on the product, on the GPU and on the version of cuBLASLt.
   std::string name_of_gpu() const {
     int device = 0;
     cudaDeviceProp properties{};
@@ -205,7 +208,7 @@ class Blas {
   const std::string gpu_ = name_of_gpu();
   Memory workspace_ = memory_of(kWorkspaceBytes);
   std::map<Product, Plan> plans_;
-  std::string file_;  // of the fastest kernels; empty: the first ones are taken
+  std::string file_;  // names the fastest kernels; empty: each product uses the first kernel
 };
 
 }  // namespace

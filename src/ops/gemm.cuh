@@ -16,21 +16,24 @@
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief The one place behind the matrix products of the CUDA operators, which is cuBLASLt, and
-/// how a product is described to it. Internal to ops.
+/// @brief The only place where CUDA operators multiply matrices. It uses cuBLASLt, and describes
+/// products to it. Internal to ops.
 
-/// C = A B or C += A B as `form` and `write` say, the sums in float32, `bias` added to every row.
-/// @param a, b both float32, or both bfloat16: then tensor cores multiply
-/// @param c float32, or bfloat16 as a and b: then each sum is rounded once
+/// Computes C = A B or C += A B, as `form` and `write` say. The sums are float32. `bias` is added
+/// to every row.
+/// @param a, b both float32, or both bfloat16, which tensor cores multiply
+/// @param c float32; or bfloat16 like a and b, and then each sum is rounded once
 /// @param bias [columns of C], of c's dtype; may be empty
-/// @throws UsageError where cuBLASLt cannot be loaded, Error with cuBLAS's words if it refuses
+/// @throws UsageError if cuBLASLt cannot be loaded, Error with cuBLAS's text if it refuses
 void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
               Write write, const Tensor& bias = {});
 
-constexpr std::size_t kWorkspaceBytes = 32 << 20;  // what cuBLAS asks for on a GPU like the H100
-constexpr int kKernels = 8;  // that are asked for; of GPT-2's products the fastest is among them
+// The size that cuBLAS recommends for a GPU like the H100.
+constexpr std::size_t kWorkspaceBytes = 32 << 20;
+// Kernels that cuBLAS is asked for; the fastest for GPT-2's products is among them.
+constexpr int kKernels = 8;
 
-// cuBLASLt's functions under their own names; the library is loaded when this is made.
+// cuBLASLt's functions under their own names. The constructor loads the library.
 struct CublasLt {
   Library library{NANOFSDP_CUBLASLT, NANOFSDP_CUBLASLT_FOLDER};
 
@@ -51,17 +54,18 @@ struct CublasLt {
   NANOFSDP_FUNCTION(cublasLtMatrixLayoutDestroy);
 };
 
-// What cuBLAS has made and takes back.
+// An object that cuBLAS creates and destroys.
 template <class Opaque>
 using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 
-// All that cuBLAS's choice of a kernel depends on. C [rows, cols] from A and B as `form` has them.
+// All properties on which cuBLAS's choice of a kernel depends. C [rows, cols] is made from A and B
+// as `form` says.
 struct Product {
   Form form;
   DType dtype, result;  // of A and B; of C
   std::int64_t rows, cols, depth;
   bool bias;
-  bool aligned;  // every operand to 16 bytes, as the flat layout of training has them
+  bool aligned;  // whether every operand is aligned to 16 bytes, as in the flat layout of training
 
   auto operator<=>(const Product&) const = default;
 
@@ -81,8 +85,8 @@ inline void check(const CublasLt& lt, cublasStatus_t status, const Product& prod
                         lt.cublasLtGetStatusName(status) + ")");
 }
 
-// A product as cuBLAS wants it described, the kernels that its heuristics name, the one that they
-// expect to be the fastest first, and which of them is taken.
+// The description of a product for cuBLAS, and the kernels that its heuristics name. They expect
+// the first kernel to be the fastest. `taken` is the kernel in use.
 struct Plan {
   Owned<cublasLtMatmulDescOpaque_t> operation;
   Owned<cublasLtMatrixLayoutOpaque_t> b, a, c;
@@ -91,8 +95,9 @@ struct Plan {
   int taken = 0;
 };
 
-// cuBLAS counts columns first: where we have a matrix it sees the transposed one. So it is asked
-// for C^T = B^T A^T, with the operands the other way round and every matrix where and as it is.
+// cuBLAS stores matrices column by column, so it sees each of our matrices transposed. It is
+// therefore asked for C^T = B^T A^T: the operands change places, and every matrix stays in its
+// memory.
 class PlanMaker {
  public:
   PlanMaker(const CublasLt& lt, const Product& product) : lt_(lt), product_(product) {}

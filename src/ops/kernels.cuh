@@ -14,27 +14,27 @@
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief What kernels share: launching, covering n elements, sums and maxima over a warp and a
-/// block, and what one kernel leaves to the next. Internal to ops.
+/// @brief The functions that kernels share: launches, loops over n elements, sums and maxima over a
+/// warp and a block, and memory that one kernel leaves to the next. Internal to ops.
 ///
-/// Kernels are written so that they also run under the emulation of tests/emulation: launched by
-/// launch(), full warps at every shuffle, no instructions but those of flash/warp_matrix.cuh, which
-/// the emulation has too. Sums are taken in an order that depends on the shapes alone: the same
-/// bits on every run.
+/// Kernels are written so that they also run under the emulation of tests/emulation. So launch()
+/// launches them, all lanes of a warp take part in every shuffle, and they use no special
+/// instructions except those of flash/warp_matrix.cuh, which the emulation has too. The order of
+/// every sum depends only on shapes, so every run gives the same bits.
 
 using nanofsdp::cuda::launch;
 
 constexpr unsigned kWarp = 32;
-constexpr unsigned kThreads = 256;  ///< of a block, where nothing speaks for another number
-constexpr int kReadAhead = 4;       ///< elements that a thread reads before it uses the first
+constexpr unsigned kThreads = 256;  ///< threads of a block, unless a kernel needs another number
+constexpr int kReadAhead = 4;       ///< elements that a thread loads before it uses the first
 
-/// Blocks of `per_block` that cover n.
+/// The number of blocks of `per_block` elements that cover n.
 inline unsigned blocks_for(std::int64_t n, std::int64_t per_block = kThreads) {
   return static_cast<unsigned>((n + per_block - 1) / per_block);
 }
 
-/// Threads of a block that shares a row of n: eight elements each, so that the rows that are being
-/// worked on fit the first-level cache and a thread has something to do between barriers.
+/// Threads of a block that shares a row of n elements: one for eight elements. So the rows in work
+/// fit into the first-level cache, and a thread has enough work between barriers.
 inline unsigned threads_for(std::int64_t n) {
   return kWarp * std::clamp(blocks_for(n, 8 * kWarp), 1u, kThreads / kWarp);
 }
@@ -44,15 +44,15 @@ __device__ inline std::int64_t global_thread() {
   return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
 }
 
-/// Elements that a block of make_each() makes.
+/// The number of elements that a block of make_each() makes.
 constexpr std::int64_t kStretch = kReadAhead * kThreads;
 
-/// out[i] = make(i) for the kStretch elements from `begin` on, or up to `end`, by a block of
-/// kThreads; there is at least one. All are made before the first is written: with so many loads
-/// under way at once memory is busy without wider ones, for which rows would have to start at
-/// multiples of 16 bytes. And `out` may be what make(i) reads, at the same i. Threads beyond the
-/// end make the last element too, for nothing: a branch would let loads wait for what precedes
-/// them.
+/// A block of kThreads writes out[i] = make(i) for the kStretch elements from `begin` on, or up to
+/// `end`; there must be at least one. All elements are made before the first is written. So many
+/// loads are under way at once, and memory is busy without wider loads, which would need rows that
+/// begin at multiples of 16 bytes. Because of this order, make(i) may also read out[i]. Threads
+/// beyond the end make the last element without need, because a branch would make the loads wait
+/// for earlier work.
 template <class T, class Make>
 __device__ void make_each(std::int64_t begin, std::int64_t end, T* out, const Make& make) {
   T made[kReadAhead];
@@ -77,11 +77,11 @@ void elementwise(Stream& stream, std::int64_t n, T* out, const Make& make) {
   launch(stream, blocks_for(n, kStretch), kThreads, make_all<T, Make>, n, out, make);
 }
 
-/// An element of a tensor in float32, in which kernels compute.
+/// Converts an element of a tensor to float32, in which kernels compute.
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(bfloat16 x) { return to_float32(x); }
 
-/// A result as an element of a tensor of T: bfloat16 is rounded to nearest even, by the hardware.
+/// Converts a result to an element of a tensor of T. The hardware rounds bfloat16 to nearest even.
 template <class T>
 __device__ T narrow_to(float x) {
   if constexpr (sizeof(T) == 4)
@@ -90,14 +90,14 @@ __device__ T narrow_to(float x) {
     return __builtin_bit_cast(T, __float2bfloat16_rn(x));
 }
 
-/// Neighbours that a thread reads or writes at once: 16 bytes in one access, or two of them.
+/// Neighbouring elements that a thread reads or writes in one access of 16 bytes, or in two.
 template <class T, int n>
 struct alignas(n * sizeof(T) < 16 ? n * sizeof(T) : 16) Pack {
   T values[n];
 };
-constexpr int kPack = 8;  ///< elements of a pack, where all tensors of a call allow it
+constexpr int kPack = 8;  ///< elements of a pack, if all tensors of a call allow packs
 
-/// Whether a pack may begin at the first element, and at every kPack-th.
+/// Whether a pack may begin at the first element and at every kPack-th element after it.
 template <class... Tensors>
 bool fits_packs(const Tensors&... tensors) {
   return ((reinterpret_cast<std::uintptr_t>(tensors.raw()) % 16 == 0) && ...);
@@ -165,8 +165,8 @@ struct Max {
   }
 };
 
-/// What `combine` makes of the 32 values of a warp, or of every `lanes` neighbours in it (a power
-/// of two); each of them gets it.
+/// Combines the 32 values of a warp by `combine`, or the values of every `lanes` neighbours (a
+/// power of two). Each lane gets the result.
 template <class T, class Combine>
 __device__ T over_warp(T value, Combine combine, unsigned lanes = kWarp) {
   for (unsigned mask = lanes / 2; mask > 0; mask /= 2) {
@@ -175,8 +175,8 @@ __device__ T over_warp(T value, Combine combine, unsigned lanes = kWarp) {
   return value;
 }
 
-/// The same over a block of one dimension and whole warps, 1024 threads at most; every thread gets
-/// it. The whole block must come.
+/// The same over a block, which must have one dimension and whole warps, 1024 threads at most.
+/// Every thread gets the result. All threads of the block must call it.
 template <class T, class Combine>
 __device__ T over_block(T value, Combine combine) {
   __shared__ T of_warp[kWarp];
@@ -186,12 +186,13 @@ __device__ T over_block(T value, Combine combine) {
   __syncthreads();
   value = of_warp[0];
   for (unsigned w = 1; w < warps; ++w) value = combine(value, of_warp[w]);
-  __syncthreads();  // before the next call writes
+  __syncthreads();  // all threads have read before the next call writes
   return value;
 }
 
-/// Sum of term(i) over i < n, taken in T by the whole block; every thread gets it. Threads read
-/// ahead by hand: compilers do not unroll a loop whose stride they do not know.
+/// The sum of term(i) over i < n. The whole block computes it in T, and every thread gets it. The
+/// loop loads several terms ahead, because compilers do not unroll a loop whose stride they do not
+/// know.
 template <class T, class Term>
 __device__ T block_sum(int n, const Term& term) {
   const int stride = blockDim.x;
@@ -207,7 +208,7 @@ __device__ T block_sum(int n, const Term& term) {
   return over_block(sum, Sum{});
 }
 
-/// out[i] = make(i) for i < n, by the whole block. make(i) may read what out[i] was before.
+/// The whole block writes out[i] = make(i) for i < n. make(i) may read the old value of out[i].
 template <class T, class Make>
 __device__ void block_write(int n, T* out, const Make& make) {
   const int stride = blockDim.x;
@@ -224,16 +225,16 @@ __device__ void block_write(int n, T* out, const Make& make) {
   }
 }
 
-/// out[0] += x[0] + x[1] + ... in double, by one block: the last step of a sum.
+/// out[0] += x[0] + x[1] + ... in double. One block does this as the last step of a sum.
 template <class T>
 __global__ void add_up(const T* x, int n, double* out) {
   const double sum = block_sum<double>(n, [=](int i) { return static_cast<double>(x[i]); });
   if (threadIdx.x == 0) *out += sum;
 }
 
-/// Memory kept with a stream, on which the next call comes after this one; it grows in the first
-/// step, to what the largest operand of the model needs, and not again. Not in the ledger. Every
-/// purpose derives its own.
+/// Memory that is kept with a stream, and used again by the next call on that stream. It grows in
+/// the first step to the size that the largest operand of the model needs. The ledger does not
+/// count it. Each purpose derives a class of its own.
 class Scratch {
  public:
   Scratch() = default;
@@ -243,7 +244,7 @@ class Scratch {
 
   void* of(Stream& stream, std::size_t bytes) {
     if (bytes > bytes_) {
-      stream.synchronize();  // a call before may still read what goes
+      stream.synchronize();  // an earlier call may still read the old memory
       nanofsdp::cuda::release(std::exchange(memory_, nullptr));
       memory_ = nanofsdp::cuda::allocate(bytes);
       bytes_ = bytes;
@@ -256,7 +257,7 @@ class Scratch {
   std::size_t bytes_ = 0;
 };
 
-/// The `bytes` that are kept with `stream` for the purpose S.
+/// The memory of at least `bytes` bytes that is kept with `stream` for the purpose S.
 template <class S>
 void* scratch(Stream& stream, std::size_t bytes) {
   return nanofsdp::cuda::kept_with<S>(stream).of(stream, bytes);

@@ -9,33 +9,35 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// A thread holds V packs of its row in registers, three where that is enough: two blocks of the
-// backward pass then fit an SM without spilling.
+// A thread holds at most this number of packs of its row in registers. It holds three if they are
+// enough: then two blocks of the backward pass fit on a multiprocessor without spilling.
 constexpr int kMostPacks = 4;
-constexpr unsigned kMostWarps = 16;  // that share a row
+constexpr unsigned kMostWarps = 16;  // warps that share a row
 constexpr unsigned kMostThreads = kMostWarps * kWarp;
-constexpr unsigned kParts = 264;  // blocks of the backward pass: an H100 runs so many at once
+// Blocks of the backward pass: the number that an H100 runs at once.
+constexpr unsigned kParts = 264;
 
-// The warps that share a row: one up to 1,024 columns, else two, four, eight or sixteen.
+// The warps that share a row: one for up to 1,024 columns, else two, four, eight or sixteen.
 struct Team {
-  unsigned threads;     // of a team
-  unsigned thread;      // this one's number in it
-  std::int64_t number;  // of the team in the grid
+  unsigned threads;     // threads of the team
+  unsigned thread;      // this thread's number in the team
+  std::int64_t number;  // the team's number in the grid
 
   __device__ explicit Team(unsigned threads)
       : threads(threads), thread(threadIdx.x % threads), number(global_thread() / threads) {}
 
-  // The column of this thread's element k. Packs go round the team.
+  // The column of this thread's element k. The threads of the team take packs in turn.
   __device__ int column(int k) const {
     return static_cast<int>(k / kPack * threads + thread) * kPack + k % kPack;
   }
 
-  // The sum of what the team's threads bring, for each of them. Every team of the block must come.
+  // The sum of `value` over all threads of the team. Each of them gets it. All teams of the block
+  // must call it.
   __device__ float sum(float value) const {
     __shared__ float of_warp[kMostWarps];
     value = over_warp(value, Sum{});
     if (threads == kWarp) return value;
-    __syncthreads();  // until the sum before has been read
+    __syncthreads();  // all threads have read the last sum
     if (threadIdx.x % kWarp == 0) of_warp[threadIdx.x / kWarp] = value;
     __syncthreads();
     const unsigned first = (threadIdx.x - thread) / kWarp;
@@ -48,14 +50,15 @@ struct Team {
 template <int V>
 using Elements = float[V * kPack];
 
-// Visits the numbers of a thread's elements, in a loop that is unrolled: registers have no numbers.
+// Visits the numbers of a thread's elements in a loop that is unrolled, because an index into
+// registers must be a constant.
 template <int V, class Visit>
 __device__ void each(const Visit& visit) {
 #pragma unroll
   for (int k = 0; k < V * kPack; ++k) visit(k);
 }
 
-// This thread's elements of a row of C, and zeros beyond its end.
+// This thread's elements of a row of C, with zeros beyond its end.
 template <bool kPacked, int V, class T>
 __device__ void read(const Team& team, const T* row, int C, Pack<T, kPack> (&held)[V]) {
 #pragma unroll
@@ -97,7 +100,7 @@ __device__ float at(const Pack<T, kPack> (&held)[V], int k) {
   return widen(held[k / kPack].values[k % kPack]);
 }
 
-// A row comes from memory once. A team that is beyond the last row has no columns.
+// The kernel reads each row from memory once. A team beyond the last row has no columns.
 template <int V, bool kPacked, class T, class W>
 __global__ void __launch_bounds__(kMostThreads)
     forward(const T* x, const W* weight, const W* bias, T* y, float* mean_out, float* rstd_out,
@@ -107,7 +110,7 @@ __global__ void __launch_bounds__(kMostThreads)
   const int width = team.number < R ? C : 0;
   Pack<T, kPack> row[V];
   read<kPacked>(team, x + r * C, width, row);
-  // The mean as the CPU finds it, for its reasons: a guess, mended twice.
+  // The mean is found as on the CPU, for the same reasons: a guess that is corrected twice.
   float mean = widen(x[r * C]);
   const auto from_mean = [&](int k) {
     return team.column(kPacked ? k / kPack * kPack : k) < width ? at(row, k) - mean : 0;
@@ -131,8 +134,9 @@ __global__ void __launch_bounds__(kMostThreads)
   rstd_out[r] = rstd;
 }
 
-// Teams take turns at the rows. A thread keeps what its columns add to dweight and dbias, and at
-// the end the block leaves their sums in parts, [blocks, 2, C]: no order depends on the GPU.
+// The teams take rows in turn. A thread adds up what its columns contribute to dweight and dbias.
+// At the end the block writes its sums to `parts`, [blocks, 2, C]. So the order of the sums does
+// not depend on the GPU.
 template <int V, bool kPacked, bool kBias, class T, class W>
 __global__ void __launch_bounds__(kMostThreads)
     backward(const T* dy, const T* x, const W* weight, const float* mean_in, const float* rstd_in,
@@ -170,7 +174,8 @@ __global__ void __launch_bounds__(kMostThreads)
     write<kPacked, V>(team, dx + r * C, width, out);
   }
 #pragma unroll
-  for (int v = 0; v < V * (kBias ? 2 : 1); ++v) {  // the teams of a block, pack after pack
+  // Adds up the teams of the block, pack after pack.
+  for (int v = 0; v < V * (kBias ? 2 : 1); ++v) {
     const int which = v / V, pack = v % V * kPack;
     __syncthreads();
     for (int k = 0; k < kPack; ++k) of_thread[k][threadIdx.x] = sums[which][pack + k];
@@ -184,7 +189,8 @@ __global__ void __launch_bounds__(kMostThreads)
   }
 }
 
-// Blocks along x take 32 columns each, 32 parts at a time; blocks along y are dweight and dbias.
+// Blocks along x take 32 columns each, and add 32 parts at a time. Blocks along y are dweight and
+// dbias.
 __global__ void add_parts(const float* parts, int count, int C, float* dweight, float* dbias) {
   __shared__ float of_turn[kWarp][kWarp];
   float* const to = blockIdx.y == 0 ? dweight : dbias;
@@ -207,12 +213,12 @@ T* pointer(const Tensor& t) {
   return t.empty() ? nullptr : t.data<T>();
 }
 
-// How a row is shared out: a power of two of warps, so that a block has whole teams.
+// How teams share the rows. A team has a power of two of warps, so a block consists of whole teams.
 struct Plan {
-  unsigned team = kWarp;  // threads
+  unsigned team = kWarp;  // threads of a team
   unsigned block = kThreads;
   bool packed;
-  bool small;  // three packs a thread are enough
+  bool small;  // whether three packs for each thread are enough
 
   template <class... Tensors>
   Plan(std::int64_t C, const Tensors&... tensors)

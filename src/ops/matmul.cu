@@ -7,8 +7,8 @@
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// A block sums eight neighbouring columns: of each row they are one sector of memory, so nothing is
-// read in vain. Its rows of threads take turns at the rows.
+// A block sums eight neighbouring columns. In each row they are one sector of memory, so it reads
+// no byte without need. The rows of threads of a block take the rows of dy in turn.
 constexpr unsigned kColumns = 8;
 constexpr unsigned kTurns = 64;
 
@@ -28,8 +28,8 @@ __global__ void add_sums_of_columns(const T* x, std::int64_t rows, std::int64_t 
   sums[col] += sum;
 }
 
-// cuBLAS multiplies bfloat16 with bfloat16 only, and takes a bias in the result's dtype. What is
-// kept otherwise is cast, into a scratch of its own.
+// cuBLAS multiplies bfloat16 with bfloat16 only, and its bias must have the dtype of the result.
+// Operands of another dtype are cast into a scratch.
 struct Dy : Scratch {};
 struct X : Scratch {};
 struct Bias : Scratch {};
@@ -45,7 +45,8 @@ Tensor as(DType dtype, Stream& stream, const Tensor& x) {
 
 }  // namespace
 
-// cuBLAS adds the bias on the way. GELU could follow it, but cuBLAS has the tanh form, not erf's.
+// cuBLAS adds the bias in the same kernel. It could also apply GELU, but only in the tanh form, not
+// in the form with erf.
 void matmul(Stream& stream, const MatmulForward& a) {
   if (a.y.empty()) return;
   multiply(stream, Form::nt, as<X>(a.weight.dtype(), stream, a.x), a.weight, a.y, Write::assign,
@@ -60,8 +61,8 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   if (!a.dweight.empty()) {
     multiply(stream, Form::tn, dy, as<X>(dtype, stream, a.x), a.dweight, Write::add);
   }
-  // cuBLAS could sum dy beside this product (BGRADB), but it writes such sums, whatever beta is,
-  // where dbias is added to; and it would sum the rounded dy.
+  // cuBLAS could also sum dy in this product (BGRADB). But it overwrites dbias, whatever beta is,
+  // where the sum must be added to dbias. And it would sum dy after rounding.
   if (!a.dbias.empty()) {
     const std::int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
     for_type_of(a.dy, [&]<class T>(T) {

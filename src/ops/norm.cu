@@ -9,9 +9,9 @@ namespace {
 
 constexpr std::int64_t kBlock = 16384;
 
-// A fixed stretch of a part of x for each block, on every GPU: the bits depend on the part alone.
-// The square of a float32 is exact in double. A block that is alone adds to out itself, the others
-// leave their sums to add_up_parts().
+// Each block sums a part of x whose length is the same on every GPU, so the bits depend on that
+// part alone. The square of a float32 is exact in double. If there is only one block, it adds to
+// `out` itself; otherwise blocks write their sums for add_up_parts().
 __global__ void sum_of_squares(const float* x, std::int64_t n, std::int64_t part,
                                std::int64_t offset, unsigned blocks, double* partial, double* out) {
   const std::int64_t k = blockIdx.x / blocks;
@@ -30,17 +30,17 @@ __global__ void sum_of_squares(const float* x, std::int64_t n, std::int64_t part
   }
 }
 
-// One block a part.
+// One block adds up one part.
 __global__ void add_up_parts(const double* partial, unsigned blocks, double* out) {
   partial += static_cast<std::int64_t>(blockIdx.x) * blocks;
   const double sum = block_sum<double>(static_cast<int>(blocks), [=](int i) { return partial[i]; });
   if (threadIdx.x == 0) out[blockIdx.x] += sum;
 }
 
-// The sums of one kernel's blocks, for the next to add up.
+// The sums of the blocks of one kernel, which the next kernel adds up.
 struct Partials : Scratch {};
 
-// One thread: a square for each rank is all there is.
+// One thread is enough, because there is only one square for each rank.
 __global__ void clip(const double* squares, std::int64_t n, double max_norm, float* norm_out,
                      float* coefficient) {
   double sum = 0;
@@ -48,14 +48,15 @@ __global__ void clip(const double* squares, std::int64_t n, double max_norm, flo
   const double norm = sqrt(sum);
   const double limit = max_norm > 0 ? max_norm / (norm + 1e-6) : 1;
   *norm_out = static_cast<float>(norm);
-  *coefficient = static_cast<float>(limit > 1 ? 1 : limit);  // NaN is not above 1: it is handed on
+  // If the limit is NaN, the coefficient is NaN too.
+  *coefficient = static_cast<float>(limit > 1 ? 1 : limit);
 }
 
 }  // namespace
 
 void squared_norm(Stream& stream, const SquaredNorm& a) {
   const auto parts = static_cast<unsigned>(a.out.numel());
-  const unsigned blocks = blocks_for(std::min(a.x.numel(), a.part), kBlock);  // of a part
+  const unsigned blocks = blocks_for(std::min(a.x.numel(), a.part), kBlock);  // blocks of a part
   double* const out = a.out.data<double>();
   double* partial = nullptr;
   if (blocks > 1) {

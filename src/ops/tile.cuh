@@ -5,18 +5,19 @@
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief Products of 64 rows with 64 other rows, made by one block. Internal to attention.
+/// @brief Products of 64 rows with 64 other rows, computed by one block. Internal to attention.
 ///
-/// Both are staged in shared memory, 64 features at a time (a slice), and 16 x 16 threads make 4 x
-/// 4 of the 64 x 64 results each: a number that comes from shared memory is used four times, one
-/// from global memory 64 times. A thread's own rows are neighbours, the other rows 16 apart: so no
-/// two of the threads that read together want different words of one bank.
+/// Both sets of rows are staged in shared memory, 64 features at a time (a slice). Each of 16 x 16
+/// threads computes 4 x 4 of the 64 x 64 results. So a number from shared memory is used four
+/// times, and a number from global memory 64 times. The own rows of a thread are neighbours, and
+/// its other rows are 16 apart. So no two threads that read together need different words of one
+/// bank.
 
 constexpr int kTile = 64;
 constexpr int kSide = 16;
 constexpr int kEach = kTile / kSide;
 
-/// Rows and columns of a tile of results that belong to this thread.
+/// The rows and columns of a tile of results that belong to this thread.
 __device__ inline int own(int i) { return static_cast<int>(threadIdx.x) / kSide * kEach + i; }
 __device__ inline int other(int j) { return static_cast<int>(threadIdx.x) % kSide + kSide * j; }
 
@@ -28,7 +29,7 @@ __device__ inline int feature_of(int slice, int c) {
   return slice * kTile + static_cast<int>(threadIdx.x) % kSide * kEach + c;
 }
 
-/// [T, D] in global memory, rows `stride` apart.
+/// A matrix [T, D] in global memory, with rows `stride` elements apart.
 template <class Element>
 struct Rows {
   Element* data;
@@ -36,18 +37,19 @@ struct Rows {
   __device__ Element* row(int t) const { return data + static_cast<std::int64_t>(t) * stride; }
 };
 
-/// [64, 64] in shared memory. A float4 more a row: they begin in different banks.
+/// A matrix [64, 64] in shared memory. Each row has one more float4, so neighbouring rows begin in
+/// different banks.
 struct Tile {
   float4 rows[kTile][kTile / 4 + 1];
   __device__ float* row(int r) { return &rows[r][0].x; }
 };
 
-/// What the block shares.
+/// The shared memory of a block.
 struct Tiles {
   Tile own, other;
 };
 
-/// Copies a slice of the 64 rows from `first` on; zeros where there are none.
+/// Copies a slice of the 64 rows from `first` on, and writes zeros for rows that do not exist.
 template <class T>
 __device__ void stage(const Rows<T>& from, int first, int slice, Tile& to) {
   constexpr int kStep = kThreads / kTile;
@@ -75,7 +77,7 @@ __device__ inline void add_scaled(float (&sum)[kEach], float factor, const float
   sum[3] += factor * x.w;
 }
 
-// The innermost loops are not unrolled: 64 multiply-adds are enough in a row, and more would need
+// The innermost loops are not unrolled. 64 multiply-adds in a row are enough, and more would need
 // more than the 128 registers with which two blocks fit on a multiprocessor.
 
 /// scores += a[a_first + own(i)] . b[b_first + other(j)], over all features.
@@ -84,7 +86,7 @@ __device__ void add_products(Tiles& tiles, const Rows<T>& a, int a_first, const 
                              int b_first, Scores& scores) {
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
-    __syncthreads();  // what was staged before has been read
+    __syncthreads();  // all threads have read the last slice
     stage(a, a_first, slice, tiles.own);
     stage(b, b_first, slice, tiles.other);
     __syncthreads();
@@ -106,7 +108,7 @@ __device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows<T>& 
                              Output<kSlices>& out) {
 #pragma unroll
   for (int slice = 0; slice < kSlices; ++slice) {
-    __syncthreads();  // what was staged before has been read
+    __syncthreads();  // all threads have read the last slice
     for (int i = 0; slice == 0 && i < kEach; ++i) {
       for (int j = 0; j < kEach; ++j) tiles.own.row(own(i))[other(j)] = scores[i][j];
     }
@@ -127,7 +129,7 @@ __device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows<T>& 
   }
 }
 
-/// to[first + own(i)] = out[own(i)], where there are such rows and features.
+/// Writes to[first + own(i)] = out[own(i)] for the rows and features that exist.
 template <int kSlices, class T>
 __device__ void write(const Output<kSlices>& out, const Rows<T>& to, int first) {
 #pragma unroll

@@ -2,11 +2,11 @@
 
 // Attention, forward, in bfloat16 on tensor cores.
 //
-// A block owns rows of queries and walks over the keys up to its end. Scores stay in the registers
-// of the warp that made them; what is exponentiated there is the left factor of the product with
-// the values. The next keys and values are on their way while these are worked on. Exponentials are
-// powers of 2, with log2(e) in the scale. Keys ascend, so a query's largest score is finite from
-// the first ones on. Rows after T come as zeros and give zeros.
+// A block owns rows of queries and walks over the keys up to its last query. Scores stay in the
+// registers of the warp that made them, and their exponentials are there the left factor of the
+// product with the values. The block copies the next keys and values while it works on these.
+// Exponentials are powers of 2, with log2(e) in the scale. Keys come in ascending order, so the
+// largest score of a query is finite from the first keys on. Rows after T are zeros and give zeros.
 
 namespace nanofsdp::ops::cuda::flash {
 namespace {
@@ -15,20 +15,20 @@ namespace {
 using Plan64 = Plan<64, 4, 1, 64, 64, true, 3>;
 using Plan128 = Plan<128, 4, 1, 64, 64, true, 2>;
 
-// Rows of the queries, and twice of keys and of values.
+// Shared memory for the rows of the queries, and twice for those of keys and values.
 template <class P>
 constexpr unsigned shared_bytes() {
   return Tile<P::kD>::bytes(P::kRows + 4 * P::kWalk);
 }
 
-// The largest score of each row so far, and the sum of a lane's own weights. Halves are rows g and
-// g + 8 of a strip.
+// The largest score of each row so far, and the sum of this lane's weights. The two halves are rows
+// g and g + 8 of a strip.
 template <class P>
 struct Softmax {
   float largest[P::kStrips][2], sum[P::kStrips][2];
 };
 
-// Hides the keys after each query. `reach` is the row less the column of the lane's first score.
+// Hides the keys after each query. `reach` is the row minus the column of the lane's first score.
 template <class P>
 __device__ void mask(Sums<P, P::kWalk>& scores, int reach) {
 #pragma unroll
@@ -43,8 +43,9 @@ __device__ void mask(Sums<P, P::kWalk>& scores, int reach) {
   }
 }
 
-// Turns scores into weights relative to the largest score, which dropout has been at. What `out`
-// and the sums have so far is brought to the same measure. (query, key) is the lane's first score.
+// Turns scores into weights relative to the largest score, and applies dropout. If the largest
+// score changes, `out` and the sums so far are scaled to the new one. (query, key) is the lane's
+// first score.
 template <class P, bool kDropout>
 __device__ void weigh(const Head& head, unsigned query, unsigned key, Softmax<P>& softmax,
                       Sums<P, P::kWalk>& scores, Sums<P, P::kD>& out) {
@@ -81,8 +82,10 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   constexpr unsigned kD = P::kD, kWalk = P::kWalk;
   const Head head(call, blockIdx.z, blockIdx.y);
   const Rows q = head.of(queries), k = head.of(keys), v = head.of(values), y = head.of(ys);
-  const unsigned of_block = (gridDim.x - 1 - blockIdx.x) * P::kRows;  // the first row of y
-  const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips;     // the same, in the block
+  // The first row of y that the block writes.
+  const unsigned of_block = (gridDim.x - 1 - blockIdx.x) * P::kRows;
+  // The warp's first row within the block.
+  const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips;
   const unsigned first = call.first + of_block, query = first + of_warp;
   const unsigned end = min(first + P::kRows, q.T);
 
@@ -103,7 +106,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   Softmax<P> softmax = {};
   for (auto& strip : softmax.largest) strip[0] = strip[1] = -INFINITY;
   for (unsigned key = 0, stage = 0; key < end; key += kWalk, stage ^= 1) {
-    // This stage has come, and all warps have read the other one.
+    // The copies of this stage are done, and all warps have read the other stage.
     wait_for_copies();
     __syncthreads();
     if (key + kWalk < end) copy_stage(stage ^ 1, key + kWalk);

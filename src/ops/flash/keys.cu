@@ -2,10 +2,10 @@
 
 #include "ops/flash/tile.cuh"
 
-// Attention, backward, in bfloat16 on tensor cores: what keys and values get. A block owns keys and
-// walks over the queries that see them, of every query head that reads them; it adds in their
-// order. Its scores are transposed: rows are keys. So weights and their gradients are left factors
-// as they are.
+// Attention, backward, in bfloat16 on tensor cores: the gradients of keys and values. A block owns
+// keys and walks over the queries that see them, of every query head that reads them, and adds in
+// their order. Its scores are transposed: the rows are keys. So weights and their gradients can be
+// left factors without a further step.
 
 namespace nanofsdp::ops::cuda::flash {
 namespace {
@@ -14,7 +14,8 @@ namespace {
 using Plan64 = Plan<64, 4, 2, 64, 16, true, 2>;
 using Plan128 = Plan<128, 4, 1, 64, 16, true, 2>;
 
-// Rows of keys and of values; twice of queries, of dO and of what is known of queries.
+// Shared memory for the rows of keys and of values, and twice for queries, for dO and for what is
+// known of queries.
 template <class P>
 constexpr unsigned shared_bytes() {
   return Tile<P::kD>::bytes(2 * P::kRows + 4 * P::kWalk) +
@@ -28,8 +29,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   const unsigned T = call.T, first = own_tile(call) * P::kRows;
   const Head one(call, own_head(call) * call.group);  // the first query head that reads these keys
   const unsigned of_warp = threadIdx.x / kWarp * 16 * P::kStrips, key = first + of_warp;
-  const unsigned begin = first / kWalk * kWalk;            // of the queries that see a key
-  const unsigned steps = (T - begin + kWalk - 1) / kWalk;  // of a query head
+  const unsigned begin = first / kWalk * kWalk;            // the first query that may see a key
+  const unsigned steps = (T - begin + kWalk - 1) / kWalk;  // steps over the queries of one head
 
   const Tile<kD> of_k{shared_begin()}, of_v = of_k.after(P::kRows);
   const Tile<kD> stages = of_v.after(P::kRows);
@@ -56,8 +57,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   own_v.hold();
 
   Sums<P, kD> dk = {}, dv = {};
-  // Walks over kWalk queries. Those after the last one are zeros, as are their dO, sums and delta,
-  // and give 0. `masked` says whether one of them is before some key of this warp.
+  // Walks over kWalk queries. Queries after the last one are zeros, like their dO, sums and delta,
+  // and give 0. `masked` says whether one of the queries is before a key of this warp.
   const auto walk = [&](auto masked, const Head& head, unsigned stage, unsigned query) {
     constexpr bool kMasked = decltype(masked)::value;
 #pragma unroll 1
@@ -71,7 +72,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
       add_products<P, kStep>(ds, own_v, step_dy);
 #pragma unroll
       for (unsigned n = 0; n < kStep / 8; ++n) {
-        const unsigned pair = stage * kWalk + j + 8 * n + column_of_sums();  // two queries
+        const unsigned pair = stage * kWalk + j + 8 * n + column_of_sums();  // index of two queries
         const float4 known = load16(of_known + sizeof(Known) * pair);
 #pragma unroll
         for (unsigned s = 0; s < P::kStrips; ++s) {
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   for (unsigned step = 0; step < all_steps; ++step) {
     const Head head(call, one.number + step / steps);
     const unsigned query = begin + step % steps * kWalk;
-    // This stage has come, and all warps have read the other one.
+    // The copies of this stage are done, and all warps have read the other stage.
     wait_for_copies();
     __syncthreads();
     if (step + 1 < all_steps) copy_step(step + 1);

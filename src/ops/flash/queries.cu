@@ -2,14 +2,15 @@
 
 #include "ops/flash/tile.cuh"
 
-// Attention, backward, in bfloat16 on tensor cores: what queries get. This kernel owns queries and
-// writes dQ, that of keys.cu owns keys and writes dK and dV. No block adds to what another block
-// writes, so the bits are the same on every run.
+// Attention, backward, in bfloat16 on tensor cores: the gradient of queries. This kernel owns
+// queries and writes dQ; the kernel of keys.cu owns keys and writes dK and dV. No block adds to the
+// result of another block, so the bits are the same on every run.
 //
-// The price is that scores and dO V^T are multiplied in both: 7 products instead of 5. One kernel
-// that owns keys would have to bring its parts of dQ together through memory, in float32: at
-// T = 1024 and tiles of 128 each element of dQ 4.5 times there and back, 1.8 GB for 64 x 12 heads
-// of 64, which takes 0.4 to 0.5 ms on an H100. The two products more take less, and need no memory.
+// What this costs: both kernels compute scores and dO V^T, so there are 7 products instead of 5. A
+// single kernel that owns keys would have to add up its parts of dQ through memory, in float32. At
+// T = 1024 and tiles of 128, each element of dQ would be read and written 4.5 times: 1.8 GB for 64
+// x 12 heads of 64, which takes 0.4 to 0.5 ms on an H100. The two further products take less time,
+// and need no memory.
 
 namespace nanofsdp::ops::cuda::flash {
 namespace {
@@ -18,17 +19,17 @@ namespace {
 using Plan64 = Plan<64, 4, 2, 64, 32, true, 2>;
 using Plan128 = Plan<128, 4, 1, 64, 32, true, 2>;
 
-// Rows of the queries and of dO, and twice of keys and of values.
+// Shared memory for the rows of queries and of dO, and twice for those of keys and values.
 template <class P>
 constexpr unsigned shared_bytes() {
   return Tile<P::kD>::bytes(2 * P::kRows + 4 * P::kWalk);
 }
 
-// Of rows g and g + 8 of each strip.
+// Numbers of rows g and g + 8 of each strip.
 template <class P>
 using OfRows = float[P::kStrips][2];
 
-// delta = dO . O of this warp's rows.
+// delta = dO . O for the rows of this warp.
 template <class P>
 __device__ void find_delta(const Own<P>& own_dy, Tile<P::kD> of_y, OfRows<P>& delta) {
 #pragma unroll
@@ -90,7 +91,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   }
 
   Sums<P, kD> dq = {};
-  // Walks over kWalk keys. `masked` says whether some query of this warp is before one of them.
+  // Walks over kWalk keys. `masked` says whether a query of this warp is before one of the keys.
   const auto walk = [&](auto masked, Tile<kD> of_k, unsigned key) {
     constexpr bool kMasked = decltype(masked)::value;
 #pragma unroll 1
@@ -119,7 +120,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     }
   };
   for (unsigned key = 0, stage = 0; key < end; key += kWalk, stage ^= 1) {
-    // This stage has come, and all warps have read the other one: y, the first time.
+    // The copies of this stage are done, and all warps have read the other stage; the first time,
+    // y.
     wait_for_copies();
     __syncthreads();
     if (key + kWalk < end) copy_stage(stage ^ 1, key + kWalk);

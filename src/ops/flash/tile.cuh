@@ -6,10 +6,10 @@
 namespace nanofsdp::ops::cuda::flash {
 
 /// @file
-/// @brief What the kernels of flash attention share: how rows come to shared memory, and the two
-/// products that all of them are made of. Internal to flash attention.
+/// @brief The parts that the kernels of flash attention share: copies of rows to shared memory, and
+/// the two products of which all kernels consist. Internal to flash attention.
 
-/// [T, D] in global memory. The stride is in bytes: an address is one multiply-add.
+/// A matrix [T, D] in global memory. The stride is in bytes, so an address takes one multiply-add.
 struct Rows {
   char* data;
   unsigned stride, T;
@@ -21,9 +21,10 @@ struct Rows {
   __device__ char* row(unsigned t) const { return data + std::uint64_t{t} * stride; }
 };
 
-/// How a kernel deals out its work. A block owns kRows rows of a head, 16 * kStrips to a warp, and
-/// walks over others, kWalk at a time. A right factor that a warp loads serves all its strips: with
-/// one strip, loads keep shared memory busier than products keep the tensor cores.
+/// How a kernel divides its work. A block owns kRows rows of a head, 16 * kStrips for each warp,
+/// and walks over other rows, kWalk at a time. A warp uses a right factor that it has loaded for
+/// all its strips. With one strip, the loads from shared memory take longer than the products on
+/// the tensor cores.
 /// @tparam kStep_   walked rows whose scores are in registers at a time (backward)
 /// @tparam kHold_   whether own factors stay in registers, or are loaded for each product
 /// @tparam kBlocks_ blocks for which the registers of a multiprocessor must be enough
@@ -36,15 +37,16 @@ struct Plan {
   static constexpr unsigned kThreads = 32 * kWarps, kRows = 16 * kStrips * kWarps;
 };
 
-/// Blocks for `rows` of each query head: blockIdx is {tile, head, sequence}.
+/// The grid of blocks for `rows` rows of each query head: blockIdx is {tile, head, sequence}.
 template <class P>
 dim3 grid_of(const Call& call, int rows) {
   return dim3(blocks_for(rows, P::kRows), call.H, call.heads / call.H);
 }
 
-/// Rows of kD in shared memory, in pieces of 16 bytes. Row r has piece p at place p ^ (r % 8):
-/// the pieces p of eight rows, which are read together, are in different banks. A tile begins at a
-/// multiple of 1024 bytes, so nothing else is in the bits of the address that say a piece's place.
+/// Rows of kD in shared memory, in pieces of 16 bytes. Piece p of row r lies at place p ^ (r % 8).
+/// So the pieces p of eight rows, which are read together, are in different banks. A tile begins at
+/// a multiple of 1024 bytes, so the bits of the address that give a piece's place contain nothing
+/// else.
 template <unsigned kD>
 struct Tile {
   static constexpr unsigned kPieces = kD / 8;
@@ -57,8 +59,8 @@ struct Tile {
     return ((begin + bytes(r) + (p ^ r % 8) * 16) ^ q * 16) + bytes(row);
   }
 
-  /// 16 rows and 16 features as a left factor; as two right factors, whose columns are the rows; as
-  /// two right factors, whose columns are the features.
+  /// Loads 16 rows and 16 features as a left factor; as two right factors, whose columns are the
+  /// rows; and as two right factors, whose columns are the features.
   __device__ void left(unsigned (&a)[4], unsigned row, unsigned d) const {
     load_matrices<false>(a, piece(row, lane() % 16, lane() / 16, d / 8));
   }
@@ -70,7 +72,7 @@ struct Tile {
   }
 };
 
-/// Begins to copy kRows rows from `first` on, and zeros where there are none.
+/// Begins to copy kRows rows from `first` on. Rows that do not exist become zeros.
 template <class P, unsigned kRows>
 __device__ void copy_rows(Tile<P::kD> to, const Rows& from, unsigned first) {
   constexpr unsigned kPieces = Tile<P::kD>::kPieces, kAtOnce = P::kThreads / kPieces;
@@ -84,11 +86,11 @@ __device__ void copy_rows(Tile<P::kD> to, const Rows& from, unsigned first) {
   }
 }
 
-/// A warp's own rows as left factors.
+/// The own rows of a warp, as left factors.
 template <class P>
 struct Own {
   Tile<P::kD> tile;
-  unsigned row;  ///< in the tile
+  unsigned row;  ///< first row of the warp in the tile
   unsigned held[P::kStrips][P::kHold ? P::kD / 16 : 1][4];
 
   __device__ void hold() {
@@ -155,12 +157,13 @@ __device__ void add_weighted(Sums<P, P::kD>& sums, const Sums<P, kColumns>& weig
   }
 }
 
-/// The row of a lane's element e of sums [strip s][n], and its column, less those of its first.
+/// The row and the column of a lane's element e of sums [strip s][n], counted from its first
+/// element.
 __device__ constexpr unsigned row_in(unsigned s, unsigned e) { return 16 * s + e / 2 * 8; }
 __device__ constexpr unsigned column_in(unsigned n, unsigned e) { return 8 * n + e % 2; }
 
-/// Whether its column is beyond its row, or before it: `reach` is the row less the column of the
-/// lane's first element.
+/// Whether the column of an element is greater than its row, or smaller: `reach` is the row minus
+/// the column of the lane's first element.
 __device__ inline bool beyond(int reach, unsigned s, unsigned n, unsigned e) {
   return static_cast<int>(column_in(n, e)) - static_cast<int>(row_in(s, e)) > reach;
 }
@@ -168,14 +171,14 @@ __device__ inline bool before(int reach, unsigned s, unsigned n, unsigned e) {
   return static_cast<int>(column_in(n, e)) - static_cast<int>(row_in(s, e)) < reach;
 }
 
-/// Writes factor[strip][half] * sums to the rows from `first` on, as far as there are such rows.
-/// The warp's part of `tile`, rows from `row` on, serves to bring whole rows together: memory gets
-/// 16 bytes from every lane.
+/// Writes factor[strip][half] * sums to the rows from `first` on, as far as they exist. The warp's
+/// part of `tile`, its rows from `row` on, is used to put whole rows together, so that every lane
+/// writes 16 bytes at a time.
 template <class P>
 __device__ void write_rows(const Sums<P, P::kD>& sums, const float (&factor)[P::kStrips][2],
                            Tile<P::kD> tile, unsigned row, const Rows& to, unsigned first) {
   constexpr unsigned kPieces = Tile<P::kD>::kPieces, kAtOnce = 32 / kPieces;
-  __syncwarp();  // the rows have been read
+  __syncwarp();  // all lanes have read the rows
 #pragma unroll
   for (unsigned s = 0; s < P::kStrips; ++s) {
 #pragma unroll

@@ -7,23 +7,23 @@
 namespace nanofsdp::ops::cuda::flash {
 
 /// @file
-/// @brief What a warp does together on tensor cores, one function for each instruction: load small
-/// matrices from shared memory, multiply them, copy to shared memory without waiting. Internal to
-/// flash attention.
+/// @brief Instructions that a whole warp runs together, with one function for each: to load small
+/// matrices from shared memory, to multiply them on tensor cores, and to copy to shared memory
+/// without waiting. Internal to flash attention.
 ///
-/// PTX defines which lane has which element of a matrix (mma.m16n8k16). A word is 32 bits and has
-/// two neighbours of a row. With g = lane / 4 and t = lane % 4:
+/// PTX defines which lane has which element of a matrix (mma.m16n8k16). A word has 32 bits and
+/// holds two neighbours of a row. With g = lane / 4 and t = lane % 4:
 ///
 ///     left factor [16, 16]:  word 0 is row g, columns 2t and 2t + 1     word 1 is row g + 8
 ///                            words 2 and 3 are the same rows, 8 columns on
 ///     right factor [16, 8]:  word 0 is column g, rows 2t and 2t + 1     word 1 is 8 rows on
 ///     sums [16, 8]:          0 and 1 are row g, columns 2t and 2t + 1   2 and 3 are row g + 8
 ///
-/// So a lane that rounds its own sums has its words of a left factor: a score becomes a weight
-/// without leaving the lane that made it.
+/// So a lane that rounds its own sums gets its own words of a left factor. A score becomes a weight
+/// in the lane that made it.
 ///
-/// No other file of the project names a GPU's instructions. For a C++ compiler the emulation of
-/// tests/emulation has the same functions.
+/// This is the only file of the project that names instructions of a GPU. The emulation of
+/// tests/emulation has the same functions for a C++ compiler.
 
 using Shared = unsigned;  ///< an address in shared memory
 
@@ -36,13 +36,13 @@ __device__ inline unsigned column_of_sums() { return lane() % 4 * 2; }
 
 extern __shared__ __align__(1024) unsigned char shared_memory[];
 
-/// Where the shared memory begins that the launch asks for. It is a multiple of 1024 if the kernel
-/// declares no other.
+/// The begin of the shared memory that the launch asks for. It is a multiple of 1024 if the kernel
+/// declares no other shared memory.
 __device__ inline Shared shared_begin() {
   return static_cast<Shared>(__cvta_generic_to_shared(shared_memory));
 }
 
-/// Loads four matrices [8, 8]; lane l brings the address of row l % 8 of matrix l / 8. Word i is
+/// Loads four matrices [8, 8]. Lane l passes the address of row l % 8 of matrix l / 8. Word i is
 /// row g, columns 2t and 2t + 1 of matrix i; transposed, it is column g, rows 2t and 2t + 1.
 template <bool kTransposed>
 __device__ inline void load_matrices(unsigned (&to)[4], Shared row) {
@@ -68,8 +68,8 @@ __device__ inline void multiply(float (&sums)[4], const unsigned (&a)[4], unsign
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-/// Begins to copy kBytes, or to write zeros if there is nothing to copy. They have come after
-/// wait_for_copies().
+/// Begins to copy kBytes bytes, or to write zeros if there is nothing to copy. The bytes are there
+/// after wait_for_copies().
 template <int kBytes>
 __device__ inline void copy_later(Shared to, const void* from, bool there) {
   const int bytes = there ? kBytes : 0;
@@ -82,7 +82,7 @@ __device__ inline void copy_later(Shared to, const void* from, bool there) {
                  : "memory");
   }
 }
-/// Waits for this thread's copies. Those of other threads have come after a barrier that follows.
+/// Waits for this thread's copies. A barrier after it also waits for those of the other threads.
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 __device__ inline float4 load16(Shared from) {
@@ -97,14 +97,15 @@ __device__ inline void store4(Shared to, unsigned x) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/// 2^x, at most two units in the last place off. exp2f would also care for results below 2^-126.
+/// 2^x, with an error of at most two units in the last place. exp2f would also handle results below
+/// 2^-126.
 __device__ inline float power_of_2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 
-/// Two numbers, rounded to bfloat16, in a word.
+/// Rounds two numbers to bfloat16 and packs them into a word.
 __device__ inline unsigned pack(float low, float high) {
   unsigned word;
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(word) : "f"(high), "f"(low));
