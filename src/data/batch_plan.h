@@ -6,7 +6,8 @@
 namespace nanofsdp::data {
 
 /// @file
-/// @brief Who computes which rows of a step: the same rows at every world size.
+/// @brief Decides which rank computes which rows of a step. A step has the same rows at every world
+/// size.
 ///
 /// A step is G micro-batches of B rows, at every number of ranks W. Ranks share them in two ways:
 ///
@@ -18,7 +19,7 @@ namespace nanofsdp::data {
 /// of the step is the sum over all tokens divided by their global number, G B T, so shares may
 /// differ.
 ///
-/// Pure arithmetic, tested alone.
+/// These functions only compute numbers, so they are tested without a run.
 
 /// The size of one optimizer step.
 struct StepShape {
@@ -26,31 +27,31 @@ struct StepShape {
   std::int64_t gradient_accumulation_steps = 1;  ///< G >= 1: micro-batches
   int ranks = 1;                                 ///< W >= 1
 
-  /// Rows of the step, over all ranks.
+  /// The number of rows of the step, over all ranks.
   std::int64_t rows() const { return batch_size * gradient_accumulation_steps; }
 };
 
 /// Rows [first, first + count) of a micro-batch.
 struct BatchRows {
-  std::int64_t first = 0;  ///< of the micro-batch, from 0
-  std::int64_t count = 0;  ///< of them
+  std::int64_t first = 0;  ///< first row, counted within the micro-batch from 0
+  std::int64_t count = 0;  ///< number of rows
 
   friend bool operator==(const BatchRows&, const BatchRows&) = default;
 };
 
 /// One forward and backward pass of one rank.
 struct MicroStep {
-  std::int64_t index = 0;  ///< of the micro-batch, in [0, G), counted over all ranks
-  BatchRows rows;          ///< at least one
+  std::int64_t index = 0;  ///< number of the micro-batch in [0, G), counted over all ranks
+  BatchRows rows;          ///< at least one row
 
   friend bool operator==(const MicroStep&, const MicroStep&) = default;
 };
 
-/// @throws UsageError with the remedy if there are fewer rows than ranks, or if the rows of a
-///   micro-batch have to be shared (G % W != 0) and there are fewer than ranks
+/// @throws UsageError with the remedy if there are fewer rows than ranks, or if ranks must share
+///   the rows of a micro-batch (G % W != 0) and there are fewer rows than ranks
 void check_step(const StepShape& shape);
 
-/// How many micro-steps each rank makes: G / W or G.
+/// The number of micro-steps of each rank: G / W or G.
 std::int64_t micro_steps_per_rank(const StepShape& shape);
 
 /// The micro-steps of one rank in the order of their index.

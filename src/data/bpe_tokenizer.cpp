@@ -20,7 +20,7 @@ constexpr char kEndOfText[] = "<|endoftext|>";
 constexpr std::string_view kNumbers = "TOKENS:";
 constexpr std::uint64_t kMostBytes = 1 << 26;  // GPT-2's file has 1 MB
 
-// The byte that each character below U+0144 stands for; -1: none.
+// The byte that each character below U+0144 stands for, or -1 if it stands for none.
 constexpr std::array<int, 0x144> bytes_of_characters() {
   std::array<int, 0x144> bytes{};
   bytes.fill(-1);
@@ -47,7 +47,7 @@ std::string bytes_of(const std::string& piece) {
   return bytes;
 }
 
-// The numbers of a list; none unless each is a token.
+// The numbers of a list of tokens. The result is empty unless each number is a token.
 std::vector<std::int32_t> numbers_in(std::string_view list, std::int64_t vocab_size) {
   std::vector<std::int32_t> tokens;
   while (true) {

@@ -10,7 +10,7 @@
 namespace nanofsdp::data {
 
 /// @file
-/// @brief GPT-2's tokens, read back: byte-level BPE (Radford et al. 2019, section 2.2).
+/// @brief Turns GPT-2's tokens back into text: byte-level BPE (Radford et al. 2019, section 2.2).
 ///
 /// A token stands for a piece of text, a few bytes long. The file vocab.json lists the pieces as
 /// strings, with one character for each byte. The 188 bytes that print stand for themselves; the
@@ -22,7 +22,7 @@ namespace nanofsdp::data {
 /// GPT-2's list of pieces. It decodes tokens, and encodes a prompt that is one piece.
 class BpeTokenizer final : public Tokenizer {
  public:
-  /// @param vocab_size of the model; GPT-2's 50257 are often padded to 50304
+  /// @param vocab_size the number of tokens of the model; GPT-2's 50257 are often padded to 50304
   /// @param pieces as in vocab.json, at most vocab_size. If there are none, tokens are shown as
   ///        numbers
   /// @throws UsageError naming a piece whose characters stand for no bytes
@@ -47,7 +47,7 @@ class BpeTokenizer final : public Tokenizer {
 
   std::int64_t vocab_size_;
   std::vector<std::string> pieces_;
-  std::vector<std::string> bytes_;  // of each piece
+  std::vector<std::string> bytes_;  // the bytes of each piece
 };
 
 /// The pieces that a vocab.json lists, in the order of their tokens.

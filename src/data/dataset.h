@@ -25,33 +25,33 @@ namespace nanofsdp::data {
 /// Tokens to train on, and tokens to validate with.
 enum class Split { train, val };
 
-/// Memory for a micro-batch, each [rows, T] row-major: y is x shifted by one token.
+/// The tokens of a micro-batch. Both are [rows, T], row-major; y is x shifted by one token.
 struct Batch {
   std::span<std::int32_t> x;  ///< tokens, the model's input
   std::span<std::int32_t> y;  ///< targets
 };
 
-/// Tokens in two splits. Immutable: ranks that are threads may share one.
+/// Tokens in two splits. A Dataset does not change, so ranks that are threads may share one.
 class Dataset {
  public:
-  /// A text, as nanoGPT splits it: the first int(0.9 n) characters to train on, the rest to
-  /// validate with.
+  /// Splits a text as nanoGPT does: the first int(0.9 n) characters are for training, the rest for
+  /// validation.
   /// @param name stands for the text in messages
   /// @throws UsageError if the text is empty, not UTF-8, of more than 65,536 different characters,
-  ///         or a split has fewer than block_size + 1 tokens
+  ///   or a split has fewer than block_size + 1 tokens
   Dataset(std::string_view text, std::string name, std::int64_t block_size);
 
-  /// Files of tokens, two bytes each, little-endian: nanoGPT's train.bin and val.bin. They are
-  /// mapped: only the tokens that are drawn are read.
+  /// Takes files of tokens with two bytes each, little-endian: nanoGPT's train.bin and val.bin.
+  /// They are mapped: only the tokens that are drawn are read.
   /// @throws UsageError if a file is not of whole tokens, or has fewer than block_size + 1
   Dataset(MappedFile train, MappedFile val, std::shared_ptr<const Tokenizer> tokenizer,
           std::string name, std::int64_t block_size);
-  Dataset(Dataset&&) = default;  // no copies: a text's tokens are shown where they lie
+  Dataset(Dataset&&) = default;  // a copy would show tokens of the other object
 
-  const std::string& name() const { return name_; }           ///< as messages name it
-  const Tokenizer& tokenizer() const { return *tokenizer_; }  ///< of the tokens in both splits
+  const std::string& name() const { return name_; }           ///< the name of the data in messages
+  const Tokenizer& tokenizer() const { return *tokenizer_; }  ///< the tokenizer of both splits
   std::int64_t block_size() const { return block_size_; }     ///< T: tokens of a row
-  std::int64_t size(Split split) const;                       ///< tokens
+  std::int64_t size(Split split) const;                       ///< number of tokens of the split
 
   /// A fingerprint of the tokens, to be compared with other ranks'. If there are many tokens, it
   /// covers some of them, from all over the text.
@@ -84,10 +84,10 @@ struct TextOptions {
   std::string text;                      ///< a UTF-8 file instead; empty: `dataset`
   std::int64_t vocab_size = 0;           ///< of a model that exists already; 0: there is none
   std::vector<std::string> pieces = {};  ///< the texts of that model's tokens; empty: unknown
-  std::string chars{};                   ///< that model's characters; empty: its tokens are none
+  std::string chars{};  ///< that model's characters; empty: its tokens are not characters
 };
 
-/// The data that the options ask for: the file `text`, or `dataset`:
+/// Loads the data that the options ask for: the file `text`, or `dataset`, which is one of
 ///
 ///     tales             from the grammar inside the binary
 ///     shakespeare_char  the text that the environment variable NANOFSDP_SHAKESPEARE names, else

@@ -5,9 +5,9 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief data/tales.grammar, byte for byte, inside the binary, so that it needs no file beside it.
-/// `embed_text` generates it (src/cmake/embed.cmake).
+/// @brief The text of data/tales.grammar inside the binary, so that the program needs no file
+/// beside it. src/cmake/embed.cmake generates it.
 
-extern const std::string_view kTalesGrammar;  ///< input of data::expand_tales()
+extern const std::string_view kTalesGrammar;  ///< the input of data::expand_tales()
 
 }  // namespace nanofsdp

@@ -17,16 +17,18 @@
 namespace nanofsdp::data {
 namespace {
 
-constexpr std::uint64_t kMostText = std::uint64_t{1} << 32;  // bytes; six times that to encode them
+// Bytes; encoding takes six times as much memory.
+constexpr std::uint64_t kMostText = std::uint64_t{1} << 32;
 constexpr std::uint64_t kMostOfMeta = 1 << 26;
-constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's: GPT-2's 50257, padded for speed
+constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's number: GPT-2's 50257, padded for speed
 
 std::string text_of(const std::string& path, const std::string& hint) {
   return read_text(path, {.what = "text '" + path + "'", .expected = "a text file", .hint = hint},
                    kMostText);
 }
 
-// Of nanoGPT's meta.pkl, as JSON: the characters, if it has them, else how many tokens there are.
+// The tokenizer that nanoGPT's meta.pkl, as JSON, describes: its characters if it has them, else
+// only the number of tokens.
 std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta) {
   const auto stoi = meta.value("stoi", nlohmann::json::object());
   const std::int64_t vocab_size = meta.at("vocab_size");

@@ -11,12 +11,13 @@
 namespace nanofsdp::data {
 namespace {
 
-// ASCII only, whatever the locale.
+// These change ASCII letters only, under every locale.
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
-// Takes off a text, and returns, the part before the first of `ends`. (A stream would bring all
-// locales into the page that runs in a browser.)
+// Removes from `text` the part before the first of the characters `ends`, and that character, and
+// returns the part. (A stream would do the same, but it would bring all locales into the page that
+// runs in a browser.)
 std::string_view cut(std::string_view& text, const char* ends) {
   const std::string_view piece = text.substr(0, text.find_first_of(ends));
   text.remove_prefix(std::min(piece.size() + 1, text.size()));
@@ -26,7 +27,7 @@ std::string_view cut(std::string_view& text, const char* ends) {
 constexpr char kBlanks[] = " \t\r";
 
 struct Rule {
-  std::vector<std::string> texts{""};  // a deck of cards: the first `left` are still to be dealt
+  std::vector<std::string> texts{""};  // a deck of cards; the first `left` have not been dealt yet
   std::size_t left = 0;
 };
 
@@ -58,8 +59,8 @@ class Teller {
     }
   }
 
-  // A number in [0, n), n < 2^32, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014; constants as
-  // published by S. Vigna).
+  // Draws a number from [0, n), n < 2^32, by SplitMix64 (Steele, Lea and Flood, OOPSLA 2014;
+  // constants as published by S. Vigna).
   std::size_t below(std::size_t n) {
     std::uint64_t z = (state_ += 0x9e3779b97f4a7c15);
     z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -82,7 +83,7 @@ class Teller {
     for (std::size_t open; (open = text.find('{', at)) != text.npos;) {
       out.append(text, at, open - at);
       at = text.find('}', open) + 1;
-      // What stands between the braces is name, Name, "a name" or "A name".
+      // The text between the braces is name, Name, "a name" or "A name".
       std::string name = text.substr(open + 1, at - open - 2), article;
       if (name.find(' ') == 1) article = std::exchange(name, name.substr(2))[0];
       const char first = std::exchange(name[0], lower(name[0]));
@@ -95,8 +96,8 @@ class Teller {
     return out.append(text, at);
   }
 
-  std::map<std::string, Rule> rules_;  // by name
-  std::uint64_t state_ = 1337;         // of the generator
+  std::map<std::string, Rule> rules_;  // rules by their names
+  std::uint64_t state_ = 1337;         // state of the generator
 };
 
 }  // namespace

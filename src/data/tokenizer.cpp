@@ -12,14 +12,14 @@ namespace {
 void append_utf8(std::string& text, char32_t code) {
   const auto push = [&text](char32_t byte) { text += static_cast<char>(byte); };
   if (code < 0x80) return push(code);
-  const int more = code >= 0x10000 ? 3 : code >= 0x800 ? 2 : 1;  // bytes that continue it
+  const int more = code >= 0x10000 ? 3 : code >= 0x800 ? 2 : 1;  // number of bytes that continue it
   push((0xf0 << (3 - more) & 0xff) | code >> 6 * more);
   for (int i = more - 1; i >= 0; --i) push(0x80 | (code >> 6 * i & 0x3f));
 }
 
 }  // namespace
 
-// No longer form than needed, no halves of UTF-16 pairs, nothing above U+10FFFF.
+// Overlong forms, halves of UTF-16 pairs and code points above U+10FFFF are refused.
 char32_t next_character(std::string_view text, std::size_t& at) {
   const std::string_view rest = text.substr(at);
   const auto first = static_cast<unsigned char>(rest[0]);
@@ -27,7 +27,8 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   const std::size_t more = first >= 0xf0 ? 3 : first >= 0xe0 ? 2 : 1;
   char32_t code = first & (0x3fu >> more);
   for (const char c : rest.substr(1, more)) code = code << 6 | (static_cast<char32_t>(c) & 0x3f);
-  // UTF-8 has one form for each code point: what is not that form is not UTF-8.
+  // Each code point has exactly one form in UTF-8. If the bytes are another form, they are not
+  // UTF-8.
   std::string encoded;
   append_utf8(encoded, code);
   NANOFSDP_REFUSE_IF(
@@ -60,7 +61,8 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
     const auto place = std::lower_bound(alphabet_.begin(), alphabet_.end(), code);
     if (place == alphabet_.end() || *place != code) {
       std::string name = fmt::format("character U+{:04X}", static_cast<std::uint32_t>(code));
-      if (code > 0x9f || (code >= 0x20 && code < 0x7f)) {  // not one that moves the cursor
+      // Characters that move the cursor are not shown.
+      if (code > 0x9f || (code >= 0x20 && code < 0x7f)) {
         name += " '";
         append_utf8(name, code);
         name += "'";

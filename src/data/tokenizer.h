@@ -9,7 +9,7 @@
 namespace nanofsdp::data {
 
 /// @file
-/// @brief From text to tokens and back: the interface of tokenizers, and the tokenizer of
+/// @brief Tokenizers turn text into tokens and back: their interface, and the tokenizer of
 /// characters.
 
 /// The interface of tokenizers: text to int32 tokens, and back.
@@ -31,8 +31,8 @@ class Tokenizer {
   /// The first token of a text, if the user has given none.
   virtual std::int32_t opening() const = 0;
 
-  /// A tokenizer is restored from vocab_size() and either chars(), every character once, as UTF-8,
-  /// ...
+  /// The texts from which a tokenizer is made again, together with vocab_size(). Either this one,
+  /// every character once, as UTF-8, ...
   virtual std::string chars() const { return {}; }
   /// ... or pieces(), the texts of its tokens in their order (bpe_tokenizer.h).
   virtual std::vector<std::string> pieces() const { return {}; }
@@ -63,7 +63,7 @@ class CharTokenizer final : public Tokenizer {
   std::int32_t opening() const override;
 
  private:
-  std::u32string alphabet_;  // sorted, no two equal
+  std::u32string alphabet_;  // sorted, all different
 };
 
 /// Returns the character of `text` that begins at byte `at`, and moves `at` behind it.

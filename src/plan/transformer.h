@@ -9,50 +9,51 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A published language model, as PyTorch trains it, in outline: which memory its
-/// activations take and what its kernels cost, in numbers of one width.
+/// @brief Published language models, as PyTorch trains them, in outline. An outline states the
+/// memory of activations and the cost of kernels as multiples of the model's sizes.
 ///
-/// Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU, keys and
-/// values for some of the heads. Or GPT as MosaicML trains it: LayerNorm, GELU, one product for
-/// queries, keys and values, a head that is the embedding's table. Attention is a fused kernel,
-/// which keeps no scores; the loss is taken in float32.
+/// One kind is Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU,
+/// and fewer heads of keys and values than of queries. The other is GPT as MosaicML trains it:
+/// LayerNorm, GELU, one product for queries, keys and values, and a head that shares the
+/// embedding's table. Attention is a fused kernel, which keeps no scores. The loss is computed in
+/// float32.
 
 /// The shape of a model.
 struct TransformerShape {
   std::string_view name;        ///< "llama-3-8b"
-  bool is_llama = true;         ///< or a GPT
+  bool is_llama = true;         ///< false: a GPT
   std::int64_t n_layer = 0;     ///< blocks
   std::int64_t n_embd = 0;      ///< width
   std::int64_t n_head = 0;      ///< heads of queries
   std::int64_t n_kv_head = 0;   ///< heads of keys and values
   std::int64_t n_inner = 0;     ///< width inside the MLP
-  std::int64_t vocab_size = 0;  ///< different tokens
-  std::int64_t block_size = 0;  ///< tokens of a row, where nothing else is said
-  bool tied = false;            ///< the head's table is the embedding's
+  std::int64_t vocab_size = 0;  ///< number of different tokens
+  std::int64_t block_size = 0;  ///< tokens of a row, if the user does not say another number
+  bool tied = false;            ///< whether the head shares the embedding's table
 
-  /// Width of keys, and of values.
+  /// The width of keys, and of values.
   std::int64_t n_kv() const { return n_kv_head * (n_embd / n_head); }
 };
 
-/// Of a published model, `selective` is all but attention and every other product of a block
-/// (torchtitan's per-op choice).
+/// For a published model, `selective` recomputes all but attention and every other product of a
+/// block (torchtitan's per-op choice).
 using gpt::Recompute;
 
-/// How a model is run.
+/// How a program runs a model.
 struct Practice {
-  DType dtype = DType::bfloat16;          ///< of activations
-  Recompute recompute = Recompute::none;  ///< of blocks
-  std::int64_t every = 1;                 ///< of so many blocks, one recomputes
-  bool compiled = false;    ///< elementwise work in sequence is one kernel (torch.compile)
-  bool fused_norm = false;  ///< norms are, even where the rest is not
+  DType dtype = DType::bfloat16;          ///< dtype of activations
+  Recompute recompute = Recompute::none;  ///< what blocks compute again in backward
+  std::int64_t every = 1;                 ///< one block in this number of blocks computes again
+  bool compiled = false;    ///< consecutive elementwise work is one kernel (torch.compile)
+  bool fused_norm = false;  ///< a norm is one kernel, even if the rest is not compiled
 };
 
-/// The model, for an Outline (outline.h): tokens [B, T] to logits [B, T, V] in float32. Each block
-/// is a unit.
+/// The model as layers for an Outline (outline.h). It turns tokens [B, T] into logits [B, T, V] in
+/// float32. Each block is a unit.
 Layer transformer(const TransformerShape& shape, const Practice& practice);
 
-/// Those that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and what
-/// MosaicML calls MPT.
+/// Models that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and
+/// MosaicML's MPT.
 inline constexpr TransformerShape kTransformers[] = {
     {"llama-2-7b", true, 32, 4096, 32, 32, 11'008, 32'000, 4096, false},
     {"llama-2-13b", true, 40, 5120, 40, 40, 13'824, 32'000, 4096, false},
@@ -73,7 +74,7 @@ inline constexpr TransformerShape kTransformers[] = {
     {"mpt-70b", false, 80, 8192, 64, 64, 32'768, 50'368, 2048, true},
 };
 
-/// One of them; null if the name is unknown.
+/// The shape of the model with this name; null if the name is unknown.
 const TransformerShape* find_transformer(std::string_view name);
 
 }  // namespace nanofsdp::plan

@@ -37,8 +37,8 @@ bool is_ours(const fs::path& file) {
          (name.starts_with("rank_") && name.find(".safetensors") != name.npos);
 }
 
-// Only files that we write: whatever else lies there keeps the directory alive. The manifest goes
-// first, for without it nobody takes the rest for a checkpoint.
+// Removes only files that we write. If there are other files, the directory stays. The manifest
+// goes first, because no program takes a directory without it for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
   fs::remove(checkpoint / kManifest);
   if (!fs::exists(checkpoint)) return;
@@ -49,7 +49,7 @@ void remove_checkpoint(const fs::path& checkpoint) {
   fs::remove(checkpoint);
 }
 
-// The new checkpoint takes the place of the current one, and that of the previous one.
+// The current checkpoint becomes the previous one, and the new checkpoint becomes the current one.
 void rotate(const fs::path& out_dir) {
   if (fs::exists(current(out_dir))) {
     remove_checkpoint(previous(out_dir));
@@ -60,15 +60,16 @@ void rotate(const fs::path& out_dir) {
 }
 
 void make_room(const fs::path& out_dir) {
-  if (is_whole(unfinished(out_dir))) rotate(out_dir);  // killed before that
+  // An earlier run was killed before it did this.
+  if (is_whole(unfinished(out_dir))) rotate(out_dir);
   remove_checkpoint(unfinished(out_dir));
   fs::create_directories(unfinished(out_dir));
 }
 
 // ---- saving
 
-// Whether the directory that rank 0 has just made is the one that all ranks see: machines may have
-// directories of their own.
+// Whether all ranks see the directory that rank 0 has just made. On several machines, each may have
+// a directory of its own.
 bool all_see(const fs::path& directory, fsdp::ShardedModel& model) {
   const auto seen = together(model, kSaves, [&](FileRecord& mine) {
     std::error_code unseen;
@@ -101,7 +102,7 @@ void verify(const fs::path& path, const FileRecord& record, const std::string& h
                   .got = got, .hint = hint);
 }
 
-// What to do about a checkpoint that is of no use.
+// What the user can do if the checkpoint cannot be used.
 std::string remedy(const fs::path& out_dir) {
   const fs::path before = is_whole(unfinished(out_dir)) ? current(out_dir) : previous(out_dir);
   if (!is_whole(before)) return "";
@@ -172,11 +173,11 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
          f += static_cast<std::size_t>(mesh.size())) {
       verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
     }
-  });  // every file is good, and that is known before any is used
+  });  // now every rank knows that all files are good, before it uses one
   together(model, kLoads, [&](FileRecord&) {
     read_rank_files(directory, files, *context.compute, infos_of(model), slices,
                     manifest.optimizer_steps);
-  });  // nobody trains on before all have loaded
+  });  // no rank trains before all have loaded
   finish_loading(model.units(), optimizer, manifest.optimizer_steps);
 }
 

@@ -19,13 +19,13 @@ constexpr char kFormat[] = "nanofsdp checkpoint, version 2";
 constexpr char kFormat1[] = "nanofsdp checkpoint, version 1";
 constexpr char kFingerprint[] = "fingerprint";
 
-// Of all but itself, without blanks, keys in order.
+// The fingerprint of all other values, without blanks and with keys in order.
 std::uint64_t fingerprint_of(json j) {
   j.erase(kFingerprint);
   return fingerprint(text_of(j));
 }
 
-// Version 1 had what the trainer keeps beside what is the checkpoint's own.
+// Version 1 of the format kept the trainer's values among those of the checkpoint.
 Metadata metadata_of(const json& j) {
   if (j.at("format") == kFormat) return j.at("metadata").get<Metadata>();
   Metadata metadata;
@@ -35,8 +35,8 @@ Metadata metadata_of(const json& j) {
   return metadata;
 }
 
-// One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
-// what was built before it.
+// The members are set one by one, because of a bug in GCC 12: if a conversion throws inside one
+// large initialiser, the program may free finished members twice.
 Manifest from_json(const json& j) {
   Manifest manifest;
   manifest.fingerprint = j.at(kFingerprint);

@@ -62,7 +62,7 @@ void NewFile::write(std::span<const std::byte> bytes) {
 void NewFile::finish() {
   if (::fsync(file_) != 0) cannot_write(path_);
   if (nameless_) {
-    ::unlink(temporary_.c_str());  // what a killed process may have left in the line below
+    ::unlink(temporary_.c_str());  // a process that was killed in the line below may have left it
     if (!name_file(file_, temporary_)) cannot_write(path_);
     nameless_ = false;
   }

@@ -11,19 +11,20 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief Writing files that last: whole on the disk under their name, or not at all.
+/// @brief Writes files that last: a file is whole on the disk under its name, or it does not exist.
 
-/// Waits until the names in a directory are on the disk, too. Not every file system can.
+/// Waits until the names in a directory are on the disk, too. Some file systems cannot do that.
 void sync_directory(const std::string& path);
 
 /// @throws UsageError `cannot write 'path'` with the reason in errno
 [[noreturn]] void cannot_write(const std::string& path);
 
-/// A file that is there as a whole or not at all. The bytes go to a file without a name, which
-/// takes the place of `path` in finish(): a reader sees the old file or the new one, never half of
-/// one. Destroyed or killed before that it leaves nothing behind; killed in the instant when the
-/// file is whole but not yet in its place, `path.tmp`, which the next one removes. (Where every
-/// file has a name from the start, that is it.)
+/// A file that exists as a whole or not at all. The bytes go to a file without a name, which
+/// replaces `path` in finish(). So a reader sees the old file or the new one, never half a file. If
+/// the object is destroyed or the process is killed before that, no file is left. Between two steps
+/// of finish() the file is called `path.tmp`; if the process is killed then, that file is left, and
+/// the next NewFile removes it. (On systems where every file has a name from the start, it is
+/// `path.tmp` from the start.)
 class NewFile {
  public:
   /// @throws UsageError if the file cannot be made
@@ -39,8 +40,8 @@ class NewFile {
   /// @throws UsageError if they do not get there
   void finish();
 
-  std::uint64_t bytes() const { return bytes_; }              ///< written so far
-  std::uint64_t fingerprint() const { return fingerprint_; }  ///< of them
+  std::uint64_t bytes() const { return bytes_; }              ///< bytes written so far
+  std::uint64_t fingerprint() const { return fingerprint_; }  ///< the fingerprint of these bytes
 
  private:
   std::string path_;

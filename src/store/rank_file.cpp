@@ -16,14 +16,14 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr char kPt[] = "pt";  // says to readers of PyTorch's world whose tensors these are
+constexpr char kPt[] = "pt";  // tells PyTorch's readers that the tensors are PyTorch's
 
 struct NamedTensor {
   TensorInfo info;
   Tensor values;
 };
 
-// The tensors of a piece that has the range `saved` of a parameter.
+// The tensors of the piece that holds the range `saved` of a parameter.
 std::vector<NamedTensor> tensors_of(const StateSlice& slice, fsdp::Range saved) {
   std::vector<NamedTensor> tensors{{{slice.parameter.name, {saved.size()}}, slice.values}};
   for (std::size_t i = 0; i < slice.state.size(); ++i) {
@@ -33,11 +33,11 @@ std::vector<NamedTensor> tensors_of(const StateSlice& slice, fsdp::Range saved) 
   return tensors;
 }
 
-// Which pieces of a parameter there are, and in which files.
+// The pieces that exist of a parameter, and the files that hold them.
 struct Pieces {
   std::vector<std::int64_t> shape;
   std::vector<fsdp::Range> ranges;
-  std::vector<std::size_t> files;  // of each range
+  std::vector<std::size_t> files;  // the file of each range
   std::optional<std::int64_t> steps;
 };
 using Index = std::map<std::string, Pieces>;
@@ -47,7 +47,7 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) {
   const Fault fault{.what = "checkpoint file '" + path.string() + "'",
                     .expected = "metadata that say which pieces of parameters it has"};
   for (const auto& [name, text] : rank_file.metadata()) {
-    if (text == kPt) continue;  // the format's, unless a parameter has its name
+    if (text == kPt) continue;  // the format's own entry, unless a parameter has this name
     Pieces& pieces = index[name];
     parse_json(text, fault, [&, name = name](const json& place) {
       const json &shape = place.at("shape"), &range = place.at("range");
@@ -122,7 +122,8 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
     }
   }
   std::vector<float> room;
-  for (std::size_t file = 0; file < files; ++file) {  // one open at a time: there may be many
+  // Opens one file at a time, because there may be many.
+  for (std::size_t file = 0; file < files; ++file) {
     if (reads[file].empty()) continue;
     SafetensorsFile from(path(file).string());
     for (const auto& [tensor, first, to] : reads[file]) {

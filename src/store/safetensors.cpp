@@ -18,9 +18,9 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian");
 
-constexpr std::uint64_t kPrefix = 8;  // bytes of the header's length
+constexpr std::uint64_t kPrefix = 8;  // bytes that hold the header's length
 
-// What a file is that begins with other 8 bytes than a length, and what to do about it.
+// If the first 8 bytes of a file are no length, this says what the file is and what to do about it.
 Fault stranger(std::uint64_t first) {
   const std::string_view text(reinterpret_cast<const char*>(&first), sizeof first);
   if (text == "version ")
@@ -31,9 +31,9 @@ Fault stranger(std::uint64_t first) {
   return {.got = fmt::to_string(first)};
 }
 
-// IEEE 754's 16 bits: 5 of exponent, 10 of mantissa.
+// Widens an IEEE 754 number of 16 bits: 5 of exponent, 10 of mantissa.
 float to_float32_of_half(std::uint16_t bits) {
-  const std::uint32_t moved = (bits & 0x7fffu) << 13;  // whose exponent is 112 too small
+  const std::uint32_t moved = (bits & 0x7fffu) << 13;  // its exponent is too small by 112
   const bool finite = (bits & 0x7c00) != 0x7c00;
   const float size =
       finite ? std::bit_cast<float>(moved) * 0x1p112f : std::bit_cast<float>(0x7f800000u | moved);
@@ -95,7 +95,8 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
   }
-  file_.rdbuf()->pubsetbuf(nullptr, 0);  // tensors are read here and there, each at once
+  // Without a buffer, because each read is of a whole tensor somewhere in the file.
+  file_.rdbuf()->pubsetbuf(nullptr, 0);
   file_.open(path_, std::ios::binary);
   std::uint64_t header_size = 0;
   read_bytes(&header_size, kPrefix);

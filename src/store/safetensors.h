@@ -14,32 +14,32 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief Weights in a file that PyTorch's world reads: the safetensors format. Elements are
-/// float32 in memory; in a file they may be bfloat16 or float16, which are widened when they are
-/// read.
+/// @brief Reads and writes weights in the safetensors format, which programs around PyTorch read.
+/// Elements are float32 in memory; in a file they may be bfloat16 or float16, which are widened
+/// when they are read.
 ///
 ///     8 bytes     N, little-endian
-///     N bytes     JSON that names the tensors (safetensors_header.h), N a multiple of 8 when ours
+///     N bytes     JSON that names the tensors (safetensors_header.h); ours have N % 8 == 0
 ///     the rest    the tensors' elements, little-endian, row-major, without gaps
 ///
 /// Format: huggingface.co/docs/safetensors. Files from elsewhere are not trusted: every length is
 /// checked against the file's size before it is used.
 
-/// Writes one file front to back, so that no caller needs all tensors at once. Under its name it is
-/// there as a whole or not at all (NewFile).
+/// Writes one file from front to back, so that no caller needs all tensors at once. The file exists
+/// under its name as a whole or not at all (NewFile).
 class SafetensorsWriter {
  public:
   /// @param tensors in the order in which their elements will come
   /// @throws UsageError if the file cannot be made; otherwise as write_header()
   SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
 
-  /// The next elements, any number of them: tensors follow each other without a seam. Those of a
-  /// BF16 tensor are rounded to the nearest, ties to even.
+  /// Writes the next elements, any number of them: the elements of the next tensor follow directly.
+  /// Elements of a BF16 tensor are rounded to nearest, ties to even.
   /// @throws UsageError if the disk is full; Error if there are more elements than were declared
   void append(std::span<const float> values);
 
   /// Waits until the bytes are on the disk, then gives the file its name.
-  /// @returns what was written
+  /// @returns the file that was written
   /// @throws UsageError if they do not get there; Error if elements are missing
   const NewFile& finish();
 
@@ -48,12 +48,12 @@ class SafetensorsWriter {
 
   NewFile file_;
   std::vector<TensorInfo> tensors_;
-  std::int64_t missing_ = 0;  // elements of all
-  std::size_t next_ = 0;      // the tensor that elements come for,
-  std::int64_t written_ = 0;  // and how many it has
+  std::int64_t missing_ = 0;  // elements of all tensors that are not written yet
+  std::size_t next_ = 0;      // the tensor whose elements come next,
+  std::int64_t written_ = 0;  // and the number of its elements that are written
 };
 
-/// Reads one file: the header at once, tensors when asked for.
+/// Reads one file: the header at once, and tensors on demand.
 class SafetensorsFile {
  public:
   /// @throws UsageError saying what is wrong if the file is missing or malformed in any way
@@ -61,18 +61,19 @@ class SafetensorsFile {
 
   /// The texts in the header, by name.
   const Metadata& metadata() const { return header_.metadata; }
-  /// As they lie in the file.
+  /// The tensors in the order in which they lie in the file.
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
 
   /// @throws UsageError if the file has no such tensor, or it has another shape or a dtype that we
   ///   do not read
   std::vector<float> read(const TensorInfo& tensor);
 
-  /// The same for a part of it: elements [first, first + to.size()), counted row-major.
+  /// Reads a part of a tensor: elements [first, first + to.size()), counted row-major.
   void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to);
 
  private:
-  using Place = std::pair<TensorInfo, std::uint64_t>;  // where it begins in the file
+  // A tensor, and the byte of the file at which it begins.
+  using Place = std::pair<TensorInfo, std::uint64_t>;
 
   const Place& find(const TensorInfo& wanted) const;
   void read_bytes(void* to, std::uint64_t bytes);

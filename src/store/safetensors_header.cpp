@@ -61,7 +61,7 @@ std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry
 SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std::string& path) {
   if (!header.is_object()) malformed(path, kJson);
   SafetensorsHeader result;
-  std::multimap<Interval, TensorInfo> placed;  // sorted by place
+  std::multimap<Interval, TensorInfo> placed;  // sorted by their place
   for (const auto& [name, entry] : header.items()) {
     if (name != kMetadata) {
       placed.insert(place(name, entry, path));
@@ -90,7 +90,8 @@ SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std:
   return result;
 }
 
-// "3 missing: a, b, c"; of many names the first four. Nothing if there are none.
+// Adds "3 missing: a, b, c" to the faults, with at most four names. Adds nothing if there are no
+// names.
 void tell(std::vector<std::string>& faults, const char* fault,
           const std::vector<std::string>& names) {
   const std::size_t shown = std::min<std::size_t>(names.size(), 4);
@@ -138,7 +139,7 @@ void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const 
 
 std::uint64_t bytes_of_dtype(const std::string& dtype) {
   if (dtype == "BOOL") return 1;
-  const std::size_t bits = dtype.find_first_of("123456789");  // "BF16", "F8_E4M3"
+  const std::size_t bits = dtype.find_first_of("123456789");  // the digits of "BF16" or "F8_E4M3"
   return bits == dtype.npos ? 0 : std::strtoul(dtype.c_str() + bits, nullptr, 10) / 8;
 }
 
@@ -149,7 +150,8 @@ std::int64_t TensorInfo::numel() const {
 }
 
 void add_name(std::set<std::string>& names, const std::string& name) {
-  const bool utf8 = json::parse(text_of(json(name))) == name;  // else something was replaced
+  // False if text_of() replaced something.
+  const bool utf8 = json::parse(text_of(json(name))) == name;
   NANOFSDP_CHECK(utf8 && name != kMetadata && names.insert(name).second,
                  .what = "tensor " + text_of(json(name)),
                  .expected = "a name of its own in a file, in UTF-8", .hint = "rename a parameter");

@@ -10,75 +10,77 @@
 namespace nanofsdp::store {
 
 /// @file
-/// @brief The JSON at the head of a safetensors file (safetensors.h): what lies where.
+/// @brief The JSON at the head of a safetensors file (safetensors.h). It says where each tensor
+/// lies.
 ///
 ///     {"__metadata__": {"key": "text", ...},
 ///      "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, ...}
 ///
 /// Offsets count bytes from the end of the header; the tensors leave no gaps.
 
-/// @throws UsageError of a file of weights
+/// Refuses a file of weights.
+/// @throws UsageError always
 [[noreturn]] void malformed(const std::string& path, const std::string& expected,
                             const std::string& got = "something else",
                             const std::string& hint = {});
 
-/// JSON in one line. What is not UTF-8, an option's value perhaps, is replaced by U+FFFD: JSON
-/// cannot hold it.
+/// Writes JSON in one line. Bytes that are not UTF-8, perhaps in an option's value, become U+FFFD,
+/// because JSON cannot hold them.
 template <class Json>
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// Texts that a file keeps beside its tensors, by name.
+/// Texts that a file keeps beside its tensors, by their names.
 using Metadata = std::map<std::string, std::string>;
 
 /// One tensor of a file.
 struct TensorInfo {
   std::string name;                 ///< unique in the file
   std::vector<std::int64_t> shape;  ///< empty: a scalar
-  std::string dtype = "F32";  ///< as the format calls it. We read F32, F16 and BF16, and write
-                              ///< F32 and BF16
+  /// The format's name of it. We read F32, F16 and BF16, and write F32 and BF16.
+  std::string dtype = "F32";
 
-  std::int64_t numel() const;  ///< elements; a scalar has one
-  /// Of one name and shape, whatever the dtype.
+  std::int64_t numel() const;  ///< number of elements; a scalar has one
+  /// Two tensors are equal if their names and shapes are; the dtypes may differ.
   friend bool operator==(const TensorInfo& a, const TensorInfo& b) {
     return a.name == b.name && a.shape == b.shape;
   }
 };
 
-/// Bytes of an element; 0: a dtype that we do not know.
+/// The number of bytes of an element; 0 if we do not know the dtype.
 std::uint64_t bytes_of_dtype(const std::string& dtype);
 
-/// Whether a file has a model's tensors, and no others. A tensor without elements may be missing.
-/// @param file names it, for the error
-/// @throws UsageError naming those that are missing, surplus, or of another shape
+/// Requires that a file has the tensors of a model, and no others. A tensor without elements may be
+/// missing.
+/// @param file names the file in the error
+/// @throws UsageError naming the tensors that are missing, surplus, or of another shape
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
                           const std::string& file);
 
-/// All that the head of a file says.
+/// The contents of a file's head.
 struct SafetensorsHeader {
   Metadata metadata;                    ///< the "__metadata__"; may be empty
   std::vector<TensorInfo> tensors;      ///< in the order of their bytes
-  std::vector<std::uint64_t> begins{};  ///< where in the data each begins, as read
+  std::vector<std::uint64_t> begins{};  ///< where each tensor begins in the data, as it was read
 };
 
-/// Bytes that a header may have, by the format's own rule: no larger one is read, and none is
-/// written.
+/// The largest header that the format allows, in bytes. We neither read nor write a larger one.
 inline constexpr std::uint64_t kLargestHeader = 100'000'000;
 
 /// Adds the name of a tensor to those of a file.
 /// @throws Error if another tensor has it, if it is not UTF-8, or if it is "__metadata__"
 void add_name(std::set<std::string>& names, const std::string& name);
 
-/// The JSON, padded with spaces to a multiple of 8 bytes. What is not UTF-8 in the metadata is
-/// replaced (text_of).
-/// @throws Error as add_name(); UsageError if it would be too large
+/// Writes the JSON, padded with spaces to a multiple of 8 bytes. Bytes of the metadata that are not
+/// UTF-8 are replaced (text_of).
+/// @throws Error as add_name(); UsageError if the header would be too large
 std::string write_header(const SafetensorsHeader& header);
 
-/// The reverse, trusting nothing.
+/// Reads the JSON of a header, and checks everything that it says.
 /// @param text the JSON, from a file called `path`, in which `data_bytes` bytes come after it
-/// @throws UsageError if it is not such JSON, a tensor's bytes do not fit its shape, or the tensors
-///   do not fill the data without gaps
+/// @throws UsageError if it is not such JSON, if the bytes of a tensor do not fit its shape, or if
+///   the tensors leave a gap in the data
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path);
 

@@ -5,7 +5,8 @@
 namespace nanofsdp::store {
 namespace {
 
-// What a rank answers for, or its shard alone, parameter by parameter.
+// The slices of a rank, parameter by parameter: all elements that its optimizer updates, or its
+// shard alone.
 std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
                                   bool shard_alone) {
   std::vector<StateSlice> slices;

@@ -21,14 +21,15 @@ using fsdp::Range;
 
 constexpr char kWrites[] = "saves weights", kReads[] = "loads weights";
 
-// The elements of a tensor that a rank writes: whole rows, as torch.chunk cuts them.
+// The elements of a tensor that a rank writes. They are whole rows, as torch.chunk cuts them.
 Range chunk_of(const TensorInfo& tensor, const comm::Mesh& mesh) {
   const fsdp::Layout cut({{tensor.name, Shape(tensor.shape)}}, mesh.size(), /*alignment=*/1,
                          fsdp::LayoutKind::per_parameter);
   return cut.piece(0, mesh.rank()).in_parameter;
 }
 
-// Readers take every such file for a part of the weights.
+// Requires that the directory has no weights, because readers take every .safetensors file in it
+// for a part of the weights.
 void require_no_weights(const std::filesystem::path& directory) {
   std::error_code none;
   for (const std::filesystem::path& file : std::filesystem::directory_iterator(directory, none)) {
@@ -40,11 +41,11 @@ void require_no_weights(const std::filesystem::path& directory) {
   }
 }
 
-// Gathers the model unit by unit; ranks that have a writer write of each tensor what `part_of`
-// says.
+// Gathers the model unit by unit. Each rank that has a writer writes the part of each tensor that
+// `part_of` returns.
 void write_whole(fsdp::ShardedModel& model, std::optional<SafetensorsWriter>& writer,
                  const std::function<Range(const TensorInfo&)>& part_of) {
-  std::exception_ptr failure;  // which waits until all ranks may hear of it
+  std::exception_ptr failure;  // thrown later, when all ranks can learn of it
   std::vector<float> room;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
     const auto whole = on_host<float>(model.stream(), parameter.data, room);
@@ -112,7 +113,7 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
     fail(describe(
         {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()}));
   }
-  constexpr std::int64_t kWords = sizeof mine / 8;  // which no collective interprets
+  constexpr std::int64_t kWords = sizeof mine / 8;  // no collective interprets these words
   std::vector<Outcome> all(static_cast<std::size_t>(world.size()));
   comm::gather_on_host(world, model.stream(), Tensor(&mine, {kWords}, DType::float64),
                        Tensor(all.data(), {kWords * world.size()}, DType::float64), at);
@@ -157,7 +158,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
       fmt::format("shard-{:05}-model-00001-of-00001.safetensors", mesh.rank() + 1);
   together(model, kWrites, [&](FileRecord&) {
     if (mesh.rank() > 0) return;
-    std::error_code none;  // without the directory, no file can be made, and that is told
+    std::error_code none;  // if this fails, no file can be made, which is reported then
     std::filesystem::create_directories(directory, none);
     require_no_weights(directory);
   });
@@ -174,7 +175,7 @@ void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
   together(model, kReads, [&](FileRecord&) {
     files.emplace(out_dir);
     require_same_tensors(infos_of(model), files->tensors(), "weights '" + files->path() + "'");
-  });  // all of it is good, and that is known before any is used
+  });  // now every rank knows that all files are good, before it uses one
   together(model, kReads, [&](FileRecord&) {
     for (fsdp::ShardedParameters* row : model.rows()) {
       const auto parameters = row->parameters();
@@ -182,7 +183,7 @@ void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
         row->store(i, files->read(info_of(*parameters[i])));
       }
     }
-  });  // nobody replaces the files before all have read
+  });  // no rank replaces the files before all have read them
 }
 
 }  // namespace nanofsdp::store

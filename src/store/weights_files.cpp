@@ -20,10 +20,11 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::int64_t kMost = std::int64_t{1} << 50;  // of a dimension: exact as a double
-constexpr std::uint64_t kMostOfIndex = 1 << 26;        // bytes
+// Largest size of a dimension, which a double holds exactly.
+constexpr std::int64_t kMost = std::int64_t{1} << 50;
+constexpr std::uint64_t kMostOfIndex = 1 << 26;  // largest size of an index in bytes
 
-// The files that an index names, as Hugging Face writes it beside them.
+// The files that Hugging Face's index beside them names.
 std::set<std::string> files_of_index(const fs::path& path) {
   const Fault fault{.what = "index '" + path.string() + "'",
                     .expected = "JSON with weight_map, the file of each tensor"};
@@ -34,14 +35,14 @@ std::set<std::string> files_of_index(const fs::path& path) {
   });
 }
 
-// One file or many, in the order of their names. An index says which belong together; without one,
-// numbers in their names do.
+// The paths of the files in a directory, in the order of their names. If there is an index, it says
+// which files belong together. If not, the numbers in their names do.
 std::vector<std::string> files_in(const fs::path& directory) {
   static const std::regex numbered(R"((?:shard-\d+-)?model-\d+-of-(\d+)\.safetensors)");
   const std::string one = (directory / "model.safetensors").string(), index = one + ".index.json";
   std::error_code none;
   if (fs::exists(one, none)) return {one};
-  std::set<std::string> all, of_one;  // model
+  std::set<std::string> all, of_one;  // the files whose names have numbers
   std::string count;
   for (const fs::path& file : fs::directory_iterator(directory, none)) {
     const std::string name = file.filename().string();
@@ -62,7 +63,7 @@ std::vector<std::string> files_in(const fs::path& directory) {
   return paths.empty() ? std::vector{one} : paths;
 }
 
-// Where a box ends in its tensor.
+// The end of a box in its tensor, along one dimension.
 std::int64_t end_of(const Box& box, std::size_t dim) {
   return box.offsets[dim] + box.saved.shape[dim];
 }
@@ -74,13 +75,14 @@ bool overlap(const Box& a, const Box& b) {
   return true;
 }
 
-// Copies the elements of a box to where they belong, row by row of the last dimension.
+// Copies the elements of a box to their places in the tensor, row by row of the last dimension.
 void place(const Box& box, std::span<const float> values, std::span<const std::int64_t> shape,
            std::span<float> whole) {
   const std::vector<std::int64_t>& sizes = box.saved.shape;
   const std::size_t row = sizes.empty() ? 1 : static_cast<std::size_t>(sizes.back());
   for (std::size_t first = 0; first < values.size(); first += row) {
-    auto index = static_cast<std::int64_t>(first);  // of the dimensions that are left, row-major
+    // Index within the dimensions that are left, row-major.
+    auto index = static_cast<std::int64_t>(first);
     std::int64_t to = 0, stride = 1;
     for (std::size_t d = shape.size(); d-- > 0; stride *= shape[d], index /= sizes[d]) {
       to += (box.offsets[d] + index % sizes[d]) * stride;
@@ -127,7 +129,8 @@ void WeightsFiles::add(std::size_t file, const std::string& path) {
   });
 }
 
-// The tensor that the boxes fill: if none overlap, they do if they have as many elements.
+// The tensor that the boxes fill. If no two boxes overlap, they fill it if they have as many
+// elements as it has.
 TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& boxes) const {
   TensorInfo tensor{name, boxes[0].offsets};
   double expected = 1, got = 0;

@@ -9,15 +9,16 @@
 namespace nanofsdp::train {
 
 /// @file
-/// @brief Sums of losses: of this rank on the device, of all ranks when a caller asks.
+/// @brief Sums of losses. A rank adds its losses on the device; a caller asks for the sums over all
+/// ranks.
 class LossMeter {
  public:
-  /// @param count sums that are kept side by side
+  /// @param count number of sums that are kept side by side
   LossMeter(Context& context, comm::Mesh& mesh, int count);
 
   void clear();
 
-  /// Where the losses of this rank are added up: [1], float64.
+  /// The sum to which this rank adds its losses: [1], float64.
   Tensor sum(int i) const { return local().slice(i, 1); }
 
   /// The sums over all ranks, added in rank order. Collective (control traffic); blocks the host.
@@ -29,7 +30,7 @@ class LossMeter {
   Context& context_;
   comm::Mesh& mesh_;
   int count_;
-  Buffer memory_;  // float64 [W, count]; this rank's row is where it adds
+  Buffer memory_;  // float64 [W, count]; this rank adds to its own row
 };
 
 }  // namespace nanofsdp::train

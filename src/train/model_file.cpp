@@ -37,9 +37,11 @@ WeightsInfo info_of(const json& j) {
           .pieces = j.value("pieces", std::vector<std::string>())};
 }
 
-// Whether the description is of these tensors: it could say anything, and is believed if it is.
+// Whether the description is one of these tensors. A file may contain any description, so it is
+// believed only if it is.
 bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& tensors) {
-  constexpr std::int64_t kMost = 1'000'000;  // as for options: products of three do not overflow
+  // The limit of options too: products of three sizes do not overflow.
+  constexpr std::int64_t kMost = 1'000'000;
   const gpt::GPTConfig& c = info.config;
   const auto sizes = {c.block_size, c.vocab_size, c.n_layer, c.n_head, c.n_embd};
   if (std::max(sizes) > kMost || std::ssize(tensors) < c.n_layer ||
@@ -51,20 +53,20 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   });
 }
 
-// One after the other: if a conversion throws inside one large initialiser, GCC 12 may free twice
-// what was built before it.
+// The members are set one by one, because of a bug in GCC 12: if a conversion throws inside one
+// large initialiser, the program may free finished members twice.
 RunState run_state_of(const store::Metadata& metadata) {
   const auto read = [&](const char* name) { return parse_json(metadata.at(name), {.what = name}); };
   RunState state;
   state.iteration = read("iteration");
   const json loss = read("best_val_loss");
-  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity
+  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity, so null stands for it
   state.generator = read("generator");
   state.alphabet = metadata.at("alphabet");
   state.vocab_size = read("vocab_size");
   state.pieces = read("pieces").get<std::vector<std::string>>();
   state.options = read("options").get<std::map<std::string, std::string>>();
-  Generator(0).set_state(state.generator);  // throws if it is none
+  Generator(0).set_state(state.generator);  // throws if it is not a state
   if (state.iteration < 0 || state.vocab_size < std::ssize(state.pieces) ||
       state.vocab_size > 1'000'000) {
     throw std::invalid_argument("counts that make no sense");

@@ -15,45 +15,49 @@
 namespace nanofsdp::train {
 
 /// @file
-/// @brief What the files of a run say beside parameters and moments, in their metadata: a file of
-/// weights (store/weights.h) what makes it a GPT that can write, its configuration and its
-/// tokenizer; a checkpoint (store/checkpoint.h) where training stands.
+/// @brief The metadata of a run's files, beside parameters and moments. A file of weights
+/// (store/weights.h) says how to make the GPT again: its configuration and its tokenizer. A
+/// checkpoint (store/checkpoint.h) says how far the training is.
 
-/// The name of that in a file of weights.
+/// The key of this description in a file of weights.
 inline constexpr char kDescription[] = "nanofsdp";
 
 struct WeightsInfo {
   gpt::GPTConfig config;
-  std::string chars{};  ///< of a CharTokenizer; empty: its tokens are of a BpeTokenizer
+  /// The characters of a CharTokenizer; empty: tokens are those of a BpeTokenizer.
+  std::string chars{};
   std::int64_t iteration = 0;
-  double val_loss = 0;                ///< of these weights, also if others of the run were better
-  std::vector<std::string> pieces{};  ///< of the BpeTokenizer; empty: unknown
+  /// Validation loss of these weights; earlier weights may have had a lower one.
+  double val_loss = 0;
+  std::vector<std::string> pieces{};  ///< the pieces of the BpeTokenizer; empty: unknown
 };
 
 std::shared_ptr<const data::Tokenizer> make_tokenizer(const WeightsInfo& info);
 
 store::Metadata metadata_of(const WeightsInfo& info);
 
-/// What a file says about its model.
-/// @throws UsageError if there is none, it is not ours, or its tensors are not that model's
+/// Reads the description of a file's model.
+/// @throws UsageError if there is no file, if it is not ours, or if its tensors are not those of
+///   the model
 WeightsInfo read_weights_info(const std::string& out_dir);
 
-/// Where training stands, but for parameters and moments. This is all there is: masks of dropout
-/// are functions of the iteration, and the place in the data is the generator's state, for batches
-/// are drawn at random.
+/// The progress of a training, beside parameters and moments. Nothing else is needed: masks of
+/// dropout depend on the iteration, and batches are drawn at random, so the state of the generator
+/// is the place in the data.
 struct RunState {
-  std::int64_t iteration = 0;  ///< steps that were made; the next one has this number
+  std::int64_t iteration = 0;  ///< steps that were made; the next step has this number
   double best_val_loss = std::numeric_limits<double>::infinity();
-  GeneratorState generator;                    ///< of batches
-  std::string alphabet;                        ///< of the text; tokens are places in it, or
-  std::int64_t vocab_size = 0;                 ///< so many, which are ...
-  std::vector<std::string> pieces{};           ///< ... these (bpe_tokenizer.h); empty: unknown
-  std::map<std::string, std::string> options;  ///< of the run, as on its command line
+  GeneratorState generator;  ///< draws batches
+  /// The characters of the text, whose places in it are the tokens; empty: ...
+  std::string alphabet;
+  std::int64_t vocab_size = 0;                 ///< ... the number of tokens
+  std::vector<std::string> pieces{};           ///< their texts (bpe_tokenizer.h); empty: unknown
+  std::map<std::string, std::string> options;  ///< the options of the run, as on its command line
 };
 
 store::Metadata metadata_of(const RunState& state);
 
-/// The reverse, trusting nothing.
+/// Reads the state of a run, and checks everything that the metadata say.
 /// @param out_dir of the checkpoint, for messages
 /// @throws UsageError if the metadata are not a run's
 RunState run_state_of(const store::Metadata& metadata, const std::string& out_dir);

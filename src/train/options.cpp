@@ -24,9 +24,10 @@ void set_recompute(const gpt::GPT& model, gpt::Recompute what) {
 }
 
 fsdp::Options fsdp_options(const TrainerOptions& options, Device device) {
-  // Parameters begin at multiples of 16 bytes, which the fastest kernels ask for.
+  // Parameters begin at multiples of 16 bytes, which the fastest kernels require.
   const std::size_t element = size_of(fsdp::compute_dtype(options.precision, device));
-  // Summed, not averaged: each rank's are already divided by the tokens of all.
+  // Gradients are summed and not averaged, because each rank has divided its own by the tokens of
+  // all ranks.
   return {.strategy = options.strategy,
           .layout = options.layout,
           .precision = options.precision,

@@ -19,20 +19,21 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::uint64_t kMostOfConfig = 1 << 20;  // bytes
+constexpr std::uint64_t kMostOfConfig = 1 << 20;  // largest size of config.json in bytes
 
-// A name without what torch.compile, DDP and Hugging Face put before it.
+// A name without the prefixes of torch.compile, DDP and Hugging Face.
 std::string bare(const std::string& name) {
   static const std::regex prefixes(R"(^(_orig_mod\.|module\.|transformer\.)+)");
   return std::regex_replace(name, prefixes, "");
 }
 
-// The weights under our names, and in our layout. Tensors that no parameter asks for do not matter.
+// The weights under our names, and in our layout. Tensors that are no parameter of the model are
+// ignored.
 class Pretrained {
  public:
   explicit Pretrained(const std::string& directory) : files_(directory) {
     for (const store::TensorInfo& tensor : files_.tensors()) tensors_[bare(tensor.name)] = &tensor;
-    // They are one; PyTorch's save_model keeps one of the names.
+    // Both names stand for the same parameter, and PyTorch's save_model keeps one of them.
     if (!tensors_.contains("wte.weight") && tensors_.contains("lm_head.weight"))
       tensors_["wte.weight"] = tensors_["lm_head.weight"];
     const auto& c_attn = find("transformer.h.0.attn.c_attn.weight", 2).shape;
@@ -54,7 +55,7 @@ class Pretrained {
                                                     : "none of that name");
   }
 
-  // The parameter's elements.
+  // Reads the elements of a parameter.
   std::vector<float> read(const nn::Parameter& parameter) {
     const auto dims = parameter.shape.dims();
     const store::TensorInfo& there = find(parameter.name, dims.size());
@@ -83,11 +84,11 @@ class Pretrained {
   }
 
   store::WeightsFiles files_;
-  std::map<std::string, const store::TensorInfo*> tensors_;  // by their bare names
+  std::map<std::string, const store::TensorInfo*> tensors_;  // by their names without prefixes
   bool transposed_ = false;
 };
 
-// A size that config.json gives, under GPT-2's name for it or Hugging Face's general one.
+// A size that config.json gives, under GPT-2's name for it or under Hugging Face's general name.
 std::int64_t size_in(const json& config, Fault fault, const char* name, const char* general,
                      const json& otherwise = nullptr) {
   const json size = config.value(name, config.value(general, otherwise));
@@ -96,8 +97,8 @@ std::int64_t size_in(const json& config, Fault fault, const char* name, const ch
   throw UsageError(fault);
 }
 
-// Requires that config.json asks for the computation that ours does. A setting that it leaves out
-// has that value.
+// Requires that config.json describes the computation of our model. A setting that is missing has
+// the required value.
 void require_computed(const json& config, Fault fault, std::int64_t width) {
   const std::pair<const char*, std::vector<json>> kComputed[] = {
       {"model_type", {"gpt2"}},

@@ -8,7 +8,7 @@
 namespace nanofsdp::train {
 namespace {
 
-// Probabilities of the tokens: softmax of the logits / temperature, the k largest only.
+// The probabilities of the tokens: the softmax of logits / temperature, over the k largest only.
 std::vector<float> probabilities(std::span<const float> logits, const SamplingOptions& options) {
   std::vector<float> scaled(logits.begin(), logits.end());
   for (float& x : scaled) x = static_cast<float>(x / options.temperature);
@@ -41,7 +41,8 @@ std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
     options.cached ? tape.begin_decoding(cache) : tape.begin(/*training=*/false);
     const Tensor input = tape.allocate({1, fresh}, DType::int32);
     transfer(tape.stream(), Tensor(&*(tokens.end() - fresh), input.shape(), DType::int32), input);
-    const Tensor all = model.forward(tape, input);  // of one position, or of all in the window
+    // Of the last position, or of all positions in the window.
+    const Tensor all = model.forward(tape, input);
     const Tensor last = all.slice(all.numel() - all.dim(2), all.dim(2));
     const auto logits = on_host<float>(tape.stream(), last, room);
     tokens.push_back(

@@ -13,8 +13,8 @@ namespace nanofsdp::train {
 ///     w <= it <= d   min + (lr - min) (1 + cos(pi (it - w) / (d - w))) / 2
 ///     it > d         min
 ///
-/// with w = warmup_iters, d = lr_decay_iters: nanoGPT's get_lr (train.py, commit 3adf61e). Always
-/// `learning_rate` if decay_lr is off.
+/// with w = warmup_iters, d = lr_decay_iters: nanoGPT's get_lr (train.py, commit 3adf61e). If
+/// decay_lr is off, the rate is always `learning_rate`.
 
 /// @param it steps made before this one
 double learning_rate_at(const TrainerOptions& options, std::int64_t it);

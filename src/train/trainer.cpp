@@ -126,7 +126,8 @@ EvalResult Trainer::evaluate() {
 void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor total) {
   const std::int64_t B = options_.batch_size, W = context_.world_size, r = context_.rank;
   data::BatchRows rows{r * B / W, (r + 1) * B / W - r * B / W};
-  // A rank without rows computes one that does not count, for it has to take part in collectives.
+  // A rank without rows computes one row that does not count, because it must take part in
+  // collectives.
   const bool counts = rows.count > 0;
   if (!counts) rows = {0, 1};
   const data::Batch batch = drawn(rows.count);
@@ -143,7 +144,7 @@ std::string Trainer::sample(std::int64_t length) {
   Generator generator(static_cast<std::uint64_t>(options_.seed));
   nn::KeyValueCache cache(context_, options_.block_size);
   tape_.release();
-  // With block recompute, a row of training takes a third of what the cache of one text takes.
+  // With block recompute, a row of training needs a third of the memory of a cache for one text.
   const bool roomy = options_.recompute != gpt::Recompute::block ||
                      shape_.rows() >= 3 * context_.world_size * data::micro_steps_per_rank(shape_);
   const std::vector<std::int32_t> tokens =
@@ -152,7 +153,8 @@ std::string Trainer::sample(std::int64_t length) {
   return dataset_.tokenizer().decode(std::span(tokens).subspan(1));
 }
 
-// Before anything is trained: what ranks that were started apart may have got differently.
+// Before the first step, this compares what ranks may have got differently if they were started one
+// by one.
 void Trainer::require_agreement() {
   std::string model;
   for (const fsdp::ShardedParameters* row : sharded_.rows()) {
@@ -168,7 +170,7 @@ void Trainer::require_agreement() {
   require("data", dataset_.fingerprint(), "give all the same text");
 }
 
-// Traces a few steps, when the first ones are over.
+// Switches the tracer on for a few steps, after the first steps are over.
 void Trainer::trace(std::int64_t iteration) {
   const std::int64_t first =
       first_ + std::clamp<std::int64_t>(options_.max_iters - first_ - kTracedSteps, 0, 10);

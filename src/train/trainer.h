@@ -22,16 +22,17 @@ namespace nanofsdp::train {
 /// @file
 /// @brief The room `train`: nanoGPT's training loop on one rank of a sharded model.
 ///
-/// Comes in: a rank's context and communicator, options, a dataset. Goes out: what each step and
-/// evaluation found, to a listener; checkpoints and weights, to files (store/).
+/// Comes in: a rank's context and communicator, options, a dataset. Goes out: the results of each
+/// step and evaluation, to a listener; checkpoints and weights, to files (store/).
 
-/// So many steps of a run are traced, from the eleventh on, or the last of a shorter run.
+/// The number of steps that are traced: from the eleventh step of a run on, or the last steps of a
+/// shorter run.
 inline constexpr std::int64_t kTracedSteps = 3;
 
-/// One optimizer step.
+/// The results of one optimizer step.
 struct StepResult {
   double loss = 0;       ///< mean over the tokens of all ranks
-  double grad_norm = 0;  ///< before clipping
+  double grad_norm = 0;  ///< norm before clipping
   double lr = 0;
   double seconds = 0;
 };
@@ -41,26 +42,28 @@ struct EvalResult {
   double val_loss = 0;
 };
 
-/// Hears of a run what happens in it, as it happens, on every rank. This one does nothing.
+/// A trainer calls these functions on every rank when something happens in a run. This class
+/// ignores all of it.
 class Listener {
  public:
   virtual ~Listener() = default;
-  /// The ranks agree, and nothing is trained yet.
+  /// The ranks agree, and no step has begun.
   virtual void started() {}
   virtual void resumed(const std::string& /*checkpoint*/, std::int64_t /*iteration*/) {}
   virtual void step(std::int64_t /*iteration*/, const StepResult&) {}
   virtual void evaluation(std::int64_t /*iteration*/, const EvalResult&) {}
   virtual void saved(const std::string& /*path*/) {}
-  /// An evaluation and all that it saves are over.
+  /// An evaluation, and the saves that belong to it, are over.
   virtual void settled() {}
 };
 
 /// A trainer and its model.
 ///
-/// Seeded as nanoGPT: one generator draws the weights, then each step's batches. Evaluations have a
-/// generator of their own, seeded anew each time, so their number changes nothing. A run that is
-/// resumed has the losses of one that was never interrupted: to the bit at the same number of ranks
-/// and threads, to rounding at another.
+/// It is seeded as nanoGPT is: one generator draws the weights, and then the batches of each step.
+/// Evaluations have a generator of their own, which is seeded again each time, so their number does
+/// not change the training. A resumed run has the same losses as a run that was never interrupted:
+/// the same bits at the same number of ranks and threads, and equal up to rounding at another
+/// number.
 class Trainer {
  public:
   /// Builds and initialises the model. Collective.
@@ -68,21 +71,21 @@ class Trainer {
   Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
           const TrainerOptions& options, const data::Dataset& dataset);
 
-  /// Up to max_iters steps, with an evaluation before the first, every eval_interval steps, and
-  /// after the last. Where out_dir asks for it, evaluations save a checkpoint, from which a run can
-  /// go on (init_from "resume"), and the weights as a whole, for others to use: if the validation
-  /// loss has fallen, or always (always_save_checkpoint).
+  /// Makes up to max_iters steps. It evaluates before the first step, every eval_interval steps,
+  /// and after the last. If out_dir is set, an evaluation saves a checkpoint, from which a run can
+  /// go on (init_from "resume"), and the weights of the whole model, for other programs. It saves
+  /// if the validation loss has fallen, or always (always_save_checkpoint).
   /// @throws RunError, on every rank, at the first step, evaluation or checkpoint whose numbers are
-  /// not finite: it names the step and the unit; what was saved before stays
+  ///   not finite: the error names the step and the unit; files that were saved before stay
   void run(Listener& listener);
 
-  /// One optimizer step.
+  /// Makes one optimizer step.
   StepResult step(std::int64_t iteration);
 
-  /// Mean losses over eval_iters random batches of each split.
+  /// Computes mean losses over eval_iters random batches of each split.
   EvalResult evaluate();
 
-  /// A text that the model writes, `length` tokens long.
+  /// Lets the model write a text of `length` tokens.
   std::string sample(std::int64_t length);
 
   comm::Mesh& mesh() { return mesh_; }
@@ -115,10 +118,10 @@ class Trainer {
   data::StepShape shape_;
   std::vector<data::MicroStep> plan_;  // this rank's share of a step
   std::vector<std::int32_t> drawn_;    // x and y, where the host draws them
-  Buffer batch_;                       // int32, x and y, where the model reads them
+  Buffer batch_;                       // int32: x and y, where the model reads them
   LossMeter losses_;
-  std::int64_t first_ = 0;   // iteration of this run
-  std::int64_t saved_ = -1;  // iteration of the last checkpoint; none yet
+  std::int64_t first_ = 0;   // the iteration at which this run began
+  std::int64_t saved_ = -1;  // iteration of the last checkpoint; -1: none yet
   double best_val_loss_ = std::numeric_limits<double>::infinity();
 };
 

@@ -12,7 +12,7 @@
 namespace nanofsdp::train {
 namespace {
 
-// The lines "name=value" by name.
+// Splits lines "name=value" into a map by name.
 std::map<std::string, std::string> options_map(const std::string& settings) {
   std::map<std::string, std::string> options;
   std::istringstream lines(settings);
@@ -58,7 +58,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                                   .pieces = tokenizer.pieces(),
                                                   .options = options_map(options_.settings)}));
   if (saved) saved_ = iteration;
-  tape_.release();  // for what save_weights takes
+  tape_.release();  // frees memory that save_weights needs
   const std::string path = store::checkpoint_path(options_.out_dir).string();
   listener.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
   store::save_weights(options_.out_dir, sharded_,

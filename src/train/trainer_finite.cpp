@@ -9,14 +9,15 @@
 #include "store/checkpoint.h"
 #include "train/trainer.h"
 
-// One infinity or NaN in one gradient makes the norm of all gradients so, then the coefficient that
-// clips them, then every weight. So a run that meets one ends, and saves nothing more.
+// If one gradient has an infinity or a NaN, the norm of all gradients is not finite, then the
+// coefficient that clips them, and then every weight. So such a run ends, and saves no more.
 
 namespace nanofsdp::train {
 namespace {
 
-// The index of the first of `tensors` that is not finite on some rank; how many there are if none.
-// Collective. It looks at every number: for the end of a run and for checkpoints.
+// The index of the first of `tensors` that is not finite on any rank, or the number of tensors if
+// all are finite. Collective. It reads every number, so it is used only at the end of a run and for
+// checkpoints.
 std::size_t first_not_finite(Context& context, comm::Mesh& mesh,
                              const std::vector<Tensor>& tensors) {
   std::vector<float> room;
@@ -31,12 +32,12 @@ std::size_t first_not_finite(Context& context, comm::Mesh& mesh,
   return static_cast<std::size_t>(*std::ranges::min_element(all));
 }
 
-// What is never negative, without the sign that a NaN may carry.
+// Shows a number that is never negative, without the sign that a NaN may have.
 std::string shown(double x) { return fmt::to_string(std::abs(x)); }
 
 }  // namespace
 
-// Ends the run on every rank. All ranks have the same numbers, so all say the same.
+// Ends the run on every rank. All ranks have the same numbers, so all give the same error.
 void Trainer::stop(std::int64_t iteration, const std::string& got) const {
   std::string hint = "try a smaller --learning_rate, more --warmup_iters, or --grad_clip=1";
   if (options_.precision.param_dtype == DType::bfloat16) hint += ", or --param_dtype=float32";
@@ -52,7 +53,7 @@ void Trainer::stop(std::int64_t iteration, const std::string& got) const {
 
 void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
-  // In the order in which backward reduces: the model's reversed, but the root last.
+  // The units in the order in which backward reduces them: reversed, with the root last.
   std::vector<const fsdp::Unit*> units;
   for (const fsdp::Unit& unit : sharded_.units()) units.push_back(&unit);
   std::reverse(units.begin(), units.end() - 1);
@@ -75,7 +76,7 @@ void Trainer::require_finite(std::int64_t iteration, const EvalResult& result) {
                               shown(result.train_loss), shown(result.val_loss)));
 }
 
-// What a run would go on from: parameters, and Adam's moments.
+// Requires that the state of a checkpoint is finite: parameters, and Adam's moments.
 void Trainer::require_finite_state(std::int64_t iteration) {
   std::vector<Tensor> tensors;
   std::vector<std::string> names;
