@@ -112,8 +112,7 @@ void Dataset::draw(Split split, Generator& generator, std::int64_t batch_size, B
   const Tokens all = tokens(split);
   for (std::int64_t row = 0; row < batch_size; ++row) {
     const auto start = static_cast<std::size_t>(generator.randint(all.size() - T));
-    // Another rank computes this row.
-    if (row < rows.first || row >= rows.first + rows.count) continue;
+    if (row < rows.first || row >= rows.first + rows.count) continue;  // another rank's row
     const auto to = static_cast<std::ptrdiff_t>(static_cast<std::size_t>(row - rows.first) * T);
     const auto from = all.subspan(start, T + 1);
     require_known(from, split);
