@@ -34,9 +34,10 @@ constexpr const char* kHelp =
     "`nanofsdp train --help` and so on list the options; `nanofsdp --version` says which one\n"
     "this is.\n";
 
-// A file must not become stdin, stdout or stderr because that was closed when we were started. In
-// its place stands one to which nothing can be written, and flush_stdout() will say so. What is
-// too large for a limit of the shell shall be an error of write(), as a full disk is.
+// Opens /dev/null for each of stdin, stdout and stderr that was closed when the program started.
+// Otherwise a file that the program opens would take its place. Nothing can be written there, and
+// flush_stdout() will report that. The signal is ignored, so that a file that exceeds the shell's
+// limit is an error of write(), like a full disk.
 void prepare_for_output() {
   std::signal(SIGXFSZ, SIG_IGN);
   int file = STDIN_FILENO;
@@ -77,7 +78,8 @@ int main(int argc, char** argv) {
   try {
     prepare_for_output();
     const int exit_code = run({argv + 1, argv + argc});
-    if (exit_code == 0) nanofsdp::cli::flush_stdout();  // else more has been said already
+    // For another exit code, an error has been printed already.
+    if (exit_code == 0) nanofsdp::cli::flush_stdout();
     return exit_code;
   } catch (const nanofsdp::UsageError& error) {
     std::fprintf(stderr, "nanofsdp: %s\n", error.what());

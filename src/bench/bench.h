@@ -18,107 +18,111 @@
 namespace nanofsdp::bench {
 
 /// @file
-/// @brief The room `bench`: what operators, collectives and steps reach on this computer. Speed is
-/// measured so that it can be compared: every candidate in turn, round after round, so that a
-/// machine that slows down slows all of them. A table has the medians over the rounds, and
-/// fractions of limits that were measured in the same turns.
+/// @brief The room `bench`: measures the speed of operators, collectives and training steps on this
+/// computer. Candidates are measured in turn, round after round, so that they can be compared: if
+/// the machine slows down for a while, it slows down all of them. A table shows medians over the
+/// rounds, and the fraction of a limit that was measured in the same rounds.
 ///
-/// Comes in: how many rounds, ranks and threads, and which rows of a table (BenchOptions).
+/// Comes in: the numbers of rounds, ranks and threads, and a choice of rows (BenchOptions).
 /// Goes out: tables on standard output, the rates in them, and the text of a machine file.
 
 /// One measurement.
 struct Sample {
-  double seconds = 0;      ///< for one unit of work
-  std::int64_t bytes = 0;  ///< of rank 0 at its peak, as its ledger counts; 0: no rank was started
+  double seconds = 0;      ///< seconds for one unit of work
+  std::int64_t bytes = 0;  ///< peak bytes of rank 0, as its ledger counts; 0: no rank was started
 };
 
-/// A thing to be timed.
+/// A function that is timed.
 struct Candidate {
   std::string name;
-  double work = 0;     ///< of one unit
-  const char* unit{};  ///< of work in a second
-  std::string limit;   ///< the candidate before it that this one is a fraction of; empty: none
+  double work = 0;     ///< amount of work in one unit
+  const char* unit{};  ///< unit of the rate, such as "GF/s"
+  std::string limit;  ///< name of an earlier candidate whose fraction this one reaches; empty: none
   std::function<Sample()> measure;
 };
 
-/// Runs all candidates `rounds` times, interleaved.
-/// @returns the samples of each, the fastest first
+/// Runs all candidates in turn, `rounds` times.
+/// @returns the samples of each candidate, the fastest first
 std::vector<std::vector<Sample>> race(const std::vector<Candidate>& candidates, int rounds);
 
-/// A candidate that is a function: seconds for one call, the mean over as many calls as fit into
-/// 0.05 seconds.
+/// Makes a candidate of a function. Its sample is the mean seconds of a call, over the calls that
+/// fit into 0.05 seconds.
 Candidate calls(std::string name, double work, const char* unit, std::string limit,
                 std::function<void()> call);
 
 struct BenchOptions {
   int rounds = 5;
-  comm::Backend backend = comm::default_backend();         ///< of ranks
-  comm::Transport transport = comm::Transport::automatic;  ///< of the backend gloo
-  std::string rows;  ///< what "title, name" of a candidate has to contain; the others are left out
+  comm::Backend backend = comm::default_backend();         ///< the backend of ranks
+  comm::Transport transport = comm::Transport::automatic;  ///< the transport of the backend gloo
+  /// Text that "title, name" of a candidate must contain; other candidates are left out.
+  std::string rows;
 };
 
-/// Work in a second, by "title, name".
+/// Rates of work for each "title, name".
 using Rates = std::map<std::string, double>;
 
-/// Races the candidates and prints a table of them.
+/// Measures the candidates and prints a table of them.
 Rates print_race(const BenchOptions& options, const std::string& title,
                  std::vector<Candidate> candidates);
 
-/// The sections of the command.
+/// Each of these measures and prints one section of the command.
 Rates bench_operators(const BenchOptions& options, int threads);
 Rates bench_collectives(const BenchOptions& options, int ranks);
 void bench_steps(const BenchOptions& options);
 
-/// Measures this computer for a minute, whatever `options.rows` says.
+/// Measures this computer for a minute. It measures all rows, whatever `options.rows` says.
 /// @returns the text of a file that `nanofsdp plan --machine=FILE` reads
 std::string bench_machine(const BenchOptions& options);
 
-/// A vector register, and so many of them that two units of four cycles never wait.
+/// A vector register. A loop uses ten of them, so two arithmetic units with a latency of four
+/// cycles never wait.
 using Pack [[gnu::vector_size(kRegisterBytes)]] = float;
 using Packs = std::array<Pack, 10>;                             ///< the registers
 constexpr std::int64_t kLanes = sizeof(Packs) / sizeof(float);  ///< floats in them
-/// Makes the compiler believe that other code reads and writes these: it can neither leave out
-/// what was computed nor compute packs only once because they began alike.
+/// Makes the compiler believe that other code reads and writes the registers. So it must compute
+/// the values, and must compute each register even if all began with the same value.
 inline void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 
-/// What the threads of a rank can compute at most: multiplies and adds in float32 that never leave
-/// the registers. Keeps every thread of a CPU stream at them, for about a millisecond.
-/// @returns the floating-point operations done by all of them
+/// Computes float32 products and sums in registers, on every thread of a CPU stream, for about a
+/// millisecond. This is the most that the threads of a rank can compute.
+/// @returns the floating-point operations of all threads together
 double multiply_and_add(Stream& stream);
 
-/// FLOP/s of the fastest of a few tries, in about a fiftieth of a second; 0: unknown, on a GPU.
-/// Each try is shorter than what the system gives a thread at a stretch: where ranks are more than
-/// cores, this is what the rank's threads could do if each had a core to itself.
+/// Measures the FLOP/s of a stream for about a fiftieth of a second: the fastest of a few tries.
+/// The result is 0 on a GPU, where it is unknown. Each try is shorter than the time for which the
+/// system lets a thread run without a break. So if there are more ranks than cores, the result is
+/// the rate of a rank whose threads have a core each.
 double peak_flops(Stream& stream);
 
-/// sum += x, of as many elements: what a reduction can reach. As all yardsticks, it is in the file
-/// that is compiled at -O3.
+/// sum += x, which both have the same number of elements. This is the limit of a reduction. Like
+/// all loops that measure a limit, it is compiled at -O3.
 void add(std::span<float> sum, std::span<const float> x);
 
 /// A rate that grows with a size: most / (1 + half / size).
 struct Saturation {
   double most = 0, half = 0;
 };
-/// The one that goes through both measurements; half is at least 0.
+/// The curve through two measurements; half is at least 0.
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate);
 
-/// The share of its peak at which something makes a step as long as measured.
-/// @param at_whole, at_half what the step is predicted to take at a share of 1 and of 1/2
+/// The share of its peak that a part of the machine reaches, so that a step takes as long as
+/// measured.
+/// @param at_whole, at_half predicted seconds of the step at a share of 1 and of 1/2
 double share_for(double measured, double at_whole, double at_half);
 
-/// A machine file of a CPU. @param about its first line
+/// The text of a machine file of a CPU. @param about the first line
 std::string machine_text(const plan::Machine& machine, const std::string& about);
 
-/// Who makes a step.
+/// The ranks that make a step.
 struct Crew {
   const char* name;
   int ranks, threads;
   fsdp::ShardingStrategy strategy;
-  bool apart = false;  ///< ranks that do not communicate: others are compared with them
-  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;  ///< of shards
+  bool apart = false;  ///< whether ranks do not communicate, for a comparison with ranks that do
+  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;  ///< the layout of shards
 };
 
-/// Seconds of a step of training: the mean of `steps` after the first two.
+/// Measures a training step in seconds: the mean of `steps` steps after the first two.
 Sample time_steps(const BenchOptions& options, const Crew& crew,
                   const train::TrainerOptions& training, const data::Dataset& dataset, int steps);
 

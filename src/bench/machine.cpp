@@ -18,7 +18,7 @@
 
 namespace nanofsdp {
 
-// data/machines/measured.txt, whose braces are to be filled.
+// The text of data/machines/measured.txt, with braces for the numbers.
 extern const std::string_view kMeasuredMachine;
 
 }  // namespace nanofsdp
@@ -28,12 +28,12 @@ namespace {
 
 using plan::Machine;
 
-// A step that a constant is fitted to.
+// A training step that is measured to fit a constant to it.
 struct Fit {
   const char* name;
   train::TrainerOptions training;
   double Machine::*share;
-  int steps;  // that are timed
+  int steps;  // number of steps that are timed
 };
 const Fit kFits[] = {
     {"GPT 6 x 384, batch 6 x 256, 1 rank",
@@ -46,11 +46,11 @@ const Fit kFits[] = {
      &Machine::network_efficiency,
      8}};
 
-constexpr int kRanks = 2;  // if several
+constexpr int kRanks = 2;  // ranks of the fits that need several
 
 double fetched(const Cost& cost) { return cost.read + cost.overwritten; }
 
-// What no other section measures.
+// Measures the rates that no other section measures.
 Rates bench_rest(const BenchOptions& options, int threads) {
   constexpr std::int64_t n = 1 << 24, few = 1 << 16;
   Context context(0, 1, threads);
@@ -87,7 +87,7 @@ Crew crew_of(const Fit& fit, int cores) {
 
 data::Dataset dataset_of(const Fit& fit) { return data::load_dataset({}, fit.training.block_size); }
 
-// Steps in a second, by the name of the fit.
+// Measures the steps of the fits. Returns steps per second by the name of the fit.
 Rates bench_fits(const BenchOptions& options, int cores) {
   std::vector<Candidate> steps;
   for (const Fit& fit : kFits) {
@@ -109,7 +109,7 @@ double planned_seconds(const Machine& machine, const Fit& fit) {
   return plan::plan(*model, run, &machine).time->seconds;
 }
 
-// The share at which a step takes as long as it did.
+// The share at which the predicted step takes as long as the measured one.
 double fitted(Machine machine, const Fit& fit, const Rates& steps) {
   const auto at = [&](double share) {
     machine.*fit.share = share;
@@ -118,14 +118,13 @@ double fitted(Machine machine, const Fit& fit, const Rates& steps) {
   return share_for(1 / steps.at(std::string("steps to fit to, ") + fit.name), at(1), at(0.5));
 }
 
-// Work in a second of two candidates one after the other, each of its own amount.
+// The rate of two candidates that run one after the other, each with its own amount of work.
 double both(const Rates& rates, const std::string& name, double forward, double backward) {
   const auto rate = [&](const char* way) { return rates.at(name + way); };
   return (forward + backward) / (forward / rate(", forward") + backward / rate(", backward"));
 }
 
-// Seconds that an all-gather or a reduce-scatter of so many KB takes for each byte that a rank
-// sends: their mean.
+// Seconds for each byte that a rank sends: the mean of all-gather and reduce-scatter at this size.
 double a_byte(const Rates& rates, const std::string& size) {
   double seconds = 0;
   for (const auto& [name, rate] : rates) {
@@ -184,7 +183,7 @@ std::string bench_machine(const BenchOptions& asked) {
   BenchOptions options = asked;
   options.rows.clear();
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  // Processes first.
+  // These fork processes, so they come first, while this process has no threads.
   const Rates steps = bench_fits(options, cores), sent = bench_collectives(options, kRanks);
   const Rates rest = bench_rest(options, cores), rates = bench_operators(options, cores);
   Machine m = measured_machine(cores, sent, rest, rates);

@@ -16,14 +16,15 @@
 
 namespace nanofsdp::bench {
 
-/// Runs `body` on ranks, over Gloo on forked ones; what rank 0's returns comes back.
+/// Runs `body` on ranks, which are forked processes if the backend is Gloo, and returns the result
+/// of rank 0's body.
 /// @throws std::runtime_error, or a UsageError, with the first cause if a rank fails
 template <class Result>
 Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
   static_assert(std::is_trivially_copyable_v<Result>);
   Result result{};
-  keep_freed_memory();  // as a training does
+  keep_freed_memory();  // a training does this too
   if (options.backend == comm::Backend::local) {
     comm::launch_threads(options.ranks, options.threads, [&](Context& context, auto world) {
       const Result mine = body(context, std::move(world));

@@ -22,8 +22,8 @@
 namespace nanofsdp::bench {
 namespace {
 
-// Tensors of random numbers, or of zeros where they are no float32, for as long as the benchmark
-// runs.
+// Allocates tensors that live as long as the benchmark runs. Float32 tensors have random numbers,
+// others zeros.
 class Operands {
  public:
   explicit Operands(Context& context) : context_(context) {}
@@ -44,13 +44,13 @@ class Operands {
 using Rows = std::vector<Candidate>;
 constexpr const char* kPeak = "peak";
 
-// What arithmetic can reach.
+// The limit of arithmetic.
 Candidate peak(Stream& stream) {
   return calls(kPeak, 1e-9 * multiply_and_add(stream), "GF/s", "",
                [&stream] { multiply_and_add(stream); });
 }
 
-// What memory can reach, in three mixes of reads and writes.
+// The limit of memory, in three mixes of reads and writes.
 void read(Stream& stream, const Tensor& x) {
   stream.parallel_for(x.numel() / kLanes, 1024, [&](std::int64_t begin, std::int64_t end) {
     Packs sums{};
@@ -82,7 +82,8 @@ void update(Stream& stream, const Tensor& a, const Tensor& x) {
                       });
 }
 
-// What meets the products and the attention of a model. The last is as long as GPT-2's contexts.
+// The sizes of a model, which decide the sizes of its products and of attention. The last one has
+// rows as long as GPT-2's.
 struct Model {
   const char* name;
   std::int64_t B, T, C, V;
@@ -94,7 +95,8 @@ constexpr std::array kModels = {
 
 Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
   Rows rows = {peak(stream)};
-  // How fast an operator multiplies: what it says that it costs, over its time.
+  // The rate of an operator's products: the operations that it states as its cost, divided by its
+  // time.
   const auto add = [&]<class A>(const std::string& name, void (*call)(Stream&, const A&),
                                 const A& a) {
     const Cost cost = ops::cost(a);
@@ -126,7 +128,8 @@ Rows arithmetic(Stream& stream, Operands& operands, const Model& model) {
   return rows;
 }
 
-// How fast memory is read and written, as the cost says. A cache fetches what is written over, too.
+// The rate at which an operator reads and writes memory, by its stated cost. A cache also fetches
+// the bytes that are overwritten, so they count.
 Candidate moved(const std::string& name, const std::string& limit, const Cost& cost,
                 std::function<void()> call) {
   return calls(name, 1e-9 * (cost.read + cost.written + cost.overwritten), "GB/s", limit,
@@ -143,7 +146,7 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   const std::int64_t V = 16384, N = n / V;
   const Tensor logits = operands({N, V}), target = operands({N}, DType::int32);
   const Tensor loss = operands({N}), lse = operands({N});
-  const std::int64_t row = 16384, chunk = row - 64, some = n / row * chunk;  // of 64 KB each
+  const std::int64_t row = 16384, chunk = row - 64, some = n / row * chunk;  // 64 KB each
   const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
   Rows rows = {moved("read", "", moves({x}, {}), [=, &stream] { read(stream, x); }),
                moved("triad", "", moves({x, m}, {y}), [=, &stream] { triad(stream, x, m, y); }),

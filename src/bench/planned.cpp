@@ -33,7 +33,8 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
                 .work = std::move(work)};
   if (ranks.backend == comm::Backend::gloo) {
     run.scratch = [sharers](int W, int first, int last, std::int64_t chunk_bytes) {
-      const bool shares = first / sharers == last / sharers;  // then it reads where its peers write
+      // Ranks that share memory read where their peers write, and need no scratch.
+      const bool shares = first / sharers == last / sharers;
       return shares ? 0 : comm::gloo_scratch_bytes(W, chunk_bytes);
     };
   } else if (ranks.backend == comm::Backend::nccl && ranks.reduction == comm::Reduction::ordered) {

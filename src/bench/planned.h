@@ -11,16 +11,16 @@
 namespace nanofsdp::bench {
 
 /// @file
-/// @brief What the options of a training mean to the planner.
+/// @brief Turns the options of a training into a run for the planner.
 
-/// A GPT that computes again in backward what `recompute` says of it.
+/// Makes a GPT that computes again in backward what `recompute` asks for.
 std::unique_ptr<nn::Module> planned_gpt(const gpt::GPTConfig& config, gpt::Recompute recompute);
 
-/// One rank of the training, on a simulated device.
-/// @param ranks how many there are, and how they are connected
+/// The run of one rank of the training, on a simulated device.
+/// @param ranks the number of ranks, and how they are connected
 /// @param threads of its compute stream
 /// @param device simulated_cpu or simulated_cuda
-/// @param sharers so many ranks that follow each other share memory; 1: none do
+/// @param sharers number of consecutive ranks that share memory; 1: no ranks do
 plan::Run planned_run(const train::TrainerOptions& options, const comm::RanksOptions& ranks,
                       int rank, int threads, Device device, int sharers);
 

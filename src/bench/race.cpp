@@ -24,7 +24,7 @@ std::vector<std::vector<Sample>> race(const std::vector<Candidate>& candidates, 
 Candidate calls(std::string name, double work, const char* unit, std::string limit,
                 std::function<void()> call) {
   const auto measure = [call = std::move(call)] {
-    call();  // warms caches and sizes buffers
+    call();  // this call fills caches and sizes buffers
     int calls = 0;
     double seconds = 0;
     for (const double begin = now_seconds(); seconds < 0.05; ++calls) {

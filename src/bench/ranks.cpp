@@ -16,13 +16,13 @@
 namespace nanofsdp::bench {
 namespace {
 
-// What a rank does with `all`, of which `mine` is its chunk.
+// The operands of a collective: `mine` is the rank's chunk of `all`.
 struct Chunks {
   Tensor mine, all;
   Tensor others;  // as long as `all`, in memory that no peer reads
 };
 
-// Plain loops over the bytes that a rank receives: the limits of the collectives.
+// Plain loops over the bytes that a rank receives. They are the limits of the collectives.
 Event copy_chunks_of_others(comm::Communicator& world, Stream& stream, const Chunks& c) {
   const std::int64_t chunk = c.mine.numel();
   for (int peer = 0; peer < world.size(); ++peer) {
@@ -42,8 +42,8 @@ Event add_chunks_of_others(comm::Communicator& world, Stream& stream, const Chun
 
 struct Collective {
   const char* name;
-  int passes;         // of W - 1 chunks, which each rank sends; 0: it sends none, it is a limit
-  const char* limit;  // the loop that it is a fraction of
+  int passes;         // each rank sends W - 1 chunks this often; 0: a limit, which sends nothing
+  const char* limit;  // name of the loop that limits it
   Event (*call)(comm::Communicator& world, Stream& stream, const Chunks& chunks);
 };
 constexpr Collective kCollectives[] = {
@@ -75,7 +75,7 @@ Sample time_collective(const BenchOptions& options, int ranks, const Collective&
                             .others = elsewhere.tensor({chunk * W})};
         Stream& stream = *context.compute;
         const auto call = [&] { stream.wait(collective.call(*world, stream, chunks)); };
-        // The same number of calls on every rank, whatever their clocks say.
+        // The number of calls must be the same on every rank, so it does not depend on clocks.
         const int calls = bytes > (1 << 20) ? 20 : 200;
         for (int i = 0; i < calls / 10; ++i) call();
         stream.wait(world->barrier(stream));
@@ -86,13 +86,14 @@ Sample time_collective(const BenchOptions& options, int ranks, const Collective&
       });
 }
 
-// Ranks that do not communicate: what a sharded step costs without it. Each takes its own chunk for
-// the sum, and what it does not gather stays as it was.
+// A group whose ranks do not communicate, to measure a sharded step without communication. Each
+// rank takes its own chunk for the sum, and the chunks of others that it would gather stay
+// unchanged.
 class Apart final : public comm::Group {
  public:
   using Group::Group;
   void run(Stream& stream, const comm::Collective& call) override {
-    // Numbers to agree on are those of all ranks: a rank alone agrees with itself.
+    // A gather of numbers that must be equal gives the rank's own number for each rank.
     const bool sums = call.operation.kind == comm::Operation::Kind::reduce_scatter;
     if (!sums && (!call.control || call.in.empty())) return;
     const std::int64_t n = std::min(call.in.numel(), call.out.numel());
@@ -105,7 +106,7 @@ class Apart final : public comm::Group {
 
 struct Timed {
   const char* name;
-  std::int64_t layers, heads, width, block, batch, vocabulary;  // 0: the tales'
+  std::int64_t layers, heads, width, block, batch, vocabulary;  // 0: the vocabulary of the tales
   int steps;
 };
 constexpr Timed kTimed[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
@@ -125,11 +126,12 @@ constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
                            {"4 ranks, no_shard", 4, 1, fsdp::ShardingStrategy::no_shard},
                            {"4 ranks, full_shard", 4, 1, fsdp::ShardingStrategy::full_shard}};
 
-// A text of that many different characters, each of them three bytes long.
+// A text of this number of different characters, with three bytes each.
 std::string text_of(std::int64_t vocabulary) {
   std::string text;
   for (std::int64_t i = 0; i < 4 * vocabulary; ++i) {
-    const std::int64_t c = 0x800 + i * 7919 % vocabulary;  // a prime: no vocabulary's divisor
+    // 7919 is a prime, and divides no vocabulary.
+    const std::int64_t c = 0x800 + i * 7919 % vocabulary;
     text += {static_cast<char>(0xe0 | c >> 12), static_cast<char>(0x80 | (c >> 6 & 0x3f)),
              static_cast<char>(0x80 | (c & 0x3f))};
   }

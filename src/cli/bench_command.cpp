@@ -37,12 +37,13 @@ int bench_command(const std::vector<std::string>& args) {
            machine);
   line.parse(args);
   if (!machine.empty()) {
-    write_text("--machine", machine, "", std::ios::app);  // leaves what is there until the end
+    // Checks that the file can be written, and keeps its text until the end.
+    write_text("--machine", machine, "", std::ios::app);
     write_text("--machine", machine, bench::bench_machine(options));
     return 0;
   }
   fmt::print("{}, {} cores; medians of {} rounds\n", build_info(), cores, options.rounds);
-  // Processes first: they are forked, and that wants a process without threads.
+  // These fork processes, so they come first, while this process has no threads.
   if (only == "all" || only == "steps") bench::bench_steps(options);
   if (only == "all" || only == "collectives") bench::bench_collectives(options, ranks);
   for (const int width : {1, threads}) {

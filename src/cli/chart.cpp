@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kRight = 680, kNames = kRight + 12;
 
-// The distance between ticks: 1, 2 or 5 times a power of ten, so that at most five fit into `span`.
+// The distance between ticks: 1, 2 or 5 times a power of ten, such that at most five ticks fit.
 double tick_step(double span) {
   double step = std::pow(10, std::floor(std::log10(span / 5)));
   for (const double factor : {2.0, 2.5, 2.0}) step *= span / step > 5 ? factor : 1;
@@ -25,7 +25,7 @@ std::string number(double x) {
   return std::abs(x) < 1000 ? fmt::format("{:g}", x) : grouped(std::llround(x));
 }
 
-// What the chart shows upwards, from its lower to its upper end.
+// The least and the largest value that the chart shows upwards.
 std::pair<double, double> range_of(const Chart& chart) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
   for (const Chart::Line& line : chart.lines) {

@@ -22,14 +22,16 @@
 namespace nanofsdp::cli {
 namespace {
 
-// A command that ranks carry out: how its arguments become options, and these a rank's work.
+// A command that ranks run. `parse` turns its arguments into options, and `prepare` turns these
+// into the work of a rank.
 template <class Options>
 struct Command {
   Options (*parse)(const std::vector<std::string>& args);
-  comm::RankBody (*prepare)(const Options& options, int rank);  // reads what the rank needs
+  // Also reads the files that the rank needs.
+  comm::RankBody (*prepare)(const Options& options, int rank);
 };
 
-// Rank 0 is the one that will write.
+// Only rank 0 writes files, so only rank 0 checks that it can.
 comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   const auto dataset =
       std::make_shared<const data::Dataset>(data::load_dataset(options, options.block_size));
@@ -46,8 +48,8 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
   };
 }
 
-// Others have started the ranks: how many there are is not for the options to say. Joins also with
-// wrong options, so that the other ranks hear of what is wrong with them.
+// Runs a command in a process that a launcher has started, so the environment gives the number of
+// ranks. It joins the other ranks even if the options are wrong, so that they learn of the error.
 template <class Options>
 int join(const Command<Options>& command, std::vector<std::string> args,
          launch::Rendezvous rendezvous) {

@@ -14,14 +14,14 @@
 namespace nanofsdp::cli {
 namespace {
 
-// One strategy's run, as rank 0 saw it.
+// The run of one strategy, as rank 0 sees it.
 struct Row {
-  std::int64_t numel = 0;         // of the model
+  std::int64_t numel = 0;         // parameters of the model
   std::int64_t at_rest = 0;       // bytes between steps: parameters, gradients, optimizer
-  std::int64_t peak = 0;          // bytes, everything
-  std::int64_t sent = 0;          // bytes in the last step
-  double seconds = 0;             // of a step, mean without the first
-  double loss = 0;                // of the last step
+  std::int64_t peak = 0;          // bytes of all classes
+  std::int64_t sent = 0;          // bytes that the last step sent
+  double seconds = 0;             // mean time of a step, without the first
+  double loss = 0;                // loss of the last step
   std::uint64_t fingerprint = 0;  // of all losses and norms, and of the final weights
 };
 
@@ -38,7 +38,7 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
     if (i > 0) row.seconds += step.seconds / static_cast<double>(options.max_iters - 1);
     row.loss = step.loss;
   }
-  // Read here, between two steps: what is borrowed has been given back.
+  // Between two steps all borrowed memory has been given back.
   for (const MemoryClass c :
        {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer}) {
     row.at_rest += context.ledger.count(c).reserved;
@@ -56,7 +56,7 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
   return row;
 }
 
-// Options of training that have no meaning where four runs are compared.
+// Refuses options of a training that have no meaning when four runs are compared.
 void refuse_others(const std::vector<std::string>& args) {
   for (const char* name : {"strategy", "zero", "shard_size", "backend", "eval_only", "out_dir",
                            "init_from", "metrics", "reference", "trace", "explain"}) {

@@ -7,8 +7,8 @@
 namespace nanofsdp::cli {
 namespace {
 
-// "ln_1.weight, attn.c_attn.weight[0:24480], padding 3": what a rank owns of a unit, whose name is
-// not told again.
+// The part of a unit that a rank owns: "ln_1.weight, attn.c_attn.weight[0:24480], padding 3". The
+// name of the unit is left out of the parameters' names.
 std::string owned(const std::string& unit, const fsdp::Layout& layout, int rank) {
   std::string text;
   std::int64_t numel = 0;
@@ -38,7 +38,7 @@ bool alike(const fsdp::Layout& a, const fsdp::Layout& b) {
 
 std::string unit_sizes(std::span<const std::int64_t> units) {
   std::string text;
-  while (units.size() > 1) {  // the root is the last
+  while (units.size() > 1) {  // the root is the last unit
     const std::int64_t numel = units[0];
     std::size_t n = 1;
     while (n + 1 < units.size() && units[n] == numel) ++n;

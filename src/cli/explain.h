@@ -12,15 +12,16 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief --explain: what a run will hold and move, in words; and, after it, what it did.
+/// @brief The text of --explain: the planned memory and traffic of a run; and after the run, beside
+/// it, what was measured.
 
-/// "4 x 196,864 + root 16,640": the parameters of each unit; equal ones are told once.
+/// The numbers of parameters of the units, with equal ones together: "4 x 196,864 + root 16,640".
 std::string unit_sizes(std::span<const std::int64_t> units);
 
-/// Units and how each lies over the ranks of its group; equal ones are told once.
+/// Each unit's layout over the ranks of its group. Units with equal layouts are written once.
 std::string explain_layouts(std::span<const fsdp::Unit> units);
 
-/// Memory by class and traffic of a step: planned, and beside it what was measured, if anything.
+/// Memory by class and traffic of a step: as planned, and beside it as measured.
 /// @param ledger, step of one rank; both are null before the run
 std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
                          const comm::Traffic* step);

@@ -24,7 +24,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether two names lead to one file, through links and dots, whether or not it exists.
+// Whether two names lead to the same file, through links and dots. The file need not exist.
 bool same(const std::string& a, const std::string& b) {
   const auto place = [](const fs::path& path) {
     std::error_code ignored;
@@ -33,7 +33,8 @@ bool same(const std::string& a, const std::string& b) {
   return !a.empty() && !b.empty() && place(a) == place(b);
 }
 
-// Why a file cannot be written, in directories that can be made, or must not be; or nothing.
+// The reason why a file cannot be written, or must not be; empty if it can. Directories that are
+// missing can be made.
 std::string obstacle(const fs::path& path, bool json) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(path);

@@ -8,20 +8,20 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What a run writes: whether it can be written is known before the run begins.
+/// @brief Checks before a run begins that it can write its files.
 
-/// Looks, and writes nothing: whether every file that training will write can be written, and is
-/// none that would be missed. Only out_dir may be still to be made; metrics and a trace may replace
-/// other JSON only.
+/// Requires that every file of a training can be written, and that no file is lost which the user
+/// still needs. It writes nothing. Of the directories only out_dir may be missing. Metrics and a
+/// trace may replace only a file of JSON.
 /// @throws UsageError naming the option
 void require_outputs(const TrainOptions& options);
 
-/// Writes a file of text; with std::ios::app behind what is there.
+/// Writes a text to a file. With std::ios::app the text is added at the end.
 /// @throws UsageError naming the option, if it cannot be written
 void write_text(const std::string& option, const std::string& path, const std::string& text,
                 std::ios::openmode mode = std::ios::trunc);
 
-/// What was printed is where it should be.
+/// Makes sure that all printed text has been written.
 /// @throws UsageError if standard output is full or closed
 void flush_stdout();
 

@@ -7,20 +7,21 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief How much of the communication was hidden behind computation, and how much could have
+/// @brief Computes how much communication was hidden behind computation, and how much could have
 /// been.
 ///
-/// Communication is exposed where computation stands and waits for it. How much must be exposed
-/// follows from the schedule: the order in which the main thread issued collectives, computed and
-/// waited. Replayed with the measured durations, but with no rank ever late, it gives the bound.
+/// Communication is exposed while computation waits for it. The least exposed time follows from the
+/// schedule: the order in which the main thread issued collectives, computed and waited. A replay
+/// of this order gives it. The replay uses the measured durations, but in it no rank is ever late.
 
 /// Seconds of one rank, over all traced spans.
 struct Overlap {
   double communication = 0;  ///< all-gathers and reductions, each from its begin to its end
-  double exposed = 0;        ///< computation waited so long for them
-  double bound = 0;          ///< it had to wait so long in this schedule
+  double exposed = 0;        ///< time in which computation waited for communication
+  double bound = 0;          ///< time for which it must wait in this schedule
 
-  double hidden_share() const { return share(exposed); }  ///< 0 to 1; 1 if none was moved
+  /// Between 0 and 1. It is 1 if there was no communication.
+  double hidden_share() const { return share(exposed); }
   double hidden_share_bound() const { return share(bound); }
 
  private:

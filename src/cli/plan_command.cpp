@@ -22,7 +22,8 @@ std::string row(const std::string& name, double bytes) {
   return bytes > 0 ? fmt::format("  {:<60}{}\n", name, in_gigabytes(bytes)) : "";
 }
 
-// The numbers of ZeRO's figure 1; and the terms of which an FSDP lecture adds up Llama 70B.
+// The numbers of figure 1 in the ZeRO paper, and the terms that lectures on FSDP add up for Llama
+// 70B.
 std::string explain_papers(double numel, double largest, int ranks) {
   std::string text = fmt::format("{:<24}{:>8}{:>10}{:>10}{:>10}{:>10}\n", "papers count, GB a rank",
                                  "bytes", "ZeRO-0", "ZeRO-1", "ZeRO-2", "ZeRO-3");
@@ -56,7 +57,7 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
 int plan_command(const std::vector<std::string>& args) {
   PlanOptions o = parse_plan_options(args);
   TrainOptions& t = o.training;
-  const bool reads = t.vocab_size == 0;  // --text
+  const bool reads = t.vocab_size == 0;  // for --text
   if (reads) t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);
   const plan::Plan plan = plan_of(o);

@@ -21,7 +21,7 @@ std::vector<std::string> split(const std::string& words) {
   return all;
 }
 
-// What an option is set to. Numbers: 1, 2, 4 ... and the last.
+// The values of an option in the sweep. For numbers they are 1, 2, 4 ... and the option's own.
 std::vector<std::int64_t> values_of(const std::string& option, const PlanOptions& o) {
   const TrainOptions& t = o.training;
   if (option == "ranks" || option == "batch_size") {
@@ -33,7 +33,7 @@ std::vector<std::int64_t> values_of(const std::string& option, const PlanOptions
       std::erase_if(all, [&](std::int64_t n) { return n % t.shard_size != 0; });
     return all;
   }
-  // The last strategy is hybrid_shard: only where groups are named.
+  // The last strategy is hybrid_shard, which needs a group size.
   if (option == "strategy" && t.shard_size > 0) return {0, 1, 2, 3, 4, 5};
   if (option == "strategy") return {0, 1, 2, 3, 4};
   require(option == "recompute", "sweep", "ranks, batch_size, strategy or recompute, with commas",
@@ -48,7 +48,7 @@ struct Planned {
   Verdict verdict;
 };
 
-// All combinations, the last option fastest.
+// Plans all combinations of the options' values. The last option changes fastest.
 std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<std::string>& options) {
   std::vector<std::vector<std::int64_t>> axes;
   std::size_t all = 1;
@@ -56,7 +56,7 @@ std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<std::strin
   std::vector<Planned> rows(all);
   for (std::size_t i = 0; i < all; ++i) {
     PlanOptions chosen = o;
-    std::size_t every = all;  // how many rows in sequence have the same value of an axis
+    std::size_t every = all;  // number of consecutive rows with the same value of an axis
     for (std::size_t a = 0; a < axes.size(); ++a) {
       every /= axes[a].size();
       const std::int64_t value = axes[a][i / every % axes[a].size()];
@@ -72,8 +72,8 @@ std::vector<Planned> plan_all(const PlanOptions& o, const std::vector<std::strin
 constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
                                     "#d55e00", "#56b4e9", "#cc79a7"};
 
-// Tokens a second of a rank, or without a machine bytes at the peak, over the first axis; a line
-// for each choice of the others. What does not fit is a ring.
+// Draws tokens per second of a rank over the first option, or without a machine the bytes at the
+// peak. Each combination of the other options has a line. A run that does not fit is a ring.
 std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& options) {
   const bool timed = !o.machine.empty();
@@ -83,7 +83,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                      : o.model + ": GB of a rank",
       .across = options[0],
       .last = static_cast<double>(std::max<std::size_t>(places, 2) - 1)};
-  const std::size_t lines = rows.size() / places;  // the last axis is the fastest
+  const std::size_t lines = rows.size() / places;  // the last option changes fastest
   for (std::size_t i = 0; i < rows.size(); ++i) {
     const auto& [choices, plan, verdict] = rows[i];
     if (i < lines) {
@@ -95,7 +95,7 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
     chart.lines[i % lines].points.push_back(
         {static_cast<double>(i / lines), value, value, timed && !verdict.fits});
   }
-  chart.words.resize(places + 1);  // one place alone has an empty one beside it
+  chart.words.resize(places + 1);  // a single place has an empty one beside it
   const double height = std::max(320.0, 18 * static_cast<double>(lines));
   return svg_page(height + 80, draw_chart(chart, 40, height));
 }

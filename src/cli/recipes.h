@@ -6,27 +6,29 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What the papers count for a parameter, to set beside what a plan counts.
+/// @brief The bytes that papers count for a parameter, to compare them with a plan.
 
-/// A way to keep a model's state while it trains with Adam, and what it costs without sharding.
+/// A way to keep a model's state while it trains with Adam, and the bytes that it takes without
+/// sharding.
 struct Recipe {
   std::string_view name;
-  int master;     ///< bytes of the weight that the optimizer updates, 0: `parameter` is it
-  int parameter;  ///< bytes of the weight that layers compute with, 0: `master` is it
-  int gradient;   ///< bytes
-  int moment;     ///< bytes of each of Adam's two
+  int master;     ///< bytes of the weight that the optimizer updates; 0: `parameter` is that weight
+  int parameter;  ///< bytes of the weight that layers compute with; 0: `master` is that weight
+  int gradient;   ///< bytes of the gradient
+  int moment;     ///< bytes of each of Adam's two moments
 
-  /// Bytes that each of `ranks` keeps of a parameter at a stage of ZeRO: 1 divides what only the
-  /// optimizer reads, 2 the gradient too, 3 the weight too.
+  /// Bytes that each of `ranks` ranks keeps for a parameter at a stage of ZeRO. Stage 1 divides the
+  /// state that only the optimizer reads, stage 2 also the gradient, stage 3 also the weight.
   constexpr double bytes_a_parameter(int stage = 0, double ranks = 1) const {
-    const int weight = parameter > 0 ? parameter : master;  // that layers compute with
+    const int weight = parameter > 0 ? parameter : master;  // the weight that layers compute with
     const int state = master + parameter - weight + 2 * moment;
     return weight / (stage >= 3 ? ranks : 1) + gradient / (stage >= 2 ? ranks : 1) +
            state / (stage >= 1 ? ranks : 1);
   }
 };
 
-/// What the papers count (ZeRO section 3.1; Apex's O1, O2, O3). It is not what we keep: plan.h.
+/// The recipes in papers (ZeRO section 3.1; Apex's O1, O2, O3). What this program keeps is in
+/// plan.h.
 inline constexpr std::array<Recipe, 4> kRecipes = {{
     {.name = "float32", .master = 4, .parameter = 0, .gradient = 4, .moment = 4},
     {.name = "autocast (O1)", .master = 4, .parameter = 2, .gradient = 4, .moment = 4},

@@ -50,7 +50,7 @@ plan::Plan Report::plan(gpt::Recompute recompute) const {
   const auto model =
       bench::planned_gpt(train::config_of(options_, dataset_.tokenizer().vocab_size()), recompute);
   comm::RanksOptions ranks = options_;
-  ranks.ranks = context_.world_size;  // a launcher's, if there is one
+  ranks.ranks = context_.world_size;  // a launcher may have set the number
   const plan::Run run =
       bench::planned_run(options_, ranks, context_.rank, context_.compute->threads(),
                          on_cuda ? Device::simulated_cuda : Device::simulated_cpu,
@@ -114,7 +114,7 @@ void Report::started() {
        explain_plan(planned(), numel_, nullptr, nullptr));
 }
 
-// Nothing is written before now, when all is right that can be known before training.
+// Files are opened only now, after all checks that come before training.
 void Report::open_files() {
   std::error_code error;
   if (options_.saves()) std::filesystem::create_directories(options_.out_dir, error);

@@ -17,15 +17,16 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What a person sees of a run: summary, progress, evaluations, final table; and the metrics
-/// file for programs.
+/// @brief Prints a run for people: summary, progress, evaluations and a final table. Writes the
+/// metrics file for programs.
 
-/// Tells rank 0's story; on other ranks every function does nothing, but for started().
+/// Prints for rank 0. On other ranks its functions do nothing, except started().
 ///
-/// MFU, model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B): the operations of the
-/// model's products, as they state them, of a rank's rows, in a second, over what its threads can
-/// compute (bench.h), measured at the start. Of attention the pairs that a causal mask leaves
-/// count; recomputation does not.
+/// MFU is model FLOPs utilisation (PaLM, Chowdhery et al. 2022, appendix B). It divides the
+/// operations per second of a rank by the rate that its threads can reach (bench.h), which is
+/// measured at the start. The operations are those of the model's products for the rank's rows, as
+/// the operators state them. In attention only the pairs that the causal mask leaves count.
+/// Recomputation does not count.
 class Report final : public train::Listener {
  public:
   /// @param options, context, dataset, trainer outlive the report
@@ -33,29 +34,30 @@ class Report final : public train::Listener {
   Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
          train::Trainer& trainer);
 
-  /// Says what is about to be trained, on what, and how it is shared. Makes the directory of
-  /// saved files and the file of metrics, to which a resumed run adds: from here on, what cannot be
-  /// printed or written is an error.
-  /// Every rank measures what its threads can compute, all at a time.
-  /// @throws UsageError, as all that follow, if standard output or that file is full
+  /// Prints the model, the machine and the sharding of the training that begins. Makes the
+  /// directory of saved files, and the file of metrics, to which a resumed run adds. From then on
+  /// it is an error if text cannot be printed or written. All ranks measure at the same time how
+  /// fast their threads compute.
+  /// @throws UsageError, like all functions that follow, if standard output or that file is full
   void started() override;
   void resumed(const std::string& checkpoint, std::int64_t iteration) override;
   void step(std::int64_t iteration, const train::StepResult& result) override;
   void evaluation(std::int64_t iteration, const train::EvalResult& result) override;
   void saved(const std::string& path) override;
-  /// Draws the run so far, as a picture in the directory of saved files (run_picture.h). One of
-  /// more steps may be there: before there are any, it stays.
+  /// Draws the run so far as a picture in the directory of saved files (run_picture.h). Before the
+  /// first step it draws nothing, so the picture of an earlier run stays.
   void settled() override;
 
-  /// The final table.
+  /// Prints the final table.
   void finish();
   void sample(const std::string& text);
 
  private:
   double utilisation(double seconds) const { return flops_ / seconds / peak_flops_; }
-  plan::Plan plan(gpt::Recompute recompute) const;  // of this rank
+  plan::Plan plan(gpt::Recompute recompute) const;  // the plan of this rank
   plan::Plan planned() const { return plan(options_.recompute); }
-  void line(const std::string& text, bool stays = true);  // or gives way to the next, as progress
+  // If it does not stay, the next line replaces it, as in progress.
+  void line(const std::string& text, bool stays = true);
   void open_files();
 
   const TrainOptions& options_;
@@ -64,15 +66,15 @@ class Report final : public train::Listener {
   train::Trainer& trainer_;
   bool speaks_;
   bool terminal_;
-  bool wipe_ = false;  // the line before
+  bool wipe_ = false;  // whether the next line replaces the last one
   std::ofstream metrics_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  comm::Traffic traffic_;    // at the end of the step before
-  comm::Traffic last_step_;  // of that step
-  std::int64_t numel_ = 0;   // of the model
-  double flops_ = 0;         // of a step, the model's alone, a rank
-  double peak_flops_ = 0;    // of a rank, a second; 0: unknown
-  std::string title_;        // of the picture
+  comm::Traffic traffic_;    // traffic until the end of the last step
+  comm::Traffic last_step_;  // traffic of the last step
+  std::int64_t numel_ = 0;   // parameters of the model
+  double flops_ = 0;         // the model's operations of a rank in a step
+  double peak_flops_ = 0;    // operations that a rank can reach in a second; 0: unknown
+  std::string title_;        // title of the picture
   Curves curves_, reference_;
   double step_seconds_ = 0;
   std::int64_t steps_ = 0;

@@ -15,11 +15,11 @@ namespace {
 
 constexpr std::size_t kMostPoints = 500;
 
-// Colours that stay apart for colour-blind readers (after Okabe and Ito), and where one covers
-// another.
+// Colours that colour-blind readers can tell apart (after Okabe and Ito), also where one line
+// covers another.
 constexpr const char *kOurs = "#56b4e9", *kVal = "#009e73", *kReference = "#333333";
 
-// A bar for each class that has held anything; `y` moves below them.
+// Draws a bar for each class that held memory. `y` moves below the bars.
 std::string memory(const Ledger& ledger, double& y) {
   const auto total = static_cast<double>(std::max<std::int64_t>(ledger.total_peak(), 1));
   std::string svg = svg_text(kChartLeft, y - 8, "start",
@@ -68,7 +68,7 @@ void Curves::read(const std::string& path, const Fault& fault, std::int64_t end)
     nlohmann::json json;
     try {
       json = parse_json(line, {});
-    } catch (const UsageError&) {  // half a line, perhaps: the next one counts
+    } catch (const UsageError&) {  // perhaps half a line; the later lines count
     }
     const auto value = [&](const char* name) {
       const bool there = json.is_object() && json.contains(name) && json[name].is_number();

@@ -21,7 +21,7 @@
 namespace nanofsdp::cli {
 namespace {
 
-constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // bytes
+constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // largest size of a prompt in bytes
 
 struct Writer {
   gpt::GPTConfig config;
@@ -29,7 +29,7 @@ struct Writer {
   std::vector<std::int32_t> prompt{};
 };
 
-// What --start says, or the file that it names.
+// The text of --start, or of the file that it names.
 std::string read_start(const std::string& start) {
   constexpr std::string_view kFile = "FILE:";
   if (!start.starts_with(kFile)) return start;
@@ -52,7 +52,8 @@ Writer read_writer(const SampleOptions& o) {
   NANOFSDP_REFUSE(.what = "--start", .expected = "at least one character", .got = "an empty file");
 }
 
-// Ranks that were started apart would wait for each other, or mix two models.
+// Requires that all ranks have the same options and model. If a launcher started them with others,
+// they would wait for each other, or mix two models.
 void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh& mesh,
                        Stream& stream) {
   const auto require = [&](const char* what, const std::string& text, const char* hint) {

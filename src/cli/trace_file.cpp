@@ -22,7 +22,7 @@ json name_event(const char* what, int rank, int lane, const std::string& name) {
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", lane}, {"args", {{"name", name}}}};
 }
 
-// The events of one rank; times in microseconds of the hosts' clock.
+// The events of one rank, with times in microseconds of the hosts' clock.
 json events(const std::deque<Span>& spans, int rank, Device device) {
   json list = json::array();
   const char* note = spans_say_when_work_ran(device) ? "" : ": when the host issued the GPU's work";
@@ -44,7 +44,7 @@ json events(const std::deque<Span>& spans, int rank, Device device) {
   return list;
 }
 
-// Every rank's text, one behind the other, on every rank. Blanks make them equally long.
+// Gives every rank the texts of all ranks, one behind the other. Blanks make them equally long.
 std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
   const auto gather = [&](void* mine, std::int64_t n) {
     std::vector<std::int32_t> all(static_cast<std::size_t>(n * mesh.size()));
@@ -59,7 +59,7 @@ std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
   return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(std::int32_t)};
 }
 
-// Time begins with the first event.
+// Writes the events, with times that begin at the first one.
 void write_events(json all, const std::string& path) {
   double start = std::numeric_limits<double>::infinity();
   for (const json& event : all) start = std::min(start, event.value("ts", start));

@@ -10,11 +10,11 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief The spans of all ranks as one file that chrome://tracing and ui.perfetto.dev open.
+/// @brief Writes the spans of all ranks to one file that chrome://tracing and ui.perfetto.dev open.
 ///
-/// A rank is a process of the trace, a lane one of its threads: compute, all-gather, reduce, wait.
-/// Time begins with the first span of any rank; the ranks' clocks are one, on one host. On CUDA it
-/// is the host's time of issue, and the name of each rank says so.
+/// In the trace a rank is a process, and a lane is one of its threads: compute, all-gather, reduce,
+/// wait. Time begins with the first span of any rank. On one host all ranks have the same clock. On
+/// CUDA the times are those at which the host issued the work, and the name of each rank says so.
 
 /// Writes the trace on rank 0. Collective, control traffic.
 /// @throws UsageError on rank 0 if the file cannot be written
