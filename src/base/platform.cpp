@@ -43,6 +43,7 @@ int count_threads() {
   // characters.
   std::ifstream file("/proc/self/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (text.empty()) return 1;  // without /proc
   std::istringstream fields(text.substr(text.rfind(')') + 1));
   return std::max(std::stoi(*std::next(std::istream_iterator<std::string>(fields), 20 - 3)), 1);
 }
@@ -66,7 +67,7 @@ std::uint64_t program_fingerprint() {
   std::ifstream file("/proc/self/exe", std::ios::binary);
   std::ostringstream bytes;
   bytes << file.rdbuf();
-  return fingerprint(bytes.view());
+  return bytes.view().empty() ? 0 : fingerprint(bytes.view());
 }
 
 std::string process_space() {
@@ -112,6 +113,7 @@ void wake(const std::atomic<std::uint32_t>& word) {
 }
 
 int open_nameless(const std::string& directory) {
+  if (access("/proc/self/fd", X_OK) != 0) return -1;  // or name_file() would fail
   return open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 

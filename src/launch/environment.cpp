@@ -61,22 +61,20 @@ std::string required(const Getenv& getenv, const char* name, const std::string& 
                   .got = "nothing", .hint = "export the same one on every machine");
 }
 
-// torchrun's agent has the port for itself, and says so.
-int port_of(const Getenv& getenv) {
-  const int port = number(getenv, "MASTER_PORT", 1, 65534, kPort);
-  return text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True" ? port + 1 : port;
-}
-
 Rendezvous of_family(const Family& family, const Getenv& getenv) {
   Rendezvous r;
   r.size = number(getenv, family.size, 1, 1'000'000);
   if (r.size == 1) return r;
   r.rank = number(getenv, family.rank, 0, r.size - 1);
-  r.local_size = number(getenv, family.local_size, 1, r.size, 0);
+  // Slurm's number is the job's. A step may be smaller: then nobody knows where its ranks are.
+  r.local_size = number(getenv, family.local_size, 1, family.if_set ? 1'000'000 : r.size, 0);
+  if (r.local_size > r.size) r.local_size = 0;
   r.local_rank = number(getenv, family.local_rank, 0, r.size - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");
-  r.port = static_cast<std::uint16_t>(port_of(getenv));
+  // torchrun's agent has the port for itself, and says so.
+  const bool taken = text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True";
+  r.port = static_cast<std::uint16_t>(number(getenv, "MASTER_PORT", 1, 65534, kPort) + taken);
   const std::string run = text_of(getenv, family.run);
   r.token = required(getenv, "NANOFSDP_TOKEN", run == "none" ? "" : run,
                      "a word that only this run's ranks know");

@@ -10,9 +10,11 @@
 #include <cstring>
 #include <optional>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,12 +64,13 @@ class HeldSignals {
   sigset_t before_;
 };
 
-// What a child tells its parent through a pipe when its body is done.
+// What a child tells its parent when its body is done. It lies in memory that both have.
 struct Report {
+  bool told = false;  // set last
   int exit_code = 0;
-  bool consequence = false;       // of another rank's failure
-  bool of_all = false;            // nobody's in particular
-  std::array<char, 3000> text{};  // all fits into any pipe at once: write() cannot block
+  bool consequence = false;  // of another rank's failure
+  bool of_all = false;       // nobody's in particular
+  std::array<char, 3000> text{};
 };
 
 // Adds to an error between ranks what failed first. A rank that has lost another one, or has waited
@@ -88,11 +91,12 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
   try {
     body(store.emplace(rendezvous));
     store->leave();
-    return {};
+    return {.told = true};
   } catch (const std::exception& e) {
     const auto* const between_ranks = dynamic_cast<const RankError*>(&e);
     const bool usage = dynamic_cast<const UsageError*>(&e) != nullptr;
-    Report report{.exit_code = usage ? 2 : 1,
+    Report report{.told = true,
+                  .exit_code = usage ? 2 : 1,
                   .consequence = between_ranks != nullptr && between_ranks->consequence(),
                   .of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr};
     std::string why = e.what();
@@ -122,39 +126,36 @@ const char* hint_for(int signal) {
 class Children {
  public:
   Children(const HeldSignals& signals, int size) : signals_(signals) {
-    children_.reserve(static_cast<std::size_t>(size));
+    void* const memory = mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(size),
+                              PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    NANOFSDP_CHECK(memory != MAP_FAILED, .what = "ranks' reports", .got = std::strerror(errno));
+    reports_ = {static_cast<Report*>(memory), static_cast<std::size_t>(size)};  // zeros
   }
   ~Children() {
     signal_all(SIGKILL);
-    for (Child& child : children_) {
-      if (child.running) waitpid(child.pid, nullptr, 0);
-      close(child.reports);
+    for (const pid_t child : children_) {
+      if (child != 0) waitpid(child, nullptr, 0);
     }
+    munmap(reports_.data(), reports_.size_bytes());
   }
   Children(const Children&) = delete;
   Children& operator=(const Children&) = delete;
 
   void start(const Body& body, const Rendezvous& rendezvous) {
-    int ends[2];
-    NANOFSDP_CHECK(pipe(ends) == 0, .what = "pipe", .got = std::strerror(errno));
     const pid_t parent = getpid();
     std::fflush(nullptr);  // or parent and child would both write what is buffered
     const pid_t pid = fork();
     if (pid == 0) {
       die_with_parent(parent);
       signals_.release();
-      close(ends[0]);
-      for (const Child& sibling : children_) close(sibling.reports);
       const Report report = report_of(body, rendezvous);
       std::fflush(nullptr);
-      const bool told = write(ends[1], &report, sizeof report) == sizeof report;
-      _exit(told ? report.exit_code : 1);
+      reports_[children_.size()] = report;
+      _exit(report.exit_code);
     }
-    close(ends[1]);
-    if (pid < 0) close(ends[0]);
     NANOFSDP_CHECK(pid > 0, .what = "fork", .got = std::strerror(errno),
                    .hint = "use fewer ranks, or raise the limit on processes (ulimit -u)");
-    children_.push_back({.pid = pid, .reports = ends[0]});
+    children_.push_back(pid);
   }
 
   Outcome wait() {
@@ -163,45 +164,38 @@ class Children {
       if (const int number = signals_.take()) interrupted(number);
       for (std::size_t rank = 0; rank < children_.size(); ++rank) reap(static_cast<int>(rank));
       const auto now = Clock::now();
-      if (!ending_ && outcome_.exit_code != 0 && (!consequence_ || now >= failed_at_ + kSettle)) {
-        ending_ = true;
+      if (!kill_at_ && outcome_.exit_code != 0 && (!consequence_ || now >= failed_at_ + kSettle)) {
         kill_at_ = now + kGrace;
         signal_all(SIGTERM);
       }
-      if (ending_ && now >= kill_at_) signal_all(SIGKILL);
+      if (kill_at_ && now >= kill_at_) signal_all(SIGKILL);
     }
     return outcome_;
   }
 
  private:
-  struct Child {
-    pid_t pid = 0;
-    int reports = -1;  // the pipe's reading end
-    bool running = true;
-  };
-
-  bool any_running() const { return std::ranges::any_of(children_, &Child::running); }
+  bool any_running() const { return std::ranges::any_of(children_, std::identity()); }
 
   void signal_all(int number) {
-    for (const Child& child : children_) {
-      if (child.running) kill(child.pid, number);
+    for (const pid_t child : children_) {
+      if (child != 0) kill(child, number);
     }
   }
 
   void reap(int rank) {
-    Child& child = children_[static_cast<std::size_t>(rank)];
+    pid_t& child = children_[static_cast<std::size_t>(rank)];
     int status = 0;
-    if (!child.running || waitpid(child.pid, &status, WNOHANG) != child.pid) return;
-    child.running = false;
-    Report report;
+    if (child == 0 || waitpid(child, &status, WNOHANG) != child) return;
+    child = 0;
+    const Report& report = reports_[static_cast<std::size_t>(rank)];
     if (WIFSIGNALED(status)) {
       const int number = WTERMSIG(status);
       // Ctrl-C goes to the whole foreground group: children may die of it before we see it.
       if (number == SIGINT) return interrupted(number);
-      if (ending_) return;
+      if (kill_at_) return;
       failed(128 + number, fmt::format("rank {} was killed by {}; {}", rank, name_signal(number),
                                        hint_for(number)));
-    } else if (read(child.reports, &report, sizeof report) != sizeof report) {
+    } else if (!report.told) {
       failed(1, fmt::format("rank {} ended with exit code {} in the middle of its work", rank,
                             WEXITSTATUS(status)));
     } else if (report.exit_code != 0) {
@@ -223,12 +217,12 @@ class Children {
   }
 
   const HeldSignals& signals_;
-  std::vector<Child> children_;
+  std::span<Report> reports_;    // of the ranks
+  std::vector<pid_t> children_;  // of the ranks; 0: it has ended
   Outcome outcome_;
   bool consequence_ = false;  // outcome_ is one
   Clock::time_point failed_at_;
-  bool ending_ = false;
-  Clock::time_point kill_at_;
+  std::optional<Clock::time_point> kill_at_;  // once ranks are being ended
 };
 
 std::string random_token() {

@@ -24,7 +24,7 @@ struct Rendezvous {
   int size = 1;                    ///< the number of ranks of the run
   int local_rank = -1;             ///< its number among the ranks on this machine; -1: `rank`
   int local_size = 0;              ///< the number of ranks on this machine; 0: unknown
-  std::chrono::seconds patience{kPatience};  ///< how long to wait for rank 0
+  std::chrono::milliseconds patience{kPatience};  ///< how long to wait for rank 0
   int listener = -1;         ///< a descriptor that already listens there; the store takes it
   std::string interface {};  ///< the network interface to use; empty: the one that leads to rank 0
 };

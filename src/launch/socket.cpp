@@ -21,14 +21,19 @@ namespace nanofsdp::launch {
 namespace {
 
 using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
 
-sockaddr_in resolve(const std::string& host, std::uint16_t port) {
+// Asks for a name that is not known until `deadline` is over, because it may become known.
+sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_point deadline) {
   const addrinfo wanted{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
-  const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);
-  NANOFSDP_REFUSE_IF(error != 0, .what = "MASTER_ADDR",
-                     .expected = "the name or address of rank 0's machine",
-                     .got = fmt::format("'{}' ({})", host, gai_strerror(error)));
+  while (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found)) {
+    NANOFSDP_REFUSE_IF(
+        Clock::now() >= deadline, .what = "MASTER_ADDR",
+        .expected = "the name or address of rank 0's machine",
+        .got = fmt::format("'{}' ({}) in five times --timeout", host, gai_strerror(error)));
+    std::this_thread::sleep_for(50ms);
+  }
   sockaddr_in address{};
   std::memcpy(&address, found->ai_addr, sizeof address);
   freeaddrinfo(found);
@@ -44,7 +49,8 @@ int keep_from_children(int descriptor) {
 
 Socket tcp_socket() {
   Socket socket(keep_from_children(::socket(AF_INET, SOCK_STREAM, 0)));
-  NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno));
+  NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno),
+                 .hint = "raise the limit on open files (ulimit -n), or use fewer ranks");
   return socket;
 }
 
@@ -119,8 +125,8 @@ std::string Socket::peer() const {
   return fmt::format("{}:{}", text_of(address), ntohs(address.sin_port));
 }
 
-Socket listen_on(const std::string& host, std::uint16_t port) {
-  const sockaddr_in address = resolve(host, port);
+Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait) {
+  const sockaddr_in address = resolve(host, port, Clock::now() + wait);
   Socket listener = tcp_socket();
   set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);  // a run that has just ended is no obstacle
   NANOFSDP_REFUSE_IF(bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address),
@@ -140,9 +146,9 @@ Socket accept_on(const Socket& listener) {
 }
 
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout) {
-  const sockaddr_in address = resolve(host, port);
-  const auto deadline = std::chrono::steady_clock::now() + timeout;
+  const auto deadline = Clock::now() + timeout;
   do {
+    const sockaddr_in address = resolve(host, port, deadline);
     Socket socket = tcp_socket();
     set_up(socket);
     // Before anybody listens there, the system may pick that very port for us, and we are our own
@@ -154,7 +160,7 @@ Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::mill
       return socket;
     }
     std::this_thread::sleep_for(50ms);
-  } while (std::chrono::steady_clock::now() < deadline);
+  } while (Clock::now() < deadline);
   return {};
 }
 

@@ -45,15 +45,16 @@ class Socket {
 };
 
 /// Listens on the address of `host`, which must be one of this machine's, and on no other. With
-/// port 0 it takes any free one. @throws UsageError if it cannot
-Socket listen_on(const std::string& host, std::uint16_t port);
+/// port 0 it takes any free one. A name that is not known is looked up until `wait` is over.
+/// @throws UsageError if it cannot
+Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait = {});
 
 /// Waits for the next connection.
 Socket accept_on(const Socket& listener);
 
-/// Tries to connect until `timeout` is over, because the other end may start later. If it never
-/// came, the socket is closed.
-/// @throws UsageError for a host without an address
+/// Looks up the name and tries to connect until `timeout` is over, because the other end may start
+/// later. If it never came, the socket is closed.
+/// @throws UsageError if the host has no address at the end
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
 
 }  // namespace nanofsdp::launch

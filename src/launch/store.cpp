@@ -18,12 +18,17 @@ using namespace std::chrono_literals;
 
 bool is_loopback(const std::string& address) { return address.starts_with("127."); }
 
-// The others would look for rank 0 on their own machines.
+// The others would look for rank 0 on their own machines. If nobody says where they are, 127.0.0.1
+// and localhost mean that all are here. A machine's name may be 127.0.1.1 there and nowhere else.
 void check_reachable(const Rendezvous& r, const std::string& address) {
-  if (!is_loopback(address) || r.local_size == 0 || r.local_size >= r.size) return;
+  const bool said = is_loopback(r.host) || r.host.starts_with("localhost");
+  const bool all_here = r.local_size > 0 ? r.local_size >= r.size : said;
+  if (!is_loopback(address) || all_here) return;
   NANOFSDP_REFUSE(.what = "MASTER_ADDR", .expected = "an address that other machines reach",
                   .got = fmt::format("{}, which is {} here", r.host, address),
-                  .hint = "give the address of rank 0's network interface");
+                  .hint =
+                      "give the address of rank 0's network interface; if all ranks are on "
+                      "this machine, give 127.0.0.1");
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
 void Store::join(Socket listener) {
   Rendezvous where = rendezvous_;
   if (rank() == 0) {
-    if (!listener.is_open()) listener = listen_on(where.host, where.port);
+    if (!listener.is_open()) listener = listen_on(where.host, where.port, where.patience);
     where.port = listener.local_port();
     server_ = std::make_unique<StoreServer>(std::move(listener), rendezvous_);
   }
@@ -157,12 +162,9 @@ std::string Store::loss(milliseconds timeout) {
 
 std::string Store::roll_call() {
   if (size() == 1) return "";
-  {
-    const std::lock_guard lock(mutex_);
-    all_well_ = false;
-  }
+  all_well_ = false;
   say({.kind = Kind::roll_call});
-  if (!wait(3s, [&] { return all_well_; })) lost("rank 0 was lost: it does not answer");
+  if (!wait(3s, [&] { return all_well_.load(); })) lost("rank 0 was lost: it does not answer");
   return loss(0ms);
 }
 

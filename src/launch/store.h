@@ -85,8 +85,7 @@ class Store {
 
   /// Waits until every rank calls it, so that none ends while another still needs it.
   /// @throws RankError if a rank was lost, or if a rank does not leave in time. Time in which a
-  /// rank
-  ///         works alone does not count
+  /// rank works alone does not count
   void leave(std::chrono::milliseconds timeout = std::chrono::minutes(10));
 
  private:
@@ -107,9 +106,9 @@ class Store {
   std::condition_variable news_;
   bool welcome_ = false;
   bool left_ = false;
-  bool all_well_ = false;  // as the last roll call found
-  Work work_;              // of this rank, alone
-  std::string works_at_;   // what that is
+  std::atomic<bool> all_well_{false};  // as the last roll call found
+  Work work_;                          // of this rank, alone
+  std::string works_at_;               // what that is
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;

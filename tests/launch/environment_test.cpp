@@ -78,6 +78,18 @@ TEST(Environment, BelievesSlurmOnlyInsideAStep) {
   EXPECT_FALSE(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 
+// The job's number of tasks on each node says nothing of a smaller step.
+TEST(Environment, KnowsNotWhereTheRanksOfASmallerStepAre) {
+  const Variables step = kMaster + Variables{{"SLURM_PROCID", "1"},
+                                             {"SLURM_STEP_ID", "0"},
+                                             {"SLURM_NTASKS", "3"},
+                                             {"SLURM_JOB_ID", "7"}};
+  for (int job = 1; job < 9; ++job) {
+    const auto r = read(step + Variables{{"SLURM_NTASKS_PER_NODE", std::to_string(job)}});
+    EXPECT_EQ(r->local_size, job <= 3 ? job : 0) << job;
+  }
+}
+
 TEST(Environment, KnowsWhatMayBeLeftOut) {
   Variables variables = kByHand;
   variables.erase("MASTER_PORT");

@@ -93,9 +93,43 @@ TEST(Store, RefusesALoopbackAddressForSeveralMachines) {
 }
 
 TEST(Store, SaysThatAHostIsUnknown) {
-  const Rendezvous r{.host = "no.such.host.invalid", .port = 1, .rank = 1, .size = 2};
-  const std::string what = message_of<UsageError>([&] { const Store store(r); });
-  EXPECT_NE(what.find("MASTER_ADDR"), std::string::npos) << what;
+  for (const int rank : {0, 1}) {
+    const Rendezvous r{
+        .host = "no.such.host.invalid", .port = 1, .rank = rank, .size = 2, .patience = 0s};
+    const std::string what = message_of<UsageError>([&] { const Store store(r); });
+    EXPECT_NE(what.find("MASTER_ADDR"), std::string::npos) << what;
+  }
+}
+
+// A name may become known as late as rank 0 may come.
+TEST(Store, LooksUpAHostAsLongAsItTriesToConnect) {
+  for (const int rank : {0, 1}) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Rendezvous r{
+        .host = "no.such.host.invalid", .port = 1, .rank = rank, .size = 2, .patience = 200ms};
+    EXPECT_THROW(const Store store(r), UsageError);
+    EXPECT_GE(std::chrono::steady_clock::now() - begin, 200ms);
+  }
+}
+
+// A machine may know its own name as 127.0.1.1. If nobody says where the ranks are, such a name is
+// refused at once; 127.0.0.1 and localhost mean that all are here. Numbers stand for names here.
+TEST(Store, RefusesANameThatOtherMachinesWouldNotReach) {
+  const Socket zero = launch::listen_on("127.0.1.1", 0);
+  const Socket also = launch::listen_on("127.0.0.1", zero.local_port());
+  for (const std::string host : {"0x7f000101", "0x7f000001", "127.0.1.1", "localhost"}) {
+    for (const int local_size : {0, 1, 2}) {
+      const bool name = host.starts_with("0x");
+      const bool refused = local_size == 1 || (local_size == 0 && name);
+      Rendezvous r{.host = host, .size = 2, .local_size = local_size, .patience = 0s};
+      const auto end = [&r] { return message_of<std::exception>([&r] { const Store store(r); }); };
+      const std::string why = "MASTER_ADDR: expected an address that other machines reach";
+      EXPECT_TRUE(!refused || end().starts_with(why)) << host << " " << local_size;
+      r.rank = 1;
+      r.port = zero.local_port();
+      EXPECT_TRUE(end().starts_with(refused ? why : "rank 1 was not let in")) << end();
+    }
+  }
 }
 
 }  // namespace

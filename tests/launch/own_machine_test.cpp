@@ -1,0 +1,59 @@
+#if defined(__linux__)
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+#include <thread>
+
+#include "base/platform.h"
+#include "launch/launch.h"
+#include "launch/party.h"
+#include "support/own_machine.h"
+#include "support/temporary_directory.h"
+
+// Ranks on machines that are not as usual: a name that becomes known, no /proc, no network.
+
+namespace nanofsdp::testing {
+namespace {
+
+// Other tests of this process may have left a thread: only a process with one thread is forked.
+class OwnMachine : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (count_threads() > 1) GTEST_SKIP() << "a sanitizer's thread: such a process is not forked";
+  }
+};
+
+TEST_F(OwnMachine, LearnsRankZerosNameWhileRanksLookItUp) {
+  const TemporaryDirectory directory;
+  const std::string hosts = directory.write("hosts", "127.0.0.1 localhost\n");
+  on_own_machine(CLONE_NEWNS, [&]() -> std::string {
+    if (!replace("/etc/hosts", hosts)) return "cannot replace /etc/hosts";
+    const std::uint16_t port = launch::listen_on("127.0.0.1", 0).local_port();
+    std::thread ranks[2];
+    for (const int rank : {0, 1}) {
+      const Rendezvous r{
+          .host = "late.test", .port = port, .rank = rank, .size = 2, .local_size = 2};
+      ranks[rank] = std::thread([r] { Store(r).leave(); });
+    }
+    std::this_thread::sleep_for(100ms);
+    std::ofstream(hosts, std::ios::app) << "127.0.0.1 late.test\n";
+    for (std::thread& rank : ranks) rank.join();
+    return "";
+  });
+}
+
+TEST_F(OwnMachine, RunsRanksWithoutProc) {
+  on_own_machine(CLONE_NEWNS, []() -> std::string {
+    if (!replace("/proc")) return "cannot replace /proc";
+    if (count_threads() != 1) return "threads are counted all the same";
+    if (program_fingerprint() != 0) return "a fingerprint of nothing";
+    const auto outcome =
+        launch::run_processes(2, [](Store& store) { store.set("of " + number(store.rank()), ""); });
+    return outcome.message;
+  });
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
+#endif
