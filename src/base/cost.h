@@ -8,7 +8,8 @@ namespace nanofsdp {
 /// @brief The cost of a piece of work: counts that follow from shapes alone and are the same on
 /// every machine. The speed of a machine turns them into time (plan/machine.h).
 
-/// What a collective sends over the network. Ranks r, r + stride, r + 2 stride ... take part.
+/// The bytes that a collective sends over the network. Ranks r, r + stride, r + 2 stride ... take
+/// part.
 struct Message {
   double bytes = 0;  ///< bytes that each rank sends, and also receives
   int ranks = 1;     ///< number of ranks in the group; a group of 1 sends nothing

@@ -11,19 +11,22 @@
 namespace nanofsdp::cuda {
 
 /// @file
-/// @brief What kernels and NCCL need of a CUDA stream. Only for `.cu` files and comm/nccl.
+/// @brief The parts of a CUDA stream that kernels and NCCL need. Only for `.cu` files and
+/// comm/nccl.
 
-/// @throws Error with CUDA's words unless `error` is success
+/// Requires that `error` is success.
+/// @throws Error with CUDA's text if it is not
 void check(cudaError_t error, const char* what);
 
 /// The CUDA stream behind `stream`, whose device is cuda.
 cudaStream_t native(Stream& stream);
 
-/// What a library keeps with `stream` of type T, for as long as the stream lives; empty at first.
+/// An object of type T that a library keeps with `stream` as long as the stream lives. It is empty
+/// at first.
 std::shared_ptr<void>& slot(Stream& stream, std::type_index type);
 
-/// The T of `stream`, made when it is first asked for: a handle of cuBLAS, its workspace. Goes when
-/// the stream's work is done.
+/// The T of `stream`, such as a handle of cuBLAS or its workspace. The first call makes it. It is
+/// destroyed when the stream's work is done.
 template <class T>
 T& kept_with(Stream& stream) {
   std::shared_ptr<void>& kept = slot(stream, typeid(T));
@@ -31,8 +34,8 @@ T& kept_with(Stream& stream) {
   return *static_cast<T*>(kept.get());
 }
 
-/// A point in CUDA work. A kind of work that fails without CUDA's knowing derives its own.
-/// @throws what the work threw, at the latest in synchronize()
+/// A point in CUDA work. Work that may fail without CUDA's knowledge derives a class of its own.
+/// @throws the error of the work, at the latest in synchronize()
 class CudaEvent : public Event::State {
  public:
   explicit CudaEvent(cudaStream_t stream) : CudaEvent() { record(stream); }
@@ -43,20 +46,20 @@ class CudaEvent : public Event::State {
   void synchronize() override;
   cudaEvent_t native() const { return event_; }
 
-  /// Whether the work can fail in ways of which CUDA does not know. Streams that wait for this
-  /// point then ask it, when the host next waits for them.
+  /// Whether the work may fail without CUDA's knowledge. If so, a stream that waits for this point
+  /// asks it when the host next waits for the stream.
   virtual bool tells_more_than_cuda() const { return false; }
 
  protected:
-  CudaEvent();  ///< of a point that is not known yet
+  CudaEvent();  ///< makes a point that is recorded later
   void record(cudaStream_t stream);
 
  private:
   cudaEvent_t event_ = nullptr;
 };
 
-/// The point behind work that another library puts on a stream in its own time, while the host goes
-/// on. The point is recorded as soon as somebody asks for it and the work is on the stream.
+/// The point behind work that another library puts on a stream later, while the host goes on. The
+/// point is recorded when the work is on the stream and a function asks for the point.
 class LateEvent : public CudaEvent {
  public:
   explicit LateEvent(cudaStream_t stream) : stream_(stream) {}
@@ -64,35 +67,37 @@ class LateEvent : public CudaEvent {
   bool ready() override { return is_on_stream() && CudaEvent::ready(); }
   bool tells_more_than_cuda() const override { return true; }
 
-  /// Blocks the host until the work is on the stream. @throws what the library says if it fails
+  /// Blocks the host until the work is on the stream. @throws the library's error if it fails
   virtual void wait_for_launch() = 0;
 
-  /// Until the device has done or given up the work, which need not be on the stream.
+  /// Blocks until the device has done the work or has given it up. The work need not be on the
+  /// stream yet.
   void wait_for_device();
 
  protected:
-  /// Whether the work is on the stream, with this point behind it. From any thread.
+  /// Whether the work is on the stream, and this point behind it. Any thread may call it.
   bool is_on_stream();
 
  private:
-  virtual bool is_launched() = 0;  // as the library says
+  virtual bool is_launched() = 0;  // whether the library has launched the work
 
   const cudaStream_t stream_;
-  std::mutex mutex_;  // of:
+  std::mutex mutex_;  // guards what follows
   bool recorded_ = false;
 };
 
-/// `event` is behind what was begun last on `stream`. The next function that puts something there
-/// waits for the launch first.
+/// Says that `event` is behind the work that was begun last on `stream`. The next function that
+/// enqueues work there first waits for the launch.
 void follow(Stream& stream, const std::shared_ptr<LateEvent>& event);
 
-/// Enqueues `kernel<<<blocks, threads, shared>>>(arguments...)` on `stream`; no blocks, no launch.
-/// @param shared bytes of shared memory beside what the kernel declares: 227 KB on an H100
+/// Enqueues `kernel<<<blocks, threads, shared>>>(arguments...)` on `stream`. Without blocks it
+/// launches nothing.
+/// @param shared bytes of shared memory beside the kernel's own declarations: 227 KB on an H100
 template <class... Parameters, class... Arguments>
 void launch(Stream& stream, dim3 blocks, dim3 threads, std::size_t shared,
             void (*kernel)(Parameters...), Arguments... arguments) {
   if (blocks.x == 0 || blocks.y == 0 || blocks.z == 0) return;
-  if (shared > 0) {  // a kernel has to be told of more than 48 KB, and where the cache gives way
+  if (shared > 0) {  // more than 48 KB must be announced, and taken from the cache
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                static_cast<int>(shared)),
           "shared memory of a kernel");
@@ -108,7 +113,7 @@ void launch(Stream& stream, dim3 blocks, dim3 threads, std::size_t shared,
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel");
 }
 
-/// The same without such memory.
+/// The same without such shared memory.
 template <class... Parameters, class... Arguments>
 void launch(Stream& stream, dim3 blocks, dim3 threads, void (*kernel)(Parameters...),
             Arguments... arguments) {

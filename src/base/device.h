@@ -28,8 +28,8 @@ namespace nanofsdp {
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 
-/// Where memory lies and work runs: the host, or an NVIDIA GPU. A simulated device stands for one
-/// of them, and has neither memory nor arithmetic.
+/// The place where memory lies and work runs: the host, or an NVIDIA GPU. A simulated device stands
+/// for one of them, and has neither memory nor arithmetic.
 enum class Device { cpu, cuda, simulated_cpu, simulated_cuda };
 
 /// Whether the device is simulated. Tensors there have shapes, but no values.

@@ -10,7 +10,7 @@ namespace nanofsdp {
 /// @file
 /// @brief Counts the bytes of each class. Every claim about memory is compared with these counts.
 
-/// What memory is for. Every Buffer belongs to one class.
+/// The purpose of memory. Every Buffer belongs to one class.
 enum class MemoryClass {
   parameter_shards,
   gradient_shards,

@@ -79,7 +79,7 @@ std::string process_space() {
 }
 
 int open_shared_file(std::size_t bytes) {
-  rlimit limit{};  // to write beyond this limit would end the process
+  rlimit limit{};  // a write beyond this limit would end the process
   getrlimit(RLIMIT_FSIZE, &limit);
   if (limit.rlim_cur < bytes) return errno = EFBIG, -1;
   const int file = memfd_create("nanofsdp", MFD_CLOEXEC);

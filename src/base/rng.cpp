@@ -52,8 +52,9 @@ struct SinCos {
   float cos;
 };
 
-// sin(x) and cos(x) for x >= 0. A multiple of pi/4 is subtracted from x (in three parts). Of the
-// rest there are two polynomials. The octant decides which of them is the sine, and the signs.
+// sin(x) and cos(x) for x >= 0. A multiple of pi/4 is subtracted from x (in three parts). Two
+// polynomials of the rest are computed. The octant decides which of them is the sine, and the
+// signs.
 SinCos sincos_cephes(float x) {
   const std::int32_t octant = (static_cast<std::int32_t>(x * 1.27323954473516f) + 1) & ~1;
   const float y = static_cast<float>(octant);

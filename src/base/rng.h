@@ -61,7 +61,7 @@ class Generator {
   /// @throws Error unless lo <= hi
   void uniform(std::span<float> out, float lo, float hi);
 
-  /// normal_(mean, stddev), by Box and Muller (1958). Of two uniform numbers a and b it makes r
+  /// normal_(mean, stddev), by Box and Muller (1958). It turns two uniform numbers a and b into r
   /// cos(t) and r sin(t), with r = sqrt(-2 log(1 - a)) and t = 2 pi b. There are two cases:
   ///
   ///     numel >= 16   float32. First come numel uniforms d. Then each block of 16 is replaced:

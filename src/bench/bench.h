@@ -88,8 +88,8 @@ inline void touch(Packs& packs) { asm volatile("" : "+m"(packs)); }
 /// @returns the floating-point operations of all threads together
 double multiply_and_add(Stream& stream);
 
-/// Measures the FLOP/s of a stream for about a fiftieth of a second: the fastest of a few tries.
-/// The result is 0 on a GPU, where it is unknown. Each try is shorter than the time for which the
+/// Measures the FLOP/s of a stream for about a fiftieth of a second: the fastest of a few tries. On
+/// a GPU the rate is unknown, and the result is 0. Each try is shorter than the time for which the
 /// system lets a thread run without a break. So if there are more ranks than cores, the result is
 /// the rate of a rank whose threads have a core each.
 double peak_flops(Stream& stream);

@@ -22,7 +22,7 @@ struct Row {
   std::int64_t sent = 0;          // bytes that the last step sent
   double seconds = 0;             // mean time of a step, without the first
   double loss = 0;                // loss of the last step
-  std::uint64_t fingerprint = 0;  // of all losses and norms, and of the final weights
+  std::uint64_t fingerprint = 0;  // fingerprint of all losses, norms and final weights
 };
 
 Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context& context,

@@ -11,7 +11,7 @@ namespace nanofsdp::cli {
 /// @brief Checks before a run begins that it can write its files.
 
 /// Requires that every file of a training can be written, and that no file is lost which the user
-/// still needs. It writes nothing. Of the directories only out_dir may be missing. Metrics and a
+/// still needs. It writes nothing. The only directory that may be missing is out_dir. Metrics and a
 /// trace may replace only a file of JSON.
 /// @throws UsageError naming the option
 void require_outputs(const TrainOptions& options);

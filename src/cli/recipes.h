@@ -27,8 +27,8 @@ struct Recipe {
   }
 };
 
-/// The recipes in papers (ZeRO section 3.1; Apex's O1, O2, O3). What this program keeps is in
-/// plan.h.
+/// The recipes in papers (ZeRO section 3.1; Apex's O1, O2, O3). plan.h has the bytes that this
+/// program keeps.
 inline constexpr std::array<Recipe, 4> kRecipes = {{
     {.name = "float32", .master = 4, .parameter = 0, .gradient = 4, .moment = 4},
     {.name = "autocast (O1)", .master = 4, .parameter = 2, .gradient = 4, .moment = 4},

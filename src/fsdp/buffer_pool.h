@@ -25,7 +25,7 @@ class BufferPool {
  public:
   /// Memory for one unit at a time.
   struct Slot {
-    Buffer owner;   ///< of the memory
+    Buffer owner;   ///< owns the memory
     Tensor memory;  ///< [numel]
     Event free{};   ///< after this event no work uses what the slot held before
   };
@@ -54,8 +54,8 @@ class BufferPool {
   MemoryClass class_;
   std::int64_t numel_;
   DType dtype_;
-  std::deque<Slot> slots_;  // which stay where they are when one is added
-  std::deque<Slot*> free_;  // not in use, the one given back longest ago first
+  std::deque<Slot> slots_;  // a deque does not move its elements when one is added
+  std::deque<Slot*> free_;  // free slots; the slot that was given back first comes first
   std::size_t planned_;
 };
 

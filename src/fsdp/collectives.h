@@ -8,8 +8,8 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief The three collectives of FSDP. Their operands are float32. What they send has the dtype
-/// and the order of the wire.
+/// @brief The three collectives of FSDP. Their operands are float32. The elements that they send
+/// have the dtype and the order of the wire.
 ///
 /// All work is enqueued on `stream`. So one wire can serve one call after another.
 

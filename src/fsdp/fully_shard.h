@@ -18,9 +18,9 @@ namespace nanofsdp::fsdp {
 ///
 /// FSDP consists of four hooks on the module of each unit, and of the end of the pass:
 ///
-///     pre_forward     unshard, prefetch what comes next, wait
+///     pre_forward     unshard, prefetch the next unit, wait
 ///     post_forward    reshard (the root stays, and is resharded after evaluation)
-///     pre_backward    unshard, prefetch what comes next, wait, take zeroed gradients
+///     pre_backward    unshard, prefetch the next unit, wait, take zeroed gradients
 ///     post_backward   reshard, reduce
 ///     end of pass     reduce what is left, undo prefetches that no unit used
 ///
@@ -157,11 +157,12 @@ class ShardedModel {
   std::optional<GradNorm> norm_;
   WholeMemory whole_parameters_, whole_gradients_;
   std::vector<Unit> units_;
-  std::vector<Unit*> backward_order_;  // in which backward ends with units that are used once
+  // The order in which backward ends, if each unit is used once.
+  std::vector<Unit*> backward_order_;
   Schedule schedule_;
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
   bool last_micro_step_ = true;
-  bool agreed_ = false;  // on the first values
+  bool agreed_ = false;  // whether the ranks have compared the first values
 };
 
 /// Makes a ShardedModel, under PyTorch's name. This is a whole step of a model that takes one

@@ -11,8 +11,8 @@ namespace nanofsdp::fsdp {
 ///     norm = sqrt(sum over ranks r of s_r)
 ///     coefficient = min(1, max_norm / (norm + 1e-6))    (torch.nn.utils.clip_grad_norm_)
 ///
-/// Padding does not count. Where the reduced gradient is whole, each rank adds up the same s_0
-/// ... s_W-1 by itself, so every strategy gets the same bits. Everything stays on the device.
+/// Padding does not count. If every rank has the whole reduced gradient, it computes all of s_0 ...
+/// s_W-1 by itself. So every strategy gets the same bits. All numbers stay on the device.
 
 /// The norm and the coefficient of one sharded model. ShardedModel::clip() calls it.
 class GradNorm {
@@ -20,7 +20,7 @@ class GradNorm {
   /// @param context, mesh outlive this object
   explicit GradNorm(Context& context, comm::Mesh& mesh);
 
-  /// Enqueues the computation over the units' reduced gradients.
+  /// Enqueues the computation of both from the units' reduced gradients.
   /// @param max_norm 0 or less: no clipping, coefficient 1
   void compute(std::span<Unit> units, double max_norm);
 

@@ -10,21 +10,22 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Where every parameter of one FSDP unit lies: in the memory of whole parameters, and in
+/// @brief The places of every parameter of one FSDP unit: in the memory of whole parameters, and in
 /// each rank's shard.
 ///
 /// Each of W ranks owns one shard, and all shards have s elements. Two layouts say what is in it.
 ///
 /// **flat** is FSDP1's. A unit's parameters are flattened, laid end to end and padded to a multiple
 /// of W ("FlatParameter", FSDP paper, arXiv 2304.11277, section 3.2.2). Rank r owns one contiguous
-/// piece of that. Taught in lessons 07 and 08.
+/// piece of that. Lessons 07 and 08 teach this layout.
 ///
 ///     whole   = [ p0 | p1 | ... | pk | padding ]     W * s elements
 ///     shard r = whole[r * s, (r + 1) * s)            s = ceil(n / W),  n = the end of pk
 ///
 /// **per_parameter** is FSDP2's. A parameter of d rows (its first dimension) is cut as torch.chunk
-/// does: c = ceil(d / W) rows for each rank, until there are no more. The last rank that has some
-/// may have fewer, those behind it have none. A scalar is one row. Taught in lesson 23.
+/// does: c = ceil(d / W) rows for each rank, until there are no more. The last rank that has rows
+/// may have fewer, and the ranks after it have none. A scalar is one row. Lesson 23 teaches this
+/// layout.
 ///
 ///     whole   = [ p0 | p1 | ... | pk | padding ]
 ///     shard r = [ p0[r * c0 .. (r + 1) * c0) | p1[r * c1 .. (r + 1) * c1) | ... | padding ]
@@ -32,51 +33,53 @@ namespace nanofsdp::fsdp {
 ///
 /// A collective sends a *row*: all shards end to end, W * s elements. In the flat layout the row is
 /// the memory of the whole parameters: nothing is copied, and fewer than W elements are padding. In
-/// the other one a piece is a tensor of its own, [rows, ...], with a place in the whole tensor.
-/// That is paid for with copies: a parameter lies in W pieces of the row, so it is copied out of it
-/// after a gather, and its gradient into it before a reduction. A parameter of one row makes (W -
-/// 1) / W of its place in the row padding.
+/// the other layout a piece is a tensor of its own, [rows, ...], with a place in the whole tensor.
+/// This layout costs copies: a parameter lies in W pieces of the row, so it is copied out of the
+/// row after a gather, and its gradient is copied into the row before a reduction. If a parameter
+/// has only one row, (W - 1) / W of its place in the row is padding.
 ///
 /// With an alignment a > 1, each parameter starts at a multiple of a, in the whole and in the
-/// shard, and s is rounded up to one: vector loads and the 16-byte rule of PyTorch's flat parameter
-/// want that. The gaps are padding.
+/// shard, and s is rounded up to a multiple. Vector loads and the 16-byte rule of PyTorch's flat
+/// parameter need that. The gaps are padding.
 ///
-/// This file is arithmetic only. It owns no memory and knows no communicator, so every claim about
-/// sharding can be tested without either. Storage lives in sharded_parameters.h.
+/// This file only computes numbers. It owns no memory and uses no communicator, so every claim
+/// about sharding can be tested without them. sharded_parameters.h has the memory.
 ///
 /// All offsets and sizes count elements, not bytes.
 
-/// Which layout.
+/// The two layouts.
 enum class LayoutKind {
   flat,          ///< FSDP1's: a unit is one row of elements
   per_parameter  ///< FSDP2's: each parameter is cut along its first dimension
 };
 
-/// Half-open range of elements [begin, end).
+/// A half-open range of elements [begin, end).
 struct Range {
   std::int64_t begin = 0;  ///< the first element
-  std::int64_t end = 0;    ///< the one behind the last
+  std::int64_t end = 0;    ///< the element behind the last one
 
-  constexpr std::int64_t size() const { return end - begin; }  ///< elements
-  constexpr bool empty() const { return begin == end; }        ///< no element
+  constexpr std::int64_t size() const { return end - begin; }  ///< number of elements
+  constexpr bool empty() const { return begin == end; }        ///< whether it has no element
   friend constexpr bool operator==(const Range&, const Range&) = default;
 };
 
-/// Name and shape of a parameter, as the model declares it.
+/// The name and shape of a parameter, as the model declares it.
 struct ParameterSpec {
   std::string name;  ///< path in the module tree, e.g. "h.0.attn.c_attn.weight"
   Shape shape;       ///< row-major
 
-  std::int64_t numel() const { return shape.numel(); }  ///< elements; a scalar has one
+  std::int64_t numel() const { return shape.numel(); }  ///< number of elements; a scalar has one
 };
 
-/// The part of a parameter that lies in a shard, counted twice. Empty if none does.
+/// The part of a parameter that lies in a shard, with both of its places. It is empty if no part
+/// lies there.
 struct Piece {
-  Range in_shard;      ///< from the start of the shard, where the optimizer looks
-  Range in_parameter;  ///< from the start of the parameter, where a checkpoint does; same size
+  Range in_shard;      ///< its place in the shard, which the optimizer uses
+  Range in_parameter;  ///< its place in the parameter, which a checkpoint uses; same size
 };
 
-/// The layout of one unit over W ranks. Immutable; equal inputs give equal layouts on every rank.
+/// The layout of one unit over W ranks. It never changes, and equal inputs give equal layouts on
+/// every rank.
 class Layout {
  public:
   /// @param parameters in the order in which the module tree names them; may be empty
@@ -91,11 +94,12 @@ class Layout {
   /// The parameters, in their order in the row.
   std::span<const ParameterSpec> parameters() const { return parameters_; }
 
-  std::int64_t total_numel() const { return total_numel_; }                     ///< without padding
-  std::int64_t padded_numel() const { return shard_numel_ * world_size_; }      ///< W * s
-  std::int64_t shard_numel() const { return shard_numel_; }                     ///< s
-  std::int64_t padding_numel() const { return padded_numel() - total_numel_; }  ///< of the row
-  /// Of the memory of whole parameters: a multiple of W, padding included.
+  std::int64_t total_numel() const { return total_numel_; }                 ///< without padding
+  std::int64_t padded_numel() const { return shard_numel_ * world_size_; }  ///< W * s
+  std::int64_t shard_numel() const { return shard_numel_; }                 ///< s
+  /// Padding of the row.
+  std::int64_t padding_numel() const { return padded_numel() - total_numel_; }
+  /// The elements of the memory of whole parameters, with padding: a multiple of W.
   std::int64_t whole_numel() const { return whole_numel_; }
 
   /// Elements of the whole that parameter `i` occupies.
@@ -110,7 +114,7 @@ class Layout {
   /// The elements of parameter `i` for which every shard has room. In the flat layout this is the
   /// whole shard. In the layout per parameter it is c rows, and the last pieces may be shorter.
   std::int64_t chunk(std::size_t i) const { return chunks_[i].size(); }
-  /// Where parameter `i` lies in the elements that are cut into chunks. The flat layout cuts the
+  /// The place of parameter `i` in the elements that are cut into chunks. The flat layout cuts the
   /// whole, and the layout per parameter cuts each parameter by itself.
   Range in_cut(std::size_t i) const {
     return kind_ == LayoutKind::flat ? in_whole_[i] : Range{0, in_whole_[i].size()};
@@ -120,8 +124,8 @@ class Layout {
   std::vector<ParameterSpec> parameters_;
   LayoutKind kind_;
   int world_size_;
-  std::vector<Range> in_whole_;  // of each parameter
-  std::vector<Range> chunks_;    // of each: where in a shard there is room for it
+  std::vector<Range> in_whole_;  // the range of each parameter
+  std::vector<Range> chunks_;    // the place in a shard that is reserved for each parameter
   std::int64_t total_numel_ = 0, whole_numel_ = 0, shard_numel_ = 0;
 };
 

@@ -6,10 +6,10 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief What is bfloat16: the parameters that units compute with, and the elements that are sent.
+/// @brief The dtype of the parameters that units compute with, and of the elements that are sent.
 ///
 /// The shard is the master copy and stays float32, as do the moments and the gradient shard. Only
-/// what is unsharded is rounded: the shard is cast before it is gathered, so half the bytes are
+/// unsharded copies are rounded. The shard is cast before it is gathered, so half the bytes are
 /// sent, and gradients are cast before they are reduced. Sums run in float32, and each sum is
 /// rounded once.
 ///
@@ -22,8 +22,8 @@ namespace nanofsdp::fsdp {
 
 /// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
 struct MixedPrecision {
-  DType param_dtype = DType::float32;   ///< of gathered parameters
-  DType reduce_dtype = DType::float32;  ///< of gradients while they are reduced
+  DType param_dtype = DType::float32;   ///< dtype of gathered parameters
+  DType reduce_dtype = DType::float32;  ///< dtype of gradients while they are reduced
 };
 
 /// The dtype of an unsharded unit's parameters: as they were sent, or widened to float32.

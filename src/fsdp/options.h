@@ -12,7 +12,7 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief How a model is sharded.
+/// @brief The options of sharding.
 
 /// When backward gathers the parameters of a unit.
 enum class BackwardPrefetch {
@@ -21,21 +21,21 @@ enum class BackwardPrefetch {
   post   ///< when the unit before it has been resharded; this takes less memory, but hides little
 };
 
-/// What fully_shard() can be told, by name: `{.strategy = ..., .no_sync = true}`.
+/// The options of fully_shard(), given by name: `{.strategy = ..., .no_sync = true}`.
 struct Options {
   ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< what is sharded (strategy.h)
-  LayoutKind layout = LayoutKind::flat;                      ///< of shards (layout.h)
+  LayoutKind layout = LayoutKind::flat;                      ///< layout of shards (layout.h)
   MixedPrecision precision{};  ///< dtypes of computation and communication
   int forward_prefetch = 1;    ///< gathers issued ahead of the unit that computes
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;  ///< when the next gather is issued
   bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
-  comm::ReduceOp reduction = comm::ReduceOp::average;  ///< of gradients over ranks
-  std::int64_t alignment = 4;  ///< of parameters in a row, in elements: 16 bytes
+  comm::ReduceOp reduction = comm::ReduceOp::average;  ///< how gradients of ranks are combined
+  std::int64_t alignment = 4;  ///< alignment of parameters in a row, in elements: 16 bytes
   bool poison = false;         ///< fill the memory of discarded parameters with NaN
   bool pool = true;            ///< if false, every unit has a slot of its own
   /// Send rank 0's values to all ranks, whose parameters may have no values. Collective.
   bool sync_module_states = false;
-  WrapPolicy wrap_policy{};  ///< which modules become units
+  WrapPolicy wrap_policy{};  ///< decides which modules become units
 
   /// The alignment for a layout. Replicas reduce a shard in equal chunks, so their number divides
   /// it.
@@ -43,7 +43,8 @@ struct Options {
     return std::lcm(alignment, static_cast<std::int64_t>(replicas));
   }
 
-  const Sharding& sharding() const { return sharding_of(strategy); }  ///< its row
+  /// The strategy's row of the table.
+  const Sharding& sharding() const { return sharding_of(strategy); }
 
   /// Whether parameters and gradients are copied to and from the buffer of a collective.
   bool copies() const { return layout == LayoutKind::per_parameter && sharding().optimizer; }
@@ -59,8 +60,8 @@ struct Options {
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
   bool accumulates() const { return no_sync || !sharding().gradients; }
 
-  /// Of what a rank keeps only a shard. If a unit computes with a copy, the rank need not keep
-  /// whole parameters.
+  /// The kinds of memory of which a rank keeps only a shard. If a unit computes with a copy, the
+  /// rank need not keep whole parameters.
   /// @param stored, computed the dtypes of its parameters
   Sharding kept(DType stored, DType computed) const {
     Sharding kept = sharding();

@@ -5,9 +5,9 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Which unit comes next. In forward it is the unit that came next in the last pass. In
-/// backward it is the unit whose forward ended last in this pass, of those whose backward is to
-/// come.
+/// @brief Guesses which unit comes next. In forward it is the unit that came next in the last pass.
+/// In backward, among the units that still have a backward to do, it is the unit whose forward
+/// ended last.
 ///
 /// A unit that is used twice comes twice. If a model uses its units in another order than before,
 /// the guess is wrong. Then one gather was not needed, and nothing else happens.
@@ -39,11 +39,12 @@ class Schedule {
   }
 
  private:
-  std::vector<Unit*> begun_;     // in forward, of those that were gathered
-  std::vector<Unit*> before_;    // begun in the pass before
-  std::vector<Unit*> ended_;     // with forward; in backward, those before the current unit
-  std::span<Unit* const> left_;  // the rest of that, behind the current unit
-  bool known_ = false;           // whether the pass before used the current unit
+  std::vector<Unit*> begun_;   // gathered units whose forward has begun, in order
+  std::vector<Unit*> before_;  // the same of the last pass
+  // Units whose forward has ended; in backward, those before the current unit.
+  std::vector<Unit*> ended_;
+  std::span<Unit* const> left_;  // the rest of before_, behind the current unit
+  bool known_ = false;           // whether the last pass used the current unit
   bool in_backward_ = false;
 };
 

@@ -8,8 +8,8 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief An optimizer of what this rank owns: its shard of every unit, or the whole unit if
-/// nothing is sharded. What it remembers is laid out like the shard.
+/// @brief An optimizer of the elements that this rank owns: its shard of every unit, or the whole
+/// unit if nothing is sharded. Its state has the layout of the shard.
 ///
 /// You can write an optimizer of your own. It names the tensors that it remembers for each element,
 /// and it updates one piece of a parameter. adamw.h is an example. Everything else happens here:
@@ -74,8 +74,8 @@ class ShardedOptimizer {
 
   struct UnitState {
     Unit* unit = nullptr;
-    std::vector<Buffer> memory;       // one a name
-    std::vector<std::int64_t> steps;  // of each parameter that trains
+    std::vector<Buffer> memory;       // one for each name
+    std::vector<std::int64_t> steps;  // steps of each parameter that trains
   };
 
   Context& context_;

@@ -61,7 +61,7 @@ class ShardedParameters {
   ShardedParameters(ShardedParameters&&) = default;
 
   const Layout& layout() const { return layout_; }
-  int rank() const { return rank_; }  ///< which shard this rank has
+  int rank() const { return rank_; }  ///< the number of this rank's shard
   /// The dtype in which the parameters are stored.
   DType dtype() const { return stored_parameters_.all.dtype(); }
   /// The parameters, in their order in the row.
@@ -82,8 +82,9 @@ class ShardedParameters {
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   /// The gradients of the same elements.
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }
-  const Sharding& kept() const { return kept_; }  ///< of what this rank stores only a shard
-  /// Where the elements of parameter `i` lie that this rank updates.
+  /// The kinds of memory of which this rank stores only a shard.
+  const Sharding& kept() const { return kept_; }
+  /// The place of the elements of parameter `i` that this rank updates.
   Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
 
   /// The shape of these elements: that of the parameter if it has them all; [rows, ...] if the
@@ -134,7 +135,7 @@ class ShardedParameters {
   struct Stored {
     bool sharded = false;
     Buffer memory{};
-    Tensor all{};  // of the memory
+    Tensor all{};  // the whole memory
   };
   Stored store_as(MemoryClass memory_class, bool sharded, DType dtype = DType::float32) const;
   Tensor shard_of(const Stored& stored) const;
@@ -151,8 +152,9 @@ class ShardedParameters {
   std::vector<bool> has_value_;
   std::uint64_t fingerprint_ = 0;
   Stored stored_parameters_;
-  Stored stored_gradients_;         // none of a row that is frozen
-  std::vector<bool> had_gradient_;  // on this rank, since zero_grad
+  Stored stored_gradients_;  // empty if the row is frozen
+  // Whether each parameter has had one on this rank since zero_grad.
+  std::vector<bool> had_gradient_;
   bool reduced_ = false;
   std::int64_t version_ = 0;
 };

@@ -14,9 +14,8 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief Where the whole parameters and gradients of a unit lie, and how long. Some strategies
-/// keep them: then the shard is a slice of the whole. The others borrow a slot for them, and give
-/// it back.
+/// @brief The memory of the whole parameters and gradients of a unit. Some strategies keep it: then
+/// the shard is a slice of the whole. The others borrow a slot for them, and give it back.
 ///
 /// All work is ordered on streams. On a GPU no step blocks the host.
 
@@ -100,14 +99,14 @@ class WholeParameters {
   void discard(Stream& stream);
 
  private:
-  // A row's part of the copy.
+  // The part of the copy that belongs to one row.
   struct Part {
     ShardedParameters* row = nullptr;
-    bool borrows = false;            // or it lies where it is stored
-    DType sent_as = DType::float32;  // or read as, where each rank has what it is made from
-    std::int64_t begin = 0;          // in the slot, of those that borrow
-    std::int64_t shown_version = 0;  // of the row; 0: no copy
-    std::int64_t slice_version = 0;  // of the row; 0: there is nothing in its slice
+    bool borrows = false;            // if false, the whole row lies in the rank's own storage
+    DType sent_as = DType::float32;  // dtype in which the row is sent, or read if nothing is sent
+    std::int64_t begin = 0;          // first element in the slot, among rows that borrow
+    std::int64_t shown_version = 0;  // version of the row that the copy shows; 0: there is no copy
+    std::int64_t slice_version = 0;  // version of the row that is in the slice; 0: there is none
   };
   bool is_fresh(const Part& part) const;
   Tensor whole(const Part& part) const;  // [whole_numel of the row]
@@ -120,7 +119,7 @@ class WholeParameters {
   WholeMemory& memory_;
   BufferPool::Slot* slot_ = nullptr;
   std::vector<Part> parts_;
-  Buffer slice_;  // of all rows, one after the other
+  Buffer slice_;  // the slices of all rows, one after the other
   Event slice_written_;
 };
 
@@ -168,9 +167,10 @@ class WholeGradients {
   std::optional<BufferPool>& pool_;
   WholeMemory& memory_;
   BufferPool::Slot* slot_ = nullptr;
-  bool zeroed_ = false;    // the slot has been, and holds what backward added since
-  bool landed_ = false;    // the shard already holds a part of this step's
-  bool complete_ = false;  // what is stored must not be reduced again
+  // Whether the slot has been zeroed, and holds only what backward has added since.
+  bool zeroed_ = false;
+  bool landed_ = false;    // whether the shard already holds a part of this step's gradients
+  bool complete_ = false;  // whether stored gradients must not be reduced again
 };
 
 }  // namespace nanofsdp::fsdp

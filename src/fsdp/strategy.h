@@ -8,8 +8,8 @@
 namespace nanofsdp::fsdp {
 
 /// @file
-/// @brief What is sharded: the stages of ZeRO (arXiv 1910.02054, figure 1) and FSDP's strategies
-/// (arXiv 2304.11277, sections 3.2 and 3.3), each with a row in one table.
+/// @brief The sharding strategies: the stages of ZeRO (arXiv 1910.02054, figure 1) and FSDP's
+/// strategies (arXiv 2304.11277, sections 3.2 and 3.3), each with a row in one table.
 
 /// The strategy says what each rank keeps a shard of, and how long a unit is whole.
 enum class ShardingStrategy {
@@ -21,14 +21,16 @@ enum class ShardingStrategy {
   hybrid_shard      ///< full_shard inside each group of ranks, gradients all-reduced across groups
 };
 
-/// One strategy. What is not sharded is kept whole on every rank.
+/// One strategy. Memory that is not sharded is kept whole on every rank.
 struct Sharding {
-  ShardingStrategy strategy = ShardingStrategy::no_shard;  ///< of this row of the table
-  std::string_view name;                                   ///< "full_shard"
-  bool parameters = false;                                 ///< sharded while they are not in use
-  bool gradients = false;                                  ///< sharded after their reduction
-  bool optimizer = false;                                  ///< its state is sharded
-  bool reshards_after_forward = false;  ///< or a unit is unsharded until its backward
+  /// The strategy of this row of the table.
+  ShardingStrategy strategy = ShardingStrategy::no_shard;
+  std::string_view name;    ///< "full_shard"
+  bool parameters = false;  ///< sharded while they are not in use
+  bool gradients = false;   ///< sharded after their reduction
+  bool optimizer = false;   ///< its state is sharded
+  /// If false, a unit stays unsharded from forward to backward.
+  bool reshards_after_forward = false;
   bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
 };
 

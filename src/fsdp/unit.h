@@ -15,15 +15,15 @@ namespace nanofsdp::fsdp {
 /// every strategy. A strategy decides only where whole copies lie and how long they are kept, and
 /// that is in storage.h.
 
-/// What parameters are gathered for. Evaluations and checkpoints also gather, and their traffic is
-/// counted apart from that of training.
+/// The purpose of a gather. Evaluations and checkpoints also gather, and their traffic is counted
+/// apart from that of training.
 enum class Purpose { training, evaluation };
 
 /// One unit on one rank. ShardedModel makes all units, and its hooks call them, always from the
 /// main thread.
 class Unit {
  public:
-  /// What the unit is doing.
+  /// The state of the unit.
   enum class State {
     sharded,    ///< it rests: nothing reads whole parameters
     gathering,  ///< the all-gather has been issued, and may be complete

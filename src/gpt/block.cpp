@@ -41,7 +41,7 @@ Block::Block(const GPTConfig& config)
 }
 
 // The layer norm after each sum reads the sum again. One kernel for both would save that pass. But
-// it would have two inputs, and the forward of a module, which hooks surround, has one. And the
+// it would have two inputs, and the forward of a module, which hooks surround, has one. Also, the
 // layer norm after the second sum belongs to the next unit.
 Tensor Block::do_forward(nn::Tape& tape, Tensor x) {
   const Tensor a = attn_.forward(tape, ln_1_.forward(tape, x));

@@ -27,7 +27,7 @@ struct Parameter {
   /// called on several modules around it, the longest of these paths. Once the parameter is
   /// sharded, its path in the sharded model.
   std::string name;
-  Shape shape;  ///< of the whole parameter
+  Shape shape;  ///< shape of the whole parameter
   Init init;    ///< how it is initialised
   /// If false, the parameter is frozen: the next backward gives it no gradient. An older gradient
   /// stays until the gradients are zeroed. Under FSDP all ranks must change it in the same way. A

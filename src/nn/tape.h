@@ -18,16 +18,16 @@
 namespace nanofsdp::nn {
 
 /// @file
-/// @brief What backward needs from forward.
+/// @brief Keeps the activations of forward that backward needs.
 ///
-/// Forward saves activations, backward restores them in reverse order:
+/// Forward saves activations, and backward restores them in reverse order:
 ///
 ///     forward:   y = f(x, weight)                 tape.save({x});
 ///     backward:  auto [x] = tape.restore<1>();    adds to weight.grad_to_add_to()
 ///
 /// The tape holds activations, never the memory of a parameter: FSDP frees that memory between
-/// forward and backward. It knows which module is at work, so a module that restores what another
-/// one saved is told both names.
+/// forward and backward. The tape knows which module computes. So if a module restores the tensors
+/// of another module, the error names both.
 
 class Module;
 
@@ -172,11 +172,12 @@ class Tape {
   void end_backward();
 
  private:
-  // A save(): so many tensors, of the module that was at work, or of none.
+  // One call of save(): the number of its tensors, and the module that made the call, if there is
+  // one.
   struct Saved {
     const Module* by = nullptr;
     std::size_t count = 0;
-    int masks = 0;  // that were drawn before it
+    int masks = 0;  // masks that were drawn before it
   };
   const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
   std::string name_of(const Module* module) const;
@@ -185,14 +186,14 @@ class Tape {
 
   Context& context_;
   Arena arena_;
-  bool sized_ = false;  // the arena, by a training pass
+  bool sized_ = false;  // whether a training pass has sized the arena
   bool training_ = false;
   bool saving_ = false;
   KeyValueCache* cache_ = nullptr;
   std::uint64_t seed_;
-  DropoutKey key_;               // of the next mask: its site counts the pass's masks
-  std::vector<Tensor> tensors_;  // that were saved
-  std::vector<Saved> saved_;     // by which module
+  DropoutKey key_;               // key of the next mask; its site counts the masks of the pass
+  std::vector<Tensor> tensors_;  // the saved tensors
+  std::vector<Saved> saved_;     // the calls of save()
   std::vector<const Module*> at_work_;
   std::vector<std::weak_ptr<EndOfPass>> ends_;
 };

@@ -16,12 +16,12 @@ namespace nanofsdp::ops {
 ///     m = beta1 * m + (1 - beta1) * g                v = beta2 * v + (1 - beta2) * g^2
 ///     param -= lr / (1 - beta1^step) * m / (sqrt(v) / sqrt(1 - beta2^step) + eps)
 ///
-/// An element's result depends on that element alone, not on where it lies in the range, so cutting
-/// a parameter between shards changes no bit. The operands do not overlap.
+/// The result of an element depends on that element alone, not on its place in the range. So no bit
+/// changes if a parameter is cut into shards. The operands do not overlap.
 ///
 /// Twins: adamw.cpp (a plain loop), adamw.cu (CUDA: a thread for each element, which reads
-/// grad_scale on the device, so that the host need not wait for the norm). The same constants and
-/// operations in the same order: they differ by single roundings.
+/// grad_scale on the device, so that the host need not wait for the norm). Both have the same
+/// constants and operations in the same order, and differ by single roundings.
 
 /// Operands of one step, float32 on one device, n elements each.
 struct AdamW {
@@ -38,7 +38,7 @@ struct AdamW {
   Tensor grad_scale{};      ///< in  [1], float32: the coefficient of clipping; empty: 1
 };
 
-/// Fifteen operations an element, a root and a quotient among them.
+/// Each element costs fifteen operations, with a root and a quotient among them.
 inline Cost cost(const AdamW& a) {
   return moves({a.param, a.grad, a.m, a.v}, {a.param, a.m, a.v}, 15);
 }

@@ -10,7 +10,8 @@ namespace nanofsdp::ops {
 /// @file
 /// @brief The numbers that all elements of one AdamW step share, for both twins. Internal to ops.
 
-/// Every constant as PyTorch makes it: worked out in double, rounded once where it meets a tensor.
+/// The constants. As in PyTorch, they are computed in double, and rounded once when they are
+/// combined with a tensor.
 struct AdamWConstants {
   explicit AdamWConstants(const AdamW& a)
       : decay(static_cast<float>(1 - a.lr * a.weight_decay)),

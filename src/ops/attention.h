@@ -34,10 +34,10 @@ namespace nanofsdp::ops {
 /// Twins: attention.cpp (Eigen) keeps the scores of a block of queries with all its keys in
 /// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
 /// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. On CUDA
-/// q, k, v, y and their gradients may all be bfloat16; lse is float32. Heads of 64 or 128 features
-/// of bfloat16 whose rows begin at multiples of 16 bytes take the kernels of flash/, whose products
-/// round their factors to bfloat16. All other heads take attention.cu, which rounds only its
-/// results.
+/// q, k, v, y and their gradients may all be bfloat16; lse is float32. Heads of 64 or 128 bfloat16
+/// features use the kernels of flash/ if their rows begin at multiples of 16 bytes. These kernels
+/// round the factors of products to bfloat16. All other heads use attention.cu, which rounds only
+/// its results.
 ///
 /// A dropout mask depends only on the global row and on the element (base/dropout_key.h). Sequence
 /// b is row key.first_row + b of the key, and P[i, j] of head h is element (h * T + i) * T + j,
@@ -51,24 +51,24 @@ namespace nanofsdp::ops {
 /// Both directions have operands of the same names, so a call names its struct:
 /// `attention(stream, AttentionForward{.q = ...})`.
 
-/// Heads side by side in the rows of a tensor. Head h, of width D, is columns [first + h * D, first
-/// + (h + 1) * D). A tensor of heads alone has first = 0; packed rows [q, k, v] are one tensor and
-/// three values of `first`.
+/// Heads side by side in the rows of a tensor. Head h, of width D, has columns
+/// [first + h * D, first + (h + 1) * D). If the tensor has only these heads, `first` is 0. Packed
+/// rows [q, k, v] are one tensor with three values of `first`.
 struct Heads {
   Tensor rows{};           ///< [B, T, any number of columns]
   std::int64_t first = 0;  ///< column where head 0 begins
-  int heads = 1;           ///< how many, H
+  int heads = 1;           ///< number of heads, H
 };
 
 /// Shapes: B sequences of T positions, C = H * D features; n = T - first, which is T in training.
 struct AttentionForward {
-  Heads q{};          ///< in   H heads
-  Heads k{}, v{};     ///< in   H_kv heads
-  Tensor y{};         ///< out  [B, n, C], written; its width says what D is
-  Tensor lse{};       ///< out  [B, H, n], written
-  Tensor scratch{};   ///< [attention_scratch_numel(...)], contents meaningless before and after
-  float dropout = 0;  ///< probability of dropping an element of P
-  DropoutKey key{};   ///< which mask
+  Heads q{};               ///< in   H heads
+  Heads k{}, v{};          ///< in   H_kv heads
+  Tensor y{};              ///< out  [B, n, C], written; its width says what D is
+  Tensor lse{};            ///< out  [B, H, n], written
+  Tensor scratch{};        ///< [attention_scratch_numel(...)]; the operator overwrites it
+  float dropout = 0;       ///< probability of dropping an element of P
+  DropoutKey key{};        ///< decides the mask
   std::int64_t first = 0;  ///< queries begin at this position; keys at 0
 };
 

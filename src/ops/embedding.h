@@ -6,7 +6,7 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief Rows of a table, looked up by index.
+/// @brief Looks up rows of a table by index.
 ///
 ///     y[n] = weight[index[n]]            dweight[index[n]] += dy[n]  for n = 0, 1, ..., N - 1
 ///
@@ -29,9 +29,9 @@ struct EmbeddingBackward {
   Tensor dweight{};  ///< in, out  [V, C], float32, added to
 };
 
-/// Forward reads the rows that are looked up, and writes as many.
+/// Forward reads the rows that are looked up, and writes the same number of rows.
 inline Cost cost(const EmbeddingForward& a) { return moves({a.y, a.index}, {a.y}); }
-/// Backward reads those rows of the gradient, too, and adds to them.
+/// Backward also reads those rows of the gradient, and adds to them.
 inline Cost cost(const EmbeddingBackward& a) { return moves({a.dy, a.dy, a.index}, {a.dy}, 1); }
 
 /// Enqueues the operator on `stream`.

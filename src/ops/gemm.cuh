@@ -62,7 +62,7 @@ using Owned = std::unique_ptr<Opaque, cublasStatus_t (*)(Opaque*)>;
 // as `form` says.
 struct Product {
   Form form;
-  DType dtype, result;  // of A and B; of C
+  DType dtype, result;  // dtype of A and B; dtype of C
   std::int64_t rows, cols, depth;
   bool bias;
   bool aligned;  // whether every operand is aligned to 16 bytes, as in the flat layout of training

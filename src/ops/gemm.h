@@ -12,11 +12,11 @@ namespace nanofsdp::ops {
 ///
 ///     nn: C = A B        nt: C = A B^T        tn: C = A^T B        each also as C += ...
 ///
-/// Row-major like everything here. Matrices are plain pointers with a row stride, so that a head
-/// can be read where it lies between others. gemm packs the operands in the order
-/// in which the micro-kernel reads them, one block at a time that fits in a cache (Goto and van de
-/// Geijn 2008). The bits of a row depend only on its own values and on the other operand: not on
-/// the other rows, not on the number of threads, and not on where anything lies in memory.
+/// Matrices are row-major. They are plain pointers with a row stride, so that a head can be read
+/// where it lies among other heads. gemm packs the operands in the order in which the micro-kernel
+/// reads them, one block at a time that fits in a cache (Goto and van de Geijn 2008). The bits of a
+/// row depend only on its own values and on the other operand: not on the other rows, not on the
+/// number of threads, and not on where anything lies in memory.
 
 /// A matrix in memory that it does not own: element (i, j) is data[i * stride + j].
 struct Matrix {

@@ -48,8 +48,8 @@ __device__ inline std::int64_t global_thread() {
 constexpr std::int64_t kStretch = kReadAhead * kThreads;
 
 /// A block of kThreads writes out[i] = make(i) for the kStretch elements from `begin` on, or up to
-/// `end`; there must be at least one. All elements are made before the first is written. So many
-/// loads are under way at once, and memory is busy without wider loads, which would need rows that
+/// `end`; there must be at least one. All elements are made before the first is written. Many loads
+/// are then under way at once, and memory is busy without wider loads, which would need rows that
 /// begin at multiples of 16 bytes. Because of this order, make(i) may also read out[i]. Threads
 /// beyond the end make the last element without need, because a branch would make the loads wait
 /// for earlier work.

@@ -74,7 +74,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   NANOFSDP_RETURN_ON_CUDA(stream.device(), layer_norm(stream, a));
   enqueue_loop(stream, a, R, grain_of(C), [a, C](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
-      prefetch(a.x.f32() + (r + 1) * C, C);  // of the next row
+      prefetch(a.x.f32() + (r + 1) * C, C);  // prefetches the next row
       forward_row(a, r);
     }
   });

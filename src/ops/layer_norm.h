@@ -8,8 +8,8 @@ namespace nanofsdp::ops {
 /// @file
 /// @brief Layer normalisation over the last dimension, forward and backward.
 ///
-/// For each row x of length C (Ba, Kiros and Hinton 2016, arXiv 1607.06450; as PyTorch's
-/// LayerNorm):
+/// For each row x of length C, as in PyTorch's LayerNorm (Ba, Kiros and Hinton 2016, arXiv
+/// 1607.06450):
 ///
 ///     mean = sum(x) / C              var = sum((x - mean)^2) / C          (biased)
 ///     rstd = 1 / sqrt(var + eps)     n   = (x - mean) * rstd              y = n * weight + bias
@@ -19,13 +19,14 @@ namespace nanofsdp::ops {
 ///     dx = rstd * (g - mean_C(g) - n * mean_C(g * n))
 ///     dweight += sum over rows of dy * n                  dbias += sum over rows of dy
 ///
-/// Only mean and rstd are kept for backward: two numbers a row instead of C; n is recomputed.
+/// Only mean and rstd are kept for backward: two numbers for each row instead of C. Backward
+/// computes n again.
 ///
 /// Twins: layer_norm.cpp (Eigen), layer_norm.cu (CUDA: a warp for each row, or several warps for a
 /// long one). The stream's device picks the twin; every tensor lives on it. The same input gives
 /// the same bits on every run; the twins agree within 1e-5 relative L2 in float32. On a GPU x, y,
-/// dy and dx may be bfloat16, all of one call alike; the operator computes and sums in float32.
-/// Taught in lesson 02.
+/// dy and dx may be bfloat16, all of them in one call together. The operator computes and sums in
+/// float32. Lesson 02 teaches it.
 
 /// PyTorch's default.
 inline constexpr float kLayerNormEps = 1e-5f;
@@ -49,7 +50,7 @@ struct LayerNormBackward {
   Tensor mean{};     ///< in   [R], from the forward pass
   Tensor rstd{};     ///< in   [R], from the forward pass
   Tensor dx{};       ///< out  [R, C], written; may alias dy
-  Tensor dweight{};  ///< in, out  [C], added to; empty: not wanted
+  Tensor dweight{};  ///< in, out  [C], added to; empty if it is not needed
   Tensor dbias{};    ///< in, out  [C] or empty, added to
 };
 

@@ -62,7 +62,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
     multiply(stream, Form::tn, dy, as<X>(dtype, stream, a.x), a.dweight, Write::add);
   }
   // cuBLAS could also sum dy in this product (BGRADB). But it overwrites dbias, whatever beta is,
-  // where the sum must be added to dbias. And it would sum dy after rounding.
+  // where the sum must be added to dbias. It would also sum dy after rounding.
   if (!a.dbias.empty()) {
     const std::int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
     for_type_of(a.dy, [&]<class T>(T) {

@@ -53,7 +53,7 @@ struct MatmulBackward {
 
 /// Forward costs 2 N M K operations.
 Cost cost(const MatmulForward& a);
-/// Backward costs as many for dx, and as many for dweight.
+/// Backward costs 2 N M K operations for dx, and 2 N M K for dweight.
 Cost cost(const MatmulBackward& a);
 
 /// Enqueues the operator on `stream`.
@@ -64,10 +64,11 @@ void matmul(Stream& stream, const MatmulForward& a);
 void matmul(Stream& stream, const MatmulBackward& a);
 
 /// On a GPU cuBLAS has several kernels for a product, and the bits depend on which one is taken. By
-/// default that is the one that cuBLAS names first: the same on all ranks and in every run. After
-/// this call it is the one that `file` names for the product. For a product that the file does not
-/// name, eight kernels are timed once, and the fastest is added to the file; other ranks that share
-/// the file wait for it. So all runs with one file have the same bits. On a CPU nothing happens.
+/// default it is the kernel that cuBLAS names first, which is the same on all ranks and in every
+/// run. After this call it is the kernel that `file` names for the product. For a product that the
+/// file does not name, eight kernels are timed once, and the fastest is added to the file; other
+/// ranks that share the file wait for it. So all runs with one file have the same bits. On a CPU
+/// nothing happens.
 /// @param stream whose products these are, before the first of them
 void take_fastest_products(Stream& stream, const std::string& file);
 

@@ -26,7 +26,7 @@ constexpr int kLanes = kRegisterBytes / sizeof(float);  ///< floats in a registe
 using Vector [[gnu::vector_size(kLanes * sizeof(float))]] = float;
 using Lanes = std::make_integer_sequence<int, kLanes>;
 
-// The loop that follows, written out, so that what it keeps in arrays stays in registers.
+// The loop that follows is unrolled, so that its arrays stay in registers.
 #ifdef __clang__
 #define NANOFSDP_UNROLL _Pragma("clang loop unroll(full)")
 #else
@@ -82,8 +82,8 @@ constexpr int kRows = 6;
 #endif
 constexpr int kCols = 2 * kLanes;
 
-constexpr std::int64_t kDepth = 256;               ///< of a tile, at most: kCols of it fit in L1
-constexpr std::int64_t kStride = kDepth + kLanes;  ///< of a packed row of A
+constexpr std::int64_t kDepth = 256;  ///< largest depth of a tile: kCols columns of it fit into L1
+constexpr std::int64_t kStride = kDepth + kLanes;  ///< floats of a packed row of A
 
 /// Asks memory for a matrix that will be needed, in a number of steps. To ask for all of it at once
 /// would not do: a core waits for a dozen cache lines at a time, and the data that it needs now
@@ -106,13 +106,13 @@ class Ahead {
   }
 
  private:
-  static constexpr std::int64_t kLine = 16;  // floats
+  static constexpr std::int64_t kLine = 16;  // floats of a cache line
   Matrix rest_;
-  std::int64_t lines_;  // a step
+  std::int64_t lines_;  // cache lines for each step
   std::int64_t col_ = 0;
 };
 
-constexpr std::int64_t kStep = 16;  ///< of the depth, from one such step to the next
+constexpr std::int64_t kStep = 16;  ///< depth from one step of Ahead to the next
 
 /// Returns the same address in a way that a compiler takes it for another.
 inline const float* another(const float* p) {
@@ -137,9 +137,9 @@ struct Tile {
   const float* b;
   std::int64_t depth;
   float* c;
-  std::int64_t stride;  ///< of C
-  std::int64_t cols;    ///< of C, at most kCols
-  bool add;             ///< C += instead of C =
+  std::int64_t stride;  ///< stride of C
+  std::int64_t cols;    ///< columns of C, at most kCols
+  bool add;             ///< whether C += A B, not C = A B
   Ahead& ahead;
 };
 
@@ -154,17 +154,18 @@ inline void put(float* c, Vector sum, std::int64_t n, bool add) {
 /// C = A B for `rows` rows; element (i, k) of A is a[i * row + k * column].
 template <int rows, std::int64_t row, std::int64_t column>
 void make_tile(const Tile& t) {
-  Vector left[rows], right[rows];  // without `= {}`, for which GCC clears memory first
+  Vector left[rows], right[rows];  // GCC would clear memory for `= {}`
   NANOFSDP_UNROLL
   for (int i = 0; i < rows; ++i) left[i] = right[i] = Vector{};
-  // AVX-512 multiplies by a number where it lies in memory; but one that is needed twice, compilers
-  // load first: an instruction more, of which a core that runs two threads has none to spare. So in
-  // every other row the right half takes it from another address. In all rows, there would be more
-  // accesses to memory than a core can make.
+  // AVX-512 can multiply by a number in memory. But compilers load a number first if it is needed
+  // twice. This takes one more instruction, and a core that runs two threads has no time for it. So
+  // in every other row, the right half reads the number from another address. If all rows did so,
+  // there would be more accesses to memory than a core can make.
   const float *a = t.a, *b = t.b, *again = kLanes == 16 ? another(a) : a;
   const float *c = t.c, *c_end = c + rows * t.stride;
   for (std::int64_t k = 0; k < t.depth; k += kStep) {
-    for (int i = 0; i < 2 && c < c_end; ++i, c += t.stride) {  // C is needed last: two rows a step
+    // C is needed last: two rows in each step.
+    for (int i = 0; i < 2 && c < c_end; ++i, c += t.stride) {
       __builtin_prefetch(c, 1);
       __builtin_prefetch(c + t.cols - 1, 1);
     }
@@ -175,7 +176,8 @@ void make_tile(const Tile& t) {
       const float* now = a;
       NANOFSDP_UNROLL
       for (int i = 0; i < rows; ++i) {
-        if (i >= 3) now = once(left[i - 3], right[i - 3], now);  // three rows load, one multiplies
+        // Three rows load, one row multiplies.
+        if (i >= 3) now = once(left[i - 3], right[i - 3], now);
         left[i] += now[i * row] * b_left;
         right[i] += (kLanes == 16 && i % 2 == 0 ? again : now)[i * row] * b_right;
       }

@@ -16,8 +16,8 @@
 namespace nanofsdp::ops {
 
 /// @file
-/// @brief What operators require of their operands on both devices, and how the CPU's operators
-/// share their loops among threads.
+/// @brief Checks the operands of operators on both devices, and shares the loops of the CPU's
+/// operators among threads.
 ///
 /// Operands are named "operator: operand" in every message, as in "layer_norm: weight".
 
@@ -29,7 +29,7 @@ class Require {
   explicit Require(const Stream& stream, const Tensor& activation = {})
       : device_(stream.device()), dtype_(narrowest_of(activation)) {}
 
-  /// @param dtype where it is another than that of activations
+  /// @param dtype if it differs from that of activations
   /// @throws ShapeError unless `t` is on the stream's device with this shape and dtype
   void operator()(const char* operand, const Tensor& t, const Shape& shape,
                   std::optional<DType> dtype = {}) const {
@@ -55,7 +55,7 @@ class Require {
   }
 
   /// Requires a number of elements, in any shape.
-  /// @param dtype where it is another than that of activations
+  /// @param dtype if it differs from that of activations
   /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
   void numel(const char* operand, const Tensor& t, std::int64_t numel,
              std::optional<DType> dtype = {}) const {
@@ -91,7 +91,7 @@ class Require {
   }
 
   Device device_;
-  DType dtype_;  // of activations
+  DType dtype_;  // dtype of activations
 };
 
 /// @throws ShapeError unless `t` has `rank` dimensions

@@ -6,7 +6,7 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A machine on which a run is planned: how fast its parts are. A small text file.
+/// @brief A machine on which a run is planned. A small text file says how fast its parts are.
 ///
 ///     # a comment
 ///     kind = gpu                      # or cpu
@@ -22,16 +22,16 @@ namespace nanofsdp::plan {
 /// machine are a node. On GPUs each rank has a GPU and a network card of its own; on CPUs the ranks
 /// of a node share its cores, memory and network.
 struct Machine {
-  enum class Kind { cpu, gpu };  ///< on what ranks compute
-  Kind kind = Kind::gpu;         ///< of this machine
+  enum class Kind { cpu, gpu };  ///< the device on which ranks compute
+  Kind kind = Kind::gpu;         ///< device of this machine
 
-  double memory = 0;              ///< bytes; of a GPU, or of a CPU's node
-  double memory_bandwidth = 0;    ///< bytes/s read and written; of a CPU's node, fetched
-  double cores = 1;               ///< of a node; a GPU counts as one. FLOP/s are those of one core
-  double products_bfloat16 = 0;   ///< FLOP/s of products of bfloat16 matrices
-  double products_float32 = 0;    ///< FLOP/s of products of float32 matrices
-  double product_half_width = 0;  ///< a product with a side of this length reaches half of that
-  double attention = 0;           ///< FLOP/s of products inside a kernel of attention
+  double memory = 0;            ///< bytes of a GPU, or of a CPU's node
+  double memory_bandwidth = 0;  ///< bytes/s read and written; of a CPU's node, fetched
+  double cores = 1;  ///< cores of a node; a GPU counts as one. FLOP/s are those of one core
+  double products_bfloat16 = 0;      ///< FLOP/s of products of bfloat16 matrices
+  double products_float32 = 0;       ///< FLOP/s of products of float32 matrices
+  double product_half_width = 0;     ///< a product with a side of this length reaches half of that
+  double attention = 0;              ///< FLOP/s of products inside a kernel of attention
   double attention_half_length = 0;  ///< rows of this many tokens reach half of that
   double flops = 0;                  ///< FLOP/s of all other work
   double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
@@ -47,8 +47,8 @@ struct Machine {
   double product_efficiency = 1;  ///< fitted: share of the peak of products
   double memory_efficiency = 1;   ///< fitted: share of memory_bandwidth
   double network_efficiency = 1;  ///< fitted: share of both bandwidths between ranks
-  double overlap_slowdown = 1;  ///< fitted: computation takes so many times while a collective runs
-  std::string fitted_to{};      ///< what the heading says
+  double overlap_slowdown = 1;    ///< fitted: factor of computing time while a collective runs
+  std::string fitted_to{};        ///< the text of the heading
 };
 
 /// @param path names the text in messages

@@ -34,7 +34,7 @@ struct Layer {
   bool is_unit = false;             ///< by is_block()
   std::vector<Shape> parameters{};  ///< all of them get a gradient
   std::int64_t width = 0;           ///< elements of its output for each token; 0: returns its input
-  DType dtype = DType::float32;     ///< of its output
+  DType dtype = DType::float32;     ///< dtype of its output
   std::int64_t kept = 0;            ///< bytes for each token, even, kept until its backward ends
   Pass forward{};                   ///< makes the output
   Pass backward{};                  ///< makes the gradients
@@ -45,7 +45,7 @@ struct Layer {
 class Outline final : public nn::Module {
  public:
   explicit Outline(const Layer& layer);  ///< its name does not matter
-  const Layer layer;                     ///< as it was made
+  const Layer layer;                     ///< the layers
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) override;

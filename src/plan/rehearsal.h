@@ -13,10 +13,10 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief A training of any language model without text and without first values: what the engine
-/// allocates, issues and sends, on a device that is real or simulated.
+/// @brief A training of any language model without text and without first values. On a real or
+/// simulated device, the engine allocates, issues and sends as in a training.
 
-/// What one rank does in an optimizer step, and between steps. Evaluations and samples are left
+/// The work of one rank in an optimizer step, and between steps. Evaluations and samples are left
 /// out, because they take less memory than a step.
 struct Work {
   std::vector<std::int64_t> rows{};  ///< rows of each of the rank's micro-steps
@@ -35,13 +35,14 @@ class Rehearsal {
   Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model, const fsdp::Options& options,
             const Work& work);
 
-  /// One optimizer step: all micro-steps, the norm, AdamW. The first sizes the tape.
+  /// Makes one optimizer step: all micro-steps, the norm, AdamW. The first step sizes the tape.
   void step();
 
-  /// Gathers all weights, one unit after the other, as for a file, if the run saves any.
+  /// Gathers all weights, one unit after the other, as a save does. Does nothing if the run saves
+  /// none.
   void save();
 
-  fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
+  fsdp::ShardedModel& model() { return sharded_; }  ///< the sharded model
 
  private:
   Context& context_;

@@ -29,49 +29,50 @@ inline constexpr int kStreams = 3;
 
 /// One call of the main thread.
 struct Issued {
-  /// What the call was.
+  /// The kinds of calls.
   enum class Kind {
     work,   ///< work for the stream
-    wait,   ///< what the stream does later comes after `point` of stream `awaited`
+    wait,   ///< later work of the stream comes after `point` of stream `awaited`
     block,  ///< the main thread waits for `point` of stream `awaited`
-    note    ///< the time when the stream comes here is to be written to `when`
+    note    ///< when the stream comes here, the time is written to `when`
   };
-  Kind kind = Kind::work;  ///< which
+  Kind kind = Kind::work;  ///< kind of the call
   int stream = 0;          ///< 0: computes, 1: gathers, 2: reduces
-  Cost cost{};             ///< of work
+  Cost cost{};             ///< cost of the work
   int awaited = 0;         ///< number of a stream
   std::size_t point = 0;   ///< all that was issued on it up to this number of the log, from 1
   double* when = nullptr;  ///< outlives the log
 };
 
-/// What one rank was asked for, in order. One thread writes it.
+/// The calls of one rank, in order. One thread writes it.
 struct IssueLog {
-  /// At the end.
+  /// Adds a call at the end.
   void add(const Issued& one) {
     products += one.cost.products + one.cost.attention;
     if (keeps) issued.push_back(one);
   }
-  std::deque<Issued> issued{};  ///< number 1 first
-  double products = 0;          ///< floating-point operations of its products of matrices
-  bool keeps = true;            ///< all of it, or only adds up products
+  std::deque<Issued> issued{};  ///< number 1 comes first
+  double products = 0;          ///< floating-point operations of all matrix products
+  bool keeps = true;            ///< if false, it only adds up products
 };
 
-/// A rank of a run, on a simulated device; and its log, which its streams need before there is a
-/// rank.
+/// A rank of a run on a simulated device, and its log. The log is constructed first, because the
+/// streams need it.
 struct SimulatedRank : IssueLog, Context {
-  /// @param threads of its compute stream
+  /// @param threads threads of its compute stream
   /// @param device simulated_cpu or simulated_cuda
   SimulatedRank(int rank, int ranks, int threads, Device device);
 };
 
-/// What a backend keeps for sums: bytes, for a group of so many ranks, the first and the last of
-/// them in the run, and a chunk of so many bytes. Empty: nothing.
+/// Returns the bytes that a backend keeps for sums, for a group of `ranks` ranks and a chunk of
+/// `chunk_bytes` bytes. `first` and `last` are the group's first and last rank, by their numbers in
+/// the run. An empty function stands for no memory.
 using Scratch = std::function<std::uint64_t(int ranks, int first, int last, std::int64_t chunk)>;
 
-/// The place in the grid of a rank on a simulated device.
+/// Makes the mesh of a rank on a simulated device.
 /// @param context outlives the mesh
-/// @param shard_size, post_forward_size as of comm::Mesh
-/// @param scratch what its collectives take beside
+/// @param shard_size, post_forward_size see comm::Mesh
+/// @param scratch memory that its collectives take in addition
 /// @throws UsageError as comm::Mesh
 comm::Mesh make_simulated_mesh(Context& context, int shard_size = 0, int post_forward_size = 0,
                                const Scratch& scratch = {});

@@ -18,21 +18,21 @@ namespace nanofsdp::store {
 /// The file that one rank wrote.
 struct FileRecord {
   std::uint64_t bytes = 0;        ///< size of the file
-  std::uint64_t fingerprint = 0;  ///< of those bytes (base/fingerprint.h)
+  std::uint64_t fingerprint = 0;  ///< fingerprint of its bytes (base/fingerprint.h)
 };
 
-/// What a checkpoint says of itself.
+/// The contents of a manifest.
 struct Manifest {
   std::int64_t optimizer_steps = 0;  ///< steps made before it was saved
   Metadata metadata;                 ///< texts that the program keeps there, by name
   std::vector<FileRecord> files;     ///< one for each rank
-  std::uint64_t fingerprint = 0;     ///< of all of the above; computed when it is written
+  std::uint64_t fingerprint = 0;  ///< fingerprint of the members above; computed when it is written
 };
 
 /// The most bytes that a manifest may have. No larger one is read or written.
 inline constexpr std::uint64_t kLargestManifest = 8'000'000;
 
-/// "rank_0_of_4.safetensors"
+/// The name of a rank's file, such as "rank_0_of_4.safetensors".
 std::string rank_file_name(std::size_t rank, std::size_t ranks);
 
 /// The text of manifest.json, with its fingerprint. Bytes of the metadata that are not UTF-8 are

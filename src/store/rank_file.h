@@ -31,7 +31,7 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
 /// @param model all parameters of the model
 /// @param steps taken for a parameter if its file does not say how many steps it has made
 /// @throws UsageError naming the file if one is malformed; the parameters that are missing, surplus
-/// or of another shape, if they are of another model; or a parameter of which a part is missing
+///   or of another shape, if they are of another model; or a parameter that is not complete
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
                      std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
                      std::int64_t steps);

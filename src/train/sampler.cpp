@@ -41,7 +41,7 @@ std::vector<std::int32_t> generate(fsdp::ShardedModel& model, nn::Tape& tape,
     options.cached ? tape.begin_decoding(cache) : tape.begin(/*training=*/false);
     const Tensor input = tape.allocate({1, fresh}, DType::int32);
     transfer(tape.stream(), Tensor(&*(tokens.end() - fresh), input.shape(), DType::int32), input);
-    // Of the last position, or of all positions in the window.
+    // The logits of the last position, or of all positions in the window.
     const Tensor all = model.forward(tape, input);
     const Tensor last = all.slice(all.numel() - all.dim(2), all.dim(2));
     const auto logits = on_host<float>(tape.stream(), last, room);

@@ -6,11 +6,11 @@
 // queries and writes dQ; the kernel of keys.cu owns keys and writes dK and dV. No block adds to the
 // result of another block, so the bits are the same on every run.
 //
-// What this costs: both kernels compute scores and dO V^T, so there are 7 products instead of 5. A
-// single kernel that owns keys would have to add up its parts of dQ through memory, in float32. At
-// T = 1024 and tiles of 128, each element of dQ would be read and written 4.5 times: 1.8 GB for 64
-// x 12 heads of 64, which takes 0.4 to 0.5 ms on an H100. The two further products take less time,
-// and need no memory.
+// The price is this: both kernels compute scores and dO V^T, so there are 7 products instead of 5.
+// A single kernel that owns keys would have to add up its parts of dQ through memory, in float32.
+// At T = 1024 and tiles of 128, each element of dQ would be read and written 4.5 times: 1.8 GB for
+// 64 x 12 heads of 64, which takes 0.4 to 0.5 ms on an H100. The two further products take less
+// time, and need no memory.
 
 namespace nanofsdp::ops::cuda::flash {
 namespace {

@@ -7,7 +7,7 @@ namespace nanofsdp::ops::cuda::flash {
 
 /// @file
 /// @brief The parts that the kernels of flash attention share: copies of rows to shared memory, and
-/// the two products of which all kernels consist. Internal to flash attention.
+/// the two products that all kernels compute. Internal to flash attention.
 
 /// A matrix [T, D] in global memory. The stride is in bytes, so an address takes one multiply-add.
 struct Rows {
@@ -59,8 +59,8 @@ struct Tile {
     return ((begin + bytes(r) + (p ^ r % 8) * 16) ^ q * 16) + bytes(row);
   }
 
-  /// Loads 16 rows and 16 features as a left factor; as two right factors, whose columns are the
-  /// rows; and as two right factors, whose columns are the features.
+  /// Loads 16 rows and 16 features as a left factor; as two right factors that have the rows as
+  /// columns; and as two right factors that have the features as columns.
   __device__ void left(unsigned (&a)[4], unsigned row, unsigned d) const {
     load_matrices<false>(a, piece(row, lane() % 16, lane() / 16, d / 8));
   }
