@@ -46,7 +46,7 @@ struct Call {
 /// A collective that failed. The communicator is unusable afterwards.
 class CommError : public launch::RankError {
  public:
-  /// What went wrong.
+  /// The kinds of failures.
   enum class Kind {
     peer_lost,  ///< another rank has ended, and the cause is there
     timeout,    ///< a rank did not come in time

@@ -22,8 +22,8 @@ namespace nanofsdp::comm {
 /// With every payload, ranks exchange 320 bytes that describe the call and the four calls before
 /// it. So if ranks disagree, the error shows where they began to differ (operation.h).
 
-/// What carries the bytes: shared memory or Gloo. By default it is shared memory if all ranks of a
-/// group can use it, and otherwise Gloo.
+/// The transport of the bytes: shared memory or Gloo. By default it is shared memory if all ranks
+/// of a group can use it, and otherwise Gloo.
 enum class Transport { automatic, shared, gloo };
 
 /// How long ranks wait for each other, and what carries the bytes.

@@ -21,14 +21,14 @@ class UnboundBuffer;
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief All that we take from Gloo: connections, and messages between two ranks; with its ways of
-/// failing brought to one.
+/// @brief The parts of Gloo that we use: connections, and messages between two ranks. Every failure
+/// of Gloo becomes a CommError.
 
-/// The connections of a rank to the others of one group. When they close, what has been sent still
-/// arrives: a rank may leave while its peers are reading.
+/// The connections of a rank to the others of one group. When they are closed, bytes that have been
+/// sent still arrive. So a rank may leave while its peers are reading.
 class GlooWire {
  public:
-  /// Connects the ranks that meet under `name`, which no other group may have used. All groups of
+  /// Connects the ranks that meet under `name`, a name that no other group has used. All groups of
   /// a process have one IO thread, which binds to the address that leads to rank 0. From then on,
   /// the process ignores SIGPIPE.
   /// @throws CommError setup
@@ -38,19 +38,20 @@ class GlooWire {
   /// The ranks that it connects. When the group fails, the connections are cut.
   Peers& peers() { return peers_; }
 
-  /// One message on its way. Its memory stays as it is until wait() returns or the wire is aborted.
-  /// Messages between two ranks match by slot; those of one slot arrive in order.
+  /// A message between two ranks. Its memory must not change until wait() returns or the wire is
+  /// aborted. The sent and the received message match by their slot. Messages of one slot arrive in
+  /// order.
   class Message {
    public:
     enum class Way { send, receive };
 
-    /// Posts the message and does not block. Both ends give its exact size, or Gloo ends the
-    /// process; and to send to oneself would crash it.
+    /// Posts the message and does not block. Both ends must give its exact size, because otherwise
+    /// Gloo ends the process. A rank must not send to itself, because Gloo would crash.
     Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
             std::size_t bytes);
     ~Message();
 
-    /// Blocks until the memory may be used. Once. @throws CommError
+    /// Blocks until the memory may be used. Call it once. @throws CommError
     void wait();
 
    private:
@@ -66,10 +67,10 @@ class GlooWire {
 
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
-  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // whose waiters are to be woken
-  Peers peers_;                                             // may call cut() from now on
+  std::vector<gloo::transport::UnboundBuffer*> under_way_;  // messages that are being waited for
+  Peers peers_;                                             // may call cut() as soon as it exists
   std::promise<void> end_;
-  std::future<void> waking_;  // last
+  std::future<void> waking_;  // the last member
 };
 
 }  // namespace nanofsdp::comm

@@ -20,10 +20,11 @@ namespace nanofsdp::comm {
 /// the thread that issues the call, and the part is done when it has been launched on the stream.
 class Group {
  public:
-  Group(int rank, int size) : rank_(rank), size_(size) {}  ///< this end's rank, of `size`
+  /// Makes the end of rank `rank`, of `size` ranks.
+  Group(int rank, int size) : rank_(rank), size_(size) {}
   virtual ~Group() = default;
   int rank() const { return rank_; }  ///< 0 ... size - 1
-  int size() const { return size_; }  ///< ranks
+  int size() const { return size_; }  ///< number of ranks
 
   /// Whether the group can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
@@ -45,8 +46,8 @@ class Group {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
-  const int rank_;  ///< as rank()
-  const int size_;  ///< as size()
+  const int rank_;  ///< what rank() returns
+  const int size_;  ///< what size() returns
 };
 
 /// Makes a Communicator that runs the group's calls on their streams.

@@ -93,7 +93,8 @@ class Mesh {
   enum Group : std::size_t { kWorld, kGather, kReduce, kReplicate, kPostForward };
   bool has_post_forward() const { return groups_.size() > kPostForward; }
 
-  std::vector<std::unique_ptr<Communicator>> groups_;  // in this order; the last if there is one
+  // In the order of their names; the last one may be missing.
+  std::vector<std::unique_ptr<Communicator>> groups_;
 };
 
 }  // namespace nanofsdp::comm

@@ -6,7 +6,7 @@
 
 namespace nanofsdp::comm {
 
-/// NCCL's functions under their own names; the library is loaded when this is made.
+/// NCCL's functions under their own names. The constructor loads the library.
 struct NcclLibrary {
   Library library{NANOFSDP_NCCL, NANOFSDP_NCCL_FOLDER};
 

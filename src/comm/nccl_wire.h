@@ -14,14 +14,15 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief NCCL's own communicators, which do not block; with their ways of failing brought to one.
+/// @brief NCCL's communicators in their non-blocking form. Every failure of NCCL becomes a
+/// CommError.
 
-/// What the communicators of one process share: the news that a rank is lost, which ends them all.
+/// The state that all communicators of a process share: if a rank is lost, it ends them all.
 struct NcclFabric;
 
-/// A communicator of NCCL's: a call to it is begun, and then asked after. Used by the thread that
-/// issues, by one that waits for an event, and by one that aborts. Errors name the call that is the
-/// last of `history`; without one, they are about the making of the group.
+/// A communicator of NCCL. A call is begun, and then its state is asked for again and again. Three
+/// threads use it: one issues calls, one waits for events, and one may abort. Errors name the last
+/// call of `history`. If the history is empty, they are about the making of the group.
 class NcclWire {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t)>;
@@ -30,17 +31,18 @@ class NcclWire {
   explicit NcclWire(std::shared_ptr<NcclFabric> fabric);
   ~NcclWire();
 
-  /// Makes one of NCCL's calls. NCCL launches the work of the call from a thread of its own. So
-  /// this first waits until the work of the process's last call has been launched, whichever
-  /// communicator made that. Then all ranks launch their collectives in one order. In different
-  /// orders, two collectives could each hold the part of the device that the other one needs.
-  /// @param event passes after the work of this call. Empty: the caller waits for the launch
+  /// Makes one of NCCL's calls. NCCL launches its work from a thread of its own. So this function
+  /// first waits until the work of the process's last call has been launched, by whichever
+  /// communicator. Then all ranks launch their collectives in the same order. In different orders,
+  /// two collectives could each hold the part of the device that the other one needs.
+  /// @param event passes after the work of this call. If it is empty, the caller waits for the
+  ///   launch
   void begin(const History& history, const Call& call, Late event = {});
 
-  /// The same, and waits until NCCL has launched the work, so that it is on the stream.
+  /// Makes the call, and waits until NCCL has launched the work, so that it is on the stream.
   void call(const History& history, const Call& call);
 
-  /// Waits until `done` returns true, and asks it again and again.
+  /// Calls `done` again and again until it returns true.
   /// @throws CommError timeout if that takes longer than `patience`
   void wait(const History& history, std::chrono::milliseconds patience,
             const std::function<bool()>& done);
@@ -51,19 +53,19 @@ class NcclWire {
   ///   does not concern it
   ncclResult_t check(const History& history, bool passed = false);
 
-  /// The ranks with this color. Waits until all have come.
+  /// Makes the group of the ranks with this color. Waits until all have come.
   std::shared_ptr<NcclWire> split(const History& history, int color);
 
-  /// When this rank needs no more and all its work is done. What it has sent may still be on its
-  /// way: NCCL sees it off, and waits for the others.
+  /// Call it when this rank needs the group no more and all its work is done. Bytes that the rank
+  /// has sent may still be on their way: NCCL delivers them, and waits for the other ranks.
   void close(const History& history);
 
-  /// Ends what is on the device, and all waiting. From any thread.
+  /// Ends all work on the device, and all waiting. Any thread may call it.
   void abort(const std::string& reason) noexcept;
 
-  /// ncclCommUserRank or ncclCommCount.
+  /// Asks NCCL for a number: `what` is ncclCommUserRank or ncclCommCount.
   int ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const;
-  /// As Communicator::work().
+  /// See Communicator::work().
   void work(int begins, const std::string& at);
   const NcclOptions& options() const;
   const NcclLibrary& nccl() const;
@@ -77,12 +79,12 @@ class NcclWire {
   Patience give_up(const History& history, std::chrono::milliseconds patience);
 
   const std::shared_ptr<NcclFabric> fabric_;
-  std::mutex mutex_;  // of:
+  std::mutex mutex_;  // guards what follows
   ncclComm_t comm_ = nullptr;
-  std::string aborted_;  // why
+  std::string aborted_;  // the reason
 };
 
-/// All ranks of the run. Waits until all have come. @throws CommError setup
+/// Makes the group of all ranks of the run. Waits until all have come. @throws CommError setup
 std::shared_ptr<NcclWire> open_nccl(Context& context, launch::Store& store,
                                     const NcclOptions& options);
 

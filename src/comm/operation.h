@@ -20,7 +20,7 @@ struct Operation {
 
   std::uint64_t sequence = 0;       ///< the number of the call in its group, from 1
   std::int64_t count = 0;           ///< the elements of one rank's chunk
-  Kind kind = Kind::barrier;        ///< which collective
+  Kind kind = Kind::barrier;        ///< the collective
   ReduceOp reduce = ReduceOp::sum;  ///< what a reduce_scatter computes
   DType dtype = DType::float32;     ///< the dtype of the elements
   std::int32_t root = 0;            ///< the rank that broadcasts

@@ -18,75 +18,85 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The other ranks of a group, as a rank that waits for them sees them: on their way, too
-/// late, or lost.
+/// @brief The other ranks of a group, as a waiting rank sees them: still to come, too late, or
+/// lost.
 
 class Peers;
 
-/// What the groups of one process have in common. As it is, its ranks are threads of the process;
-/// ranks that are processes have more (sharing.h).
+/// The state that all groups of a process share. This base class is for ranks that are threads of
+/// one process. Ranks that are processes have a derived one (sharing.h).
 struct Run {
-  explicit Run(std::chrono::milliseconds timeout);  ///< see below; at least 1 ms
+  explicit Run(std::chrono::milliseconds timeout);  ///< the timeout is at least 1 ms
   virtual ~Run() = default;
 
-  /// What became of the rank that was lost first: empty if none was, as of threads. Waits a little
-  /// for such news.
+  /// How the rank that was lost first was lost. It is empty if no rank was lost, which is always so
+  /// for threads. The function waits a short time for such news.
   virtual std::string loss() { return ""; }
-  /// This rank begins to work alone (1), or ends (-1).
+  /// Notes that this rank begins to work alone (1), or ends (-1).
   virtual void work(int begins, const std::string& /*at*/) { alone.add(begins); }
-  /// For how long no rank has worked alone; longer than any wait if not all move.
+  /// For how long no rank has worked alone. If a rank does not answer, the result is longer than
+  /// any wait.
   virtual std::chrono::milliseconds idle() { return alone.idle(); }
-  /// When the timeout of a wait is over: what is left of it, as time in which a rank works alone
-  /// does not count.
+  /// The time that is left of a wait. Time in which a rank works alone does not count.
   Patience rest() { return Patience(timeout - idle()); }
 
-  /// Ends all waiting in the groups, and in those that are made later.
+  /// Ends all waiting in the groups, and in groups that are made later.
   void abort(const std::string& reason);
 
-  const std::chrono::milliseconds timeout;  ///< for a rank to come to a collective
-  Ledger* ledger = nullptr;                 ///< of the rank; threads take no memory here
-  Link link{};                              ///< that threads pretend
-  std::shared_ptr<SharedMemory> memory{};   ///< of processes; null: none is shared
-  std::vector<int> sharers{};    ///< this rank, and those whose memory it can read; in order
-  Work alone{};                  ///< of ranks that are threads
-  std::mutex mutex{};            ///< of:
-  std::string aborted{};         ///< why it was
-  std::vector<Peers*> groups{};  ///< that are alive
-  std::vector<std::shared_ptr<void>> desks{};  ///< of this process (reading.h)
+  const std::chrono::milliseconds timeout;  ///< until a rank has come to a collective
+  /// The ledger of the rank; null for threads, which allocate nothing here.
+  Ledger* ledger = nullptr;
+  Link link{};                             ///< the link that threads pretend to have
+  std::shared_ptr<SharedMemory> memory{};  ///< shared memory of processes; null: there is none
+  std::vector<int> sharers{};  ///< the ranks whose memory this rank can read, with itself; in order
+  Work alone{};                ///< work of ranks that are threads
+  std::mutex mutex{};          ///< guards what follows
+  std::string aborted{};       ///< the reason of abort()
+  std::vector<Peers*> groups{};                ///< the groups that exist now
+  std::vector<std::shared_ptr<void>> desks{};  ///< the desks of this process (reading.h)
 };
 
-/// A group that is to be made, as one of its ranks sees it.
+/// The description of a new group, as one of its ranks sees it.
 struct Circle {
-  int rank = 0;                        ///< this one, in the group
-  std::vector<int> members{};          ///< their ranks in the run, by which errors name them
-  std::vector<std::uint64_t> desks{};  ///< of each, if they can read each other's memory; else none
+  int rank = 0;  ///< number of this rank in the group
+  /// Numbers of the group's ranks in the run, by which errors name them.
+  std::vector<int> members{};
+  /// The ranks' desks, if they can read each other's memory; else empty.
+  std::vector<std::uint64_t> desks{};
 };
 
-/// The ranks of one group, what this one has called, and how the group ends.
+/// The ranks of one group. It knows the calls that this rank has made, and whether the group has
+/// failed.
 class Peers {
  public:
-  /// @param cut called once, from any thread, when the group has failed: wakes the waiting
+  /// @param cut is called once, from any thread, when the group has failed. It wakes the ranks that
+  ///   wait
   Peers(std::shared_ptr<Run> run, const Circle& circle,
         std::function<void(const std::string& reason)> cut);
   ~Peers();
 
-  const std::shared_ptr<Run>& run() const { return run_; }  ///< to which the group belongs
-  const std::vector<int>& members() const { return circle_.members; }  ///< in the run
+  const std::shared_ptr<Run>& run() const { return run_; }  ///< the run of the group
+  /// Numbers of the ranks in the run.
+  const std::vector<int>& members() const { return circle_.members; }
 
-  /// This rank's calls, which errors name.
+  /// The calls of this rank, which errors name.
   const History& calls() const { return calls_; }
-  /// Its next call. @returns the same, with its number @throws CommError if the group has failed
+  /// Begins the next call of this rank. @returns the call with its number @throws CommError if the
+  /// group has failed
   const Operation& begin(const Operation& operation);
-  /// Compares a peer's calls with this rank's. @throws CommError mismatch; the group has failed
+  /// Compares the calls of a peer with those of this rank. @throws CommError mismatch if they
+  /// differ; then the group has failed
   void agree(int peer, const History& theirs);
 
-  /// The group has failed. From any thread.
+  /// Says that the group has failed. Any thread may call it.
   void abort(const std::string& reason) noexcept;
   /// @throws CommError aborted, if the group has failed
   void check() const;
 
-  /// Finds out why peers do not come, after a timeout or since `why`; the group has failed.
-  /// @param peers by their ranks in the group  @param told what they say of it, if anything
+  /// Makes the error for peers that do not come, after a timeout or because of `why`. The group has
+  /// failed then.
+  /// @param peers numbers of these peers in the group
+  /// @param told a text about them that is known already, if any
   CommError failure(const std::vector<int>& peers, bool timed_out, const std::string& why,
                     const std::string& told = "");
 
@@ -94,11 +104,11 @@ class Peers {
   using Kind = CommError::Kind;
   const std::shared_ptr<Run> run_;
   const Circle circle_;
-  const int rank_;  // in the run
+  const int rank_;  // number of this rank in the run
   const std::function<void(const std::string&)> cut_;
   History calls_{};
   mutable std::mutex mutex_;
-  std::optional<std::string> aborted_;  // what abort() was told
+  std::optional<std::string> aborted_;  // the reason of abort()
 };
 
 }  // namespace nanofsdp::comm

@@ -10,39 +10,42 @@ namespace nanofsdp::comm {
 
 /// @file
 /// @brief Collectives of ranks that can read each other's memory: threads (local.h), or processes
-/// that share some (sharing.h).
+/// that share memory (sharing.h).
 ///
-/// A collective is two meetings. Ranks lay their operands open and wait for each other; each reads
-/// from the others what it needs; ranks wait again, so that no rank changes an operand that another
-/// still reads.
+/// A collective consists of two meetings. At the first one, each rank says where its operand lies,
+/// and waits for the others. Then each rank reads the data that it needs from the others. At the
+/// second one the ranks wait again, so that no rank changes an operand that another rank still
+/// reads.
 ///
-/// So each byte that a rank needs is moved once, from where its owner has it to where this rank
-/// needs it. That is the least that any transport can do, because the data has to arrive. An
-/// all-gather is one copy of what the others own. A reduce-scatter is one pass that reads a chunk
-/// of every rank and writes their sum. A connection needs at least two copies more, into the kernel
-/// and out of it. What remains above the copy is the two meetings.
+/// So each byte that a rank needs is moved once, from its owner's memory to this rank's memory. No
+/// transport can do with less, because the data has to arrive. An all-gather is one copy of the
+/// others' chunks. A reduce-scatter is one pass that reads a chunk of every rank and writes their
+/// sum. A connection needs at least two more copies, into the kernel and out of it. The only cost
+/// beside the copy is that of the two meetings.
 ///
-/// Each rank of a group has a desk where the others can read. There it says what it calls and where
-/// its operand lies. The desk of the group's first rank has a number on it: how often ranks have
-/// come, to meet or to part. A rank that comes adds to it, and sleeps until it is high enough. One
-/// bit of the number says that the group has failed. From then on no rank that comes to meet is
-/// counted, so a meeting of threads succeeds for all or for none. Threads that have met are counted
-/// when they part, although the group has failed: none frees an operand that another reads. A desk
-/// is given back when all ranks of its group have gone.
+/// Each rank of a group has a desk, which is memory that the others can read. The rank writes there
+/// which call it makes and where its operand lies. The desk of the group's first rank also has a
+/// counter of how often ranks have come to the first or the second meeting of a call. A rank that
+/// comes adds one, and sleeps until the counter is high enough. One bit of the counter says that
+/// the group has failed. After that, a rank that comes to a first meeting is not counted, so a
+/// meeting of threads succeeds for all ranks or for none. Threads that have met are still counted
+/// at the second meeting, so that no rank frees an operand that another rank reads. A desk is given
+/// back when all ranks of its group have gone.
 ///
-/// Processes copy an operand of up to 64 KB to the desk. Then no rank waits a second time: the desk
-/// has room for two calls, and a rank comes to its next call when it has read all of the last. A
-/// large operand that does not lie in shared memory is copied there first.
+/// Processes copy an operand of up to 64 KB to the desk. Then there is no second meeting: the desk
+/// has room for two calls, and a rank comes to its next call only when it has read everything of
+/// the last call. A large operand that does not lie in shared memory is copied there first.
 
-/// Takes a desk for a group that is to be made. Gives those back that no rank reads any more: peers
-/// may still read a desk when its rank has left.
-/// @returns where it lies: in the rank's part of the shared memory, or its address
+/// Takes a desk for a new group. It also gives back the desks that no rank reads any more: peers
+/// may still read a desk after its rank has left the group.
+/// @returns the place of the desk: its offset in the rank's part of the shared memory, or its
+///   address
 std::uint64_t take_desk(Run& run);
 
-/// The ranks with this color. Collective over the group.
+/// Makes the group of the ranks with this color. Collective over the group.
 Circle split(Group& group, const Peers& peers, int color);
 
-/// A rank's end of a group whose ranks can read each other's memory.
+/// Makes a rank's end of a group whose ranks can read each other's memory.
 std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle);
 
 }  // namespace nanofsdp::comm

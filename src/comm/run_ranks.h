@@ -54,7 +54,7 @@ struct RanksOptions {
 /// @param local_ranks the ranks on this machine; 0: unknown, so perhaps all
 int threads_per_rank(const RanksOptions& options, int local_ranks);
 
-/// What a rank does. If there is one rank, it is this process, and its collectives are copies.
+/// The work of a rank. If there is one rank, it is this process, and its collectives are copies.
 using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;
 
 /// Runs `body` on each rank and waits for all ranks that were started here. It is made for main():

@@ -15,12 +15,12 @@ class Device;
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief How ranks that are processes come together: by way of the store; and how those of one
-/// machine come to share memory.
+/// @brief The start of ranks that are processes. They find each other through the store, and the
+/// ranks of one machine share memory.
 
-/// What the groups of one process have in common, where the ranks are processes.
+/// The state that all groups of a process share, if the ranks are processes.
 struct ProcessRun final : Run {
-  /// From here on, a rank that is lost ends all waiting in these groups.
+  /// From here on, all waiting in these groups ends if a rank is lost.
   ProcessRun(launch::Store& store, std::chrono::milliseconds timeout,
              std::chrono::milliseconds connect_timeout);
   ~ProcessRun() override { store.on_loss({}); }
@@ -29,28 +29,31 @@ struct ProcessRun final : Run {
   void work(int begins, const std::string& at) override { store.work(begins, at); }
   std::chrono::milliseconds idle() override { return store.idle(); }
 
-  /// What another rank has left in the store.
-  /// @param what it is, for the error  @param patience in connect_timeouts
+  /// Reads the value that another rank has left in the store.
+  /// @param what the thing that the value is, for the error  @param patience in connect_timeouts
   /// @throws CommError setup, if it does not come in time
   std::string hear(const std::string& key, const std::string& what, int patience = 1);
 
-  /// What these ranks say under `key`, which no rank has used; this one says `mine`.
+  /// Exchanges values of these ranks under `key`, which must be new. The value of this rank is
+  /// `mine`.
   /// @throws CommError as hear()
   std::vector<std::string> gather(const std::string& key, const std::string& mine,
                                   const std::vector<int>& ranks, int patience = 1);
 
-  /// A group could not be formed: because a rank was lost, or because of `complaint`.
+  /// Makes the error for a group that could not be formed, because a rank was lost or because of
+  /// `complaint`.
   CommError setup_error(const std::string& complaint);
 
-  launch::Store& store;                               ///< where ranks meet, and hear who was lost
-  const std::chrono::milliseconds connect_timeout;    ///< for a rank to come to a group
-  std::shared_ptr<gloo::transport::Device> device{};  ///< of Gloo's connections (gloo_wire.h)
+  launch::Store& store;  ///< ranks meet here, and learn that a rank was lost
+  const std::chrono::milliseconds connect_timeout;  ///< until a rank has come to a group
+  /// The device of Gloo's connections (gloo_wire.h)
+  std::shared_ptr<gloo::transport::Device> device{};
 };
 
-/// Finds the ranks of the run that are on this machine and shares memory with them: `memory` and
-/// `sharers` of the run. The first of them makes a file in memory, the others open it, and all
-/// close it when all have mapped it: then it has neither a name nor a number. Collective over the
-/// run.
+/// Finds the ranks of the run that are on this machine, and shares memory with them. It sets
+/// `memory` and `sharers` of the run. The first of these ranks makes a file in memory, and the
+/// others open it. When all have mapped it, they close it, so the file has neither a name nor a
+/// descriptor. Collective over the run.
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError setup, if a rank does not come
 std::string share_memory(ProcessRun& run);

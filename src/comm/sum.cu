@@ -11,12 +11,12 @@ namespace {
 constexpr std::size_t kFewRanks = 64;
 constexpr unsigned kThreads = 256;
 
-// What each of a few ranks contributes, by value: every thread can read a kernel's arguments.
+// The operands of a few ranks, passed by value: every thread can read the arguments of a kernel.
 struct Few {
   const void* of_rank[kFewRanks];
 };
 
-// What each of more ranks contributes, as a table in the memory of the GPU.
+// The operands of more ranks, in a table in the memory of the GPU.
 struct Many {
   const void* const* of_rank;
 };
@@ -28,7 +28,7 @@ class Table {
 
   Many filled(Stream& stream, std::span<const void* const> x) {
     if (bytes_ < x.size_bytes()) {
-      stream.synchronize();  // until the last sum has read what is released here
+      stream.synchronize();  // until the last sum has read the memory that is freed here
       nanofsdp::cuda::release(memory_);
       memory_ = nanofsdp::cuda::allocate(bytes_ = x.size_bytes());
     }
@@ -59,7 +59,7 @@ template <class T, class Addends>
 void launch_sum(Stream& stream, const Addends& x, int ranks, void* out, std::int64_t count,
                 ReduceOp op) {
   const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  // A sum is multiplied, too: by 1 it keeps its bits.
+  // A plain sum is multiplied by 1, which keeps its bits.
   const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(ranks);
   nanofsdp::cuda::launch(stream, blocks, kThreads, sum<T, Addends>, x, ranks, static_cast<T*>(out),
                          count, factor);

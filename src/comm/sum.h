@@ -10,24 +10,25 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The one loop that adds what ranks sent: it fixes the order, so that every backend, on
-/// CPUs and GPUs, at any timing, gives the bits of a single process.
+/// @brief The only loop that adds the numbers of ranks. It fixes their order. So every backend, on
+/// CPUs and GPUs and at any timing, gives the same bits as a single process.
 ///
 /// Twins: sum.cpp (CPU), sum.cu (CUDA).
 
-/// For each element, in float32, rounded to the dtype once:
+/// Computes each element in float32, and rounds it to the dtype once:
 ///
 ///     sum: out = ((x0 + x1) + x2) + ...        average: out = (((x0 + x1) + x2) + ...) * (1 / W)
 ///
-/// @param x what ranks 0 .. W - 1 contribute, `count` elements each; not empty
+/// @param x the numbers of ranks 0 .. W - 1, `count` elements each; not empty
 /// @param out may be one of them; any other overlap is undefined
 /// @param dtype float32 or bfloat16
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op);
 
 namespace cuda {
-/// The CUDA side, in sum.cu: the same, enqueued on `stream`. For more than 64 ranks the stream
-/// keeps a table of pointers on the GPU, 8 bytes a rank, which the ledger does not know.
+/// The CUDA side, in sum.cu. It does the same, enqueued on `stream`. For more than 64 ranks the
+/// stream keeps a table of pointers on the GPU, with 8 bytes for each rank. The ledger does not
+/// count it.
 void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
                        std::int64_t count, DType dtype, ReduceOp op);
 }  // namespace cuda

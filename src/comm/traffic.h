@@ -5,7 +5,7 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief What a communicator has moved (base/traffic.h).
+/// @brief The traffic of a communicator (base/traffic.h).
 
 using nanofsdp::Traffic;
 

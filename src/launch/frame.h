@@ -7,7 +7,7 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief What a rank and the store say to each other.
+/// @brief The messages between a rank and the store.
 ///
 ///     rank                          store
 ///     hello  token, Member    →
@@ -26,7 +26,7 @@ namespace nanofsdp::launch {
 
 /// One message.
 struct Frame {
-  /// The messages above, each from a rank or from the store.
+  /// The kinds of messages.
   enum class Kind : std::uint32_t {
     hello,
     welcome,
@@ -42,23 +42,23 @@ struct Frame {
     leave,
     left
   };
-  Kind kind = Kind::hello;  ///< which message
+  Kind kind = Kind::hello;  ///< kind of the message
   std::string key{};        ///< the key of a value; hello: the token; pong: idle time in ms
-  std::string value{};      ///< or why, or what a rank works at
+  std::string value{};      ///< the value; or the reason, or the work of a rank
 };
 
-/// What a rank claims to be, in the bytes of its hello.
+/// A rank's description of itself, as bytes in its hello.
 struct Member {
   std::uint64_t program = 0;  ///< a fingerprint of its executable
-  std::int32_t rank = 0;      ///< that it claims
-  std::int32_t size = 0;      ///< ranks that it expects
+  std::int32_t rank = 0;      ///< its number
+  std::int32_t size = 0;      ///< number of ranks that it expects
 };
 
 /// The bytes of a message, which take_frame() reads.
 std::string encode(const Frame& frame);
 
-/// Takes the first frame off `buffer`; none if it has not come as a whole.
-/// @throws Error for bytes that cannot become one: the other end is no rank of ours
+/// Takes the first frame off `buffer`. Returns nothing if its bytes have not all come.
+/// @throws Error for bytes that cannot become a frame: the other end is not a rank of ours
 std::optional<Frame> take_frame(std::string& buffer);
 
 }  // namespace nanofsdp::launch

@@ -20,7 +20,7 @@ namespace nanofsdp::launch {
 /// do not survive a fork. Then it waits. If a rank fails, it ends the others, with SIGTERM and two
 /// seconds later with SIGKILL. One failure often causes many errors; the launcher tells the first.
 
-/// What a rank does. The store knows its place in the run.
+/// The work of a rank. The store knows its place in the run.
 using Body = std::function<void(Store& store)>;
 
 /// How a run of ranks ended.

@@ -9,7 +9,7 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief Where the ranks of a run find each other, and the number of this rank.
+/// @brief The address at which the ranks of a run find each other, and the number of this rank.
 
 /// How long ranks wait for each other at the start, by default.
 inline constexpr std::chrono::seconds kPatience{300};

@@ -98,17 +98,17 @@ class Store {
   bool wait(std::chrono::milliseconds timeout, const Condition& condition);
 
   const Rendezvous rendezvous_;
-  std::unique_ptr<StoreServer> server_;  // rank 0's
+  std::unique_ptr<StoreServer> server_;  // only rank 0 has one
   Socket socket_;
-  std::mutex saying_;  // whole frames
+  std::mutex saying_;  // held while a whole frame is sent
   std::string address_;
-  std::mutex mutex_;  // of what the thread writes:
+  std::mutex mutex_;  // guards what the thread writes:
   std::condition_variable news_;
   bool welcome_ = false;
   bool left_ = false;
-  std::atomic<bool> all_well_{false};  // as the last roll call found
-  Work work_;                          // of this rank, alone
-  std::string works_at_;               // what that is
+  std::atomic<bool> all_well_{false};  // whether the last roll call found all ranks
+  Work work_;                          // work that this rank does alone
+  std::string works_at_;               // what that work is, for people
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;

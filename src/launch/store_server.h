@@ -16,25 +16,25 @@
 namespace nanofsdp::launch {
 
 /// @file
-/// @brief Rank 0's side of the store: one thread that all ranks are connected to.
+/// @brief Rank 0's side of the store: one thread, to which all ranks are connected.
 ///
-/// The connections are also how a rank's death is noticed, wherever it ran: a connection that
-/// closes before its rank has left is a rank that was lost. The first loss is told to everybody.
+/// The connections also show whether a rank has died, on whichever machine: if a connection closes
+/// before its rank has left, the rank was lost. All ranks are told of the first loss.
 
 /// Serves from its constructor until its destructor, on a thread of its own.
 class StoreServer {
  public:
-  /// @param listener on which the ranks connect
+  /// @param listener the socket to which the ranks connect
   StoreServer(Socket listener, const Rendezvous& rendezvous);
   ~StoreServer();
 
  private:
   struct Connection {
     Socket socket;
-    std::string buffer{};  // what has come of the next frame
-    int rank = -1;         // before its hello
+    std::string buffer{};  // the bytes of the next frame that have come
+    int rank = -1;         // -1 until the hello has come
     bool open = true;
-    bool answered = true;              // the roll call
+    bool answered = true;              // whether it has answered the roll call
     std::vector<std::string> asked{};  // keys that no rank has set yet
   };
 
@@ -44,7 +44,8 @@ class StoreServer {
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);
-  // Of a stranger: the run goes on. Reads who it says it is.
+  // Why a process that says hello is not accepted; empty if it is. A stranger does not end the run.
+  // Fills `member` with what the process says of itself.
   std::string objection_to(const Frame& hello, Member& member) const;
   std::string misfit_of(const Member& member) const;
   void refuse(Connection& connection, const std::string& why);
@@ -57,16 +58,16 @@ class StoreServer {
   const Socket listener_;
   const Rendezvous rendezvous_;
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::optional<Patience> roll_call_;  // for answers
-  std::chrono::milliseconds idle_{};   // the least that a rank has answered
-  std::string work_, told_;            // who works, as it answers; and as people were told
+  std::optional<Patience> roll_call_;  // time for answers to the roll call
+  std::chrono::milliseconds idle_{};   // the least idle time that a rank has answered
+  std::string work_, told_;            // which rank works, and the text that people were told
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
-  Frame loss_;    // once there is one
-  int left_ = 0;  // ranks that want to leave
-  int came_ = 0;  // ranks that have been greeted
+  Frame loss_;    // the message of the first loss
+  int left_ = 0;  // ranks that have asked to leave
+  int came_ = 0;  // ranks that have been welcomed
   std::atomic<bool> all_came_{false};
-  std::chrono::steady_clock::time_point stop_at_;  // read once stopping_
+  std::chrono::steady_clock::time_point stop_at_;  // is read after stopping_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
 };
