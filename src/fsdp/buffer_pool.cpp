@@ -24,7 +24,7 @@ void BufferPool::add_slot() {
 BufferPool::Slot& BufferPool::acquire() {
   if (!has_free_slot()) add_slot();
   //! [in_turn]
-  // In turn: the slot given back longest ago is the likeliest to be free without a wait.
+  // The slot that was given back first is the likeliest one to be free without a wait.
   Slot& slot = *free_.front();
   free_.pop_front();
   //! [in_turn]

@@ -19,8 +19,8 @@ Tensor own_chunk(const comm::Communicator& group, const Tensor& row) {
 }
 
 //! [copies]
-// From the row to the whole, or back. Without a layout the elements keep their order. With one, the
-// chunks of a parameter lie a shard apart in the row, and follow each other in the whole.
+// Copies from the row to the whole, or back. Without a layout the elements keep their order. With a
+// layout, the chunks of a parameter lie a shard apart in the row, and end to end in the whole.
 void copy(Stream& stream, const Layout* layout, Tensor row, Tensor whole, bool into_row) {
   if (!layout) return into_row ? convert(stream, whole, row) : convert(stream, row, whole);
   for (std::size_t i = 0; i < layout->parameters().size(); ++i) {

@@ -120,7 +120,7 @@ void ShardedModel::attach(Unit& unit) {
     schedule_.end_forward(unit);
     const bool backward_comes = tape.training() && !schedule_.in_backward();
     if (backward_comes) unit.keep_slice();
-    // Backward starts with the root, so it stays; after an evaluation nothing is needed again.
+    // Backward begins with the root, so the root stays. After an evaluation no unit stays.
     const bool stays = unit.is_root() || !options_.sharding().reshards_after_forward;
     unit.reshard(/*keep=*/tape.training() && stays);
     if (backward_comes) ++unit.pending_calls;
@@ -155,7 +155,7 @@ void ShardedModel::end_pass(bool backward) {
     if (--unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
     if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
-    unit->has_ended = false;  // nor has it in a pass around this one
+    unit->has_ended = false;  // also for a pass around this one
   }
   for (Unit* unit : backward_order_) unit->wait_for_reduction();
   whole_parameters_.shrink();

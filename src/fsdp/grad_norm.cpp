@@ -7,8 +7,8 @@ namespace nanofsdp::fsdp {
 namespace {
 
 //! [add_squares]
-// Adds the squares of what this rank answers for, parameter by parameter, to the sums of the ranks
-// in whose shards they lie: its own, or each.
+// Adds the squares of the gradients that this rank has, parameter by parameter, to the sums of the
+// ranks that own them: to its own sum, or to the sums of all ranks.
 void add_squares(Stream& stream, const ShardedParameters& row, Tensor sums) {
   const Layout& layout = row.layout();
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {

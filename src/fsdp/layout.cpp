@@ -19,7 +19,7 @@ Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64
     const std::int64_t begin = round_up(last.end, alignment);
     return Range{begin, begin + numel};
   };
-  Range whole, chunk;  // the last ones
+  Range whole, chunk;  // of the last parameter
   for (const ParameterSpec& parameter : parameters_) {
     const std::int64_t rows = parameter.shape.rank() == 0 ? 1 : parameter.shape[0];
     const std::int64_t of_rank = (rows + world_size - 1) / world_size;
@@ -40,7 +40,7 @@ Piece Layout::piece(std::size_t i, int rank) const {
   const Range parameter = in_cut(i), owned{rank * chunk(i), (rank + 1) * chunk(i)};
   const std::int64_t begin = std::max(parameter.begin, owned.begin);
   const std::int64_t end = std::min(parameter.end, owned.end);
-  // Ranges that lie apart cross here: without this, size() would be negative and empty() false.
+  // For ranges that do not overlap, size() would be negative here and empty() false.
   if (begin >= end) return {};
   const std::int64_t to_shard = chunks_[i].begin - owned.begin;
   return {.in_shard = {begin + to_shard, end + to_shard},

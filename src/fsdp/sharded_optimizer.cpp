@@ -22,7 +22,7 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
 void ShardedOptimizer::step(double lr, Tensor grad_scale) {
   for (const UnitState& state : states_) state.unit->require_at_rest("optimizer step");
   ++steps_;
-  // All that waits comes before the first update.
+  // All waits for the stream come before the first update.
   std::vector<std::vector<bool>> have;
   for (const UnitState& state : states_) have.push_back(state.unit->rows()[0].have_gradients());
   for (std::size_t u = 0; u < states_.size(); ++u) {

@@ -137,7 +137,7 @@ void ShardedParameters::zero_grad(bool set_to_none) {
 }
 
 std::vector<bool> ShardedParameters::have_gradients() const {
-  if (!reduced_) return std::vector<bool>(parameters_.size());  // there are none yet
+  if (!reduced_) return std::vector<bool>(parameters_.size());  // there are no gradients yet
   const auto is_none = [](float g) { return g == 0 && std::signbit(g); };
   std::vector<bool> have = had_gradient_;
   std::vector<float> room;

@@ -195,11 +195,11 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, bool synchronise,
   } else if (synchronise) {
     all_reduce(stream, mesh.reduce(), whole(), wire, op, call);
   }
-  // Across groups once a step, when all micro-steps are in the shard.
+  // Groups add up their shards once in a step, when the shard has all micro-steps.
   if (options_.sharding().replicates && last_micro_step) {
     mesh.replicate().all_reduce(stream, row_->gradient_shard(), op, call);
   }
-  // What is stored has been summed over all ranks.
+  // The stored gradients are now sums over all ranks.
   complete_ = last_micro_step && (!pool_ || options_.sharding().replicates);
   if (options_.sharding().replicates) row_->set_reduced(last_micro_step);
 }
@@ -207,7 +207,7 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, bool synchronise,
 
 //! [land]
 void WholeGradients::land(Stream& stream, Tensor chunk) {
-  if (slot_ == nullptr) return;  // it has landed where it stays
+  if (slot_ == nullptr) return;  // the chunk is a part of the shard already
   const Tensor shard = row_->gradient_shard();
   if (std::exchange(landed_, true)) {
     ops::accumulate(stream, {.in = chunk, .out = shard});
