@@ -16,10 +16,10 @@ namespace nanofsdp {
 
 /// The parts of an error message. Empty parts are left out.
 struct Fault {
-  std::string what{};      ///< the thing that is wrong
-  std::string expected{};  ///< what would have been right
-  std::string got{};       ///< what was there
-  std::string hint{};      ///< what the reader of the message can do
+  std::string what{};      ///< names the wrong thing
+  std::string expected{};  ///< the value that is right
+  std::string got{};       ///< the value that is there
+  std::string hint{};      ///< advice for the reader of the message
 };
 
 /// A broken contract inside the program: the message ends with file and line.

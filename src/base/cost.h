@@ -28,7 +28,7 @@ struct Cost {
   double written = 0;      ///< bytes written to memory
   double overwritten = 0;  ///< written bytes that are not read before: a CPU's cache fetches them
   int launches = 1;        ///< kernels that a GPU launches
-  Message message{};       ///< what a collective sends
+  Message message{};       ///< bytes that a collective sends
 };
 
 }  // namespace nanofsdp

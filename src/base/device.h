@@ -88,8 +88,8 @@ class Event {
   /// The event of one kind of stream.
   struct State {
     virtual ~State() = default;
-    virtual bool ready() = 0;        ///< as Event::ready()
-    virtual void synchronize() = 0;  ///< as Event::synchronize()
+    virtual bool ready() = 0;        ///< see Event::ready()
+    virtual void synchronize() = 0;  ///< see Event::synchronize()
   };
   /// Makes an event with this state. Streams call it.
   explicit Event(std::shared_ptr<State> state) : state_(std::move(state)) {}
@@ -133,7 +133,7 @@ class Stream {
 
   /// The same, for work that states its cost, which a simulated stream needs. If work does not
   /// state it, a simulated stream assumes that it writes all memory that was allocated since the
-  /// last work, and reads as many bytes.
+  /// last work, and reads the same number of bytes.
   virtual void enqueue(const Cost&, std::function<void()> work) { enqueue(std::move(work)); }
 
   /// When the stream reaches this point, it writes the time to `when`, on the clock of

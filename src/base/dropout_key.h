@@ -38,9 +38,9 @@ namespace nanofsdp {
 struct DropoutKey {
   std::uint64_t seed = 0;       ///< the seed of the run
   std::int64_t iteration = 0;   ///< the optimizer step
-  std::int64_t micro_step = 0;  ///< which micro-batch of the step, counted over all ranks
+  std::int64_t micro_step = 0;  ///< number of the micro-batch in the step, over all ranks
   std::int64_t first_row = 0;   ///< number of the caller's row 0 within the whole micro-batch
-  int site = 0;                 ///< which mask of the pass, in the order of forward
+  int site = 0;                 ///< number of the mask in the pass, in the order of forward
 };
 
 /// SplitMix64's step: it adds the golden ratio, and then applies a bijection in which every bit of

@@ -113,7 +113,7 @@ void wake(const std::atomic<std::uint32_t>& word) {
 }
 
 int open_nameless(const std::string& directory) {
-  if (access("/proc/self/fd", X_OK) != 0) return -1;  // or name_file() would fail
+  if (access("/proc/self/fd", X_OK) != 0) return -1;  // otherwise name_file() would fail
   return open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
 }
 

@@ -11,9 +11,9 @@ namespace nanofsdp {
 /// same batches.
 ///
 /// The engine is MT19937 (Matsumoto and Nishimura 1998): one stream of 32-bit words. Everything
-/// else is arithmetic on these words. To give the same numbers as PyTorch, each call must take as
-/// many words as PyTorch's call takes; the comments below say how many. Two words make one of 64
-/// bits, with the first word on top.
+/// else is arithmetic on these words. To give the same numbers as PyTorch, each call must take the
+/// number of words that PyTorch's call takes, which the comments below give. Two words make one of
+/// 64 bits, with the first word on top.
 ///
 /// The distributions are those of PyTorch's ATen/native/cpu/DistributionTemplates.h and
 /// ATen/core/TransformationHelper.h, checked against 1.13 on x86 with AVX2; 2.x differs where a
@@ -43,7 +43,7 @@ class Generator {
   /// for a `high` between the two.
   static constexpr std::uint64_t kRandint64 = std::uint64_t{1} << 28;
 
-  explicit Generator(std::uint64_t seed) { this->seed(seed); }  ///< as seed()
+  explicit Generator(std::uint64_t seed) { this->seed(seed); }  ///< see seed()
 
   /// Starts the stream for this seed, as manual_seed does. Only the low 32 bits count. The cached
   /// normal is dropped.

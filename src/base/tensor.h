@@ -78,7 +78,7 @@ class Tensor {
     require(dtype_of<T>);
     return static_cast<T*>(raw());
   }
-  float* f32() const { return data<float>(); }  ///< as data<float>()
+  float* f32() const { return data<float>(); }  ///< the same as data<float>()
 
   /// The elements as a span of T.
   /// @throws ShapeError if T is not the tensor's dtype

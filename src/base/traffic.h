@@ -9,9 +9,9 @@ namespace nanofsdp {
 ///
 /// For chunks of n bytes, a rank sends (W - 1) * n bytes in an all_gather, the same in a
 /// reduce_scatter, and twice that in an all_reduce. These are the direct algorithms; a ring sends
-/// as many. In a broadcast the root sends (W - 1) * n bytes and the others none. A rank receives as
-/// many bytes as it sends, except in a broadcast: the root receives 0 and the others n. Bytes that
-/// a backend adds, such as headers and acknowledgements, do not count.
+/// the same number. In a broadcast the root sends (W - 1) * n bytes and the others none. A rank
+/// receives the same number of bytes as it sends, except in a broadcast: the root receives 0 and
+/// the others n. Bytes that a backend adds, such as headers and acknowledgements, do not count.
 
 /// The operations and bytes of one rank. Control traffic counts in `control` only.
 struct Traffic {

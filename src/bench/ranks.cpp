@@ -19,7 +19,7 @@ namespace {
 // The operands of a collective: `mine` is the rank's chunk of `all`.
 struct Chunks {
   Tensor mine, all;
-  Tensor others;  // as long as `all`, in memory that no peer reads
+  Tensor others;  // has the length of `all`, and lies in memory that no peer reads
 };
 
 // Plain loops over the bytes that a rank receives. They are the limits of the collectives.

@@ -35,9 +35,9 @@ class Report final : public train::Listener {
          train::Trainer& trainer);
 
   /// Prints the model, the machine and the sharding of the training that begins. Makes the
-  /// directory of saved files, and the file of metrics, to which a resumed run adds. From then on
-  /// it is an error if text cannot be printed or written. All ranks measure at the same time how
-  /// fast their threads compute.
+  /// directory of saved files, and the file of metrics, to which a resumed run adds. After that, it
+  /// is an error if text cannot be printed or written. All ranks measure at the same time how fast
+  /// their threads compute.
   /// @throws UsageError, like all functions that follow, if standard output or that file is full
   void started() override;
   void resumed(const std::string& checkpoint, std::int64_t iteration) override;

@@ -29,8 +29,8 @@ namespace nanofsdp::comm {
 class GlooWire {
  public:
   /// Connects the ranks that meet under `name`, a name that no other group has used. All groups of
-  /// a process have one IO thread, which binds to the address that leads to rank 0. From then on,
-  /// the process ignores SIGPIPE.
+  /// a process have one IO thread, which binds to the address that leads to rank 0. After that, the
+  /// process ignores SIGPIPE.
   /// @throws CommError setup
   GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle);
   ~GlooWire() { end_.set_value(); }

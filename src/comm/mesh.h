@@ -18,7 +18,7 @@ namespace nanofsdp::comm {
 /// ranks have the same shard, and all-reduce its gradients. Usually there is one shard group of all
 /// ranks, and nothing is replicated.
 ///
-/// From forward to backward, parameters may be sharded over fewer ranks. In a shard group of 8,
+/// Between forward and backward, parameters may be sharded over fewer ranks. In a shard group of 8,
 /// {0, 1, 2, 3} and {4, 5, 6, 7} may be post-forward groups, and each has all of a unit (PyTorch's
 /// `reshard_after_forward=4`; hpZ of ZeRO++, arXiv 2306.10209). If such a group is a node, backward
 /// gathers only inside nodes.

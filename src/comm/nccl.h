@@ -50,7 +50,7 @@ struct NcclOptions {
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   /// Until all ranks have come.
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);
-  Reduction reduction = Reduction::ordered;  ///< where reductions add
+  Reduction reduction = Reduction::ordered;  ///< place where reductions add
   /// Whether several ranks may share one GPU. NCCL refuses that unless each rank says that it is a
   /// host of its own. The ranks then take turns on the GPU and send through the loopback interface.
   /// This is for tests on one machine.

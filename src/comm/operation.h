@@ -21,7 +21,7 @@ struct Operation {
   std::uint64_t sequence = 0;       ///< the number of the call in its group, from 1
   std::int64_t count = 0;           ///< the elements of one rank's chunk
   Kind kind = Kind::barrier;        ///< the collective
-  ReduceOp reduce = ReduceOp::sum;  ///< what a reduce_scatter computes
+  ReduceOp reduce = ReduceOp::sum;  ///< operation of a reduce_scatter
   DType dtype = DType::float32;     ///< the dtype of the elements
   std::int32_t root = 0;            ///< the rank that broadcasts
   std::array<char, 32> unit{};      ///< Call::unit, cut to its first 31 characters

@@ -20,7 +20,7 @@ namespace nanofsdp::comm {
 
 /// The state that all groups of a process share, if the ranks are processes.
 struct ProcessRun final : Run {
-  /// From here on, all waiting in these groups ends if a rank is lost.
+  /// After this, all waiting in these groups ends if a rank is lost.
   ProcessRun(launch::Store& store, std::chrono::milliseconds timeout,
              std::chrono::milliseconds connect_timeout);
   ~ProcessRun() override { store.on_loss({}); }

@@ -80,11 +80,11 @@ class Dataset {
 
 /// Which data to load, and the vocabulary of the model that will read it.
 struct TextOptions {
-  std::string dataset = "tales";         ///< a name that load_dataset() knows
-  std::string text;                      ///< a UTF-8 file instead; empty: `dataset`
-  std::int64_t vocab_size = 0;           ///< of a model that exists already; 0: there is none
+  std::string dataset = "tales";  ///< a name that load_dataset() knows
+  std::string text;               ///< a UTF-8 file instead; empty: `dataset`
+  std::int64_t vocab_size = 0;    ///< vocabulary of a model that exists already; 0: there is none
   std::vector<std::string> pieces = {};  ///< the texts of that model's tokens; empty: unknown
-  std::string chars{};  ///< that model's characters; empty: its tokens are not characters
+  std::string chars{};  ///< characters of that model; empty: its tokens are not characters
 };
 
 /// Loads the data that the options ask for: the file `text`, or `dataset`, which is one of

@@ -19,7 +19,7 @@ Layout::Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64
     const std::int64_t begin = round_up(last.end, alignment);
     return Range{begin, begin + numel};
   };
-  Range whole, chunk;  // of the last parameter
+  Range whole, chunk;  // those of the last parameter
   for (const ParameterSpec& parameter : parameters_) {
     const std::int64_t rows = parameter.shape.rank() == 0 ? 1 : parameter.shape[0];
     const std::int64_t of_rank = (rows + world_size - 1) / world_size;

@@ -23,7 +23,7 @@ enum class BackwardPrefetch {
 
 /// The options of fully_shard(), given by name: `{.strategy = ..., .no_sync = true}`.
 struct Options {
-  ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< what is sharded (strategy.h)
+  ShardingStrategy strategy = ShardingStrategy::full_shard;  ///< the named strategy (strategy.h)
   LayoutKind layout = LayoutKind::flat;                      ///< layout of shards (layout.h)
   MixedPrecision precision{};  ///< dtypes of computation and communication
   int forward_prefetch = 1;    ///< gathers issued ahead of the unit that computes
@@ -60,7 +60,7 @@ struct Options {
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.
   bool accumulates() const { return no_sync || !sharding().gradients; }
 
-  /// The kinds of memory of which a rank keeps only a shard. If a unit computes with a copy, the
+  /// The kinds of memory that a rank keeps only a shard of. If a unit computes with a copy, the
   /// rank need not keep whole parameters.
   /// @param stored, computed the dtypes of its parameters
   Sharding kept(DType stored, DType computed) const {

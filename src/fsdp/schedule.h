@@ -39,9 +39,9 @@ class Schedule {
   }
 
  private:
-  std::vector<Unit*> begun_;   // gathered units whose forward has begun, in order
+  std::vector<Unit*> begun_;   // gathered units that have begun their forward, in order
   std::vector<Unit*> before_;  // the same of the last pass
-  // Units whose forward has ended; in backward, those before the current unit.
+  // Units that have ended their forward; in backward, those before the current unit.
   std::vector<Unit*> ended_;
   std::span<Unit* const> left_;  // the rest of before_, behind the current unit
   bool known_ = false;           // whether the last pass used the current unit

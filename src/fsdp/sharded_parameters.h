@@ -82,7 +82,7 @@ class ShardedParameters {
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   /// The gradients of the same elements.
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }
-  /// The kinds of memory of which this rank stores only a shard.
+  /// The kinds of memory that this rank stores only a shard of.
   const Sharding& kept() const { return kept_; }
   /// The place of the elements of parameter `i` that this rank updates.
   Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
@@ -97,7 +97,7 @@ class ShardedParameters {
   /// The same for the gradients.
   void show_gradients(Tensor whole = {});
 
-  /// Call it when whole gradients have been zeroed. From then on no parameter has a gradient, until
+  /// Call it when whole gradients have been zeroed. After that, no parameter has a gradient, until
   /// backward adds one.
   void forget_gradients();
   /// Call it before whole gradients are reduced. Writes -0 for every gradient that does not exist.

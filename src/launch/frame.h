@@ -22,7 +22,7 @@ namespace nanofsdp::launch {
 ///     pong   idle, work       →           (or be lost)
 ///                             ←     pong   the least idle, to every rank: all have answered
 ///     leave                   →
-///                             ←     left, to every rank, when all want to leave
+///                             ←     left, to every rank, when all are ready to leave
 
 /// One message.
 struct Frame {

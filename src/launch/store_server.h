@@ -60,7 +60,7 @@ class StoreServer {
   const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::optional<Patience> roll_call_;  // time for answers to the roll call
   std::chrono::milliseconds idle_{};   // the least idle time that a rank has answered
-  std::string work_, told_;            // which rank works, and the text that people were told
+  std::string work_, told_;            // a rank that works, and the text that people were told
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
   Frame loss_;    // the message of the first loss

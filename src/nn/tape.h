@@ -125,7 +125,7 @@ class Tape {
   void begin_decoding(KeyValueCache& cache) { begin(/*training=*/false), cache_ = &cache; }
   KeyValueCache* cache() const { return cache_; }  ///< null unless decoding
 
-  bool training() const { return training_; }  ///< what begin() was told
+  bool training() const { return training_; }  ///< the argument of begin()
   bool saving() const { return saving_; }      ///< whether it is training, and no Scope pauses
 
   /// The key of the next mask of dropout. In a pass, each call returns another key. Backward calls

@@ -79,9 +79,9 @@ struct AttentionBackward {
   Tensor y{};              ///< in   [B, T, C], from the forward pass
   Tensor lse{};            ///< in   [B, H, T], from the forward pass
   Heads dq{}, dk{}, dv{};  ///< out  H, H_kv, H_kv heads, written; no other column is
-  Tensor scratch{};        ///< as in the forward pass
-  float dropout = 0;       ///< as in the forward pass
-  DropoutKey key{};        ///< as in the forward pass
+  Tensor scratch{};        ///< see AttentionForward
+  float dropout = 0;       ///< see AttentionForward
+  DropoutKey key{};        ///< see AttentionForward
 };
 
 /// Elements of scratch that each direction needs for sequences of T positions on `threads` threads

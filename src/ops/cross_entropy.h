@@ -40,7 +40,7 @@ struct CrossEntropyBackward {
 /// its V is a multiple of 8 and at most 57,344. For other rows the two directions run one after the
 /// other.
 struct CrossEntropy : CrossEntropyForward {
-  float scale = 1;  ///< as in the backward pass
+  float scale = 1;  ///< see CrossEntropyBackward
 };
 
 /// Each logit costs an exponential and two operations.

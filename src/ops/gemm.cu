@@ -36,7 +36,7 @@ int number_in(const std::string& path, const std::string& product) {
   return -1;
 }
 
-// While an object of this class exists, other ranks that want to write to the file wait.
+// While an object of this class exists, other ranks wait before they write to the file.
 class LockedFile {
  public:
   explicit LockedFile(const std::string& path)
@@ -113,7 +113,7 @@ class Blas {
   Blas(const Blas&) = delete;
   Blas& operator=(const Blas&) = delete;
 
-  // From now on, new plans use the fastest kernels, which the file names.
+  // After this call, new plans use the fastest kernels, which the file names.
   void take_fastest(const std::string& file) { file_ = file; }
 
   void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,

@@ -42,7 +42,7 @@ using gpt::Recompute;
 /// How a program runs a model.
 struct Practice {
   DType dtype = DType::bfloat16;          ///< dtype of activations
-  Recompute recompute = Recompute::none;  ///< what blocks compute again in backward
+  Recompute recompute = Recompute::none;  ///< parts of blocks that backward computes again
   std::int64_t every = 1;                 ///< one block in this number of blocks computes again
   bool compiled = false;    ///< consecutive elementwise work is one kernel (torch.compile)
   bool fused_norm = false;  ///< a norm is one kernel, even if the rest is not compiled

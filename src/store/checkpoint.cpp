@@ -102,7 +102,7 @@ void verify(const fs::path& path, const FileRecord& record, const std::string& h
                   .got = got, .hint = hint);
 }
 
-// What the user can do if the checkpoint cannot be used.
+// The hint for the user if the checkpoint cannot be used.
 std::string remedy(const fs::path& out_dir) {
   const fs::path before = is_whole(unfinished(out_dir)) ? current(out_dir) : previous(out_dir);
   if (!is_whole(before)) return "";

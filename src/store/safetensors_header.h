@@ -62,7 +62,7 @@ void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const 
 struct SafetensorsHeader {
   Metadata metadata;                    ///< the "__metadata__"; may be empty
   std::vector<TensorInfo> tensors;      ///< in the order of their bytes
-  std::vector<std::uint64_t> begins{};  ///< where each tensor begins in the data, as it was read
+  std::vector<std::uint64_t> begins{};  ///< begin of each tensor in the data, as it was read
 };
 
 /// The largest header that the format allows, in bytes. We neither read nor write a larger one.

@@ -44,7 +44,7 @@ namespace nanofsdp::store {
 /// in a rank's memory.
 struct StateSlice {
   fsdp::ParameterSpec parameter;  ///< the parameter
-  fsdp::Range range;              ///< of the parameter's elements, row-major; not empty
+  fsdp::Range range;              ///< range of the parameter's elements, row-major; not empty
   Tensor values;                  ///< float32 [range.size()], a view into the shard
   std::vector<Tensor> state{};    ///< views of the optimizer's states; empty if it is frozen
   std::span<const std::string> state_names{};  ///< their names (sharded_optimizer.h)

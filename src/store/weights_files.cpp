@@ -129,8 +129,8 @@ void WeightsFiles::add(std::size_t file, const std::string& path) {
   });
 }
 
-// The tensor that the boxes fill. If no two boxes overlap, they fill it if they have as many
-// elements as it has.
+// The tensor that the boxes fill. If no two boxes overlap, they fill it if they have its number of
+// elements.
 TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& boxes) const {
   TensorInfo tensor{name, boxes[0].offsets};
   double expected = 1, got = 0;

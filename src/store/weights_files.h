@@ -38,9 +38,10 @@ inline constexpr char kShards[] = "shards";
 
 /// The part of a tensor that one file has.
 struct Box {
-  std::size_t file = 0;               ///< index of the file
-  TensorInfo saved;                   ///< name, shape and dtype in that file
-  std::vector<std::int64_t> offsets;  ///< where the box begins, one number for each dimension
+  std::size_t file = 0;  ///< index of the file
+  TensorInfo saved;      ///< name, shape and dtype in that file
+  /// Begin of the box in the tensor, one number for each dimension.
+  std::vector<std::int64_t> offsets;
 };
 
 /// Reads the headers of all files at once, and tensors on demand. All files stay open.
