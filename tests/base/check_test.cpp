@@ -58,7 +58,7 @@ TEST(Check, IsOneStatement) {
     SUCCEED();
 }
 
-// The user's own mistakes are told apart: exit code 2, and no file and line to puzzle over.
+// Mistakes of the user end with exit code 2, and without a file and line of the source.
 TEST(UsageError, IsNoErrorOfTheProgram) {
   static_assert(!std::is_base_of_v<Error, UsageError>);
   try {

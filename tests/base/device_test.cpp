@@ -17,7 +17,7 @@ namespace {
 
 using testing::expect_error;
 
-// A door that work waits behind, so that a test decides when it goes on.
+// Work waits behind this door until the test opens it.
 class Door {
  public:
   void open() {
@@ -92,7 +92,7 @@ TEST(Event, MarksThePointWhereItWasRecorded) {
   const Event event = stream->record();
   stream->enqueue([&] { second.pass(); });
   first.open();
-  event.synchronize();  // would hang if it stood for what was enqueued later
+  event.synchronize();  // would hang if the event waited for later work
   EXPECT_FALSE(stream->record().ready());
   second.open();
   stream->synchronize();
@@ -110,7 +110,7 @@ TEST(Event, OutlivesItsStreamAndIsSharedByCopies) {
 
 TEST(Streams, AreOrderedOnlyWhereOneWaitsForTheOther) {
   for (int round = 0; round < 200; ++round) {
-    int value = 0;  // unguarded: the thread sanitizer sees whether the event orders the two
+    int value = 0;  // no lock: the thread sanitizer sees whether the event orders the two accesses
     const auto gather = communication();
     const auto reduce = communication();
     gather->enqueue([&value] { value = 1; });
@@ -126,7 +126,7 @@ TEST(Streams, AreOrderedOnlyWhereOneWaitsForTheOther) {
   const auto free = communication();
   held->enqueue([&] { door.pass(); });
   free->enqueue([] {});
-  free->synchronize();  // not held up by the other
+  free->synchronize();  // the other stream does not delay it
   door.open();
 }
 
@@ -181,7 +181,8 @@ TEST(Streams, ACudaDeviceIsRefusedWhereThereIsNone) {
   expect_error<Error>([] { make_communication_stream(Device::cuda); }, problem);
 }
 
-// Every index once, in at most `threads` ranges; each but the last at least `grain` long.
+// Every index is visited once, in at most `threads` ranges, and each range but the last has at
+// least `grain` indices.
 TEST(ParallelFor, CoversEveryIndexOnce) {
   for (const int threads : {1, 2, 3, 4, 7}) {
     const auto stream = compute(threads);
@@ -213,7 +214,7 @@ TEST(ParallelFor, UsesEveryThreadAndSeesWhatOthersWrote) {
   std::vector<std::int64_t> values(3000);
   for (int round = 1; round <= 2000; ++round) {
     stream->parallel_for(3000, 1, [&](std::int64_t begin, std::int64_t end) {
-      // The cut moves from round to round: the values come from other threads.
+      // The cut moves from round to round, so other threads wrote the values before.
       for (std::int64_t i = begin; i < end; ++i) values[(i + 7 * round) % 3000] += i % 2 == 0;
     });
   }

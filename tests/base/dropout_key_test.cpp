@@ -16,8 +16,8 @@
 #include "base/check.h"
 #include "base/rng.h"
 
-// All draws are fixed, so these tests pass always or never; the bounds say by how many standard
-// deviations a fair coin would have to be unlucky. 4.5 of them happen once in 150,000 looks.
+// All draws are fixed, so each of these tests passes always or never. The bounds are in standard
+// deviations of a fair coin: a deviation of 4.5 happens once in 150,000 trials.
 
 namespace nanofsdp {
 namespace {
@@ -38,8 +38,8 @@ std::vector<bool> mask(const DropoutKey& key, std::int64_t rows, std::uint32_t e
   return kept;
 }
 
-// Pins the function itself: a mask must not change with a compiler or a release, since a run that
-// resumes from a checkpoint draws the rest of its masks anew.
+// The masks must not change with a compiler or a release, because a run that resumes from a
+// checkpoint draws the rest of its masks again. So this test fixes values of the function.
 TEST(DropoutKey, IsTheFunctionOfTheHeader) {
   EXPECT_EQ(mix64(0), 0xe220a8397b1dcdafu);  // SplitMix64's first output from state 0
   EXPECT_EQ(mix32(1), 0x514e28b7u);          // MurmurHash3's finaliser
@@ -67,7 +67,7 @@ TEST(DropoutKey, ThresholdIsPTimes2To32) {
   }
 }
 
-// To the nearest: what is asked for and what is had differ by half a unit at most.
+// The threshold is rounded to nearest, so the probability is off by at most half a unit.
 TEST(DropoutKey, ThresholdIsTheNearest) {
   Generator generator(3);
   for (int i = 0; i < 1000; ++i) {
@@ -78,12 +78,12 @@ TEST(DropoutKey, ThresholdIsTheNearest) {
 
 TEST(DropoutKey, ZeroKeepsEverything) {
   for (const bool kept : mask(kKey, 64, 4096, drop_threshold(0))) ASSERT_TRUE(kept);
-  // Even the word 0: the keys are 0, and mix32(0) = 0.
+  // With keys of 0 the word is 0, because mix32(0) = 0, and even this word is kept.
   EXPECT_EQ(dropout_word(0, 0), 0u);
   EXPECT_TRUE(keep(0, 0, drop_threshold(0)));
 }
 
-// The law of data parallelism: however the rows are dealt out, each meets the same mask.
+// The law of data parallelism: however ranks share the rows, each row gets the same mask.
 TEST(DropoutKey, DoesNotDependOnHowRowsAreSplit) {
   const std::uint32_t threshold = drop_threshold(0.2);
   const std::vector<bool> whole = mask(kKey, 12, 100, threshold);
@@ -101,7 +101,7 @@ TEST(DropoutKey, DoesNotDependOnHowRowsAreSplit) {
   }
 }
 
-// Small and swapped fields, as real runs have them, must not share a row.
+// Fields that are small or exchanged, as in real runs, must not give the same row.
 TEST(DropoutKey, EveryCoordinateCounts) {
   std::set<std::uint64_t> keys;
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
@@ -118,8 +118,8 @@ TEST(DropoutKey, EveryCoordinateCounts) {
   EXPECT_EQ(keys.size(), 6u * 6 * 6 * 6 * 6);
 }
 
-// Two masks of fair coins agree in half of their elements. Every neighbour along every coordinate,
-// one step away and a power of two away, where weak hashes show.
+// Two masks of fair coins agree in half of their elements. The test compares neighbours along every
+// coordinate, at distance one and at powers of two, where weak hashes fail.
 TEST(DropoutKey, NeighboursDoNotCorrelate) {
   using Move = std::function<void(DropoutKey&, std::int64_t)>;
   const std::array<std::pair<std::string, Move>, 5> moves = {{
@@ -155,8 +155,8 @@ TEST(DropoutKey, NeighboursDoNotCorrelate) {
   }
 }
 
-// Chi square with k - 1 degrees of freedom has mean k - 1 and variance 2(k - 1). Too even is as
-// wrong as too uneven.
+// Chi square with k - 1 degrees of freedom has mean k - 1 and variance 2(k - 1). Counts that are
+// too even are wrong too.
 void expect_even(const std::vector<double>& count, double variance, const std::string& what) {
   double mean = 0;
   for (const double c : count) mean += c / static_cast<double>(count.size());
@@ -181,8 +181,8 @@ TEST(DropoutKey, RowsAndColumnsAreEven) {
   expect_even(column_count, rows / 4.0, "columns");
 }
 
-// Pairs (this word, the next along the row, down the column) fill a 16 x 16 board evenly, for the
-// top four bits, where thresholds live.
+// Pairs of a word and the next word, along the row and down the column, fill a 16 x 16 board
+// evenly. The board uses the top four bits, which decide the comparison with a threshold.
 TEST(DropoutKey, PairsOfWordsAreEven) {
   std::vector<double> along(256);
   std::vector<double> down(256);

@@ -51,7 +51,7 @@ TEST(Bfloat16, BreaksTiesTowardsTheEven) {
   EXPECT_EQ(rounded(std::nextafter(1 + 0x3p-8f, 0.0f)), 0x3f81) << "just below the tie";
 }
 
-// The law, on random bits: no neighbour is nearer, and a tie is even.
+// The law, on random bits: no neighbour is nearer, and a tie goes to the even one.
 TEST(Bfloat16, NoNeighbourIsNearer) {
   std::mt19937 random(1);
   for (int i = 0; i < 1000000; ++i) {
@@ -80,7 +80,7 @@ TEST(Bfloat16, KeepsZerosInfinitiesAndDenormals) {
   EXPECT_EQ(rounded(std::numeric_limits<float>::denorm_min()), 0x0000);
 }
 
-// The ones whose payload lies in the lower half would round to infinity, or carry into the sign.
+// If the payload of a NaN lies in the lower half, rounding would give infinity or change the sign.
 TEST(Bfloat16, NanStaysNan) {
   for (const std::uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xff800001u, 0x7fffffffu,
                                    0xffffffffu, 0x7f80ffffu}) {

@@ -15,7 +15,7 @@ namespace {
 
 using testing::TemporaryDirectory;
 
-// It is read in portions, which must not show: around one megabyte and around none.
+// The file is read in portions. The sizes lie around one megabyte and around zero.
 TEST(File, HasTheFingerprintOfAllItsBytes) {
   const TemporaryDirectory directory;
   Generator generator(1);
@@ -36,7 +36,7 @@ TEST(File, MayHaveAsManyBytesAsMakeSense) {
                              {"5 bytes, more than 4"}));
 }
 
-// Not what came of mapping a file that could not be opened.
+// The error gives the reason why the file cannot be opened.
 TEST(File, ThatCannotBeOpenedIsMappedWithTheReason) {
   const TemporaryDirectory directory;
   const std::string path = directory.write("bytes", "12345");
@@ -50,7 +50,7 @@ TEST(File, ThatCannotBeOpenedIsMappedWithTheReason) {
   EXPECT_TRUE(testing::one_line_with(error, {"bytes: got Too many open files"}));
 }
 
-// As Python reads a text: whatever ends a line, it is one character, and adds no line.
+// As when Python reads a text, every kind of line end becomes one character.
 TEST(File, HasOneCharacterAtTheEndOfALine) {
   const TemporaryDirectory directory;
   const std::string path = directory.write("text", "a\r\nb\rc\n\r\n\r\rd\n\r");

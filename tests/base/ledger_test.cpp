@@ -33,7 +33,7 @@ TEST(Ledger, CountsEachClassNowAndAtItsPeak) {
   EXPECT_EQ(ledger.count(MemoryClass::optimizer).reserved_peak, 0);
 }
 
-// Also where there is no memory behind them: traces tell buffers apart by their addresses.
+// This also holds for buffers without memory, because traces tell buffers apart by their addresses.
 TEST(Ledger, GivesNoTwoBuffersTheSameAddress) {
   Ledger ledger;
   std::uint64_t end = 0;
@@ -44,7 +44,8 @@ TEST(Ledger, GivesNoTwoBuffersTheSameAddress) {
   }
 }
 
-// The peaks of the classes need not fall together: their sum is not the peak of the sum.
+// The classes need not have their peaks at the same moment, so the sum of their peaks is not the
+// peak of their sum.
 TEST(Ledger, ThePeakOfTheTotalIsAMomentNotASumOfPeaks) {
   Ledger ledger;
   ledger.reserve(kShards, 100);
@@ -143,7 +144,7 @@ TEST(Buffer, MovesWithoutBeingCountedTwice) {
   EXPECT_EQ(second.tensor({25}).raw(), memory);
   EXPECT_EQ(ledger.total(), 100);
   Buffer third(ledger, kActivations, 40);
-  third = std::move(second);  // frees its own
+  third = std::move(second);  // frees its own memory
   EXPECT_EQ(third.tensor({25}).raw(), memory);
   EXPECT_EQ(ledger.total(), 100);
   EXPECT_EQ(ledger.count(kActivations).reserved, 0);
@@ -154,9 +155,10 @@ TEST(Buffer, MovesWithoutBeingCountedTwice) {
   EXPECT_EQ(ledger.total(), 0);
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which end the process
-// The error that the header promises, not the library's; and nothing is half done: what has failed
-// to grow holds nothing, and may grow again.
+// These sanitizers end the process.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+// The error is the one that the header promises, not the library's. A buffer that has failed to
+// grow is empty, and may grow again.
 TEST(Buffer, IsEmptyIfThereIsNotEnoughMemory) {
   constexpr std::uint64_t kTooMuch = std::uint64_t{1} << 60;
   Ledger ledger;

@@ -17,7 +17,7 @@ namespace {
 
 using testing::expect_error;
 
-/// The file of the C library's mathematics, which is loaded anyway.
+/// The file of the C library's mathematics, which this program has loaded already.
 std::filesystem::path file() {
   Dl_info info{};
   dladdr(reinterpret_cast<void*>(&::j0), &info);
@@ -26,7 +26,7 @@ std::filesystem::path file() {
 
 struct Mathematics {
   Library library{file().filename(), "/nowhere"};
-  NANOFSDP_FUNCTION(j0);  // Bessel's: the only one without overloads in C++
+  NANOFSDP_FUNCTION(j0);  // a Bessel function: the only function without overloads in C++
 };
 
 TEST(Library, AFunctionHasItsNameAndItsType) {

@@ -13,7 +13,8 @@
 namespace nanofsdp {
 namespace {
 
-// Linux tells the number behind the name of the program, and a name may look like anything.
+// Linux writes the number of threads behind the name of the program, and this name may have any
+// characters.
 TEST(Platform, CountsThreadsWhateverTheProgramIsCalled) {
   std::string line;
   std::getline(std::ifstream("/proc/self/stat"), line);

@@ -23,7 +23,7 @@ std::vector<float> mixed_draws(Generator& generator) {
 
 TEST(RngState, RestoresMidStreamWithTheCachedNormal) {
   Generator generator(1337);
-  generator.discard(623);  // the next draws cross into new words
+  generator.discard(623);  // the next draws need new words
   mixed_draws(generator);
   std::vector<float> one(1);
   while (generator.state().has_cached_normal == 0) generator.normal(one, 0, 1);
@@ -36,14 +36,15 @@ TEST(RngState, RestoresMidStreamWithTheCachedNormal) {
   EXPECT_EQ(mixed_draws(other), expected);
   EXPECT_EQ(other.state(), generator.state());
 
-  // The law has teeth: without the cache the draws differ.
+  // Without the cached normal the draws differ, so the test above can fail.
   GeneratorState forgetful = saved;
   forgetful.has_cached_normal = 0;
   other.set_state(forgetful);
   EXPECT_NE(mixed_draws(other), expected);
 }
 
-// For every length around the regimes, from a fresh generator and from one with a cached normal.
+// This holds for every length around the two cases, for a new generator and for one with a cached
+// normal.
 TEST(RngState, DiscardEqualsDrawing) {
   for (const std::uint32_t cached : {0u, 1u}) {
     for (std::int64_t n = 0; n < 70; ++n) {
@@ -83,7 +84,8 @@ TEST(RngState, RefusesADamagedState) {
   bad = good;
   bad.has_cached_normal = 2;
   EXPECT_THROW(generator.set_state(bad), Error);
-  EXPECT_THROW(generator.set_state(GeneratorState{}), Error);  // would be zeros for ever
+  // This state would give zeros for ever.
+  EXPECT_THROW(generator.set_state(GeneratorState{}), Error);
   EXPECT_EQ(generator.state(), good);
 }
 

@@ -14,8 +14,8 @@
 #include "base/check.h"
 #include "support/sha256.h"
 
-// Expected values: PyTorch 1.13.0a0 (Debian's 1.13.1, no MKL) on x86 with AVX2, except where a
-// comment says otherwise. Compared to the last bit.
+// The expected values are from PyTorch 1.13.0a0 (Debian's 1.13.1, no MKL) on x86 with AVX2, unless
+// a comment says otherwise. They are compared to the last bit.
 
 namespace nanofsdp {
 namespace {
@@ -47,7 +47,7 @@ TEST(Rng, StreamIsMt19937) {
     EXPECT_EQ(words[624], c.at_624) << "seed " << c.seed;
     EXPECT_EQ(words[1248], c.at_1248) << "seed " << c.seed;
   }
-  // The standard's own check value of std::mt19937: word 10000 of seed 5489.
+  // The standard gives this check value for std::mt19937: word 10000 of seed 5489.
   Generator generator(5489);
   generator.discard(9999);
   EXPECT_EQ(generator.random(), 4123659995u);
@@ -76,7 +76,7 @@ TEST(Rng, UniformTakesTheLow24Bits) {
   EXPECT_EQ(x, expected);
 }
 
-// The hash fails with a rounded product: half of the values move by one unit in the last place.
+// If the product were rounded, half of the values would move by one unit in the last place.
 TEST(Rng, UniformOfARangeIsOneFusedMultiplyAdd) {
   Generator generator(1337);
   const float bound = kaiming_uniform_bound(128);
@@ -100,7 +100,8 @@ struct NormalCase {
   std::size_t n;
   std::vector<float> first;
   std::string sha256;
-  std::vector<float> next;  // uniforms after the call: it took as many words as PyTorch's
+  // Uniforms after the call, which took the same number of words as PyTorch's.
+  std::vector<float> next;
 };
 
 class RngNormal : public ::testing::TestWithParam<NormalCase> {};
@@ -150,7 +151,7 @@ TEST(Rng, AMillionNormals) {
             "7a5279715edb1818fa4406a850f4e5e7cb2689f1693f59586b121b39879dd592");
 }
 
-// Three of four normals used, the fourth waits; the call of 20 neither takes nor drops it.
+// Three of four normals are used, and the fourth is cached. The call of 20 does not use or drop it.
 TEST(Rng, TheCachedNormalOutlivesCalls) {
   Generator generator(7);
   EXPECT_EQ(normal(generator, 3, 0, 1),
@@ -176,7 +177,7 @@ TEST(Rng, RandintIsTheWordModuloHigh) {
                                           6836888684, 4167736032, 268248022, 3118151336}));
 }
 
-// PyTorch 2.x's rule (1.13 took one word up to 2^32).
+// This is PyTorch 2.x's rule; 1.13 took one word up to 2^32.
 TEST(Rng, RandintTakesTwoWordsFrom2To28) {
   Generator generator(1337);
   EXPECT_EQ(generator.randint((1u << 28) - 1), 0x43140c97 % ((1u << 28) - 1));
@@ -232,7 +233,7 @@ TEST(Rng, RefusesWhatHasNoMeaning) {
   EXPECT_THROW(generator.discard(-1), Error);
   EXPECT_THROW(generator.discard_normal(-1), Error);
   EXPECT_THROW(kaiming_uniform_bound(0), Error);
-  EXPECT_EQ(generator.state(), before);  // a refused call draws nothing
+  EXPECT_EQ(generator.state(), before);  // a refused call draws no word
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ class SharedMemoryOfTwo : public ::testing::Test {
   }
   ~SharedMemoryOfTwo() override { close(file_); }
 
-  // Bytes of the file that take memory.
+  // The bytes of the file that take memory.
   std::int64_t taken() const {
     struct stat status {};
     fstat(file_, &status);
@@ -70,14 +70,14 @@ TEST_F(SharedMemoryOfTwo, OwnsItsPartAlone) {
   EXPECT_FALSE(second.owns(&bytes));
 }
 
-// Whoever may look up its number could open it otherwise.
+// Otherwise a process that may look up the file's number could open it.
 TEST_F(SharedMemoryOfTwo, IsAFileOfItsUserAlone) {
   struct stat status {};
   ASSERT_EQ(fstat(file_, &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0600u);
 }
 
-// What the system would write into a core dump: of all mappings of the file, as the system tells.
+// The bytes of all mappings of the file that the system would write into a core dump.
 std::int64_t dumped_bytes() {
   std::ifstream file("/proc/self/smaps");
   std::int64_t dumped = 0, kilobytes = 0;
@@ -92,7 +92,7 @@ std::int64_t dumped_bytes() {
   return dumped;
 }
 
-// A dump of all parts would take as much memory as the machine has, and once more for each rank.
+// A dump of all parts would take as much memory as the machine has, and again for each rank.
 TEST_F(SharedMemoryOfTwo, IsInACoreDumpWhereItsRankHasAllocated) {
   SharedMemory memory(file_, 2, 0);
   if (!std::filesystem::exists("/proc/self/smaps")) GTEST_SKIP() << "this system does not tell";
@@ -106,8 +106,7 @@ TEST_F(SharedMemoryOfTwo, IsInACoreDumpWhereItsRankHasAllocated) {
   EXPECT_EQ(dumped_bytes(), 0);
 }
 
-// A page takes memory when it is written, and no longer when it is released; the next who gets it
-// finds zeros.
+// A page takes memory from its first write to its release. The next allocation finds zeros there.
 TEST_F(SharedMemoryOfTwo, TakesAndGivesBackMemoryByThePage) {
   SharedMemory memory(file_, 2, 0);
   constexpr std::int64_t kBytes = 8 << 20;
@@ -124,7 +123,7 @@ TEST_F(SharedMemoryOfTwo, TakesAndGivesBackMemoryByThePage) {
 }
 
 #if defined(F_SEAL_FUTURE_WRITE)
-// Not every system takes pages back: here a sealed file refuses.
+// Some systems do not take pages back. Here a sealed file refuses it.
 TEST(SharedMemory, IsZeroAgainWhereTheSystemKeepsThePages) {
   const int file = memfd_create("sealed", MFD_ALLOW_SEALING);
   ASSERT_EQ(ftruncate(file, static_cast<off_t>(SharedMemory::part_bytes(1))), 0);
@@ -141,7 +140,7 @@ TEST(SharedMemory, IsZeroAgainWhereTheSystemKeepsThePages) {
 }
 #endif
 
-// What is held never overlaps, whatever is taken and released in between.
+// Allocations never overlap, whatever is allocated and released in between.
 TEST_F(SharedMemoryOfTwo, KeepsAllocationsApart) {
   SharedMemory memory(file_, 2, 1);
   std::vector<std::pair<char*, std::size_t>> held;
@@ -153,7 +152,7 @@ TEST_F(SharedMemoryOfTwo, KeepsAllocationsApart) {
       memory.release(one->first);
       held.erase(one);
     } else {
-      const std::size_t bytes = (random >> 33) % 500'000;  // 0 too
+      const std::size_t bytes = (random >> 33) % 500'000;  // also 0
       held.emplace_back(static_cast<char*>(memory.allocate(bytes)),
                         std::max<std::size_t>(bytes, 1));
       ASSERT_TRUE(memory.owns(held.back().first));
@@ -175,7 +174,7 @@ TEST_F(SharedMemoryOfTwo, SaysWhenAPartIsFull) {
   expect_error<Error>([&] { memory.allocate(5); }, "expected room for 5 bytes, got none");
 }
 
-// What peers read lies there, and nothing else.
+// Buffers that peers read lie there, and no others.
 TEST_F(SharedMemoryOfTwo, HoldsTheBuffersOfWhatCollectivesRead) {
   SharedMemory memory(file_, 2, 0);
   Ledger ledger;
@@ -188,7 +187,7 @@ TEST_F(SharedMemoryOfTwo, HoldsTheBuffersOfWhatCollectivesRead) {
   EXPECT_EQ(ledger.total(), 0);
 }
 
-// A file above the limit would end the process.
+// Without this check, writing beyond the limit would end the process.
 TEST_F(SharedMemoryOfTwo, IsRefusedAboveTheLimitOnFiles) {
   const pid_t child = fork();
   if (child == 0) {

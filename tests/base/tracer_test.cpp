@@ -9,7 +9,8 @@
 namespace nanofsdp {
 namespace {
 
-// What a rank waits for is a span of its trace, whatever was begun in between.
+// A wait in the trace names the span that the rank waits for, even if other spans were begun in
+// between.
 TEST(Tracer, WaitsKnowTheSpanTheyWaitFor) {
   const auto compute = make_compute_stream(Device::cpu, 1);
   const auto gather = make_communication_stream(Device::cpu);
@@ -21,7 +22,7 @@ TEST(Tracer, WaitsKnowTheSpanTheyWaitFor) {
   const Event second_done = tracer.end(*gather, second, 200);
   tracer.wait(*compute, second_done);
   tracer.wait(*compute, first_done);
-  tracer.wait(*compute, Event());  // there is nothing to wait for
+  tracer.wait(*compute, Event());  // a default event: there is nothing to wait for
   ASSERT_EQ(tracer.spans().size(), 4u);
   EXPECT_EQ(tracer.spans()[1].name, "second");
   EXPECT_EQ(tracer.spans()[1].bytes, 200);

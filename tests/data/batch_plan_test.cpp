@@ -12,8 +12,8 @@ namespace {
 using nanofsdp::testing::one_line_with;
 using nanofsdp::testing::usage_error;
 
-// The law: over all ranks, the rows tile every micro-batch exactly once; every rank makes the same
-// number of micro-steps, in rising order, none of them empty.
+// The law: over all ranks, the rows cover every micro-batch exactly once. Every rank makes the same
+// number of micro-steps, in rising order, and none of them is empty.
 TEST(BatchPlan, RowsTileEveryMicroBatchExactlyOnce) {
   int accepted = 0;
   for (std::int64_t B = 1; B <= 13; ++B) {
@@ -68,7 +68,7 @@ TEST(BatchPlan, RefusesFewerRowsThanRanks) {
 TEST(BatchPlan, RefusesAMicroBatchThatCannotBeShared) {
   const std::string error = usage_error([] { check_step({2, 3, 4}); });
   EXPECT_TRUE(one_line_with(error, {"--batch_size=4 or --gradient_accumulation_steps=4"})) << error;
-  EXPECT_NO_THROW(check_step({1, 4, 4}));  // the same number of ranks, whole micro-batches
+  EXPECT_NO_THROW(check_step({1, 4, 4}));  // 4 ranks share 4 whole micro-batches
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ const std::string kVocab = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2/vocab.json";
 
 BpeTokenizer small() { return {300, read_vocab(kVocab)}; }
 
-// GPT-2's first 256 pieces are the bytes, in an order of its own: every byte once, and these there.
+// GPT-2's first 256 pieces are the bytes, in GPT-2's own order. Every byte occurs once.
 TEST(BpeTokenizer, KnowsEveryByte) {
   const BpeTokenizer tokenizer = small();
   std::set<std::string> bytes;
@@ -36,12 +36,13 @@ TEST(BpeTokenizer, KnowsEveryByte) {
 TEST(BpeTokenizer, ReadsPiecesAsBytes) {
   const BpeTokenizer tokenizer = small();
   EXPECT_EQ(tokenizer.decode(Tokens{259, 262, 220, 69, 260}), " the owl f\xc3\xa9");
-  EXPECT_EQ(tokenizer.decode(Tokens{127}), "\xc3");  // half a character is half a character
+  // Half of a character is decoded as half of a character.
+  EXPECT_EQ(tokenizer.decode(Tokens{127}), "\xc3");
   EXPECT_EQ(tokenizer.decode(Tokens{263}), "<|endoftext|>");
   EXPECT_EQ(tokenizer.opening(), 263);
 }
 
-// Tokens that pad the vocabulary have no piece; without vocab.json none has.
+// Tokens that pad the vocabulary have no piece, and without vocab.json no token has one.
 TEST(BpeTokenizer, ShowsTheRestAsNumbers) {
   EXPECT_EQ(small().decode(Tokens{262, 264, 299, 262}), " owl264 299  owl");
   const BpeTokenizer blind(50304, {});
@@ -55,7 +56,7 @@ TEST(BpeTokenizer, TakesAPieceOrNumbersAsAPrompt) {
   EXPECT_EQ(tokenizer.encode("\n"), (Tokens{198}));
   EXPECT_EQ(tokenizer.encode(" the"), (Tokens{259}));
   EXPECT_EQ(tokenizer.encode("\xc3\xa9"), (Tokens{260}));
-  EXPECT_EQ(tokenizer.encode("7"), (Tokens{22}));  // the digit
+  EXPECT_EQ(tokenizer.encode("7"), (Tokens{22}));  // the token of the digit
   EXPECT_EQ(tokenizer.encode("<|endoftext|>"), (Tokens{263}));
   EXPECT_EQ(tokenizer.encode("TOKENS:1,2, 299\n"), (Tokens{1, 2, 299}));
   EXPECT_EQ(tokenizer.encode("TOKENS: 0"), (Tokens{0}));

@@ -19,7 +19,7 @@ using Tokens = std::vector<std::int32_t>;
 
 constexpr std::int64_t T = 8;
 
-/// 200 characters, of which every stretch of T + 1 is unlike every other.
+/// 200 characters. All parts of T + 1 characters are different.
 std::string counting_text() {
   std::string text;
   for (int i = 0; text.size() < 200; ++i) text += std::to_string(i) + " ";
@@ -58,12 +58,12 @@ TEST(Dataset, ARowOfYIsTheRowOfXOneTokenLater) {
       EXPECT_EQ(decode(batch.x), part.substr(start, T));
       EXPECT_EQ(decode(batch.y), part.substr(start + 1, T));
     }
-    EXPECT_EQ(generator.state(), again.state());  // one draw a row, none else
+    EXPECT_EQ(generator.state(), again.state());  // one draw for each row, and no other
   }
 }
 
-// The law: at every world size the ranks' rows are the rows of the batch of one rank, none twice,
-// and every generator ends where that of one rank ends.
+// The law: at every world size, the ranks' rows together are the rows of one rank's batch, each
+// once, and all generators have the same state afterwards.
 TEST(Dataset, RanksDrawTheGlobalBatchAndTakeTheirRows) {
   const Dataset dataset(counting_text(), "t", T);
   for (const StepShape shape : {StepShape{7, 1, 3}, StepShape{4, 6, 3}, StepShape{5, 2, 4}}) {
@@ -102,7 +102,7 @@ TEST(Dataset, ReachesTheFirstAndTheLastTokenOfASplit) {
   const Rows batch(dataset, Split::train, generator, 3000, {0, 3000});
   EXPECT_GT(std::count(batch.x.begin(), batch.x.end(), first), 0);
   EXPECT_GT(std::count(batch.y.begin(), batch.y.end(), last), 0);
-  EXPECT_EQ(std::count(batch.y.begin(), batch.y.end(), foreign), 0);  // none of the other split
+  EXPECT_EQ(std::count(batch.y.begin(), batch.y.end(), foreign), 0);  // no token of the other split
 }
 
 TEST(Dataset, TakesATextThatJustHoldsABlockInEachSplit) {
@@ -125,7 +125,7 @@ TEST(LoadDataset, ReadsTheFileOfText) {
   EXPECT_EQ(load_dataset(o, T).size(Split::train), 180);
   o.text =
       directory.write("crlf.txt", std::string(90, 'a') + "\r\n\r\nb\rc\n" + std::string(20, 'd'));
-  EXPECT_EQ(load_dataset(o, T).tokenizer().chars(), "\nabcd");  // line ends are \n
+  EXPECT_EQ(load_dataset(o, T).tokenizer().chars(), "\nabcd");  // line ends become \n
   EXPECT_EQ(load_dataset(o, T).size(Split::train) + load_dataset(o, T).size(Split::val), 116);
 }
 
@@ -170,7 +170,7 @@ TEST_F(Shakespeare, SaysHowToGetItWhereItIsMissing) {
   EXPECT_TRUE(one_line_with(error, {"/nowhere/input.txt", "make shakespeare"})) << error;
 }
 
-// The sizes that nanoGPT's prepare.py prints, and the SHA-256 of the train.bin that it writes.
+// The sizes are those that nanoGPT's prepare.py prints, and the SHA-256 is that of its train.bin.
 TEST_F(Shakespeare, IsNanoGPTsData) {
   if (original_.empty()) GTEST_SKIP() << "NANOFSDP_SHAKESPEARE is not set: run `make shakespeare`";
   const Dataset dataset = load_dataset(options_);

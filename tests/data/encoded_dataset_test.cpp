@@ -11,7 +11,8 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-// Files as nanoGPT's prepare.py writes them: data/NAME/train.bin, val.bin, and what lies beside.
+// Files as nanoGPT's prepare.py writes them: data/NAME/train.bin and val.bin, with the files beside
+// them.
 
 namespace nanofsdp::data::encoded_dataset_test {
 namespace {
@@ -33,7 +34,7 @@ std::string bytes_of(const std::vector<std::uint16_t>& tokens) {
   return bytes;
 }
 
-// Works in a directory of its own, in which data/owls lies.
+// Works in a directory of its own that has data/owls.
 class Encoded : public ::testing::Test {
  protected:
   Encoded() : before_(fs::current_path()) {
@@ -60,7 +61,8 @@ class Encoded : public ::testing::Test {
   TextOptions options_;
 };
 
-// nanoGPT's get_batch: a row is T tokens from where randint(size - T) says, y is one further.
+// This is nanoGPT's get_batch: a row has T tokens, begins at randint(size - T), and y is one token
+// further.
 TEST_F(Encoded, DrawsWhereNanoGPTDraws) {
   const Dataset dataset = load_dataset(options_, T);
   EXPECT_EQ(dataset.name(), "data/owls");
@@ -88,9 +90,9 @@ TEST_F(Encoded, HasTheVocabularyThatLiesBeside) {
   write("vocab.json", R"({"\u0120ow": 0, "l": 1, "s": 2})");
   EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0, 1, 2, 3}), " owls3 ");
   EXPECT_EQ(load_dataset(options_, T).tokenizer().vocab_size(), 50304);
-  options_.vocab_size = 50257;  // GPT-2's own
+  options_.vocab_size = 50257;  // the size of GPT-2's own vocabulary
   EXPECT_EQ(load_dataset(options_, T).tokenizer().vocab_size(), 50257);
-  options_.pieces = {"owl"};  // what lies beside the tokens counts
+  options_.pieces = {"owl"};  // the file beside the tokens comes first
   EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0, 1, 2}), " owls");
   fs::remove("data/owls/vocab.json");
   EXPECT_EQ(load_dataset(options_, T).tokenizer().decode(Tokens{0}), "owl");
@@ -117,7 +119,8 @@ TEST_F(Encoded, OfCharactersHasAnAlphabet) {
   }
 }
 
-// What prepare.py makes of a text are the tokens, the splits and so the batches of the text.
+// The tokens that prepare.py makes of a text have the same splits, and so the same batches, as the
+// text.
 TEST_F(Encoded, IsTheTextThatWasEncoded) {
   std::string text;
   for (int i = 0; text.size() < 200; ++i) text += std::to_string(i * i) + "\n";
@@ -133,7 +136,7 @@ TEST_F(Encoded, IsTheTextThatWasEncoded) {
   EXPECT_EQ(encoded.fingerprint(), whole.fingerprint());
 }
 
-// Only Python reads a pickle: the message is the command that converts it.
+// Only Python reads a pickle, so the message gives the command that converts it.
 TEST_F(Encoded, SaysHowToConvertAPickle) {
   write("meta.pkl", "\x80\x04\x95");
   EXPECT_TRUE(one_line_with(
@@ -160,7 +163,7 @@ TEST_F(Encoded, NamesTheFileThatIsWrong) {
 }
 
 TEST_F(Encoded, NamesATokenThatTheModelLacks) {
-  options_.vocab_size = 40'000;  // the largest token here is 49,949
+  options_.vocab_size = 40'000;  // the largest token of this file is 49,949
   const Dataset dataset = load_dataset(options_, T);
   Tokens x(50 * T), y(50 * T);
   Generator generator(1);
@@ -173,7 +176,7 @@ TEST_F(Encoded, NamesATokenThatTheModelLacks) {
   EXPECT_NO_THROW(dataset.draw(Split::val, generator, 50, {0, 50}, {x, y}));
 }
 
-// The largest token of the validation text is 46: enough rows meet it.
+// The largest token of the validation text is 46, and there are enough rows to draw it.
 TEST_F(Encoded, KnowsTheTokensBelowItsVocabulary) {
   for (int vocabulary = 40; vocabulary < 50; ++vocabulary) {
     write("meta.json", "{\"vocab_size\": " + std::to_string(vocabulary) + "}");
@@ -187,7 +190,7 @@ TEST_F(Encoded, KnowsTheTokensBelowItsVocabulary) {
   }
 }
 
-// A pretrained model's tokens are its own.
+// A pretrained model has tokens of its own.
 TEST_F(Encoded, RefusesDataOfAnotherVocabulary) {
   options_.vocab_size = 50257;
   write("meta.json", R"({"vocab_size": 64000})");
@@ -213,7 +216,7 @@ TEST_F(Encoded, HasAFingerprintOfItsTokens) {
   }
 }
 
-// The bytes of this process that lie in memory.
+// The bytes of this process that are in memory.
 std::int64_t resident() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -222,8 +225,8 @@ std::int64_t resident() {
   return -1;
 }
 
-// Ten gigabytes of tokens, of which the disk and the memory hold next to none. Seconds, because the
-// system has to find a page for each that is looked at.
+// The file has ten gigabytes of tokens, but takes almost no space on the disk or in memory. The
+// test takes seconds, because the system must find a page for each token that is read.
 TEST_F(Encoded, AFileLargerThanMemoryCostsOnlyWhatIsDrawn) {
   constexpr std::uintmax_t kBytes = 10'000'000'000;
   std::error_code error;

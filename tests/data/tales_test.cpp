@@ -34,7 +34,7 @@ std::vector<std::string> split(const std::string& text, std::string_view separat
   return pieces;
 }
 
-// What the expansion of a wrong grammar says; empty if nothing.
+// The error of expanding a wrong grammar; empty if there is none.
 std::string complaint(std::string_view grammar) {
   try {
     expand_tales(grammar, 1);
@@ -71,7 +71,7 @@ TEST(Tales, UseFewCharacters) {
         << c;
 }
 
-// A line fits the model's context, so that it sees where its sentence began.
+// A line is shorter than the model's context, so the model sees where its sentence began.
 TEST(Tales, HaveShortCleanLines) {
   for (const std::string& line : split(tales(), "\n")) {
     EXPECT_LE(line.size(), 64u) << line;
@@ -99,7 +99,7 @@ TEST(Tales, HardlyTellAStoryTwice) {
   EXPECT_GT(different.size(), stories.size() * 98 / 100);
 }
 
-// A story has one hero, one friend and no stranger.
+// A story has one hero and one friend, and no other of these.
 TEST(Tales, KeepTheirHero) {
   const std::map<std::string, std::string> friends = {
       {"Olive", "Hugo"},    {"Fern", "Percy"},  {"Sid", "Rosa"}, {"Greta", "Morris"},
@@ -121,7 +121,7 @@ TEST(Tales, KeepTheirHero) {
   }
 }
 
-// The notation, one law at a time.
+// Each of these tests is about one law of the notation.
 
 TEST(TalesGrammar, DealsAlternativesLikeCards) {
   for (const std::string& story :
@@ -148,7 +148,7 @@ TEST(TalesGrammar, RefusesARuleThatIsNotThere) {
   EXPECT_EQ(complaint("story = {a b}\nb = c"), "");
 }
 
-// The rules that each rule of a grammar uses, by its name.
+// For each rule of a grammar, the rules that it uses.
 std::map<std::string, std::set<std::string>> uses(const std::string& grammar) {
   const std::regex begin(R"(([a-z_]+) =( .*)?)"), reference(R"(\{([aA] )?([A-Z]?[a-z_]*)\})");
   std::map<std::string, std::set<std::string>> found;
@@ -180,7 +180,8 @@ TEST(TalesGrammar, OfOursIsWellFormedAndEnds) {
     used.insert(others.begin(), others.end());
   }
   EXPECT_EQ(used.size(), rules.size()) << "some are not used";
-  // Rules that use none have an end, then those that use only such, and so on: in the end all.
+  // Rules that use no rules have an end. Then rules that use only such rules have one, and so on:
+  // in the end all rules.
   std::set<std::string> ends;
   for (std::size_t round = 0; round < rules.size(); ++round) {
     for (const auto& [name, others] : rules) {

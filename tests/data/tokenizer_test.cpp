@@ -19,14 +19,14 @@ TEST(Tokenizer, ATokenIsTheCharactersPlaceInTheSortedAlphabet) {
   EXPECT_EQ(tokenizer.decode(Tokens{7, 5, 4, 0}), "wol\n");
 }
 
-// One character of each length in UTF-8, and the ends of each length.
+// Characters of each length in UTF-8, the first and the last of each.
 TEST(Tokenizer, ACharacterIsACodePointNotAByte) {
   const std::string text =
       "z\u00e9\u20ac\U0001F989\x7f\u0080\u07ff\u0800\uffff\U00010000\U0010ffff";
   const CharTokenizer tokenizer(text);
   EXPECT_EQ(tokenizer.vocab_size(), 11);
   const Tokens tokens = tokenizer.encode(text);
-  EXPECT_EQ(tokens, (Tokens{0, 3, 6, 9, 1, 2, 4, 5, 7, 8, 10}));  // sorted by code point
+  EXPECT_EQ(tokens, (Tokens{0, 3, 6, 9, 1, 2, 4, 5, 7, 8, 10}));  // they are sorted by code point
   EXPECT_EQ(tokenizer.decode(tokens), text);
 }
 
@@ -40,7 +40,7 @@ TEST(Tokenizer, IsRestoredFromItsCharacters) {
   EXPECT_EQ(restored.decode(tokenizer.encode(text)), text);
 }
 
-// What begins a text follows the end of a line, wherever that stands in the alphabet.
+// A text begins as after the end of a line, wherever that character stands in the alphabet.
 TEST(Tokenizer, OpensATextWithTheEndOfALine) {
   for (const std::string text : {"b\na", "\n", "\tb\n\ta", "\x01\x02\n", "\u00e9\t\n"}) {
     const CharTokenizer tokenizer(text);
@@ -58,24 +58,24 @@ TEST(Tokenizer, NamesACharacterItDoesNotKnow) {
   }
   const std::string error = usage_error([&] { tokenizer.encode("ab\u00fc"); });
   EXPECT_TRUE(one_line_with(error, {"'\u00fc'", "U+00FC", "3"})) << error;
-  // A character that would break the line or the terminal is shown by its number alone.
+  // A character that would break the line or the terminal is shown only by its number.
   const std::string newline = usage_error([&] { tokenizer.encode("a\nb"); });
   EXPECT_TRUE(one_line_with(newline, {"U+000A"})) << newline;
 }
 
 TEST(Tokenizer, NamesTheByteAtWhichUtf8Stops) {
   const std::string_view wrong[] = {
-      "ab\x80",              // continues nothing
-      "ab\xc3",              // ends too early
-      "ab\xe2\x82",          // same
-      "ab\xc3(",             // does not continue
-      "ab\xc0\xaf",          // longer than needed
-      "ab\xe0\x80\xaf",      // same
-      "ab\xf0\x80\x80\xaf",  // same
-      "ab\xed\xa0\x80",      // half a UTF-16 pair, the first
-      "ab\xed\xaf\xbf",      // one in the middle
-      "ab\xed\xbf\xbf",      // the last
-      "ab\xf4\x90\x80\x80",  // above U+10FFFF
+      "ab\x80",              // a continuation byte without a first byte
+      "ab\xc3",              // a character that ends too early
+      "ab\xe2\x82",          // the same, later
+      "ab\xc3(",             // a first byte without a continuation byte
+      "ab\xc0\xaf",          // a form that is too long
+      "ab\xe0\x80\xaf",      // the same
+      "ab\xf0\x80\x80\xaf",  // the same
+      "ab\xed\xa0\x80",      // half a UTF-16 pair, the first one
+      "ab\xed\xaf\xbf",      // another one in the middle
+      "ab\xed\xbf\xbf",      // the last one
+      "ab\xf4\x90\x80\x80",  // a code point above U+10FFFF
       "ab\xf8\x88\x80\x80\x80",
       "ab\xff",
   };

@@ -16,8 +16,9 @@ namespace {
 using testing::Owned;
 using testing::WholeModel;
 
-// The masks of block k are numbers 1 + 3 k to 3 + 3 k of a pass, after that of the embeddings: a
-// run of before goes on with the same ones. Here one place adds ones, and all else zeros.
+// In a pass, the masks of block k have the numbers 1 + 3 k to 3 + 3 k, after the mask of the
+// embeddings. So runs of older versions continue with the same masks. In this test one place adds
+// ones, and all others add zeros.
 TEST(GPT, DropsByThePlaceInForward) {
   GPTConfig config{.block_size = 1, .vocab_size = 64, .n_layer = 5, .n_head = 1, .n_embd = 64};
   config.dropout = 0.5f;

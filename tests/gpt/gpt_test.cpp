@@ -73,7 +73,7 @@ TEST(GPT, DrawsEveryLinearAsPyTorchConstructsIt) {
     for (const nn::Parameter* p : model.named_parameters()) {
       if (p->name.find(".c_") != std::string::npos) expected.push_back(p->name);
     }
-    expected.push_back("transformer.wte.weight");  // the head's, which nobody has tied yet
+    expected.push_back("transformer.wte.weight");  // the head's weight, before it is tied
     double bound = 0;
     for (const nn::Draw& draw : model.nanogpt_draws()) {
       if (draw.init.kind != nn::Init::Kind::uniform) continue;
@@ -127,9 +127,9 @@ TEST(GPT, StartsNearTheLossOfGuessing) {
   EXPECT_NEAR(total.values[0] / 768, std::log(65.0), 0.1);
 }
 
-// The sum over micro-batches of gradients, each scaled by the tokens of all, is the gradient of the
-// whole batch: what gradient accumulation and data parallelism rest on. With dropout on: the mask
-// belongs to the row, not to the batch that it came in.
+// The gradient of the whole batch is the sum of the micro-batches' gradients, each scaled by the
+// number of all tokens. Gradient accumulation and data parallelism need this. Dropout is on: a mask
+// belongs to its row, not to the batch of the row.
 TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
   GPTConfig config = kRecipe;
   config.n_layer = 2;
@@ -173,8 +173,8 @@ TEST(GPT, GradientsOfRowsAddUpToThoseOfTheBatch) {
   }
 }
 
-// A dropout of its own for every site on the residual path. Two sites add ones, each through its
-// dropout, so an element is 0, one or two survivors; of a shared mask it would be 0 or two.
+// Every site on the residual path has its own dropout. Two sites add ones through dropout, so an
+// element is the sum of 0, 1 or 2 survivors. With a shared mask it would be 0 or 2.
 TEST(GPT, DropsOtherElementsAtEverySite) {
   GPTConfig config{.block_size = 1, .vocab_size = 64, .n_layer = 2, .n_head = 1, .n_embd = 64};
   config.dropout = 0.5f;
@@ -205,8 +205,8 @@ TEST(GPT, DropsOtherElementsAtEverySite) {
   }
 }
 
-// Of one token: its one probability is number 0 of a mask, and so is the first element of the
-// output. Of a shared mask, both would always drop together.
+// The text has one token. Its only probability is element 0 of a mask, and so is the first element
+// of the output. With a shared mask both would always be dropped together.
 TEST(GPT, AttentionDropsInsideAndAfterApart) {
   Context context;
   CausalSelfAttention attention({.n_head = 1, .n_embd = 64, .dropout = 0.5f});
@@ -221,13 +221,14 @@ TEST(GPT, AttentionDropsInsideAndAfterApart) {
   for (int iteration = 0; iteration < 64; ++iteration) {
     tape.begin(true, {.iteration = iteration});
     const std::span<float> y = attention.forward(tape, x).span<float>();
-    fates.insert({std::ranges::max(y) > 2, y[0] > 0});  // twice the bias where all else is dropped
+    // Twice the bias if the other parts are dropped.
+    fates.insert({std::ranges::max(y) > 2, y[0] > 0});
     tape.end();
   }
   EXPECT_EQ(fates.size(), 4u);
 }
 
-// Who drops everything divides by what is left.
+// If all elements were dropped, the scale 1 / (1 - p) would divide by zero.
 TEST(GPT, WantsADropoutBelowOne) {
   GPTConfig config = kRecipe;
   for (const float dropout : {0.0f, 0.5f, std::nextafter(1.0f, 0.0f)}) {

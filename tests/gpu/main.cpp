@@ -8,7 +8,8 @@
 
 #include "support/device.h"
 
-// The operators' tests on a GPU. Without one they are skipped: exit code 77, and why.
+// Runs the operators' tests on a GPU. Without a GPU they are skipped: exit code 77, with the
+// reason.
 
 namespace nanofsdp::testing {
 
@@ -23,7 +24,7 @@ void visible_release(void* memory) noexcept { cudaFreeHost(memory); }
 }  // namespace nanofsdp::testing
 
 int main(int argc, char** argv) {
-  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // the tests look at results at once
+  setenv("CUDA_LAUNCH_BLOCKING", "1", 1);  // the tests read results at once
   ::testing::InitGoogleTest(&argc, argv);
   if (::testing::GTEST_FLAG(list_tests)) return RUN_ALL_TESTS();
   try {

@@ -13,8 +13,8 @@
 #include "ops/attention.h"
 #include "ops/cross_entropy.h"
 
-// What attention of bfloat16 and the loss take on a GPU, in milliseconds, and whether two runs give
-// the same bits. Half a minute: build/gpu/tests/gpu/times_gpu
+// Measures attention of bfloat16 and the loss on a GPU, in milliseconds, and whether two runs give
+// the same bits. It takes half a minute: build/gpu/tests/gpu/times_gpu
 
 namespace nanofsdp::testing {
 namespace {
@@ -30,7 +30,7 @@ class Gpu {
     for (void* memory : buffers_) cudaFree(memory);
   }
 
-  // Numbers that look drawn, or zeros.
+  // A tensor of numbers that look random, or of zeros.
   Tensor tensor(Shape shape, DType dtype, float scale) {
     const auto n = static_cast<std::size_t>(shape.numel());
     void* memory = nullptr;
@@ -71,7 +71,7 @@ class Gpu {
     cuda::check(cudaMemcpy(bytes.data(), x.raw(), x.bytes(), cudaMemcpyDefault), "a copy");
     return bytes;
   }
-  // Over before the stream goes on, which does not wait for the default stream.
+  // Waits until the fill is done, because the stream does not wait for the default stream.
   void poison(const Tensor& x) {
     cuda::check(cudaMemset(x.raw(), 0xff, x.bytes()), "NaN");
     cuda::check(cudaDeviceSynchronize(), "NaN");

@@ -3,8 +3,8 @@
 #include <cstdlib>
 #include <cstring>
 
-/// Whether this process is to have the bug of that name (mutants.txt). The compiler is told to
-/// include this file first in the mutation build, so no source of the product knows of it.
+/// Whether this process has the bug with this name (mutants.txt). In the mutation build the
+/// compiler includes this file first, so the sources of the product do not mention it.
 inline bool mutant(const char* name) {
   static const char* const chosen = std::getenv("NANOFSDP_MUTANT");
   return chosen != nullptr && std::strcmp(chosen, name) == 0;

@@ -17,8 +17,8 @@ struct Held {
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// A random program of one pass: tensors, and scopes that keep one of their tensors, an older one,
-// or none. Every tensor has its values until its scope ends, wherever it has moved to.
+// A random program of one pass: tensors, and scopes that keep one of their tensors, an older
+// tensor, or none. Every tensor keeps its values until its scope ends, even if it has moved.
 class Program {
  public:
   Program(Context& context, Arena& arena, unsigned seed)
@@ -33,7 +33,7 @@ class Program {
       allocate();
       look();
     }
-    if (depth == 3 || random_() % 4 == 0) return;  // what was allocated stays
+    if (depth == 3 || random_() % 4 == 0) return;  // the allocated tensors stay
     const Held kept = held_.empty() ? Held{} : held_[random_() % held_.size()];
     const bool is_own =
         std::ranges::any_of(held_.begin() + static_cast<std::ptrdiff_t>(before), held_.end(),
@@ -77,8 +77,9 @@ class Program {
   int number_ = 0;
 };
 
-// In the first pass as many bytes are taken as are held at a time; then that many lie in one block,
-// and the same pass holds the same bytes at each of its moments, and allocates nothing.
+// The first pass takes exactly the bytes that are held at each moment. Then one block has the most
+// bytes that were held, and the same pass holds the same bytes at each moment and allocates
+// nothing.
 TEST(Arena, TakesWhatIsHeldAtATime) {
   for (unsigned seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(seed);
@@ -96,7 +97,7 @@ TEST(Arena, TakesWhatIsHeldAtATime) {
     EXPECT_EQ(second.positions(), first.positions());
     arena.reset();
     EXPECT_EQ(context.ledger.allocations(), allocations);
-    Program other(context, arena, seed + 1000);  // partly in the block, partly beside it
+    Program other(context, arena, seed + 1000);  // lies partly in the block, partly beside it
     other.scope(3);
     arena.reset();
     EXPECT_EQ(count().reserved, static_cast<std::int64_t>(std::max(first.most, other.most)));
@@ -106,7 +107,7 @@ TEST(Arena, TakesWhatIsHeldAtATime) {
   }
 }
 
-// A result that begins close behind its place would have to be copied in very many steps.
+// A result that begins a few bytes behind its place would need a copy in very many steps.
 TEST(Arena, LeavesALargeResultBehindALittleWhereItIs) {
   Context context;
   Arena arena(context);

@@ -22,15 +22,15 @@ using testing::expect_error;
 constexpr int kElements = 64;
 using Mask = std::string;
 
-// Which elements survive, one character each.
+// The elements that survive, one character each.
 Mask mask_of(const Tensor& y) {
   Mask mask;
   for (const float x : y.span<float>()) mask += x == 0 ? '.' : '#';
   return mask;
 }
 
-// Calls its parts one after the other, and notes which elements each lets through, in forward and
-// in backward. Any part may be there more than once, and may be another chain.
+// Calls its parts one after the other, and records which elements each part lets through, in
+// forward and in backward. A part may occur more than once, and may be another chain.
 class Chain final : public Module {
  public:
   std::vector<Module*> parts;
@@ -71,8 +71,9 @@ void pass(Tape& tape, Module& module) {
   tape.end_backward();
 }
 
-// Without a key: two modules built alike, one called twice, several passes of several tapes on
-// several ranks. No two masks are the same, and backward has those of forward.
+// In passes without a key, no two masks are the same: not for two modules of the same kind, for two
+// calls of a module, for several passes and tapes, or for several ranks. Backward has the masks of
+// forward.
 TEST(Dropout, IsFreshForEveryCallPassTapeAndRank) {
   std::set<Mask> all;
   for (const int rank : {0, 1, 2}) {
@@ -92,7 +93,7 @@ TEST(Dropout, IsFreshForEveryCallPassTapeAndRank) {
   EXPECT_EQ(all.size(), 3U * 2 * 3 * 3);
 }
 
-// The same program draws the same masks again, with the same seed.
+// With the same seed, the same program draws the same masks again.
 TEST(Dropout, IsTheSameInTheNextRunOfTheProgram) {
   const auto run = [](std::uint64_t seed) {
     Context context;
@@ -107,7 +108,7 @@ TEST(Dropout, IsTheSameInTheNextRunOfTheProgram) {
   EXPECT_NE(run(0), run(1));
 }
 
-// Who names rows and micro-step has the masks of that name.
+// If the caller names rows and micro-step, the masks are those of that name.
 TEST(Dropout, HasTheMasksOfItsKey) {
   Context context;
   Tape tape(context);
@@ -137,7 +138,7 @@ TEST(Dropout, IsTheIdentityInAnEvaluationAndWithoutAProbability) {
   }
 }
 
-// A mask is restored in its turn, by the module that drew it.
+// Only the module that drew a mask can restore it, and only in reverse order.
 TEST(Dropout, IsRedrawnInTheReverseOrderOnly) {
   Context context;
   Tape tape(context);
@@ -150,8 +151,9 @@ TEST(Dropout, IsRedrawnInTheReverseOrderOnly) {
   tape.end();
 }
 
-// Random trees of chains and dropouts, in which any chain may recompute. Whatever is computed again
-// has the masks of the first time, which are those of a tree that keeps everything.
+// These are random trees of chains and dropouts, and any chain may recompute. A module that is
+// computed again has the masks of its first forward, which are those of a tree that keeps
+// everything.
 TEST(Dropout, IsTheSameWhereItIsComputedAgain) {
   std::minstd_rand random(7);
   for (int tree = 0; tree < 200; ++tree) {

@@ -26,7 +26,7 @@ TEST(KeyValueCache, HandsOutAllPositionsOfALayer) {
   Context context;
   KeyValueCache cache(context, 5);
   EXPECT_EQ(cache.length(), 0);
-  const int one = 0, other = 0;  // two layers
+  const int one = 0, other = 0;  // stand for two layers
   Owned<float> prompt = rows(3, 0), next = rows(1, 18), elsewhere = rows(3, 100);
   EXPECT_EQ(cache.append(*context.compute, &one, prompt).shape(), (Shape{1, 3, kWidth}));
   EXPECT_EQ(cache.append(*context.compute, &other, elsewhere).dim(1), 3);
@@ -57,7 +57,7 @@ TEST(KeyValueCache, ForgetsAndBeginsAgainInTheSameMemory) {
   EXPECT_EQ(context.ledger.allocations(), 1);
 }
 
-// A pass that does not ask for the cache has none, whatever the pass before did.
+// A pass without the cache has none, even if the pass before had one.
 TEST(KeyValueCache, BelongsToThePassesThatDecode) {
   Context context;
   KeyValueCache cache(context, 4);

@@ -14,7 +14,7 @@
 namespace nanofsdp::nn {
 namespace {
 
-// A scalar has no last dimension for the layer to work along.
+// A scalar has no last dimension that the layer could use.
 TEST(Linear, RefusesAScalar) {
   Context context;
   Tape tape(context);
@@ -33,13 +33,13 @@ TEST(Linear, StartsAsGpt2Does) {
   EXPECT_EQ(parameters[1]->init.kind, Init::Kind::zeros);
 }
 
-// Half of many uniform values lie on each side of zero, and all within the bound.
+// Half of many uniform values lie on each side of zero, and all lie within the bound.
 TEST(Init, IsUniformAroundZero) {
   std::vector<float> values(10'000);
   Generator generator(1);
   draw(generator, Init::uniform(0.5), values);
   const auto negative = std::ranges::count_if(values, [](float v) { return v < 0; });
-  EXPECT_NEAR(static_cast<double>(negative), 5'000, 250);  // five deviations
+  EXPECT_NEAR(static_cast<double>(negative), 5'000, 250);  // within five deviations
   const auto [least, most] = std::ranges::minmax(values);
   EXPECT_GE(least, -0.5f);
   EXPECT_LT(least, -0.49f);

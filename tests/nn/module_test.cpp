@@ -18,7 +18,7 @@ namespace {
 
 using testing::expect_error;
 
-// A layer that looks rows up and multiplies by the same table again, as a tied head does.
+// A layer that looks rows up and then multiplies by the same table, as a tied head does.
 class Tied final : public Module {
  public:
   Tied() : table_(5, 3, Init::normal(0.02)), head_(table_.weight()) {
@@ -83,7 +83,7 @@ class TwoLayers final : public Module {
   bool confused_;
 };
 
-// A pass of TwoLayers: what its forward leaves on the tape, and all that it computes.
+// A pass of TwoLayers: the memory that its forward holds on the tape, and all results.
 struct PassOfTwoLayers {
   std::int64_t held = 0;  // bytes
   std::vector<float> values;
@@ -112,7 +112,7 @@ PassOfTwoLayers pass_of_two_layers(std::int64_t out, bool training, bool recompu
     result.values.insert(result.values.end(), dx.begin(), dx.end());
     tape.end_backward();
   };
-  pass();  // the first, in which every tensor has memory of its own
+  pass();  // the first pass, in which every tensor has a buffer of its own
   const std::vector<float> first = result.values;
   for (Parameter* p : memory.parameters) std::ranges::fill(p->grad().span<float>(), 0.0F);
   pass();
@@ -128,7 +128,7 @@ PassOfTwoLayers pass_of_two_layers(std::int64_t out, bool training, bool recompu
   return result;
 }
 
-// Recompute keeps the input alone and gives the same gradients, whatever the shapes.
+// Recompute keeps only the input, and gives the same gradients for all shapes.
 TEST(Module, RecomputeChangesNothingButMemory) {
   for (const std::int64_t out : {40, 24, 56}) {
     const PassOfTwoLayers kept = pass_of_two_layers(out, true, false);
@@ -139,7 +139,7 @@ TEST(Module, RecomputeChangesNothingButMemory) {
   }
 }
 
-// Outside training the temporaries of a module are free when it returns.
+// Outside training, the temporaries of a module are freed when it returns.
 TEST(Module, AnEvaluationHoldsTheResultOfAModule) {
   for (const std::int64_t out : {40, 24, 56}) {
     for (const bool recompute : {false, true}) {
@@ -151,7 +151,7 @@ TEST(Module, AnEvaluationHoldsTheResultOfAModule) {
   }
 }
 
-// Gives its input on, and then a part of it.
+// Returns its input, and then a part of its input.
 class Passes final : public Module {
  public:
   bool whole = true;
@@ -164,7 +164,7 @@ class Passes final : public Module {
   Tensor do_backward(Tape&, Tensor dy) override { return dy; }
 };
 
-// What a module returns may be older than its temporaries, or a part of it.
+// The result of a module may be older than its temporaries, or a part of an older tensor.
 TEST(Module, AnEvaluationDoesNotMoveWhatIsNoTemporary) {
   Context context;
   Tape tape(context);
@@ -184,7 +184,7 @@ TEST(Module, AnEvaluationDoesNotMoveWhatIsNoTemporary) {
   EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 64 + 448);
 }
 
-// Whoever calls a module may need the gradient of its output once more: for a residual, say.
+// The caller of a module may need the gradient of its output again, for example for a residual.
 TEST(Module, RecomputeLeavesTheGradientOfItsOutput) {
   Context context;
   Tape tape(context);
@@ -215,7 +215,7 @@ TEST(Tape, NamesWhoRestoresWhatAnotherSaved) {
   tape.end();
 }
 
-// Modules that are two levels down are named by their whole path from the outermost one.
+// Modules two levels down are named by their whole path from the outermost module.
 class Outer final : public Module {
  public:
   Outer() { add("inner", inner_); }
@@ -241,8 +241,7 @@ TEST(Tape, NamesModulesByTheirWholePath) {
   tape.end();
 }
 
-// Asking a module inside for its parameters renames none, asking one outside names them by the
-// longer path.
+// A call on an inner module renames no parameter, and a call on an outer one gives the longer path.
 TEST(Module, NamesParametersByTheLongestPathThatWasAsked) {
   Outer module;
   module.children()[0].second->named_parameters();
@@ -251,8 +250,8 @@ TEST(Module, NamesParametersByTheLongestPathThatWasAsked) {
   EXPECT_EQ(inside[1]->name, "inner.second.weight");
 }
 
-// The gradient of a tied weight is the sum of both uses: by differences of f = sum of squares / 2
-// of the output, whose gradient is the output itself.
+// The gradient of a tied weight is the sum of both uses. It is compared with differences of f, half
+// the sum of squares of the output, whose gradient is the output itself.
 TEST(Module, AddsBothUsesOfATiedWeight) {
   Context context;
   Tape tape(context);

@@ -7,7 +7,8 @@
 namespace nanofsdp::nn {
 namespace {
 
-// Only a backward that adds to a gradient gives one, and a frozen parameter has none to add to.
+// A parameter has a gradient only after a backward has added to it, and a frozen parameter never
+// gets one.
 TEST(Parameter, HasAGradientOnceBackwardHasAddedToIt) {
   Parameter weight({2}, Init::zeros());
   weight.grad_to_add_to();

@@ -46,7 +46,7 @@ TEST(Tape, RefusesToEndABackwardThatLeftSomething) {
   expect_error<Error>([&] { tape.end_backward(); }, "1 left");
 }
 
-// What the pass before has saved would be restored by the backward of this one.
+// Otherwise the backward of this pass would restore tensors of the pass before.
 TEST(Tape, BeginsNoPassWithinAPass) {
   for (const bool training : {true, false}) {
     Context context;
@@ -59,7 +59,7 @@ TEST(Tape, BeginsNoPassWithinAPass) {
   }
 }
 
-// A module that begins a pass on the tape of its own would end the one that it is part of.
+// If a module began a pass on its own tape, this would end the pass that it is part of.
 TEST(Tape, BeginsNoPassInsideAModule) {
   Context context;
   Tape tape(context);
@@ -74,7 +74,8 @@ TEST(Tape, BeginsNoPassInsideAModule) {
   tape.end();
 }
 
-// The end of a pass is told once, with whether its backward is over, to whoever is still there.
+// The tape tells the end of a pass once, with whether its backward is over, to each function that
+// still exists.
 TEST(Tape, TellsTheEndOfAPass) {
   Context context;
   Tape tape(context);
@@ -97,7 +98,7 @@ TEST(Tape, TellsTheEndOfAPass) {
   tape.at_end(second);
   tape.at_end(first);
   second.reset();
-  tape.begin(true);  // an evaluation that nobody ended
+  tape.begin(true);  // no call has ended this evaluation
   EXPECT_EQ(ends, "12one one ");
 }
 
@@ -109,7 +110,7 @@ TEST(Tape, KeepsNothingInAnEvaluation) {
   expect_error<Error>([&] { tape.restore<1>(); }, "none left");
 }
 
-// A pause ends as it began: it switches saving on for nobody.
+// A pause restores the state before it: it does not switch saving on.
 TEST(Tape, SavesAfterAPauseIfItDidBefore) {
   Context context;
   Tape tape(context);
@@ -141,7 +142,7 @@ TEST(Tape, AllocatesOnlyInTheFirstPass) {
   EXPECT_EQ(context.ledger.allocations(), allocations);
 }
 
-// Its memory after the first pass is the most that was held at a time, not the sum over scopes.
+// After the first pass its memory is the most that was held at one time, not the sum over scopes.
 TEST(Tape, KeepsAsMuchAsWasHeldAtATime) {
   constexpr std::int64_t kElements = 1 << 20;
   Context context;
@@ -175,7 +176,8 @@ TEST(Tape, GivesTemporariesBackAtTheEndOfTheirScope) {
   }
 }
 
-// An evaluation's block would be too small for a training pass, and lie there beside what it takes.
+// The block of an evaluation would be too small for a training pass, and would take memory beside
+// it.
 TEST(Tape, TakesNoMoreInATrainingPassForAnEvaluationBefore) {
   Context context;
   Tape tape(context);

@@ -19,7 +19,7 @@ using testing::Owned;
 using testing::random_tensor;
 using testing::stream_of;
 
-// Parameters with their optimizer state, from step 1 on.
+// Parameters with the state of their optimizer, from step 1 on.
 struct Optimized {
   explicit Optimized(std::int64_t n)
       : param(random_tensor({n}, 1)), grad(random_tensor({n}, 2)), m({n}), v({n}) {}
@@ -38,7 +38,7 @@ struct Optimized {
   Owned<float> param, grad, m, v;
 };
 
-// The formulas of the header in double.
+// The formulas of the header, computed in double.
 struct Oracle {
   double param, m = 0, v = 0;
 
@@ -51,8 +51,8 @@ struct Oracle {
   }
 };
 
-// Gradients on both sides of eps, where the place of eps shows; parameters that start at zero, so
-// that the update is not lost beside them. A large rate shows whether decay comes first.
+// Some gradients are near eps, so that the place of eps matters. Some parameters begin at zero, so
+// that the update is not lost in rounding. A large rate shows whether decay comes first.
 TEST(AdamW, ThreeStepsEqualTheOracle) {
   const testing::Values<float> sizes{0,     1e-10f, 3e-10f, 1e-9f, 1e-8f, 2e-8f,
                                      1e-7f, 1e-4f,  0.1f,   1,     10};
@@ -77,7 +77,7 @@ TEST(AdamW, ThreeStepsEqualTheOracle) {
             const Oracle& want = oracles[i];
             EXPECT_NEAR(o.m.values[i], want.m, 5e-7 * std::abs(want.m));
             EXPECT_NEAR(o.v.values[i], want.v, 1e-6 * want.v);
-            // Beside a parameter of size `start` the update keeps the digits that are left.
+            // Next to a parameter of size `start`, the update keeps only the digits that are left.
             EXPECT_NEAR(o.param.values[i], want.param,
                         1e-6 * std::abs(want.param - start) + 3e-7 * std::abs(start));
           }
@@ -87,7 +87,8 @@ TEST(AdamW, ThreeStepsEqualTheOracle) {
   }
 }
 
-// torch.optim.AdamW(lr=1e-3, betas=(0.9, 0.99), eps=1e-8), PyTorch 1.13.0, three steps.
+// These are three steps of torch.optim.AdamW(lr=1e-3, betas=(0.9, 0.99), eps=1e-8) in PyTorch
+// 1.13.0.
 TEST(AdamW, EqualsPyTorch) {
   const testing::Values<float> start{0.5f, -1, 1.5f, 0.25f, -0.75f, 2};
   const std::vector<testing::Values<float>> grads{{0, 1e-10f, -1e-8f, 1e-4f, -0.3f, 10},
@@ -95,7 +96,7 @@ TEST(AdamW, EqualsPyTorch) {
                                                   {-1e-9f, 1e-8f, 0, 3e-4f, 0.1f, 7}};
   struct Steps {
     double weight_decay;
-    std::vector<testing::Values<float>> params;  // after each step
+    std::vector<testing::Values<float>> params;  // values after each step
   };
   const Steps table[] = {
       {0.0,
@@ -158,7 +159,8 @@ TEST(AdamW, TheCoefficientOfClippingScalesTheGradient) {
   EXPECT_EQ(clipped.grad.values, grad) << "the gradient itself stays as it was";
 }
 
-// The law that lets a shard end anywhere. With parameters at zero the whole update is visible.
+// This law allows a shard to end anywhere. Parameters are zero, so that the whole update is
+// visible.
 TEST(AdamW, NoCutBetweenShardsChangesABit) {
   constexpr std::int64_t n = 1003;
   const auto stream = stream_of(1);
@@ -171,7 +173,7 @@ TEST(AdamW, NoCutBetweenShardsChangesABit) {
     Optimized whole = fresh();
     for (int step = 1; step <= 2; ++step) adamw(*stream, whole.step(step));
     const std::int64_t stride =
-        testing::kDevice == Device::cpu ? 1 : 37;  // a launch takes its time
+        testing::kDevice == Device::cpu ? 1 : 37;  // launching a kernel takes time
     for (std::int64_t cut = 1; cut < n; cut += stride) {
       Optimized parts = fresh();
       for (int step = 1; step <= 2; ++step) {

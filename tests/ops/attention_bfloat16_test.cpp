@@ -8,8 +8,8 @@
 #include "ops/attention_oracle.h"
 #include "support/errors.h"
 
-// Attention of bfloat16: a GPU's, which has kernels of its own for heads of 64 and 128 features.
-// The CPU refuses it.
+// Attention of bfloat16 on a GPU, which has special kernels for heads of 64 and 128 features. The
+// CPU refuses it.
 
 namespace nanofsdp::ops::attention_bfloat16_test {
 namespace {
@@ -27,9 +27,9 @@ class AttentionBfloat16 : public ::testing::Test {
   }
 };
 
-// bfloat16 has 8 significant bits: rounding changes a number by 2^-9 of it at most, up or down.
-// What is added up from rounded weights is further off. With one position dQ and dK are 0 but for
-// the rounding of y, which is in delta.
+// bfloat16 has 8 significant bits, so rounding changes a number by at most 2^-9 of it. Sums of
+// rounded weights have a larger error. With one position, dQ and dK are 0 except for the rounding
+// of y, which is in delta.
 constexpr double kOfY = 4e-3, kOfLse = 1e-5, kOfGradients = 1e-2, kOfFewPositions = 0.1;
 
 bool same_bits(const Owned<bfloat16>& a, const Owned<bfloat16>& b) {
@@ -75,7 +75,7 @@ void expect_near_the_oracle(const Sizes& s, float dropout) {
   EXPECT_TRUE(same_bits(o.dy, before.dy));
 }
 
-// One row, a tile less or more one row, several tiles, with keys of their own and shared ones.
+// One row; a tile with one row less or more; several tiles; with own keys and with shared keys.
 constexpr Sizes kFlash[] = {{2, 1, 64, 1},   {1, 3, 128, 2, 1},   {1, 64, 64, 1},
                             {2, 63, 128, 2}, {1, 65, 128, 2},     {1, 129, 64, 1},
                             {1, 200, 64, 1}, {1, 70, 256, 4, 2},  {2, 66, 192, 3, 1},
@@ -88,7 +88,7 @@ TEST_F(AttentionBfloat16, EqualsTheOracle) {
   }
 }
 
-// What no kernel of its own is for: results are rounded, and nothing else.
+// Widths without a special kernel use kernels that round only their results.
 TEST_F(AttentionBfloat16, OfOtherWidthsEqualsTheOracle) {
   for (const Sizes& s : kSizes) {
     for (const float dropout : {0.0f, 0.3f}) expect_near_the_oracle(s, dropout);
@@ -118,7 +118,7 @@ TEST_F(AttentionBfloat16, LargeScores) {
   }
 }
 
-// An emulated kernel goes another way in each: copies come early or late, and so do warps.
+// The emulation runs copies and warps in another order in each run.
 TEST_F(AttentionBfloat16, GivesTheSameBitsOnEveryRun) {
   for (const Sizes& s : {Sizes{2, 130, 64, 1}, Sizes{1, 70, 256, 4, 2}, Sizes{1, 130, 128, 1}}) {
     Narrow first(s, 1, 0.3f);
@@ -129,7 +129,7 @@ TEST_F(AttentionBfloat16, GivesTheSameBitsOnEveryRun) {
   }
 }
 
-// What is to come must not show, not even at 1e30.
+// Later positions must have no effect, even at 1e30.
 TEST_F(AttentionBfloat16, APositionSeesNoLaterOne) {
   for (const std::int64_t D : {60, 64, 128}) {
     const Sizes s{1, 130, D, 1};
@@ -171,7 +171,7 @@ TEST_F(AttentionBfloat16, AGradientReachesNoLaterPosition) {
   }
 }
 
-// Decoding: the last positions get the bits that they get when all ask.
+// Decoding: if only the last positions are computed, they have the same bits as in a whole pass.
 TEST_F(AttentionBfloat16, LaterPositionsMayAskAlone) {
   for (const Sizes& s : {Sizes{2, 130, 128, 2}, Sizes{1, 130, 256, 2, 1}, Sizes{1, 70, 36, 3}}) {
     Narrow all(s, 1, 0.3f);
@@ -196,7 +196,7 @@ TEST_F(AttentionBfloat16, LaterPositionsMayAskAlone) {
   }
 }
 
-// A mask belongs to the global row: ranks that share a batch draw what one rank would.
+// A mask belongs to the global row: ranks that share a batch draw the masks of one rank.
 TEST_F(AttentionBfloat16, DropoutIsTheSameHoweverTheBatchIsSplit) {
   const Sizes whole{2, 70, 128, 2};
   Narrow all(whole, 1, 0.4f);
@@ -215,9 +215,9 @@ TEST_F(AttentionBfloat16, DropoutIsTheSameHoweverTheBatchIsSplit) {
   }
 }
 
-// Rows of 8 more columns on either side begin at multiples of 16 bytes as before. Rows of one more
-// column do not, and take the plain kernels. What lies beside is NaN: it is neither read nor
-// written.
+// With 8 more columns on either side, rows still begin at multiples of 16 bytes. With one more
+// column they do not, so the plain kernels run. The columns beside are NaN: they are neither read
+// nor written.
 TEST_F(AttentionBfloat16, HeadsMayLieAmongOtherColumns) {
   for (const Sizes& s : {Sizes{2, 70, 128, 2}, Sizes{1, 66, 128, 1}}) {
     for (const std::int64_t beside : {8, 1}) {

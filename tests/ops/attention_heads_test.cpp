@@ -24,7 +24,7 @@ std::vector<float> columns(const Owned<float>& x, std::int64_t first, std::int64
   return found;
 }
 
-// Heads in rows of their own, with `beside` more columns on either side.
+// Heads in a tensor of their own, with `beside` more columns on either side.
 struct Apart {
   Apart(const Sizes& s, int heads, std::int64_t beside)
       : beside(beside),
@@ -32,7 +32,7 @@ struct Apart {
         rows({s.B, s.T, count + 2 * beside}, kPoison),
         view{rows, beside, heads} {}
 
-  // Takes its columns from packed rows, in which they begin at `first`.
+  // Copies its columns from packed rows, where they begin at `first`.
   void take(const Owned<float>& packed, std::int64_t first) {
     const std::vector<float> from = columns(packed, first, count);
     for (std::int64_t i = 0; i < std::int64_t(from.size()); ++i) {
@@ -40,7 +40,7 @@ struct Apart {
     }
   }
 
-  // Whether it holds these columns, and beside them what was there at first.
+  // Expects these columns, and unchanged columns beside them.
   void expect(const Owned<float>& packed, std::int64_t first) const {
     EXPECT_EQ(columns(rows, beside, count), columns(packed, first, count));
     for (const std::int64_t side : {std::int64_t{0}, beside + count}) {
@@ -53,7 +53,7 @@ struct Apart {
   Heads view;
 };
 
-// What lies beside the heads is NaN: it is neither read nor written.
+// The columns beside the heads are NaN: the operator must not read or write them.
 TEST(AttentionHeads, MayLieInTensorsOfTheirOwn) {
   for (const Sizes& s : kSizes) {
     for (const std::int64_t beside : {0, 3}) {
@@ -113,7 +113,7 @@ TEST(AttentionHeads, AnErrorNamesTheOperand) {
           Heads{qkv, 17, 2}, Heads{qkv, first, 0}, Heads{qkv, first, -2}}) {
       expect(with(a, member, wrong), operand);
     }
-    if (operand == "q") return;  // says what T and H are
+    if (operand == "q") return;  // T and H come from q
     for (const Heads& wrong : {Heads{shorter, first, 2}, Heads{qkv, 0, 3}}) {
       expect(with(a, member, wrong), operand);
     }

@@ -13,7 +13,8 @@
 namespace nanofsdp::ops::attention_oracle {
 
 /// @file
-/// @brief What the tests of attention share: sizes, a call with its operands, and the oracle.
+/// @brief The parts that the tests of attention share: sizes, a call with its operands, and the
+/// oracle.
 
 using testing::Owned;
 using testing::random_tensor;
@@ -28,11 +29,11 @@ struct Sizes {
   std::int64_t B, T, C;
   int H, H_kv = H;  // query heads; heads of keys and values
   std::int64_t kv() const { return C / H * H_kv; }
-  std::int64_t row() const { return C + 2 * kv(); }  // of packed queries, keys and values
+  std::int64_t row() const { return C + 2 * kv(); }  // columns of packed queries, keys and values
 };
 
-// One position, odd widths, one query block more or less one row, several blocks; heads as wide as
-// what CUDA stages at a time, one feature wider, and the widest it takes; heads that share keys.
+// One position; odd widths; a query block with one row less or more; several blocks; heads as wide
+// as CUDA's slices, one feature wider, and as wide as CUDA allows; heads that share keys.
 inline constexpr Sizes kSizes[] = {
     {1, 1, 5, 1},      {2, 1, 8, 2},      {1, 3, 4, 2},       {2, 33, 12, 3},
     {1, 64, 32, 1},    {2, 65, 10, 2},    {1, 130, 32, 4},    {3, 31, 5, 1},
@@ -45,7 +46,7 @@ inline std::string name(const Sizes& s, float dropout) {
          " dropout=" + std::to_string(dropout);
 }
 
-// The whole of P, its mask and every derivative in double: nothing blocked, nothing saved.
+// Computes P, its mask and every derivative in double, without blocks, and saves nothing.
 struct Oracle {
   Oracle(const Sizes& s, const Doubles& qkv, float dropout, const Doubles& dy = {})
       : y(s.B * s.T * s.C), lse(s.B * s.H * s.T), dqkv(qkv.size()) {
@@ -93,7 +94,8 @@ struct Oracle {
   Doubles y, lse, dqkv;
 };
 
-// A call of both directions: packed, outputs poisoned, scratch of exactly the size asked for.
+// The operands of a call in both directions: packed, with poisoned outputs and scratch of exactly
+// the required size.
 template <class T>
 struct OperandsOf {
   explicit OperandsOf(const Sizes& s, int threads = 1, float dropout = 0)

@@ -40,7 +40,7 @@ TEST(Attention, EqualsTheOracle) {
   }
 }
 
-// The oracle itself: its backward is the derivative of its forward.
+// This tests the oracle itself: its backward is the derivative of its forward.
 TEST(Attention, BackwardIsTheDerivative) {
   for (const auto& [s, dropout] : std::vector<std::pair<Sizes, float>>{{{2, 4, 6, 2}, 0},
                                                                        {{2, 4, 6, 2}, 0.3f},
@@ -65,8 +65,8 @@ TEST(Attention, BackwardIsTheDerivative) {
   }
 }
 
-// What is to come must not show. At 1e30 it would, through the faintest weight: exp(-inf) is not 0
-// everywhere, and the scores behind the mask overflow exp.
+// Later positions must have no effect. At 1e30 they would, even with the smallest weight: exp(-inf)
+// is not 0 everywhere, and the scores behind the mask overflow exp.
 TEST(Attention, APositionSeesNoLaterOne) {
   for (const Sizes& s : kSizes) {
     for (const std::int64_t j : {s.T / 2, s.T - 1}) {
@@ -109,7 +109,7 @@ TEST(Attention, AGradientReachesNoLaterPosition) {
   }
 }
 
-// Scores in the hundreds: weights are 0 and 1 for float, exp must not overflow.
+// With scores in the hundreds, weights are 0 and 1 in float32, and exp must not overflow.
 TEST(Attention, LargeScores) {
   const Sizes s{1, 100, 16, 2};
   Operands o(s);
@@ -134,7 +134,7 @@ TEST(Attention, SameBitsOnAnyNumberOfThreads) {
   }
 }
 
-// CUDA keeps 128 features of a row at most; the CPU takes any width.
+// CUDA holds at most 128 features of a row; the CPU takes any width.
 TEST(Attention, HeadsTooWideForCudaAreAnError) {
   Operands o({1, 2, 129, 1});
   if (testing::kDevice == Device::cpu) {
@@ -146,7 +146,7 @@ TEST(Attention, HeadsTooWideForCudaAreAnError) {
   }
 }
 
-// Scratch may start anywhere, hold anything, and nothing is written beyond its end.
+// Scratch may begin anywhere and hold any values, and the operator writes nothing behind its end.
 TEST(Attention, ScratchNeitherMattersNorOverflows) {
   const Sizes s{2, 70, 12, 3};
   Operands want(s, 2);
@@ -173,7 +173,7 @@ TEST(Attention, WithoutDropoutTheKeyIsNotLookedAt) {
   expect_same_bits(keyed.run(), other.run());
 }
 
-// A mask belongs to the global row: ranks that share a batch draw what one rank would.
+// A mask belongs to the global row: ranks that share a batch draw the masks of one rank.
 TEST(Attention, DropoutIsTheSameHoweverTheBatchIsSplit) {
   const Sizes whole{3, 40, 8, 2};
   Operands all(whole, 1, 0.4f);
@@ -195,7 +195,7 @@ TEST(Attention, DropoutIsTheSameHoweverTheBatchIsSplit) {
   }
 }
 
-// Decoding: only the last positions ask, and get what they get when all do.
+// Decoding: if only the last positions are computed, they have the same bits as in a whole pass.
 TEST(Attention, LaterPositionsMayAskAlone) {
   for (const Sizes& s : kSizes) {
     for (const std::int64_t first : {std::int64_t{0}, s.T / 3, s.T - 1, s.T}) {

@@ -16,8 +16,8 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-// Activations of bfloat16: refused by a CPU. A GPU computes with them in float32 and rounds each
-// result once; what is added to gradients of parameters is never rounded.
+// A CPU refuses activations of bfloat16. A GPU computes with them in float32 and rounds each result
+// once. It never rounds a term of a parameter's gradient.
 
 namespace nanofsdp::ops::bfloat16_activations_test {
 namespace {
@@ -31,13 +31,13 @@ using testing::stream_of;
 using testing::widened;
 
 constexpr bool kArithmetic = has_bfloat16_arithmetic(testing::kDevice);
-constexpr double kRounding = 4e-3;  // of half a unit in the last place
+constexpr double kRounding = 4e-3;  // error of half a unit in the last place
 constexpr double kTolerance = testing::tolerance(2e-6);
 
 #define SKIP_WITHOUT_ARITHMETIC() \
   if (!kArithmetic) GTEST_SKIP() << "not on this device"
 
-// Around a pack, a block, and what a block makes; with and without a rest behind the last pack.
+// Sizes around a pack, a block and a block's elements, with and without a rest after the last pack.
 constexpr std::int64_t kSizes[] = {0, 1, 7, 8, 9, 1000, 1025, 8192, 8200, 16391};
 
 Owned<bfloat16> random_narrow(Shape shape, std::uint32_t seed, float scale = 1) {
@@ -50,7 +50,7 @@ std::vector<std::uint16_t> bits_of(const Owned<bfloat16>& x) {
   return bits;
 }
 
-/// x again, `by` elements further in memory.
+/// x, copied `by` elements further.
 struct Moved {
   Moved(const Owned<bfloat16>& x, std::int64_t by)
       : all({x.shape.numel() + by}), of(x.shape), by(by) {
@@ -130,7 +130,7 @@ TEST(Bfloat16Activations, AreDroppedByTheSameKey) {
   EXPECT_EQ(bits_of(y), bits_of(narrow(want)));
 }
 
-// Half a unit in the last place of each result, and a little for the float32 before.
+// Expects an error of half a unit in the last place, and a little for float32 arithmetic.
 void expect_rounded(const Owned<bfloat16>& got, const std::vector<double>& want) {
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double at = to_float32(got.values[i]);
@@ -186,7 +186,7 @@ struct LayerNormCase {
     return narrow(x);
   }
 
-  /// All four tensors `by` elements further; dx in the place of dy.
+  /// Runs with all four tensors `by` elements further, and dx in the memory of dy.
   Normalised run(bool with_bias, std::int64_t by = 0) {
     Normalised r{Owned<bfloat16>({R, C}), Owned<bfloat16>({R, C}), Owned<float>({R}),
                  Owned<float>({R}),       random_tensor({C}, 5),   random_tensor({C}, 6)};
@@ -215,8 +215,8 @@ struct LayerNormCase {
   Owned<bfloat16> x, dy, weight, bias;
 };
 
-// Widths that one warp holds in three packs and in four, that teams of two and of four share, that
-// end within a pack; rows that no team is left for, and more rows than blocks that sum.
+// Widths for one warp with three packs and four, for teams of two and four warps, and within a
+// pack; rows for which no team is left; more rows than blocks.
 TEST(Bfloat16Activations, AreNormalisedInFloat32) {
   SKIP_WITHOUT_ARITHMETIC();
   using layer_norm_oracle::Sizes;
@@ -241,7 +241,7 @@ TEST(Bfloat16Activations, AreNormalisedInFloat32) {
     EXPECT_LE(relative_l2(r.dbias.values, g.dbias), kTolerance);
     const Normalised plain = c.run(false);
     EXPECT_LE(relative_l2(plain.dweight.values, g.dweight), kTolerance);
-    for (const std::int64_t by : {0, 1}) {  // again, and where no pack may begin
+    for (const std::int64_t by : {0, 1}) {  // the second time no pack may begin there
       const Normalised again = c.run(true, by);
       EXPECT_EQ(bits_of(again.y), bits_of(r.y));
       EXPECT_EQ(bits_of(again.dx), bits_of(r.dx));

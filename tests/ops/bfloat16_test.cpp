@@ -10,7 +10,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-// Parameters of bfloat16: refused by a CPU, computed with by a GPU.
+// A CPU refuses parameters of bfloat16, and a GPU computes with them.
 
 namespace nanofsdp::ops::bfloat16_test {
 namespace {
@@ -43,8 +43,8 @@ TEST(Bfloat16Parameters, AreRefusedWhereTheDeviceHasNoSuchArithmetic) {
                  [&] { embedding(*stream_of(), {.index = index, .weight = weight, .y = y}); });
 }
 
-// x and dy are rounded as the parameters have been, and nothing else is: not the sums, nor what the
-// bias gradient adds up.
+// x and dy are rounded like the parameters. The sums are not rounded, and neither are the terms of
+// the bias gradient.
 TEST(Bfloat16Parameters, RoundWhatMatmulMultipliesThemWithAndNothingElse) {
   using namespace matmul_oracle;
   if (!kArithmetic) GTEST_SKIP() << "not on this device";
@@ -54,7 +54,7 @@ TEST(Bfloat16Parameters, RoundWhatMatmulMultipliesThemWithAndNothingElse) {
     const Operands before(s);
     Owned<bfloat16> weight = narrow(o.weight), bias = narrow(o.bias);
     const auto stream = stream_of();
-    matmul(*stream, o.forward());  // the same product of float32, which takes another kernel
+    matmul(*stream, o.forward());  // the same product in float32 uses another kernel
     matmul(*stream, {.x = o.x, .weight = weight, .bias = bias, .y = o.y});
     MatmulBackward a = o.backward();
     a.weight = weight;
@@ -77,8 +77,8 @@ TEST(Bfloat16Parameters, RoundWhatMatmulMultipliesThemWithAndNothingElse) {
   }
 }
 
-// But for single roundings: a compiler may melt a product and a sum in one kernel, and not in the
-// other.
+// The results may differ by single roundings, because a compiler may fuse a product and a sum in
+// one kernel and not in the other.
 TEST(Bfloat16Parameters, AreToLayerNormTheSameNumbersInFloat32) {
   if (!kArithmetic) GTEST_SKIP() << "not on this device";
   const std::int64_t R = 70, C = 65;

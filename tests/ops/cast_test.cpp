@@ -51,11 +51,12 @@ TEST(Cast, EveryBfloat16SurvivesTheWayToFloat32AndBack) {
   }
 }
 
-// Vectors and what is left over alike: each element as the scalar function rounds it.
+// Each element is rounded as the scalar function rounds it, in whole vectors and in the rest.
 TEST(Cast, RoundsAsToBfloat16DoesForEverySize) {
   for (const std::int64_t n : {0, 1, 2, 15, 16, 17, 31, 33, 1003, 100003}) {
     Owned<float> in = random_tensor({n}, 1, 1e3f);
-    for (std::size_t i = 0; i < in.values.size(); i += 5) in.values[i] = 1 + 0x1p-8f;  // a tie
+    // Sometimes a tie.
+    for (std::size_t i = 0; i < in.values.size(); i += 5) in.values[i] = 1 + 0x1p-8f;
     if (n > 1) in.values[1] = NAN;
     for (const int threads : threads_to_try({1, 2})) {
       const Owned<bfloat16> out = narrow(in, threads);
@@ -81,7 +82,8 @@ TEST(Cast, AnErrorNamesTheOperand) {
   expect(floats, doubles, "cast: out");
 }
 
-// The host sees a device's bfloat16 as float32, and rounds float32 that it sends there.
+// The host reads a device's bfloat16 as float32, and rounds float32 that it sends to bfloat16
+// memory.
 TEST(Cast, HappensOnTheWayBetweenHostAndDevice) {
   for (const std::int64_t n : {1, 511, 512, 513, 5000}) {
     const Owned<float> sent = random_tensor({n}, 3);
@@ -99,7 +101,7 @@ TEST(Cast, HappensOnTheWayBetweenHostAndDevice) {
   }
 }
 
-// A kernel has to convert there: as they are, the bytes would be other numbers.
+// A kernel must convert there: a copy of the bytes would give other numbers.
 TEST(Cast, IsNoTransferWithinADevice) {
   for (const Device device : {Device::cuda, Device::simulated_cpu, Device::simulated_cuda}) {
     const auto at = [&](DType dtype) { return Tensor(Address{64}, {4}, dtype, device); };

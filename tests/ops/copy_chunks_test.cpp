@@ -23,11 +23,11 @@ using testing::threads_to_try;
 
 struct Chunks {
   std::int64_t numel, chunk, in_stride, out_stride;
-  std::int64_t before = 0;  // elements of either memory before its first chunk
+  std::int64_t before = 0;  // elements of both memories before the first chunk
 };
 
-// One chunk; whole ones; a short last one; those of one element; more than a block of a kernel
-// copies, and than a row of blocks; starts that are and are not multiples of 16 bytes.
+// One chunk; whole chunks; a short last chunk; chunks of one element; more elements than a block of
+// a kernel copies, and than a row of blocks; starts at multiples of 16 bytes and elsewhere.
 const std::vector<Chunks> kChunks{{1, 1, 1, 1},
                                   {5, 5, 7, 5},
                                   {12, 4, 9, 4},
@@ -47,7 +47,7 @@ const std::vector<Chunks> kChunks{{1, 1, 1, 1},
 std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 std::uint32_t bits(bfloat16 x) { return x.bits; }
 
-// Large numbers, ties, and NaN that a rounding must not lose.
+// Numbers that are large, numbers that are ties, and NaN, which rounding must keep.
 template <class T>
 Owned<T> some(std::int64_t n) {
   Owned<float> x = random_tensor({n}, 1, 1e3f);
@@ -61,7 +61,7 @@ Owned<T> some(std::int64_t n) {
   }
 }
 
-// What cast makes of x, where there is anything to cast.
+// The result of cast for x, if the dtypes differ.
 template <class Out, class In>
 Owned<Out> as(Owned<In>& x) {
   if constexpr (dtype_of<In> == dtype_of<Out>) {
@@ -73,7 +73,7 @@ Owned<Out> as(Owned<In>& x) {
   }
 }
 
-// Every element, and all that is not one.
+// Compares every copied element, and checks that no other element has changed.
 template <class In, class Out>
 void expect_definition(const Chunks& c, Stream& stream) {
   const std::int64_t last = c.numel - 1, q = last / c.chunk, i = last % c.chunk + 1;

@@ -12,14 +12,14 @@
 #include "ops/matmul.h"
 #include "ops/norm.h"
 
-// What each operator costs, counted by hand for one small shape.
+// The cost of each operator, counted by hand for one small shape.
 
 namespace nanofsdp::ops::cost_test {
 namespace {
 
 Tensor of(Shape shape, DType dtype = DType::float32) { return Tensor(nullptr, shape, dtype); }
 
-// But for products.
+// Expects a cost without products.
 void expect_moves(const Cost& cost, double flops, double read, double written, int launches = 1) {
   EXPECT_EQ(cost.products, 0);
   EXPECT_EQ(cost.attention, 0);
@@ -43,7 +43,7 @@ TEST(Cost, OfElementwise) {
   expect_moves(cost(GeluBackward{.dy = x, .x = x, .dx = x}), 60 * 6, 48, 24);
 }
 
-// A CPU's cache fetches what is written over, too; in place it was read anyway.
+// A CPU's cache also fetches bytes that are overwritten. In place they have been read anyway.
 TEST(Cost, TellsWhatIsWrittenWithoutBeingRead) {
   float a[6]{}, b[6]{}, c[15]{}, d[15]{};
   const Shape shape{2, 3};
@@ -81,7 +81,7 @@ TEST(Cost, OfNormAndAdamW) {
   expect_moves(cost(AdamW{.param = x, .grad = x, .m = x, .v = x}), 75, 4 * 20, 3 * 20);
 }
 
-// 2 rows of 3 features; then 2 tokens of 5.
+// There are 2 rows of 3 features for the norm, and 2 tokens of 5 classes for the loss.
 TEST(Cost, OfLayerNormAndCrossEntropy) {
   const Tensor x = of({2, 3}), w = of({3}), row = of({2});
   expect_moves(
@@ -106,7 +106,7 @@ TEST(Cost, OfLayerNormAndCrossEntropy) {
                40 + 8 + 8, 40);
 }
 
-// 2 of a table's 100 rows, which are 3 wide.
+// The index names 2 rows of a table of 100 rows with 3 features.
 TEST(Cost, OfEmbeddingIsOfTheRowsLookedUp) {
   const Tensor index = of({2}, DType::int32), table = of({100, 3}), y = of({2, 3});
   expect_moves(cost(EmbeddingForward{.index = index, .weight = table, .y = y}), 0, 24 + 8, 24);
@@ -114,7 +114,7 @@ TEST(Cost, OfEmbeddingIsOfTheRowsLookedUp) {
                24);
 }
 
-// [2, 3] by [5, 3] transposed: 30 multiply-adds.
+// The product is [2, 3] by [5, 3] transposed: 30 multiply-adds.
 TEST(Cost, OfMatmul) {
   const Tensor x = of({2, 3}), w = of({5, 3}), b = of({5}), y = of({2, 5});
   const Cost forward = cost(MatmulForward{.x = x, .weight = w, .bias = b, .y = y});
@@ -132,14 +132,14 @@ TEST(Cost, OfMatmul) {
   EXPECT_EQ(all.written, 24 + 60 + 20);
   EXPECT_EQ(all.launches, 3);
 
-  backward.dbias = {}, backward.dweight = {};  // frozen
+  backward.dbias = {}, backward.dweight = {};  // the parameters are frozen
   const Cost dx = cost(backward);
   EXPECT_EQ(dx.products, 60);
   EXPECT_EQ(dx.read, 40 + 60);
   EXPECT_EQ(dx.written, 24);
   EXPECT_EQ(dx.launches, 1);
 
-  backward.dx = {}, backward.dweight = w;  // nobody needs dx
+  backward.dx = {}, backward.dweight = w;  // dx is not needed
   const Cost dweight = cost(backward);
   EXPECT_EQ(dweight.products, 60);
   EXPECT_EQ(dweight.read, 40 + 24 + 60);
@@ -152,8 +152,8 @@ TEST(Cost, OfMatmul) {
   EXPECT_EQ(half.read, 24 + 30);
 }
 
-// 2 sequences of 3 positions see 1 + 2 + 3 pairs each. 4 heads of queries share 2 of keys and
-// values; a head is 5 wide.
+// 2 sequences of 3 positions have 1 + 2 + 3 pairs each. 4 query heads share 2 heads of keys and
+// values, and a head has 5 features.
 TEST(Cost, OfAttentionCountsCausalPairs) {
   const Tensor q = of({2, 3, 20}), kv = of({2, 3, 10}), lse = of({2, 4, 3});
   const Heads queries{q, 0, 4}, keys{kv, 0, 2};
@@ -182,8 +182,8 @@ TEST(Cost, OfAttentionCountsCausalPairs) {
   EXPECT_EQ(backward.written, 480 + 240 + 240);
 }
 
-// The third of 3 positions alone, with a cache of the others: it sees all 3. Its q, k, v are
-// packed.
+// The third of 3 positions is computed alone, with a cache of the others, so it sees all 3. Its q,
+// k and v are packed.
 TEST(Cost, OfAttentionWhileDecoding) {
   const Tensor packed = of({1, 3, 12}), y = of({1, 1, 4}), lse = of({1, 2, 1});
   const Cost one = cost(AttentionForward{.q = {packed, 0, 2},

@@ -12,7 +12,7 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-// Loss and gradient at once, and logits of bfloat16, which a GPU takes.
+// The loss and its gradient in one call, and logits of bfloat16, which a GPU takes.
 
 namespace nanofsdp::ops::cross_entropy_both_test {
 namespace {
@@ -25,15 +25,15 @@ using Doubles = std::vector<double>;
 constexpr bool kArithmetic = has_bfloat16_arithmetic(testing::kDevice);
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 constexpr double kTolerance = testing::tolerance(2e-6);
-constexpr double kRounding = 2e-3;  // of what is rounded once: 2^-9 of each number at most
+constexpr double kRounding = 2e-3;  // error of one rounding: at most 2^-9 of each number
 
 struct Sizes {
   std::int64_t N, V;
 };
 
-// Rows that fill no pack of eight, one pack, less and more than a warp's seven packs a thread, more
-// than one warp, GPT-2's vocabulary with and without its padding, and the first that registers do
-// not hold.
+// Rows that fill no pack of eight; rows of one pack; rows with less and with more packs than a
+// warp's seven for each thread; rows for several warps; GPT-2's vocabulary with and without
+// padding; the first size that registers do not hold.
 constexpr Sizes kSizes[] = {{1, 1},     {3, 7},     {4, 8},    {3, 65},    {5, 1784},
                             {3, 1792},  {4, 1800},  {2, 5003}, {3, 16384}, {2, 50257},
                             {4, 50304}, {1, 57344}, {2, 57352}};
@@ -142,7 +142,7 @@ TEST(CrossEntropyBoth, OfBfloat16GivesTheSameBitsOnEveryRun) {
   }
 }
 
-// The row's place in memory is its own: nothing beside it is written.
+// The operator writes only its rows, and no memory beside them.
 TEST(CrossEntropyBoth, OfBfloat16WritesItsRowsAlone) {
   if (!kArithmetic) GTEST_SKIP() << "not on this device";
   const Sizes s{2, 1800};

@@ -31,8 +31,8 @@ struct Sizes {
   std::int64_t N, V;
 };
 
-// One element, one row, one class, the characters of Shakespeare, around one chunk, several chunks,
-// the vocabulary of GPT-2.
+// One element; one row; one class; the characters of Shakespeare; sizes around one chunk; several
+// chunks; the vocabulary of GPT-2.
 constexpr std::int64_t kRows = testing::kEmulated ? 100 : 768;
 constexpr Sizes kSizes[] = {{1, 1},    {5, 1},    {1, 7},    {3, 2},    {kRows, 65}, {5, 16},
                             {4, 1023}, {4, 1024}, {3, 1025}, {9, 5003}, {2, 50257}};
@@ -80,7 +80,7 @@ struct Operands {
         total({1}) {
     std::mt19937 bits(2);
     for (std::int32_t& t : target.values) t = static_cast<std::int32_t>(bits() % s.V);
-    // Every kind of target: the last class, the first, and none.
+    // The targets include the last class, the first class and -1.
     target.values.front() = static_cast<std::int32_t>(s.V - 1);
     if (s.N > 2) target.values[1] = 0;
     if (s.N > 3) target.values[2] = -1;
@@ -116,7 +116,7 @@ TEST(CrossEntropy, BothDirectionsEqualTheOracle) {
 
       cross_entropy(*stream, o.backward(0.125f));
       const Doubles dlogits = backward(s, in.logits.doubles(), in.target.values, 0.125);
-      // A row of one class is all cancellation: 1 - 1.
+      // With one class the gradient is 1 - 1, so its relative error is large.
       EXPECT_LE(relative_l2(o.logits.values, dlogits), s.V == 1 ? 1e-6 : kTolerance);
       EXPECT_EQ(o.target.values, in.target.values);
     }
@@ -175,7 +175,7 @@ TEST(CrossEntropy, LogitsFarApartOrMinusInfinityOverflowNothing) {
   for (int i = 0; i < 12; ++i) EXPECT_NEAR(o.logits.values[i], want[i], 1e-5) << i;
 }
 
-// A row's first logit may be anything among the others.
+// A row's first logit may be of any size among the others.
 TEST(CrossEntropy, AnyFirstLogitGivesTheLossOfItsRow) {
   const std::int64_t V = 100;
   for (const float first : {-1e30f, -300.0f, -90.0f, -86.0f, -80.0f, 0.0f, 50.0f, 300.0f}) {
@@ -205,7 +205,7 @@ TEST(CrossEntropy, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// The same row, sixteen times over, so that each copy begins elsewhere within a vector.
+// The same row stands there sixteen times, so each copy begins at another place within a vector.
 TEST(CrossEntropy, ARowsPlaceChangesNoBit) {
   for (const std::int64_t V : {65, 1041}) {
     Operands o({16, V});

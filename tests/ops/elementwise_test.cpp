@@ -23,8 +23,8 @@ using Floats = testing::Values<float>;
 
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 
-// Runs `test(n, stream)` over sizes around a vector, a block of a kernel and a thread's share, and
-// over threads.
+// Runs `test(n, stream)` with several numbers of threads, for sizes around a vector, a block of a
+// kernel and a thread's share.
 template <class Test>
 void for_sizes(const Test& test) {
   for (const std::int64_t n : {0, 1, 3, 15, 16, 17, 1003, 1024, 1025, 16384, 50001}) {
@@ -115,7 +115,7 @@ TEST(Elementwise, ArangeStartsAgainAfterAPeriod) {
   expect_error<Error>([&] { arange(*stream_of(1), {.x = x, .period = 0}); }, "arange: period");
 }
 
-// The definition: the key alone decides, whatever the threads and the place of x and y.
+// Only the key decides, not the number of threads and not the place of x and y.
 TEST(Dropout, KeepsAndScalesWhatTheKeyKeeps) {
   for (const Shape& shape :
        {Shape{1, 1}, Shape{5}, Shape{3, 17}, Shape{64, 5, 130}, Shape{2, 40000}, Shape{1030}}) {
@@ -146,7 +146,7 @@ TEST(Dropout, KeepsTheMean) {
   EXPECT_NEAR(mean, 1, 5 * 0.5 / std::sqrt(1e5));  // five standard deviations of 0.5 an element
 }
 
-// Ranks that share a batch draw the masks of one that has it all.
+// Ranks that share a batch draw the masks of one rank that has the whole batch.
 TEST(Dropout, RowsMayBeCutAnywhere) {
   constexpr std::int64_t rows = 6, n = 50;
   Owned<float> x = random_tensor({rows, n}, 1), whole({rows, n}), parts({rows, n});

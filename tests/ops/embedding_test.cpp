@@ -24,8 +24,8 @@ struct Sizes {
   std::int64_t N, V, C;  // rows, rows of the table, features
 };
 
-// One row of the table, few and many rows that share one; more rows and more columns than a block
-// of threads; more rows of the table than blocks that own them.
+// One row of the table; few and many indices that share a row; more rows and more columns than a
+// block of threads; more rows of the table than blocks that own them.
 constexpr Sizes kSizes[] = {{1, 1, 1},     {5, 3, 7},      {768, 65, 128}, {64, 64, 33},
                             {100, 1, 500}, {3, 1000, 384}, {600, 3, 1},    {5, 50257, 2}};
 
@@ -38,7 +38,7 @@ Owned<std::int32_t> random_indices(std::int64_t N, std::int64_t V) {
   Owned<std::int32_t> index({N});
   std::mt19937 bits(7);
   for (std::int32_t& i : index.values) i = static_cast<std::int32_t>(bits() % V);
-  index.values.back() = static_cast<std::int32_t>(V - 1);  // the last row is a row
+  index.values.back() = static_cast<std::int32_t>(V - 1);  // the last row of the table is used
   return index;
 }
 
@@ -59,7 +59,7 @@ TEST(Embedding, ForwardCopiesRows) {
   }
 }
 
-// Equal to the bit on any number of threads: a float sum in the order of the rows.
+// A sum adds the rows in order, so it has the same bits on any number of threads.
 TEST(Embedding, BackwardAddsRowsInOrder) {
   for (const Sizes& s : kSizes) {
     for (const int threads : threads_to_try({1, 2, 3})) {
@@ -96,7 +96,7 @@ void expect_error(const Operands& a, const std::string& words) {
   }
 }
 
-// A table of positions: its rows come again and again, in order.
+// In a table of positions, the rows come again and again, in order.
 TEST(Embedding, BackwardAddsPositionsInOrder) {
   constexpr std::int64_t N = 1030, T = 9, C = 5;
   Owned<std::int32_t> index({N});

@@ -10,14 +10,14 @@
 namespace nanofsdp::ops::exp_test {
 namespace {
 
-// Steps of a number that is no power of two, over all that there is between the ends.
+// Numbers between the ends, at a distance that is not a power of two.
 std::vector<float> sweep() {
   std::vector<float> xs;
   for (int i = 0; i <= 1'000'000; ++i) xs.push_back(-87.0f + 175.0f * static_cast<float>(i) / 1e6f);
   return xs;
 }
 
-// As a program calls it: a compiler that works out a constant may round in another way.
+// Calls the function at run time, because a compiler may round a constant in another way.
 float at(float x) {
   volatile float unknown = x;
   return exponential(unknown);
@@ -46,7 +46,7 @@ TEST(Exponential, BelowItStaysAndAboveItGrows) {
   EXPECT_GE(at(-87), std::numeric_limits<float>::min()) << "no subnormal number";
 }
 
-// A loop becomes one of vectors, and what fills none is left over.
+// A compiler vectorises the loop, and computes the last elements one by one.
 TEST(Exponential, InALoopEveryPlaceGivesTheSameBits) {
   const std::vector<float> xs = sweep();
   for (std::size_t n = 1; n < 70; ++n) {

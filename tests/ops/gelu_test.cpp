@@ -25,7 +25,7 @@ using Doubles = std::vector<double>;
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 constexpr double kTolerance = testing::tolerance(2e-6);
 
-// One element, around the width of a vector, of a chunk and of a block, more than a thread's share.
+// One element; sizes around a vector, a chunk and a block; more than a thread's share.
 constexpr std::int64_t kSizes[] = {1, 3, 15, 16, 17, 511, 512, 513, 1024, 1025, 40001};
 
 double forward(double x) { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
@@ -66,7 +66,8 @@ TEST(Gelu, BothDirectionsEqualTheOracle) {
   }
 }
 
-// To the last digits at every tenth of [-8, 8]: the tanh approximation is 4.7e-4 off.
+// The values are right to the last digits at every tenth of [-8, 8]. The tanh approximation has an
+// error of 4.7e-4.
 TEST(Gelu, IsTheExactOneAtFixedPoints) {
   Owned<float> x({161}), ones({161}, 1.0f);
   for (int i = 0; i < 161; ++i) x.values[i] = static_cast<float>(i - 80) / 10;
@@ -113,7 +114,7 @@ TEST(Gelu, DxMayTakeThePlaceOfDy) {
   }
 }
 
-// An element's bits depend on the element alone: not on threads, nor on where the array is cut.
+// The bits of an element depend on the element alone, not on threads or on where the array is cut.
 TEST(Gelu, AnElementsPlaceChangesNoBit) {
   constexpr std::int64_t n = 40001;
   Owned<float> x = random_tensor({n}, 1, 4), dy = random_tensor({n}, 2);

@@ -20,7 +20,7 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-// A product of matrices that lie between NaN: every row is followed by some, and so is the last.
+// A product of matrices with NaN around them: behind every row, and behind the last one.
 struct Product {
   Form form;
   std::int64_t rows, cols, depth;
@@ -68,7 +68,8 @@ struct Product {
   }
 };
 
-// Less than a tile, a tile, more; no depth, part of a register, more than one block of it.
+// Fewer rows and columns than a tile, a tile, and more; depth 0, a part of a register, and more
+// than one block.
 template <class F>
 void for_all_shapes(F check) {
   for (const Form form : {Form::nn, Form::nt, Form::tn}) {
@@ -105,7 +106,7 @@ TEST(Gemm, IsTheSumOfTheProductsAndTouchesNothingElse) {
   });
 }
 
-// What data parallelism, several threads and blocked attention stand on.
+// Data parallelism, several threads and blocked attention all need this.
 TEST(Gemm, ARowHasTheSameBitsInAnyCompany) {
   for_all_shapes([](Product p) {
     p.fill_with_fractions();

@@ -27,20 +27,21 @@ using testing::stream_of;
 constexpr float kPoison = std::numeric_limits<float>::quiet_NaN();
 constexpr double kTolerance = testing::tolerance(2e-6);
 
-// One element, one row, one column, odd sizes, the models' sizes, more columns than one stretch,
-// more rows than one block.
+// One element; one row; one column; odd sizes; the models' sizes; more columns than one thread's
+// part; more rows than one block.
 constexpr Sizes kFew[] = {{1, 1}, {1, 7}, {5, 1}, {3, 17}, {70, 65}, {130, 9}, {2, 264}};
 constexpr Sizes kMany[] = {{1, 1},     {1, 7},    {5, 1},     {3, 17},   {70, 65},   {33, 384},
                            {130, 768}, {2, 1024}, {40, 2051}, {768, 65}, {1500, 128}};
 constexpr std::span<const Sizes> kSizes = testing::kEmulated ? std::span<const Sizes>(kFew) : kMany;
 
-// For the oracle alone.
+// These sizes are for the oracle alone.
 constexpr Sizes kWide[] = {{9, 768}, {300, 33}, {2, 2051}, {1030, 3}};
 constexpr Sizes kWider[] = {{3, 12288}, {70000, 24}};
 constexpr std::span<const Sizes> kLarge =
     testing::kEmulated ? std::span<const Sizes>(kWide) : kWider;
 
-// The operands of both directions: inputs random, outputs poisoned, gradients of parameters filled.
+// The operands of both directions: random inputs, poisoned outputs, and gradients of parameters
+// that are not zero before the call.
 struct Operands {
   explicit Operands(const Sizes& s, float spread = 1, float offset = 0)
       : x(random_tensor({s.R, s.C}, 1, spread)),
@@ -89,7 +90,7 @@ void expect_oracle(const Sizes& s, Operands& o, double tolerance) {
   EXPECT_LE(relative_l2(o.rstd.values, f.rstd), tolerance);
   const Gradients g = backward(s, in.dy.doubles(), in.x.doubles(), in.weight.doubles(),
                                in.dweight.doubles(), in.dbias.doubles());
-  // A row of one element is all cancellation, times a large rstd: zero but for the last digits.
+  // A row of one element gives zero, except for the last digits times a large rstd.
   EXPECT_LE(relative_l2(o.dx.values, g.dx), s.C == 1 ? 1e-5 : tolerance);
   EXPECT_LE(relative_l2(o.dweight.values, g.dweight), tolerance);
   EXPECT_LE(relative_l2(o.dbias.values, g.dbias), tolerance);
@@ -111,7 +112,8 @@ TEST(LayerNorm, BothDirectionsEqualTheOracle) {
   }
 }
 
-// Where eps rules, where the spread is small beside the mean, and where one element rules.
+// Rows in which eps decides, rows with a small spread beside a large mean, and rows with one large
+// element.
 TEST(LayerNorm, HoldsForTinyVarianceRowsFarFromZeroAndOutliers) {
   const Sizes s{20, 384};
   Operands tiny(s, 1e-4f), far(s, 1, 10), outlier(s);
@@ -222,7 +224,7 @@ TEST(LayerNorm, AnyNumberOfThreadsGivesTheSameBits) {
   }
 }
 
-// Where a row lies in memory changes no bit.
+// The place of a row in memory changes no bit.
 TEST(LayerNorm, ARowsPlaceChangesNoBit) {
   const Sizes s{1, 77};
   Operands o(s);

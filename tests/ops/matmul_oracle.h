@@ -8,7 +8,7 @@
 #include "ops/matmul.h"
 #include "support/tensors.h"
 
-/// Both directions in double, by three loops, and operands to try the operator with.
+/// Computes both directions in double with three loops, and makes operands for the operator.
 namespace nanofsdp::ops::matmul_oracle {
 
 using testing::Owned;
@@ -55,7 +55,8 @@ inline Gradients backward(const Sizes& s, const Doubles& dy, const Doubles& x,
   return g;
 }
 
-// The operands of both directions, inputs random, gradients of parameters filled already.
+// The operands of both directions, with random inputs. The gradients of parameters are not zero
+// before the call.
 struct Operands {
   explicit Operands(const Sizes& s)
       : x(random_tensor({s.N, s.K}, 1)),

@@ -24,8 +24,8 @@ using testing::stream_of;
 
 constexpr double kTolerance = testing::tolerance(2e-6);
 
-// One element, odd sizes, one row, one column, the head's 65, products that threads cut by rows and
-// by columns, and depths beyond one block of the product's cache.
+// One element; odd sizes; one row; one column; the 65 classes of a head; products that threads cut
+// by rows and by columns; depths of more than one block.
 constexpr Sizes kSizes[] = {{1, 1, 1},      {1, 7, 5},     {1, 384, 130},  {130, 384, 1},
                             {3, 5, 1},      {17, 33, 29},  {768, 128, 65}, {64, 128, 384},
                             {257, 100, 31}, {2, 96, 2000}, {2, 2000, 96},  {90, 2000, 2},
@@ -78,7 +78,8 @@ TEST(Matmul, BackwardWritesDxAndAddsToTheGradientsOfParameters) {
   }
 }
 
-// Against differences of the forward oracle: a mistake shared by both backward passes would show.
+// The oracle's backward is compared with differences of its forward, so a mistake in both backward
+// passes would show.
 TEST(Matmul, BackwardIsTheDerivative) {
   const Sizes s{3, 5, 4};
   Operands o(s);
@@ -134,8 +135,8 @@ TEST(Matmul, ABatchWithoutRowsChangesNothing) {
   EXPECT_EQ(o.dbias.values, before.dbias.values);
 }
 
-// The bits depend on values, shapes and the number of threads, not on the run and not on
-// where operands lie: parameters move between shards, slots of a pool, and strategies.
+// The bits depend on values, shapes and the number of threads. They do not depend on the run or on
+// where operands lie, because parameters move between shards, slots of a pool, and strategies.
 TEST(Matmul, SameBitsOnEveryRunAndAtEveryAddress) {
   const auto moved = [](const Owned<float>& x, std::int64_t by) {
     Owned<float> copy({x.shape.numel() + by}, kPoison);
@@ -168,7 +169,8 @@ TEST(Matmul, SameBitsOnEveryRunAndAtEveryAddress) {
                                        .dweight = at(dweight, o.dweight),
                                        .dbias = at(dbias, o.dbias)});
         const auto same = [by](const Owned<float>& moved, const Owned<float>& as) {
-          if (testing::kDevice == Device::cuda && by % 4 != 0) {  // other kernels, nearly the same
+          // cuBLAS uses other kernels there, with nearly equal results.
+          if (testing::kDevice == Device::cuda && by % 4 != 0) {
             return relative_l2(std::span(moved.values).subspan(by), as.doubles()) <= kTolerance;
           }
           return std::equal(as.values.begin(), as.values.end(), moved.values.begin() + by);

@@ -25,7 +25,7 @@ double squares(Tensor x, int threads = 1, double before = 0) {
   return out.values[0];
 }
 
-// Around the lanes, a block of 16384, and a round of 64 blocks.
+// Sizes around the lanes, a block of 16384, and 64 blocks.
 constexpr std::int64_t kBlocks = testing::kEmulated ? 8 : 64;
 constexpr std::int64_t kSizes[] = {
     0, 1, 15, 16, 17, 1003, 16383, 16384, 16385, 50000, kBlocks * 16384 + 5};
@@ -48,7 +48,7 @@ TEST(SquaredNorm, CountsEveryElementOnceAndAddsToWhatIsThere) {
   }
 }
 
-// The sums of so many blocks are more than one for each thread that adds them up.
+// There are more sums of blocks than threads that add them up.
 TEST(SquaredNorm, CountsTheElementsOfManyBlocks) {
   const std::int64_t n = 257 * 16384 + 1;
   EXPECT_EQ(squares(Owned<float>({n}, 3)), 9.0 * static_cast<double>(n));
@@ -73,7 +73,7 @@ TEST(SquaredNorm, ThreadsAndPlaceChangeNoBit) {
   }
 }
 
-// A part alone, or among others, of which the first and the last may be shorter.
+// The sum of a part does not depend on other parts. The first and the last part may be shorter.
 TEST(SquaredNorm, OfPartsIsThatOfEachAlone) {
   for (const std::int64_t part : {5L, 1003L, 20000L}) {
     for (const std::int64_t offset : {0L, 1L, part - 1}) {
@@ -108,7 +108,7 @@ TEST(ClipCoefficient, ScalesALargeNormDownToTheLimitAndLeavesASmallOne) {
   const Clipped large = clip({9, 0, 16}, 1);
   EXPECT_EQ(large.norm, 5);
   EXPECT_FLOAT_EQ(large.coefficient, 1 / (5 + 1e-6));
-  EXPECT_FLOAT_EQ(clip({1e-12}, 1e-6).coefficient, 0.5);  // where PyTorch's 1e-6 shows
+  EXPECT_FLOAT_EQ(clip({1e-12}, 1e-6).coefficient, 0.5);  // here PyTorch's 1e-6 matters
   EXPECT_EQ(clip({0.25}, 1).coefficient, 1);
   EXPECT_EQ(clip({}, 1).norm, 0);
   EXPECT_EQ(clip({0}, 1).coefficient, 1);
@@ -121,7 +121,7 @@ TEST(ClipCoefficient, WithoutALimitOnlyMeasures) {
   }
 }
 
-// As in PyTorch, a gradient that is no number spreads to every parameter: it cannot go unseen.
+// As in PyTorch, a gradient that is NaN makes every parameter NaN, so the user sees it.
 TEST(ClipCoefficient, NanIsHandedOn) {
   EXPECT_TRUE(std::isnan(clip({NAN}, 1).norm));
   EXPECT_TRUE(std::isnan(clip({NAN}, 1).coefficient));

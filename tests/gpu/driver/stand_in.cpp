@@ -6,11 +6,11 @@
 #include <unistd.h>
 
 // A stand-in for libcuda.so.1, the library of NVIDIA's driver, for a machine without one. It starts
-// like the driver: only the first process that calls cuInit is served, none of its children. Then
-// it has no GPU. Functions have CUDA's names and types; an int stands for CUresult.
+// like the driver: it serves only the first process that calls cuInit, and none of its children. It
+// reports that there is no GPU. Functions have CUDA's names and types; an int stands for CUresult.
 //
-// $STAND_IN_VERSION is the version that it says. Each cuInit writes a line to the file
-// $STAND_IN_LOG: the process, and the result.
+// The version that it reports is $STAND_IN_VERSION. Each cuInit writes a line with the process and
+// the result to the file $STAND_IN_LOG.
 
 namespace {
 
@@ -41,7 +41,7 @@ int cuDriverGetVersion(int* version) {
   return kSuccess;
 }
 
-// Here the runtime asks for all functions that it may ever call, by name.
+// The runtime calls this for every function that it may use, by name.
 int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long, int* status) {
   const std::string_view asked = name;
   const auto address = [](auto* of) { return reinterpret_cast<void*>(of); };
@@ -49,7 +49,7 @@ int cuGetProcAddress_v2(const char* name, void** function, int, unsigned long lo
               : asked == "cuDriverGetVersion" ? address(cuDriverGetVersion)
               : asked == "cuGetProcAddress"   ? address(cuGetProcAddress_v2)
                                               : address(no_device);
-  if (status != nullptr) *status = 0;  // found
+  if (status != nullptr) *status = 0;  // the function was found
   return kSuccess;
 }
 

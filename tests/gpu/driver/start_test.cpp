@@ -8,8 +8,8 @@
 
 #include "support/process.h"
 
-// How the product comes to a driver, which is a stand-in here (stand_in.cpp): the real program with
-// the real CUDA runtime in it.
+// Tests how the product starts the driver. The program and the CUDA runtime in it are real, and the
+// driver is a stand-in (stand_in.cpp).
 
 namespace nanofsdp::testing {
 namespace {
@@ -45,9 +45,9 @@ Training train(const std::string& version) {
   return run;
 }
 
-// The driver serves no child of a process that has started it. So the ranks must start it, not the
-// process that reads the options and forks. The message alone would not show it: what the runtime
-// has heard before a fork, it does not ask again.
+// The driver serves no child of a process that has started it. So the ranks must start it, and not
+// the process that reads the options and forks. The message alone would not show this, because the
+// runtime does not ask again for what it was told before the fork.
 TEST(Driver, IsStartedByRanksAndNotByTheirParent) {
   const Training run = train("99000");
   EXPECT_EQ(run.exit_code, 1);
