@@ -39,7 +39,7 @@ TEST(Bench, CountsWhatEachRankSends) {
   EXPECT_EQ(count(out, " ms "), 5) << out;
 }
 
-// Ranks that do not communicate hold the same, but for what Gloo sums in.
+// Ranks that do not communicate hold the same memory, except the scratch in which Gloo sums.
 TEST(Bench, LongMeasuresStepsWithAndWithoutCommunication) {
   const std::string out = bench({"--only=steps", "--rows=4 x 128, 2 ranks"});
   EXPECT_EQ(count(out, "2 ranks, apart"), 2) << out;

@@ -10,8 +10,8 @@
 #include "comm/local.h"
 #include "train/trainer.h"
 
-// What is planned for a training is what its trainer holds and sends: every count of every class,
-// the first weights and the batches among them. To the byte, rank by rank.
+// The plan of a training has the memory and traffic of its trainer: every count of every class,
+// with the first weights and the batches. They are equal to the byte, on each rank.
 
 namespace nanofsdp::bench::planned_test {
 namespace {
@@ -54,8 +54,8 @@ std::vector<Training> trainings() {
   return all;
 }
 
-// Of four ranks on two machines: shard groups of two lie on one machine each, replicate groups on
-// both.
+// Four ranks run on two machines. Each shard group of two lies on one machine, and each replicate
+// group on both.
 TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
   Training o = small(hybrid_shard, 4, 4);
   o.backend = comm::Backend::gloo;
@@ -67,21 +67,22 @@ TEST(Planned, KeepsScratchForGroupsThatDoNotShareMemory) {
   };
   plan::Run run = planned_run(o, o, 0, 1, Device::simulated_cpu, 4);
   const std::vector<std::int64_t> units = plan::plan(*model, run).units;
-  const std::int64_t shard =  // bytes of the largest
+  const std::int64_t shard =  // bytes of the largest shard
       4 * fsdp::round_up((std::ranges::max(units) + 1) / 2, run.options.alignment);
   for (int rank = 0; rank < 4; ++rank) {
     const std::int64_t none = communication(4, rank);
-    EXPECT_EQ(communication(2, rank) - none, shard / 2) << rank;  // of the replicate group
+    EXPECT_EQ(communication(2, rank) - none, shard / 2) << rank;  // memory of the replicate group
     EXPECT_EQ(communication(1, rank) - none, shard / 2 + shard) << rank;
   }
-  // Machines of three: ranks 2 and 3 are a shard group on both, ranks 0 and 2 share memory.
+  // With machines of three ranks, ranks 2 and 3 are a shard group on two machines, and ranks 0 and
+  // 2 share memory.
   EXPECT_EQ(communication(3, 0), communication(4, 0));
   EXPECT_EQ(communication(3, 2) - communication(4, 2), shard);
   EXPECT_EQ(communication(3, 3), communication(1, 3));
 }
 
-// Each group of a hybrid has its own: the shard group sums chunks of a shard, and two replicas sum
-// chunks of half a shard.
+// Each group of hybrid_shard has its own scratch: the shard group sums chunks of a shard, and two
+// replicas sum chunks of half a shard.
 TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
   Training o = small(hybrid_shard, 4, 4);
   o.shard_size = 2;
@@ -94,7 +95,7 @@ TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
   const plan::Plan local = planned(comm::Backend::local, comm::Reduction::ordered);
   const plan::Plan ring = planned(comm::Backend::nccl, comm::Reduction::ring);
   const plan::Plan ordered = planned(comm::Backend::nccl, comm::Reduction::ordered);
-  const std::int64_t shard =  // bytes of the largest
+  const std::int64_t shard =  // bytes of the largest shard
       4 * fsdp::round_up((std::ranges::max(local.units) + 1) / 2, train::fsdp_options(o).alignment);
   const std::int64_t without = local.of(MemoryClass::communication);
   EXPECT_EQ(ring.of(MemoryClass::communication), without);
@@ -129,7 +130,7 @@ TEST(Planned, IsWhatATrainerHoldsAndSends) {
       }
       EXPECT_EQ(planned.total_peak, context.ledger.total_peak()) << fsdp::name_of(o.strategy);
       comm::Traffic sent = trainer.mesh().traffic();
-      if (o.ranks > 1) sent.control -= 1;  // the loss, which a plan leaves out
+      if (o.ranks > 1) sent.control -= 1;  // the loss, which a plan does not include
       EXPECT_EQ(planned.step, sent) << fsdp::name_of(o.strategy);
       EXPECT_EQ(planned.bytes_across, trainer.mesh().traffic_across().bytes_sent);
     });

@@ -55,7 +55,7 @@ TEST(Saturation, GoesThroughBothMeasurements) {
   EXPECT_EQ(saturation(64, 100, 1024, 90).most, 90);
 }
 
-// 3 s, and 2 s of what has the share.
+// A step takes 3 s, and 2 s of work at the share.
 TEST(ShareFor, MakesTheStepAsLongAsMeasured) {
   EXPECT_DOUBLE_EQ(share_for(5, 5, 7), 1);
   EXPECT_DOUBLE_EQ(share_for(7, 5, 7), 0.5);
@@ -71,10 +71,11 @@ TEST(Yardstick, AddsElementByElement) {
 
 TEST(Peak, CountsWhatAllThreadsDo) {
   const Context one(0, 1, 1), three(0, 1, 3);
-  // 10 registers, 2^20 times a multiply and an add; wider ones than the processor's would spill.
+  // 10 registers multiply and add 2^20 times. Registers wider than the processor's would be
+  // spilled.
   EXPECT_EQ(multiply_and_add(*one.compute), 2.0 * (1 << 20) * 10 * ops::kLanes);
   EXPECT_EQ(multiply_and_add(*three.compute), 3 * multiply_and_add(*one.compute));
-  EXPECT_GT(peak_flops(*one.compute), 1e8);  // a processor, even under a sanitizer
+  EXPECT_GT(peak_flops(*one.compute), 1e8);  // any processor reaches this, even under a sanitizer
 }
 
 TEST(MachineText, IsReadBack) {

@@ -7,7 +7,7 @@
 #include "launch/launch.h"
 #include "launch/party.h"
 
-// One failure sets off others: whatever a rank tells of its own, the first is told beside it.
+// One failure causes others. Whichever error a rank tells, the first cause is told beside it.
 
 namespace nanofsdp::testing {
 namespace {
@@ -17,7 +17,7 @@ TEST(Cause, IsToldInTheFirstLineOfWhatItSetOff) {
   const launch::Outcome outcome = launch::run_processes(2, [](Store& store) {
     if (store.rank() == 1) {
       store.fail("the disk is full");
-      std::this_thread::sleep_for(10s);  // until it is ended: rank 0 alone is to tell of both
+      std::this_thread::sleep_for(10s);  // until it is ended, because only rank 0 must tell of both
     }
     store.loss(10s);
     throw RankError("waited in vain\n  rank 0: barrier 1", /*consequence=*/false);
@@ -31,14 +31,14 @@ TEST(Cause, IsToldInTheFirstLineOfWhatItSetOff) {
   EXPECT_TRUE(outcome.message.ends_with("\n  rank 0: barrier 1")) << outcome.message;
 }
 
-// Neither is the cause of the other, perhaps: each tells its own, and what it has called.
+// Neither of the two may be the cause of the other, so each tells its own error and its last calls.
 TEST(Cause, IsToldLastWhereTwoHaveWaitedInVain) {
   if (count_threads() > 1) GTEST_SKIP() << "a sanitizer's thread: such a process is not forked";
   const launch::Outcome outcome = launch::run_processes(2, [](Store& store) {
     const std::string mine = "rank " + number(store.rank()) + " waited 1 ms in vain for rank 2";
     if (store.rank() == 1) {
       store.fail(mine);
-      std::this_thread::sleep_for(10s);  // until it is ended: rank 0 alone is to tell of both
+      std::this_thread::sleep_for(10s);  // until it is ended, because only rank 0 must tell of both
     }
     store.loss(10s);
     throw RankError(mine + "\n  rank 0: barrier 1", /*consequence=*/false);

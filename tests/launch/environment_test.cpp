@@ -8,7 +8,8 @@
 #include "launch/rendezvous.h"
 #include "support/usage_error.h"
 
-// Who started this rank, read off the environment; a half-told story is an error.
+// Tests that the environment says which launcher has started this rank, and that contradictions are
+// errors.
 
 namespace nanofsdp::testing {
 namespace {
@@ -78,7 +79,7 @@ TEST(Environment, BelievesSlurmOnlyInsideAStep) {
   EXPECT_FALSE(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-// The job's number of tasks on each node says nothing of a smaller step.
+// The job's number of tasks on each node says nothing about a smaller step.
 TEST(Environment, KnowsNotWhereTheRanksOfASmallerStepAre) {
   const Variables step = kMaster + Variables{{"SLURM_PROCID", "1"},
                                              {"SLURM_STEP_ID", "0"},
@@ -95,10 +96,11 @@ TEST(Environment, KnowsWhatMayBeLeftOut) {
   variables.erase("MASTER_PORT");
   EXPECT_EQ(read(variables)->port, 29500);
   variables.erase("LOCAL_RANK");
-  EXPECT_EQ(read(variables)->local_rank, 2);  // as the rank: devices are counted round
+  // Equal to the rank, because devices are counted round.
+  EXPECT_EQ(read(variables)->local_rank, 2);
   variables.erase("LOCAL_WORLD_SIZE");
   EXPECT_EQ(read(variables)->local_size, 0);
-  // All ranks on one machine need no address.
+  // If all ranks run on one machine, no address is needed.
   variables.erase("MASTER_ADDR");
   EXPECT_EQ(read(variables + Variables{{"LOCAL_WORLD_SIZE", "4"}})->host, "127.0.0.1");
 }
@@ -114,7 +116,7 @@ TEST(Environment, PrefersATokenToTheNameOfTheRun) {
   Variables variables = run;
   variables.erase("NANOFSDP_TOKEN");
   EXPECT_EQ(read(variables)->token, "run 7");
-  variables["TORCHELASTIC_RUN_ID"] = "none";  // what torchrun calls a run without a name
+  variables["TORCHELASTIC_RUN_ID"] = "none";  // torchrun's name for a run without a name
   EXPECT_TRUE(one_line_with(usage_error([&] { read(variables); }), {"NANOFSDP_TOKEN", "nothing"}));
 }
 
@@ -124,8 +126,8 @@ TEST(Environment, TakesPyTorchsNameForTheInterfaceAfterItsOwn) {
   EXPECT_EQ(read(kByHand + gloo + own)->interface, "eth1");
 }
 
-// An empty name is an answer: the interface that leads to rank 0, although PyTorch's are told
-// another.
+// An empty name is an answer. It means the interface that leads to rank 0, even if PyTorch's
+// variable names another one.
 TEST(Environment, TakesAnEmptyInterfaceForTheOneThatLeadsToRankZero) {
   const Variables gloo{{"GLOO_SOCKET_IFNAME", "eth0"}}, none{{"NANOFSDP_IFACE", ""}};
   EXPECT_EQ(read(kByHand + none)->interface, "");

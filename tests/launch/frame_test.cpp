@@ -13,7 +13,7 @@ namespace {
 
 using launch::Frame;
 
-// The header of a frame that announces so many bytes of key and value.
+// The header of a frame that announces these numbers of bytes for key and value.
 std::string header(std::uint32_t key_bytes, std::uint32_t value_bytes) {
   std::string bytes = launch::encode({.kind = Frame::Kind::hello});
   std::memcpy(bytes.data() + 8, &key_bytes, sizeof key_bytes);
@@ -21,7 +21,7 @@ std::string header(std::uint32_t key_bytes, std::uint32_t value_bytes) {
   return bytes;
 }
 
-// What does not begin as a frame does may be long: it is refused before the rest has come.
+// Bytes that do not begin like a frame may be many, so they are refused before all have come.
 TEST(Frame, BeginsWithTheWordOfThisProtocol) {
   const std::string good = launch::encode({.kind = Frame::Kind::left});
   for (std::size_t bit = 0; bit < 32; ++bit) {
@@ -32,12 +32,12 @@ TEST(Frame, BeginsWithTheWordOfThisProtocol) {
   std::string bytes = good;
   EXPECT_TRUE(launch::take_frame(bytes));
   bytes = good;
-  ++bytes[4];  // a kind behind the last
+  ++bytes[4];  // a kind that does not exist
   EXPECT_THROW(launch::take_frame(bytes), Error);
 }
 
-// Whoever announces more than ranks ever say is told by the header alone: its bytes would be
-// collected before its token is looked at.
+// A process that announces more bytes than ranks ever send is refused by the header alone.
+// Otherwise its bytes would be collected before its token is checked.
 TEST(Frame, OfMoreThanAMegabyteIsRefusedByItsHeader) {
   for (const std::uint32_t bytes : {1u, 1000u, 1u << 20}) {
     std::string key = header(bytes, 0), value = header(0, bytes);

@@ -10,7 +10,7 @@
 
 #include "launch/party.h"
 
-// Where ranks meet: at the address and port that they were told, which rank 0 serves.
+// Tests how ranks meet: at the given address and port, where rank 0 serves the store.
 
 namespace nanofsdp::testing {
 namespace {
@@ -33,8 +33,8 @@ TEST(Store, IsServedAtTheAddressAskedForAlone) {
   EXPECT_FALSE(launch::connect_to("127.0.0.2", listener.local_port(), 0ms).is_open());
 }
 
-// A forked rank inherits the descriptor on which rank 0 listens. If it kept it, strangers could
-// still knock where nobody answers.
+// A forked rank inherits the descriptor on which rank 0 listens. If it kept it open, strangers
+// could still connect, and would get no answer.
 TEST(Store, IsServedByRankZeroAlone) {
   Party run(2);
   const Store zero(run.of(0));
@@ -47,7 +47,8 @@ TEST(Store, IsServedByRankZeroAlone) {
   EXPECT_FALSE(launch::connect_to("127.0.0.1", port, 0ms).is_open());
 }
 
-// A program that a rank starts would keep the port, and the connections, after the rank's end.
+// Otherwise a program that a rank starts would keep the port and the connections after the rank's
+// end.
 TEST(Socket, IsNotInheritedByOtherPrograms) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   const Socket one = launch::connect_to("127.0.0.1", listener.local_port(), 10s);
@@ -57,7 +58,7 @@ TEST(Socket, IsNotInheritedByOtherPrograms) {
   }
 }
 
-// 5 seconds of silence, then three questions, 5 seconds apart.
+// After 5 seconds of silence there are three questions, 5 seconds apart.
 TEST(Socket, NoticesASilentMachineIn20Seconds) {
 #if defined(TCP_KEEPIDLE)
   const Socket listener = launch::listen_on("127.0.0.1", 0);
@@ -101,7 +102,7 @@ TEST(Store, SaysThatAHostIsUnknown) {
   }
 }
 
-// A name may become known as late as rank 0 may come.
+// A name may become known at any time at which rank 0 may come.
 TEST(Store, LooksUpAHostAsLongAsItTriesToConnect) {
   for (const int rank : {0, 1}) {
     const auto begin = std::chrono::steady_clock::now();
@@ -112,8 +113,9 @@ TEST(Store, LooksUpAHostAsLongAsItTriesToConnect) {
   }
 }
 
-// A machine may know its own name as 127.0.1.1. If nobody says where the ranks are, such a name is
-// refused at once; 127.0.0.1 and localhost mean that all are here. Numbers stand for names here.
+// A machine may know its own name as 127.0.1.1. If the user has not said where the ranks are, such
+// a name is refused at once. 127.0.0.1 and localhost mean that all ranks are on this machine. The
+// test uses numbers instead of names.
 TEST(Store, RefusesANameThatOtherMachinesWouldNotReach) {
   const Socket zero = launch::listen_on("127.0.1.1", 0);
   const Socket also = launch::listen_on("127.0.0.1", zero.local_port());

@@ -11,12 +11,14 @@
 #include "support/own_machine.h"
 #include "support/temporary_directory.h"
 
-// Ranks on machines that are not as usual: a name that becomes known, no /proc, no network.
+// Tests ranks on unusual machines: with a name that becomes known later, without /proc, without a
+// network.
 
 namespace nanofsdp::testing {
 namespace {
 
-// Other tests of this process may have left a thread: only a process with one thread is forked.
+// Another test of this process may have left a thread, and only a process with one thread can fork
+// ranks.
 class OwnMachine : public ::testing::Test {
  protected:
   void SetUp() override {

@@ -19,7 +19,7 @@ using launch::Socket;
 using launch::Store;
 using namespace std::chrono_literals;
 
-// A run of `size` ranks, all of them threads of this process.
+// A run of `size` ranks, which are all threads of this process.
 class Party {
  public:
   explicit Party(int size) : listener_(launch::listen_on("127.0.0.1", 0)) {
@@ -36,7 +36,7 @@ class Party {
     return r;
   }
 
-  // Every rank joins, then runs `body`.
+  // Lets every rank join the run and then run `body`.
   void everybody(const std::function<void(Store& store)>& body) {
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < base_.size; ++rank) {
@@ -53,7 +53,7 @@ class Party {
   Rendezvous base_;
 };
 
-// What the error says that `action` throws.
+// The text of the error that `action` throws.
 template <class Exception, class Action>
 std::string message_of(const Action& action) {
   try {

@@ -139,7 +139,7 @@ TEST(Store, KeepsToTheFirstLossWhenRankZeroGoesToo) {
   one.fail("the first");
   const std::string what = two.loss(10s);
   zero.reset();
-  std::this_thread::sleep_for(50ms);  // for the news, which must change nothing
+  std::this_thread::sleep_for(50ms);  // time for the news, which must change nothing
   EXPECT_TRUE(what.starts_with("rank 1 failed: the first")) << what;
   EXPECT_EQ(two.loss(0ms), what);
 }
@@ -154,11 +154,11 @@ TEST(Store, CallsWhoeverWantsToHearOfALoss) {
     }
     std::atomic<int> early{0}, taken_back{0};
     store.on_loss([&](const std::string&) { ++taken_back; });
-    if (store.rank() == 2) {  // takes it back
+    if (store.rank() == 2) {  // cancels its request
       store.on_loss({});
       ready.arrive_and_wait();
       store.loss(10s);
-      std::this_thread::sleep_for(100ms);  // a call would come now
+      std::this_thread::sleep_for(100ms);  // a call would come in this time
       EXPECT_EQ(taken_back, 0);
       return;
     }
@@ -175,7 +175,7 @@ TEST(Store, CallsWhoeverWantsToHearOfALoss) {
   });
 }
 
-// A process that stands still keeps its connections; here it is one that never reads them.
+// A stopped process keeps its connections. Here a process that never reads them stands for it.
 TEST(Store, FindsOutWhoDoesNotAnswer) {
   Party run(3);
   std::barrier all_here(3);
@@ -185,7 +185,7 @@ TEST(Store, FindsOutWhoDoesNotAnswer) {
     const launch::Member member{.program = r.program, .rank = 2, .size = 3};
     socket.send(launch::encode(
         {.key = r.token, .value = {reinterpret_cast<const char*>(&member), sizeof member}}));
-    std::string received;  // the welcome: from then on the store counts it as a rank
+    std::string received;  // the welcome; after that the store counts it as a rank
     while (!launch::take_frame(received)) ASSERT_TRUE(socket.receive(received));
     all_here.arrive_and_wait();
     all_here.arrive_and_wait();
@@ -203,7 +203,8 @@ TEST(Store, FindsOutWhoDoesNotAnswer) {
   still.join();
 }
 
-// Rank 1 fails and wants to leave like everybody else. Its connection shows what the store answers.
+// Rank 1 fails, and then asks to leave like the others. Its connection shows what the store
+// answers.
 TEST(Store, LetsNobodyLeaveInPeaceAfterALoss) {
   using Kind = launch::Frame::Kind;
   Party run(2);
@@ -231,15 +232,14 @@ TEST(Store, LetsNobodyLeaveInPeaceAfterALoss) {
   EXPECT_EQ(std::ranges::count(answers, Kind::left), 0);
 }
 
-// What rank 0 does with a rank that comes.
+// The part of rank 0 that welcomes a rank.
 Socket welcome(const Socket& listener) {
   Socket one = launch::accept_on(listener);
   one.send(launch::encode({.kind = launch::Frame::Kind::welcome}));
   return one;
 }
 
-// The store lives in rank 0: when that stands still, nobody calls. A rank
-// waits three seconds before it believes this.
+// If rank 0 is stopped, it does not call the roll. A rank waits three seconds for that.
 TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   std::thread still([&] {
@@ -255,8 +255,8 @@ TEST(Store, MissesRankZeroByTheRollCallThatDoesNotCome) {
   still.join();
 }
 
-// Each roll call wants answers of its own: rank 0 here gives one, and none to the second, which
-// waits for three seconds.
+// Each roll call needs its own answers. Rank 0 gives one answer here, and none to the second call,
+// which waits for three seconds.
 TEST(Store, BelievesNoEarlierRollCall) {
   const Socket listener = launch::listen_on("127.0.0.1", 0);
   std::thread tired([&] {

@@ -5,14 +5,14 @@
 
 #include "launch/party.h"
 
-// Who is not let in, and what becomes of the run.
+// Tests which processes are refused, and what happens to the run.
 
 namespace nanofsdp::testing {
 namespace {
 
 class Stranger : public ::testing::Test {
  protected:
-  // What somebody hears who comes to a run of 2 as `r`, changed by `change`.
+  // The answer that a process gets which comes to a run of 2 as `r`, changed by `change`.
   std::string heard(const std::function<void(Rendezvous& r)>& change) {
     ::testing::internal::CaptureStderr();
     Party run(2);
@@ -21,7 +21,7 @@ class Stranger : public ::testing::Test {
     change(r);
     const std::string what = message_of<RankError>([&] { const Store one(r); });
     log_ = ::testing::internal::GetCapturedStderr();
-    // And the run goes on without it.
+    // The run goes on without it.
     const Store one(run.of(1));
     return what;
   }
@@ -36,7 +36,7 @@ TEST_F(Stranger, HasNotTheToken) {
   EXPECT_EQ(log_.find("sesame"), std::string::npos);
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_F(Stranger, ExpectsAnotherNumberOfRanks) {
   const std::string what = heard([](Rendezvous& r) { r.size = r.local_size = 3; });
   EXPECT_NE(what.find("it expects 3 ranks, rank 0 expects 2"), std::string::npos) << what;
@@ -58,13 +58,13 @@ TEST_F(Stranger, ClaimsARankThatIsTaken) {
   EXPECT_NE(what.find("rank 1 is taken, by 127.0.0.1:"), std::string::npos) << what;
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_F(Stranger, RunsAnotherProgram) {
   const std::string what = heard([](Rendezvous& r) { r.program = 8; });
   EXPECT_NE(what.find("rank 1 runs another program than rank 0"), std::string::npos) << what;
 }
 
-// With the token it is one that was waited for: the others need not wait any longer.
+// A process with the token is a rank that the others wait for, so they need not wait any longer.
 TEST_F(Stranger, IsARankThatDoesNotFitAndEndsTheRun) {
   for (const bool program : {true, false}) {
     ::testing::internal::CaptureStderr();
@@ -77,7 +77,7 @@ TEST_F(Stranger, IsARankThatDoesNotFitAndEndsTheRun) {
     ::testing::internal::GetCapturedStderr();
     const std::string what = zero.loss(10s);
     EXPECT_TRUE(what.starts_with("rank 1 was refused: ")) << what;
-    Store two(run.of(2));  // which comes later
+    Store two(run.of(2));  // the second rank, which comes later
     EXPECT_EQ(two.loss(10s), what);
   }
 }
@@ -96,12 +96,12 @@ TEST_F(Stranger, DoesNotEndTheRunByAWrongTokenOrATakenRank) {
   EXPECT_EQ(zero.loss(100ms) + one.loss(0ms), "");
 }
 
-// Who never says a word is no rank, and is not missed.
+// A process that never sends a word is not a rank, and the run does not miss it.
 TEST_F(Stranger, NeedNotAnswerTheRollCall) {
   Party run(2);
   Store zero(run.of(0));
   const Socket mute = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
-  const Store one(run.of(1));  // which is accepted after it
+  const Store one(run.of(1));  // it is accepted after the stranger
   EXPECT_EQ(zero.roll_call(), "");
 }
 

@@ -7,7 +7,7 @@
 
 #include "launch/party.h"
 
-// A rank that works alone says so when the roll is called, and the others have time for it.
+// A rank that works alone says so when the roll is called, and then the others wait longer for it.
 
 namespace nanofsdp::testing {
 namespace {
@@ -41,7 +41,7 @@ TEST(Work, CountsAsLongAsItLastsAndAsTimePassesAfterIt) {
   });
 }
 
-// Whoever is done waits for it to leave, longer than it would for a rank that does nothing.
+// A rank that leaves waits for the working rank, longer than it would wait for an idle one.
 TEST(Work, IsWaitedForByThoseThatLeave) {
   Party run(2);
   run.everybody([](Store& store) {
@@ -59,7 +59,7 @@ TEST(Work, IsWaitedForByThoseThatLeave) {
 
 TEST(Work, OfNobodyLeavesTheLimitAsItIs) {
   Party run(2);
-  std::latch told(1);  // rank 1 stays until rank 0 needs its connection no more
+  std::latch told(1);  // rank 1 stays until rank 0 does not need its connection any more
   run.everybody([&](Store& store) {
     if (store.rank() == 1) {
       EXPECT_EQ(store.get("gave up", 20s), "");

@@ -21,9 +21,9 @@ struct Kept {
   std::int64_t steps = -1;
   bool operator==(const Kept&) const = default;
 };
-using State = std::map<std::string, Kept>;  // of the whole model
+using State = std::map<std::string, Kept>;  // state of the whole model
 
-// Adds this rank's pieces.
+// Adds the pieces of this rank.
 void keep(Training& t, State& state) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
@@ -39,13 +39,13 @@ void keep(Training& t, State& state) {
   }
 }
 
-/// Runs body(training, context) on W ranks. @return what they have afterwards
+/// Runs body(training, context) on W ranks. @return the state that they have afterwards
 template <class Body>
 State on_ranks(int W, const Task& task, const Body& body) {
   State state;
   const auto of_rank = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     const auto model = make_model(task);
-    Values values;  // drawn: others than those that are trained or loaded
+    Values values;  // drawn values, which differ from trained and from loaded ones
     give(*model, values, static_cast<std::uint64_t>(W));
     Training training(context, std::move(world), *model);
     body(training, context);
@@ -84,7 +84,7 @@ TEST(Llama, SavedByFourRanksIsLoadedByAnyNumber) {
   }
 }
 
-// Of another model, or of this one with other sizes or with adapters.
+// The checkpoint may be one of another model, or of this one with other sizes or with adapters.
 TEST(Llama, RefusesTheCheckpointOfAnotherModel) {
   using nanofsdp::testing::one_line_with;
   const TemporaryDirectory directory;

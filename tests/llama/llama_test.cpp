@@ -7,7 +7,7 @@
 #include "22_your_own_model/float64.h"
 #include "parity/golden.h"
 
-// Lesson 22's Llama, which is written on top of the library as anybody would.
+// Tests lesson 22's Llama, which a user of the library could have written.
 
 namespace lesson {
 namespace {

@@ -16,8 +16,8 @@
 namespace lesson {
 
 /// @file
-/// @brief A run of lesson 22 as plain as can be: one model that is never sharded works out each
-/// rank's rows in turn, and adds the gradients up in the order of the ranks.
+/// @brief Lesson 22's training in the plainest form: one model that is never sharded computes each
+/// rank's rows in turn, and adds up the gradients in the order of the ranks.
 class Plain {
  public:
   Plain(int W, const Task& task, Values start)
@@ -76,7 +76,7 @@ class Plain {
     return loss;
   }
 
-  // The norm adds up shard by shard; each rank's own squares come first.
+  // The norm is added up shard by shard; each rank sums its own squares first.
   void update(int step) {
     nanofsdp::testing::Owned<double> squares({W_});
     nanofsdp::testing::Owned<float> norm({1}), coefficient({1});

@@ -3,14 +3,14 @@
 #include "22_your_own_model/float64.h"
 #include "llama/plain.h"
 
-// Nothing in the library knows this model: what it promises to any model, it keeps to this one.
+// The library does not know this model. The library's promises for any model must hold for it.
 
 namespace lesson {
 namespace {
 
 using nanofsdp::fsdp::ShardingStrategy;
 
-// To the bit. hybrid_shard has one group here, of all ranks.
+// The bits are equal. hybrid_shard has one group here, with all ranks.
 TEST(Llama, ShardedIsThePlainSumOverRanks) {
   for (const bool lora : {false, true}) {
     const Task task = tiny_task(lora);
@@ -26,7 +26,7 @@ TEST(Llama, ShardedIsThePlainSumOverRanks) {
   }
 }
 
-// A frozen base costs no gradient, no moment, and does not change by a bit.
+// A frozen base needs no gradient and no moment, and does not change by a bit.
 TEST(Llama, UnderLoraPaysForAdaptersOnly) {
   const Task task = tiny_task(/*lora=*/true);
   const Values start = tiny_values(*make_model(task));

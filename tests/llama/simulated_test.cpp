@@ -7,8 +7,8 @@
 #include "plan/rehearsal.h"
 #include "support/observed.h"
 
-// A model that the library does not know is planned as well: its own loops are work for the
-// stream. What a rank of it holds, sends and issues is the same on the simulated device.
+// A model that the library does not know can be planned too: its own loops are work for the stream.
+// On the simulated device, a rank of it holds, sends and issues the same as a real one.
 
 namespace llama {
 namespace {
@@ -23,7 +23,7 @@ constexpr Config kShape{.vocab_size = 11,
                         .num_attention_heads = 4,
                         .num_key_value_heads = 2};
 
-// `frozen`: the base is, and adapters train.
+// If `frozen` is true, the base is frozen and adapters train.
 std::unique_ptr<Llama> make_model(const Configuration& c) {
   auto model = std::make_unique<Llama>(kShape, c.frozen ? with_adapters(4, 8) : linear);
   if (c.frozen) freeze_base(*model);
@@ -53,7 +53,7 @@ TEST_P(Simulated, IsReal) {
   }
 }
 
-// 1 to 6 ranks under every strategy, and every two settings together.
+// 1 to 6 ranks with every strategy, and all pairs of settings.
 std::vector<Configuration> of_llama() {
   using C = Configuration;
   auto factors = nanofsdp::testing::factors_of_any_model();

@@ -12,11 +12,11 @@
 #include "machine.h"
 #include "mine/wrong.h"
 
-// The machine of the exercises trains as the library does, and names the piece that is wrong.
+// The machine of the exercises trains like the library, and it names the piece that is wrong.
 
 namespace lesson::mine {
 
-// In the program of `make mine` this is how a reader's file comes in.
+// In the program of `make mine`, the reader's file is called in this way.
 decltype(::piece) a_readers_piece __asm__("yours_piece");
 fsdp::Piece a_readers_piece(fsdp::Range, fsdp::Range) { return {}; }
 
@@ -80,7 +80,7 @@ TEST(Mine, HasAMistakeForEachPiece) {
 
 class AMistake : public ::testing::TestWithParam<Mistake> {};
 
-// One piece is wrong, all others are right: the first number that differs is where it acts.
+// One piece is wrong and all others are right, so the first number that differs shows its effect.
 TEST_P(AMistake, ShowsInTheNumberThatItChanges) {
   for (const int W : {2, 3}) {
     Pieces pieces = solutions();

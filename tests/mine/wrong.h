@@ -11,7 +11,7 @@
 #include "pieces.h"
 
 /// @file
-/// @brief One plausible mistake in each piece of the machine, and where it shows first.
+/// @brief One plausible mistake in each piece of the machine, and the first number that shows it.
 
 namespace lesson::mine {
 
@@ -20,10 +20,10 @@ using namespace nanofsdp;
 struct Mistake {
   std::string_view number;
   void (*make)(Pieces&);
-  std::string_view shows;  ///< how the first difference begins
+  std::string_view shows;  ///< the words with which the first difference begins
 };
 
-// The right pieces, to be wrong with.
+// The right pieces. Each mistake replaces one of them.
 inline const Pieces& right() {
   static const Pieces pieces = solutions();
   return pieces;
@@ -31,14 +31,14 @@ inline const Pieces& right() {
 
 inline const std::vector<Mistake>& mistakes() {
   static const std::vector<Mistake> all = {
-      {"01",  // forgets the target
+      {"01",  // it forgets the target
        [](Pieces& p) {
          p.loss_of = [](std::span<const float> logits, std::size_t) {
            return right().loss_of(logits, 0);
          };
        },
        "at the end, loss of the evaluation"},
-      {"03",  // forward's order
+      {"03",  // it has the order of forward
        [](Pieces& p) {
          p.completion_order = [](std::span<const int> uses) {
            std::vector<int> order = right().completion_order(uses);
@@ -47,7 +47,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 5, gradient norm"},
-      {"04",  // takes the last chunk that came for the one before it
+      {"04",  // it uses the chunk that came last instead of the one before it
        [](Pieces& p) {
          p.ring_all_reduce = [](int rank, int W, std::span<float> x, Neighbours& ring) {
            right().ring_all_reduce(rank, W, x, ring);
@@ -56,7 +56,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 1, loss"},
-      {"05",  // the mean of the ranks' means
+      {"05",  // it takes the mean of the ranks' means
        [](Pieces& p) {
          p.share_gradient = [](Stream& stream, comm::Communicator& world, std::span<float> gradient,
                                std::int64_t, std::int64_t) {
@@ -64,13 +64,13 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "at the end, loss of the evaluation"},
-      {"07",  // no alignment
+      {"07",  // it has no alignment
        [](Pieces& p) {
          p.views = [](std::span<float> row, std::span<const fsdp::ParameterSpec> parameters,
                       std::int64_t) { return right().views(row, parameters, 1); };
        },
        "step 5, gradient norm"},
-      {"08",  // loses the last element
+      {"08",  // it loses the last element
        [](Pieces& p) {
          p.piece = [](fsdp::Range parameter, fsdp::Range shard) {
            fsdp::Piece piece = right().piece(parameter, shard);
@@ -79,7 +79,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 1, loss"},
-      {"09",  // sums where it is to average
+      {"09",  // it sums instead of averaging
        [](Pieces& p) {
          p.sharded_momentum_step = [](Stream& stream, comm::Communicator& world,
                                       std::span<float> parameters, std::span<float> gradient,
@@ -89,7 +89,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 2, loss"},
-      {"10",  // adds to the step before
+      {"10",  // it adds to the gradients of the step before
        [](Pieces& p) {
          p.reduce_gradient = [](Stream& stream, comm::Communicator& world, std::span<float> whole,
                                 std::span<float> shard, bool) {
@@ -97,7 +97,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 6, gradient norm"},
-      {"11",  // backward computes with what forward left
+      {"11",  // backward computes with weights that forward has left
        [](Pieces& p) {
          p.events_of = [](const std::vector<int>& calls, bool training) {
            std::string events = right().events_of(calls, training);
@@ -108,7 +108,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 5, gradient norm"},
-      {"12",  // the first draw, which a later one overwrites
+      {"12",  // it keeps the first draw, which a later one should overwrite
        [](Pieces& p) {
          p.kept = [](std::span<const PlannedDraw> plan, int parameter, fsdp::Range piece) {
            const auto of = [&](const PlannedDraw& draw) { return draw.parameter == parameter; };
@@ -117,7 +117,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 1, loss"},
-      {"13",  // as if nothing were ever hidden
+      {"13",  // it counts no communication as hidden
        [](Pieces& p) {
          p.exposed = [](const lesson::Schedule& schedule) {
            int sum = 0;
@@ -126,14 +126,14 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "at the end, milliseconds that a forward waits"},
-      {"14",  // one slot is as good as two
+      {"14",  // it uses one slot instead of two
        [](Pieces& p) {
          p.finish = [](const ::Schedule& schedule) {
            return schedule.units * (schedule.gather + schedule.compute);
          };
        },
        "at the end, peak bytes of unsharded parameters"},
-      {"15",  // cuts off instead of rounding
+      {"15",  // it cuts off instead of rounding
        [](Pieces& p) {
          p.average = [](std::span<const std::vector<bfloat16>> ranks, std::span<bfloat16> out) {
            for (std::size_t i = 0; i < out.size(); ++i) {
@@ -145,14 +145,14 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 5, gradient norm"},
-      {"16",  // the norm of the shard, not its square
+      {"16",  // it uses the norm of the shard instead of its square
        [](Pieces& p) {
          p.squares = [](const fsdp::Layout& layout, int rank, std::span<const float> shard) {
            return std::sqrt(right().squares(layout, rank, shard));
          };
        },
        "step 5, gradient norm"},
-      {"17",  // takes a recompute for a forward
+      {"17",  // it counts a recompute as a forward
        [](Pieces& p) {
          p.on = [](::Hook hook, ::State& state) {
            if (hook == ::Hook::post_forward) return ::Action::discard;
@@ -160,7 +160,7 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "step 5, gradient norm"},
-      {"19",  // misses the last file
+      {"19",  // it leaves out the last file
        [](Pieces& p) {
          p.files_to_read = [](std::int64_t n, std::int64_t savers, std::int64_t W, std::int64_t r) {
            const fsdp::Range files = right().files_to_read(n, savers, W, r);

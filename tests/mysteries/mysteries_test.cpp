@@ -7,8 +7,8 @@
 
 #include "mystery.h"
 
-// A mystery shows its symptom by running the library, accepts one answer, and helps with the
-// others.
+// A mystery shows its symptom by running the library, accepts one answer, and gives hints for other
+// answers.
 
 namespace lesson::mystery {
 namespace {
@@ -55,7 +55,7 @@ TEST(Mysteries, AcceptOneAnswerAndHelpWithEveryOther) {
   }
 }
 
-// What the story says is in what the run shows.
+// The numbers of the story are in the output of the run.
 TEST(Mysteries, MemoryDoesNotFallFromOneRankToTwo) {
   const std::vector<double> sum = numbers(symptoms(1), "sum");
   ASSERT_EQ(sum.size(), 3u);

@@ -1,4 +1,5 @@
-// The same program inside a shared object, which Python loads: the library is position independent.
+// The same program inside a shared object that Python loads, because the library is position
+// independent.
 #define main perceptron
 #include "perceptron.cpp"
 

@@ -9,7 +9,7 @@
 #include "plan/played.h"
 #include "plan/transformer.h"
 
-// The clock's laws, each on an example that can be worked out by hand.
+// Tests each law of the clock with numbers that can be computed by hand.
 
 namespace nanofsdp::plan {
 namespace {
@@ -67,9 +67,9 @@ TEST(Clock, OnACpuTheHostIsTheComputeStream) {
 TEST(Clock, CollectivesShareALinkButNoLatency) {
   Log log;
   log.work(1, kSeven);
-  log.work(2, {.message = {.bytes = 200, .ranks = 3}});  // 2 s of latency
-  // 100 bytes of the first are moved when the second begins; 50 a second of each until 6 s, then
-  // 300 of the first are left.
+  log.work(2, {.message = {.bytes = 200, .ranks = 3}});  // latency of 2 s
+  // 100 bytes of the first collective are sent when the second begins. Each sends 50 bytes a second
+  // until 6 s. Then 300 bytes of the first are left.
   EXPECT_EQ(log.on(gpu()).busy, (Seconds{0, 9, 6}));
 }
 
@@ -88,12 +88,12 @@ TEST(Clock, StreamsThatComputeShareAGpuButNotACpu) {
   EXPECT_EQ(log.on(cpu(), {.ranks = 1}).busy, (Seconds{0, 10, 4}));
 }
 
-// Of two cores a rank has one, for both threads.
+// A rank has one of two cores, for both of its threads.
 TEST(Clock, ACollectiveOnACpuTakesItsCoreFromTheComputation) {
   Machine machine = cpu();
   machine.cores = 2;
   Log log;
-  log.work(1, {.message = {.bytes = 200, .ranks = 2}});  // 1 s, then 4 s
+  log.work(1, {.message = {.bytes = 200, .ranks = 2}});  // latency of 1 s, then 4 s
   log.work(0, kTen);
   const Played played = log.on(machine, {.ranks = 2});
   EXPECT_EQ(played.seconds, 5 + 10);
@@ -125,7 +125,7 @@ TEST(Clock, ACollectiveSlowsComputation) {
   Log log;
   log.work(0, kTen);
   log.work(1, kSeven);
-  EXPECT_EQ(log.on(machine).busy, (Seconds{13.5, 7, 0}));  // 3.5 s of it in 7 s
+  EXPECT_EQ(log.on(machine).busy, (Seconds{13.5, 7, 0}));  // 3.5 s of work in 7 s
 }
 
 TEST(Clock, ANoteIsTheTimeOfTheStreamNotOfTheHost) {
@@ -153,7 +153,7 @@ TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
   EXPECT_EQ(when, 19);
 }
 
-// What one of 4,096 ranks is asked for, and that all streams are played.
+// The log is that of one of 4,096 ranks. All its streams are played to the end.
 TEST(Clock, PlaysAStepOfLlama3_70B) {
   Outline model(transformer(*find_transformer("llama-3-70b"), {}));
   const fsdp::Options options{.precision = {DType::bfloat16, DType::float32},

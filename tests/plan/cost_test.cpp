@@ -8,7 +8,7 @@
 #include "plan/rehearsal.h"
 #include "plan/simulated.h"
 
-// What a whole step costs: the arithmetic that everybody counts, 6 operations a parameter and
+// Tests the cost of a whole step against the usual formula: 6 operations for each parameter and
 // token.
 
 namespace nanofsdp::plan {
@@ -25,8 +25,8 @@ double products(bool recompute, bool bias, std::vector<std::int64_t> rows) {
       .products;
 }
 
-constexpr double kBlocks = kL * 12 * kC * kC;             // parameters in products
-constexpr double kPairs = kL * kB * kT * (kT + 1) / 2.0;  // that attention sees
+constexpr double kBlocks = kL * 12 * kC * kC;             // parameters of matrix products
+constexpr double kPairs = kL * kB * kT * (kT + 1) / 2.0;  // pairs that attention sees
 
 TEST(StepCost, IsSixOperationsAParameterAndTokenAndAttention) {
   const double step = 6 * (kBlocks + kC * kV) * kB * kT + 7 * 2 * kC * kPairs;
@@ -41,7 +41,8 @@ TEST(StepCost, OfRecomputeIsOneForwardOfTheBlocksMore) {
   EXPECT_EQ(products(true, true, {kB}) - products(false, true, {kB}), forward);
 }
 
-// What collectives ask of the network is what is counted as sent, by every rank of every group.
+// The bytes in the costs of collectives are those that are counted as sent, on every rank of every
+// group.
 TEST(StepCost, OfCollectivesIsWhatIsCounted) {
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
     for (const int W : {1, 2, 6}) {
@@ -61,7 +62,7 @@ TEST(StepCost, OfCollectivesIsWhatIsCounted) {
         if (message.stride > 1) across += message.bytes;
       }
       const comm::Traffic traffic = mesh.traffic();
-      const std::int64_t norms = traffic.control * 8 * (W - 1);  // a number for each peer
+      const std::int64_t norms = traffic.control * 8 * (W - 1);  // one number for each peer
       EXPECT_EQ(sent, static_cast<double>(traffic.bytes_sent + norms)) << sharding.name << W;
       EXPECT_EQ(sent > 0, W > 1) << sharding.name;
       EXPECT_EQ(across > 0, shard_size == 3) << sharding.name;
@@ -69,7 +70,7 @@ TEST(StepCost, OfCollectivesIsWhatIsCounted) {
   }
 }
 
-// A module of a user's own that says nothing of its cost, or something.
+// A module of a user's own, which states its cost or does not.
 struct Doubled final : nn::Module {
   explicit Doubled(bool states_cost) : states_cost(states_cost) {}
   Tensor do_forward(nn::Tape& tape, Tensor x) override {

@@ -98,7 +98,7 @@ TEST(Machine, SaysWhatIsWrong) {
   }
   expect(with("memory_bandwidth = 30e9", "memory_bandwidth = 0"),
          "m.txt:4: expected memory_bandwidth = a number at least 1000000, got '0'");
-  // Gigabytes, microseconds.
+  // These are in the wrong units: gigabytes, and microseconds.
   expect(with("memory = 16e9", "memory = 16"),
          "m.txt:3: expected memory = a number at least 1000000, got '16'");
   expect(with("node_latency = 1e-5", "node_latency = 10"),

@@ -11,8 +11,8 @@
 #include "support/closed_formula.h"
 #include "support/tiny_training.h"
 
-// The calculator's arithmetic: the sizes of known models, and that what is planned from shapes is
-// what the ledger measures.
+// Tests the planner's numbers: the sizes of known models, and that a plan from shapes equals the
+// ledger's measurements.
 
 namespace nanofsdp::plan {
 namespace {
@@ -26,7 +26,8 @@ std::int64_t numel_of(nn::Module& model) {
   return numel;
 }
 
-// What their publishers' checkpoints hold; MPT's is the table of MosaicML's README.
+// The numbers are those of the publishers' checkpoints; MPT's are from a table in MosaicML's
+// README.
 TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
   const std::map<std::string_view, std::int64_t> known = {
       {"llama-2-7b", 6'738'415'616},   {"llama-2-13b", 13'015'864'320},
@@ -54,8 +55,8 @@ TEST(Models, OfABareNumberAreUnitsAndARest) {
   EXPECT_EQ(planned.shard, 3 + 4 + 2);
 }
 
-// The engine on its simulated device, and the closed formulas: every class but activations, and
-// what a step moves.
+// Compares the engine on its simulated device with the closed formulas: the bytes of every class
+// except activations, and the traffic of a step.
 void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run) {
   const int F = run.shard_size > 0 ? run.shard_size : run.ranks;
   formula::UnitShapes shapes;
@@ -75,7 +76,7 @@ void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run
   EXPECT_EQ(planned.of(MemoryClass::communication),
             expected.of(MemoryClass::communication) + formula::norm_bytes(run.ranks));
   comm::Traffic step = planned.step;
-  step.control = expected.step.control;  // the norm's
+  step.control = expected.step.control;  // the operations for the norm
   EXPECT_EQ(step, expected.step);
   EXPECT_EQ(planned.bytes_across, expected.bytes_across);
 }
@@ -109,7 +110,7 @@ TEST(Plan, IsTheClosedFormula) {
   }
 }
 
-// What a rank does, in numbers that no clock blurs.
+// The work of a rank, in numbers that do not depend on a clock.
 struct Done {
   std::size_t issued = 0;
   std::int64_t allocations = 0;
@@ -124,7 +125,7 @@ Done done(nn::Module& model, const plan::Run& run) {
   return {rank.issued.size(), rank.ledger.allocations()};
 }
 
-// Of many ranks a shard has pieces of fewer parameters, so it may be less.
+// With more ranks a shard has pieces of fewer parameters, so the work may also be less.
 TEST(Plan, DoesNoMoreForMoreRanks) {
   gpt::GPT gpt(kTiny);
   Outline llama(transformer(kTransformers[0], {}));

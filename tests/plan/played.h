@@ -8,10 +8,10 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief Machines whose times can be worked out by hand, and logs to play on them.
+/// @brief Machines for which times can be computed by hand, and logs to play on them.
 
-/// One operation and one byte a second between memory and GPU; 100 bytes a second between the four
-/// ranks of a node after 1 s a step, 10 between nodes after 3 s.
+/// One operation a second, and one byte a second of memory. Between the four ranks of a node: 100
+/// bytes a second, after 1 s for each step. Between nodes: 10 bytes a second, after 3 s.
 inline Machine gpu() {
   return {.kind = Machine::Kind::gpu,
           .memory_bandwidth = 1,
@@ -34,9 +34,10 @@ inline Machine cpu() {
 
 inline constexpr Setup kSetup{.ranks = 16};  // on four nodes
 inline constexpr Cost kTen{.flops = 10};
-inline constexpr Cost kSeven{.message = {.bytes = 600, .ranks = 2}};  // in a node: 1 s, then 6 s
+// Inside a node: 1 s, then 6 s.
+inline constexpr Cost kSeven{.message = {.bytes = 600, .ranks = 2}};
 
-/// A log of three streams, as a Context has them.
+/// A log of three streams, the number that a Context has.
 struct Log {
   std::size_t work(int stream, const Cost& cost) {
     all.push_back({.stream = stream, .cost = cost});

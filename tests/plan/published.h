@@ -12,8 +12,8 @@
 namespace nanofsdp::plan {
 
 /// @file
-/// @brief Steps that others have published, as they ran them. lessons/plan.md says where, and what
-/// of it nobody has published.
+/// @brief Training steps that others have published. lessons/plan.md gives the sources, and says
+/// which numbers are not published.
 
 /// One published step.
 struct Published {
@@ -21,12 +21,12 @@ struct Published {
   const char* model;
   const char* machine;
   int ranks;
-  std::int64_t rows, tokens;  ///< of a micro-batch, a GPU; of a row
+  std::int64_t rows, tokens;  ///< rows of a micro-batch on each GPU; tokens of a row
   Practice how{};
-  double tokens_per_s = 0;  ///< a GPU; 0: not published
-  double gib = 0;           ///< a GPU; 0: not published
-  bool fitted = false;      ///< the machine's constants are fitted to it
-  double network = 50e9;    ///< bytes/s of a GPU between nodes
+  double tokens_per_s = 0;  ///< of each GPU; 0: not published
+  double gib = 0;           ///< of each GPU; 0: not published
+  bool fitted = false;      ///< whether the machine's constants are fitted to it
+  double network = 50e9;    ///< bytes/s of each GPU between nodes
   DType reduced = DType::bfloat16;
   fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
   int shard_size = 0;
@@ -141,7 +141,7 @@ inline const std::vector<Published>& published() {
   return kAll;
 }
 
-/// How it comes out.
+/// The prediction for a published step.
 struct Predicted {
   double tokens_per_s = 0, gib = 0;
   bool fits = false;

@@ -9,8 +9,8 @@
 
 #include "support/temporary_directory.h"
 
-// What others measured, and what the planner says. To a few rows four constants a machine were
-// fitted; the others judge.
+// Compares the measurements of others with the planner's predictions. Four constants of each
+// machine were fitted to a few of these rows; the other rows test them.
 
 namespace nanofsdp::plan {
 namespace {
@@ -34,7 +34,7 @@ std::string percent(double predicted, double measured) {
 
 std::string number(double x, int digits) { return x > 0 ? fmt::format("{:.{}f}", x, digits) : ""; }
 
-// A row of the page.
+// A row of the table in lessons/plan.md.
 std::string row(const Published& p, const Predicted& got) {
   const std::string verdict = p.fitted             ? "fitted"
                               : p.tokens_per_s > 0 ? percent(got.tokens_per_s, p.tokens_per_s)
@@ -45,7 +45,7 @@ std::string row(const Published& p, const Predicted& got) {
                      got.gib, percent(got.gib, p.gib));
 }
 
-// To be pasted there when the planner has changed.
+// If the planner has changed, paste the rows that this test prints into the page.
 TEST(Published, IsPredictedWithinTenPercent) {
   const std::string page =
       nanofsdp::testing::read_file(std::string(NANOFSDP_SOURCE_DIR) + "/lessons/plan.md");
@@ -55,7 +55,7 @@ TEST(Published, IsPredictedWithinTenPercent) {
     if (p.tokens_per_s > 0 && !p.fitted)
       time.push_back(std::abs(got.tokens_per_s / p.tokens_per_s - 1));
     if (p.gib > 0) memory.push_back(std::abs(got.gib / p.gib - 1));
-    EXPECT_EQ(got.fits, p.tokens_per_s > 0) << row(p, got);  // who ran had memory enough
+    EXPECT_EQ(got.fits, p.tokens_per_s > 0) << row(p, got);  // a published step had enough memory
     EXPECT_NE(page.find(row(p, got)), page.npos) << "the page has no row\n" << row(p, got);
   }
   EXPECT_LE(median(time), 0.10);

@@ -7,7 +7,7 @@
 
 #include "plan/played.h"
 
-// What holds of the clock, whatever is issued; and what does not.
+// Tests the laws of the clock on random logs, and a case in which one might expect a law.
 
 namespace nanofsdp::plan {
 namespace {
@@ -15,7 +15,7 @@ namespace {
 using Kind = Issued::Kind;
 using Seconds = std::vector<double>;
 
-// Memory twice as fast lets the second collective begin beside the one that is waited for.
+// With faster memory the second collective begins earlier, beside the one that is waited for.
 TEST(Clock, AFasterMachineMayTakeLonger) {
   Log log;
   const std::size_t gathered = log.work(1, {.message = {.bytes = 800, .ranks = 2}});
@@ -29,7 +29,7 @@ TEST(Clock, AFasterMachineMayTakeLonger) {
   EXPECT_EQ(log.on(machine).seconds, 12 + 20);
 }
 
-// Work, waits and blocks on three streams, by chance.
+// Random work, waits and blocks on three streams.
 struct RandomLog : Log {
   explicit RandomLog(unsigned seed) : draw(seed) {
     for (int i = 0; i < 60; ++i) {

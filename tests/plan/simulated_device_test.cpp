@@ -10,7 +10,7 @@
 #include "base/context.h"
 #include "support/errors.h"
 
-// A device that writes down what it is asked for.
+// Tests the device that records the work that is issued on it.
 
 namespace nanofsdp::plan {
 namespace {
@@ -22,7 +22,7 @@ const Device kSimulated[] = {Device::simulated_cpu, Device::simulated_cuda};
 long memory_peak() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  return usage.ru_maxrss;  // in kilobytes, or bytes
+  return usage.ru_maxrss;  // in kilobytes or in bytes
 }
 
 TEST(SimulatedDevice, HasATerabyteWithoutTakingIt) {
@@ -70,7 +70,8 @@ TEST(SimulatedDevice, DoesNoWorkAndWritesDownItsCost) {
   EXPECT_EQ(all[1].cost.message.bytes, 7);
 }
 
-// What was allocated since the last work is what this one writes, and reads as much.
+// Work without a stated cost writes the bytes that were allocated since the last work, and reads
+// the same number.
 TEST(SimulatedDevice, TakesTheBytesAllocatedWhereNoCostIsStated) {
   SimulatedRank context(0, 1, 1, Device::simulated_cpu);
   Stream& stream = *context.compute;
@@ -113,7 +114,7 @@ TEST(SimulatedDevice, WritesDownWhoWaitsForWhat) {
   EXPECT_EQ(all[4].when, &when);
 }
 
-// The main thread does a CPU's work itself: who waits for it waits for nothing.
+// The main thread does a CPU's work itself, so a wait for it ends at once.
 TEST(SimulatedDevice, HasAnInlineComputeStreamOnACpu) {
   for (const Device device : kSimulated) {
     SimulatedRank context(0, 1, 1, device);

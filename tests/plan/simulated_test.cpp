@@ -16,8 +16,8 @@
 #include "support/observed.h"
 #include "support/ranks.h"
 
-// Simulated is real: what a rank holds, sends and issues is the same, whether there is memory and
-// arithmetic or not. To the byte, rank by rank.
+// Simulated is real: a rank holds, sends and issues the same with and without memory and
+// arithmetic, to the byte, on each rank.
 
 namespace nanofsdp::plan {
 namespace {
@@ -27,7 +27,7 @@ using testing::Observed;
 
 gpt::GPT make_model(const Configuration& c) {
   return gpt::GPT({.block_size = 8,
-                   .vocab_size = 197,  // the root is the largest unit
+                   .vocab_size = 197,  // makes the root the largest unit
                    .n_layer = 4,
                    .n_head = 2,
                    .n_embd = 12,
@@ -35,7 +35,7 @@ gpt::GPT make_model(const Configuration& c) {
                    .bias = true});
 }
 
-// All biases, and one block: units have two rows, or none that trains.
+// Freezes all biases, and one block. So units have two rows, or none that trains.
 void freeze(nn::Module& model) {
   for (nn::Parameter* p : model.named_parameters()) {
     p->requires_grad = !p->name.ends_with(".bias") && p->name.find(".h.1.") == p->name.npos;
@@ -73,9 +73,9 @@ TEST_P(Simulated, IsReal) {
   }
 }
 
-// A GPU computes with bfloat16 parameters as they arrive: its slots are half as large, and it has
-// no memory to gather into before they are widened, unless they are copied out of it anyway. Its
-// activations are bfloat16 too; tokens and statistics are not. All else is as on a CPU of one
+// A GPU computes with bfloat16 parameters as they arrive, so its slots are half as large. It needs
+// no memory to gather into before parameters are widened, except where they are copied anyway. Its
+// activations are bfloat16 too, but tokens and statistics are not. All else is as on a CPU of one
 // thread.
 TEST_P(Simulated, OnAGpuHoldsShortParametersAndActivations) {
   Configuration c = GetParam();
@@ -102,7 +102,8 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersAndActivations) {
     }
     const auto activations = [](Observed& seen) { return seen.bytes["activations in use, peak"]; };
     if (is_short) {
-      EXPECT_LE(activations(gpu), activations(cpu)) << "rank " << rank;  // a block is 1 MB at least
+      // A block takes at least 1 MB.
+      EXPECT_LE(activations(gpu), activations(cpu)) << "rank " << rank;
       for (Observed* seen : {&cpu, &gpu}) {
         std::erase_if(seen->bytes, [](const auto& count) {
           const std::string& of = count.first;
@@ -115,7 +116,7 @@ TEST_P(Simulated, OnAGpuHoldsShortParametersAndActivations) {
   }
 }
 
-// Numbers, as processes can tell each other.
+// The numbers in a form that processes can send each other.
 std::vector<std::int64_t> numbers(const Observed& seen) {
   std::vector<std::int64_t> all;
   for (const auto& [name, value] : seen.bytes) all.push_back(value);
@@ -128,7 +129,7 @@ std::vector<std::int64_t> numbers(const Observed& seen) {
 
 class SimulatedGloo : public ::testing::TestWithParam<Configuration> {};
 
-// Over connections a rank keeps what it sums in, too; ranks that share memory do not.
+// Over connections a rank also keeps memory for sums. Ranks that share memory do not.
 TEST_P(SimulatedGloo, IsReal) {
   const Configuration& c = GetParam();
   for (const testing::Backend backend : testing::backends()) {
@@ -156,7 +157,7 @@ bool is_mlp_or_block(const nn::Module& module) {
   return fsdp::is_a<gpt::Block>(module) || fsdp::is_a<gpt::MLP>(module);
 }
 
-// 1 to 6 ranks under every strategy, and every two settings together.
+// 1 to 6 ranks with every strategy, and all pairs of settings.
 std::vector<Configuration> of_gpt() {
   using C = Configuration;
   auto factors = testing::factors_of_any_model();
@@ -170,7 +171,8 @@ std::vector<Configuration> of_gpt() {
 const auto kName = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(GPT, Simulated, ::testing::ValuesIn(of_gpt()), kName);
 
-// Processes take their time: two groups of two ranks, and every third that has few.
+// Processes take time, so these are two groups of two ranks, and every third configuration with few
+// ranks.
 std::vector<Configuration> of_few_ranks() {
   std::vector<Configuration> few;
   int seen = 0;
@@ -182,8 +184,8 @@ std::vector<Configuration> of_few_ranks() {
 }
 INSTANTIATE_TEST_SUITE_P(GPT, SimulatedGloo, ::testing::ValuesIn(of_few_ranks()), kName);
 
-// Both ranks of IsReal rehearse. The first values of a training are drawn; a rehearsal has none,
-// but takes the memory for it.
+// Both ranks of IsReal rehearse a step. A training draws its first values. A rehearsal has no
+// values, but takes the memory for the draw.
 TEST(SimulatedRank, HoldsTheParameterThatIsDrawn) {
   const fsdp::Options options{.wrap_policy = fsdp::is_a<gpt::Block>};
   gpt::GPT model = make_model({}), same = make_model({});
@@ -198,7 +200,7 @@ TEST(SimulatedRank, HoldsTheParameterThatIsDrawn) {
     return of.ledger.count(MemoryClass::activations).reserved_peak;
   };
   EXPECT_EQ(peak(simulated), peak(real) + 2 * 8 * 4) << "which has no memory for a batch";
-  EXPECT_EQ(peak(real), 4 * 197 * 12);  // the table of tokens
+  EXPECT_EQ(peak(real), 4 * 197 * 12);  // the table of token embeddings
 }
 
 // Bytes that the gather stream (1) and the reduce stream (2) of rank 0 of 3 read and write in a
@@ -219,16 +221,16 @@ std::array<double, 2> moved_beside_computation(const fsdp::Options& options) {
   return bytes;
 }
 
-// The second layout copies each parameter out of what a gather brought, and each gradient into what
-// a reduction sends: every element is read once and written once, padding is not. Then the shard is
-// copied to where it stays, in either layout, with its padding.
+// The second layout copies each parameter after a gather, and each gradient before a reduction. It
+// reads and writes every element once, without padding. Then the reduced shard is copied to its
+// place, in both layouts, with padding.
 TEST(SimulatedRank, CopiesEachElementOnceForACollectiveOfTheSecondLayout) {
   gpt::GPT model = make_model({});
   for (const fsdp::LayoutKind layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
     double numel = 0, shards = 0, root = 0;
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
       const fsdp::Layout of_unit(fsdp::specs_of(unit.parameters), 3, 4, layout);
-      root = static_cast<double>(of_unit.total_numel());  // the last
+      root = static_cast<double>(of_unit.total_numel());  // the root comes last
       numel += root;
       shards += static_cast<double>(of_unit.shard_numel());
     }

@@ -2,7 +2,7 @@
 
 #include "plan/played.h"
 
-// How long a piece of work takes alone, by hand.
+// Tests, by numbers computed by hand, how long a piece of work takes alone.
 
 namespace nanofsdp::plan {
 namespace {
@@ -29,7 +29,7 @@ TEST(Transfer, OfGpusIsARing) {
   m.network_efficiency = 0.5;
   expect_transfer(of(8, 1), 6 + 3, 80, true);
   expect_transfer(of(4, 1), 3, 16, false);
-  m.network_bandwidth = 1000;  // faster than the node
+  m.network_bandwidth = 1000;  // faster than the links inside a node
   expect_transfer(of(8, 1), 6 + 3, 16, true);
 }
 
@@ -74,7 +74,8 @@ TEST(WorkSeconds, OfProductsOnACpuComeOnTopOfTheirMemory) {
   const Cost product{.products = 8, .narrowest = 4, .read = 3, .written = 2, .overwritten = 2};
   EXPECT_EQ(on(cpu(), product), 8 + 5);
   EXPECT_EQ(on(gpu(), product), 8);
-  const Cost sweep{.flops = 4, .read = 3, .written = 3};  // in place: a cache has fetched it
+  // In place, so a cache has fetched the bytes that are overwritten.
+  const Cost sweep{.flops = 4, .read = 3, .written = 3};
   EXPECT_EQ(on(cpu(), sweep), 4);
   EXPECT_EQ(on(gpu(), sweep), 6);
   EXPECT_EQ(on(cpu(), {.flops = 4, .read = 3, .written = 3, .overwritten = 3}), 6);

@@ -14,7 +14,7 @@
 #include "support/usage_error.h"
 #include "train/trainer.h"
 
-// The engine of the page, native: what it films is what a training does.
+// Tests the page's engine in a native build: its film shows the same work as a training.
 
 namespace nanofsdp::play {
 namespace {
@@ -39,7 +39,7 @@ Json with(Json settings, const Json& more) {
   return settings;
 }
 
-TEST(Film, IsTheSameOfRealAndSimulatedRanks) {  // or it would be an error
+TEST(Film, IsTheSameOfRealAndSimulatedRanks) {  // otherwise it would report an error
   for (const Json& more : std::vector<Json>{
            {{"ranks", 1}},
            {{"ranks", 3}, {"layout", "per_parameter"}},
@@ -77,12 +77,12 @@ TEST(Film, FollowsOneNumberThroughTheStep) {
   const Json settings = with(kSmall, {{"parameter", name}, {"element", 3}});
   const Json answer = film(settings);
   int owners = 0;
-  Json whole;  // seen on every rank, the same
+  Json whole;  // the same on every rank
   double sum = 0, reduced = 0;
   for (const Json& rank : answer["ranks"]) {
     const Json &life = rank["life"], &first = life.front(), &last = life.back();
     EXPECT_TRUE(first[1].is_null() && last[1].is_null()) << "whole at rest";
-    Json gradient;  // the last one before the slot is given back
+    Json gradient;  // the last gradient before the slot is given back
     for (const Json& row : life) {
       if (!row[1].is_null()) {
         if (whole.is_null()) whole = row[1];
@@ -118,7 +118,7 @@ TEST(Film, BeginsAndEndsWithWhatLasts) {
   for (std::size_t c = 1; c <= kMemoryClasses.size(); ++c) {
     EXPECT_EQ(samples.front()[c], samples.back()[c]) << name_of(kMemoryClasses[c - 1]);
   }
-  std::int64_t most = 0;  // of activations, which come and go
+  std::int64_t most = 0;  // the most bytes of activations
   for (const Json& sample : samples) most = std::max<std::int64_t>(most, sample[6]);
   EXPECT_GT(most, 10 * samples.front()[6].get<std::int64_t>());
 }

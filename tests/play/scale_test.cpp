@@ -10,7 +10,7 @@
 
 #include "engine/binding.h"
 
-// A run on thousands of simulated GPUs, as the page shows it.
+// Tests a run on thousands of simulated GPUs, as the page shows it.
 
 namespace nanofsdp::play {
 namespace {
@@ -26,7 +26,7 @@ Args with(Args args, const std::string& more) {
   return args;
 }
 
-// Of all spans on a lane: how many there are, and seconds.
+// The number of all spans on a lane, and their seconds.
 struct OnLane {
   std::int64_t count = 0;
   double seconds = 0;

@@ -16,7 +16,7 @@ namespace {
 
 using namespace nanofsdp::testing;
 
-// ---- files that are not what was saved
+// ---- files that differ from the saved ones
 
 TEST(CheckpointDamage, IsToldWithItsFileAndChangesNothing) {
   const TemporaryDirectory directory;
@@ -56,7 +56,7 @@ TEST(CheckpointDamage, IsToldWithItsFileAndChangesNothing) {
   expect("manifest.json", [](const std::string& p) { std::ofstream(p) << "{}"; }, {"something"});
 }
 
-// One bit anywhere in the manifest: in what counts it is noticed; between, it cannot matter.
+// One bit is changed anywhere in the manifest. It is noticed if it matters; in blanks it does not.
 TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
   const TemporaryDirectory directory;
   const std::string o = directory.file("o");
@@ -75,7 +75,7 @@ TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
     } catch (const UsageError&) {
     }
   }
-  EXPECT_LT(taken, 10);  // blanks
+  EXPECT_LT(taken, 10);  // changes of blanks
 }
 
 TEST(CheckpointDamage, OfAModelIsNotAnotherModel) {
@@ -93,7 +93,7 @@ TEST(CheckpointDamage, OfAModelIsNotAnotherModel) {
       << error;
 }
 
-// Ranks that see different directories do not train a model made of two.
+// Otherwise ranks that see different directories would train a model made of two.
 TEST(CheckpointDamage, RanksMustSeeTheSame) {
   const TemporaryDirectory directory;
   save_after(1, directory.file("a"), 2);

@@ -61,8 +61,8 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
 #endif
 }
 
-// Of parameters, moments and the steps of each. As nothing is clipped, training goes on as it would
-// have in the layout that was saved.
+// Parameters, moments and step counts are loaded into the other layout. Gradients are not clipped,
+// so the training continues with the bits that it would have had in its own layout.
 TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
   using enum fsdp::LayoutKind;
   const TemporaryDirectory directory;
@@ -85,8 +85,8 @@ TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
   }
 }
 
-// Frozen parameters that are stored in bfloat16 lie in files as float32, to the bit: so other ranks
-// load them, and a model that has them in float32.
+// Frozen parameters that are stored in bfloat16 lie in files as float32, with the same values. So
+// other ranks load them, and a model that has them in float32.
 TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
   const TemporaryDirectory directory;
   const auto weights_at = [](int world, fsdp::LayoutKind layout, DType stored, const auto& body) {
@@ -115,7 +115,7 @@ TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
   }
 }
 
-// Two groups of two hold the same: one of them saves, and both load.
+// Two groups of two ranks hold the same state. One of them saves, and both load.
 TEST(Checkpoint, OfReplicasIsSavedOnce) {
   const TemporaryDirectory directory;
   const TinyOptions hybrid{.strategy = fsdp::ShardingStrategy::hybrid_shard, .shard_size = 2};
@@ -145,13 +145,13 @@ TEST(Checkpoint, TellsWhatTheProgramKeepsThere) {
   EXPECT_EQ(manifest.metadata, testing::metadata_at(2));
 }
 
-// What is not UTF-8 cannot be kept as it is, and does no harm.
+// Bytes that are not UTF-8 are replaced, and do no harm.
 TEST(Checkpoint, KeepsNoBytesThatAreNoText) {
   const std::string text = write_manifest({.metadata = {{"name", "a=b\n\xff"}}, .files = {{1, 2}}});
   EXPECT_EQ(parse_manifest(text, "m", "").metadata.at("name"), "a=b\n\ufffd");
 }
 
-// Version 1 had the trainer's own words among those of the checkpoint.
+// Version 1 kept the trainer's own texts among those of the checkpoint.
 TEST(Checkpoint, OfVersion1TellsTheSame) {
   nlohmann::json j = {{"format", "nanofsdp checkpoint, version 1"},
                       {"iteration", 250},
@@ -170,7 +170,7 @@ TEST(Checkpoint, OfVersion1TellsTheSame) {
   EXPECT_EQ(manifest.metadata.at("pieces"), "[\"x\",\"y\"]");
 }
 
-// ---- one after the other, and killed between
+// ---- one after the other, and killed in between
 
 TEST(Checkpoint, KeepsTheOneBefore) {
   const TemporaryDirectory directory;
@@ -186,7 +186,8 @@ TEST(Checkpoint, KeepsTheOneBefore) {
   EXPECT_EQ(load_at(2, o), states[1]);
 }
 
-// The states in which SIGKILL can leave the directories, and what the next run does with them.
+// SIGKILL can leave the directories in these states. The next run must find a whole checkpoint in
+// each.
 TEST(Checkpoint, IsFoundWhereverASaveWasInterrupted) {
   const TemporaryDirectory directory;
   const std::string o = directory.file("o");
@@ -206,21 +207,21 @@ TEST(Checkpoint, IsFoundWhereverASaveWasInterrupted) {
     fs::rename(before, now);
     EXPECT_EQ(load_at(2, o), state) << "the one before";
   };
-  State saved = fresh();  // while the files are written
+  State saved = fresh();  // killed while the files are written
   fs::create_directory(next);
   fs::copy(now + "/rank_0_of_2.safetensors", next + "/rank_0_of_2.safetensors");
   expect(saved, 2);
-  saved = fresh();  // when the manifest has been written
+  saved = fresh();  // killed when the manifest has been written
   fs::copy(now, next);
-  flip_bit(now + "/rank_0_of_2.safetensors", 9, 1);  // not this one
+  flip_bit(now + "/rank_0_of_2.safetensors", 9, 1);  // this checkpoint is damaged too
   EXPECT_EQ(checkpoint_path(o), next);
   expect(saved, 2);
-  saved = fresh();  // while the previous one is removed
+  saved = fresh();  // killed while the previous one is removed
   fs::rename(now, next);
   fs::copy(before, now);
   fs::remove(before + "/manifest.json");
   expect(saved, 2);
-  saved = fresh();  // between the two renames
+  saved = fresh();  // killed between the two renames
   fs::rename(now, next);
   expect(saved, 2);
 }
@@ -241,7 +242,7 @@ TEST(Checkpoint, TakesThePlaceOfNothingElse) {
   });
   EXPECT_TRUE(one_line_with(error, {"cannot write", "checkpoint.previous", "not empty"})) << error;
   EXPECT_EQ(read_file(o + "/checkpoint.previous/thesis.txt"), "x");
-  EXPECT_EQ(read_manifest(o).metadata.at("iteration"), "2");  // it was whole already
+  EXPECT_EQ(read_manifest(o).metadata.at("iteration"), "2");  // this checkpoint was whole already
   fs::remove_all(o);
   fs::create_directory(o);
   std::ofstream(o + "/checkpoint") << "x";

@@ -13,8 +13,8 @@
 #include "support/tensors.h"
 #include "support/usage_error.h"
 
-// Damaged checkpoints, below the fingerprints that would refuse them all: as if somebody had made
-// them so. The law is that of every fuzz test: a result, or one UsageError of one line.
+// Tests damaged checkpoints whose fingerprints are right, as if a person had made them. The law is
+// that of every fuzz test: the result is a value, or a UsageError of one line.
 
 namespace nanofsdp::store {
 namespace {
@@ -44,7 +44,7 @@ void attempt(Count& count, const Action& action) {
   }
 }
 
-// The manifest with the fingerprint that fits what it says now.
+// Gives the manifest the fingerprint of its new contents.
 std::string sign(const std::string& text) {
   json j = json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!j.is_object()) return text;
@@ -87,7 +87,7 @@ TEST(FuzzCheckpoint, ManifestsWithoutEnd) {
   }
 }
 
-// Two parameters in the files of two ranks.
+// Two parameters, in the files of two ranks.
 const std::vector<TensorInfo> kModel = {{"a", {3, 4}}, {"b", {5}}}, kJustA = {kModel[0]};
 struct Saved {
   Owned<float> a{{3, 4}, 1}, b{{5}, 2};
@@ -120,7 +120,8 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
   }
 }
 
-// As many elements in another shape are another parameter, in whichever of the files.
+// A parameter of another shape is another parameter, even with the same number of elements, in each
+// of the files.
 TEST(FuzzCheckpoint, ShapesThatAreOthers) {
   const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
@@ -147,14 +148,15 @@ TEST(FuzzCheckpoint, ShapesThatAreOthers) {
   }
 }
 
-// If a file does not say how many steps a parameter has made, it has made as many as the optimizer.
+// If a file does not say how many steps a parameter has made, it has made all steps of the
+// optimizer.
 TEST(FuzzCheckpoint, StepsThatAFileSaysOrNot) {
   const auto stream = make_compute_stream(Device::cpu, 1);
   const TemporaryDirectory directory;
   Saved saved;
   std::vector<StateSlice> slices = saved.slices({0, 12}, {0, 5});
   std::int64_t of_a = 3, of_b = 0;
-  slices[0].steps = &of_a;  // and b's are not said
+  slices[0].steps = &of_a;  // the file does not say it for b
   write_rank_file(directory.file(rank_file_name(0, 1)), *stream, slices);
   slices[1].steps = &of_b;
   of_a = 0;
@@ -172,7 +174,8 @@ TEST(FuzzCheckpoint, RankFiles) {
   write_rank_file(directory.file(names[1]), *stream, saved.slices({7, 12}, {2, 5}));
   const std::string files[] = {testing::read_file(directory.file(names[0])),
                                testing::read_file(directory.file(names[1]))};
-  const std::size_t data_bytes[] = {3 * 4 * (7 + 2), 3 * 4 * (5 + 3)};  // three tensors a piece
+  // Three tensors for each piece.
+  const std::size_t data_bytes[] = {3 * 4 * (7 + 2), 3 * 4 * (5 + 3)};
   const auto load = [&] {
     Saved other;
     read_rank_files(directory.file(""), 2, *stream, kModel, other.slices({2, 12}, {1, 5}), 1);
@@ -191,7 +194,8 @@ TEST(FuzzCheckpoint, RankFiles) {
     const std::string data = files[file].substr(files[file].size() - data_bytes[file]);
     directory.write(names[file], bytes + text + data);
     attempt(count, load);
-    if (mutator.below(4) != 0) directory.write(names[file], files[file]);  // else both are damaged
+    // Otherwise both are damaged.
+    if (mutator.below(4) != 0) directory.write(names[file], files[file]);
   }
   EXPECT_GT(count.taken, 10);
   EXPECT_GT(count.refused, 2000);

@@ -9,7 +9,7 @@
 #include "support/errors.h"
 #include "support/temporary_directory.h"
 
-// What is loaded is what the model computes with, whatever was gathered before.
+// The model computes with the loaded values, even if older values were gathered before.
 
 namespace nanofsdp::store::loading_test {
 namespace {
@@ -21,8 +21,8 @@ void freeze_the_first(testing::InTurn<testing::CallerLayer>& model) {
   for (nn::Parameter* p : model.first.named_parameters()) p->requires_grad = false;
 }
 
-// Whole copies of frozen parameters, which units keep for good where nothing else shards them, are
-// stale after loading, as those of trained ones.
+// Units keep whole copies of frozen parameters if only these are unsharded. After loading, these
+// copies are stale like those of trained parameters.
 TEST(Loading, MakesEveryWholeCopyStale) {
   testing::for_all_shardings([](const CallerOptions& options) {
     const testing::TemporaryDirectory directory;
@@ -52,8 +52,8 @@ TEST(Loading, MakesEveryWholeCopyStale) {
   });
 }
 
-// In the middle of a pass nothing may be loaded: the units at work would go on with old copies. The
-// error names a unit, and nothing has been written then.
+// In the middle of a pass nothing may be loaded, because units would compute with old copies. The
+// error names a unit, and no parameter has been written.
 TEST(Loading, InTheMiddleOfAPassIsRefused) {
   testing::for_all_shardings([](const CallerOptions& options) {
     const testing::TemporaryDirectory directory;

@@ -16,15 +16,15 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-// What is written can be read: whatever a parameter is called, and however many there are. What
-// cannot be read is not written.
+// Files that are written can be read, for all names and any number of parameters. Names that cannot
+// be read are not written.
 
 namespace nanofsdp::store {
 namespace {
 
 using namespace nanofsdp::testing;
 
-// A module with parameters of these names, of five elements each.
+// A module that has parameters with these names, of five elements each.
 struct Named final : nn::Module {
   explicit Named(const std::vector<std::string>& names) {
     for (const std::string& name : names) {
@@ -35,7 +35,8 @@ struct Named final : nn::Module {
   Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
 };
 
-// Calls body(model, optimizer) for such a model on two ranks. What all ranks throw.
+// Calls body(model, optimizer) for such a model on two ranks. Returns the error, which is the same
+// on all ranks.
 template <class Body>
 void on_two(const std::vector<std::string>& names, const Body& body) {
   run_ranks(Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -74,7 +75,7 @@ TEST(Names, ThatOurFilesUseThemselvesComeBack) {
   }
 }
 
-// On every rank, and before anything is written.
+// The error is thrown on every rank, before any file is written.
 TEST(Names, ThatFilesCannotHaveAreRefusedWhenTheyAreWritten) {
   const auto refused = [](const std::vector<std::string>& names, const std::string& named,
                           bool as_weights) {
@@ -98,7 +99,7 @@ TEST(Names, ThatFilesCannotHaveAreRefusedWhenTheyAreWritten) {
   refused({"a", "b", "b.exp_avg_sq"}, "tensor \"b.exp_avg_sq\"", false);
 }
 
-// A frozen parameter has no moments, whose names are then free.
+// A frozen parameter has no moments, so their names are free.
 TEST(Names, OfMomentsThatDoNotExistAreFree) {
   const TemporaryDirectory directory;
   Context context;
@@ -115,7 +116,8 @@ TEST(Names, OfMomentsThatDoNotExistAreFree) {
   EXPECT_EQ(whole_weights(sharded), saved);
 }
 
-// As many as a large mixture of experts has, a header of 17 MB; looked up one by one.
+// A large mixture of experts has this number of tensors, and a header of 17 MB. They are looked up
+// one by one.
 TEST(Names, OfAHundredThousandTensorsAreReadAgain) {
   const TemporaryDirectory directory;
   std::vector<TensorInfo> tensors;
@@ -136,7 +138,7 @@ TEST(Names, OfAHundredThousandTensorsAreReadAgain) {
   }
 }
 
-// The reader's limit is the writer's, to the byte.
+// The limits of the reader and of the writer are equal, to the byte.
 TEST(Sizes, ThatNobodyWouldReadAreNotWritten) {
   const TemporaryDirectory directory;
   const auto write = [&](std::size_t text) {
@@ -157,7 +159,8 @@ TEST(Sizes, ThatNobodyWouldReadAreNotWritten) {
                             {"manifest", "at most 8000000 bytes", "keep less"}));
 }
 
-// Of a hostile file, or one that was written by a bug: an error, and no stack that runs out.
+// The text of a hostile file, or of a file that a bug has written, gives an error and no stack
+// overflow.
 TEST(Sizes, OfBracketsHaveALimit) {
   const std::string deep = std::string(2'000'000, '[') + std::string(2'000'000, ']');
   const std::string text = R"({"w":{"dtype":"F32","shape":)" + deep + R"(,"data_offsets":[0,4]}})";

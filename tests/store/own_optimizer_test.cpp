@@ -18,7 +18,7 @@
 #include "support/tensors.h"
 #include "support/usage_error.h"
 
-// An optimizer that somebody else has written, on a model that is no GPT.
+// Tests an optimizer of a user's own, on a model that is not a GPT.
 
 namespace nanofsdp {
 namespace {
@@ -28,7 +28,7 @@ using testing::Backend;
 using testing::Owned;
 
 constexpr std::int64_t kWidth = 6;
-constexpr std::int64_t kRows = 12;  // of a step, shared by the ranks
+constexpr std::int64_t kRows = 12;  // rows of a step, which the ranks share
 
 // SGD with momentum, after torch.optim.SGD: b = mu * b + g, p = p - lr * b.
 class Momentum final : public fsdp::ShardedOptimizer {
@@ -36,7 +36,7 @@ class Momentum final : public fsdp::ShardedOptimizer {
   Momentum(Context& context, std::span<fsdp::Unit> units)
       : ShardedOptimizer(context, units, {"momentum_buffer"}) {}
 
-  std::vector<std::string> updated;  // names, in the last step
+  std::vector<std::string> updated;  // names of the parameters that the last step updated
 
  private:
   void update(Stream& stream, const fsdp::Update& u) override {
@@ -70,7 +70,7 @@ class Layer final : public nn::Module {
 
 using Two = testing::InTurn<Layer>;
 
-// One rank of a training. The loss is the sum of the outputs' squares, halved.
+// One rank of a training. The loss is half the sum of the squares of the outputs.
 struct Training {
   Training(Context& context, std::unique_ptr<comm::Communicator> world,
            fsdp::ShardingStrategy strategy)
@@ -116,7 +116,8 @@ std::vector<float> train(int world, fsdp::ShardingStrategy strategy, int steps) 
                             })[0];
 }
 
-// Whole copies from before an update are gathered anew: nobody has to say that it wrote.
+// Whole copies from before an update are gathered again, although no call says that the optimizer
+// has written.
 TEST(OwnOptimizer, TrainsToTheSameBitsUnderEveryStrategy) {
   const std::vector<float> expected = train(3, fsdp::ShardingStrategy::no_shard, 3);
   EXPECT_NE(expected, train(3, fsdp::ShardingStrategy::no_shard, 2));
@@ -146,7 +147,7 @@ TEST(OwnOptimizer, RemembersForWhatTrains) {
   EXPECT_EQ(remembered, all - frozen);
 }
 
-// A checkpoint has what the optimizer remembers under its name, and goes on at any world size.
+// A checkpoint has the optimizer's state under its name, and training continues at any world size.
 TEST(OwnOptimizer, GoesOnFromACheckpoint) {
   const testing::TemporaryDirectory directory;
   const std::string o = directory.file("o");
@@ -184,13 +185,14 @@ TEST(OwnOptimizer, IsNotGivenWhatAnotherRemembers) {
   EXPECT_NE(error.find("exp_avg"), std::string::npos) << error;
 }
 
-// Clipped by what it returns, the step of gradients of any size is that of their direction.
+// When gradients are multiplied by the result of clip(), the step of gradients of any size is that
+// of their direction.
 TEST(FullyShard, ClipsByTheNormOfAllRanks) {
   for (const int world : {1, 3}) {
     testing::run_ranks(world == 1 ? Backend::self : Backend::local, world,
                        [&](Context& context, std::unique_ptr<comm::Communicator> group) {
                          Training t(context, std::move(group), fsdp::ShardingStrategy::full_shard);
-                         t.step(5);  // its gradients are still there
+                         t.step(5);  // the gradients of the last step are still there
                          const float norm = *t.sharded.clip(0).f32();
                          EXPECT_EQ(norm, 1);
                          const float full = *t.sharded.grad_norm().f32();

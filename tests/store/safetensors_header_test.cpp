@@ -33,7 +33,8 @@ TEST(SafetensorsHeader, RefusesTwoTensorsOfOneName) {
   EXPECT_THROW(write_header({{}, {{"__metadata__", {1}}}}), Error);
 }
 
-// One byte changed anywhere: what is taken makes sense, all else is refused; never a crash.
+// One byte is changed anywhere. The reader accepts a header only if it makes sense, refuses it
+// otherwise, and never crashes.
 TEST(SafetensorsHeader, TrustsNoByte) {
   const std::string whole = write_header(kHeader);
   int refused = 0;
@@ -45,7 +46,7 @@ TEST(SafetensorsHeader, TrustsNoByte) {
         std::int64_t numel = 0;
         for (const TensorInfo& t : parse_header(json, kBytes, "m").tensors) numel += t.numel();
         ASSERT_EQ(numel * 4, kBytes) << json;
-      } catch (const UsageError&) {  // anything else fails the test
+      } catch (const UsageError&) {  // any other exception fails the test
         ++refused;
       }
     }

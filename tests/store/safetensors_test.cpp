@@ -37,7 +37,7 @@ void write_all(const std::string& path, float first = 0) {
   writer.finish();
 }
 
-/// A file from its header, with `data_bytes` zeros behind it.
+/// The bytes of a file with this header and `data_bytes` zeros behind it.
 std::string file_of(const std::string& json, std::size_t data_bytes) {
   const std::uint64_t size = json.size();
   std::string bytes(8, '\0');
@@ -58,7 +58,7 @@ TEST(Safetensors, ReadsWhatItWrote) {
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
 }
 
-// The format, byte by byte: the length, the JSON, the elements.
+// The bytes are those of the format: the length, the JSON, the elements.
 TEST(Safetensors, WritesTheFormat) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("model.safetensors");
@@ -86,7 +86,7 @@ TEST(Safetensors, TakesElementsInAnyPortions) {
   EXPECT_EQ(read_file(many), read_file(one));
 }
 
-// The law: at any moment the name leads to a whole file, the old or the new one.
+// The law: at every moment the name leads to a whole file, the old one or the new one.
 TEST(Safetensors, TheOldFileStaysUntilTheNewOneIsWhole) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("model.safetensors");
@@ -96,7 +96,7 @@ TEST(Safetensors, TheOldFileStaysUntilTheNewOneIsWhole) {
     SafetensorsWriter writer(path, kTensors, {});
     writer.append(numbers(6, 2));
     EXPECT_EQ(read_file(path), old);
-  }  // abandoned
+  }  // the writer is destroyed before finish()
   EXPECT_EQ(read_file(path), old);
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
   write_all(path, 2);
@@ -118,7 +118,7 @@ TEST(Safetensors, LeavesNothingBehindWhenItFails) {
   EXPECT_TRUE(directory.empty());
 }
 
-// At any moment, by what cannot be caught, and even if somebody has left a file where ours goes.
+// The process is killed at any moment by SIGKILL. There may also be a file where ours will go.
 TEST(Safetensors, LeavesNothingBehindWhenItIsKilled) {
   const TemporaryDirectory directory;
   if (open_nameless(directory.file("")) < 0) GTEST_SKIP() << std::strerror(errno);
@@ -207,7 +207,7 @@ TEST(Safetensors, RefusesADtypeThatItCannotWiden) {
   }
 }
 
-// Every one of the 65,536 numbers, against the definition of the format.
+// Each of the 65,536 numbers is compared with the definition of the format.
 TEST(Safetensors, WidensFloat16Exactly) {
   const TemporaryDirectory directory;
   std::string text = R"({"w":{"dtype":"F16","shape":[65536],"data_offsets":[0,131072]}})";

@@ -15,7 +15,7 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-// Weights in one file a rank: any number of ranks saves, any other loads.
+// Tests weights in one file for each rank: they are loaded at any other number of ranks.
 
 namespace nanofsdp::store {
 namespace {
@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::TemporaryDirectory;
 
-// Four ranks hold 2, 2, 1 and 0 rows of the first layer, and one each of the second.
+// Four ranks have 2, 2, 1 and 0 rows of the first layer, and one row each of the second.
 struct Model final : nn::Module {
   Model() { add("a", a), add("b", b); }
   Tensor do_forward(nn::Tape& t, Tensor x) override { return b.forward(t, a.forward(t, x)); }
@@ -35,7 +35,7 @@ struct Model final : nn::Module {
 constexpr std::uint32_t kSaved = 1, kOther = 77;
 constexpr fsdp::LayoutKind kLayouts[] = {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter};
 
-// Calls body(model) on every rank; what the whole weights are then.
+// Calls body(model) on every rank. Returns the whole weights afterwards.
 template <class Body>
 std::vector<float> at(int ranks, std::uint32_t seed, Body&& body, const fsdp::Options& options = {},
                       int shard_size = 0) {
@@ -91,7 +91,7 @@ TEST(ShardedWeights, SavedByAnyNumberOfRanksAreLoadedByAnyOther) {
   }
 }
 
-// What PyTorch reads: names of files, shapes, and where they begin.
+// PyTorch reads these: names of files, shapes, and the places where the boxes begin.
 TEST(ShardedWeights, EachRankHasTheRowsOfTorchChunk) {
   const TemporaryDirectory directory;
   save_at(4, directory.file("d"));
@@ -136,7 +136,8 @@ TEST(ShardedWeights, WithoutOneOfTheirFilesAreRefused) {
   }
 }
 
-// A file that was cut off is named; so is what another number of ranks once left there.
+// The error names a file that was cut off, and a file that an earlier save by another number of
+// ranks has left.
 TEST(ShardedWeights, OfDamagedFilesAreRefused) {
   const TemporaryDirectory directory;
   save_at(3, directory.file("d")), save_at(4, directory.file("other"));
@@ -153,7 +154,7 @@ TEST(ShardedWeights, OfDamagedFilesAreRefused) {
   EXPECT_TRUE(testing::one_line_with(complaint(), {"weights '", shard(2).c_str()}));
 }
 
-// Readers take every file, so files of two models must not meet.
+// Readers take every file of a directory, so files of two models must not lie in one.
 TEST(ShardedWeights, AreNotSavedBesideOthers) {
   const TemporaryDirectory directory;
   save_at(4, directory.file("d"));

@@ -39,7 +39,8 @@ TEST(PlanReads, IntersectsIntervals) {
   EXPECT_EQ(plan_reads({3, 9}, saved),
             (Items{{0, {3, 4}, {0, 1}}, {1, {0, 4}, {1, 5}}, {2, {0, 1}, {5, 6}}}));
   EXPECT_EQ(plan_reads({5, 7}, saved), (Items{{1, {1, 3}, {0, 2}}}));
-  EXPECT_EQ(plan_reads({4, 8}, saved), (Items{{1, {0, 4}, {0, 4}}}));  // no neighbour of it
+  // No other saved range is read.
+  EXPECT_EQ(plan_reads({4, 8}, saved), (Items{{1, {0, 4}, {0, 4}}}));
 }
 
 TEST(PlanReads, TakesRangesInAnyOrderAndOverlooksEmptyOnes) {
@@ -57,7 +58,7 @@ TEST(PlanReads, RefusesGapsAndOverlaps) {
   EXPECT_TRUE(plan_reads({0, 4}, std::vector<Range>{{0, 4}, {5, 9}}));  // a gap elsewhere
 }
 
-// From any number of ranks to any other, every element comes from where it was put.
+// From any number of ranks to any other, every element comes from the place where it was saved.
 TEST(PlanReads, GoesFromAnyWorldSizeToAnyOther) {
   constexpr std::int64_t kNumel = 23;
   const auto pieces = [](int world) {
@@ -110,7 +111,7 @@ TinyOptions options_of(ShardingStrategy strategy, LayoutKind layout = LayoutKind
   return options;
 }
 
-// The state after two steps, and what use made of it.
+// The state after two steps, as `use` returns it.
 template <class Use>
 State state_after(int world, const TinyOptions& options, bool frozen, const Use& use) {
   return whole_state(testing::run_ranks(
@@ -126,10 +127,10 @@ void train(TinyTraining& t, std::int64_t first, std::int64_t end) {
   for (std::int64_t step = first; step < end; ++step) t.step(step);
 }
 
-// Fills a training with a state, through slices, and with another before that.
+// Fills a training with a state through its slices, after another state.
 void load(TinyTraining& t, const State& state, std::int64_t steps) {
   train(t, 7, 8);
-  t.weights();  // where whole copies are kept, they show this
+  t.weights();  // if whole copies are kept, they show the old state now
   const State poison(state.size(), 1e6f);
   for (const State* from : {&poison, &state}) {
     std::size_t start = 0;
@@ -154,8 +155,9 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
   finish_loading(t.sharded.units(), t.optimizer, steps);
 }
 
-// The law: every element of parameter, m and v is saved by one rank, whatever the strategy; at one
-// world size the same bits. (whole_state() looks for elements that are saved twice, or not.)
+// The law: every element of parameter, m and v is saved by exactly one rank under every strategy.
+// At one world size the bits are equal. (whole_state() fails for elements that are saved twice or
+// not at all.)
 TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
   const auto test = [](LayoutKind layout, bool frozen) {
     const auto two_steps = [](TinyTraining& t) { train(t, 0, 2); };
@@ -163,7 +165,7 @@ TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
         state_after(4, options_of(ShardingStrategy::no_shard, layout), frozen, two_steps);
     for (ShardingStrategy strategy : kAll) {
       const State state = state_after(4, options_of(strategy, layout), frozen, two_steps);
-      if (strategy == ShardingStrategy::hybrid_shard) {  // sums in another order
+      if (strategy == ShardingStrategy::hybrid_shard) {  // it sums in another order
         EXPECT_EQ(state.size(), expected.size());
       } else {
         EXPECT_EQ(state, expected) << name_of(strategy);
@@ -175,7 +177,7 @@ TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
   }
 }
 
-// Each rank saves no more than its shard, without the padding.
+// Each rank saves at most its shard, without the padding.
 TEST(Slices, SharesTheWorkEqually) {
   for (ShardingStrategy strategy : kAll) {
     testing::run_ranks(
@@ -189,12 +191,12 @@ TEST(Slices, SharesTheWorkEqually) {
           for (const Unit& unit : t.sharded.units())
             shards += unit.rows()[0].layout().shard_numel();
           EXPECT_LE(numel, shards);
-          EXPECT_GE(numel, shards - 200);  // padding
+          EXPECT_GE(numel, shards - 200);  // less by the padding
         });
   }
 }
 
-// Loaded at any world size, under any strategy, saved again: the same bits.
+// Load at any world size and under any strategy, then save again: the bits are the same.
 TEST(Slices, LoadsAtAnyWorldSizeUnderAnyStrategy) {
   const State saved = state_after(4, options_of(ShardingStrategy::full_shard), false,
                                   [](TinyTraining& t) { train(t, 0, 2); });
@@ -211,7 +213,7 @@ TEST(Slices, LoadsAtAnyWorldSizeUnderAnyStrategy) {
   }
 }
 
-// And training goes on as if it had never stopped; whole copies of old values are not used.
+// Training continues as if it had never stopped, and whole copies of old values are not used.
 TEST(Slices, TrainingGoesOnBitForBit) {
   const auto run = [](ShardingStrategy strategy, std::int64_t steps, bool frozen) {
     return state_after(4, options_of(strategy), frozen,
@@ -235,7 +237,7 @@ TEST(Slices, TrainingGoesOnBitForBit) {
   }
 }
 
-// Units may compute in bfloat16: what is saved are the master weights.
+// Units may compute in bfloat16, but the saved parameters are the float32 master weights.
 TEST(Slices, KeepsMasterWeights) {
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_gradients,
                                     ShardingStrategy::full_shard}) {

@@ -14,14 +14,15 @@
 #include "store/weights_files.h"
 #include "support/checkpoints.h"
 
-// A collective call is over on every rank when it returns, however slow one rank's disk is, and
-// what fails on one fails on all.
+// A collective call is over on every rank when it returns, even if the disk of one rank is slow. An
+// error on one rank is an error on all.
 
 namespace {
-thread_local int slow_disk_ms = 0;  // of one rank, be it a thread or a process
+thread_local int slow_disk_ms = 0;  // of one rank, which may be a thread or a process
 }
 
-// Stands for the system's, in this program: to wait for the disk is what takes time in a save.
+// Replaces the system's function in this program, because a save spends its time waiting for the
+// disk.
 extern "C" int fsync(int file) {
   if (slow_disk_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(slow_disk_ms));
   return static_cast<int>(::syscall(SYS_fsync, file));
@@ -37,7 +38,7 @@ class Together : public ::testing::TestWithParam<Backend> {
  protected:
   void TearDown() override { slow_disk_ms = 0; }
 
-  // Three ranks, and one of them with a slow disk.
+  // Runs three ranks. One of them has a slow disk.
   template <class Body>
   void on_three(int slow_rank, int disk_ms, const Body& body, RankOptions options = {}) {
     run_ranks(
@@ -75,7 +76,8 @@ TEST_P(Together, WhatIsSavedIsThereForEveryRankThatReturns) {
   }
 }
 
-// Whoever returns from loading may replace the files: all have read them.
+// When loading returns on one rank, that rank may replace the files, because all ranks have read
+// them.
 TEST_P(Together, WhatIsLoadedMayBeReplacedByWhoeverReturns) {
   const TemporaryDirectory directory;
   on_three(-1, 0, [&](TinyTraining& t) {
@@ -94,7 +96,7 @@ TEST_P(Together, WhatIsLoadedMayBeReplacedByWhoeverReturns) {
   });
 }
 
-// A rank that writes to a slow disk is not one that is lost.
+// A rank that writes to a slow disk must not count as lost.
 TEST_P(Together, ASaveMayTakeLongerThanTheTimeout) {
   for (const int slow : {0, 2}) {
     const TemporaryDirectory directory;
@@ -110,7 +112,8 @@ TEST_P(Together, ASaveMayTakeLongerThanTheTimeout) {
   }
 }
 
-// One rank's disk is full: each rank is told which file it is, and may go on, and save again.
+// If the disk of one rank is full, each rank is told which file it is. Then it may go on, and save
+// again.
 TEST_P(Together, WhatFailsOnOneRankFailsOnAll) {
   if (GetParam() == Backend::local) GTEST_SKIP() << "threads have one limit";
   for (int full = 0; full < 3; ++full) {
@@ -144,7 +147,7 @@ TEST_P(Together, WhatFailsOnOneRankFailsOnAll) {
   }
 }
 
-// The same of what cannot be read: nothing has been loaded on any rank then.
+// The same law for files that cannot be read. Then no rank has loaded anything.
 TEST_P(Together, WhatCannotBeReadByOneIsAnErrorOfAll) {
   const TemporaryDirectory directory;
   const std::string o = directory.file("o");

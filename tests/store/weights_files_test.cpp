@@ -11,7 +11,8 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-// Directories of weights from elsewhere: tensors in boxes of any form, and what may be wrong.
+// Tests directories of weights from other programs: tensors in boxes of any form, and all kinds of
+// damage.
 
 namespace nanofsdp::store {
 namespace {
@@ -28,7 +29,7 @@ struct Part {
 
 class WeightsFilesTest : public ::testing::Test {
  protected:
-  // A file of parts of tensors; of whole ones if `sharding` is empty.
+  // Writes a file that has parts of tensors, or whole tensors if `sharding` is empty.
   void write(const std::string& file, const std::vector<Part>& parts, Metadata metadata = {},
              const std::string& sharding = "as the parts say") {
     std::vector<TensorInfo> tensors;
@@ -53,7 +54,8 @@ class WeightsFilesTest : public ::testing::Test {
 };
 
 TEST_F(WeightsFilesTest, BoxesOfAnyFormBecomeOneTensor) {
-  // [2, 3, 2] of 0 ... 11: its first column, the rest of row 0, and the rest of row 1 in two.
+  // The tensor [2, 3, 2] of 0 ... 11 lies in four boxes: its first column, the rest of row 0, and
+  // the rest of row 1 in two parts.
   write("a.safetensors", {{"w", {2, 1, 2}, {0, 1, 6, 7}, {0, 0, 0}}, {"one", {}, {5}, {}}});
   write("b.safetensors", {{"w", {1, 2, 2}, {2, 3, 4, 5}, {0, 1, 0}}});
   write("c.safetensors", {{"w", {1, 2, 1}, {9, 11}, {1, 1, 1}}, {"v", {1}, {4}, {1}}});
@@ -65,7 +67,7 @@ TEST_F(WeightsFilesTest, BoxesOfAnyFormBecomeOneTensor) {
   EXPECT_EQ(read({"one", {}}), Values({5}));
 }
 
-// As PyTorch saves a rank without rows: a box behind the last row, which is nothing.
+// PyTorch saves a rank without rows in this way: an empty box behind the last row.
 TEST_F(WeightsFilesTest, EmptyBoxesAreNoElements) {
   write("a.safetensors", {{"w", {2, 2}, {1, 2, 3, 4}, {0, 0}}});
   write("b.safetensors", {{"w", {0, 2}, {}, {2, 0}}});
@@ -82,7 +84,7 @@ TEST_F(WeightsFilesTest, SeveralFilesOfWholeTensorsAreHuggingFaces) {
   EXPECT_EQ(read({"v", {1, 2}}), Values({3, 4}));
 }
 
-// An index says which files belong together; without one, the numbers in their names do.
+// If there is an index, it says which files belong together. If not, the numbers in their names do.
 TEST_F(WeightsFilesTest, AMissingFileIsNoticedAndAStrangeOneIsNot) {
   write("model-00001-of-00002.safetensors", {{"w", {2}, {1, 2}}}, {}, "");
   write("optimizer.safetensors", {{"w", {3}, {7, 8, 9}}}, {}, "");
@@ -131,7 +133,7 @@ TEST_F(WeightsFilesTest, AnotherShapeOrNameIsTold) {
   EXPECT_TRUE(testing::one_line_with(complaint({"v", {3, 2}}), {"a tensor 'v'", "none"}));
 }
 
-// Metadata that say nothing of a tensor, or what cannot be: the error names the file.
+// The metadata leave out a tensor, or say something that cannot be right. The error names the file.
 TEST_F(WeightsFilesTest, OffsetsThatMakeNoSenseAreRefused) {
   write("a.safetensors", {{"w", {2}, {1, 2}, {0}}});
   for (const char* sharding :

@@ -13,7 +13,7 @@
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
-// Files of weights, of models that are no GPT.
+// Tests files of weights with models that are not GPTs.
 
 namespace nanofsdp::store {
 namespace {
@@ -50,7 +50,7 @@ TEST(Weights, OfAnyModelComeBack) {
   EXPECT_EQ(saved.values(), loaded.values());
 }
 
-// One error names everything that does not fit, and nothing has been written then.
+// One error names everything that does not fit, and no parameter has been written.
 TEST(Weights, OfAnotherModelAreRefusedByTheirNames) {
   const testing::TemporaryDirectory directory;
   Sharded saved;

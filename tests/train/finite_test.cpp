@@ -14,8 +14,8 @@
 #include "support/temporary_directory.h"
 #include "train/trainer.h"
 
-// A run whose numbers are no longer finite ends on every rank with the same words: when, where it
-// began, what to try. What it had saved stays.
+// If the numbers of a run are not finite any more, every rank ends with the same error: when it
+// happened, where it began, and what to try. Files that were saved before stay.
 
 namespace nanofsdp::train {
 namespace {
@@ -46,7 +46,7 @@ void run(Trainer& trainer) {
 
 using Use = std::function<void(Trainer&)>;
 
-/// What `use` throws on every rank, the same on all; empty if nothing.
+/// The error that `use` throws, which must be the same on all ranks; empty if there is none.
 std::string error_of(const TrainerOptions& o, int ranks, const Use& use) {
   std::string text;
   for (int i = 0; text.size() < 450; ++i) text += std::to_string(i) + " ";
@@ -65,8 +65,8 @@ std::string error_of(const TrainerOptions& o, int ranks, const Use& use) {
   return errors[0];
 }
 
-/// Fills parameters of a block, whose MLP has no part in the forward pass then, and computes one
-/// large gradient in the backward pass: of c_fc, by c_proj's weights times ln_2's.
+/// Fills parameters of a block so that its MLP does nothing in forward, and so that backward
+/// computes one large gradient: that of c_fc, by c_proj's weights times ln_2's.
 void make_large(Trainer& trainer, std::size_t block, float c_proj, float ln_2) {
   fsdp::ShardedParameters& flat = trainer.model().units()[block].rows()[0];
   for (std::size_t i = 0; i < flat.parameters().size(); ++i) {
@@ -74,7 +74,8 @@ void make_large(Trainer& trainer, std::size_t block, float c_proj, float ln_2) {
     const auto fill = [&](const std::string& name, float value) {
       if (parameter.name != trainer.model().units()[block].name() + "." + name) return;
       std::vector<float> whole(static_cast<std::size_t>(parameter.shape.numel()), value);
-      // Of both signs, or gradients that sum to zero over channels would cancel.
+      // The values have both signs, because otherwise gradients that sum to zero over channels
+      // would cancel.
       for (std::size_t k = 0; name == "mlp.c_proj.weight" && k < whole.size(); ++k) {
         if (k % 32 % 2 == k / 32 % 2) whole[k] = -value;
       }
@@ -113,8 +114,7 @@ TEST(Finite, LeavesLargeNumbersAlone) {
             "");
 }
 
-// The gradient is finite; its square, which Adam keeps, is not; and so the weights stay as they
-// are.
+// The gradient is finite, but its square, which Adam keeps, is not. So the weights do not change.
 TEST(Finite, SavesNoMomentThatIsNot) {
   for (const int ranks : {1, 3}) {
     const TemporaryDirectory directory;
@@ -133,7 +133,7 @@ TEST(Finite, SavesNoMomentThatIsNot) {
   }
 }
 
-// One number on one rank.
+// One number on one rank is not finite.
 TEST(Finite, KeepsTheCheckpointBefore) {
   const TemporaryDirectory directory;
   TrainerOptions o = three_blocks();
@@ -160,7 +160,8 @@ TEST(Finite, KeepsTheCheckpointBefore) {
   EXPECT_EQ(error_of(o, 3, [](Trainer& trainer) { run(trainer); }), "");
 }
 
-// Also where nobody prints it: what is not known cannot end a run.
+// Every step has its loss, even if no caller prints it, because a run can only end for a loss that
+// it knows.
 TEST(Finite, EveryStepKnowsItsLoss) {
   TrainerOptions o = three_blocks();
   error_of(o, 3, [](Trainer& trainer) {

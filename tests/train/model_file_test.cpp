@@ -17,7 +17,7 @@ namespace {
 RunState some_state() {
   Generator generator(7);
   std::vector<float> some(3);
-  generator.normal(some, 0, 1);  // leaves a cached one
+  generator.normal(some, 0, 1);  // leaves one number in the cache
   return {.iteration = 250,
           .best_val_loss = 1.0 / 3,
           .generator = generator.state(),
@@ -37,7 +37,7 @@ TEST(RunState, ComesBackFromMetadata) {
   EXPECT_EQ(back.options.at("n_layer"), "3");
 }
 
-// Infinite before the first evaluation, so that any loss is better.
+// The best loss is infinite before the first evaluation, so every loss is better.
 TEST(RunState, TellsTheBestLossToTheBit) {
   using Limits = std::numeric_limits<double>;
   RunState state = some_state();
@@ -48,7 +48,7 @@ TEST(RunState, TellsTheBestLossToTheBit) {
   }
 }
 
-// Another program's checkpoint, or a hostile one's: one error that says which words.
+// The checkpoint is another program's, or a hostile one. The error says which text is wrong.
 TEST(RunState, TrustsNoMetadata) {
   const auto error_with = [](const std::string& name, const std::string& text) {
     store::Metadata metadata = metadata_of(some_state());
@@ -75,7 +75,7 @@ TEST(RunState, TrustsNoMetadata) {
   EXPECT_NE(testing::usage_error([] { run_state_of({}, "o"); }), "no error");
 }
 
-// The description could say anything: it is believed if the tensors are those of its model.
+// A file may contain any description. It is believed if the tensors are those of its model.
 TEST(WeightsInfo, IsOfItsTensors) {
   const gpt::GPTConfig small{
       .block_size = 2, .vocab_size = 3, .n_layer = 2, .n_head = 1, .n_embd = 4};

@@ -16,8 +16,8 @@ using namespace nanofsdp::testing;
 
 const std::string kSmallGpt2 = NANOFSDP_SOURCE_DIR "/tests/parity/gpt2";
 
-// What config.json says of a model's sizes is what must be there; what we compute otherwise, or not
-// at all, is refused by its name.
+// The sizes in config.json must be those of the weights. If it asks for a computation that we do
+// not have, it is refused by name.
 TEST(PretrainedConfig, IsWhatTheWeightsAre) {
   const auto error_with = [](const std::string& config) {
     const TemporaryDirectory directory;

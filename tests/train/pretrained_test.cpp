@@ -22,8 +22,8 @@
 #include "support/usage_error.h"
 #include "train/sampler.h"
 
-// A small GPT-2 in Hugging Face's files, which tests/parity/gpt2.py wrote with PyTorch, and what
-// PyTorch computes with it in float64.
+// Tests a small GPT-2 in Hugging Face's files, which tests/parity/gpt2.py wrote with PyTorch,
+// together with PyTorch's results in float64.
 
 namespace nanofsdp::train {
 namespace {
@@ -54,7 +54,8 @@ std::map<std::string, std::vector<double>> expected() {
 
 Tokens tokens_of(const std::vector<double>& numbers) { return {numbers.begin(), numbers.end()}; }
 
-// What `use(sharded, tape, context)` makes of the model in a directory, on rank 0 of so many.
+// The result of `use(sharded, tape, context)` for the model in a directory, on rank 0 of `ranks`
+// ranks.
 template <class Use>
 auto with_model(const std::string& directory, int ranks, std::int64_t block_size, const Use& use) {
   return run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
@@ -110,12 +111,12 @@ TEST(Pretrained, HasTheLogitsOfPyTorch) {
   }
 }
 
-// nanoGPT's crop_block_size: the positions that are left are what they were.
+// This is nanoGPT's crop_block_size: the positions that are left have not changed.
 TEST(Pretrained, CropsToASmallerContext) {
   for (const int ranks : {1, 3}) expect_logits(logits_of(kSmall, ranks, 8), {"0", "7"});
 }
 
-// Three times as long as the context. PyTorch's likeliest token was clear each time.
+// The text is three times as long as the context. PyTorch's likeliest token was always clear.
 TEST(Pretrained, WritesTheGreedyTextOfPyTorch) {
   const Tokens want = tokens_of(expected()["greedy"]);
   for (const int ranks : {1, 2}) {
@@ -131,7 +132,7 @@ TEST(Pretrained, WritesTheGreedyTextOfPyTorch) {
   }
 }
 
-// A copy of the small model whose tensors pass through `change`, which may rename or drop them.
+// A copy of the small model. `change` may rename or drop its tensors.
 struct Stored {
   store::TensorInfo info;
   std::vector<float> values;
@@ -164,7 +165,7 @@ TEST(Pretrained, MayHaveThePrefixAndNoMasks) {
                 {"0", "7", "15"});
 }
 
-// As nanoGPT saves a model itself: matrices [out, in].
+// nanoGPT saves a model in this layout: matrices [out, in].
 TEST(Pretrained, MayHaveTheLayoutOfLinear) {
   const TemporaryDirectory directory;
   const std::string path = rewritten(directory, [](Stored& tensor) {
@@ -196,8 +197,8 @@ TEST(Pretrained, NamesWhatIsMissing) {
   }
 }
 
-// Names as they come out of torch.compile, of DDP, of both; and the head that is the embedding,
-// which save_model of safetensors keeps in its place.
+// The names are those of torch.compile, of DDP, and of both. The head shares the embedding, so
+// save_model of safetensors keeps only the head.
 TEST(Pretrained, MayHaveTheNamesOfThoseWhoSaveIt) {
   for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.transformer."}) {
     const TemporaryDirectory directory;
@@ -222,7 +223,7 @@ TEST(Pretrained, OfAnUnknownPrefixIsNamedAsItIs) {
       << error;
 }
 
-// Of tensors that no parameter asks for, neither dtype nor shape matters.
+// The dtype and the shape of tensors that are no parameters do not matter.
 TEST(Pretrained, MayHaveSurplusTensorsOfAnyKind) {
   const TemporaryDirectory directory;
   const std::string path = rewritten(directory, [](Stored&) { return true; });

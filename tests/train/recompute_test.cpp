@@ -9,8 +9,9 @@
 namespace nanofsdp::train {
 namespace {
 
-// Recompute keeps its promise in a run, which evaluates before the first step and after it, and
-// writes a text: eight blocks that keep their inputs alone take less than half of the activations.
+// Recompute must save memory in a whole run, which evaluates before the first step and after it,
+// and writes a text. Eight blocks that keep only their inputs take less than half of the
+// activations.
 TEST(Trainer, RecomputesInLessMemoryThroughoutARun) {
   std::string text;
   for (int i = 0; text.size() < 900; ++i) text += std::to_string(i) + " ";

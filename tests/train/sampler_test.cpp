@@ -22,7 +22,7 @@ using Tokens = std::vector<std::int32_t>;
 constexpr gpt::GPTConfig kConfig{
     .block_size = 12, .vocab_size = 31, .n_layer = 3, .n_head = 2, .n_embd = 16};
 
-// Random values, large enough that every position and every layer matters.
+// Values that look random, large enough that every position and every layer matters.
 float value(std::size_t i) { return 0.4f * std::sin(static_cast<float>(i * i % 1009)); }
 
 void fill(fsdp::ShardedModel& model) {
@@ -37,7 +37,7 @@ void fill(fsdp::ShardedModel& model) {
   }
 }
 
-// nanoGPT's generate(), which computes all positions of the window for every token: its logits.
+// The logits of nanoGPT's generate(), which computes all positions of the window for every token.
 std::vector<float> last_logits(fsdp::ShardedModel& model, nn::Tape& tape, const Tokens& tokens) {
   const std::int64_t T = std::min<std::int64_t>(std::ssize(tokens), kConfig.block_size);
   tape.begin(/*training=*/false);
@@ -52,7 +52,7 @@ std::vector<float> last_logits(fsdp::ShardedModel& model, nn::Tape& tape, const 
   return copy;
 }
 
-// And its choice: the same draw from the same generator.
+// The choice of nanoGPT's generate(): the same draw from the same generator.
 Tokens generate_without_cache(fsdp::ShardedModel& model, nn::Tape& tape, Tokens tokens,
                               const SamplingOptions& options, Generator& generator) {
   for (std::int64_t i = 0; i < options.max_new_tokens; ++i) {
@@ -72,7 +72,8 @@ struct Case {
   Tokens prompt;
 };
 
-// Prompts shorter than the context, of its length, longer; texts that stay inside it and do not.
+// Prompts that are shorter than the context, of its length, and longer; texts that end inside the
+// context, and longer ones.
 std::vector<Case> cases() {
   Tokens long_prompt;
   for (std::int32_t i = 0; i < 20; ++i) long_prompt.push_back(i * 7 % 31);
@@ -95,7 +96,8 @@ Tokens expected(const Case& c) {
   return generate_without_cache(sharded, tape, c.prompt, c.options, generator);
 }
 
-// The law: the same tokens, past the context too, and on any number of ranks, however sharded.
+// The law: the tokens are the same with and without the cache, also beyond the context, on any
+// number of ranks, under any sharding.
 TEST(Sampler, WritesWithTheCacheWhatItWritesWithout) {
   for (const Case& c : cases()) {
     const Tokens want = expected(c);
@@ -123,7 +125,8 @@ TEST(Sampler, WritesWithTheCacheWhatItWritesWithout) {
   }
 }
 
-// The colder, the likelier the likeliest token, down to the lowest temperature that is allowed.
+// The lower the temperature, the likelier the likeliest token, down to the lowest allowed
+// temperature.
 TEST(Sampler, WritesTheLikeliestTokensWhenItIsCold) {
   const Tokens prompt = {5, 6, 7};
   const Tokens greedy = expected({{.max_new_tokens = 20, .temperature = 1, .top_k = 1}, prompt});
@@ -141,7 +144,7 @@ TEST(Sampler, WritesTheLikeliestTokensWhenItIsCold) {
   }
 }
 
-// One model, one tape, one cache: what a text has left there does not show in the next.
+// One model, one tape and one cache write two texts. The first text must not affect the second.
 TEST(Sampler, BeginsEveryTextAnew) {
   Context context;
   comm::Mesh mesh(comm::make_self());
@@ -156,7 +159,7 @@ TEST(Sampler, BeginsEveryTextAnew) {
   }
 }
 
-// In whatever portions a text comes: the logits of its last token, but for rounding.
+// A text may be given in any portions. The logits of its last token are equal, except for rounding.
 TEST(Decoding, InPortionsIsTheForwardOfTheWhole) {
   Context context;
   gpt::GPT model(kConfig);

@@ -12,18 +12,18 @@ namespace {
 
 double at(std::int64_t it) {
   return learning_rate_at(TrainerOptions{}, it);
-}  // 100 of 2000 warm up
+}  // the first 100 of 2000 steps are the warm-up
 
 TEST(Schedule, WarmsUpInEqualStepsTheFirstOneNotZero) {
   EXPECT_DOUBLE_EQ(at(0), 1e-3 / 101);
   EXPECT_DOUBLE_EQ(at(99), 1e-3 * 100 / 101);
-  EXPECT_DOUBLE_EQ(at(100), 1e-3);  // the top, reached once
+  EXPECT_DOUBLE_EQ(at(100), 1e-3);  // the maximum, reached once
   EXPECT_LT(at(101), 1e-3);
 }
 
 TEST(Schedule, FallsByACosine) {
-  EXPECT_DOUBLE_EQ(at(1050), (1e-3 + 1e-4) / 2);                       // half way down
-  EXPECT_DOUBLE_EQ(at(1525), 1e-4 + 9e-4 * (1 - std::sqrt(0.5)) / 2);  // three quarters
+  EXPECT_DOUBLE_EQ(at(1050), (1e-3 + 1e-4) / 2);                       // half of the way down
+  EXPECT_DOUBLE_EQ(at(1525), 1e-4 + 9e-4 * (1 - std::sqrt(0.5)) / 2);  // three quarters of the way
   for (std::int64_t it = 100; it < 2000; ++it) ASSERT_LT(at(it + 1), at(it));
 }
 
@@ -33,7 +33,7 @@ TEST(Schedule, EndsAtItsFloorAndStaysThere) {
   EXPECT_EQ(at(1'000'000'000'000), 1e-4);
 }
 
-// Printed by nanoGPT's get_lr for its CPU recipe.
+// These numbers were printed by nanoGPT's get_lr for its CPU recipe.
 TEST(Schedule, IsNanoGPTs) {
   EXPECT_NEAR(at(1), 1.9801980198019803e-05, 1e-20);
   EXPECT_NEAR(at(250), 9.862301196726987e-04, 1e-18);

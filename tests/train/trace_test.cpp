@@ -14,7 +14,7 @@
 namespace nanofsdp::train {
 namespace {
 
-// Notes after which steps the trace has grown.
+// Records after which steps the trace has grown.
 class Watcher final : public Listener {
  public:
   explicit Watcher(const Context& context) : context_(context) {}
@@ -30,7 +30,7 @@ class Watcher final : public Listener {
   std::size_t spans_ = 0;
 };
 
-// From the eleventh step on, or the last ones of a shorter run.
+// The trace begins at the eleventh step. In a shorter run it has the last steps.
 TEST(Trainer, TracesThreeStepsWhenTheFirstOnesAreOver) {
   std::string text;
   for (int i = 0; i < 200; ++i) text += static_cast<char>('a' + i % 7);
@@ -50,7 +50,7 @@ TEST(Trainer, TracesThreeStepsWhenTheFirstOnesAreOver) {
   }
 }
 
-// A resumed run counts from the step with which it begins.
+// A resumed run counts from its own first step.
 TEST(Trainer, TracesThreeStepsOfAResumedRun) {
   const nanofsdp::testing::TemporaryDirectory directory;
   std::string text;
@@ -71,7 +71,7 @@ TEST(Trainer, TracesThreeStepsOfAResumedRun) {
   o.init_from = "resume";
   for (const auto& [steps, first] : {std::pair(40, 30), {32, 29}, {22, 20}, {20, 20}}) {
     const nanofsdp::testing::TemporaryDirectory
-        copy;  // at iteration 20: the run that is resumed goes on
+        copy;  // at iteration 20, where the resumed run begins
     std::filesystem::copy(directory.file(""), copy.file(""),
                           std::filesystem::copy_options::recursive);
     o.out_dir = copy.file("");

@@ -25,7 +25,8 @@ using nanofsdp::testing::WholeModel;
 
 constexpr std::int64_t kSteps = 6;
 
-/// Hardly an option at its default, and none at a value that hides it: clipping is always active.
+/// Options that differ from their defaults nearly all, with values that show their effect. Clipping
+/// is always active.
 TrainerOptions small() {
   TrainerOptions o;
   o.batch_size = 4;
@@ -48,7 +49,7 @@ TrainerOptions small() {
   return o;
 }
 
-/// Digits, and in the last tenth, which validates, nothing but a's and b's.
+/// A text of digits. Its last tenth, which validates, has only a's and b's.
 data::Dataset text(const TrainerOptions& o, int first = 0) {
   std::string all;
   for (int i = first; all.size() < 450; ++i) all += std::to_string(i) + " ";
@@ -57,7 +58,7 @@ data::Dataset text(const TrainerOptions& o, int first = 0) {
   return data::Dataset(all, "text", o.block_size);
 }
 
-// nanoGPT's loop on one process: loss and gradient norm of each step.
+// nanoGPT's loop in one process. Returns loss and gradient norm of each step.
 std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& dataset) {
   Context context;
   gpt::GPT model({.block_size = o.block_size,
@@ -116,7 +117,7 @@ std::vector<double> written_out(const TrainerOptions& o, const data::Dataset& da
   return record;
 }
 
-/// What `use` makes of a trainer on one rank.
+/// The result of `use` for a trainer on one rank.
 template <class Use>
 auto with_trainer(const TrainerOptions& o, const Use& use) {
   const data::Dataset dataset = text(o);
@@ -139,7 +140,7 @@ TEST(Trainer, IsTheLoopWrittenOut) {
   });
 }
 
-// Other weights and another place in the stream of draws, so another loss.
+// Another order gives other weights and another place in the stream of draws, so another loss.
 TEST(Trainer, DrawsItsWeightsInTheOrderAskedFor) {
   TrainerOptions o = small();
   const auto first_loss = [&] {
@@ -150,17 +151,18 @@ TEST(Trainer, DrawsItsWeightsInTheOrderAskedFor) {
   EXPECT_NE(first_loss(), nanogpt);
 }
 
-// The training text is learned, the other one is not: nothing in it ever occurs there.
+// The training text is learned, but the other one is not, because it has other characters.
 TEST(Trainer, EvaluatesEachSplitOnItsOwnText) {
   with_trainer(small(), [](Trainer& trainer) {
     for (std::int64_t it = 0; it < 20; ++it) trainer.step(it);
     const EvalResult result = trainer.evaluate();
     EXPECT_GT(result.val_loss, result.train_loss + 0.2);
-    EXPECT_EQ(trainer.evaluate().val_loss, result.val_loss);  // seeded, and without dropout
+    // It has a seed of its own, and no dropout.
+    EXPECT_EQ(trainer.evaluate().val_loss, result.val_loss);
   });
 }
 
-// Only learning makes a difference, not how far training is.
+// Only learning changes the loss of an evaluation; the number of steps before it does not.
 TEST(Trainer, EvaluatesTheSameBatchesEachTime) {
   TrainerOptions o = small();
   o.learning_rate = o.min_lr = 0;
@@ -174,8 +176,8 @@ TEST(Trainer, EvaluatesTheSameBatchesEachTime) {
   });
 }
 
-// Fewer rows than ranks: those without one compute a row for the collectives' sake, and it counts
-// for nothing.
+// There are fewer rows than ranks. A rank without rows computes a row so that it takes part in
+// collectives, and this row does not count.
 TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
   TrainerOptions o = small();
   o.batch_size = 2;
@@ -190,7 +192,8 @@ TEST(Trainer, EvaluatesTheSameRowsOnAnyNumberOfRanks) {
                                });
 }
 
-// Strategies and schedules give the same numbers, so they are told by the order of events.
+// Strategies and schedules give the same numbers, so the test tells them apart by the order of
+// events.
 TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
   const auto count = [](const TrainerOptions& o, const std::string& event) {
     const data::Dataset dataset = text(o);
@@ -206,10 +209,10 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
         })[0][0];
   };
   TrainerOptions o = small();                  // two blocks and the root, three micro-steps
-  EXPECT_EQ(count(o, "u.transformer.h"), 12);  // asked for again when its turn comes
+  EXPECT_EQ(count(o, "u.transformer.h"), 12);  // gathered ahead, and asked for again in its turn
   o.forward_prefetch = 0;
   EXPECT_EQ(count(o, "RS."), 9);
-  EXPECT_EQ(count(o, "u.transformer.h"), 6);  // asked for again when its turn comes
+  EXPECT_EQ(count(o, "u.transformer.h"), 6);  // gathered ahead, and asked for again in its turn
   o.backward_prefetch = fsdp::BackwardPrefetch::none;
   EXPECT_EQ(count(o, "u.transformer.h"), 0);
   o.no_sync = true;
@@ -219,7 +222,8 @@ TEST(Trainer, ShardsAndPrefetchesAsAskedFor) {
   EXPECT_EQ(count(o, "AR."), 3);
 }
 
-// Every rank divides by the tokens of all, so the sum over ranks is the mean: the norm of one rank.
+// Every rank divides by the tokens of all ranks, so the sum over ranks is the mean, and the norm is
+// that of one rank.
 TEST(Trainer, HasTheGradientOfTheWholeBatchOnAnyNumberOfRanks) {
   const TrainerOptions o = small();
   const data::Dataset dataset = text(o);
@@ -233,8 +237,7 @@ TEST(Trainer, HasTheGradientOfTheWholeBatchOnAnyNumberOfRanks) {
   }
 }
 
-// Rounded weights give another loss; activations that are computed again give the same, in less
-// memory.
+// Rounded weights change the loss. Recompute does not change it, and takes less memory.
 TEST(Trainer, RoundsAndRecomputesAsAskedFor) {
   const auto run = [](const TrainerOptions& o) {
     const data::Dataset dataset = text(o);
@@ -253,7 +256,8 @@ TEST(Trainer, RoundsAndRecomputesAsAskedFor) {
   EXPECT_NE(run(o).first, loss);
 }
 
-// What ranks that were started apart may have got differently is told before the first step.
+// If ranks were started with different options, texts or models, they are told before the first
+// step.
 TEST(Trainer, RefusesRanksThatDisagree) {
   const auto error_of = [](const std::function<void(TrainerOptions&)>& change, bool other_text) {
     try {

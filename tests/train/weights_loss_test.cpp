@@ -19,8 +19,8 @@ struct Heard final : Listener {
   std::vector<double> losses;
 };
 
-// A run whose first step is its best: what is saved later says how good it is, not how good the run
-// has been.
+// The first step of this run is its best. Weights that are saved later must carry their own loss,
+// not the best one of the run.
 TEST(SavedWeights, NameTheirOwnLossAndNotTheBestOfTheRun) {
   const testing::TemporaryDirectory directory;
   TrainerOptions o;
