@@ -4,24 +4,21 @@
 
 #include <filesystem>
 #include <regex>
+#include <span>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "base/check.h"
 #include "base/file.h"
-#include "cli/embedded.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp {
+
+// The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary.
+extern const std::span<const std::pair<std::string_view, const std::string_view&>> kConfigs;
+
+namespace cli {
 namespace {
-
-struct BuiltIn {
-  const char* name;
-  const std::string_view& text;
-};
-const BuiltIn kBuiltIn[] = {{"train_shakespeare_char", kTrainShakespeareChar},
-                            {"train_shakespeare_char_cpu", kTrainShakespeareCharCpu},
-                            {"train_gpt2", kTrainGpt2},
-                            {"finetune_shakespeare", kFinetuneShakespeare}};
 
 // name = constant. Groups: 1 name, 2 and 3 what stands between quotes, 4 any other constant.
 const std::regex kAssignment(R"re(\s*(\w+)\s*=\s*)re"
@@ -70,9 +67,9 @@ std::vector<Setting> read_config(const std::string& path) {
   std::error_code ignored;
   const bool exists = std::filesystem::exists(file, ignored);
   std::string names;
-  for (const BuiltIn& config : kBuiltIn) {
-    if (file.stem() == config.name && !exists) return parse_config(config.text, path);
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", config.name);
+  for (const auto& [name, text] : kConfigs) {
+    if (file.stem() == name && !exists) return parse_config(text, path);
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return parse_config(read_file(path,
                                 {.what = "config file '" + path + "'",
@@ -81,4 +78,5 @@ std::vector<Setting> read_config(const std::string& path) {
                       path);
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace cli
+}  // namespace nanofsdp

@@ -11,7 +11,6 @@
 #include "base/json.h"
 #include "data/bpe_tokenizer.h"
 #include "data/dataset.h"
-#include "data/embedded.h"
 #include "data/tales.h"
 
 namespace nanofsdp::data {

@@ -4,8 +4,6 @@
 #include <string>
 #include <string_view>
 
-namespace nanofsdp::data {
-
 /// @file
 /// @brief The default corpus: tiny stories that a grammar generates until there is enough text.
 ///
@@ -28,6 +26,13 @@ namespace nanofsdp::data {
 ///
 /// So `{ } | /` never appear in the text itself.
 
+namespace nanofsdp {
+
+/// The text of data/tales.grammar. src/cmake/embed.cmake puts it into the program.
+extern const std::string_view kTalesGrammar;
+
+namespace data {
+
 inline constexpr std::size_t kTalesBytes = 1'000'000;  ///< the least size of the default corpus
 
 /// Generates stories until the text has at least `bytes` bytes. The last story is complete. Stories
@@ -38,4 +43,5 @@ inline constexpr std::size_t kTalesBytes = 1'000'000;  ///< the least size of th
 ///   ends; a test says that ours has none.
 std::string expand_tales(std::string_view grammar, std::size_t bytes);
 
-}  // namespace nanofsdp::data
+}  // namespace data
+}  // namespace nanofsdp

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <set>
+#include <span>
 #include <utility>
 
 #include "base/check.h"
@@ -13,14 +14,12 @@
 
 namespace nanofsdp {
 
-// The bytes of data/machines/NAME.txt. src/cmake/embed.cmake puts them into the binary.
-extern const std::string_view kA100, kH100, kH10096, kH200;
+// The names and texts of data/machines/*.txt, which src/cmake/embed.cmake puts into the binary.
+extern const std::span<const std::pair<std::string_view, const std::string_view&>> kMachines;
 
 namespace plan {
 namespace {
 
-const std::pair<std::string_view, const std::string_view&> kBuiltIn[] = {
-    {"a100-80", kA100}, {"h100", kH100}, {"h100-96", kH10096}, {"h200", kH200}};
 constexpr std::uint64_t kMostBytes = 1 << 20;
 constexpr std::string_view kHeading = "[fitted]";
 constexpr double kMany = std::numeric_limits<double>::max();
@@ -125,7 +124,7 @@ Machine parse_machine(std::string_view text, const std::string& path) {
 
 Machine find_machine(const std::string& name_or_path) {
   std::string names;
-  for (const auto& [name, text] : kBuiltIn) {
+  for (const auto& [name, text] : kMachines) {
     if (name_or_path == name) return parse_machine(text, name_or_path);
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "cli/config_file.h"
-#include "cli/embedded.h"
 #include "cli/options.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
@@ -108,7 +108,8 @@ TEST(Fuzz, OfCommandLines) {
 
 TEST(Fuzz, OfConfigFiles) {
   const TemporaryDirectory directory;
-  const std::string seeds[] = {std::string(kTrainShakespeareChar),
+  const std::string ours = NANOFSDP_SOURCE_DIR "/data/configs/train_shakespeare_char.py";
+  const std::string seeds[] = {read_file(ours, {}, 1 << 20),
                                "n_layer = 2\nout_dir = 'a\\'b\\n' # c\nbias=True\n\nbeta1 = .9\n"};
   Mutator mutator(2);
   Count count;

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/embedded.h"
 #include "support/sha256.h"
 
 namespace nanofsdp::data {

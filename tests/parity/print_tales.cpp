@@ -1,7 +1,6 @@
 #include <cstdio>
 #include <string>
 
-#include "data/embedded.h"
 #include "data/tales.h"
 
 // The built-in corpus on stdout.

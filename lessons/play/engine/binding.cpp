@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "data/embedded.h"
 #include "data/tales.h"
 #include "engine/film.h"
 #include "engine/scale.h"
