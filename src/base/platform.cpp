@@ -112,16 +112,6 @@ void wake(const std::atomic<std::uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
 }
 
-int open_nameless(const std::string& directory) {
-  if (access("/proc/self/fd", X_OK) != 0) return -1;  // otherwise name_file() would fail
-  return open(directory.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
-}
-
-bool name_file(int descriptor, const std::string& path) {
-  const std::string file = fmt::format("/proc/self/fd/{}", descriptor);
-  return linkat(AT_FDCWD, file.c_str(), AT_FDCWD, path.c_str(), AT_SYMLINK_FOLLOW) == 0;
-}
-
 std::string congestion_control() {
   std::string name = "unknown";
   std::ifstream("/proc/sys/net/ipv4/tcp_congestion_control") >> name;
@@ -163,8 +153,6 @@ void wake(const std::atomic<std::uint32_t>&) {
   const std::lock_guard lock(sleepers().mutex);
   sleepers().woken.notify_all();
 }
-int open_nameless(const std::string&) { return errno = ENOTSUP, -1; }
-bool name_file(int, const std::string&) { return false; }
 std::string congestion_control() { return "unknown"; }
 
 #endif

@@ -71,15 +71,6 @@ void sleep_while(const std::atomic<std::uint32_t>& word, std::uint32_t seen,
 /// Wakes all threads that sleep because of this word.
 void wake(const std::atomic<std::uint32_t>& word);
 
-/// Opens a new file without a name in `directory`. If the process ends, the file is gone, so no
-/// program ever finds half a file.
-/// @return its descriptor; -1 with errno if the system or the file system has no such files
-int open_nameless(const std::string& directory);
-
-/// Gives a name to a file of open_nameless(). No other file may have this name.
-/// @return whether it worked; if not, see errno
-bool name_file(int descriptor, const std::string& path);
-
 /// The name of the algorithm that decides how fast TCP sends, such as "cubic"; "unknown" if the
 /// system does not tell.
 std::string congestion_control();

@@ -10,7 +10,6 @@
 #include <unistd.h>
 
 #include "base/check.h"
-#include "base/platform.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -34,18 +33,14 @@ void cannot_write(const std::string& path) {
 }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)), temporary_(path_ + ".tmp") {
-  file_ = open_nameless(directory_of(path_));
-  nameless_ = file_ >= 0;
-  if (!nameless_) {
-    file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  }
+  file_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (file_ < 0) cannot_write(temporary_);
 }
 
 NewFile::~NewFile() {
   if (file_ < 0) return;
   ::close(file_);
-  if (!nameless_) ::unlink(temporary_.c_str());
+  ::unlink(temporary_.c_str());
 }
 
 void NewFile::write(std::span<const std::byte> bytes) {
@@ -61,11 +56,6 @@ void NewFile::write(std::span<const std::byte> bytes) {
 
 void NewFile::finish() {
   if (::fsync(file_) != 0) cannot_write(path_);
-  if (nameless_) {
-    ::unlink(temporary_.c_str());  // a process that was killed in the line below may have left it
-    if (!name_file(file_, temporary_)) cannot_write(path_);
-    nameless_ = false;
-  }
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   ::close(std::exchange(file_, -1));
   sync_directory(directory_of(path_));

@@ -19,12 +19,10 @@ void sync_directory(const std::string& path);
 /// @throws UsageError `cannot write 'path'` with the reason in errno
 [[noreturn]] void cannot_write(const std::string& path);
 
-/// A file that exists as a whole or not at all. The bytes go to a file without a name, which
-/// replaces `path` in finish(). So a reader sees the old file or the new one, never half a file. If
-/// the object is destroyed or the process is killed before that, no file is left. Between two steps
-/// of finish() the file is called `path.tmp`; if the process is killed then, that file is left, and
-/// the next NewFile removes it. (On systems where every file has a name from the start, it is
-/// `path.tmp` from the start.)
+/// A file that exists as a whole or not at all. The bytes go to `path.tmp`, which replaces `path` in
+/// finish(). So a reader sees the old file or the new one, never half a file. If the object is
+/// destroyed before that, no file is left. If the process is killed, `path.tmp` is left, and the
+/// next NewFile of that path writes over it.
 class NewFile {
  public:
   /// @throws UsageError if the file cannot be made
@@ -47,7 +45,6 @@ class NewFile {
   std::string path_;
   std::string temporary_;
   int file_ = -1;
-  bool nameless_ = false;
   std::uint64_t bytes_ = 0;
   std::uint64_t fingerprint_ = nanofsdp::fingerprint(std::string_view());
 };
