@@ -13,8 +13,8 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// Files that are not what they should be, and places where nothing can be written: an error, and
-// every file of the user's is what it was.
+// Tests wrong files, and places in which nothing can be written: the result is an error, and the
+// user's files do not change.
 
 namespace nanofsdp::bad_file_test {
 namespace {
@@ -36,11 +36,11 @@ int shell(const TemporaryDirectory& directory, const std::string& line) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-// All that lies in a directory, with what is in it.
+// All files in a directory, with their contents.
 std::map<std::string, std::string> tree(const TemporaryDirectory& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory.file(""))) {
-    std::error_code ignored;  // of a link that leads nowhere
+    std::error_code ignored;  // for a link to a missing file
     const bool readable = entry.is_regular_file(ignored) && entry.file_size(ignored) < 1'000'000;
     files[entry.path().string()] = readable ? read_file(entry.path().string()) : "";
   }
@@ -59,7 +59,7 @@ auto file(const std::string& name, const std::string& content) {
   return [=](const TemporaryDirectory& d) { d.write(name, content); };
 }
 
-// A file that takes no room on the disk and would take all of the memory.
+// A file that takes no room on the disk, but would take all of the memory.
 auto endless(const std::string& name) {
   return [=](const TemporaryDirectory& d) {
     d.write(name, "");
@@ -140,8 +140,8 @@ TEST(BadFile, IsNamedAndNothingIsTouched) {
   }
 }
 
-// Disks are full, and whoever starts a program may have closed its output. /dev/full stands for
-// both where that is a file.
+// Disks may be full, and a program may be started with its output closed. /dev/full stands for
+// both, if the system has it.
 TEST(FullDisk, IsAnErrorWhereverOutputGoes) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   const std::string lines[] = {
@@ -167,7 +167,7 @@ TEST(FullDisk, IsAnErrorWhereverOutputGoes) {
   }
 }
 
-// What is opened first gets the lowest number that is free: it must not be that of stdout.
+// The first file that is opened gets the lowest free number, which must not be that of stdout.
 TEST(ClosedStreams, DoNotBecomeFiles) {
   const TemporaryDirectory directory;
   EXPECT_EQ(shell(directory, "train " + kTiny + " <&- 2>&- --metrics=m >stdout"), 0);
@@ -176,7 +176,7 @@ TEST(ClosedStreams, DoNotBecomeFiles) {
   EXPECT_NE(shell(directory, "train --n_layer=x <&- >&- 2>&-"), 0);
 }
 
-// What a run before wrote may be replaced, and files may lie where the weights will.
+// Files of an earlier run may be replaced, and there may be files in the place of the weights.
 TEST(Outputs, MayBeWrittenAgain) {
   const TemporaryDirectory directory;
   const std::string line =
@@ -190,7 +190,8 @@ TEST(Outputs, MayBeWrittenAgain) {
   EXPECT_NE(read_file(directory.file("stderr")).find("leave it out of --start"), std::string::npos);
 }
 
-// A limit of the shell is a full disk, too: the run ends with an error, half a file is removed.
+// A limit of the shell is like a full disk: the run ends with an error, and half of a file is
+// removed.
 TEST(FileSizeLimit, LeavesNoHalfOfAFile) {
   const TemporaryDirectory directory;
   const std::string train = std::string("exec ") + NANOFSDP_BINARY + " train " + kTiny;
@@ -199,7 +200,7 @@ TEST(FileSizeLimit, LeavesNoHalfOfAFile) {
             2);
   EXPECT_NE(read_file(directory.file("stderr")).find("cannot write 'o/checkpoint.new/rank_0_of_1"),
             std::string::npos);
-  EXPECT_EQ(tree(directory).size(), 2u);  // directories, for want of a limit known before
+  EXPECT_EQ(tree(directory).size(), 2u);  // directories stay, because the limit is not known before
 }
 
 TEST(Divergence, IsSaidAndNotSampled) {

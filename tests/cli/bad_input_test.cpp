@@ -11,9 +11,9 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// Every option of every command, as the program itself lists them, with every value that it must
-// refuse: exit code 2, one line on stderr that names the option, nothing written. An option added
-// later is tested without a change here, or the test asks for its kind.
+// Tests every option of every command, as the program lists them, with every value that it must
+// refuse: exit code 2, one line on stderr that names the option, and no file. A new option is
+// tested without a change here, or the test asks for its kind.
 
 namespace nanofsdp::bad_input_test {
 namespace {
@@ -42,26 +42,27 @@ std::vector<Option> options_of(const std::string& command) {
   return options;
 }
 
-// Options whose value may be any text, and the texts that are wrong all the same.
+// Options whose value may be any text, and the texts that are still wrong.
 const std::map<std::string, Words> kTexts = {
     {"text", {"", "nowhere.txt", ".", "/dev/zero", "/dev/null", "a\nb", std::string(300, 'x')}},
     {"out_dir", {"/dev/null", "/dev/null/below", "below/" + std::string(300, 'x')}},
-    {"reference", {"nowhere.jsonl", "/dev/null"}},  // without --out_dir
+    {"reference", {"nowhere.jsonl", "/dev/null"}},  // needs --out_dir
     {"metrics", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
     {"trace", {".", "nowhere/m", "/dev/null/below", std::string(300, 'x')}},
-    {"products", {}},  // nobody reads it on a CPU
+    {"products", {}},  // a CPU does not read it
     {"start", {"", "FILE:prompt.txt", "FILE:", "FILE:."}},
-    {"pretrained", {"nowhere"}},  // without --init_from=gpt2
+    {"pretrained", {"nowhere"}},  // needs --init_from=gpt2
     {"to", {}},
     {"vocab", {"nowhere.json", ".", "/dev/null"}},
     {"machine", {"nowhere/m.txt", ".", std::string(300, 'x')}},  // bench writes it
     {"sweep", {" ", "rank", "ranks,,strategy", "ranks "}},
-    {"picture", {"x.svg"}},  // without --sweep
+    {"picture", {"x.svg"}},  // needs --sweep
     {"rows", {}},
     {"wandb_project", {}},
     {"wandb_run_name", {}}};
 
-// What an option of its kind must refuse. Numbers are never negative, words are one of a few.
+// The values that an option must refuse because of its kind. Numbers are never negative, and words
+// are one of a few.
 Words wrong_values(const Option& option) {
   if (const auto text = kTexts.find(option.name); text != kTexts.end()) return text->second;
   if (option.shown == "True" || option.shown == "False") {
@@ -85,7 +86,7 @@ Words wrong_values(const Option& option) {
   return {"", "nonsense", option.shown + "x", " " + option.shown, option.shown + "\n", "0x"};
 }
 
-// Refused, and nothing but what the process printed is in its directory.
+// Expects a refusal, and no file in the process's directory except its output.
 void expect_refusal(const Words& args, const std::string& named) {
   const TemporaryDirectory directory;
   Process process(directory.file(""), args);
@@ -106,8 +107,8 @@ void expect_refusal(const Words& args, const std::string& named) {
 
 class BadInput : public ::testing::TestWithParam<const char*> {};
 
-// Of each option so many values. What `train` has too is read by the same lines there, so that two
-// of them will do.
+// Tests up to `most` values of each option. Options that `train` has too are read by the same code,
+// so two values are enough for them.
 void expect_refusals(const std::string& command, std::size_t most) {
   const std::vector<Option> options = options_of(command);
   ASSERT_GE(options.size(), 4u);
@@ -121,12 +122,12 @@ void expect_refusals(const std::string& command, std::size_t most) {
     if (!kTexts.contains(option.name)) values.resize(std::min(values.size(), most));
     if (tried.contains(option.name)) values.resize(std::min<std::size_t>(values.size(), 2));
     for (const std::string& value : values) {
-      // `--text=` names the option; a text that cannot be used is named itself.
+      // An error of `--text=` names the option. An unusable text is named by its path.
       std::string named = name;
       if (option.name == "text" && !value.empty() && command == "train") named = "text '";
       if (option.name == "out_dir" && (command == "sample" || command == "export"))
         named = "weights '";
-      // Whether the model is there is asked before any text is read.
+      // The program looks for the model before it reads any text.
       const bool text_or_file = kTexts.contains(option.name) || option.name == "dataset";
       if (command == "eval" && text_or_file) named = "checkpoint '";
       if (option.name == "machine" && command == "plan") named = "machine ";
@@ -138,8 +139,9 @@ void expect_refusals(const std::string& command, std::size_t most) {
   }
 }
 
-// A second: a process for every option and value. All numbers are read by one function, and all
-// booleans by another: four values show that an option is read there, and that it has a range.
+// This takes a second: one process for each option and value. One function reads all numbers, and
+// another one all booleans. Four values show that the function reads the option, and that it has a
+// range.
 TEST_P(BadInput, IsRefusedByEveryOption) { expect_refusals(GetParam(), 4); }
 TEST_P(BadInput, LongIsRefusedByEveryOptionWhateverTheValue) { expect_refusals(GetParam(), 99); }
 

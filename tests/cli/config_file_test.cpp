@@ -51,7 +51,7 @@ TEST(ConfigFile, NamesTheLineItDoesNotUnderstand) {
 TEST(ConfigFile, IsReadFromAFileOrElseBuiltIn) {
   const TemporaryDirectory directory;
   const std::string path = directory.write("train_shakespeare_char.py", "n_layer = 99\n");
-  ASSERT_EQ(read_config(path).size(), 1u);  // the file wins
+  ASSERT_EQ(read_config(path).size(), 1u);  // the file comes before the built-in config
   const auto built_in = read_config("config/train_shakespeare_char.py");
   EXPECT_EQ(built_in.size(), 22u);
   EXPECT_EQ(read_config("train_shakespeare_char").size(), built_in.size());

@@ -8,7 +8,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// `nanofsdp eval`, as a user has it: the numbers are those that the run itself has told.
+// Tests `nanofsdp eval`: it prints the numbers that the run itself has printed.
 
 namespace nanofsdp::eval_test {
 namespace {
@@ -27,7 +27,7 @@ json last_of(const TemporaryDirectory& directory, const std::string& name) {
   return json::parse(last);
 }
 
-// More steps than eval's own --max_iters, and nothing that it would take for granted.
+// The run has more steps than eval's own --max_iters, and options that differ from eval's defaults.
 Words training(const Words& more) {
   Words words = {"train",          "--max_iters=4",   "--eval_interval=4", "--eval_iters=3",
                  "--block_size=8", "--batch_size=5",  "--n_layer=2",       "--n_head=2",
@@ -60,7 +60,7 @@ TEST(Eval, SaysWhatTheRunSaidOnAnyNumberOfRanks) {
   }
 }
 
-// What is typed counts; and what a config says, which is the same for eval and for train.
+// A typed option counts. A config counts too, and is the same for eval and for train.
 TEST(Eval, TakesOtherBatchesIfAskedTo) {
   const TemporaryDirectory d;
   output_of(d, training({}));
@@ -78,7 +78,7 @@ TEST(Eval, TakesOtherBatchesIfAskedTo) {
   EXPECT_NE(others[0], others[2]);
 }
 
-// Nothing but the metrics is written, wherever the model comes from.
+// Eval writes only its metrics, wherever the model comes from.
 TEST(Eval, LeavesTheDirectoryAsItIs) {
   const TemporaryDirectory d;
   output_of(d, training({}));

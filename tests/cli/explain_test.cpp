@@ -11,7 +11,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// What --explain tells before training: which pieces of the parameters each rank keeps.
+// Tests what --explain prints before training: the pieces of the parameters that each rank keeps.
 
 namespace nanofsdp::explain_test {
 namespace {
@@ -24,12 +24,12 @@ struct Piece {
   std::int64_t end = 0;
 };
 
-// A unit as it is told.
+// The text about one unit.
 struct Unit {
   std::int64_t elements = 0;
   std::int64_t shard = 0;
-  std::vector<Piece> pieces;           // of parameters that ranks share, rank by rank
-  std::vector<std::int64_t> paddings;  // of each rank, 0 if it has none
+  std::vector<Piece> pieces;           // pieces of parameters that ranks share, rank by rank
+  std::vector<std::int64_t> paddings;  // padding of each rank; 0: none
 };
 
 std::int64_t number(std::string text) {
@@ -64,7 +64,8 @@ std::vector<Unit> told(int ranks, const std::string& layout) {
 
 constexpr const char* kLayouts[] = {"flat", "per_parameter"};
 
-// A parameter that ranks share is told from its first element on, each piece where the last ended.
+// The text lists the pieces of a shared parameter from its first element on, and each begins where
+// the last one ends.
 TEST(Explain, PiecesOfAParameterFollowOneAnother) {
   for (const char* layout : kLayouts) {
     for (const int ranks : {2, 3, 5}) {
@@ -96,8 +97,8 @@ TEST(Explain, PaddingIsWhatShardsHaveMoreThanTheUnit) {
   }
 }
 
-// The second layout cuts between rows: wpe has 8 rows of 6 elements, of which 3
-// ranks keep 3, 3 and 2.
+// The second layout cuts between rows. wpe has 8 rows of 6 elements, and 3 ranks keep 3, 3 and 2 of
+// them.
 TEST(Explain, PerParameterPiecesAreRows) {
   std::vector<std::pair<std::int64_t, std::int64_t>> wpe;
   for (const Unit& unit : told(3, "per_parameter")) {

@@ -8,7 +8,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// Weights in one file a rank, on the command line: what is exported writes what the model wrote.
+// Tests the export of weights in one file for each rank: the exported model writes the same text.
 
 namespace nanofsdp::export_test {
 namespace {
@@ -41,7 +41,7 @@ TEST(Export, WritesAFileARankOfTheSameModel) {
   EXPECT_EQ(sample(directory, "--out_dir=two"), sample(directory, "--out_dir=out"));
 }
 
-// GPT-2's files lack what nanofsdp says of its models: it is added.
+// GPT-2's files lack nanofsdp's description of the model, so export adds it.
 TEST(Export, WritesAPretrainedModel) {
   const TemporaryDirectory directory;
   fs::copy(NANOFSDP_SOURCE_DIR "/tests/parity/gpt2", directory.file("gpt2"));

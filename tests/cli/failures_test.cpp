@@ -10,8 +10,8 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// What a person meets who makes a mistake, or whose rank dies: one line that names what is wrong
-// and what to do, a non-zero exit code soon, and nothing left behind.
+// Tests mistakes of a user, and the death of a rank: one line that says what is wrong and what to
+// do, a non-zero exit code soon, and no files left behind.
 
 namespace nanofsdp::failures_test {
 namespace {
@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 using testing::Process;
 using testing::TemporaryDirectory;
 
-// The one line on stderr of a command that is refused.
+// The line on stderr of a command that is refused.
 std::string refusal(const TemporaryDirectory& directory, const std::vector<std::string>& args) {
   Process process(directory.file(""), args);
   EXPECT_EQ(process.wait(10s), 2);
@@ -86,7 +86,7 @@ TEST(Refusal, OfSamplingWithoutAModelSaysWhereItLooked) {
   expect_words(refusal(directory, {"sample", "--out_dir=none"}), {"none/model.safetensors"});
 }
 
-// Directories that a run has made and not removed.
+// The number of directories that a run has made and not removed.
 std::size_t directories_in(const TemporaryDirectory& directory) {
   std::size_t n = 0;
   for (const auto& entry : std::filesystem::directory_iterator(directory.file(""))) {
@@ -107,7 +107,7 @@ TEST_P(KilledRank, EndsEveryRankWithOneMessageAndLeavesNothing) {
   process.wait_for_output("iter 3:");
   std::vector<pid_t> ranks = process.children();
   ASSERT_EQ(ranks.size(), 3u);
-  std::ranges::sort(ranks);  // in the order in which they were started
+  std::ranges::sort(ranks);  // the order in which they were started
   kill(ranks[GetParam()], SIGKILL);
   EXPECT_NE(process.wait(10s), 0);
   for (const pid_t rank : ranks) EXPECT_FALSE(exists(rank)) << rank;
@@ -128,7 +128,7 @@ TEST(Interrupt, EndsEveryRankWith130AndLeavesNothing) {
   const std::vector<pid_t> ranks = process.children();
   kill(process.pid(), SIGINT);
   EXPECT_EQ(process.wait(10s), 130);
-  EXPECT_EQ(process.err(), "");  // the user knows: it was their Ctrl-C
+  EXPECT_EQ(process.err(), "");  // no message: the user pressed Ctrl-C
   for (const pid_t rank : ranks) EXPECT_FALSE(exists(rank)) << rank;
   EXPECT_EQ(directories_in(directory), 0u);
 }

@@ -9,8 +9,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// A training that explodes, as a user sees it: one line, exit code 1, and the checkpoint from
-// before.
+// Tests a training that diverges: one line, exit code 1, and the earlier checkpoint stays.
 
 namespace nanofsdp::finite_test {
 namespace {
@@ -50,7 +49,7 @@ TEST(Explosion, IsOneLineAndKeepsWhatWasSaved) {
   const Result good = train(directory, {"--max_iters=4"});
   ASSERT_EQ(good.exit_code, 0) << good.err;
   const auto before = files_of(directory.file("out"));
-  // Too large a step, and no evaluation on the way.
+  // The steps are too large, and no evaluation comes in between.
   const Result bad = train(directory, {"--init_from=resume", "--max_iters=1000",
                                        "--eval_interval=1000", "--learning_rate=1e9"});
   EXPECT_EQ(bad.exit_code, 1);

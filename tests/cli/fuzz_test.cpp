@@ -23,9 +23,9 @@
 #include "train/model_file.h"
 #include "train/pretrained.h"
 
-// Thousands of damaged command lines, config files, texts, machine files and weights. The law:
-// either a result that makes sense, or one UsageError of one short line; never anything else. Under
-// the sanitizers, NANOFSDP_FUZZ=1000 makes some minutes of it.
+// Tests thousands of damaged command lines, config files, texts, machine files and weights. The
+// law: the result makes sense, or it is a UsageError of one short line. Under the sanitizers,
+// NANOFSDP_FUZZ=1000 takes some minutes.
 
 namespace nanofsdp::cli::fuzz_test {
 namespace {
@@ -39,7 +39,7 @@ struct Count {
   int refused = 0;
 };
 
-// Runs one attempt; whatever it throws but a UsageError or a help text fails the test.
+// Runs one attempt. Any exception except a UsageError or a help text fails the test.
 void attempt(Count& count, const std::function<void()>& action) {
   try {
     action();
@@ -156,7 +156,7 @@ TEST(Fuzz, OfMachineFiles) {
   Count count;
   for (int i = 0; i < fuzz_rounds(2'000); ++i) {
     std::string text = mutator.pick(seeds);
-    if (mutator.below(2) == 0) {  // another value, in the place of some line's
+    if (mutator.below(2) == 0) {  // another value in a line
       const std::size_t value = text.find(" = ", mutator.below(text.size() / 2)) + 3;
       text.replace(value, text.find_first_of(" \n", value) - value, mutator.pick(Mutator::kWords));
     } else {
@@ -183,7 +183,7 @@ TEST(Fuzz, OfMachineFiles) {
   EXPECT_GT(count.refused, 200);
 }
 
-// A model as `nanofsdp train` saves it, the smallest there is.
+// A model as `nanofsdp train` saves it, with the smallest sizes.
 std::string small_weights(const TemporaryDirectory& directory) {
   gpt::GPT model({.block_size = 2, .vocab_size = 3, .n_layer = 1, .n_head = 1, .n_embd = 2});
   std::vector<store::TensorInfo> tensors;
@@ -203,7 +203,7 @@ std::string small_weights(const TemporaryDirectory& directory) {
   return nanofsdp::testing::read_file(path);
 }
 
-// What `nanofsdp sample` does before it computes.
+// The reading part of `nanofsdp sample`.
 void read_model(const TemporaryDirectory& directory) {
   const train::WeightsInfo info = train::read_weights_info(directory.file(""));
   ASSERT_EQ(train::make_tokenizer(info)->vocab_size(), info.config.vocab_size);
@@ -226,7 +226,7 @@ TEST(Fuzz, OfWeights) {
   Count count;
   for (int i = 0; i < fuzz_rounds(1'500); ++i) {
     std::string text = mutator.damage(whole.substr(8, header));
-    // Mostly with the right length, so that more than the first check is reached.
+    // The length is mostly right, so that the reader gets beyond its first check.
     std::uint64_t length = text.size();
     if (mutator.below(10) == 0) length ^= std::uint64_t{1} << mutator.below(64);
     std::string bytes(8, '\0');
@@ -238,7 +238,7 @@ TEST(Fuzz, OfWeights) {
   EXPECT_GT(count.refused, 500);
 }
 
-// The files of a pretrained model, and the alphabet beside nanoGPT's data.
+// These are the files of a pretrained model, and the alphabet beside nanoGPT's data.
 TEST(Fuzz, OfVocabularies) {
   const TemporaryDirectory directory;
   const std::string seeds[] = {R"({"a": 2, "\u0120b": 0, "<|endoftext|>": 1, "\u00c3": 3})",

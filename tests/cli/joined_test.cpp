@@ -11,8 +11,8 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// Ranks that others have started, on this machine: each is a process of its own that reads from the
-// environment who it is, ends with a code of its own, and says on its own stderr what happened.
+// Tests ranks that a launcher has started on this machine. Each rank is a process that reads its
+// number from the environment, ends with its own exit code, and reports on its own stderr.
 
 namespace nanofsdp::joined_test {
 namespace {
@@ -47,13 +47,13 @@ class Joined : public ::testing::Test {
     return *ranks_.back();
   }
 
-  // Ranks 0 to size - 1, in the middle of a training.
+  // Starts ranks 0 to size - 1 and waits until they train.
   void start_training(int size, const Words& options = {}) {
     for (int rank = 0; rank < size; ++rank) start(rank, size, kEndless + options);
     ranks_[0]->wait_for_output("iter 3:");
   }
 
-  // One message on stderr that says this, exit code `code`, in time.
+  // Expects one message on stderr with this text and this exit code, in time.
   void expect_end(int rank, int code, const std::string& says) {
     Process& process = *ranks_[rank];
     EXPECT_EQ(process.wait(20s), code) << rank;
@@ -71,7 +71,7 @@ class Joined : public ::testing::Test {
   std::vector<std::unique_ptr<Process>> ranks_;
 
  private:
-  // Free a moment ago, and asked for by nobody else in this moment.
+  // A port that was free a moment ago.
   std::string port_ = std::to_string(launch::listen_on("127.0.0.1", 0).local_port());
 };
 
@@ -87,7 +87,7 @@ TEST_F(Joined, TrainsWhatRanksStartedHereTrain) {
   const std::string weights = read_file(directory.file("out/model.safetensors"));
   EXPECT_FALSE(weights.empty());
   EXPECT_TRUE(file(0, "out/model.safetensors") == weights);
-  // Each at home, so there is no directory for the shards of both.
+  // Each rank has a directory of its own, so no directory can hold the shards of both.
   EXPECT_NE(ranks_[0]->out().find("saved no out/checkpoint, for the ranks do not all see"),
             std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(homes_[0]->file("out/checkpoint.new")));
@@ -132,14 +132,15 @@ TEST_F(Joined, HearsOnEveryRankWhichOneWasKilled) {
   }
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_F(Joined, WaitsForAStoppedRankAsLongAsTimeoutSays) {
   start_training(2, {"--timeout=1"});
   kill(ranks_[1]->pid(), SIGSTOP);
   expect_end(0, 1, "waited 1000 ms in vain for rank 1");
 }
 
-// Somebody has to start the other ranks: that may take longer than a message. Seconds of waiting.
+// A person may start the other ranks, so this may take longer than a message. The test waits for
+// seconds.
 TEST_F(Joined, WaitsLongerForARankToStartThanForAMessage) {
   const Words args = kEndless + Words{"--max_iters=1", "--sample=0", "--timeout=2"};
   start(0, 2, args);

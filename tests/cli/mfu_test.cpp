@@ -16,7 +16,8 @@ using testing::Process;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
-// Six operations a parameter of a product and a token; and attention over half of all pairs.
+// Each parameter of a product counts six operations for each token. Attention counts over half of
+// all pairs.
 TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
   const TemporaryDirectory d;
   Process process(d.file(""),
@@ -33,9 +34,10 @@ TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
                     2 * (12 * 8 * 8 + 13 * 8) - 2 * 8) /
                    8;
   const double products = V * 8 + 2 * 12 * 8 * 8;
-  // Forward has two products of a pair and a feature, backward five: at two operations.
-  const double attention = 2 * 7 * 2 * (8 + 1) / 2.0 * 8;           // of a token
-  const double flops = (6 * products + attention) * 4 * 8 * 3 / 2;  // of a step, a rank
+  // For each pair and feature, forward has two products and backward five, with two operations
+  // each.
+  const double attention = 2 * 7 * 2 * (8 + 1) / 2.0 * 8;           // for each token
+  const double flops = (6 * products + attention) * 4 * 8 * 3 / 2;  // of a rank in a step
   const double peak = 1e9 * std::stod(mfu[3]);
   double seconds = 0;
   int steps = 0;
@@ -50,7 +52,7 @@ TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
   }
   EXPECT_EQ(steps, 8);
   EXPECT_NEAR(std::stod(mfu[2]), 1e-9 * flops * 8 / seconds, 0.051);
-  EXPECT_GT(peak, 1e8);  // a processor, even under a sanitizer
+  EXPECT_GT(peak, 1e8);  // any processor reaches this, even under a sanitizer
   EXPECT_NE(out.find("tokens/s, mfu "), std::string::npos);
 }
 

@@ -11,8 +11,8 @@
 namespace nanofsdp::testing {
 namespace {
 
-// Containers and chroots may lack /proc. What needs it is done in another way: ranks use TCP, and a
-// checkpoint's files have names from the beginning.
+// Containers and chroots may lack /proc. Then ranks use TCP, and the files of a checkpoint have
+// names from the beginning.
 TEST(WithoutProc, RanksTrainAndSaveAndResume) {
   const TemporaryDirectory directory;
   on_own_machine(CLONE_NEWNS, [&]() -> std::string {

@@ -5,7 +5,7 @@
 #include "support/usage_error.h"
 #include "train/schedule.h"
 
-// What the command line refuses, and what the message must say.
+// Tests which options the command line refuses, and what the message must say.
 
 namespace nanofsdp::cli::options_refuse_test {
 namespace {
@@ -143,7 +143,7 @@ TEST(OptionsRefuse, WhatSampleCannotDo) {
   EXPECT_TRUE(one_line_with(error({"--n_layer=3"}), {"unknown option --n_layer"}));
 }
 
-// However short: whatever the options allow is a rate between the floor and the top at every step.
+// However short the schedule is, each step has a rate between the lowest and the highest one.
 TEST(OptionsRefuse, WhatLeavesAStepWithoutARate) {
   int allowed = 0;
   for (std::int64_t warmup = 0; warmup <= 4; ++warmup) {

@@ -31,7 +31,7 @@ TEST(Options, DefaultToTheRecipeForACpu) {
   EXPECT_TRUE(o.notes.empty());
 }
 
-// nanoGPT's README, word by word.
+// These are the words of nanoGPT's README.
 const Args kReadme{"config/train_shakespeare_char.py",
                    "--device=cpu",
                    "--compile=False",
@@ -48,17 +48,17 @@ const Args kReadme{"config/train_shakespeare_char.py",
 
 TEST(Options, TakeTheCommandOfNanoGPTsReadme) {
   const TrainOptions o = parse(kReadme);
-  EXPECT_EQ(o.dataset, "shakespeare_char");  // from the config
+  EXPECT_EQ(o.dataset, "shakespeare_char");  // the config's value
   EXPECT_EQ(o.out_dir, "out-shakespeare-char");
   EXPECT_EQ(o.eval_interval, 250);
   EXPECT_EQ(o.warmup_iters, 100);
   EXPECT_EQ(o.beta2, 0.99);
-  EXPECT_EQ(o.n_layer, 4);  // from the command line, over the config's
+  EXPECT_EQ(o.n_layer, 4);  // the command line's value, over the config's
   EXPECT_EQ(o.n_embd, 128);
   EXPECT_EQ(o.dropout, 0);
   EXPECT_EQ(o.eval_iters, 20);
   EXPECT_EQ(o.lr_decay_iters, 2000);
-  EXPECT_EQ(o.seed, 1337);  // from neither
+  EXPECT_EQ(o.seed, 1337);  // the default
   EXPECT_TRUE(o.notes.empty());
 }
 
@@ -92,7 +92,7 @@ TEST(Options, TheConfigForACpuIsTheCommandOfTheReadme) {
   EXPECT_EQ(o.out_dir, readme.out_dir);
 }
 
-// nanoGPT's train_gpt2.py, and the defaults of its train.py behind it.
+// The values are those of nanoGPT's train_gpt2.py, and then the defaults of its train.py.
 TEST(Options, TheConfigOfGpt2IsNanoGPTs) {
   const TrainOptions o = parse({"config/train_gpt2.py", "--ranks=8"});
   EXPECT_EQ(o.dataset, "openwebtext");
@@ -127,7 +127,7 @@ TEST(Options, TheCommandLineWinsWhereverTheConfigStands) {
   EXPECT_EQ(parse({"--n_layer=2", config}).n_layer, 2);
   EXPECT_EQ(parse({config, "--n_layer=2"}).n_layer, 2);
   EXPECT_EQ(parse({config, "--n_layer=2"}).batch_size, 5);
-  EXPECT_EQ(parse({config, "--n_layer=2", "--n_layer=7"}).n_layer, 7);  // the last of two
+  EXPECT_EQ(parse({config, "--n_layer=2", "--n_layer=7"}).n_layer, 7);  // the last of two values
 }
 
 TEST(Options, TakeAValueAfterASpaceToo) {
@@ -175,7 +175,7 @@ TEST(Options, NameStrategiesByStageAndByGroups) {
   };
   EXPECT_EQ(hybrid("2").strategy, fsdp::ShardingStrategy::hybrid_shard);
   EXPECT_EQ(hybrid("2").shard_size, 2);
-  EXPECT_EQ(hybrid("1").strategy, fsdp::ShardingStrategy::no_shard);  // nothing is shared out
+  EXPECT_EQ(hybrid("1").strategy, fsdp::ShardingStrategy::no_shard);  // nothing is sharded
   EXPECT_EQ(hybrid("4").strategy, fsdp::ShardingStrategy::full_shard);
   EXPECT_EQ(hybrid("4").shard_size, 0);
 }
@@ -220,7 +220,7 @@ TEST(Options, ATextOutdoesTheDatasetOfAConfig) {
   const TemporaryDirectory directory;
   const std::string config = directory.write("c.py", "text = 'mine.txt'\n");
   EXPECT_EQ(parse({config}).text, "mine.txt");
-  EXPECT_EQ(parse({config, "--dataset=tales"}).text, "");  // typed last
+  EXPECT_EQ(parse({config, "--dataset=tales"}).text, "");  // the option that was typed last
 }
 
 TEST(Options, RanksMustShareAllButWhereFilesLie) {
@@ -254,7 +254,7 @@ TEST(Options, SampleHasRanksAndAPretrainedModel) {
   EXPECT_EQ(o.pretrained, "");
   EXPECT_EQ(parse_sample_options({"--init_from=gpt2-xl"}).pretrained, "data/gpt2-xl");
   EXPECT_EQ(parse_sample_options({"--init_from=gpt2", "--pretrained=here"}).pretrained, "here");
-  // Ranks need not have their files in the same places.
+  // Ranks may have their files in different places.
   const auto settings = [](const char* option) { return parse_sample_options({option}).settings; };
   EXPECT_EQ(settings("--out_dir=a"), settings("--start=FILE:b"));
   EXPECT_NE(settings("--seed=1"), settings("--seed=2"));

@@ -27,7 +27,8 @@ Span wait(std::size_t waits_for, double begin, double end) {
   return {.lane = Lane::wait, .issued = begin, .begin = begin, .end = end, .waits_for = waits_for};
 }
 
-// Two gathers of 4 s, asked for one after the other; 3 s of computation before the second is used.
+// Two gathers of 4 s are issued one after the other. There are 3 s of computation before the second
+// is used.
 TEST(Overlap, ReplaysTheScheduleWithNobodyLate) {
   const std::deque<Span> in_time = {gather(10, 10, 14), gather(10, 14, 18), wait(1, 10, 14),
                                     wait(2, 17, 18)};
@@ -37,7 +38,7 @@ TEST(Overlap, ReplaysTheScheduleWithNobodyLate) {
   EXPECT_DOUBLE_EQ(a.bound, 5);
   EXPECT_DOUBLE_EQ(a.hidden_share(), 3. / 8);
 
-  // The second began a second late, which the schedule does not ask for.
+  // The second gather began a second late, which does not follow from the schedule.
   const std::deque<Span> late = {gather(10, 10, 14), gather(10, 15, 19), wait(1, 10, 14),
                                  wait(2, 17, 19)};
   const Overlap b = overlap(late);
@@ -59,7 +60,7 @@ TEST(Overlap, OfLanesThatDoNotWaitForEachOther) {
   EXPECT_DOUBLE_EQ(overlap({}).hidden_share(), 1);
 }
 
-// A layer that takes its time, as on a machine where computation costs more than it does here.
+// A layer that takes time, as on a machine with slower computation.
 class Slow final : public nn::Module {
  public:
   Slow() { add("linear", linear_); }
@@ -99,7 +100,7 @@ class Stack final : public nn::Module {
   Slow head_;
 };
 
-// Of two steps on a link that takes 5 ms a collective.
+// The overlap of two steps, on a link that takes 5 ms for each collective.
 Overlap overlap_of(int forward_prefetch, fsdp::BackwardPrefetch backward_prefetch) {
   Overlap result;
   comm::launch_threads(
@@ -133,8 +134,7 @@ Overlap overlap_of(int forward_prefetch, fsdp::BackwardPrefetch backward_prefetc
   return result;
 }
 
-// What the schedule allows is reached, on a machine that is not busy with something else: one run
-// of several is enough.
+// A run reaches the bound of its schedule if the machine is not busy. One run of several is enough.
 TEST(Overlap, HidesWhatTheScheduleAllows) {
   double best = 0;
   for (int run = 0; run < 10 && best < 0.95; ++run) {

@@ -17,7 +17,7 @@ const std::string kSource = NANOFSDP_SOURCE_DIR;
 
 std::string milliseconds(double ms) { return fmt::format("{:.{}f}", ms, ms < 100 ? 1 : 0); }
 
-// What was predicted before it was measured is predicted still.
+// The predictions of the page were made before the measurements, and must not change.
 TEST(PlanOnACpu, IsWhatThePageSays) {
   std::istringstream page(testing::read_file(kSource + "/lessons/plan_cpu.md"));
   const std::regex row(R"(\| `(.*)` \| ([0-9.]+) \| .*)");

@@ -12,8 +12,8 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// `nanofsdp plan`, the calculator: what it prints is what a run measures; and the figures that
-// people know from papers and lectures.
+// Tests `nanofsdp plan`: its numbers equal those that a run measures, and the numbers that people
+// know from papers and lectures.
 
 namespace nanofsdp::plan_test {
 namespace {
@@ -30,8 +30,8 @@ std::string printed(const Words& words) {
   return process.out();
 }
 
-// "memory of a rank, bytes" and "traffic of a step", the last time that `text` has them: of each
-// row its last number, which is the measured one where there are two.
+// The rows of "memory of a rank, bytes" and "traffic of a step" where `text` has them last. A row's
+// value is its last number, which is the measured one if there are two.
 std::map<std::string, std::string> rows(const std::string& text) {
   std::map<std::string, std::string> result;
   std::istringstream table(text.substr(text.rfind("memory of a rank")));
@@ -43,7 +43,7 @@ std::map<std::string, std::string> rows(const std::string& text) {
   return result;
 }
 
-// Activations too, by the same command line. Some seconds: thirteen runs of four processes.
+// The plan has activations too. This takes some seconds: thirteen runs of four processes.
 TEST(Plan, IsWhatARunMeasures) {
   const std::vector<Words> shardings = {
       {"--strategy=no_shard"},
@@ -83,8 +83,8 @@ TEST(Plan, IsThatOfTrainByDefault) {
   EXPECT_NE(train.find(model), train.npos) << train;
 }
 
-// The training's model and text are planned. What is typed outdoes a config file, and a config file
-// outdoes what a model brings.
+// The plan uses the training's model and text. A typed option overrides a config file, and a config
+// file overrides the model's values.
 TEST(Plan, TakesAConfigOfATraining) {
   const auto model_of = [](const Words& args) {
     const cli::PlanOptions o = cli::parse_plan_options(args);
@@ -110,7 +110,7 @@ TEST(Plan, TakesAConfigOfATraining) {
   EXPECT_EQ(model_of({of_text, "--dataset=tales"}), model_of({}));
 }
 
-// The row of `text` that begins with `name`, one space between words.
+// The row of `text` that begins with `name`, with one space between words.
 std::string row(const std::string& text, const std::string& name) {
   std::istringstream lines(text);
   for (std::string line; std::getline(lines, line);) {
@@ -123,7 +123,7 @@ std::string row(const std::string& text, const std::string& name) {
 }
 
 TEST(Plan, HasTheFiguresOfPapers) {
-  // 7 billion parameters at 16 bytes; ZeRO's figure 1.
+  // These are 7 billion parameters at 16 bytes, as in figure 1 of ZeRO.
   EXPECT_EQ(row(printed({"plan", "--parameters=7e9"}), "master weights (O2) 16"),
             " 112 112 112 112");
   EXPECT_EQ(row(printed({"plan", "--parameters=70e9"}), "master weights (O2) 16"),
@@ -131,7 +131,7 @@ TEST(Plan, HasTheFiguresOfPapers) {
   const std::string zero = printed({"plan", "--parameters=7.5e9", "--ranks=64"});
   EXPECT_EQ(row(zero, "master weights (O2) 16"), " 120 31.41 16.64 1.875");
   EXPECT_TRUE(row(zero, "between steps").starts_with(" 0.25 bytes a parameter")) << zero;
-  // A lecture's Llama 70B, in its round numbers and in its own shapes.
+  // This is a lecture's Llama 70B: in its round numbers, and in its true shapes.
   const Words round = {"plan", "--parameters=70e9", "--unit=0.9e9"};
   for (const auto& [ranks, shard] :
        {std::pair("--ranks=128", " 2.188"), {"--ranks=1280", " 0.2188"}}) {
@@ -164,7 +164,7 @@ TEST(Plan, KnowsItsModels) {
   }
 }
 
-// On a machine: as JSON, whose numbers fit together; and in words.
+// The plan on a machine is printed as JSON, whose numbers agree, and in words.
 TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
   const Words words = {"plan",           "--model=llama-3-8b",    "--machine=h100", "--ranks=64",
                        "--batch_size=2", "--recompute=selective", "--json=True"};
@@ -172,7 +172,8 @@ TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
   EXPECT_EQ(json["parameters"], 8'030'261'248);
   const double seconds = json["seconds"], tokens = json["tokens_per_s"], mfu = json["mfu"];
   EXPECT_NEAR(tokens * seconds, 2 * 8192, 1e-6);
-  // A product's parameters count six times, attention's pairs of half of T * T seven products.
+  // The parameters of a product count six times. The pairs of attention, half of T * T, count for
+  // seven products.
   const double flops = 6 * (8'030'261'248.0 - 128'256 * 4096) + 7.0 * 32 * 4096 * 8192;
   EXPECT_NEAR(mfu * 989e12 / (flops * tokens), 1, 0.02);
   EXPECT_GT(json["communication_seconds"], json["exposed_seconds"]["all_gathers"]);
@@ -186,7 +187,7 @@ TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
   EXPECT_NE(large.find("the model needs smaller ones"), large.npos) << large;
 }
 
-// What is said to fit is what a plan with that option says.
+// The plan's advice is right: a plan with that option fits.
 TEST(Plan, OffersChangesThatArePlans) {
   for (const Words& model : {Words{"--model=llama-3-8b", "--ranks=64", "--batch_size=12"},
                              Words{"--model=llama-2-7b", "--ranks=8", "--zero=1", "--batch_size=6"},
@@ -231,7 +232,8 @@ TEST(Plan, SweepsAsATableAndAPicture) {
   };
   EXPECT_EQ(count(svg, "<polyline"), 5);
   EXPECT_EQ(count(svg, "<circle"), 5 * 5);
-  EXPECT_EQ(count(svg, "fill=\"#fff\" stroke"), count(table, " no "));  // rings
+  // One ring for each row that does not fit.
+  EXPECT_EQ(count(svg, "fill=\"#fff\" stroke"), count(table, " no "));
   for (const char* words : {">16<", ">ranks<", ">shard_grad_op<", ">gpt2-xl on a100-80: tokens/s"})
     EXPECT_NE(svg.find(words), svg.npos) << words;
 }
@@ -249,8 +251,8 @@ TEST(Plan, TracesTheStepOnTheMachine) {
     last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
     gathers += event["tid"] == 1;
   }
-  EXPECT_EQ(gathers, 4 + 1 + 4);  // of the root once, of blocks twice
-  EXPECT_GT(last, 100);           // microseconds
+  EXPECT_EQ(gathers, 4 + 1 + 4);  // one of the root, two of each block
+  EXPECT_GT(last, 100);           // in microseconds
   EXPECT_LT(last, 1e5);
 }
 

@@ -2,14 +2,14 @@
 
 #include <gtest/gtest.h>
 
-// The papers' figures.
+// Tests the numbers of the papers.
 
 namespace nanofsdp::cli::recipes_test {
 namespace {
 
 constexpr double kGigabyte = 1e9;
 
-// ZeRO (arXiv 1910.02054), figure 1 and section 3.1: 7.5 billion parameters, 64 ranks.
+// This is ZeRO (arXiv 1910.02054), figure 1 and section 3.1: 7.5 billion parameters, 64 ranks.
 TEST(PapersCount, IsZeroFigure1) {
   const Recipe& recipe = kRecipes[2];
   EXPECT_EQ(recipe.name, "master weights (O2)");
@@ -19,7 +19,7 @@ TEST(PapersCount, IsZeroFigure1) {
   }
 }
 
-// Bytes a parameter of each recipe, whole; and on 4 ranks, by hand.
+// The bytes for each parameter of every recipe, whole and on 4 ranks, by hand.
 TEST(PapersCount, DividesWhatTheStageShards) {
   const double on_4[][4] = {
       {16, 10, 7, 4},   // 4, 4, 8

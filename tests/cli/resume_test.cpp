@@ -14,7 +14,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// `--init_from=resume`, as a user has it.
+// Tests `--init_from=resume`.
 
 namespace nanofsdp::resume_test {
 namespace {
@@ -52,7 +52,7 @@ std::string train(const TemporaryDirectory& directory, const Words& words) {
   return result.out;
 }
 
-// What a metrics file says of iterations from `first` on, but for what it took.
+// The lines of a metrics file from iteration `first` on, without times.
 std::vector<json> metrics(const TemporaryDirectory& directory, const std::string& name,
                           std::int64_t first = 0) {
   std::vector<json> lines;
@@ -68,7 +68,7 @@ std::vector<json> metrics(const TemporaryDirectory& directory, const std::string
   return lines;
 }
 
-// All that lies in a directory, but for what processes print.
+// All files in a directory, except the output of processes.
 std::map<std::string, std::string> tree(const TemporaryDirectory& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory.file(""))) {
@@ -81,7 +81,7 @@ std::map<std::string, std::string> tree(const TemporaryDirectory& directory) {
 }
 
 // The law: the next 100 losses, norms and evaluations, and the model at the end, are those of a run
-// that was never interrupted, to the bit, with dropout. Some seconds: eighteen runs.
+// that was never interrupted, to the bit, with dropout. This takes some seconds: eighteen runs.
 TEST(Resume, GoesOnBitForBit) {
   const Words settings[] = {
       {"--ranks=1"},
@@ -99,7 +99,7 @@ TEST(Resume, GoesOnBitForBit) {
     train(d, common +
                  Words{"--max_iters=60", "--out_dir=b", "--metrics=b.jsonl", "--init_from=resume"});
     std::vector<json> resumed = metrics(d, "b.jsonl"), whole = metrics(d, "a.jsonl", 20);
-    // Where it stopped, an evaluation that the other run need not have made.
+    // The resumed run evaluates where it stopped, and the other run need not.
     if (whole[0].contains("loss")) resumed.erase(resumed.begin());
     EXPECT_EQ(std::ranges::count_if(whole, [](const json& j) { return j.contains("loss"); }), 40);
     EXPECT_EQ(resumed, whole) << setting.back();
@@ -139,7 +139,8 @@ TEST(Resume, GoesOnAtAnyNumberOfRanks) {
   }
 }
 
-// As nanoGPT: the sizes of the model are the checkpoint's, everything else is asked for anew.
+// As in nanoGPT, the sizes of the model come from the checkpoint, and all other options from the
+// command line.
 TEST(Resume, TakesTheModelFromTheCheckpoint) {
   const TemporaryDirectory d;
   train(d, {"--max_iters=2", "--out_dir=o"});
@@ -169,22 +170,22 @@ TEST(Resume, AddsToTheMetrics) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 1, 2, 3}));
 }
 
-// A run that is at its end already, and one that is traced.
+// One run is at its end already, and the other one is traced.
 TEST(Resume, OfAFinishedRunEvaluates) {
   const TemporaryDirectory d;
   train(d, {"--max_iters=2", "--out_dir=o"});
   const auto before = tree(d);
   const std::string out = train(d, {"--max_iters=2", "--out_dir=o", "--init_from=resume"});
   EXPECT_NE(out.find("step 2: "), std::string::npos);
-  EXPECT_EQ(out.find("saved"), std::string::npos);  // it is there
+  EXPECT_EQ(out.find("saved"), std::string::npos);  // the checkpoint is there already
   EXPECT_NE(out.find("--- a sample ---"), std::string::npos);
   EXPECT_TRUE(tree(d) == before);
   train(d, {"--max_iters=20", "--out_dir=o", "--init_from=resume", "--trace=t.json"});
   EXPECT_GT(json::parse(read_file(d.file("t.json")))["traceEvents"].size(), 10u);
 }
 
-// nanoGPT's rule: at every evaluation, or whenever the validation loss has fallen; the best so far
-// is remembered by the next run.
+// nanoGPT's rule: a run saves at every evaluation, or if the validation loss has fallen. The next
+// run remembers the best loss so far.
 TEST(Resume, SavesAlwaysOrWhatIsBetter) {
   const TemporaryDirectory d;
   const Words wild = {"--eval_interval=1", "--out_dir=o", "--learning_rate=0.3", "--warmup_iters=5",
@@ -216,13 +217,13 @@ TEST(Resume, SavesAlwaysOrWhatIsBetter) {
   EXPECT_LT(saved, 10);
   best = 1e9, saved = 0, evaluations = 0;
   follow(train(d, wild + Words{"--max_iters=5"}), true);
-  evaluations = 0;  // the last one was not the best: that is remembered
+  evaluations = 0;  // the last loss was not the best, and the checkpoint says so
   follow(train(d, wild + Words{"--always_save_checkpoint=False", "--init_from=resume"}), false);
   EXPECT_GT(saved, 5);
   EXPECT_LT(saved, 10);
 }
 
-// ---- what is refused, with one line that says what and why, and nothing changes
+// ---- refusals, with one line that says what and why; nothing changes
 
 TEST(ResumeRefusal, SaysWhatIsWrong) {
   const TemporaryDirectory d;

@@ -20,7 +20,7 @@ using testing::TemporaryDirectory;
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-// The places of one polyline, by its colour, in the order of the panels.
+// The points of one polyline, by its colour, in the order of the panels.
 using Places = std::vector<std::pair<double, double>>;
 std::vector<Places> lines_of(const std::string& svg, const std::string& colour) {
   const std::regex line("<polyline points=\"([^\"]*)\" stroke=\"" + colour + "\"");
@@ -41,7 +41,7 @@ std::string drawn(const Curves& run, const Curves& reference = {}) {
   return draw_run("title", run, reference, ledger);
 }
 
-// Tags that are closed, and no number that is none.
+// All tags are closed, and all numbers are numbers.
 void expect_sound(const std::string& svg) {
   const auto count = [&](const std::string& part) {
     int n = 0;
@@ -68,7 +68,7 @@ TEST(Curve, KeepsEveryPeakInAtMost500Points) {
     const std::vector<Chart::Point> points = curve.points(curve.last());
     EXPECT_LE(points.size(), 500u);
     EXPECT_GE(points.size(), std::min<std::size_t>(250, static_cast<std::size_t>(n)));
-    // Each point spans exactly the values from its iteration to the next one's.
+    // Each point spans exactly the values from its iteration to the next point's.
     for (std::size_t p = 0; p < points.size(); ++p) {
       const double end = p + 1 < points.size() ? points[p + 1].x : 3.0 * n;
       double least = kInfinity, most = -kInfinity;
@@ -80,7 +80,7 @@ TEST(Curve, KeepsEveryPeakInAtMost500Points) {
       ASSERT_EQ(points[p].high, most) << n << " " << p;
     }
     EXPECT_EQ(points[0].x, 0);
-    EXPECT_EQ(curve.points(0).size(), 1u);  // what comes later is beyond the right end
+    EXPECT_EQ(curve.points(0).size(), 1u);  // later values lie beyond the right end
   }
 }
 
@@ -91,9 +91,9 @@ TEST(Curve, LeavesOutWhatHasNoPlace) {
   curve.add(2, kInfinity);
   EXPECT_EQ(curve.last(), 0);
   curve.add(3, 2);
-  curve.add(3, 5);  // a second time
+  curve.add(3, 5);  // the same iteration again
   curve.add(1, 5);
-  curve.add(4, 1e300);  // more than a float holds
+  curve.add(4, 1e300);  // more than the largest float
   ASSERT_EQ(curve.points(9).size(), 2u);
   EXPECT_EQ(curve.points(9)[1].high, 2);
 }
@@ -106,7 +106,7 @@ TEST(Curves, ReadMetricsOfOursAndOfOthers) {
       "{\"iter\":0,\"loss\":4.0,\"grad_norm\":2.0,\"tokens_per_s\":100}\r\n"
       "{\"iter\": 1, \"loss\": 3.0}\n{\"iter\": 2, \"loss\": null}\n\n{\"iter\": -1, \"loss\": 9}\n"
       "[1]\n{\"iter\": \"3\", \"loss\": 9}\n{\"iter\": 1e300, \"loss\": 9}\n"
-      "{\"iter\": 5, \"loss\": 2.0}\n{\"iter\": 6, \"lo");  // killed here
+      "{\"iter\": 5, \"loss\": 2.0}\n{\"iter\": 6, \"lo");  // the run was killed here
   Curves all, some;
   all.read(path, {});
   some.read(path, {}, 5);
@@ -122,10 +122,10 @@ TEST(Curves, ReadMetricsOfOursAndOfOthers) {
 TEST(RunPicture, PutsEveryValueInItsPlace) {
   Curves run, reference;
   for (int i = 0; i <= 10; ++i) {
-    run.loss.add(i, 4 - 0.2 * i);  // 4 to 2
+    run.loss.add(i, 4 - 0.2 * i);  // from 4 to 2
     run.grad_norm.add(i, 1);
     run.tokens_per_s.add(i, 1000);
-    reference.loss.add(2 * i, 4 - 0.4 * i);  // the same line, twice as long
+    reference.loss.add(2 * i, 4 - 0.4 * i);  // the same line, for twice as many iterations
   }
   run.val_loss.add(0, 4);
   run.val_loss.add(10, 2);
@@ -133,7 +133,8 @@ TEST(RunPicture, PutsEveryValueInItsPlace) {
   expect_sound(svg);
   const std::vector<Places> ours = lines_of(svg, kOurs);
   ASSERT_EQ(ours.size(), 3u);
-  // From 80 to 680, in a panel from 56 to 206 with a twentieth above and below: a tenth of 2.2.
+  // x goes from 80 to 680. The panel goes from 56 to 206, with a twentieth above and below: a tenth
+  // of 2.2.
   const Places& loss = ours[0];
   for (std::size_t i = 0; i <= 10; ++i) {
     EXPECT_NEAR(loss.at(2 * i).first, 80 + 60.0 * static_cast<double>(i), 0.051);
@@ -141,10 +142,10 @@ TEST(RunPicture, PutsEveryValueInItsPlace) {
                 0.051);
     EXPECT_EQ(loss.at(2 * i), loss.at(2 * i + 1));
   }
-  // Norm and speed are shown from zero.
+  // Norm and speed are drawn from zero.
   EXPECT_NEAR(ours[1][0].second, 262 + 150 * 0.05 / 1.05, 0.051);
   EXPECT_NEAR(ours[2][0].second, 468 + 150 * 0.05 / 1.05, 0.051);
-  // The reference lies on our line, and ends where ours does.
+  // The reference lies on our line and ends where our line ends.
   const std::vector<Places> others = lines_of(svg, kReference);
   ASSERT_EQ(others.size(), 1u);
   ASSERT_EQ(others[0].size(), 12u);
@@ -158,10 +159,10 @@ TEST(RunPicture, PutsEveryValueInItsPlace) {
         ">memory of a rank: 1.23 MB at its peak; each class at its own<"}) {
     EXPECT_NE(svg.find(words), std::string::npos) << words;
   }
-  EXPECT_EQ(svg.find("activations"), std::string::npos);  // there were none
+  EXPECT_EQ(svg.find("activations"), std::string::npos);  // there are no activations
 }
 
-// A run that has just begun, that has diverged, whose values are all alike, tiny, or huge.
+// The run has just begun, has diverged, or has values that are all equal, tiny, or huge.
 TEST(RunPicture, IsSoundWhateverTheValues) {
   expect_sound(draw_run("", {}, {}, Ledger()));
   for (const double value : {0.0, -1.0, 1e-30, 1e30, 3.25, kInfinity, std::nan("")}) {
@@ -184,7 +185,7 @@ TEST(RunPicture, IsSoundWhateverTheValues) {
   }
 }
 
-// ---- as a user has it
+// ---- as users run it
 
 std::string run(const TemporaryDirectory& directory, std::vector<std::string> words) {
   words.insert(words.begin(), {"train", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=8",
@@ -208,16 +209,16 @@ TEST(RunPicture, GrowsWithTheRunAndWithItsResumption) {
   const std::string svg = read_file(d.file("o/run.svg"));
   EXPECT_NE(svg.find("full_shard over 2 ranks"), std::string::npos);
   EXPECT_EQ(lines_of(svg, kReference).size(), 0u);
-  run(d, {"--max_iters=8", "--init_from=resume"});  // no step: the picture is better than none
+  run(d, {"--max_iters=8", "--init_from=resume"});  // without a step the old picture stays
   EXPECT_EQ(read_file(d.file("o/run.svg")), svg);
   std::filesystem::copy(d.file("m"), d.file("r"));
   run(d, {"--max_iters=12", "--metrics=m", "--init_from=resume", "--reference=r"});
   EXPECT_EQ(steps_drawn(d), 12u);
-  // The same run as its own reference, as far as that one went.
+  // The run is its own reference, up to the iteration that it had reached.
   const std::string resumed = read_file(d.file("o/run.svg"));
   const Places ours = lines_of(resumed, kOurs).at(0), other = lines_of(resumed, kReference).at(0);
   EXPECT_EQ(other, Places(ours.begin(), ours.begin() + 16));
-  run(d, {"--max_iters=15", "--init_from=resume"});  // without metrics: what this run has seen
+  run(d, {"--max_iters=15", "--init_from=resume"});  // without metrics: only the values of this run
   EXPECT_EQ(steps_drawn(d), 3u);
   run(d, {"--max_iters=16", "--init_from=resume", "--metrics=/dev/null"});
   EXPECT_EQ(steps_drawn(d), 1u);

@@ -9,7 +9,7 @@
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
-// What a user of nanoGPT's sample.py does, and of its finetuning: files in, texts out.
+// Tests the uses of nanoGPT's sample.py and of its finetuning: files in, texts out.
 
 namespace nanofsdp::sample_test {
 namespace {
@@ -31,14 +31,15 @@ std::string sample(const TemporaryDirectory& directory, Words more, int exit_cod
   return output_of(directory, more, exit_code);
 }
 
-// The small GPT-2 in its place, and texts of its tokens as prepare.py would write them.
+// Copies the small GPT-2, and texts of its tokens as prepare.py would write them.
 void prepare(const TemporaryDirectory& directory) {
   fs::create_directories(directory.file("data/owls"));
   fs::copy(kSmall, directory.file("data/gpt2"));
   std::string tokens;
-  for (int i = 0; i < 400; ++i) tokens += {static_cast<char>(3 + i % 7), '\1'};  // 259 to 265
+  // Tokens 259 to 265.
+  for (int i = 0; i < 400; ++i) tokens += {static_cast<char>(3 + i % 7), '\1'};
   for (std::size_t i = 0; i < tokens.size(); i += 2) {
-    if (tokens[i] > 7) tokens[i] = 3;  // 263 is the last
+    if (tokens[i] > 7) tokens[i] = 3;  // 263 is the last token
   }
   directory.write("data/owls/train.bin", tokens);
   directory.write("data/owls/val.bin", tokens.substr(0, 100));
@@ -90,7 +91,7 @@ TEST(Sample, OfAPretrainedModelIsText) {
   Words start = options;
   start.push_back("--start=<|endoftext|>");
   const std::string text = sample(directory, start);
-  EXPECT_TRUE(text.starts_with("<|endoftext|>\xa7")) << text;  // what PyTorch says, token 100
+  EXPECT_TRUE(text.starts_with("<|endoftext|>\xa7")) << text;  // PyTorch's text: token 100
   start.back() = "--start=TOKENS:263";
   EXPECT_EQ(sample(directory, start), text);
   start.push_back("--ranks=2");
@@ -103,13 +104,13 @@ TEST(Sample, OfAPretrainedModelIsText) {
   EXPECT_NE(error.find("tiktoken"), std::string::npos) << error;
 }
 
-// A model that is trained on from GPT-2's weights knows their tokens, and its own text is read.
+// A model that trains from GPT-2's weights knows their tokens, so its own text can be read.
 TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
   const TemporaryDirectory directory;
   prepare(directory);
   const Words options = {
       "train",          "finetune_shakespeare", "--init_from=gpt2", "--dataset=owls",
-      "--block_size=8",  // of 16: cropped
+      "--block_size=8",  // cropped from 16
       "--max_iters=20", "--eval_interval=20",   "--eval_iters=2",   "--learning_rate=0.01",
       "--out_dir=out"};
   std::string trained;
@@ -129,8 +130,8 @@ TEST(Finetuning, TrainsAPretrainedModelAndReadsWhatItWrites) {
   }
 }
 
-// A step too small to move anything leaves the pretrained model, on any number of ranks: it writes
-// what PyTorch wrote (the first tokens of expected.txt's greedy text).
+// The step is too small to change a weight. So the model is still the pretrained one, on any number
+// of ranks, and writes PyTorch's text (the first tokens of expected.txt's greedy text).
 TEST(Finetuning, BeginsAtThePretrainedModel) {
   const TemporaryDirectory directory;
   prepare(directory);
@@ -153,7 +154,8 @@ TEST(Finetuning, BeginsAtThePretrainedModel) {
   }
 }
 
-// The checkpoint knows what the pretrained model said: its sizes, its tokens, and what these mean.
+// The checkpoint holds what the pretrained model's files said: its sizes, its tokens, and their
+// texts.
 TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
   const TemporaryDirectory d;
   prepare(d);
@@ -185,13 +187,13 @@ TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
 
   const std::string other = train({"--init_from=resume", "--out_dir=out", "--dataset=tales"}, 2);
   EXPECT_NE(other.find("the 264 tokens of the model"), std::string::npos) << other;
-  // Nor does a model of characters go on with tokens.
+  // A model of characters also refuses to go on with tokens.
   output_of(d, kTraining);
   const std::string tokens = train({"--init_from=resume", "--out_dir=out"}, 2);
   EXPECT_NE(tokens.find("a model of the tokens of data 'data/owls'"), std::string::npos) << tokens;
 }
 
-// Without vocab.json tokens are numbers, until somebody says what they mean.
+// Without vocab.json tokens are numbers, until the user gives their texts.
 TEST(Training, OnTokensWritesNumbers) {
   const TemporaryDirectory directory;
   prepare(directory);

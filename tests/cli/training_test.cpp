@@ -23,7 +23,7 @@ using testing::Process;
 using testing::read_file;
 using testing::TemporaryDirectory;
 
-// Runs `nanofsdp train` with these options and returns its metrics, a line an entry.
+// Runs `nanofsdp train` with these options and returns its metrics, one entry for each line.
 std::vector<json> metrics(const TemporaryDirectory& directory, std::vector<std::string> options) {
   options.insert(options.begin(), {"train", "--metrics=metrics.jsonl", "--n_layer=2", "--n_embd=32",
                                    "--n_head=2", "--block_size=16", "--eval_iters=2"});
@@ -45,14 +45,14 @@ TEST(Training, WritesOneMetricsLineAStepAndAnEvaluation) {
     if (!line.contains("loss")) continue;
     EXPECT_GT(line["bytes_sent"], 0);
     EXPECT_EQ(line["bytes_sent"], line["bytes_received"]);
-    EXPECT_EQ(line["bytes_sent"], lines[1]["bytes_sent"]);  // every step moves the same
+    EXPECT_EQ(line["bytes_sent"], lines[1]["bytes_sent"]);  // every step sends the same
     EXPECT_GT(line["peak_bytes"]["parameter shards"], 0);
   }
   EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 1, 2, 3, 4}));
   EXPECT_EQ(evaluations, (std::vector<std::int64_t>{0, 2, 4, 5}));
 }
 
-// Rows are shared, or micro-batches are; masks of dropout belong to rows. The same training.
+// The training is the same if ranks share rows or micro-batches: dropout masks belong to rows.
 TEST(Training, IsTheSameAtEveryWorldSize) {
   const std::vector<std::string> common = {"--max_iters=8",
                                            "--eval_interval=8",
@@ -83,7 +83,7 @@ TEST(Training, IsTheSameAtEveryWorldSize) {
   }
 }
 
-// The number of evaluations changes nothing: they have a generator of their own.
+// The number of evaluations changes nothing, because they have a generator of their own.
 TEST(Training, DoesNotDependOnEvaluations) {
   const TemporaryDirectory often, seldom;
   const auto a = metrics(often, {"--max_iters=6", "--eval_interval=2"});
@@ -91,7 +91,7 @@ TEST(Training, DoesNotDependOnEvaluations) {
   EXPECT_EQ(a.back(), b.back());
 }
 
-// A token of the built-in text is a character, and that a byte.
+// A token of the built-in text is a character of one byte.
 TEST(Training, EndsWithASampleOfTheLengthAskedFor) {
   const auto sample = [](const char* tokens) {
     const TemporaryDirectory directory;
@@ -102,7 +102,7 @@ TEST(Training, EndsWithASampleOfTheLengthAskedFor) {
     const std::size_t found = process.out().find(title);
     return found == std::string::npos ? "none" : process.out().substr(found + title.size());
   };
-  EXPECT_EQ(sample("--sample=7").size(), 7u + 1);  // and a line's end
+  EXPECT_EQ(sample("--sample=7").size(), 7u + 1);  // and the end of a line
   EXPECT_EQ(sample("--sample=0"), "none");
 }
 
@@ -118,10 +118,10 @@ TEST(Training, SavesWhatSampleReads) {
   const std::string first = sample();
   EXPECT_TRUE(first.starts_with("The ")) << first;
   EXPECT_EQ(first.find('\n', 44) != std::string::npos, true) << first;
-  EXPECT_EQ(sample(), first);  // seeded
+  EXPECT_EQ(sample(), first);  // it is seeded
 }
 
-// One rank or two, the file holds the same weights but for rounding; so they write the same sample.
+// With one rank or two, the weights are equal except for rounding, and write the same sample.
 TEST(Training, LeavesTheSameModelAtEveryWorldSize) {
   const auto sample = [](const char* ranks) {
     const TemporaryDirectory directory;
@@ -135,7 +135,7 @@ TEST(Training, LeavesTheSameModelAtEveryWorldSize) {
   EXPECT_EQ(sample("--ranks=3"), one);
 }
 
-// nanoGPT's README, word for word, but for the number of steps. The first losses are PyTorch's.
+// These are the words of nanoGPT's README with fewer steps. The first losses are PyTorch's.
 TEST(Training, RunsTheCommandOfNanoGPTsReadme) {
   if (std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
     GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";
@@ -154,7 +154,7 @@ TEST(Training, RunsTheCommandOfNanoGPTsReadme) {
   }
 }
 
-// Runs the product in a small model and returns what it prints.
+// Runs the product with a small model and returns its output.
 std::string printed(const TemporaryDirectory& directory, std::vector<std::string> words) {
   words.insert(words.end(), {"--n_layer=2", "--n_embd=32", "--n_head=2", "--block_size=16",
                              "--eval_iters=2", "--eval_interval=20"});
@@ -163,7 +163,7 @@ std::string printed(const TemporaryDirectory& directory, std::vector<std::string
   return process.out();
 }
 
-// Three steps of every rank, in four lanes, each collective with its unit and bytes.
+// The trace has three steps of every rank in four lanes, and collectives with unit and bytes.
 TEST(Trace, ShowsThreeStepsOfAllRanks) {
   for (const char* how : {"--backend=gloo", "--backend=local", "--layout=per_parameter"}) {
     const TemporaryDirectory directory;
@@ -171,7 +171,7 @@ TEST(Trace, ShowsThreeStepsOfAllRanks) {
         printed(directory, {"train", "--ranks=2", how, "--max_iters=20", "--trace=trace.json"});
     EXPECT_NE(out.find("% that the schedule allows"), std::string::npos) << out;
     const json trace = json::parse(read_file(directory.file("trace.json")));
-    std::map<std::pair<int, int>, int> spans;  // of a rank's lane
+    std::map<std::pair<int, int>, int> spans;  // number of spans for each rank and lane
     double start = 1e9;
     for (const json& event : trace["traceEvents"]) {
       if (event["ph"] != "X") continue;
@@ -200,7 +200,7 @@ TEST(Trace, ThatCannotBeWrittenIsToldBeforeTraining) {
   EXPECT_EQ(process.out().find("iter 0"), std::string::npos);
 }
 
-// Promise 3 and 4, as a user sees them: what was planned was measured.
+// Promises 3 and 4 for the user: the planned numbers equal the measured ones.
 TEST(Explain, PlansWhatIsMeasured) {
   for (const char* strategy : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op",
                                "full_shard", "hybrid_shard"}) {
@@ -231,7 +231,7 @@ TEST(Explain, PlansWhatIsMeasured) {
   }
 }
 
-// The words of each stage's row.
+// The words of the row of each stage.
 std::vector<std::vector<std::string>> stages(const std::string& out) {
   std::vector<std::vector<std::string>> rows;
   std::istringstream text(out);
@@ -257,15 +257,15 @@ TEST(Compare, ShowsFourStagesWithTheSameBits) {
     bytes.push_back(row[3]);
     EXPECT_EQ(row.back(), rows[0].back()) << out;
   }
-  for (std::size_t i = 0; i < rows.size(); ++i) {  // the bytes are the README's
+  for (std::size_t i = 0; i < rows.size(); ++i) {  // the bytes are those of the README
     EXPECT_TRUE(std::equal(rows[i].begin(), rows[i].begin() + 8, told[i].begin())) << out;
   }
   EXPECT_EQ(bytes, (std::vector<std::string>{"16.00", "10.00", "7.00", "4.00"})) << out;
   EXPECT_NE(out.find("The same bits in every row."), std::string::npos);
 }
 
-// Stages that reduce after every micro-batch add in another order than those that reduce at last:
-// where a rank has several micro-batches, the rows differ.
+// Stages that reduce after every micro-batch add in another order than stages that reduce at the
+// end. If a rank has several micro-batches, the rows differ.
 TEST(Compare, SaysWhetherTheRowsAreTheSame) {
   for (const char* micro_batches : {"2", "4", "8"}) {
     const TemporaryDirectory directory;

@@ -12,9 +12,9 @@
 #include "support/temporary_directory.h"
 #include "train/trainer.h"
 
-// What a run takes at its worst moment is what was planned, by class and to the byte: the first
-// values or those of a file, evaluations, steps, checkpoints, weights, a sample. And it is what its
-// steps take: the rest is never more.
+// The memory of a run at its largest moment equals the plan, for each class and to the byte: with
+// first values or those of a file, evaluations, steps, checkpoints, weights and a sample. It is
+// also the memory of its steps; everything else takes no more.
 
 namespace nanofsdp::cli::whole_run_test {
 namespace {
@@ -27,7 +27,7 @@ std::string text() {
   return all;
 }
 
-// The same for each seed; all three kinds of recompute in turn.
+// The options are the same for each seed, and take all three kinds of recompute in turn.
 TrainOptions options_of(unsigned seed, const std::string& out_dir) {
   std::minstd_rand random(seed);
   random.discard(9);
@@ -65,8 +65,8 @@ plan::Plan plan_of(const TrainOptions& o, const plan::Run& run, std::int64_t voc
   return plan::plan(*bench::planned_gpt(train::config_of(o, vocab_size), o.recompute), run);
 }
 
-// Whether its steps alone are the worst moment. Not where first values, or a look at whole weights,
-// take more than the activations of so small a model.
+// Whether the steps alone have the largest memory. They do not if first values, or a look at whole
+// weights, take more than the activations of such a small model.
 void expect_steps_alone(const TrainOptions& o, plan::Run run, const plan::Plan& whole,
                         std::int64_t vocab_size) {
   run.work.draws = run.work.saves = false;

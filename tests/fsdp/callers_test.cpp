@@ -9,7 +9,7 @@
 #include "support/caller.h"
 #include "support/errors.h"
 
-// The engine in the hands of a caller who is not the trainer: any order of calls that users of
+// Tests the engine under a caller that is not the trainer, with every order of calls that users of
 // FSDP2 write.
 
 namespace nanofsdp::fsdp::callers_test {
@@ -20,7 +20,7 @@ using testing::CallerOptions;
 using testing::for_all_shardings;
 using testing::run_callers;
 
-// What a caller may do between two micro-steps without touching a gradient.
+// Calls between two micro-steps that must not change a gradient.
 const std::vector<std::pair<std::string, std::function<void(Caller&)>>> kNoBackward = {
     {"an evaluation", [](Caller& c) { c.evaluate(); }},
     {"a forward pass of training that is given up",
@@ -34,7 +34,7 @@ const std::vector<std::pair<std::string, std::function<void(Caller&)>>> kNoBackw
     {"an empty pass", [](Caller& c) { c.tape.begin(true), c.tape.end(); }},
 };
 
-// Whether gradients add up whole, by FSDP2's switch or by the option, or in shards.
+// Gradients add up whole, by FSDP2's switch or by the option, or in shards.
 TEST(Gradients, StayThroughAPassWithoutBackward) {
   for_all_shardings([](CallerOptions options) {
     for (const std::string how : {"switch", "option", "shards"}) {
@@ -59,7 +59,8 @@ TEST(Gradients, StayThroughAPassWithoutBackward) {
   });
 }
 
-// None is none until a backward gave one: weights stay, to the bit, and so does the optimizer.
+// Without a backward there is no gradient, so neither the weights nor the optimizer change by a
+// bit.
 TEST(Step, WithoutABackwardChangesNothing) {
   for_all_shardings([](const CallerOptions& options) {
     run_callers(options, [&](Caller& c) {
@@ -84,7 +85,7 @@ TEST(Step, WithoutABackwardChangesNothing) {
   });
 }
 
-// Twice the same step: PyTorch's, on the same gradients.
+// As in PyTorch, a second step uses the same gradients.
 TEST(Step, AfterAStepUsesTheSameGradients) {
   for_all_shardings([](const CallerOptions& options) {
     run_callers(options, [](Caller& c) {
@@ -100,8 +101,8 @@ TEST(Step, AfterAStepUsesTheSameGradients) {
   });
 }
 
-// What is not reduced is no gradient yet, in every strategy: a step on it changes nothing, the norm
-// is 0, and later it is reduced with what came after, or forgotten.
+// A gradient that is not reduced does not exist yet, under every strategy. A step changes nothing,
+// and the norm is 0. Later the gradient is reduced together with newer ones, or it is forgotten.
 TEST(Step, LeavesOutWhatIsNotReducedYet) {
   for_all_shardings([](CallerOptions options) {
     for (const bool by_switch : {true, false}) {
@@ -131,11 +132,12 @@ TEST(Step, LeavesOutWhatIsNotReducedYet) {
   });
 }
 
-// FSDP2's switch for one unit, also in the last micro-step: what was reduced before counts, summed
-// over all ranks, and what is not stays for later.
+// FSDP2's switch for one unit is used also in the last micro-step. Gradients that were reduced
+// before count, summed over all ranks, and the others stay for later.
 TEST(GradientSync, OfOneUnitIsOffInAnyMicroStep) {
   for_all_shardings([](const CallerOptions& options) {
-    if (!sharding_of(options.strategy).gradients) return;  // there all of a step is reduced at once
+    // All gradients of a step are reduced together.
+    if (!sharding_of(options.strategy).gradients) return;
     const auto run = [&](bool off_in_the_end) {
       return run_callers(options, [&](Caller& c) {
         c.sharded.zero_grad();
@@ -175,8 +177,8 @@ TEST(Step, InTheMiddleOfAPassChangesNothing) {
   });
 }
 
-// A step there would have the backward compute with new weights on old activations. zero_grad is
-// fine, and the pass goes on.
+// After such a step, backward would compute with new weights on old activations. zero_grad is
+// allowed, and the pass goes on.
 TEST(Step, BetweenAForwardAndItsBackwardIsRefused) {
   for_all_shardings([](const CallerOptions& options) {
     const auto run = [&](bool meddles) {
@@ -202,7 +204,7 @@ TEST(Step, BetweenAForwardAndItsBackwardIsRefused) {
   });
 }
 
-// Backward of what has no forward any more is an error of the tape's, and no harm to the model.
+// A backward without a forward is an error of the tape, and does not harm the model.
 TEST(Backward, CalledTwiceIsAnErrorAfterWhichTheModelTrainsOn) {
   for_all_shardings([](const CallerOptions& options) {
     const auto run = [&](bool twice) {

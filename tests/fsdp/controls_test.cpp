@@ -15,10 +15,10 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// FSDP2's controls, which a user sets between passes.
+// Tests FSDP2's controls, which a user sets between passes.
 
-// The reduced gradients of this rank's shards after three micro-steps, unit by unit; and how many
-// reductions that took. `synced(m, unit)`: whether the unit's gradients are reduced after m.
+// The reduced gradients of this rank's shards after three micro-steps, unit by unit; and the number
+// of reductions. `synced(m, unit)` says whether the unit's gradients are reduced after m.
 template <class Synced>
 std::vector<std::vector<float>> gradients(const TinyOptions& options, const Synced& synced,
                                           std::int64_t& reductions) {
@@ -43,8 +43,8 @@ std::vector<std::vector<float>> gradients(const TinyOptions& options, const Sync
   return all;
 }
 
-// Off until the last micro-step: what no_sync gives, to the bit; on: what is usual. And each unit
-// by itself.
+// If it is off until the last micro-step, the bits are those of no_sync. If it is on, they are the
+// usual ones. Each unit has a switch of its own.
 TEST(GradientSync, IsOnAndOffForEachUnit) {
   const TinyOptions usual{.micro_steps = 3};
   TinyOptions no_sync = usual;
@@ -85,7 +85,7 @@ std::string order_of_a_step(const auto& prepare) {
   return line;
 }
 
-// In the first pass already, in which nothing could be guessed.
+// The lists count in the first pass already, in which there is no guess yet.
 TEST(PrefetchLists, SayWhatIsGatheredAhead) {
   const auto lists = [](ShardedModel& sharded, gpt::GPT& model) {
     const nn::Module *b0 = model.blocks()[0].get(), *b1 = model.blocks()[1].get(),
@@ -100,7 +100,7 @@ TEST(PrefetchLists, SayWhatIsGatheredAhead) {
             "U.b2 U.b1 u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
 }
 
-// Backward has come to the first block: the gradients of the last one are on their way.
+// When backward reaches the first block, the gradients of the last one are being reduced.
 TEST(PrefetchLists, MayNameUnitsThatAreDone) {
   const auto nothing = [](ShardedModel&, gpt::GPT&) {};
   const auto lists = [](ShardedModel& sharded, gpt::GPT& model) {

@@ -47,7 +47,7 @@ std::vector<std::vector<float>> sharded_weights(int world, Order order) {
                             });
 }
 
-// The law: whatever the number of ranks, the weights are those of the whole model, to the bit.
+// The law: at every number of ranks, the weights are those of the whole model, to the bit.
 TEST(DeferredInit, GivesEveryWorldTheWeightsOfTheWholeModel) {
   gpt::GPT model(kTiny);
   WholeModel memory(model);
@@ -63,7 +63,8 @@ TEST(DeferredInit, GivesEveryWorldTheWeightsOfTheWholeModel) {
   }
 }
 
-// Blocks first, the root last; in the root the head before the embedding, whose draw stays.
+// Blocks are drawn first, and the root last. In the root the head comes before the embedding, whose
+// draw stays.
 TEST(DeferredInit, DrawsBreadthFirst) {
   testing::run_ranks(
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -84,7 +85,7 @@ TEST(DeferredInit, DrawsBreadthFirst) {
       });
 }
 
-// Whatever the units: each parameter is drawn once for each of its owners, and wte has two.
+// With any units, each parameter is drawn once for each of its owners, and wte has two.
 TEST(DeferredInit, DrawsNoParameterOfAnotherUnit) {
   testing::run_ranks(
       Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -135,7 +136,8 @@ TEST(DeferredInit, NamesAParameterThatNoUnitHas) {
   testing::run_ranks(Backend::self, 1, body);
 }
 
-// A model that has its values is sharded as it is; on request they are rank 0's on every rank.
+// A model that has its values is sharded as it is. If the caller asks for it, every rank gets rank
+// 0's values.
 TEST(Materialised, ModelKeepsItsValues) {
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
                                     ShardingStrategy::full_shard}) {
@@ -148,7 +150,7 @@ TEST(Materialised, ModelKeepsItsValues) {
             memory.initialise(model.nanogpt_draws(), 7 + seed);
             gpt::GPT twin(kTiny);
             WholeModel twin_memory(twin);
-            twin_memory.initialise(twin.nanogpt_draws(), 7);  // rank 0's
+            twin_memory.initialise(twin.nanogpt_draws(), 7);  // the values of rank 0
             comm::Mesh mesh(std::move(world));
             ShardedModel sharded(context, model, mesh,
                                  {.strategy = strategy,
@@ -160,7 +162,7 @@ TEST(Materialised, ModelKeepsItsValues) {
               whole.insert(whole.end(), values.begin(), values.end());
             });
             EXPECT_EQ(whole, weights_by_unit(twin)) << name_of(strategy);
-            // No part of training, but where the copy is kept for the first step.
+            // This traffic is not part of training, unless the copy is kept for the first step.
             EXPECT_EQ(mesh.traffic().bytes_sent > 0, strategy == ShardingStrategy::shard_optimizer);
           });
     }

@@ -7,7 +7,7 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// The toy of the lessons: three parameters, 25 elements, two ranks.
+// The example of the lessons: three parameters, 25 elements, two ranks.
 Layout toy() { return {{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2}; }
 
 TEST(FlatLayout, PadsToAMultipleOfTheWorldSize) {
@@ -33,8 +33,8 @@ TEST(FlatLayout, StartsEveryParameterAndShardAtAMultipleOfTheAlignment) {
   EXPECT_EQ(layout.padding_numel(), 7);
 }
 
-// The law: over all ranks, the pieces of a parameter tile it exactly once, in order, and lie in the
-// shard where the flat parameter has them.
+// The law: over all ranks, the pieces of a parameter cover it exactly once, in order, and lie in
+// the shard at the places of the flat parameter.
 void expect_tiled(const Layout& layout) {
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     std::int64_t next = 0;

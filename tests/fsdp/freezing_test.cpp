@@ -7,7 +7,7 @@
 #include "support/caller.h"
 #include "support/errors.h"
 
-// requires_grad and dtype, changed after a model was sharded.
+// Tests requires_grad and dtype, changed after a model was sharded.
 
 namespace nanofsdp::fsdp::freezing_test {
 namespace {
@@ -33,7 +33,8 @@ void set_trains(Model& model, const std::vector<std::size_t>& which, bool trains
   for (const std::size_t i : which) model.named_parameters()[i]->requires_grad = trains;
 }
 
-// Norms and weights of two steps in which `which` are frozen, if they have not been before.
+// Norms and weights of two steps in which the parameters `which` are frozen, if they were not
+// frozen before.
 std::vector<float> train(Caller& c, const std::vector<std::size_t>& which, bool to_none) {
   std::vector<float> record;
   for (int step = 0; step < 2; ++step) {
@@ -50,7 +51,8 @@ std::vector<float> train(Caller& c, const std::vector<std::size_t>& which, bool 
   return record;
 }
 
-// Frozen late is as frozen early: the same norms and the same weights.
+// A parameter that is frozen late gives the same norms and the same weights as one that is frozen
+// early.
 TEST(FrozenLate, IsAsFrozenEarly) {
   for (const std::vector<std::size_t>& which :
        {std::vector<std::size_t>{0}, {1}, {2}, {1, 2}, {0, 1}, {0, 1, 2, 3}}) {
@@ -65,8 +67,8 @@ TEST(FrozenLate, IsAsFrozenEarly) {
         EXPECT_EQ(kept, late) << "zeros are no gradients of what is frozen";
         ASSERT_EQ(late[0].size(), early[0].size());
         for (std::size_t i = 0; i < late[0].size(); ++i) {
-          // Without a row of their own, frozen parameters move the cuts of the shards, so that the
-          // norms, the first two, are added up in another order.
+          // Frozen parameters without a row of their own move the cuts of the shards. So the norms,
+          // which are the first two numbers, are added up in another order.
           EXPECT_NEAR(late[0][i], early[0][i], i < 2 ? 1e-6 : 0) << i;
         }
       }
@@ -74,8 +76,8 @@ TEST(FrozenLate, IsAsFrozenEarly) {
   }
 }
 
-// From one step to the next: what is frozen stays as it is, to the bit, and then goes on where it
-// was. Its moments and its count of steps stand still.
+// Parameters are frozen between two steps, do not change by a bit, and train again later. Their
+// moments and their count of steps do not change either.
 TEST(FrozenLate, StandsStillAndGoesOn) {
   for_all_shardings([](CallerOptions options) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -109,8 +111,8 @@ TEST(FrozenLate, StandsStillAndGoesOn) {
   });
 }
 
-// An optimizer that is made while a parameter is frozen remembers for it, too, when it trains
-// again.
+// If an optimizer is made while a parameter is frozen, it still has state for the parameter when
+// that trains again.
 TEST(FrozenLate, MayBeFrozenWhenTheOptimizerIsMade) {
   for_all_shardings([](const CallerOptions& options) {
     const auto run = [&](bool early) {
@@ -131,8 +133,9 @@ TEST(FrozenLate, MayBeFrozenWhenTheOptimizerIsMade) {
   });
 }
 
-// Between forward and backward, and between two micro-steps: backward goes by what holds when it
-// comes to a unit, and what a parameter got before it was frozen stays (PyTorch's).
+// Parameters are frozen between forward and backward, and between two micro-steps. Backward uses
+// the value of requires_grad at the time when it reaches the unit. A gradient from before stays, as
+// in PyTorch.
 TEST(FrozenLate, CountsFromTheNextBackward) {
   for_all_shardings([](CallerOptions options) {
     for (const bool no_sync : {false, true}) {
@@ -160,8 +163,8 @@ TEST(FrozenLate, CountsFromTheNextBackward) {
   });
 }
 
-// What was frozen when it was sharded has no memory for a gradient: to thaw it is an error that
-// names it, in forward, under every strategy, whichever of a unit's parameters it is.
+// A parameter that was frozen when it was sharded has no memory for a gradient. To make it train is
+// an error in forward that names it, under every strategy, for each parameter of a unit.
 TEST(Thawing, OfWhatWasShardedFrozenIsRefusedByName) {
   for (const std::vector<std::size_t>& which : {std::vector<std::size_t>{1}, {2}, {0, 1}}) {
     for_all_shardings([&](const CallerOptions& options) {

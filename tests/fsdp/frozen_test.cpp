@@ -19,7 +19,7 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// Which parameters are frozen, by a part of their name.
+// Names the frozen parameters by a part of their name.
 using Frozen = std::vector<std::string>;
 
 bool is_frozen(const Frozen& frozen, const std::string& name) {
@@ -27,7 +27,7 @@ bool is_frozen(const Frozen& frozen, const std::string& name) {
       frozen, [&](const std::string& part) { return name.find(part) != std::string::npos; });
 }
 
-// A GPT, some of whose parameters are frozen before it is sharded.
+// A GPT with some parameters that are frozen before it is sharded.
 std::unique_ptr<gpt::GPT> model_with(const Frozen& frozen) {
   auto model = std::make_unique<gpt::GPT>(testing::kTiny);
   for (nn::Parameter* p : model->named_parameters()) p->requires_grad = !is_frozen(frozen, p->name);
@@ -42,7 +42,7 @@ std::vector<float> weights_after(int world, const TinyOptions& options, const Fr
       })[0];
 }
 
-// A frozen parameter is gathered as any other, keeps its value, and the rest trains as if it were
+// A frozen parameter is gathered like any other and keeps its value. The rest trains as if it were
 // a constant, under every strategy.
 TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
   const Frozen frozen = {"attn.c_attn", "ln_2", "wpe"};
@@ -83,8 +83,8 @@ TEST(Frozen, ParametersKeepTheirValuesUnderEveryStrategy) {
       });
 }
 
-// Whichever parameters are frozen: one that stands between two that decay keeps its value, too,
-// where the optimizer updates all of a unit or a shard.
+// Any parameters may be frozen. One that lies between two parameters that decay also keeps its
+// value, when the optimizer updates a whole unit or a shard.
 TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
   const auto test = [](ShardingStrategy strategy, unsigned seed) {
     testing::run_ranks(
@@ -111,8 +111,8 @@ TEST(Frozen, ParametersKeepTheirValuesBetweenAnyNeighbours) {
   }
 }
 
-// What is frozen has no gradient and no moments, in memory and in the plan, and is not reduced;
-// where whole copies are kept it is gathered once for all.
+// A frozen parameter has no gradient and no moments, in memory and in the plan, and no reduction.
+// If whole copies are kept, it is gathered once.
 TEST(Frozen, ParametersCostWhatIsPlanned) {
   const auto test = [](ShardingStrategy strategy, LayoutKind layout, unsigned seed) {
     testing::run_ranks(
@@ -163,7 +163,7 @@ TEST(Frozen, ParametersCostWhatIsPlanned) {
   }
 }
 
-// A unit in which nothing learns is gathered and freed as ever, and never reduced.
+// A unit without trainable parameters is gathered and freed like others, and never reduced.
 TEST(Frozen, UnitIsNeverReduced) {
   const Frozen frozen = {"transformer.h.1."};
   const std::vector<float> whole =
@@ -181,7 +181,8 @@ TEST(Frozen, UnitIsNeverReduced) {
       });
 }
 
-// Nor does it wait for the end of backward: it is freed before the next one has its gradients.
+// Such a unit does not wait for the end of backward: it is freed before the next one has its
+// gradients.
 TEST(Frozen, UnitIsFreedAfterItsBackward) {
   testing::run_ranks(
       Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {

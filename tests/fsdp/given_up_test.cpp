@@ -21,8 +21,8 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// Where a pass is given up: in a hook of a user's on a unit, or inside the unit, where its
-// parameters are whole and its gradients are half added up.
+// The place where a pass is given up: in a hook of the user on a unit, or inside the unit, while
+// its parameters are whole and its gradients are half added up.
 enum class Where {
   before_forward,
   inside_forward,
@@ -35,7 +35,7 @@ constexpr std::array kEverywhere = {Where::before_forward,  Where::inside_forwar
                                     Where::after_forward,   Where::before_backward,
                                     Where::inside_backward, Where::after_backward};
 
-// Runs a micro-step in which a unit's module throws, and gives it up.
+// Runs a micro-step in which the module of a unit throws, and gives it up.
 void give_up(TinyTraining& training, std::size_t unit, Where where) {
   nn::Module* module = &training.sharded.units()[unit].module();
   const bool inside = where == Where::inside_forward || where == Where::inside_backward;
@@ -52,8 +52,8 @@ void give_up(TinyTraining& training, std::size_t unit, Where where) {
   list.remove(handle);
 }
 
-// A pass that ends by an exception, wherever that is, leaves a model that trains as if nothing had
-// been, once the tape is told to end it.
+// A pass ends by an exception at any place. When the tape is told to end it, the model trains on as
+// if the pass had not happened.
 TEST(GivenUp, PassLeavesAModelThatTrainsOn) {
   const auto run = [](const TinyOptions& options, std::size_t at, Where where) {
     return testing::run_ranks(Backend::local, 2,
@@ -84,8 +84,8 @@ TEST(GivenUp, PassLeavesAModelThatTrainsOn) {
   }
 }
 
-// What it had of gradients that were not reduced goes with it, even if nobody forgets them: the
-// next pass is reduced alone.
+// The gradients of that pass that were not reduced are dropped, even without zero_grad: the next
+// pass is reduced alone.
 TEST(GivenUp, PassLeavesNoGradients) {
   for (const auto strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_gradients}) {
     const auto run = [&](bool gives_up) {
@@ -106,7 +106,7 @@ TEST(GivenUp, PassLeavesNoGradients) {
   }
 }
 
-// Nor does it keep anything that a model needs to go.
+// The pass also keeps nothing that would prevent the destruction of the model.
 TEST(GivenUp, PassLeavesAModelThatCanBeDestroyed) {
   testing::run_ranks(Backend::local, 2,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -118,7 +118,7 @@ TEST(GivenUp, PassLeavesAModelThatCanBeDestroyed) {
                      });
 }
 
-// Two layers, of which a rank may leave out the first.
+// Two layers. A rank may leave out the first one.
 class Skips final : public nn::Module {
  public:
   Skips() {
@@ -139,7 +139,8 @@ class Skips final : public nn::Module {
   nn::Linear second_{{.in = 4, .out = 4, .bias = false}};
 };
 
-// Where forward gathers, ranks must use the same units: who does not is told, and nobody hangs.
+// If forward gathers, ranks must use the same units. A rank that uses another one gets an error,
+// and no rank hangs.
 TEST(GivenUp, PassInWhichRanksDisagreeNamesTheUnits) {
   for (const Backend backend : testing::backends()) {
     for (const auto strategy : {ShardingStrategy::full_shard, ShardingStrategy::shard_gradients}) {
@@ -170,8 +171,9 @@ TEST(GivenUp, PassInWhichRanksDisagreeNamesTheUnits) {
   }
 }
 
-// Where whole copies stay from step to step, only the first pass after a step gathers. In it a rank
-// that leaves out a unit is waited for, and the error names that unit; in later ones it may.
+// If whole copies stay from step to step, only the first pass after a step gathers. If a rank
+// leaves out a unit in this pass, the others wait for it, and their error names the unit. In later
+// passes it may leave units out.
 TEST(GivenUp, PassInWhichARankSkipsAUnitNamesIt) {
   for (const auto strategy :
        {ShardingStrategy::shard_optimizer, ShardingStrategy::shard_gradients}) {

@@ -22,7 +22,7 @@ using testing::TinyTraining;
 
 bool never(const nn::Module&) { return false; }
 
-// y = w x, one weight on three ranks of more: some own nothing but padding.
+// y = w x with one weight on several ranks, so some ranks own only padding.
 struct Scalar {
   Scalar(Context& context, std::unique_ptr<comm::Communicator> world, const Options& options)
       : context(context),
@@ -42,7 +42,7 @@ struct Scalar {
     sharded.backward(tape, dy, last);
   }
 
-  // The reduced gradient of the weight; 0 where this rank has none of it.
+  // The reduced gradient of the weight, or 0 if this rank does not have it.
   float gradient() {
     const ShardedParameters& flat = sharded.units()[0].rows()[0];
     const Range mine = flat.owned(0).in_shard;
@@ -56,8 +56,8 @@ struct Scalar {
   nn::Tape tape;
 };
 
-// Four micro-steps of ones on four ranks average to 4: the sum over micro-steps of the mean over
-// ranks. Scaling what was added up before would give 5.3125 (1 + 1/4 + ... of the accumulator).
+// Four micro-steps of ones on four ranks give 4: the sum over micro-steps of the mean over ranks.
+// If earlier sums were scaled again, it would give 5.3125 (1 + 1/4 + ... of the sum).
 TEST(Average, ScalesWhatArrivesAndNeverWhatWasAddedUp) {
   for (ShardingStrategy strategy :
        {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
@@ -78,7 +78,7 @@ TEST(Average, ScalesWhatArrivesAndNeverWhatWasAddedUp) {
   }
 }
 
-// Across groups too: the mean over all ranks, not the sum of the groups' means.
+// Across groups the result is the mean over all ranks, not the sum of the groups' means.
 TEST(Average, IsOverAllRanksOfAHybridMesh) {
   testing::run_ranks(
       Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -100,15 +100,15 @@ TEST(Average, IsOverAllRanksOfAHybridMesh) {
         if (mesh.shard_rank() == 0) {
           EXPECT_EQ(unit.rows()[0].gradient_shard().f32()[0], 15.0f / 4);
         }
-        // Replicas hold the same gradient: the norm counts it once.
+        // Replicas hold the same gradient, and the norm counts it once.
         GradNorm norm(context, mesh);
         norm.compute(sharded.units(), 0);
         EXPECT_EQ(*norm.norm().f32(), 15.0f / 4);
       });
 }
 
-// Ranks with different numbers of tokens. Each divides by the tokens of all and the sum is the mean
-// over tokens; the mean of the ranks' means is something else.
+// Ranks have different numbers of tokens. Each divides by the tokens of all ranks, so the sum is
+// the mean over tokens. The mean of the ranks' means is another number.
 TEST(Average, OverTokensIsNotTheMeanOfMeans) {
   const auto run = [](comm::ReduceOp reduction, bool by_all) {
     return testing::run_ranks(
@@ -116,7 +116,7 @@ TEST(Average, OverTokensIsNotTheMeanOfMeans) {
           Scalar scalar(context, std::move(world),
                         {.reduction = reduction, .alignment = 1, .wrap_policy = never});
           scalar.sharded.zero_grad();
-          // Rank 0 has one token with slope 1, rank 1 has three with slope 5.
+          // Rank 0 has one token with slope 1, and rank 1 has three with slope 5.
           const float sum = context.rank == 0 ? 1 : 15, tokens = context.rank == 0 ? 1 : 3;
           scalar.micro_step(sum / (by_all ? 4 : tokens));
           return std::vector<float>{scalar.gradient()};
@@ -126,7 +126,7 @@ TEST(Average, OverTokensIsNotTheMeanOfMeans) {
   EXPECT_EQ(run(comm::ReduceOp::average, false), 3);  // (1 + 5) / 2
 }
 
-// A rank that owns nothing but padding takes part in everything: norm, clip, step.
+// A rank that owns only padding takes part in everything: norm, clip, step.
 TEST(PaddingOnly, RankTrainsAlong) {
   for (const Backend backend : testing::backends()) {
     testing::run_ranks(backend, 3, [](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -141,20 +141,21 @@ TEST(PaddingOnly, RankTrainsAlong) {
       optimizer.step(0.1, norm.coefficient());
       EXPECT_EQ(optimizer.parameter_steps(0)[0], context.rank == 0 ? 1 : 0);
       scalar.sharded.summon_full_parameters([](const nn::Parameter& p) {
-        EXPECT_NEAR(*p.data.f32(), 1.9, 1e-6);  // Adam's first step is the learning rate
+        // Adam's first step is as large as the learning rate.
+        EXPECT_NEAR(*p.data.f32(), 1.9, 1e-6);
       });
     });
   }
 }
 
-// Every strategy adds up the squares of each shard by themselves, also where a rank has the whole
-// gradient. Here the second shard's squares are so small that each alone would vanish beside the
-// first shard's sum. Their own sum does not vanish: it decides to which float32 the norm is
-// rounded.
+// Every strategy adds up the squares of each shard separately, even if a rank has the whole
+// gradient. Here each square of the second shard would vanish beside the first shard's sum. Their
+// own sum does not vanish, and decides to which float32 the norm is rounded.
 TEST(Norm, IsAddedUpByShardsWhoeverHasTheGradient) {
   std::vector<float> g(24);
-  g[0] = 1, g[1] = g[2] = 0x1p-12f, g[3] = 0x1p-24f;  // squares: that of 1 + 2^-24, between floats
-  std::fill_n(g.begin() + 12, 8, 0x1p-27f);           // the other rank's shard
+  // The sum of squares, 1 + 2^-24, lies between two floats.
+  g[0] = 1, g[1] = g[2] = 0x1p-12f, g[3] = 0x1p-24f;
+  std::fill_n(g.begin() + 12, 8, 0x1p-27f);  // the shard of the other rank
   for (const auto strategy : {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
                               ShardingStrategy::shard_gradients, ShardingStrategy::full_shard}) {
     const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -176,7 +177,7 @@ TEST(Norm, IsAddedUpByShardsWhoeverHasTheGradient) {
   }
 }
 
-// To none or to zero: the same gradients; to zero they can be read before anything is reduced.
+// With and without set_to_none, the gradients are the same. Zeros can be read before any reduction.
 TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
   for (ShardingStrategy strategy :
        {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
@@ -204,8 +205,8 @@ TEST(ZeroGrad, ToNoneAndToZeroGiveTheSameGradients) {
   }
 }
 
-// Forgotten, the gradients of the step before stay in the sum; where they have been summed over all
-// ranks already, so that they would be once more, it is an error.
+// Without zero_grad, the gradients of the last step stay in the sum. If they are sums over all
+// ranks already, they would be summed again, so it is an error.
 TEST(ZeroGrad, IsMissed) {
   for (ShardingStrategy strategy :
        {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
@@ -233,8 +234,8 @@ TEST(ZeroGrad, IsMissed) {
       });
 }
 
-// A step that was given up after some of its micro-steps leaves nothing, also if its gradients are
-// still whole.
+// A step that was given up after some micro-steps leaves nothing, even if its gradients are still
+// whole.
 TEST(ZeroGrad, ForgetsAStepThatWasGivenUp) {
   for (ShardingStrategy strategy :
        {ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
@@ -258,8 +259,8 @@ TEST(ZeroGrad, ForgetsAStepThatWasGivenUp) {
   }
 }
 
-// M micro-batches are one batch of M times the rows, in both modes: the gradient norm of a model
-// without dropout, whose masks follow the micro-step.
+// M micro-batches give the gradient norm of one batch with M times the rows, in both modes. The
+// model has no dropout, because its masks depend on the micro-step.
 TEST(Accumulation, OfMicroBatchesIsOneBatch) {
   const auto norm = [](std::int64_t micro_steps, bool no_sync) {
     return testing::run_ranks(

@@ -8,7 +8,8 @@
 #include "support/caller.h"
 #include "support/late_stream.h"
 
-// On a GPU the host is far ahead of the computation. Here a CPU's computation lags behind, too.
+// On a GPU the host is far ahead of the computation. In these tests the computation of a CPU is
+// late, too.
 
 namespace nanofsdp::fsdp::late_compute_test {
 namespace {
@@ -27,7 +28,7 @@ auto run(const CallerOptions& options, bool late, const Body& body) {
                               context.compute->synchronize();
                               if (late) context.compute = std::make_unique<testing::LateStream>();
                               const std::vector<float> result = body(caller);
-                              context.compute->synchronize();  // before its memory goes
+                              context.compute->synchronize();  // before its memory is freed
                               return result;
                             });
 }
@@ -41,7 +42,7 @@ std::vector<float> weights(Caller& c) {
   return all;
 }
 
-// What is shown to a user's own unshard() after a step are the weights of after that step.
+// When a user calls unshard() after a step, the unit shows the weights after that step.
 TEST(LateCompute, OrdersWhatAUserUnshards) {
   for_all_shardings([](const CallerOptions& options) {
     run(options, true, [](Caller& c) {
@@ -68,8 +69,8 @@ TEST(LateCompute, OrdersWhatAUserUnshards) {
   });
 }
 
-// The law of the streams: when something is computed changes nothing. Also where backward gathers
-// from slices that forward has kept.
+// The law of streams: the time of a computation changes no result. This also holds when backward
+// gathers from slices that forward has kept.
 TEST(LateCompute, ChangesNoBit) {
   const auto train = [](Caller& c) {
     for (int step = 0; step < 3; ++step) {

@@ -20,7 +20,7 @@ std::vector<std::vector<float>> train(bool late, const TinyOptions& options) {
                             });
 }
 
-// The law of the streams: when bytes arrive changes nothing.
+// The law of streams: the time at which bytes arrive changes no result.
 TEST(LateWire, ChangesNoBit) {
   for (ShardingStrategy strategy : {ShardingStrategy::full_shard, ShardingStrategy::no_shard}) {
     for (const BackwardPrefetch prefetch : {BackwardPrefetch::none, BackwardPrefetch::pre}) {

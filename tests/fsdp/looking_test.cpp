@@ -8,7 +8,8 @@
 #include "support/caller.h"
 #include "support/errors.h"
 
-// Looking changes nothing, and hooks of a user's own are called, whoever else has hooks.
+// Tests that looking changes nothing, and that hooks of the user are called beside those of the
+// library.
 
 namespace nanofsdp::fsdp::looking_test {
 namespace {
@@ -31,7 +32,7 @@ std::vector<std::string> names(ShardedModel& sharded) {
 const std::vector<std::string> kNames = {"first.linear.weight", "first.linear.bias",
                                          "second.linear.weight", "second.linear.bias"};
 
-// Everything that a user may look at, before and after each step of training.
+// Reads everything that a user may read, before and after each step of training.
 void look(Caller& c) {
   for (nn::Module* module :
        std::initializer_list<nn::Module*>{&c.model.second, &c.model, &c.model.first.linear}) {
@@ -54,7 +55,7 @@ TEST(Looking, ChangesNothing) {
             if (looks) look(c);
             c.sharded.zero_grad();
             if (looks) look(c);
-            if (step == 0) c.step();  // there is no gradient, who ever looked for one
+            if (step == 0) c.step();  // there is no gradient, even if a caller has asked for it
             if (looks) look(c);
             c.pass(false);
             if (looks) look(c);
@@ -71,8 +72,8 @@ TEST(Looking, ChangesNothing) {
   });
 }
 
-// A model that is looked at from inside before it is sharded has its names all the same, and a
-// submodule that is sharded by itself has names of its own, whoever looks from outside.
+// If a model was read from inside before it is sharded, it still gets its names. A submodule that
+// is sharded by itself keeps its names, even if a caller reads the model around it.
 TEST(Looking, RenamesNoParameterOfAShardedModel) {
   run_callers(
       {}, [](Caller& c) { EXPECT_EQ(names(c.sharded), kNames); },
@@ -104,8 +105,8 @@ TEST(GradNorm, IsAnErrorBeforeTheFirstClip) {
   });
 }
 
-// What hooks that were added before and after sharding see of a pass: each is called once, in
-// order, outside the library's, which shows whole parameters to what is inside alone.
+// Hooks that were added before and after sharding are called once in a pass, in their order. They
+// run outside the library's hooks, which show whole parameters only to the code inside.
 TEST(Hooks, OfAUserRunOutsideTheLibrarysInTheOrderInWhichTheyWereAdded) {
   for_all_shardings([](const CallerOptions& options) {
     const bool discards = sharding_of(options.strategy).reshards_after_forward;
@@ -134,7 +135,7 @@ TEST(Hooks, OfAUserRunOutsideTheLibrarysInTheOrderInWhichTheyWereAdded) {
                            const std::vector<int> handles = add(c.model.first, "2");
                            add(c.model.first, "3");
                            c.model.first.hooks.post_forward.remove(handles[1]);
-                           c.model.first.hooks.post_forward.remove(handles[1]);  // is gone already
+                           c.model.first.hooks.post_forward.remove(handles[1]);  // is removed
                          }
                          c.sharded.zero_grad();
                          c.pass();
@@ -146,7 +147,8 @@ TEST(Hooks, OfAUserRunOutsideTheLibrarysInTheOrderInWhichTheyWereAdded) {
   });
 }
 
-// A module that is no unit, and the root; and when the sharded model is gone they are still there.
+// A module that is not a unit keeps its hooks, and so does the root, also after the sharded model
+// is destroyed.
 TEST(Hooks, OfAUserOutliveTheShardedModel) {
   testing::run_ranks(
       testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -172,7 +174,8 @@ TEST(Hooks, OfAUserOutliveTheShardedModel) {
       });
 }
 
-// A hook that takes itself out, or adds another, disturbs no hook of the same call.
+// A hook that removes itself, or adds another one, does not disturb the other hooks of the same
+// call.
 TEST(Hooks, MayChangeTheirOwnList) {
   run_callers({}, [](Caller& c) {
     nn::HookList& list = c.model.second.hooks.pre_backward;
@@ -192,8 +195,8 @@ TEST(Hooks, MayChangeTheirOwnList) {
   });
 }
 
-// Between uses every parameter shows what this rank keeps of it, frozen ones too, after whatever
-// gathered it.
+// Between uses every parameter shows the piece that this rank keeps, also frozen ones, after any
+// kind of gather.
 TEST(Views, AreOfTheShardBetweenUses) {
   for_all_shardings([](CallerOptions options) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -232,7 +235,7 @@ TEST(Views, AreOfTheShardBetweenUses) {
   });
 }
 
-// After it is gone, a parameter shows nothing of the sharded model.
+// After the sharded model is destroyed, a parameter shows none of its memory.
 TEST(ShardedModel, LeavesNoViewOfItsMemory) {
   for_all_shardings([](const CallerOptions& options) {
     testing::run_ranks(
@@ -256,8 +259,8 @@ TEST(ShardedModel, LeavesNoViewOfItsMemory) {
   });
 }
 
-// Nor when its constructor throws, here in the second unit: what the first unit had shown is gone,
-// and the model can be sharded once it is right.
+// The constructor throws in the second unit here. Then the views of the first unit are empty, and
+// the model can be sharded after its error is corrected.
 TEST(ShardedModel, LeavesNothingBehindWhenItCannotBeMade) {
   testing::run_ranks(
       testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -265,7 +268,7 @@ TEST(ShardedModel, LeavesNothingBehindWhenItCannotBeMade) {
         comm::Mesh mesh(std::move(world));
         const Options options{.wrap_policy = is_a<testing::CallerLayer>};
         const std::vector<nn::Parameter*> parameters = model.named_parameters();
-        parameters[3]->dtype = DType::bfloat16;  // which trains
+        parameters[3]->dtype = DType::bfloat16;  // this parameter trains, so bfloat16 is refused
         testing::expect_error<Error>([&] { ShardedModel s(context, model, mesh, options); },
                                      "second.linear.bias");
         for (const nn::Parameter* p : parameters) {

@@ -7,8 +7,8 @@
 #include "support/caller.h"
 #include "support/errors.h"
 
-// What a caller does to a model while somebody else is at it: visitors that throw, passes and looks
-// between a forward and its backward, and inside of them.
+// Tests what a caller may do to a model that is in use: visitors that throw, and other passes and
+// looks between a forward and its backward, and inside of them.
 
 namespace nanofsdp::fsdp::meanwhile_test {
 namespace {
@@ -18,7 +18,7 @@ using testing::CallerOptions;
 using testing::for_all_shardings;
 using testing::run_callers;
 
-// Weights after two steps, between which `meanwhile` is called.
+// The weights after two steps. `meanwhile` is called between them.
 std::vector<std::vector<float>> weights_after(const CallerOptions& options,
                                               const std::function<void(Caller&)>& meanwhile) {
   return run_callers(options, [&](Caller& c) {
@@ -32,8 +32,9 @@ std::vector<std::vector<float>> weights_after(const CallerOptions& options,
   });
 }
 
-// A visitor may throw, at any parameter: the model trains on as if nobody had looked, and shows its
-// shards. Also where what is visited is gathered apart, as units compute with rounded parameters.
+// A visitor may throw at any parameter. Then the model trains on as if there had been no visitor,
+// and shows its shards. This also holds when units compute with rounded parameters and the
+// visitor's copy is gathered apart.
 TEST(Summon, LeavesAModelThatTrainsOnWhenAVisitorThrows) {
   for_all_shardings([](CallerOptions options) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -60,8 +61,8 @@ TEST(Summon, LeavesAModelThatTrainsOnWhenAVisitorThrows) {
   });
 }
 
-// While a forward or a backward runs, its units are in use: another pass and a look are refused by
-// name, and the pass under way goes on unharmed. Between the two both are fine.
+// While a forward or a backward runs, its units are in use. Another pass or a look is refused by
+// name, and the running pass is not harmed. Between forward and backward both are allowed.
 TEST(Meanwhile, IsBetweenForwardAndBackwardAndNotInside) {
   for_all_shardings([](const CallerOptions& options) {
     const auto run = [&](bool meddles) {

@@ -19,16 +19,16 @@ using testing::TinyTraining;
 
 constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
 
-// By hand: what each strategy keeps of n padded elements in shards of s, the largest block's being
-// b and the root's r; float32. Parameters, gradients, optimizer, then borrowed for both. A layout
-// that copies borrows what the flat one has a slice of.
+// The bytes that each strategy keeps, by hand and in float32, for n padded elements in shards of s.
+// The largest block has b elements and the root r. First come parameters, gradients and optimizer,
+// then borrowed memory for both. A layout that copies borrows what is a slice in the flat layout.
 std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n, std::int64_t s,
                                            std::int64_t b, std::int64_t r) {
-  const std::int64_t two = 4 * (2 * b + r), each = 4 * (3 * b + r);  // of three blocks
+  const std::int64_t two = 4 * (2 * b + r), each = 4 * (3 * b + r);  // three blocks
   const std::int64_t borrowed = o.no_sync ? each : two;
   const bool copies = o.layout == LayoutKind::per_parameter;
   if (o.strategy == ShardingStrategy::no_shard || s == n)
-    return {4 * n, 4 * n, 8 * n, 0, 0};  // or one rank
+    return {4 * n, 4 * n, 8 * n, 0, 0};  // also on one rank
   if (o.strategy == ShardingStrategy::shard_optimizer) {
     if (copies) return {4 * s, 4 * s, 8 * s, each, each};
     return {4 * n, 4 * n, 8 * s, 0, 0};
@@ -45,7 +45,7 @@ constexpr MemoryClass kPlanned[] = {MemoryClass::parameter_shards, MemoryClass::
                                     MemoryClass::unsharded_gradients};
 
 // Promise 3: the closed formula, the plan and the ledger agree to the byte, after construction and
-// at the peak of training; initialisation has had a scratch of one parameter as activations.
+// at the peak of training. Initialisation has used a scratch of one parameter as activations.
 TEST(Memory, IsTheClosedFormula) {
   const auto test = [](int world, const TinyOptions& o) {
     testing::run_ranks(
@@ -64,7 +64,7 @@ TEST(Memory, IsTheClosedFormula) {
           const formula::Plan p = formula::plan(
               layouts, {.strategy = o.strategy, .layout = o.layout, .no_sync = o.no_sync},
               {.shard_size = training.mesh.shard_size(), .replicas = training.mesh.replicas()});
-          EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // c_fc
+          EXPECT_EQ(p.init_scratch, 4 * 40 * 10);  // the largest parameter is c_fc
           EXPECT_GE(context.ledger.count(MemoryClass::activations).reserved_peak, p.init_scratch);
           for (std::size_t c = 0; c < std::size(kPlanned); ++c) {
             const MemoryCount count = context.ledger.count(kPlanned[c]);
@@ -91,7 +91,7 @@ TEST(Memory, IsTheClosedFormula) {
   }
 }
 
-// Between steps what was borrowed has been given back, but where units stay whole.
+// Between steps all borrowed memory has been given back, except where units stay whole.
 TEST(Memory, IsNotBorrowedBetweenSteps) {
   for (const LayoutKind layout : kLayouts) {
     testing::run_ranks(
@@ -105,7 +105,7 @@ TEST(Memory, IsNotBorrowedBetweenSteps) {
   }
 }
 
-// The numbers of ZeRO, for a model that needs no padding: bytes a parameter between two steps.
+// These are ZeRO's numbers for a model without padding: bytes for each parameter between two steps.
 TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
   const std::vector<formula::UnitLayout> layouts = {{Layout({{"block", {96, 4}}}, 4, 4)},
                                                     {Layout({{"root", {32}}}, 4, 4)}};
@@ -119,8 +119,8 @@ TEST(Memory, OfZeroAtFourRanksIs16And10And7And4BytesAParameter) {
   }
 }
 
-// In bfloat16 the master shard is kept and a rounded whole copy borrowed; the wires are shared.
-// Where the layout copies, what travels needs wires in float32 too.
+// In bfloat16 the master shard is kept, and a rounded whole copy is borrowed. Units share the
+// wires. If the layout copies, float32 needs wires too.
 TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
   const auto test = [](ShardingStrategy strategy, LayoutKind layout, DType dtype) {
     const MixedPrecision precision{dtype, dtype};
@@ -142,7 +142,8 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
           const bool copies =
               layout == LayoutKind::per_parameter && strategy != ShardingStrategy::no_shard;
           const std::int64_t row =
-              copies ? layouts[0].padded_numel() : layouts[0].whole_numel();  // of the largest
+              // Elements of the largest unit.
+              copies ? layouts[0].padded_numel() : layouts[0].whole_numel();
           const std::int64_t both = dtype == DType::bfloat16 ? 2 * 2 : copies ? 2 * 4 : 0;
           EXPECT_EQ(p.of(MemoryClass::communication), both * row);
           EXPECT_EQ(context.ledger.count(MemoryClass::communication).reserved,
@@ -158,7 +159,8 @@ TEST(Memory, OfBfloat16IsMasterShardsCopiesAndWires) {
   }
 }
 
-// Where the device computes in bfloat16, parameters stay as they travel: half the slots, no wire.
+// If the device computes in bfloat16, parameters keep the dtype in which they were sent: half the
+// slots, no wire.
 TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
   const std::vector<formula::UnitLayout> layouts{
       {Layout({{"block", {24}}}, 2, 8)}, {Layout({{"root", {50}}}, 2, 8)}};  // 32 and 64 padded
@@ -179,7 +181,8 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
   EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::communication), 0);
 }
 
-// A root that outweighs every block has slots of its own, theirs stay small; the wires serve both.
+// A root that is larger than every block has slots of its own, so the blocks' slots stay small. The
+// wires serve both.
 TEST(Memory, OfALargeRootIsItsOwn) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     testing::run_ranks(
@@ -241,7 +244,8 @@ TEST(Memory, IsAllGivenBackAtTheEnd) {
                      });
 }
 
-// Promise 5: what was gathered is gone after reshard. SameBits shows that training never reads it.
+// Promise 5: gathered memory is overwritten after reshard. SameBits shows that training never reads
+// it.
 TEST(Memory, IsPoisonedOnReshard) {
   testing::run_ranks(Backend::local, 2,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -257,7 +261,7 @@ TEST(Memory, IsPoisonedOnReshard) {
                      });
 }
 
-// Recompute keeps the inputs of blocks, and one block's activations at a time.
+// Recompute keeps the inputs of all blocks, and the activations of one block at a time.
 TEST(Memory, OfActivationsUnderRecomputeGrowsByOneInputABlock) {
   const auto activations = [](std::int64_t layers, bool recompute) {
     return testing::run_ranks(

@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 6;
 
-// A layer of its own around whatever modules it is given. Its bias is frozen.
+// A layer around any modules that it is given. Its bias is frozen.
 class Around final : public nn::Module {
  public:
   explicit Around(std::vector<std::unique_ptr<nn::Module>> inner) : inner_(std::move(inner)) {
@@ -50,14 +50,14 @@ std::unique_ptr<nn::Module> around(Inner... inner) {
   return std::make_unique<Around>(std::move(modules));
 }
 
-// What a rank of two holds and moves in its second step.
+// The memory and traffic of a rank of two in its second step.
 void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
                     ShardingStrategy strategy, LayoutKind layout) {
   comm::Mesh mesh(std::move(world));
   const std::unique_ptr<nn::Module> model =
       around(around(around(around())), around(), around(around()));
   for (nn::Parameter* p : model->named_parameters()) {
-    if (p->name.starts_with("1.")) p->requires_grad = false;  // all of that unit
+    if (p->name.starts_with("1.")) p->requires_grad = false;  // all parameters of that unit
   }
   const Options options{.strategy = strategy, .layout = layout, .wrap_policy = is_a<Around>};
   ShardedModel sharded(context, *model, mesh, options);
@@ -91,8 +91,8 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
   EXPECT_EQ(mesh.traffic().bytes_sent, plan.step.bytes_sent) << name_of(strategy);
 }
 
-// Promises 3 and 4 where units are inside units and some parameters are frozen: a pass borrows what
-// was planned, and what nobody writes is gathered once where it can stay.
+// Promises 3 and 4 with units inside units and some frozen parameters: a pass borrows the planned
+// memory, and parameters that no optimizer writes are gathered once if they can stay.
 TEST(Plan, OfNestedUnitsAndFrozenParametersIsTheLedgers) {
   for (const Sharding& sharding : kShardings) {
     if (sharding.replicates) continue;

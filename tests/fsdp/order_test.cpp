@@ -13,7 +13,7 @@ using testing::kTiny;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// The events of a pass in one line, blocks as b0 b1 b2.
+// The events of a pass in one line, with blocks as b0 b1 b2.
 std::string order(Tracer& tracer) {
   std::string line;
   for (std::string event : tracer.take_order()) {
@@ -48,7 +48,7 @@ std::string first_micro_step(const TinyOptions& options) { return order_of_a_ste
 
 const std::string kForward = "U.root U.b0 F.b0 R.b0 U.b1 F.b1 R.b1 U.b2 F.b2 R.b2 r.root u.root ";
 
-// The orders of PyTorch's FSDP, from traces of its own (1.13). First FULL_SHARD.
+// These are the orders of PyTorch's FSDP, from traces (1.13). The first is FULL_SHARD.
 TEST(Order, WithoutPrefetchGathersEachUnitInItsTurn) {
   EXPECT_EQ(order_of_a_step({.prefetch = BackwardPrefetch::none}),
             kForward + "U.b2 R.b2 RS.b2 U.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root");
@@ -67,20 +67,20 @@ TEST(Order, WithPostPrefetchGathersTheNextUnitAfterFreeingThisOne) {
 
 const std::string kForwardKept = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2 r.b2 r.root ";
 
-// SHARD_GRAD_OP: nothing is gathered in backward.
+// Under SHARD_GRAD_OP backward gathers nothing.
 TEST(Order, OfShardGradOpKeepsUnitsFromForwardToBackward) {
   EXPECT_EQ(order_of_a_step(
                 {.strategy = ShardingStrategy::shard_grad_op, .prefetch = BackwardPrefetch::none}),
             kForwardKept + "u.root u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
 }
 
-// Under no_sync nothing is reduced before the last micro-step.
+// Under no_sync only the last micro-step reduces.
 TEST(Order, UnderNoSyncReducesNothing) {
   EXPECT_EQ(first_micro_step({.micro_steps = 2, .no_sync = true}),
             kForward + "U.b2 u.b2 U.b1 R.b2 u.b1 U.b0 R.b1 u.b0 R.b0 R.root");
 }
 
-// And SHARD_GRAD_OP frees nothing either: the next forward gathers nothing.
+// Under SHARD_GRAD_OP nothing is freed, so the next forward gathers nothing.
 TEST(Order, OfShardGradOpUnderNoSyncFreesNothing) {
   const TinyOptions options{.strategy = ShardingStrategy::shard_grad_op,
                             .prefetch = BackwardPrefetch::none,
@@ -93,7 +93,8 @@ TEST(Order, OfShardGradOpUnderNoSyncFreesNothing) {
             "u.root u.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 u.b0 R.b0 RS.b0 R.root RS.root");
 }
 
-// Ours: with forward prefetch a gather is on its way before the unit before it computes.
+// PyTorch has no such order: with forward prefetch, a gather is issued before the unit before it
+// computes.
 TEST(Order, WithForwardPrefetchGathersAhead) {
   const std::string one = order_of_a_step({.forward_prefetch = 1});
   EXPECT_EQ(one.substr(0, one.find(" r.root")),
@@ -103,13 +104,13 @@ TEST(Order, WithForwardPrefetchGathersAhead) {
             "U.root U.b0 U.b1 u.b0 u.b1 U.b2 F.b0 R.b0 u.b1 u.b2 F.b1 R.b1 u.b2 F.b2 R.b2");
 }
 
-// Recompute runs forward again while the unit is unsharded: no gather, no reshard in between.
+// Recompute runs forward again while the unit is unsharded, so it adds no gather and no reshard.
 TEST(Order, OfRecomputeIsTheOrderWithout) {
   EXPECT_EQ(order_of_a_step({.recompute = true}), order_of_a_step({}));
 }
 
-// Recompute of what is around units runs their forward twice, and each is reduced when its backward
-// is over.
+// If the recomputed module contains units, their forward runs twice. Each unit is reduced when its
+// backward is over.
 TEST(Order, OfRecomputeAroundUnitsReducesEachInItsTurn) {
   std::string line;
   testing::run_ranks(
@@ -126,7 +127,7 @@ TEST(Order, OfRecomputeAroundUnitsReducesEachInItsTurn) {
                       "U.b2 R.b2 RS.b2 U.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root");
 }
 
-// A pass that was given up leaves no trace in the order of the next.
+// A pass that was given up does not change the order of the next pass.
 TEST(Order, OfAStepAfterAPassThatWasGivenUp) {
   std::string line;
   testing::run_ranks(Backend::local, 2,
@@ -144,7 +145,7 @@ TEST(Order, OfAStepAfterAPassThatWasGivenUp) {
   EXPECT_EQ(line, order_of_a_step({}));
 }
 
-// Where parameters are stored whole, they are gathered when the optimizer has changed them.
+// If parameters are stored whole, they are gathered after the optimizer has changed them.
 TEST(Order, OfWholeParametersGathersOnceAStep) {
   const std::string forward = "U.root U.b0 F.b0 r.b0 U.b1 F.b1 r.b1 U.b2 F.b2 r.b2 r.root ";
   const std::string backward = "u.root u.b2 r.b2 RS.b2 u.b1 r.b1 RS.b1 u.b0 r.b0 RS.b0 r.root";
@@ -154,8 +155,8 @@ TEST(Order, OfWholeParametersGathersOnceAStep) {
   }
 }
 
-// FSDP2 gathers, discards and reduces in the order of FSDP1: its layout decides what is copied, not
-// when.
+// FSDP2 gathers, discards and reduces in the order of FSDP1. Its layout changes what is copied, and
+// not when.
 TEST(Order, IsTheSameInBothLayouts) {
   for (const Sharding& sharding : kShardings) {
     for (const BackwardPrefetch prefetch :
@@ -175,7 +176,7 @@ TEST(Order, IsTheSameInBothLayouts) {
   }
 }
 
-// Unlike PyTorch's, which keeps the root and would compute with stale weights next time.
+// PyTorch keeps the root, and would compute with stale weights the next time. We do not.
 TEST(Order, OfAnEvaluationReshardsTheRootToo) {
   testing::run_ranks(Backend::local, 2,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -190,7 +191,7 @@ TEST(Order, OfAnEvaluationReshardsTheRootToo) {
                      });
 }
 
-// An evaluation between two micro-steps changes no gradient, and sees the weights as they are now.
+// An evaluation between two micro-steps changes no gradient, and uses the present weights.
 TEST(Evaluation, LeavesTrainingAloneAndIsNeverStale) {
   const auto run = [](bool evaluate) {
     return testing::run_ranks(

@@ -18,7 +18,7 @@ namespace {
 
 constexpr LayoutKind kPerParameter = LayoutKind::per_parameter;
 
-// The toy of the lessons: three parameters, 25 elements, two ranks.
+// The example of the lessons: three parameters, 25 elements, two ranks.
 TEST(PerParameterLayout, CutsEachParameterBetweenTwoRows) {
   const Layout layout{{{"A", {2, 3}}, {"B", {1, 5}}, {"C", {7, 2}}}, 2, 1, kPerParameter};
   EXPECT_EQ(layout.shard_numel(), 3 + 5 + 8);  // 1, 1 and 4 rows
@@ -27,10 +27,10 @@ TEST(PerParameterLayout, CutsEachParameterBetweenTwoRows) {
   EXPECT_EQ(layout.piece(0, 1).in_shard, (Range{0, 3}));
   EXPECT_TRUE(layout.piece(1, 1).in_shard.empty());            // none of B
   EXPECT_EQ(layout.piece(2, 1).in_parameter, (Range{8, 14}));  // three rows of C, not four
-  EXPECT_EQ(layout.piece(2, 1).in_shard, (Range{8, 14}));      // behind room for A and for B
+  EXPECT_EQ(layout.piece(2, 1).in_shard, (Range{8, 14}));      // behind the places for A and for B
 }
 
-// Rows of each rank, as torch.chunk(tensor, W) gives them; it leaves empty chunks out.
+// The rows of each rank are those of torch.chunk(tensor, W), which leaves empty chunks out.
 TEST(PerParameterLayout, GivesRanksTheRowsOfTorchChunk) {
   const struct {
     std::int64_t rows;
@@ -53,15 +53,15 @@ TEST(PerParameterLayout, GivesRanksTheRowsOfTorchChunk) {
   }
 }
 
-// Of many ranks and dimensions: scalars, single rows, fewer rows than ranks, nothing at all.
+// Shapes for many ranks: scalars, single rows, fewer rows than ranks, no elements at all.
 const std::vector<ParameterSpec> kMany = {
     {"scalar", {}},      {"one", {1}},        {"vector", {7}},  {"row", {1, 5}},
     {"none", {0}},       {"no_rows", {0, 4}}, {"rows", {7, 2}}, {"no_columns", {4, 0}},
     {"cube", {5, 3, 2}}, {"even", {8, 3}},    {"last", {17}}};
 
-// The laws of one parameter. Its pieces follow one another, each from where the last ended, in
-// whole rows; all but the last that is not empty have `chunk` elements; and all ranks have them at
-// the same place of their shards.
+// The laws for one parameter: its pieces follow one another, in whole rows. All of them have
+// `chunk` elements, except the last one that is not empty. All ranks have them at the same place of
+// their shards.
 void expect_chunks(const Layout& layout, std::size_t i, std::int64_t begin_in_shard) {
   const ParameterSpec& p = layout.parameters()[i];
   const std::int64_t rows = p.shape.rank() == 0 ? 1 : p.shape[0];
@@ -108,7 +108,7 @@ TEST(PerParameterLayout, PiecesTileEveryParameterForEveryShapeAndWorld) {
   }
 }
 
-// Padding of all units of a nanoGPT whose blocks are units.
+// The padding of all units of a nanoGPT with blocks as units.
 std::int64_t padding(LayoutKind kind, const gpt::GPTConfig& config, int world) {
   gpt::GPT model(config);
   std::int64_t padding = 0;
@@ -118,7 +118,8 @@ std::int64_t padding(LayoutKind kind, const gpt::GPTConfig& config, int world) {
   return padding;
 }
 
-// What FSDP1 and FSDP2 add to nanoGPT's character model of 804,096 parameters, and to GPT-2.
+// The elements that FSDP1 and FSDP2 add to nanoGPT's character model of 804,096 parameters, and to
+// GPT-2.
 TEST(PerParameterLayout, PadsNanoGPTAsFsdp2Does) {
   using enum LayoutKind;
   const gpt::GPTConfig chars{
@@ -139,8 +140,8 @@ TEST(PerParameterLayout, PadsNanoGPTAsFsdp2Does) {
   EXPECT_EQ(padding(per_parameter, gpt2, 8), 5'376);
 }
 
-// FSDP2's local tensors: at rest a parameter is rows of the whole one, also to the optimizer; in
-// FSDP1's layout it is elements.
+// As in FSDP2's local tensors, a parameter at rest consists of rows of the whole one, also for the
+// optimizer. In FSDP1's layout it consists of elements.
 TEST(ShardedParameters, AreRowsInTheSecondLayout) {
   const auto shapes = [](LayoutKind layout, ShardingStrategy strategy, int rank) {
     std::vector<Shape> all;
@@ -166,12 +167,13 @@ TEST(ShardedParameters, AreRowsInTheSecondLayout) {
   for (const ShardingStrategy strategy : {full_shard, shard_optimizer}) {
     EXPECT_EQ(shapes(LayoutKind::per_parameter, strategy, 1), (Shapes{{2, 2}, {2}}));
     EXPECT_EQ(shapes(LayoutKind::per_parameter, strategy, 2), (Shapes{{0, 2}, {0}}));
-    EXPECT_EQ(shapes(LayoutKind::flat, strategy, 1), (Shapes{{4}, {0}}));  // 12 elements, 4 a rank
+    // 12 elements, 4 for each rank.
+    EXPECT_EQ(shapes(LayoutKind::flat, strategy, 1), (Shapes{{4}, {0}}));
   }
   EXPECT_EQ(shapes(LayoutKind::per_parameter, no_shard, 2), (Shapes{{4, 2}, {4}}));
 }
 
-// A parameter may have no elements. Of its rows no rank has any.
+// A parameter may have no elements. Then no rank has rows of it.
 TEST(ShardedParameters, MayHaveNoElements) {
   Context context;
   for (const Shape& shape : {Shape{0, 5}, Shape{3, 0}}) {

@@ -15,7 +15,7 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// Every rank's record of a run of four.
+// The records of all ranks of a run of four.
 std::vector<std::vector<float>> records(Backend backend, const TinyOptions& options) {
   std::vector<std::vector<float>> all(4);
   testing::run_ranks(backend, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -25,7 +25,7 @@ std::vector<std::vector<float>> records(Backend backend, const TinyOptions& opti
   return all;
 }
 
-// Where backward gathers from changes no bit, whatever else is on.
+// It changes no bit where backward gathers from, with any other options.
 TEST(PostForward, ChangesNoBit) {
   const DType kShort = DType::bfloat16;
   for (const TinyOptions& options :
@@ -39,8 +39,8 @@ TEST(PostForward, ChangesNoBit) {
   }
 }
 
-// One rank's bytes of a step: all that it sends, and what it sends inside its post-forward group;
-// and what it holds for whole parameters.
+// The bytes of one rank in a step: all bytes that it sends, those inside its post-forward group,
+// and the memory for whole parameters.
 struct Bytes {
   std::int64_t all = 0, near = 0, held = 0;
   formula::Plan plan;
@@ -71,8 +71,8 @@ Bytes bytes_of_a_step(const TinyOptions& options) {
   return bytes;
 }
 
-// On four ranks in pairs: backward's gathers stay in the pair and bring half of a unit, where they
-// came from three ranks and brought three quarters. A rank holds half of each unit meanwhile.
+// Four ranks form pairs. Backward's gathers stay in the pair and bring half of a unit; without
+// pairs they bring three quarters from three ranks. Meanwhile a rank holds half of each unit.
 TEST(PostForward, GathersInSmallGroupsAndHoldsASliceOfEveryUnit) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const std::int64_t micro_steps : {1, 3}) {
@@ -84,10 +84,11 @@ TEST(PostForward, GathersInSmallGroupsAndHoldsASliceOfEveryUnit) {
       EXPECT_EQ(with.all, with.plan.step.bytes_sent);
       EXPECT_EQ(far.held, far.plan.of(MemoryClass::unsharded_parameters));
       EXPECT_EQ(with.held, with.plan.of(MemoryClass::unsharded_parameters));
-      // 3/4 of each block's elements became 1/2, once a micro-step.
+      // 3/4 of each block's elements became 1/2, once in each micro-step.
       EXPECT_EQ(far.near, 0);
       EXPECT_EQ(2 * (far.all - with.all), with.near);
-      // The slices are of float32: they are cut from what the CPU computes with.
+      // The slices are float32, because they are cut from the parameters with which the CPU
+      // computes.
       const std::int64_t blocks = with.near / micro_steps * 2 / size_of(dtype);
       EXPECT_EQ(with.held - far.held, 4 * blocks / 2);
     }
@@ -106,7 +107,7 @@ TEST(PostForward, IsForStrategiesThatReshardAfterForward) {
       });
 }
 
-// Ranks next to each other share a node.
+// Neighbouring ranks share a node.
 TEST(PostForward, GroupsAreOfNeighbours) {
   testing::run_ranks(Backend::local, 4,
                      [&](Context& context, std::unique_ptr<comm::Communicator> world) {

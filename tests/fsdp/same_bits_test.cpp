@@ -40,7 +40,7 @@ using Ranks = std::tuple<Backend, int, LayoutKind>;
 
 class SameBits : public ::testing::TestWithParam<Ranks> {
  protected:
-  // The layout decides which squares of the norm a rank adds up, and nothing else.
+  // The layout only decides which squares of the norm each rank adds up.
   std::vector<std::vector<float>> reference(TinyOptions options = {}) {
     const auto [backend, world, layout] = GetParam();
     options.layout = layout;
@@ -57,8 +57,8 @@ constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard, ShardingStrateg
                                      ShardingStrategy::shard_gradients,
                                      ShardingStrategy::shard_grad_op, ShardingStrategy::full_shard};
 
-// Promise 1: at a fixed world size, every way to shard gives the same bits: losses, gradient norms
-// and final weights, those of a reference that adds the ranks up in order.
+// Promise 1: at a fixed world size, all strategies give the same bits: losses, gradient norms and
+// final weights. They are those of a reference that adds the ranks in order.
 TEST_P(SameBits, WhateverTheStrategy) {
   const auto expected = reference();
   for (ShardingStrategy strategy : kAll) {
@@ -67,14 +67,14 @@ TEST_P(SameBits, WhateverTheStrategy) {
   }
 }
 
-// And every way to schedule.
+// All schedules give the same bits, too.
 TEST_P(SameBits, WhateverTheSchedule) {
   const Backend backend = std::get<Backend>(GetParam());
   const auto expected = reference();
   for (const BackwardPrefetch prefetch :
        {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
     for (const int forward_prefetch : {0, 1, 2, 9}) {
-      if (backend != Backend::local && forward_prefetch != 1) continue;  // slow to start
+      if (backend != Backend::local && forward_prefetch != 1) continue;  // processes start slowly
       TinyOptions o{.prefetch = prefetch, .forward_prefetch = forward_prefetch};
       expect(o, expected);
       o.poison = false;
@@ -87,8 +87,8 @@ TEST_P(SameBits, WhateverTheSchedule) {
   }
 }
 
-// Micro-steps add up in one of two orders: each is reduced and added to the shard, or a rank adds
-// up its own first.
+// Micro-steps are added in one of two orders: each is reduced and added to the shard, or a rank
+// first adds up its own.
 TEST_P(SameBits, WhateverTheStrategyInEitherAccumulationMode) {
   for (const bool no_sync : {false, true}) {
     const auto reduced_each =
@@ -108,8 +108,8 @@ TEST_P(SameBits, WhateverTheStrategyInEitherAccumulationMode) {
   }
 }
 
-// bfloat16 rounds the same numbers in every strategy: the weights on the way to the layers, each
-// rank's gradient, and the sum. The master weights stay float32.
+// bfloat16 rounds the same numbers under every strategy: the weights that are sent to the layers,
+// each rank's gradient, and the sum. The master weights stay float32.
 TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
   for (const auto& [param, reduce] :
        {std::pair(DType::bfloat16, DType::float32), std::pair(DType::float32, DType::bfloat16),
@@ -122,8 +122,8 @@ TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
   }
 }
 
-// Processes take ten times as long as threads to start: they come in threes and in the flat layout,
-// and in `make test-all` in every number and either layout.
+// Processes take ten times as long to start as threads. So there are three of them, in the flat
+// layout; `make test-all` takes every number of ranks and both layouts.
 std::vector<Ranks> worlds(bool quick) {
   std::vector<Ranks> result;
   for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
@@ -147,8 +147,7 @@ std::string name_of(const ::testing::TestParamInfo<Ranks>& info) {
 INSTANTIATE_TEST_SUITE_P(Ranks, SameBits, ::testing::ValuesIn(worlds(true)), name_of);
 INSTANTIATE_TEST_SUITE_P(Long, SameBits, ::testing::ValuesIn(worlds(false)), name_of);
 
-// The reduced gradients of a rank after one step, at their places in the whole. NaN where it has
-// none.
+// The reduced gradients of a rank after one step, at their places in the whole, and NaN elsewhere.
 std::vector<float> gradients(TinyTraining& training) {
   std::vector<float> all;
   for (const ShardedParameters* row : training.sharded.rows()) {
@@ -164,7 +163,7 @@ std::vector<float> gradients(TinyTraining& training) {
   return all;
 }
 
-// Those of all ranks: each element of any rank that has it.
+// The gradients of all ranks together: each element comes from a rank that has it.
 std::vector<float> whole_gradients(Backend backend, int world, const TinyOptions& options) {
   const auto of_ranks = testing::run_ranks(
       backend, world, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -181,16 +180,16 @@ std::vector<float> whole_gradients(Backend backend, int world, const TinyOptions
   return whole;
 }
 
-// Both layouts add up the same numbers in the same order: gradients have the same bits, and weights
-// too, as long as nothing is clipped. The norm adds squares up by shards, which have other
-// elements, so a weight that is clipped may be rounded otherwise.
+// Both layouts add the same numbers in the same order. So gradients have the same bits, and weights
+// too, as long as nothing is clipped. The norm adds squares shard by shard, and shards have other
+// elements, so a clipped weight may be rounded in another way.
 TEST(Layouts, DifferInTheRoundingOfTheNormOnly) {
   for (const Backend backend : testing::backends()) {
     for (const Sharding& sharding : kShardings) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
         const bool usual =
             dtype == DType::float32 && sharding.strategy == ShardingStrategy::full_shard;
-        if (backend != Backend::local && !usual) continue;  // slow to start
+        if (backend != Backend::local && !usual) continue;  // processes start slowly
         const int world = sharding.replicates ? 4 : 3;
         TinyOptions flat{.strategy = sharding.strategy,
                          .precision = {dtype, dtype},
@@ -215,8 +214,8 @@ TEST(Layouts, DifferInTheRoundingOfTheNormOnly) {
   }
 }
 
-// Groups of two sum their own ranks first, then each other. Groups of all are full_shard. Two
-// seconds and more, as above: most of the ranks are processes.
+// Groups of two sum their own ranks first, and then the groups. A group of all ranks is full_shard.
+// This takes two seconds or more, because most of the ranks are processes.
 TEST(HybridShard, GivesTheBitsOfSumsByGroup) {
   for (const Backend backend : testing::backends()) {
     for (const std::int64_t micro_steps : {1, 3}) {
@@ -254,7 +253,7 @@ TEST(HybridShard, WantsItsStrategyAndGroupsThatDivide) {
       testing::RankError);
 }
 
-// Another number of ranks adds in another order, and nothing else.
+// Another number of ranks adds in another order. Nothing else changes.
 TEST(WorldSize, ChangesNoMoreThanRounding) {
   const auto sum_of_losses = [](const std::vector<std::vector<float>>& records, std::size_t at) {
     double sum = 0;
@@ -271,7 +270,7 @@ TEST(WorldSize, ChangesNoMoreThanRounding) {
   }
 }
 
-// Micro-steps of a third of the rows add up to the same gradient, summed in shards or in full.
+// Micro-steps of a third of the rows add up to the same gradient, in shards and in whole gradients.
 TEST(Accumulation, GivesTheGradientOfAllMicroSteps) {
   for (ShardingStrategy strategy : {ShardingStrategy::full_shard, ShardingStrategy::no_shard}) {
     const auto one = train(Backend::self, 1, {.strategy = strategy, .micro_steps = 3});

@@ -18,9 +18,8 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// In whatever orders the passes use their units: forward goes by the pass just before that gathered
-// any, and not by an older one. Units that were not gathered do not count: ranks may differ in
-// them.
+// Passes use their units in any order. Forward follows the last pass that gathered any unit, and no
+// older one. Units that were not gathered do not count, because ranks may differ in them.
 TEST(Schedule, OfForwardIsThatOfThePassBefore) {
   testing::run_ranks(
       testing::Backend::self, 1, [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -58,8 +57,8 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
       });
 }
 
-// A unit that is used twice is guessed by where it is, and what runs again in backward is no
-// forward.
+// For a unit that is used twice, the guess depends on the place in the pass. A forward that runs
+// again in backward does not count.
 TEST(Schedule, OfForwardKnowsWhichUseItIs) {
   testing::run_ranks(testing::Backend::self, 1,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -85,8 +84,8 @@ TEST(Schedule, OfForwardKnowsWhichUseItIs) {
                      });
 }
 
-// Backward goes the way of forward back, whatever that was: units used twice come twice, and one
-// whose output nobody used is passed over.
+// Backward goes the way of forward back. Units that are used twice come twice, and a unit with an
+// unused output is skipped.
 TEST(Schedule, OfBackwardIsThatOfForwardReversed) {
   testing::run_ranks(testing::Backend::self, 1,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -101,8 +100,8 @@ TEST(Schedule, OfBackwardIsThatOfForwardReversed) {
                          schedule.begin();
                          for (Unit* unit : pass) schedule.end_forward(*unit);
                          for (std::size_t at = pass.size(); at-- > 0;) {
-                           // Only of a unit that comes once can be said which of its uses had no
-                           // backward.
+                           // Only for a unit that comes once can the test know which of its uses
+                           // had no backward.
                            if (std::ranges::count(pass, pass[at]) == 1 && random() % 4 == 0)
                              continue;
                            schedule.begin_backward(*pass[at]);
@@ -114,7 +113,7 @@ TEST(Schedule, OfBackwardIsThatOfForwardReversed) {
                      });
 }
 
-// Layers, of which a pass uses some.
+// A model of several layers. A pass uses some of them.
 class Picks final : public nn::Module {
  public:
   Picks() {
@@ -138,8 +137,8 @@ class Picks final : public nn::Module {
   std::deque<nn::Linear> layers_;
 };
 
-// Guesses that were wrong hold their slots until the pass is over. What is prefetched meanwhile
-// takes none beyond those planned.
+// Wrong guesses hold their slots until the pass is over. Meanwhile prefetches use only planned
+// slots.
 TEST(Schedule, TakesNoSlotMoreThanPlannedForAWrongGuess) {
   testing::run_ranks(
       testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -162,7 +161,7 @@ TEST(Schedule, TakesNoSlotMoreThanPlannedForAWrongGuess) {
         };
         sharded.zero_grad();
         pass({0, 1, 2, 3, 4});
-        pass({0, 2, 3, 4});  // 1 is gathered in vain
+        pass({0, 2, 3, 4});  // unit 1 is gathered without need
         EXPECT_EQ(count().reserved_peak, planned);
         pass({2, 0, 1, 4, 3});
         EXPECT_EQ(count().reserved, planned);
@@ -170,8 +169,8 @@ TEST(Schedule, TakesNoSlotMoreThanPlannedForAWrongGuess) {
       });
 }
 
-// Where ranks may skip different units, reductions keep to one order: each waits for those before
-// it. A frozen unit has none, so nobody waits for it, also where it is skipped.
+// If ranks may skip different units, reductions keep one order, and each waits for those before it.
+// A frozen unit has no reduction, so no unit waits for it, even if it is skipped.
 TEST(Schedule, OfReductionsPassesOverAFrozenUnit) {
   testing::run_ranks(
       testing::Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {

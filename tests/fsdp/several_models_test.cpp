@@ -50,7 +50,8 @@ Options options_of(ShardingStrategy strategy) {
   return {.strategy = strategy, .poison = true, .wrap_policy = is_a<Layer>};
 }
 
-// Two sharded models, one after the other on one tape, have the gradients of a model of two units.
+// Two sharded models that run one after the other on one tape have the gradients of one model with
+// two units.
 TEST(SeveralModels, OnOneTapeAreAsOne) {
   for (const Sharding& sharding : kShardings) {
     testing::run_ranks(
@@ -85,7 +86,7 @@ TEST(SeveralModels, OnOneTapeAreAsOne) {
   }
 }
 
-// A tape outlives a sharded model, and may be in use when that goes.
+// A tape outlives a sharded model, and may be in use when the model is destroyed.
 TEST(SeveralModels, LeaveNothingOnTheTape) {
   testing::run_ranks(
       Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {

@@ -12,7 +12,8 @@
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
-// Frozen parameters that are stored in bfloat16 beside float32 ones (LoRA on a bfloat16 model).
+// Tests frozen parameters that are stored in bfloat16 beside float32 ones (LoRA on a bfloat16
+// model).
 
 namespace nanofsdp::fsdp {
 namespace {
@@ -21,7 +22,8 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-// Every unit has parameters that train, frozen ones in float32, and frozen ones in `matrices`.
+// Every unit has parameters that train, frozen ones in float32, and frozen ones with the dtype
+// `matrices`.
 std::unique_ptr<gpt::GPT> model_with(DType matrices) {
   auto model = std::make_unique<gpt::GPT>(testing::kTiny);
   for (nn::Parameter* p : model->named_parameters()) {
@@ -31,7 +33,7 @@ std::unique_ptr<gpt::GPT> model_with(DType matrices) {
   return model;
 }
 
-// What bfloat16 keeps of the frozen matrices, written into a model that stores them in float32.
+// Rounds the frozen matrices to bfloat16, in a model that stores them in float32.
 void round_matrices(TinyTraining& t) {
   std::map<std::string, std::vector<float>> rounded;
   t.sharded.summon_full_parameters([&](const nn::Parameter& p) {
@@ -47,8 +49,8 @@ void round_matrices(TinyTraining& t) {
   }
 }
 
-// Losses and norms of a run on rank 0, and its weights in the order of their names: that of rows
-// depends on the dtypes.
+// Losses and norms of a run on rank 0, and its weights in the order of their names, because the
+// order of rows depends on the dtypes.
 std::vector<float> run(const TinyOptions& options, DType matrices, int world = 4) {
   std::vector<float> record;
   testing::run_ranks(
@@ -94,7 +96,8 @@ TEST(StoredDtype, TrainsAsTheRoundedValuesInFloat32) {
   EXPECT_TRUE(run({}, DType::bfloat16, 1) == run({}, DType::float32, 1)) << "one rank";
 }
 
-// Half of what float32 takes, at rest and on its way; a whole copy is as large as ever.
+// They take half of the bytes of float32 in memory and when they are sent. A whole copy has the
+// same size as before.
 TEST(StoredDtype, HalvesShardsAndGathers) {
   const auto cost = [](LayoutKind layout, DType dtype) {
     std::pair<std::int64_t, std::int64_t> bytes;

@@ -31,7 +31,7 @@ std::array<std::int64_t, 3> table(const TinyOptions& o, bool root) {
   return {root ? M : 2 * M, reductions, o.strategy == ShardingStrategy::hybrid_shard ? 1 : 0};
 }
 
-// Counts and bytes of the second step: measured, by the table, and as planned from the layouts.
+// Counts and bytes of the second step: as measured, by the table, and as planned from the layouts.
 std::vector<std::int64_t> three_accounts(Context& context,
                                          std::unique_ptr<comm::Communicator> group,
                                          const TinyOptions& o) {
@@ -102,7 +102,7 @@ void expect_equal_accounts(Backend backend, int world, const TinyOptions& option
   }
 }
 
-// Promise 4: the traffic of a step is the design's table, to the operation and to the byte.
+// Promise 4: the traffic of a step equals the design's table, to the operation and to the byte.
 TEST(Traffic, EqualsTheTable) {
   for (ShardingStrategy strategy : kAll) {
     for (const LayoutKind layout : kLayouts) {
@@ -117,7 +117,7 @@ TEST(Traffic, EqualsTheTable) {
                                    .forward_prefetch = 1,
                                    .micro_steps = micro_steps,
                                    .no_sync = no_sync,
-                                   .recompute = no_sync,  // moves nothing more
+                                   .recompute = no_sync,  // recompute sends no more
                                    .shard_size = hybrid ? 2 : 0});
           }
         }
@@ -139,7 +139,7 @@ TEST(Traffic, IsTheSameOverGloo) {
   }
 }
 
-// What is gathered in bfloat16 is half as many bytes; what is reduced is another matter.
+// Half of the bytes are gathered in bfloat16. The bytes of reductions do not change.
 TEST(Traffic, InBfloat16IsHalf) {
   for (ShardingStrategy strategy : kAll) {
     const int groups_of = strategy == ShardingStrategy::hybrid_shard ? 2 : 0;
@@ -156,7 +156,7 @@ TEST(Traffic, InBfloat16IsHalf) {
   }
 }
 
-// An evaluation gathers too, but is not part of the training traffic.
+// An evaluation gathers too, but it is not part of the training traffic.
 TEST(Traffic, OfAnEvaluationCountsApart) {
   testing::run_ranks(Backend::local, 2,
                      [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -167,13 +167,13 @@ TEST(Traffic, OfAnEvaluationCountsApart) {
                        training.tape.end();
                        const comm::Traffic traffic = training.mesh.traffic();
                        EXPECT_EQ(traffic.bytes_sent, 0);
-                       // Three blocks and the root; and before them the ranks compare their values,
-                       // once.
+                       // There are three blocks and the root. Before them the ranks compare their
+                       // values once.
                        EXPECT_EQ(traffic.control, 5);
                      });
 }
 
-// But where parameters stay whole, the evaluation after a step gathers for the next step too.
+// If parameters stay unsharded, the evaluation after a step also gathers for the next step.
 TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
   const auto test = [](const TinyOptions& options) {
     testing::run_ranks(
@@ -195,7 +195,7 @@ TEST(Traffic, OfAStepCountsWhereAnEvaluationGathersForIt) {
   }
 }
 
-// The bytes in a trace are those of the counters.
+// The bytes in a trace equal those of the counters.
 TEST(Traffic, IsWhatTheTraceShows) {
   const auto test = [](const TinyOptions& options) {
     testing::run_ranks(
@@ -221,7 +221,7 @@ TEST(Traffic, IsWhatTheTraceShows) {
   }
 }
 
-// To look at whole parameters between two steps takes no gather from the second, and adds none.
+// A look at whole parameters between two steps does not change the gathers of the second step.
 TEST(Traffic, OfAStepIsTheSameAfterALookAtTheWeights) {
   for (ShardingStrategy strategy : kAll) {
     testing::run_ranks(

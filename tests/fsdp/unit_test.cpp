@@ -41,7 +41,7 @@ TEST(BufferPool, LendsEachSlotToOneUnitAtATime) {
   EXPECT_EQ(pool.acquire().memory.raw(), second.memory.raw());
 }
 
-// A pass that needs more gets more, until it is over.
+// A pass that needs more slots gets them until it is over.
 TEST(BufferPool, LendsMoreThanPlannedUntilItShrinks) {
   Context context;
   BufferPool pool(context, MemoryClass::unsharded_parameters, 2, 8);
@@ -58,14 +58,14 @@ TEST(BufferPool, LendsMoreThanPlannedUntilItShrinks) {
   EXPECT_EQ(&pool.acquire(), slots[0]);
 }
 
-// The slot that has been free longest has the reader that is the likeliest to be done. Units give
+// The slot that has been free for the longest time most likely has no reader any more. Units give
 // their slots back in the order in which they took them.
 TEST(BufferPool, LendsTheSlotThatHasBeenFreeLongest) {
   std::mt19937 random(1);
   for (int slots = 2; slots <= 5; ++slots) {
     Context context;
     BufferPool pool(context, MemoryClass::unsharded_parameters, slots, 8);
-    std::deque<BufferPool::Slot*> held, free;  // the longest first
+    std::deque<BufferPool::Slot*> held, free;  // the slot that has been free longest comes first
     for (int i = 0; i < slots; ++i) held.push_back(&pool.acquire());
     for (int i = 0; i < 100; ++i) {
       if (free.empty() || (!held.empty() && random() % 2 == 0)) {
@@ -81,7 +81,7 @@ TEST(BufferPool, LendsTheSlotThatHasBeenFreeLongest) {
   }
 }
 
-// Who takes a slot gets the event after which its last reader is done.
+// A caller that takes a slot gets the event after which the last reader is done.
 TEST(BufferPool, HandsOnWhenASlotIsFree) {
   Context context;
   BufferPool pool(context, MemoryClass::unsharded_parameters, 1, 8);
@@ -106,7 +106,7 @@ TEST(Unit, RefusesStepsOutOfOrder) {
         expect_error<Error>([&] { unit.wait_until_unsharded(); },
                             "expected gathering, got sharded");
         unit.unshard();
-        unit.unshard();  // once is enough
+        unit.unshard();  // a second call does nothing
         EXPECT_EQ(unit.state(), Unit::State::gathering);
         unit.wait_until_unsharded();
         unit.take_gradients();
@@ -120,8 +120,8 @@ TEST(Unit, RefusesStepsOutOfOrder) {
       });
 }
 
-// At rest a parameter shows the piece of it that this rank keeps, and nothing borrowed: after a
-// step, and after somebody has looked at the whole.
+// At rest a parameter shows the piece that this rank keeps, and no borrowed memory: after a step,
+// and after a look at whole parameters.
 TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
   const auto test = [](DType dtype) {
     testing::run_ranks(Backend::local, 2,
@@ -144,8 +144,8 @@ TEST(Unit, ShowsItsPiecesOfTheShardAtRest) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) test(dtype);
 }
 
-// Whatever is stored, a shard is the rank's own chunk of the row; or all of it, if nothing is
-// sharded.
+// A shard is the rank's own chunk of the row, whatever the rank stores. If nothing is sharded, it
+// is the whole row.
 TEST(ShardedParameters, HasItsOwnChunkOfWhatIsStored) {
   for (const Sharding& sharding : kShardings) {
     testing::run_ranks(
@@ -165,7 +165,8 @@ TEST(ShardedParameters, HasItsOwnChunkOfWhatIsStored) {
   }
 }
 
-// A copy that units keep goes stale with every write of the shard, not only with the optimizer's.
+// A copy that units keep becomes stale with every write of the shard, not only with the
+// optimizer's.
 TEST(Unit, GathersAnewWhatWasStoredSince) {
   testing::run_ranks(
       Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -188,8 +189,8 @@ TEST(Unit, GathersAnewWhatWasStoredSince) {
       });
 }
 
-// Who looks at the parameters sees the master weights, and units compute in bfloat16 all the same,
-// whoever came first.
+// A look at the parameters shows the master weights, and units compute in bfloat16, in whichever
+// order they come.
 TEST(Unit, KeepsRoundedAndFullCopiesApart) {
   const auto run = [](ShardingStrategy strategy, bool look) {
     return testing::run_ranks(
@@ -227,7 +228,8 @@ TEST(ShardedModel, RefusesAModelThatIsShardedAlready) {
       });
 }
 
-// When it is gone, its hooks are too: the model can be sharded again, and trains as before.
+// When the sharded model is destroyed, its hooks are removed: the model can be sharded again, and
+// trains as before.
 TEST(ShardedModel, LeavesItsModelAsItWas) {
   for (ShardingStrategy strategy : {ShardingStrategy::no_shard, ShardingStrategy::full_shard}) {
     testing::run_ranks(
@@ -246,7 +248,7 @@ TEST(ShardedModel, LeavesItsModelAsItWas) {
   }
 }
 
-// A rank that fails between collectives ends the others, which say so and do not hang.
+// If a rank fails between two collectives, the other ranks end with an error and do not hang.
 TEST(ShardedModel, EndsWhenARankFails) {
   EXPECT_THROW(testing::run_ranks(Backend::local, 2,
                                   [](Context& context, std::unique_ptr<comm::Communicator> group) {
@@ -258,7 +260,7 @@ TEST(ShardedModel, EndsWhenARankFails) {
                testing::RankError);
 }
 
-// A rank that fails ends its own collectives in flight. It does not sit out their timeout.
+// A rank that fails ends its own collectives in flight, and does not wait for their timeout.
 TEST(ShardedModel, WaitsForNoGatherWhenItsRankFails) {
   std::promise<void> gone;
   const auto test = [&](Context& context, std::unique_ptr<comm::Communicator> group) {

@@ -16,7 +16,7 @@ using testing::Owned;
 
 constexpr std::int64_t kWidth = 5;
 
-// Two layers, the second of which some ranks leave out.
+// Two layers. Some ranks leave out the second one.
 class Optional final : public nn::Module {
  public:
   explicit Optional(bool whole) : whole_(whole) {
@@ -37,7 +37,7 @@ class Optional final : public nn::Module {
   nn::Linear second_{{.in = kWidth, .out = kWidth, .bias = false}};
 };
 
-// The summed gradients of both layers, from what each rank stores of them.
+// The summed gradients of both layers, from the parts that the ranks store.
 std::vector<float> gradients(ShardingStrategy strategy) {
   const auto ranks = testing::run_ranks(
       Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -71,7 +71,7 @@ std::vector<float> gradients(ShardingStrategy strategy) {
   return all;
 }
 
-// Every rank calls the same collectives, and a gradient that one rank alone has is not lost.
+// Every rank calls the same collectives, and a gradient that only one rank has is not lost.
 TEST(UnusedParameter, HasTheGradientOfTheRanksThatUseIt) {
   const std::vector<float> whole = gradients(ShardingStrategy::no_shard);
   EXPECT_EQ(gradients(ShardingStrategy::full_shard), whole);

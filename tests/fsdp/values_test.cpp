@@ -10,7 +10,7 @@
 #include "support/caller.h"
 #include "support/errors.h"
 
-// First values: every parameter has them, and all ranks the same.
+// Tests that every parameter has a first value, and that all ranks have the same one.
 
 namespace nanofsdp::fsdp::values_test {
 namespace {
@@ -23,7 +23,7 @@ using testing::Owned;
 
 using Model = testing::InTurn<testing::CallerLayer>;
 
-// A model that has no values yet, in which one bias is frozen.
+// A model that has no values yet. One bias is frozen.
 struct Rank {
   Rank(Context& context, std::unique_ptr<comm::Communicator> world, const CallerOptions& options)
       : context(context),
@@ -32,7 +32,7 @@ struct Rank {
     model.named_parameters()[1]->requires_grad = false;
   }
 
-  // Memory for values of parameter `i`, which the model is to have before it is sharded.
+  // Memory for values of parameter `i`, which the model has before it is sharded.
   std::vector<float>& give(std::size_t i, float value) {
     nn::Parameter& p = *model.named_parameters()[i];
     memory[i].assign(static_cast<std::size_t>(p.shape.numel()), value);
@@ -74,7 +74,7 @@ void on_ranks(const CallerOptions& options, const Body& body) {
                      });
 }
 
-// One parameter that has none is enough for an error, which names it, and no other.
+// One parameter without values is enough for an error, which names it and no other.
 TEST(FirstValues, AreMissedByName) {
   for_all_shardings([](const CallerOptions& options) {
     for (std::size_t without = 0; without < 4; ++without) {
@@ -106,7 +106,7 @@ TEST(FirstValues, AreMissedByName) {
   });
 }
 
-// One layer or another, as the caller says.
+// Computes with one layer or another, as the caller says.
 struct One final : nn::Module {
   One() {
     add("first", first);
@@ -118,7 +118,7 @@ struct One final : nn::Module {
   nn::Module* used = &first;
 };
 
-// Steps that train one layer give no values to the other one, which has none.
+// Steps that train one layer give no values to the other one.
 TEST(FirstValues, OfWhatIsNotUsedAreStillMissedAfterAStep) {
   for_all_shardings([](const CallerOptions& options) {
     const int ranks = sharding_of(options.strategy).replicates ? 4 : 2;
@@ -152,7 +152,8 @@ TEST(FirstValues, OfWhatIsNotUsedAreStillMissedAfterAStep) {
   });
 }
 
-// FSDP1's use: rank 0 has loaded the weights, the others have shapes; frozen ones are sent, too.
+// This is FSDP1's use: rank 0 has loaded the weights, and the others have shapes. Frozen parameters
+// are sent, too.
 TEST(SyncModuleStates, GivesEveryRankTheValuesOfRank0) {
   for_all_shardings([](const CallerOptions& options) {
     for (const bool others_have_values : {false, true}) {
@@ -174,7 +175,7 @@ TEST(SyncModuleStates, GivesEveryRankTheValuesOfRank0) {
   });
 }
 
-// Nor does another rank's value count where rank 0 has none.
+// If rank 0 has no value for a parameter, the value of another rank does not count.
 TEST(SyncModuleStates, LeavesOutWhatRank0HasNot) {
   on_ranks({}, [](Rank& rank) {
     for (std::size_t i = 0; i < 3; ++i) rank.give(i, 1);
@@ -185,7 +186,7 @@ TEST(SyncModuleStates, LeavesOutWhatRank0HasNot) {
   });
 }
 
-// Two seeds would train a mixture of two models, of which each rank has its own pieces.
+// With two seeds, the ranks would train a mixture of two models, with pieces of each.
 TEST(FirstValues, OfOtherSeedsAreRefused) {
   for_all_shardings([](const CallerOptions& options) {
     for (const bool looks : {false, true}) {
@@ -203,7 +204,7 @@ TEST(FirstValues, OfOtherSeedsAreRefused) {
   });
 }
 
-// One element of one parameter is enough, also of one that is frozen.
+// One element of one parameter is enough, also if the parameter is frozen.
 TEST(FirstValues, ThatDifferInOneElementAreRefused) {
   for (std::size_t parameter = 0; parameter < 4; ++parameter) {
     for (const bool last : {false, true}) {
@@ -222,7 +223,7 @@ TEST(FirstValues, ThatDifferInOneElementAreRefused) {
   }
 }
 
-// They are compared once: later passes send no control traffic for it.
+// The values are compared once: later passes send no control traffic for it.
 TEST(FirstValues, AreComparedOnce) {
   on_ranks({.strategy = ShardingStrategy::no_shard}, [](Rank& rank) {
     for (std::size_t i = 0; i < 4; ++i) rank.give(i, 1);

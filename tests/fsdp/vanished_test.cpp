@@ -6,7 +6,7 @@
 
 #include "support/caller.h"
 
-// Gradients of which a part, or a rank's share, is not there.
+// Tests gradients that lack a part, or the share of a rank.
 
 namespace nanofsdp::fsdp::vanished_test {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 using testing::CallerOptions;
 using testing::Owned;
 
-// y = w x with two weights, of which some ranks have no gradient.
+// y = w x with two weights. Some ranks have no gradient of them.
 class Weights final : public nn::Module {
  public:
   explicit Weights(bool is_used) : is_used_(is_used) { add("weight", weight_); }
@@ -32,8 +32,8 @@ class Weights final : public nn::Module {
       std::make_shared<nn::Parameter>(Shape{1, 2}, nn::Init::ones());
 };
 
-// A gradient is none if all its elements are. Here one is -1/2 on average, and the other vanishes
-// from below when it is averaged; the rank that owns both has none of its own.
+// A gradient does not exist only if no element exists. Here one element averages to -1/2, and the
+// other rounds to -0 when it is averaged. The rank that owns both has no gradient of its own.
 TEST(Gradient, OfWhichOneElementVanishesIsNotNone) {
   testing::for_all_shardings([](const CallerOptions& options) {
     const int ranks = sharding_of(options.strategy).replicates ? 4 : 2;
@@ -69,7 +69,8 @@ TEST(Gradient, OfWhichOneElementVanishesIsNotNone) {
 
 using Layers = std::vector<std::unique_ptr<testing::CallerLayer>>;
 
-// Four layers there and back again: each is called twice, the first one first and last.
+// Four layers that are called forth and back: each is called twice, and the first layer is the
+// first and the last call.
 class Palindrome final : public nn::Module {
  public:
   Palindrome() {
@@ -94,7 +95,7 @@ class Palindrome final : public nn::Module {
 };
 
 // Units that are used twice hold their gradient slots until the second backward, so a pass needs
-// more than are planned. After it they are free: as many bytes are reserved as before.
+// more slots than planned. After the pass the additional slots are freed.
 TEST(Slots, BeyondThosePlannedAreFreeAfterThePass) {
   testing::for_all_shardings([](const CallerOptions& options) {
     const int ranks = sharding_of(options.strategy).replicates ? 4 : 2;

@@ -11,8 +11,8 @@
 namespace nanofsdp::fsdp {
 namespace {
 
-// The law: a unit answers for a parameter alone, or its gradient would be reduced before all of its
-// uses have added their part. Here the head is the root's and the embedding another unit's.
+// The law: one unit alone owns a parameter, because otherwise its gradient would be reduced before
+// all of its uses have added to it. Here the root has the head, and another unit the embedding.
 TEST(Wrap, RefusesAWeightThatTwoUnitsUse) {
   gpt::GPT model(testing::kTiny);
   testing::expect_error<Error>(
@@ -32,7 +32,7 @@ TEST(Wrap, MakesOneUnitOfAModelWithoutAPolicy) {
   EXPECT_EQ(units[0].parameters.size(), model.named_parameters().size());
 }
 
-// A layer that a model has under two names, alone or in two others.
+// A layer that a model has under two names, alone or inside two other modules.
 class Shared final : public nn::Module {
  public:
   explicit Shared(bool apart) {
@@ -56,8 +56,8 @@ class Shared final : public nn::Module {
   Part first_, second_;
 };
 
-// A unit that the tree has under two names is one unit, of its first name (PyTorch's
-// named_modules). A layer that two units use is refused as a weight is.
+// A unit that the tree has under two names is one unit, with its first name (PyTorch's
+// named_modules). A layer that two units use is refused, as a weight is.
 TEST(Wrap, TakesAModuleOnceWhateverItsNames) {
   Shared under_two_names(false), in_two_parts(true);
   const auto units = wrap(under_two_names, is_a<nn::Linear>);

@@ -11,9 +11,9 @@
 #include "parity/golden.h"
 #include "support/process.h"
 
-// The product, from the command line, against PyTorch's curve: loss and gradient norm before
-// clipping at every step. The loss alone would not do: AdamW and clipping hide a gradient that is
-// W times too long until the first step that is not clipped.
+// Compares the product, run from the command line, with PyTorch's curve: loss and gradient norm
+// before clipping at every step. The loss alone is not enough, because AdamW and clipping hide a
+// gradient that is W times too long until the first step without clipping.
 
 namespace nanofsdp {
 namespace {
@@ -24,9 +24,9 @@ struct Point {
   double loss = 0, grad_norm = 0;
 };
 
-// Relative, fp32 against float64: on tiny Shakespeare 7 times what equivalent computations were
-// seen to differ by. On the tales the norm spreads sooner: PyTorch 1.13's own is 2.0e-5 away at
-// step 250.
+// The tolerance is relative, for float32 against float64. On tiny Shakespeare it is 7 times the
+// difference that equivalent computations have shown. On the tales the norm differs earlier:
+// PyTorch 1.13's own is off by 2.0e-5 at step 250.
 Point tolerance(const std::string& dataset, std::size_t step) {
   if (step <= 1) return {5e-7, 1e-6};
   if (step <= 10) return {1e-6, 2e-6};
@@ -64,7 +64,7 @@ std::vector<Point> trained(std::vector<std::string> options, std::chrono::second
   return curve;
 }
 
-// Stops at the first step that leaves the tolerance.
+// Stops at the first step beyond the tolerance.
 void expect_parity(const std::string& dataset, const std::vector<Point>& got,
                    const std::vector<Point>& want, std::size_t steps) {
   ASSERT_EQ(got.size(), steps);
@@ -128,8 +128,8 @@ INSTANTIATE_TEST_SUITE_P(Shakespeare, CurveParity,
                                            Run{"shakespeare", "fsdp", "full_shard", 2}),
                          [](const auto& info) { return name_of(info.param); });
 
-// Rounded weights and gradients, float32 masters: near float32's curve, and not on it. On the tales
-// the loss falls faster and single steps differ more.
+// Weights and gradients are rounded, and the masters are float32. So the curve lies near that of
+// float32, but not on it. On the tales the loss falls faster, and single steps differ more.
 void expect_near_float32(const std::string& dataset, const char* golden, double most, double mean) {
   const auto want = golden_curve(golden);
   const auto got = trained({"--dataset=" + dataset, "--max_iters=250", "--ranks=2",

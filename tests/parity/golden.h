@@ -13,7 +13,7 @@ namespace nanofsdp::testing {
 
 inline const std::filesystem::path kGolden = NANOFSDP_SOURCE_DIR "/tests/parity/golden";
 
-/// What PyTorch once said: a file that golden.py wrote, with the hash that the manifest has of it.
+/// Reads a file of PyTorch's results. golden.py wrote it, and the manifest has its hash.
 /// @throws UsageError if the file or the manifest is missing or was changed
 inline std::string golden(const std::string& name, const std::filesystem::path& folder = kGolden) {
   const auto fail = [&](const std::string& expected, const std::string& got) {

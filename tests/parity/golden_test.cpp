@@ -10,7 +10,7 @@
 namespace nanofsdp::testing {
 namespace {
 
-// A copy of the golden files, to be damaged.
+// A copy of the golden files, which the tests damage.
 class Golden : public ::testing::Test {
  protected:
   Golden() { std::filesystem::copy(kGolden, folder()); }

@@ -12,8 +12,8 @@
 #include "parity/golden.h"
 #include "support/ranks.h"
 
-// The weights that a seed gives, at every number of ranks, are PyTorch's to the bit; and so are the
-// batches that come after them out of the same stream.
+// The weights of a seed are PyTorch's to the bit, at every number of ranks. So are the batches that
+// come after them from the same stream.
 
 namespace nanofsdp {
 namespace {
@@ -23,7 +23,7 @@ struct Model {
   std::string order, hash;
 };
 
-// Lines `layers heads width context vocabulary bias order = hash`.
+// Reads lines `layers heads width context vocabulary bias order = hash`.
 std::vector<Model> models() {
   std::vector<Model> all;
   std::istringstream lines(testing::golden("init.txt"));
@@ -66,7 +66,7 @@ std::string hash_at(int ranks, const Model& wanted) {
   return found;
 }
 
-// Some seconds: eight models, alone and where shards are padded.
+// This takes some seconds: eight models, on one rank and where shards are padded.
 TEST(InitParity, EveryWorldStartsFromPyTorchsWeights) {
   ASSERT_EQ(models().size(), 8u);
   for (const Model& model : models()) {
@@ -77,7 +77,7 @@ TEST(InitParity, EveryWorldStartsFromPyTorchsWeights) {
   }
 }
 
-// The generator where the recipe's model leaves it.
+// The generator after it has drawn the weights of the recipe's model.
 Generator after_the_weights() {
   Generator generator(1337);
   gpt::GPT model({.block_size = 64,
@@ -92,7 +92,7 @@ Generator after_the_weights() {
   return generator;
 }
 
-// Of tiny Shakespeare only the number of its tokens matters to where batches begin.
+// Only the number of tokens of tiny Shakespeare matters to the places where batches begin.
 TEST(InitParity, TheFirstBatchesArePyTorchs) {
   std::istringstream lines(testing::golden("batches.txt"));
   std::string word, hash;
@@ -112,7 +112,7 @@ TEST(InitParity, TheFirstBatchesArePyTorchs) {
   EXPECT_EQ(batches, 3);
 }
 
-// With the text, also what stands there; of twelve rows a rank asks for four.
+// With the text, the test also compares the rows. A rank asks for four of twelve rows.
 TEST(InitParity, TheFirstRowsArePyTorchs) {
   if (std::getenv("NANOFSDP_SHAKESPEARE") == nullptr) {
     GTEST_SKIP() << "NANOFSDP_SHAKESPEARE does not name tiny Shakespeare";

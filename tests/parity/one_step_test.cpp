@@ -18,7 +18,7 @@ using testing::Owned;
 using testing::relative_l2;
 using testing::WholeModel;
 
-// golden/one_step.txt, by kind and name.
+// The contents of golden/one_step.txt, by kind and name.
 class Golden {
  public:
   Golden() {
@@ -63,7 +63,7 @@ Owned<std::int32_t> tokens_of(const std::vector<double>& values) {
 
 class OneStep : public ::testing::TestWithParam<int> {};
 
-// The whole model against float64 PyTorch: logits, loss, and the gradient of every tensor.
+// Compares the whole model with float64 PyTorch: logits, loss, and the gradient of every tensor.
 TEST_P(OneStep, EqualsPyTorchInFloat64) {
   const Golden golden;
   Context context(0, 1, GetParam());
@@ -81,7 +81,8 @@ TEST_P(OneStep, EqualsPyTorchInFloat64) {
   Owned<double> total({1});
 
   nn::Tape tape(context);
-  for (int pass = 0; pass < 2; ++pass) {  // the second runs out of the arena that the first sized
+  // The second pass uses the arena that the first one has sized.
+  for (int pass = 0; pass < 2; ++pass) {
     memory.zero_grad();
     total.values[0] = 0;
     tape.begin(true);

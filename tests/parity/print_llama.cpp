@@ -13,7 +13,7 @@
 #include "comm/local.h"
 #include "store/weights.h"
 
-// Lesson 22's Llama, from a directory that llama.py has written, for it to compare:
+// Runs lesson 22's Llama in a directory that llama.py has written, for comparison with it:
 //
 //     print_llama DIRECTORY RANKS
 //
@@ -21,8 +21,8 @@
 //     run.json           "config"; "batches" of rows of T + 1 tokens; "lr"; "lora", if adapters
 //                        train; "prompt", and how many tokens to "write" after it
 //
-// Prints JSON: the "gradients" of the first batch and the "tokens" written, both on one rank and
-// before training; the "losses" of a step for each batch.
+// It prints JSON: the "gradients" of the first batch and the "tokens" that it writes, both on one
+// rank and before training; and the "losses" of one step for each batch.
 
 namespace {
 
@@ -59,7 +59,7 @@ Task task_of(const json& run) {
           .lr = run["lr"]};
 }
 
-// The weights of a file, read by the library's own reader into a model of one unit.
+// Reads the weights of a file with the library's own reader, into a model of one unit.
 lesson::Values read_values(const std::string& directory, const Task& task) {
   Context context;
   comm::Mesh mesh(comm::make_self());
@@ -95,7 +95,7 @@ lesson::Values gradients_of(const Task& task, lesson::Values values) {
   return gradients;
 }
 
-// The likeliest token, again and again.
+// Writes the likeliest token again and again.
 std::vector<std::int32_t> write(const Task& task, lesson::Values values,
                                 std::vector<std::int32_t> text, int count) {
   const auto model = lesson::make_model(task);

@@ -13,11 +13,12 @@
 #include "train/model_file.h"
 #include "train/pretrained.h"
 
-// The logits that a saved model has for a text, for exchange.py: a line a position.
+// Prints the logits of a saved model for a text, for exchange.py, with one line for each position.
 //
 //     print_logits DIRECTORY TOKEN ...
 //
-// The directory is one of `nanofsdp train --out_dir`, or of Hugging Face's (with config.json).
+// The directory was made by `nanofsdp train --out_dir`, or has Hugging Face's files (with
+// config.json).
 
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "data/tales.h"
 
-// The built-in corpus on stdout.
+// Prints the built-in corpus.
 int main() {
   using namespace nanofsdp;
   const std::string text = data::expand_tales(kTalesGrammar, data::kTalesBytes);

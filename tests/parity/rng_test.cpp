@@ -10,13 +10,14 @@
 
 #include "parity/golden.h"
 
-// Every call of PyTorch's generator in golden/rng.txt, made again in its order, to the bit. The
-// stream goes on from line to line, so a call that takes one word too many spoils the next.
+// Makes every call of PyTorch's generator in golden/rng.txt again, in its order, and compares the
+// bits. The stream goes on from line to line, so a call that takes one word too many changes the
+// results after it.
 
 namespace nanofsdp {
 namespace {
 
-// The values as golden.py writes them: float32 as its bits, all else as decimal numbers.
+// Writes values as golden.py does: float32 as its bits, all others as decimal numbers.
 std::string text_of(const std::vector<float>& values) {
   std::string text;
   for (const float x : values) {
@@ -36,7 +37,7 @@ std::string text_of_numbers(const Values& values) {
 
 class Replay {
  public:
-  // What the call `name arguments` gives.
+  // The result of the call `name arguments`.
   std::string operator()(const std::string& name, std::istringstream arguments) {
     std::vector<double> a;
     if (name == "seed") {
@@ -72,7 +73,7 @@ class Replay {
   }
 
  private:
-  // Of the raw stream: from its start, without moving the generator.
+  // A word of the raw stream, counted from its start. The generator does not move.
   std::string word(std::int64_t at) const {
     Generator fresh(seed_);
     fresh.discard(at);

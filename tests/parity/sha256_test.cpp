@@ -7,7 +7,8 @@
 namespace nanofsdp {
 namespace {
 
-// FIPS 180-4's examples: empty, one block, and a message whose length spills into a second block.
+// These are FIPS 180-4's examples: an empty message, one block, and a message that needs a second
+// block.
 TEST(Sha256, KnownDigests) {
   const auto digest = [](const std::string& s) {
     return testing::sha256(std::span<const char>(s));

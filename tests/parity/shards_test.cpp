@@ -15,8 +15,8 @@
 #include "fsdp/layout.h"
 #include "parity/golden.h"
 
-// The rows of every parameter that a rank holds under per_parameter_layout, and where they lie in
-// its shard, are those of PyTorch's fully_shard, to the bit.
+// The rows of every parameter that a rank holds under per_parameter_layout, and their places in its
+// shard, are those of PyTorch's fully_shard, to the bit.
 
 namespace nanofsdp {
 namespace {
@@ -34,15 +34,15 @@ struct Piece {
   std::string hash;
 };
 
-// What one rank of a unit holds.
+// The shard of one rank of a unit.
 struct Shard {
   std::vector<fsdp::ParameterSpec> parameters;
-  std::vector<Piece> pieces;  // one a parameter
+  std::vector<Piece> pieces;  // one for each parameter
   std::int64_t numel = 0;
   std::string hash;
 };
 
-// {unit, ranks, rank}: from the lines that golden_shards.py describes.
+// Shards by {unit, ranks, rank}, from the lines that golden_shards.py describes.
 std::map<std::tuple<std::string, int, int>, Shard> shards() {
   std::map<std::tuple<std::string, int, int>, Shard> all;
   std::istringstream lines(testing::golden("fsdp2_shards.txt"));
@@ -66,7 +66,7 @@ std::map<std::tuple<std::string, int, int>, Shard> shards() {
 
 std::string hash_of(std::span<const float> values) { return testing::sha256(values).substr(0, 16); }
 
-// A parameter's elements as golden_shards.py has them.
+// The elements of a parameter as golden_shards.py makes them.
 std::vector<float> numbers(std::size_t p, std::int64_t count) {
   std::vector<float> values(static_cast<std::size_t>(count));
   std::iota(values.begin(), values.end(), static_cast<float>(65536 * p + 1));
@@ -89,7 +89,7 @@ TEST(ShardsParity, EveryRankHoldsWhatItHoldsUnderFullyShard) {
     SCOPED_TRACE(fmt::format("{}, rank {} of {}", unit, rank, ranks));
     ASSERT_EQ(layout.shard_numel(), want.numel);
     std::vector<float> shard(static_cast<std::size_t>(want.numel));
-    std::int64_t begin = 0;  // of the piece with its padding
+    std::int64_t begin = 0;  // begin of the piece, with its padding
     for (std::size_t i = 0; i < want.pieces.size(); ++i) {
       SCOPED_TRACE(
           fmt::format("parameter {}: {}", i, fmt::join(want.parameters[i].shape.dims(), " x ")));
