@@ -6,8 +6,8 @@
 #include "models/code.h"
 #include "models/run.h"
 
-// Programs that LoRA, LayerDrop, mixtures of experts, adapters and nested units write, each under
-// every strategy. An FSDP core that is right for a GPT alone gets them wrong.
+// Runs programs as users write them with LoRA, LayerDrop, mixtures of experts, adapters and nested
+// units, each under every strategy. An FSDP core that is right for a GPT only gets them wrong.
 
 namespace models {
 namespace {
@@ -42,7 +42,7 @@ void expect_equal_under_every_strategy(Node model, std::vector<Action> actions, 
 
 constexpr World kAhead{.forward_prefetch = 1, .backward_prefetch = fsdp::BackwardPrefetch::pre};
 
-// A step that skips a unit leaves its gradients none, and not those of the step before.
+// If a step skips a unit, the unit has no gradients, and not those of the step before.
 TEST(AnyModel, SkipsAUnitInAStep) {
   expect_equal_under_every_strategy(
       of(Kind::sequential, {unit(affine()), used_in({0, -1, 0}, unit(affine())), unit(affine())}),
@@ -64,7 +64,7 @@ TEST(AnyModel, FreezesWhatBackwardReachesLast) {
       training(2));
 }
 
-// A weight that two recomputed layers share has its gradient when both have given theirs.
+// A weight that two recomputed layers share has its gradient when both layers have added to it.
 TEST(AnyModel, SharesAWeightBetweenRecomputedLayers) {
   Node layer{.kind = Kind::linear, .recompute = true, .bias = true, .tie = 1};
   expect_equal_under_every_strategy(
@@ -72,7 +72,7 @@ TEST(AnyModel, SharesAWeightBetweenRecomputedLayers) {
       {.late = true});
 }
 
-// A declared parameter that nothing uses, in each of many units, whenever backward prefetches.
+// Each of many units declares a parameter that it does not use, with every backward prefetch.
 TEST(AnyModel, LeavesAParameterUnused) {
   const Node block = unit(of(Kind::sequential, {affine(), {.kind = Kind::unused}}));
   for (const fsdp::BackwardPrefetch prefetch :
@@ -83,7 +83,7 @@ TEST(AnyModel, LeavesAParameterUnused) {
   }
 }
 
-// Units in units in units, at the options that are the default.
+// Units lie inside units inside units, with the default options.
 TEST(AnyModel, NestsUnits) {
   const Node pair = unit(of(Kind::sequential, {unit(affine()), unit(affine()), affine()}));
   const Node outer = unit(of(Kind::residual, {affine(), pair, recomputed(pair)}));
@@ -91,7 +91,7 @@ TEST(AnyModel, NestsUnits) {
                                     training(2), kAhead);
 }
 
-// One unit called several times in a pass, next to itself and around others.
+// A unit is called several times in a pass, directly again and around other units.
 TEST(AnyModel, CallsAUnitSeveralTimes) {
   Node around = of(Kind::sequential, {unit(affine()), unit(affine())});
   around.again = true;
@@ -100,7 +100,7 @@ TEST(AnyModel, CallsAUnitSeveralTimes) {
       training(2, 2), kAhead);
 }
 
-// Users of FSDP2: two micro-steps without synchronisation, an evaluation, and one with it.
+// As users of FSDP2 do: two micro-steps without synchronisation, an evaluation, and one with it.
 TEST(AnyModel, IsEvaluatedWhileGradientsAddUp) {
   expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), unit(affine())}),
                                     {{.what = Do::sync, .on = false, .which = -1},
@@ -112,14 +112,14 @@ TEST(AnyModel, IsEvaluatedWhileGradientsAddUp) {
                                      {.what = Do::step}});
 }
 
-// Of a step after zero_grad PyTorch knows no gradient.
+// As in PyTorch, a step after zero_grad finds no gradient.
 TEST(AnyModel, IsSteppedWithoutAGradient) {
   std::vector<Action> actions = training(1);
   actions.insert(actions.end(), {{.what = Do::step}, {.what = Do::zero_grad}, {.what = Do::step}});
   expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), affine()}), actions);
 }
 
-// What each rank, or each group, has summed alone is no gradient yet.
+// A sum of one rank alone, or of one group, is not a gradient yet.
 TEST(AnyModel, IsNotSteppedBeforeItsGradientsAreReduced) {
   expect_equal_under_every_strategy(of(Kind::sequential, {unit(affine()), affine()}),
                                     {{.what = Do::zero_grad},
@@ -129,7 +129,8 @@ TEST(AnyModel, IsNotSteppedBeforeItsGradientsAreReduced) {
                                      {.what = Do::step}});
 }
 
-// Nor between a forward and its backward, which would compute with other weights.
+// A step between forward and backward is refused, because backward would compute with other
+// weights.
 TEST(AnyModel, IsNotSteppedBetweenForwardAndBackward) {
   expect_equal_under_every_strategy(
       of(Kind::sequential, {unit(affine()), affine()}),
@@ -139,7 +140,7 @@ TEST(AnyModel, IsNotSteppedBetweenForwardAndBackward) {
       {{.what = Do::save}, {.what = Do::pass, .inside = {{.what = Do::load}}}});
 }
 
-// What throws anywhere in a pass, forward or backward, ends that pass and nothing else.
+// An error anywhere in a pass, in forward or backward, ends that pass and nothing else.
 TEST(AnyModel, TrainsOnAfterAnError) {
   Node model = of(Kind::sequential, {unit(affine()), recomputed(unit(affine()))});
   model.children[1].hooks_before = model.children[0].hooks_after = true;
@@ -151,7 +152,7 @@ TEST(AnyModel, TrainsOnAfterAnError) {
   }
 }
 
-// From 2 ranks to 3, and from one layout to the other, back and forth.
+// The training moves from 2 ranks to 3 and back, and from one layout to the other and back.
 TEST(AnyModel, MovesToOtherRanksMidway) {
   const auto layout = fsdp::LayoutKind::per_parameter;
   const Program program{

@@ -9,14 +9,14 @@ namespace models {
 namespace fsdp = nanofsdp::fsdp;
 
 /// @file
-/// @brief What a user does with a sharded model that changes no number.
+/// @brief Actions of a user on a sharded model that change no number.
 
-/// Unit `i`, or of those that follow when they are counted on.
+/// Unit `i`. If there are fewer units, the count begins again at the first.
 inline fsdp::Unit& unit_of(fsdp::ShardedModel& sharded, int i) {
   return sharded.units()[static_cast<std::size_t>(i) % sharded.units().size()];
 }
 
-/// A user who looks at everything.
+/// Reads everything that a user can read.
 /// @param clipped whether there is a norm
 inline void look(fsdp::ShardedModel& sharded, nn::Module& module, bool clipped) {
   for (const nn::Parameter* parameter : module.named_parameters()) {
@@ -27,7 +27,7 @@ inline void look(fsdp::ShardedModel& sharded, nn::Module& module, bool clipped) 
   if (clipped) (void)sharded.grad_norm().span<float>()[0];
 }
 
-/// A visitor that throws at parameter `which`.
+/// Visits all parameters with a visitor that throws at parameter `which`.
 inline void fail_to_summon(fsdp::ShardedModel& sharded, int which) {
   try {
     sharded.summon_full_parameters([&](const nn::Parameter&) {
@@ -37,7 +37,7 @@ inline void fail_to_summon(fsdp::ShardedModel& sharded, int which) {
   }
 }
 
-/// A user who knows which units come next.
+/// Sets the units that are gathered ahead.
 inline void order(fsdp::ShardedModel& sharded, const Action& action) {
   const nn::Module& module = unit_of(sharded, action.which).module();
   const fsdp::Modules next{&unit_of(sharded, action.which + 2).module(),

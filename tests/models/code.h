@@ -13,11 +13,11 @@
 namespace models {
 
 /// @file
-/// @brief A program as C++ to be pasted into a test. What a Program is by itself is left out.
+/// @brief Prints a program as C++ for a test. Members that have their default values are left out.
 
 namespace detail {
 
-/// The members that differ from their defaults, as a designated initialiser.
+/// Prints the members that differ from their defaults, as a designated initialiser.
 class Initializer {
  public:
   explicit Initializer(std::string separator) : separator_(std::move(separator)) {}

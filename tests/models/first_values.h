@@ -17,7 +17,7 @@ namespace models {
 
 using Values = std::map<const nn::Parameter*, std::vector<float>>;
 
-/// What a rank gives to parameter `i` of `n`, in the model's order; empty: nothing.
+/// The value that a rank gives to parameter `i` of `n`, in the model's order; empty: none.
 inline std::vector<float> first_values(const Program& program, int rank, std::size_t i,
                                        std::size_t n, const nn::Parameter& parameter) {
   const bool differs = program.first == First::broadcast || program.first == First::mixed;
@@ -29,7 +29,8 @@ inline std::vector<float> first_values(const Program& program, int rank, std::si
   return nanofsdp::testing::random_tensor(parameter.shape, program.seed + 1000 * seed).values;
 }
 
-/// Unit by unit, inside a unit breadth-first; the last of several owners of a weight draws last.
+/// Draws unit by unit, and inside a unit breadth-first. If a weight has several owners, the last
+/// draw stays.
 inline Values drawn_values(const Program& program, const std::vector<fsdp::WrappedModule>& units) {
   nanofsdp::Generator generator(program.seed);
   Values values;
@@ -51,7 +52,7 @@ inline Values drawn_values(const Program& program, const std::vector<fsdp::Wrapp
   return values;
 }
 
-/// Those of the reference's model: rank 0's count.
+/// The first values of the reference's model, which are those of rank 0.
 inline Values first_values(const Program& program, nn::Module& model,
                            const std::vector<fsdp::WrappedModule>& units) {
   if (program.first == First::drawn) return drawn_values(program, units);

@@ -3,7 +3,7 @@
 #include "models/code.h"
 #include "models/run.h"
 
-// Programs that once failed, as the shrinker left them.
+// These programs failed once. The shrinker has made them as small as they are.
 
 namespace models {
 namespace {
@@ -12,14 +12,14 @@ using nanofsdp::DType;
 
 void expect_equal(const Program& program) { EXPECT_EQ(run(program), "") << code_of(program); }
 
-// A parent keeps its dy, whatever a child does to compute again.
+// A parent keeps its dy, whatever a child does when it recomputes.
 TEST(Found, RecomputeInsideAResidual) {
   expect_equal(
       {.parts = {{.actions = training(1)}},
        .model = {.kind = Kind::residual, .children = {{.kind = Kind::affine, .recompute = true}}}});
 }
 
-// The last of several backwards reduces, also where none of the forwards saved anything.
+// The last of several backwards reduces, even if none of the forwards has saved anything.
 TEST(Found, UnitUsedTwiceInsideRecompute) {
   expect_equal({.parts = {{.actions = training(1)}},
                 .model = {.kind = Kind::repeat,
@@ -29,7 +29,7 @@ TEST(Found, UnitUsedTwiceInsideRecompute) {
                                         .children = {{.kind = Kind::affine, .unit = true}}}}}});
 }
 
-// What a rank alone did is no guess about what all do next.
+// A pass in which only one rank used a unit does not change what all ranks prefetch.
 TEST(Found, RanksThatSkipAUnitPrefetchAlike) {
   expect_equal({.parts = {{.world = {.ranks = 2,
                                      .strategy = ShardingStrategy::shard_gradients,
@@ -43,7 +43,7 @@ TEST(Found, RanksThatSkipAUnitPrefetchAlike) {
                                        {.kind = Kind::silent, .unit = true}}}});
 }
 
-// Nor is what a rank alone used where all ranks gathered something else.
+// The same holds if all ranks gathered another unit and only one rank used this one.
 TEST(Found, RanksThatSkipAFreshUnitPrefetchAlike) {
   expect_equal({.parts = {{.world = {.ranks = 2,
                                      .strategy = ShardingStrategy::shard_optimizer,
@@ -59,7 +59,7 @@ TEST(Found, RanksThatSkipAFreshUnitPrefetchAlike) {
                                         .children = {{.kind = Kind::affine, .unit = true}}}}}});
 }
 
-// What is frozen needs no memory to be reduced in.
+// A frozen parameter needs no memory for reductions.
 TEST(Found, FrozenUnitReducedInBfloat16) {
   expect_equal({.parts = {{.world = {.reduce_dtype = DType::bfloat16}, .actions = training(1)}},
                 .model = {.kind = Kind::residual,
@@ -67,7 +67,7 @@ TEST(Found, FrozenUnitReducedInBfloat16) {
                                        {.kind = Kind::linear, .unit = true, .frozen = true}}}});
 }
 
-// Whoever pauses the tape within a pause leaves it paused.
+// If the tape is paused inside a pause, it stays paused until the outer pause ends.
 TEST(Found, PauseInsideAPause) {
   expect_equal({.parts = {{.actions = training(1)}},
                 .model = {.kind = Kind::sequential,
@@ -84,7 +84,7 @@ TEST(Found, UnitUnderTwoNames) {
                                        {.kind = Kind::affine, .unit = true}}}});
 }
 
-// What each rank has summed alone is not what the optimizer is to see.
+// The optimizer must not see sums of one rank alone.
 TEST(Found, NormOfGradientsThatAreNotReduced) {
   for (const ShardingStrategy strategy :
        {ShardingStrategy::no_shard, ShardingStrategy::hybrid_shard}) {
@@ -109,7 +109,7 @@ TEST(Found, BackwardAfterAStepWithoutZeroGrad) {
        .model = {.kind = Kind::detached, .children = {{.kind = Kind::affine, .unit = true}}}});
 }
 
-// A unit that was gathered in vain has gradients that can be forgotten.
+// A unit that was gathered without need has gradients that can be forgotten.
 TEST(Found, ZeroGradBetweenForwardAndBackward) {
   expect_equal({.parts = {{.world = {.ranks = 2},
                            .actions = {{.what = Do::ahead, .which = 2},
@@ -121,7 +121,7 @@ TEST(Found, ZeroGradBetweenForwardAndBackward) {
                                        {.kind = Kind::affine, .unit = true}}}});
 }
 
-// What has ended in a pass inside another one has not ended in that.
+// If a unit's backward has ended in an inner pass, it has not ended in the outer one.
 TEST(Found, PassInsideAnother) {
   expect_equal(
       {.parts = {{.world = {.ranks = 2, .strategy = ShardingStrategy::no_shard},
@@ -132,7 +132,7 @@ TEST(Found, PassInsideAnother) {
                               {.kind = Kind::affine, .unit = true}}}});
 }
 
-// Zeros are no sums of groups that are to be summed across them.
+// Zeros are not sums of groups, so they must not be summed across groups.
 TEST(Found, ZerosInsideGroups) {
   expect_equal({.parts = {{.world = {.ranks = 2, .strategy = ShardingStrategy::hybrid_shard},
                            .actions = {{.what = Do::zero_grad, .on = false},
@@ -143,7 +143,7 @@ TEST(Found, ZerosInsideGroups) {
                 .model = {.kind = Kind::affine}});
 }
 
-// Zeros that one rank has added to, and another has not, are no gradient of either.
+// If one rank has added to zeros and another has not, they are the gradient of neither.
 TEST(Found, ZerosThatSomeRanksHaveAddedTo) {
   expect_equal({.parts = {{.world = {.ranks = 2, .strategy = ShardingStrategy::no_shard},
                            .actions = {{.what = Do::zero_grad, .on = false},

@@ -10,7 +10,7 @@
 namespace models {
 
 /// @file
-/// @brief A program from a seed, the same on every machine.
+/// @brief Draws a program from a seed, the same on every machine.
 class Generator {
  public:
   explicit Generator(std::uint64_t seed) : bits_(seed) {}
@@ -56,8 +56,8 @@ class Generator {
     return made;
   }
 
-  // A model without values, or of a mixture, is used until that is refused: what may come to the
-  // values before the first use is left out.
+  // A model without values, or with different values, is used until that is refused. So actions
+  // that could change the values before the first use are left out.
   static void leave_out_asides(Program& p) {
     p.parts.resize(1);
     const auto is_aside = [](const Action& a) {
@@ -105,7 +105,7 @@ class Generator {
     return s;
   }
 
-  // A step of training, as most people write it, with something else in between now and then.
+  // A step of training, as most people write it, sometimes with other actions in between.
   void step(std::vector<Action>& actions) {
     perhaps(actions);
     if (chance(92)) actions.push_back({.what = Do::zero_grad, .on = chance(80)});
@@ -142,18 +142,20 @@ class Generator {
     return a;
   }
 
-  // Between forward and backward, where now and then something is refused.
+  // An action between forward and backward, which may be refused.
   Action anything_inside() {
     Action a = anything();
     while ((a.what == Do::step || a.what == Do::load) && !chance(15)) a = anything();
-    // Where ranks may differ in the pass around it, they would fail with some reductions issued.
+    // If ranks may use different modules in the outer pass, some would have issued reductions when
+    // they fail.
     if (a.what == Do::fail && !may_order_) a.what = Do::give_up;
     return a;
   }
 
   int unit_or_all() { return chance(50) ? -1 : between(0, 5); }
 
-  // Deep enough that units lie in units, and no deeper: a repeat in a repeat in a repeat is slow.
+  // Trees are deep enough for units inside units, and not deeper, because a repeat in a repeat in a
+  // repeat is slow.
   Node node(int depth) {
     --nodes_left_;
     Node made = depth < 5 && nodes_left_ > 1 && chance(45) ? branch(depth) : leaf();
@@ -203,7 +205,7 @@ class Generator {
   int nodes_left_ = 0;
   int repeats_ = 0;
   bool ranks_may_differ_ = false;
-  bool may_order_ = false;  // units, as all ranks use the same
+  bool may_order_ = false;  // whether units may be ordered, as all ranks use the same
 };
 
 inline Program generate(std::uint64_t seed) { return Generator(seed).program(); }

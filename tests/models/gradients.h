@@ -11,16 +11,16 @@
 namespace models {
 
 /// @file
-/// @brief What becomes of gradients, in words of a reference: each rank adds up its own, whole, and
-/// a reduction adds the sum over ranks to what is reduced already.
+/// @brief The gradients of the reference: each rank adds up its own whole gradients, and a
+/// reduction adds their sum over ranks to the reduced gradients.
 
-/// What FSDP has to refuse at this point of a program, in words that its error has.
+/// FSDP must refuse the program at this point. The text is a part of its error.
 class Refusal : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-/// Of one parameter: its elements, or none.
+/// The elements of one parameter's gradient, or none.
 using Gradient = std::optional<std::vector<float>>;
 
 inline void round(std::vector<float>& x, DType dtype) {
@@ -31,14 +31,14 @@ inline void round(std::vector<float>& x, DType dtype) {
 /// The gradients of all parameters that train, on all ranks.
 class Gradients {
  public:
-  /// @param units the parameters of each unit that train, by number  @param sizes of all parameters
+  /// @param units the numbers of each unit's parameters that train  @param sizes of all parameters
   Gradients(const World& world, std::vector<std::vector<std::size_t>> units,
             const std::vector<std::size_t>& sizes)
       : world_(world), members_(std::move(units)), units_(members_.size()), sizes_(sizes) {
     zero([](std::size_t) { return false; });
   }
 
-  /// What one rank has added up of a parameter since it was reduced.
+  /// The sum of a rank's gradients of a parameter since the last reduction.
   struct Own {
     std::vector<float> values;
     bool given = false;
@@ -47,7 +47,7 @@ class Gradients {
     return own_[static_cast<std::size_t>(rank)][parameter];
   }
 
-  /// Forgets all of them, and makes zeros of those parameters that are to have some.
+  /// Forgets all gradients. Parameters for which `has_zeros` is true get zeros.
   void zero(const std::function<bool(std::size_t parameter)>& has_zeros) {
     std::vector<Own> none;
     for (const std::size_t size : sizes_) none.push_back({std::vector<float>(size), false});
@@ -63,7 +63,7 @@ class Gradients {
     }
   }
 
-  /// Of one unit, or of all (-1).
+  /// Switches synchronisation on or off for one unit, or for all (-1).
   void sync(int unit, bool on) {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const bool named = unit < 0 || u == static_cast<std::size_t>(unit) % units_.size();
@@ -72,13 +72,13 @@ class Gradients {
   }
   bool all_sync() const { return std::ranges::all_of(units_, &Unit::sync); }
 
-  /// Backward begins. @throws Refusal where gradients are sums over ranks already
+  /// Begins a backward. @throws Refusal if gradients are sums over ranks already
   void begin() const {
     if (std::ranges::any_of(units_, &Unit::complete)) {
       throw Refusal("zero_grad after the last micro-step");
     }
   }
-  /// Backward comes to a unit.
+  /// Backward reaches a unit.
   void take(std::size_t unit) {
     units_[unit].taken = !members_[unit].empty();
     if (are_stored_whole()) units_[unit].shown = false;
@@ -95,14 +95,15 @@ class Gradients {
       if (in_group) reduce_in_groups(u);
       if (across && unit.landed) sum_across(u);
       const bool reduces = in_group || (across && unit.landed);
-      if (!reduces && are_stored_whole()) unit.shown = false;  // on all ranks, whoever used it
+      // On all ranks, also on those that have not used the unit.
+      if (!reduces && are_stored_whole()) unit.shown = false;
       if (!reduces) continue;
       unit.shown = last || !sharding().replicates;
       unit.complete = last && world_.ranks > 1 && (are_stored_whole() || sharding().replicates);
     }
   }
 
-  /// What the optimizer sees: sums over all ranks.
+  /// The gradients that the optimizer sees: sums over all ranks.
   std::vector<Gradient> reduced() const {
     std::vector<Gradient> seen(sizes_.size());
     for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -116,15 +117,15 @@ class Gradients {
  private:
   struct Unit {
     bool sync = true;
-    bool taken = false;     // since the last reduction: ranks may have added to its gradients
-    bool landed = false;    // a reduction has added to what is reduced
-    bool shown = true;      // what is reduced is the same on all ranks
-    bool complete = false;  // what is reduced must not be reduced again
+    bool taken = false;     // ranks may have added to its gradients since the last reduction
+    bool landed = false;    // a reduction has added to the reduced gradients
+    bool shown = true;      // the reduced gradients are the same on all ranks
+    bool complete = false;  // the reduced gradients must not be reduced again
   };
 
   fsdp::Options options() const { return options_of(world_); }
   const fsdp::Sharding& sharding() const { return options().sharding(); }
-  // What a rank has added up is where its sum comes to be.
+  // Whether the rank's own sum lies in the memory of the reduced sum.
   bool are_stored_whole() const {
     const bool copied = world_.layout == fsdp::LayoutKind::per_parameter && sharding().optimizer;
     return !sharding().gradients && !copied;
@@ -139,20 +140,21 @@ class Gradients {
     for (std::size_t e = 0; e < to->size(); ++e) (*to)[e] += (*from)[e];
   }
 
-  // What is left of a sum over `ranks`.
+  // Averages a sum over `ranks`, if gradients are averaged.
   void finish(Gradient& sum, int ranks) const {
     if (!world_.average || !sum) return;
     for (float& x : *sum) x *= 1.0F / static_cast<float>(ranks);
   }
 
-  // Each group sums those of its ranks, in order.
+  // Each group sums the gradients of its ranks, in order.
   void reduce_in_groups(std::size_t u) {
     const int group = group_of(world_);
     for (const std::size_t p : members_[u]) {
       for (int first = 0; first < world_.ranks; first += group) {
         Gradient sum, &reduced = reduced_[static_cast<std::size_t>(first / group)][p];
         for (int rank = first; rank < first + group; ++rank) add(take_own(rank, p), sum);
-        if (world_.ranks == 1 && sum) reduced.reset();  // its own are all, and go on adding up
+        // Its own gradients are all, and go on adding up.
+        if (world_.ranks == 1 && sum) reduced.reset();
         if (world_.ranks > 1) finish(sum, group);
         if (world_.ranks > 1 && sum) round(*sum, world_.reduce_dtype);
         add(sum, reduced);
@@ -162,7 +164,7 @@ class Gradients {
     units_[u].landed = true;
   }
 
-  // Then the groups are summed.
+  // After that, the groups are summed.
   void sum_across(std::size_t u) {
     for (const std::size_t p : members_[u]) {
       Gradient total;
@@ -182,11 +184,11 @@ class Gradients {
   }
 
   World world_;
-  std::vector<std::vector<std::size_t>> members_;  // of each unit
+  std::vector<std::vector<std::size_t>> members_;  // the members of each unit
   std::vector<Unit> units_;
   std::vector<std::size_t> sizes_;
-  std::vector<std::vector<Own>> own_;           // of each rank, of each parameter
-  std::vector<std::vector<Gradient>> reduced_;  // of each group, of each parameter
+  std::vector<std::vector<Own>> own_;           // for each rank and each parameter
+  std::vector<std::vector<Gradient>> reduced_;  // for each group and each parameter
 };
 
 }  // namespace models

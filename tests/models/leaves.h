@@ -24,7 +24,7 @@ using SharedParameter = std::shared_ptr<nn::Parameter>;
 /// Weights of one unit that have several owners, by tie and number of dimensions.
 using Ties = std::map<std::pair<int, std::size_t>, SharedParameter>;
 
-/// Has a weight, its own or a tied one, and perhaps a bias.
+/// A module with a weight, its own or a tied one, and perhaps with a bias.
 class Leaf : public Counted {
  public:
   Leaf(const Node& node, nanofsdp::Shape shape, Ties& ties) {
@@ -105,7 +105,8 @@ class LayerNorm final : public Leaf {
   }
 };
 
-/// y = x * weight + bias, element by element, by hand: not everybody calls our operators.
+/// y = x * weight + bias, element by element. It does not call the library's operators, because
+/// users need not call them.
 class Affine final : public Leaf {
  public:
   Affine(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
@@ -158,7 +159,7 @@ class Identity final : public Counted {
   Tensor compute_back(nn::Tape&, Tensor dy) override { return dy; }
 };
 
-/// The library's own: the mask is a function of the pass, the rank and the place in forward.
+/// The library's dropout: the mask depends on the pass, the rank and the place in forward.
 class Dropout final : public Counted {
  public:
   Dropout() { add("dropout", dropout_); }
@@ -170,7 +171,7 @@ class Dropout final : public Counted {
   nn::Dropout dropout_{0.5F};
 };
 
-/// The same by hand, so that the reference has nothing of it.
+/// A dropout without the library's code, for the reference.
 class PlainDropout final : public Counted {
   Tensor compute(nn::Tape& tape, Tensor x) override {
     return tape.training() ? drop(tape, x, tape.draw_mask()) : x;
@@ -191,7 +192,7 @@ class PlainDropout final : public Counted {
   }
 };
 
-/// The identity with a weight: one that is of no use, or one whose gradient is zero.
+/// The identity with a weight that has no use, or whose gradient is zero.
 class Unused final : public Leaf {
  public:
   Unused(const Node& node, int width, Ties& ties)
@@ -207,7 +208,7 @@ class Unused final : public Leaf {
   bool asks_;
 };
 
-/// @param by_hand for the reference
+/// @param by_hand whether it is for the reference
 inline std::unique_ptr<Counted> make_leaf(const Node& node, int width, Ties& ties, bool by_hand) {
   switch (node.kind) {
     case Kind::dropout:

@@ -13,13 +13,13 @@
 namespace models {
 
 /// @file
-/// @brief The modules of a program: such as a user would write, with forward and backward, and
-/// without a word about FSDP.
+/// @brief The modules of a program, as a user would write them: with forward and backward, and
+/// without any code for FSDP.
 
-/// A module of modules, which owns them.
+/// A module that owns other modules.
 class Branch : public Counted {
  public:
-  /// Takes the children of `node`.
+  /// Takes ownership of the children of `node`.
   void own(std::vector<std::shared_ptr<nn::Module>> modules, const Node& node) {
     modules_ = std::move(modules);
     if (node.again && !modules_.empty()) modules_.push_back(modules_.front());
@@ -136,7 +136,7 @@ class Choose final : public Branch {
 /// The model of a program.
 class Model {
  public:
-  /// @param recompute false: the flags of the nodes do not count
+  /// @param recompute if false, the flags of the nodes do not count
   explicit Model(const Program& program, bool recompute = true)
       : width_(program.width), recompute_(recompute) {
     Ties ties;
@@ -146,7 +146,7 @@ class Model {
     }
   }
 
-  /// The user's hooks that come when the model is sharded.
+  /// Adds the user's hooks that come after the model is sharded.
   void hook_in_again() {
     for (const Made& made : made_) {
       const bool is_second = made.node.hooks_before;
@@ -159,14 +159,15 @@ class Model {
     const auto made = std::ranges::find(made_, &module, &Made::module);
     return made != made_.end() && made->node.unit;
   }
-  /// The module `i` of the tree, or of those that follow when it is counted on.
+  /// Module `i` of the tree. If there are fewer, the count begins again at the first.
   nn::Module& module(int i) { return *made_[static_cast<std::size_t>(i) % made_.size()].module; }
   Pass pass;
 
  private:
-  // Ranks that may differ in what they use must have used all of it together before, in the first
-  // pass of the step. So a choice by rank is one among what is the same in all passes: below a
-  // choice by pass there is none by rank, and below one by rank the first pick holds for good.
+  // Ranks may use different modules only if all ranks have used all of these modules before, in the
+  // first pass of the step. So a choice by rank must be among modules that are the same in all
+  // passes. Below a choice by pass there is none by rank, and below a choice by rank the first pick
+  // stays.
   struct Above {
     bool choice_by_pass = false;
     bool choice_by_rank = false;
@@ -174,14 +175,14 @@ class Model {
 
   struct Made {
     nn::Module* module = nullptr;
-    Node node{};  // without children
+    Node node{};  // the node without its children
   };
   UserHook hook_of(const Made& made, bool is_second) const {
     const auto number = static_cast<int>(&made - made_.data());
     return {.number = number,
             .is_second = is_second,
             .is_first_of_two = !is_second && made.node.hooks_before && made.node.hooks_after,
-            .is_of_unit = made.node.unit || number == 0};  // the root is one
+            .is_of_unit = made.node.unit || number == 0};  // the root is a unit
   }
 
   std::unique_ptr<Counted> make(const Node& node, Ties& outer, Above above) {

@@ -12,15 +12,15 @@
 #include "models/shrink.h"
 #include "models/watchdog.h"
 
-// Random models under FSDP, as many as asked for: `make models ARGS="--seed=1 --models=10000"`. The
-// first that fails is shrunk and printed, and the exit code is 1.
+// Runs any number of random models under FSDP: `make models ARGS="--seed=1 --models=10000"`. It
+// shrinks and prints the first model that fails, and then the exit code is 1.
 
 namespace {
 
 struct Options {
   std::uint64_t seed = 1;
   std::uint64_t models = 1000;
-  std::uint64_t times = 1;  // that each is run: a race may hide from one run
+  std::uint64_t times = 1;  // number of runs of each model, because one run may hide a race
   models::Backend backend = models::Backend::local;
 };
 
@@ -47,7 +47,8 @@ Options parse(int argc, char** argv) {
 
 std::string run_often(const models::Program& program, std::uint64_t times, models::Backend backend,
                       models::Patience patience = std::chrono::seconds(5)) {
-  std::optional<models::Watchdog> watchdog;  // a thread; processes are forked where there is none
+  // Needs a thread, and processes are forked while there is none.
+  std::optional<models::Watchdog> watchdog;
   if (backend == models::Backend::local) watchdog.emplace(program);
   std::string words;
   for (std::uint64_t i = 0; i < times && words.empty(); ++i) {
@@ -67,7 +68,7 @@ void print_shrunk(const models::Program& program, std::uint64_t times, models::B
 int run_all(const Options& options) {
   for (std::uint64_t i = 0; i < options.models; ++i) {
     models::Program program = models::generate(options.seed + i);
-    if ((options.seed + i) % 5 == 0) program = models::plain(program);  // so its traffic is known
+    if ((options.seed + i) % 5 == 0) program = models::plain(program);  // makes its traffic known
     const std::string words = run_often(program, options.times, options.backend);
     if (!words.empty()) {
       fmt::print("seed {}: {}\n{}shrinking ...\n", options.seed + i, words,

@@ -10,8 +10,8 @@
 namespace models {
 namespace {
 
-// Promise 8. It takes some seconds: a fault shows in one model of hundreds. `make models` runs
-// as many as one likes, and shrinks the one that fails.
+// Promise 8. This takes some seconds, because a bug may show in one of hundreds of models.
+// `make models` runs any number of models, and shrinks the one that fails.
 void expect_equal(std::uint64_t first, std::uint64_t last, Program (*made)(Program)) {
   for (std::uint64_t seed = first; seed <= last; ++seed) {
     const Program program = made(generate(seed));
@@ -25,7 +25,8 @@ Program as_it_is(Program program) { return program; }
 TEST(Models, EqualTheirReferences) { expect_equal(1, 400, as_it_is); }
 TEST(Models, LongEqualTheirReferences) { expect_equal(401, 1000, as_it_is); }
 
-// The same programs where each pass enters every unit once: what they send is counted, too.
+// Runs the same programs with passes that enter every unit once. Then their traffic is compared,
+// too.
 TEST(Models, SendWhatIsPlanned) { expect_equal(1, 200, plain); }
 
 TEST(Generator, DrawsEverything) {
@@ -61,7 +62,7 @@ TEST(Generator, DrawsEverything) {
   EXPECT_EQ(parts, (std::set<std::size_t>{1, 2}));
 }
 
-// What is refused ends a program: most are to go on to their end.
+// A refusal ends a program, and most programs must reach their end.
 TEST(Generator, DrawsFewThatAreRefused) {
   int refused = 0;
   for (std::uint64_t seed = 1; seed <= 500; ++seed) {

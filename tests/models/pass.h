@@ -13,9 +13,9 @@ using nanofsdp::Tensor;
 namespace nn = nanofsdp::nn;
 
 /// @file
-/// @brief What the modules and hooks of a program know of the pass under way, and tell of it.
+/// @brief The state of a pass, which the modules and hooks of a program read and write.
 
-/// What a module or a hook throws where the program says so.
+/// The error that a module or a hook throws if the program says so.
 class Fault : public std::runtime_error {
  public:
   Fault() : std::runtime_error("a fault of the program's own") {}
@@ -25,23 +25,23 @@ class Fault : public std::runtime_error {
 struct Pass {
   int rank = 0;
   int number = 0;
-  bool together = true;       ///< a rank may have to gather: all ranks use the same modules
-  int calls_to_fault = -1;    ///< of modules and hooks; the next one throws; -1: none does
-  bool in_backward = false;   ///< where some modules may run forward again
-  int awaited = -1;           ///< the second of two hooks of a point: it comes next
-  std::vector<float> seen{};  ///< by users' hooks
+  bool together = true;  ///< whether a rank may have to gather, so all ranks use the same modules
+  int calls_to_fault = -1;   ///< calls of modules and hooks until one throws; -1: none throws
+  bool in_backward = false;  ///< whether some modules may run forward again
+  int awaited = -1;  ///< number of the second hook of a point, which must come next; -1: none
+  std::vector<float> seen{};                         ///< values that users' hooks have read
   std::function<void(const nn::Module&)> at_unit{};  ///< called in the hooks of a unit
 
-  /// A module or a hook is called.
+  /// Counts a call of a module or a hook.
   void call() {
     if (calls_to_fault >= 0 && calls_to_fault-- == 0) throw Fault();
   }
 };
 
-/// A module of a program: it can throw.
+/// A module of a program, which can throw.
 class Counted : public nn::Module {
  public:
-  Pass* pass = nullptr;  ///< of the model that it belongs to
+  Pass* pass = nullptr;  ///< the pass of its model
 
  private:
   Tensor do_forward(nn::Tape& tape, Tensor x) final {
@@ -56,17 +56,17 @@ class Counted : public nn::Module {
   virtual Tensor compute_back(nn::Tape& tape, Tensor dy) = 0;
 };
 
-/// Where a user hooks in.
+/// The points at which a user adds hooks.
 enum class Point { before_forward, after_forward, before_backward, after_backward };
 
-/// A hook of the user's, of which a point may have two.
+/// A hook of the user. A point may have two.
 struct UserHook {
-  int number = 0;  ///< of the module
+  int number = 0;  ///< number of the module
   bool is_second = false, is_first_of_two = false;
   bool is_of_unit = false;
 };
 
-/// Hooks come in the order in which they were added, whatever the module calls else.
+/// Hooks must come in the order in which they were added, whatever else the module calls.
 inline void require_order(Pass& pass, const UserHook& hook, Point point) {
   const int at = hook.number * 4 + static_cast<int>(point);
   const int awaited = std::exchange(pass.awaited, hook.is_first_of_two ? at : -1);
@@ -74,7 +74,8 @@ inline void require_order(Pass& pass, const UserHook& hook, Point point) {
   throw std::logic_error("the hooks of a point are not called in their order");
 }
 
-/// Hooks in on all four points. Inside a unit the hook looks at values: there parameters are whole.
+/// Adds hooks at all four points. Inside a unit the hook reads values, because parameters are whole
+/// there.
 inline void hook_in(nn::Module& module, const UserHook& hook, Pass& pass) {
   const auto made = [&module, &pass, hook](Point point) {
     return [&module, &pass, hook, point](nn::Tape&) {

@@ -12,27 +12,27 @@
 namespace models {
 
 /// @file
-/// @brief A model and what is done with it, as plain data: what the generator draws, the shrinker
-/// makes smaller, and both the reference and FSDP run.
+/// @brief A model and a list of actions, as plain data. The generator draws it, the shrinker makes
+/// it smaller, and both the reference and FSDP run it.
 ///
-/// Every module maps [rows, width] to [rows, width], so any tree of them is a model. The actions
-/// are a list, and whatever is taken out of it leaves a program.
+/// Every module maps [rows, width] to [rows, width], so any tree of modules is a model. Any part of
+/// the list of actions is a program, too.
 
 enum class Kind {
-  identity,    ///< nothing
-  gelu,        ///< no parameters
-  dropout,     ///< drops a half of what goes through it in training
+  identity,    ///< returns its input
+  gelu,        ///< has no parameters
+  dropout,     ///< drops half of the elements in training
   linear,      ///< weight [width, width], bias
   layer_norm,  ///< weight [width], bias
   affine,      ///< y = x * weight + bias, weight [width]
-  unused,      ///< a weight [width] that nothing uses
-  silent,      ///< a weight [width] whose gradient is asked for and stays zero
-  sequential,  ///< one child after the other
-  residual,    ///< x + its children, one after the other
-  parallel,    ///< the sum of its children, each of x
-  detached,    ///< x + its children, through which no gradient flows
-  repeat,      ///< its children, `times` times
-  choose       ///< one of its children or none, by the number of the pass
+  unused,      ///< has a weight [width] that no computation uses
+  silent,      ///< has a weight [width]; asks for its gradient, which stays zero
+  sequential,  ///< calls its children one after the other
+  residual,    ///< x + the result of its children, one after the other
+  parallel,    ///< the sum of the results of its children, each for x
+  detached,    ///< x + the result of its children, with no gradient through them
+  repeat,      ///< calls its children `times` times
+  choose       ///< calls one of its children or none, by the number of the pass
 };
 
 struct Node {
@@ -40,42 +40,43 @@ struct Node {
   bool unit = false;
   bool recompute = false;
   bool last_first = false;    ///< declares its children in the reverse order of their use
-  bool again = false;         ///< its first child is its last, too: one module with two names
-  bool hooks_before = false;  ///< the user hooks in before the model is sharded
-  bool hooks_after = false;   ///< and afterwards
+  bool again = false;         ///< its first child is its last one too: a module with two names
+  bool hooks_before = false;  ///< the user adds hooks before the model is sharded
+  bool hooks_after = false;   ///< the user adds hooks after it is sharded
 
-  // Of leaves with parameters.
-  bool bias = false;  ///< of linear, layer_norm, affine
+  // These are for leaves with parameters.
+  bool bias = false;  ///< for linear, layer_norm, affine
   bool frozen = false;
   bool frozen_bias = false;
-  bool half = false;  ///< what is frozen of it is stored in bfloat16
-  int tie = 0;  ///< leaves of one unit share their weight where tie (not 0) and shape are the same
+  bool half = false;  ///< its frozen parameters are stored in bfloat16
+  /// Leaves of one unit with the same tie (not 0) and the same shape share their weight.
+  int tie = 0;
 
-  int times = 1;             ///< of repeat
-  std::vector<int> picks{};  ///< of choose: pass p calls child picks[p % size], -1 none
-  bool by_rank = false;      ///< of choose: p + rank in place of p, where no rank has to gather
+  int times = 1;             ///< for repeat
+  std::vector<int> picks{};  ///< for choose: pass p calls child picks[p % size]; -1: none
+  bool by_rank = false;      ///< for choose: p + rank in place of p, in passes without gathers
 
   std::vector<Node> children{};
 
   friend bool operator==(const Node&, const Node&) = default;
 };
 
-/// What all ranks do.
+/// The actions, which all ranks do.
 enum class Do {
-  pass,       ///< forward, what is `inside`, and backward; `on`: its micro-step is the last
+  pass,       ///< forward, the actions `inside`, and backward; `on`: its micro-step is the last
   evaluate,   ///< a forward pass without backward
   give_up,    ///< a forward pass of training that is ended without backward
-  fail,       ///< a pass in which the call `which` of a module or a hook throws, and zero_grad
-  zero_grad,  ///< `on`: to none, else to zeros
-  clip,       ///< the norm of the gradients, without a step; not `on`: nothing is clipped
+  fail,       ///< a pass in which the call `which` of a module or hook throws, then zero_grad
+  zero_grad,  ///< `on`: to none; otherwise to zeros
+  clip,       ///< computes the norm without a step; not `on`: clips nothing
   step,       ///< clip, and a step of the optimizer
-  sync,       ///< of gradients: `on` or off, of the unit `which`, or of all (-1)
-  train,      ///< the parameter `which` requires a gradient from now on, or (not `on`) none
-  look,       ///< at the names, gradients and values of the module `which`
-  summon,     ///< all parameters, whole; not `on`: the visitor throws at the parameter `which`
-  ahead,      ///< which units are gathered ahead of the unit `which`, in forward (`on`) or backward
-  save,       ///< a checkpoint
-  load        ///< the last checkpoint, if there is one
+  sync,       ///< switches gradient synchronisation `on` or off for the unit `which`; -1: for all
+  train,      ///< the parameter `which` trains from now on, or (not `on`) is frozen
+  look,       ///< reads names, gradients and values of the module `which`
+  summon,     ///< visits all parameters; not `on`: the visitor throws at the parameter `which`
+  ahead,      ///< sets the units that are gathered ahead of `which`, in forward (`on`) or backward
+  save,       ///< saves a checkpoint
+  load        ///< loads the last checkpoint, if there is one
 };
 
 inline std::string_view name_of(Do what) {
@@ -84,51 +85,51 @@ inline std::string_view name_of(Do what) {
       "sync", "train",    "look",    "summon", "ahead",     "save", "load"};
   return kNames[static_cast<std::size_t>(what)];
 }
-inline constexpr int kDos = 14;  ///< how many there are
+inline constexpr int kDos = 14;  ///< number of the actions
 
-/// The numbers count on from the first again where there are fewer.
+/// An action. A number that is too large begins again at the first one.
 struct Action {
   Do what = Do::pass;
   bool on = true;
   int which = 0;
-  std::vector<Action> inside{};  ///< of a pass
+  std::vector<Action> inside{};  ///< the actions inside a pass
 
   friend bool operator==(const Action&, const Action&) = default;
 };
 
-/// Where the first values of the parameters come from.
+/// The source of the first values of the parameters.
 enum class First {
-  given,      ///< all ranks give the same
-  drawn,      ///< they are drawn when the model is sharded
-  broadcast,  ///< those of rank 0 count, the others give some of their own
-  shapes,     ///< those of rank 0 count, the others give none
-  mixed,      ///< each rank gives some of its own
-  partial     ///< all give the same, but for the last parameter, of which there are none
+  given,      ///< all ranks give the same values
+  drawn,      ///< values are drawn when the model is sharded
+  broadcast,  ///< rank 0's values count, and the others give other values
+  shapes,     ///< rank 0's values count, and the others give none
+  mixed,      ///< each rank gives values of its own
+  partial     ///< all give the same values, but none for the last parameter
 };
 
-/// On how many ranks, and how the model is sharded.
+/// The number of ranks, and the way in which the model is sharded.
 struct World {
   int ranks = 1;
-  int shard_size = 0;         ///< of hybrid_shard; 0: all ranks
-  int post_forward_size = 0;  ///< of full_shard and hybrid_shard; 0: the shard group
+  int shard_size = 0;         ///< for hybrid_shard; 0: all ranks
+  int post_forward_size = 0;  ///< for full_shard and hybrid_shard; 0: the shard group
   nanofsdp::fsdp::ShardingStrategy strategy = nanofsdp::fsdp::ShardingStrategy::full_shard;
   nanofsdp::fsdp::LayoutKind layout = nanofsdp::fsdp::LayoutKind::flat;
   nanofsdp::DType param_dtype = nanofsdp::DType::float32;
   nanofsdp::DType reduce_dtype = nanofsdp::DType::float32;
   bool no_sync = false;
-  bool average = false;  ///< of gradients over ranks; else their sum
+  bool average = false;  ///< whether gradients are averaged over ranks, not summed
   int forward_prefetch = 0;
   nanofsdp::fsdp::BackwardPrefetch backward_prefetch = nanofsdp::fsdp::BackwardPrefetch::none;
   int alignment = 4;
   bool pool = true;
   bool poison = true;
-  bool late = false;  ///< collectives take their time
+  bool late = false;  ///< whether collectives are late
   bool traced = false;
 
   friend bool operator==(const World&, const World&) = default;
 };
 
-/// What is done in one world.
+/// The actions of one world.
 struct Part {
   World world{};
   std::vector<Action> actions{};
@@ -137,18 +138,18 @@ struct Part {
 };
 
 struct Program {
-  std::uint32_t seed = 1;  ///< of values: parameters, rows, gradients of the output
-  int width = 3;           ///< at a multiple of 4, parameters lie without gaps
-  int rows = 1;            ///< of each rank
+  std::uint32_t seed = 1;  ///< decides the values: parameters, rows, gradients of the output
+  int width = 3;           ///< if it is a multiple of 4, there are no gaps between parameters
+  int rows = 1;            ///< rows of each rank
   First first = First::given;
-  /// Between two of them a checkpoint is saved, and loaded by the ranks of the next.
+  /// Between two parts a checkpoint is saved, and the ranks of the next part load it.
   std::vector<Part> parts{Part{}};
   Node model{};
 
   friend bool operator==(const Program&, const Program&) = default;
 };
 
-/// The actions of plain training.
+/// The actions of a plain training.
 inline std::vector<Action> training(int steps, int micro_steps = 1, bool set_to_none = true) {
   std::vector<Action> actions;
   for (int step = 0; step < steps; ++step) {

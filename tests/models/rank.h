@@ -27,7 +27,7 @@ namespace comm = nanofsdp::comm;
 namespace store = nanofsdp::store;
 
 /// @file
-/// @brief A part of a program under FSDP, on one rank.
+/// @brief Runs a part of a program under FSDP, on one rank.
 class Rank {
  public:
   /// @param directory of checkpoints, which all ranks and parts share
@@ -45,7 +45,7 @@ class Rank {
         optimizer_(context, sharded_.units(), {.weight_decay = kWeightDecay}),
         rest_(context, sharded_, world_, micro_steps_of(program.parts[part])),
         course_(world_, part) {
-    memory_.clear();  // it has been copied
+    memory_.clear();  // the values have been copied
     if (world_.traced) context.tracer.start();
     rest_.require_memory();
     model_.hook_in_again();
@@ -79,7 +79,7 @@ class Rank {
     fsdp::deferred_init(context_, sharded_.units(), generator);
   }
 
-  // In later parts they come out of a checkpoint.
+  // Later parts take their values from a checkpoint.
   std::deque<Owned<float>> give_values(std::size_t part) {
     std::deque<Owned<float>> memory;
     const std::vector<nn::Parameter*> all = model_.root().named_parameters();
@@ -171,7 +171,7 @@ class Rank {
     return sharded_.forward(tape, rows);
   }
 
-  // In one call, or in two: the end of the pass frees the gradient of the input.
+  // Backward is one call, or two: the end of the pass frees the gradient of the input.
   void backward(nn::Tape& tape, const Action& action, const Turn& turn, const std::string& place) {
     model_.pass.in_backward = true;
     Owned<float> dy = input_of(program_, context_.rank, turn, Input::gradient);
@@ -193,9 +193,9 @@ class Rank {
       Owned<float> dy = input_of(program_, context_.rank, turn, Input::gradient);
       model_.pass.in_backward = true;
       sharded_.backward(tape, dy, action.on);
-      rest_.reduced(action.on);  // it has fewer calls than that
+      rest_.reduced(action.on);  // there are fewer calls than that number
     } catch (const Fault&) {
-    } catch (const nanofsdp::Error& error) {  // of which there is no way of telling who is first
+    } catch (const nanofsdp::Error& error) {  // which rank is first cannot be known
       const std::string words = error.what();
       const bool stated = words.find("zero_grad after the last") != words.npos ||
                           words.find("frozen, as it was when") != words.npos;
@@ -259,15 +259,15 @@ class Rank {
   Context& context_;
   comm::Mesh mesh_;
   Model model_;
-  std::vector<std::pair<nn::Parameter*, std::string>> parameters_;  // and their names
+  std::vector<std::pair<nn::Parameter*, std::string>> parameters_;  // parameters and their names
   std::deque<Owned<float>> memory_;
   fsdp::ShardedModel sharded_;
-  std::deque<nn::Tape> tapes_;  // by how deep a pass is inside others
+  std::deque<nn::Tape> tapes_;  // one for each depth of passes inside passes
   fsdp::AdamW optimizer_;
   Rest rest_;
   Course course_;
-  comm::Traffic before_;  // the step under way
-  int steps_ = 0;         // and norms
+  comm::Traffic before_;  // traffic before this step
+  int steps_ = 0;         // number of steps and norms
   Record record_;
 };
 

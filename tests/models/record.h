@@ -13,9 +13,9 @@
 namespace models {
 
 /// @file
-/// @brief What comes of a program, and the first difference of two such.
+/// @brief The records of a program, and the first difference of two records.
 
-/// One thing that a rank has computed, "step 1, micro-step 0: output".
+/// One result of a rank, such as "step 1, micro-step 0: output".
 struct Entry {
   std::string what;
   std::vector<float> values;
@@ -25,8 +25,8 @@ struct Entry {
 struct Slice {
   std::string parameter;
   std::int64_t begin = 0;
-  std::vector<float> values, m, v;  // no moments: it is frozen
-  std::int64_t steps = 0;           // of the optimizer
+  std::vector<float> values, m, v;  // no moments if it is frozen
+  std::int64_t steps = 0;           // steps of the optimizer
 };
 
 struct Record {
@@ -38,10 +38,10 @@ struct Record {
   }
 };
 
-/// Of each rank.
+/// One record for each rank.
 using Records = std::vector<Record>;
 
-/// Bit by bit. Empty: equal.
+/// Compares bit by bit. Empty: they are equal.
 inline std::string difference(std::span<const float> expected, std::span<const float> got) {
   if (expected.size() != got.size()) {
     return fmt::format("expected {} elements, got {}", expected.size(), got.size());
@@ -53,7 +53,7 @@ inline std::string difference(std::span<const float> expected, std::span<const f
   return "";
 }
 
-/// The first difference of what a rank has computed, in words.
+/// The first difference between the results of a rank, in words.
 inline std::string difference(const Record& expected, const Record& got) {
   for (std::size_t i = 0; i < expected.entries.size() && i < got.entries.size(); ++i) {
     const Entry &a = expected.entries[i], &b = got.entries[i];
@@ -65,7 +65,7 @@ inline std::string difference(const Record& expected, const Record& got) {
   return fmt::format("expected {} entries, got {}", expected.entries.size(), got.entries.size());
 }
 
-/// The same for what a rank owns. Whoever expects has the whole of each parameter.
+/// The first difference between the elements that a rank owns. `expected` has each whole parameter.
 inline std::string difference_of_slices(const Record& expected, const Record& got) {
   for (const Slice& slice : got.slices) {
     const auto is_whole = [&](const Slice& whole) { return whole.parameter == slice.parameter; };
@@ -91,7 +91,7 @@ inline std::string difference_of_slices(const Record& expected, const Record& go
   return "";
 }
 
-/// Elements of all slices.
+/// The number of elements of all slices.
 inline std::size_t owned(const Record& record) {
   std::size_t count = 0;
   for (const Slice& slice : record.slices) count += slice.values.size();

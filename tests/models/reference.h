@@ -12,16 +12,16 @@
 namespace models {
 
 /// @file
-/// @brief Data parallel training of a program as plain as can be: one model that is never sharded,
-/// never recomputed, and computes each rank's rows in turn.
+/// @brief The data parallel training of a program in its plainest form: one model that is never
+/// sharded and never recomputed computes the rows of each rank in turn.
 ///
-/// What a strategy decides here is the order of the sums alone (gradients.h). A parameter that no
-/// rank used in a step has no gradient: it is not in the norm, and neither updated nor decayed.
+/// The strategy only decides the order of sums (gradients.h). A parameter that no rank used in a
+/// step has no gradient: it does not count in the norm, and is neither updated nor decayed.
 
-/// What a program is to come to.
+/// The expected result of a program.
 struct Outcome {
-  std::vector<Records> parts;          ///< of each rank
-  std::optional<std::string> refusal;  ///< words of the error that the last part is to end with
+  std::vector<Records> parts;          ///< records of each rank
+  std::optional<std::string> refusal;  ///< a text in the error with which the last part must end
 };
 
 class Reference {
@@ -104,7 +104,7 @@ class Reference {
       case Do::evaluate:
       case Do::give_up:
         return pass(action, place, depth);
-      case Do::fail:  // whatever it did is forgotten
+      case Do::fail:  // its effects are forgotten
         require_agreement();
         course_->turn(action);
         return zero_grad(/*to_none=*/true);
@@ -144,7 +144,7 @@ class Reference {
         [&](std::size_t i) { return !to_none && states_[i].parameter->requires_grad; });
   }
 
-  // All ranks go forward, then what is inside happens, then all go backward.
+  // All ranks run forward, then the actions inside, then all run backward.
   void pass(const Action& action, const std::string& place, std::size_t depth) {
     const Turn turn = course_->turn(action);
     const bool backward = action.what == Do::pass;
@@ -198,7 +198,8 @@ class Reference {
     }
   }
 
-  // What was frozen when it was sharded has no memory for a gradient.
+  // Requires that no parameter trains which was frozen when it was sharded, because it has no
+  // memory for a gradient.
   void require_unchanged() const {
     for (const State& state : states_) {
       if (state.trains || !state.parameter->requires_grad) continue;
@@ -206,13 +207,13 @@ class Reference {
     }
   }
 
-  // A backward with other weights than its forward is neither's.
+  // Requires that no backward is to come. It would compute with other weights than its forward.
   void require_no_backward() const {
     if (waiting_ > 0) throw Refusal("no backward to come");
   }
 
-  // Ranks agree on the first values when a pass begins, and a unit has some of each parameter when
-  // it is used.
+  // Ranks compare the first values when a pass begins, and a unit has values for each parameter
+  // when it is used.
   void require_agreement() const {
     const bool differ = program_.first == First::mixed && world_.ranks > 1 && !states_.empty();
     if (differ) throw Refusal("the first values");
@@ -267,12 +268,12 @@ class Reference {
   Model model_;
   std::vector<fsdp::WrappedModule> wrapped_;
   std::deque<State> states_;
-  std::vector<std::vector<std::size_t>> units_;  // the states of each one's parameters that train
+  std::vector<std::vector<std::size_t>> units_;  // numbers of each unit's parameters that train
   bool is_saved_ = false;
-  int waiting_ = 0;                         // passes whose backward is to come
-  std::deque<std::deque<nn::Tape>> tapes_;  // by how deep a pass is inside others, and by rank
+  int waiting_ = 0;                         // passes that wait for their backward
+  std::deque<std::deque<nn::Tape>> tapes_;  // by the depth of passes inside passes, and by rank
 
-  // Of the part under way.
+  // The members below belong to the part that runs now.
   World world_;
   std::optional<Course> course_;
   std::optional<Gradients> gradients_;

@@ -16,7 +16,7 @@ const Slice& slice_of(const Records& records, const std::string& parameter) {
 
 Records records_of(const Program& program) { return Reference(program).run().parts.at(0); }
 
-// One row, one layer y = x * weight, one step, written out.
+// One row, one layer y = x * weight, and one step are computed by hand.
 TEST(Reference, IsPlainTrainingOnOneRank) {
   const Program program{
       .width = 4, .parts = {{.actions = training(1)}}, .model = {.kind = Kind::affine}};
@@ -47,7 +47,7 @@ TEST(Reference, IsPlainTrainingOnOneRank) {
   EXPECT_EQ(difference(v.values, got.v), "");
 }
 
-// The sum over two ranks is that over two micro-steps of one rank, which has the rows of both.
+// The sum over two ranks equals the sum over two micro-steps of one rank that has the rows of both.
 TEST(Reference, SumsOverRanksAndMicroSteps) {
   Program program{.width = 3,
                   .parts = {{.world = {.ranks = 2}, .actions = training(1, 2)}},
@@ -60,7 +60,7 @@ TEST(Reference, SumsOverRanksAndMicroSteps) {
   for (std::size_t i = 0; i < a.values.size(); ++i) EXPECT_NEAR(a.values[i], b.values[i], 1e-5);
 }
 
-// PyTorch's `None`: no update, no decay, no moments, no step.
+// This is PyTorch's `None`: no update, no decay, no moments, no step.
 TEST(Reference, LeavesAloneWhatNobodyUsed) {
   const Program program{
       .parts = {{.world = {.ranks = 2}, .actions = training(3)}},
@@ -76,14 +76,14 @@ TEST(Reference, LeavesAloneWhatNobodyUsed) {
   EXPECT_EQ(slice_of(untouched, "weight").steps, 0);
 }
 
-// A gradient that is zero is one: it decays, and counts.
+// A gradient of zero exists: the parameter decays, and its step counts.
 TEST(Reference, UpdatesWhatHasAZeroGradient) {
   const Records records =
       records_of({.parts = {{.actions = training(2)}}, .model = {.kind = Kind::silent}});
   EXPECT_EQ(slice_of(records, "weight").steps, 2);
 }
 
-// A checkpoint brings back values, moments and steps.
+// A checkpoint restores values, moments and steps.
 TEST(Reference, GoesBackToACheckpoint) {
   Program program{.parts = {{.actions = training(1)}}, .model = {.kind = Kind::affine}};
   const Records before = records_of(program);
@@ -97,7 +97,7 @@ TEST(Reference, GoesBackToACheckpoint) {
   EXPECT_EQ(b.steps, 1);
 }
 
-// What is frozen keeps what its gradients had come to.
+// A frozen parameter keeps the sum of its gradients so far.
 TEST(Reference, FreezesFromTheNextPassOn) {
   const auto steps_of = [](std::vector<Action> actions) {
     const Records records =
@@ -109,7 +109,7 @@ TEST(Reference, FreezesFromTheNextPassOn) {
   EXPECT_EQ(steps_of({freeze, pass, step}), 0);
 }
 
-// What ranks have summed alone is none yet, in every strategy.
+// The sums of ranks alone are no gradients yet, under every strategy.
 TEST(Reference, StepsWhatIsReduced) {
   const auto steps_of = [](World world, std::vector<Action> actions) {
     return slice_of(records_of({.parts = {{world, actions}}, .model = {.kind = Kind::affine}}),

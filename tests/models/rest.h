@@ -18,11 +18,11 @@ using nanofsdp::Context;
 using nanofsdp::MemoryClass;
 
 /// @file
-/// @brief What a rank holds and sends besides what it computes: as the closed formulas say, and
-/// nothing once it is not needed.
+/// @brief The memory and traffic of a rank beside its computation. They must equal the closed
+/// formulas, and memory must be freed when it is not needed.
 class Rest {
  public:
-  /// Right after a model has been sharded.
+  /// @pre a model has just been sharded
   Rest(Context& context, fsdp::ShardedModel& sharded, const World& world, int micro_steps)
       : context_(context),
         sharded_(sharded),
@@ -37,7 +37,8 @@ class Rest {
         planned_(whole_bytes()),
         slices_(context.ledger.count(MemoryClass::unsharded_parameters).in_use) {}
 
-  /// What is reserved is what was to be expected, whatever is nested, frozen or shared.
+  /// Requires that exactly the expected memory is reserved, for nested, frozen and shared
+  /// parameters too.
   void require_memory() const {
     for (const MemoryClass c :
          {MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
@@ -49,40 +50,41 @@ class Rest {
     }
   }
 
-  /// @throws std::runtime_error unless a step after the first sent what was planned
+  /// @throws std::runtime_error unless a step after the first has sent the planned bytes
   void require_traffic(const nanofsdp::comm::Traffic& step) const {
     models::require_traffic(step, plan_.step);
   }
 
-  // What the user does.
+  // These functions are called for the actions of the user.
   void sync(int unit, bool on) {
     if (unit < 0) return sync_.assign(sync_.size(), on);
     sync_[static_cast<std::size_t>(unit) % sync_.size()] = on;
   }
-  void forgotten() { adds_up_ = false; }  ///< gradients
+  void forgotten() { adds_up_ = false; }  ///< gradients have been zeroed
   void reduced(bool last) {               ///< a backward is over
     const bool all_sync = std::ranges::all_of(sync_, [](bool on) { return on; });
     adds_up_ = !all_sync || (options_of(world_).accumulates() && !last);
     keeps_ = world_.no_sync && !last && world_.strategy == ShardingStrategy::shard_grad_op;
   }
-  void ended() { keeps_ = false; }  ///< a pass without backward
+  void ended() { keeps_ = false; }  ///< a pass without backward is over
 
-  /// Between passes nobody holds anything but what the strategy keeps, or what still adds up; and
-  /// the pools are as planned.
+  /// Requires that between passes only memory is held that the strategy keeps or that still adds
+  /// up, and that the pools have their planned slots.
   void require(const std::string& place) const {
     for (const fsdp::Unit& unit : sharded_.units()) unit.require_at_rest(place.c_str());
     const bool kept = !fsdp::sharding_of(sharded_.strategy()).parameters || keeps_;
     if (!kept) require_unused(MemoryClass::unsharded_parameters, place, slices_);
     if (!adds_up_) require_unused(MemoryClass::unsharded_gradients, place, 0);
   }
-  /// The same of the pools, at the end of a pass.
+  /// Requires the same of the pools at the end of a pass.
   void require_pools(const std::string& place) const {
     if (adds_up_ || whole_bytes() == planned_) return;
     throw std::runtime_error(fmt::format("after {}: expected pools of {} bytes, got {}", place,
                                          planned_, whole_bytes()));
   }
 
-  /// In the hooks of a unit that is whole while it computes, a user sees what the rank keeps.
+  /// A user's hooks of a unit run outside the library's. So there each parameter must show the
+  /// piece that the rank keeps.
   void require_piece(const nn::Module& module) const {
     if (!fsdp::sharding_of(sharded_.strategy()).reshards_after_forward) return;
     for (const fsdp::Unit& unit : sharded_.units()) {
@@ -101,7 +103,7 @@ class Rest {
   }
 
  private:
-  // Reserved for whole parameters and gradients.
+  // Bytes that are reserved for whole parameters and gradients.
   std::int64_t whole_bytes() const {
     return context_.ledger.count(MemoryClass::unsharded_parameters).reserved +
            context_.ledger.count(MemoryClass::unsharded_gradients).reserved;
@@ -121,7 +123,7 @@ class Rest {
   std::vector<bool> sync_;
   nanofsdp::formula::Plan plan_;
   std::int64_t planned_ = 0;
-  std::int64_t slices_ = 0;  // of post-forward groups, which are always in use
+  std::int64_t slices_ = 0;  // bytes of post-forward groups' slices, which are always in use
   bool adds_up_ = false, keeps_ = false;
 };
 

@@ -15,15 +15,15 @@
 namespace models {
 
 /// @file
-/// @brief A program under FSDP, compared with its reference.
+/// @brief Runs a program under FSDP, and compares it with its reference.
 
 /// How long a rank waits for another.
 using Patience = std::chrono::milliseconds;
 
 using nanofsdp::testing::Backend;
 
-/// Gives `keep` the record of every rank, in that rank.
-/// @throws RankError also where a rank waits in vain
+/// Calls `keep` with the record of each rank, in that rank.
+/// @throws RankError, also if a rank waits until its timeout
 inline void run_part(const Program& program, std::size_t part, const std::string& directory,
                      Patience patience, Backend backend,
                      const std::function<void(std::size_t rank, Record)>& keep) {
@@ -38,8 +38,8 @@ inline void run_part(const Program& program, std::size_t part, const std::string
   nanofsdp::testing::run_ranks(backend, world.ranks, body, {.timeout = patience});
 }
 
-/// The same, and the first difference, in words. Ranks that are processes compare by themselves;
-/// that they own all together is not compared.
+/// Does the same, and returns the first difference in words. Ranks that are processes compare by
+/// themselves. Whether they own all elements together is not compared.
 inline std::string compare_part(const Program& program, std::size_t part,
                                 const std::string& directory, const Records& expected,
                                 Patience patience, Backend backend) {
@@ -53,14 +53,15 @@ inline std::string compare_part(const Program& program, std::size_t part,
   return backend == Backend::local ? difference(expected, records) : "";
 }
 
-/// Where nobody waits for a disk.
+/// A directory in memory, so that no program waits for a disk.
 inline std::filesystem::path quick_directory() {
   const std::filesystem::path memory = "/dev/shm";
   std::error_code none;
   return std::filesystem::exists(memory, none) ? memory : std::filesystem::temp_directory_path();
 }
 
-/// What FSDP makes of the program that its reference does not, in words. Empty: nothing.
+/// Runs a program and returns the first difference from its reference in words. Empty: there is
+/// none.
 inline std::string run(const Program& program, Patience patience = std::chrono::seconds(5),
                        Backend backend = Backend::local) {
   const nanofsdp::testing::TemporaryDirectory directory(quick_directory());

@@ -10,8 +10,8 @@
 namespace models {
 
 /// @file
-/// @brief The smallest program that still fails: whatever can be taken out is taken out, until
-/// nothing can.
+/// @brief Finds the smallest program that still fails: it removes everything that can be removed,
+/// until nothing more can be.
 
 using Fails = std::function<bool(const Program&)>;
 
@@ -57,7 +57,7 @@ inline std::vector<std::function<void(Node&)>> node_changes(const Node& node) {
   return changes;
 }
 
-/// Ways to make a list of actions smaller. The inner lists are among them.
+/// Ways to make a list of actions smaller, with the lists inside it.
 inline std::vector<std::vector<Action>> smaller(const std::vector<Action>& actions) {
   std::vector<std::vector<Action>> found;
   const auto change = [&](std::size_t i, const auto& changed) {
@@ -86,7 +86,7 @@ inline std::vector<std::vector<Action>> smaller(const std::vector<Action>& actio
   return found;
 }
 
-/// Ways to make a world smaller: towards what a World is by itself.
+/// Ways to make a world smaller, towards the default World.
 inline std::vector<World> smaller(const World& world) {
   std::vector<World> found;
   const World plain;
@@ -116,7 +116,7 @@ inline std::vector<World> smaller(const World& world) {
   return found;
 }
 
-/// Every program with smaller parts, or fewer.
+/// Every program with smaller parts, or with fewer.
 inline void shrink_parts(const Program& program, std::vector<Program>& found) {
   for (std::size_t i = 0; i < program.parts.size() && program.parts.size() > 1; ++i) {
     auto& parts = found.emplace_back(program).parts;
@@ -132,7 +132,7 @@ inline void shrink_parts(const Program& program, std::vector<Program>& found) {
   }
 }
 
-/// Every program that is one change smaller, those that lose most first.
+/// Every program that is one change smaller. Those that lose most come first.
 inline std::vector<Program> smaller(Program program) {
   std::vector<Program> found;
   shrink_parts(program, found);
@@ -153,7 +153,7 @@ inline std::vector<Program> smaller(Program program) {
   return found;
 }
 
-/// Whether the ranks can form the groups that they are to form.
+/// Whether the ranks can form the groups of this world.
 inline bool is_possible(const World& world) {
   const int group = world.shard_size == 0 ? world.ranks : world.shard_size;
   const bool near = world.post_forward_size == 0 || group % world.post_forward_size == 0;
@@ -166,7 +166,7 @@ inline bool is_possible(const Program& program) {
 
 }  // namespace detail
 
-/// @param fails true of `program`
+/// @param fails is true for `program`
 inline Program shrink(Program program, const Fails& fails) {
   for (bool smaller = true; smaller;) {
     smaller = false;

@@ -8,8 +8,8 @@
 namespace models {
 namespace {
 
-// A fault that is none: a pass inside which there is an evaluation, on two ranks, and a recomputed
-// linear layer with a bias below a repeat.
+// Stands for a bug: a pass with an evaluation inside, on two ranks, and a recomputed linear layer
+// with a bias below a repeat.
 bool fails(const Program& program) {
   bool found = false;
   each_node(program.model, [&](const Node& above) {

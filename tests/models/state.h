@@ -14,7 +14,7 @@ namespace models {
 /// @file
 /// @brief A step of the reference's optimizer, and the norm of all gradients.
 
-/// What a checkpoint has of a parameter.
+/// A checkpoint's values for a parameter.
 struct Kept {
   std::vector<float> values, m, v;
   std::int64_t steps = 0;
@@ -25,15 +25,15 @@ struct State {
   explicit State(nn::Parameter& parameter) : parameter(&parameter) {}
 
   nn::Parameter* parameter;
-  bool trains = parameter->requires_grad;  ///< when it is sharded
+  bool trains = parameter->requires_grad;  ///< whether it trains when it is sharded
   Kept now, saved;
-  Owned<float> shown{parameter->shape};  ///< what the model computes with
+  Owned<float> shown{parameter->shape};  ///< the values with which the model computes
 };
 
-/// The states of each unit's parameters that train, by number.
+/// The numbers of the states of each unit's parameters that train.
 using Members = std::vector<std::vector<std::size_t>>;
 
-/// Squares are added up shard by shard, in each shard unit by unit.
+/// Squares are added up shard by shard, and in each shard unit by unit.
 inline float norm_of(nanofsdp::Context& context, const World& world,
                      const std::deque<State>& states, const Members& units,
                      const std::vector<Gradient>& gradients, double max_norm,

@@ -11,9 +11,9 @@
 namespace models {
 
 /// @file
-/// @brief What the ranks of a program send in a step, where the closed formula knows it.
+/// @brief The traffic of a program's ranks in a step, if the closed formula knows it.
 
-/// Passes of the first step in the part.
+/// The passes of the first step in the part.
 inline int micro_steps_of(const Part& part) {
   const auto is_step = [](const Action& action) { return action.what == Do::step; };
   const auto step = std::ranges::find_if(part.actions, is_step);
@@ -21,8 +21,8 @@ inline int micro_steps_of(const Part& part) {
   return std::max(1, static_cast<int>(std::count_if(part.actions.begin(), step, is_pass)));
 }
 
-/// The program without what makes one step send more than another: now each pass enters every unit
-/// once, forward and backward, and no guess of what comes next is wrong.
+/// The program without everything that makes one step send more than another. Then each pass enters
+/// every unit once, forward and backward, and no prefetch is wrong.
 inline Program plain(Program p) {
   for (Part& part : p.parts) {
     const bool to_none = part.actions.empty() || part.actions.front().on;
@@ -38,7 +38,7 @@ inline Program plain(Program p) {
   return p;
 }
 
-/// @throws std::runtime_error unless a step after the first sent what was planned
+/// @throws std::runtime_error unless a step after the first has sent the planned bytes
 inline void require_traffic(nanofsdp::comm::Traffic step, const nanofsdp::comm::Traffic& planned) {
   step.control = 0;  // counted apart
   if (step == planned) return;

@@ -14,7 +14,7 @@
 namespace models {
 
 /// @file
-/// @brief What a program fixes for the reference and for FSDP alike: options, first values, rows,
+/// @brief The parts of a program that the reference and FSDP share: options, first values, rows,
 /// passes, the numbers of the optimizer.
 
 inline constexpr double kLearningRate = 1e-2;
@@ -26,7 +26,7 @@ using fsdp::ShardingStrategy;
 using nanofsdp::DType;
 using nanofsdp::testing::Owned;
 
-/// All but the policy. On one rank nothing is sharded, and nothing is reduced.
+/// All options except the policy. On one rank nothing is sharded or reduced.
 inline fsdp::Options options_of(const World& world) {
   return {.strategy = world.ranks == 1 ? ShardingStrategy::no_shard : world.strategy,
           .layout = world.layout,
@@ -41,25 +41,24 @@ inline fsdp::Options options_of(const World& world) {
           .pool = world.pool};
 }
 
-/// Ranks of a shard group.
+/// The number of ranks in a shard group.
 inline int group_of(const World& world) {
   const bool groups = options_of(world).sharding().replicates && world.shard_size > 0;
   return groups ? world.shard_size : world.ranks;
 }
 
-/// A pass in its part, the same on all ranks.
+/// The place of a pass in its part, which is the same on all ranks.
 struct Turn {
-  int number = 0;  ///< no two passes of a program have the same
+  int number = 0;  ///< no two passes of a program have the same number
   bool together = false;
 
-  /// Backward and the end of the pass are two calls, between which there is a gradient of the
-  /// input.
+  /// Whether backward and the end of the pass are two calls. Between them the input has a gradient.
   bool is_by_hand() const { return number % 3 != 0; }
 };
 
-/// Counts passes, and knows in which of them ranks may differ in the modules that they use. Where
-/// parameters are stored whole, and only what the optimizer updates is sharded, ranks gather in the
-/// first pass after an update. Where a pass fails, all ranks are to fail at the same point.
+/// Counts passes, and knows in which of them ranks may use different modules. If parameters are
+/// stored whole, and only the optimizer's state is sharded, ranks gather in the first pass after an
+/// update. If a pass fails, all ranks must fail at the same point.
 class Course {
  public:
   Course(const World& world, std::size_t part)
@@ -84,7 +83,7 @@ class Course {
   bool stale_ = true;
 };
 
-/// @param rank that runs it
+/// @param rank the rank that runs it
 inline Pass pass_of(const Action& action, const Turn& turn, int rank) {
   return {.rank = rank,
           .number = turn.number,
@@ -92,7 +91,7 @@ inline Pass pass_of(const Action& action, const Turn& turn, int rank) {
           .calls_to_fault = action.what == Do::fail ? action.which : -1};
 }
 
-/// What decides which elements dropout drops.
+/// The key of a pass's dropout masks.
 inline nanofsdp::DropoutKey key_of(const Program& program, const Turn& turn, int rank) {
   return {.seed = program.seed, .iteration = turn.number, .micro_step = rank};
 }
@@ -102,7 +101,7 @@ inline std::string place_of(const std::string& outer, std::size_t i, const Actio
   return fmt::format("{}{} {}: ", outer, i, name_of(action.what));
 }
 
-/// What goes into a pass: rows, or the gradient of what came out. No two are equal.
+/// The numbers that go into a pass: rows, or the gradient of the output. No two are equal.
 enum class Input { rows, gradient };
 
 inline Owned<float> input_of(const Program& program, int rank, const Turn& turn, Input input) {

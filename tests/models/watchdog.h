@@ -14,7 +14,7 @@
 namespace models {
 
 /// @file
-/// @brief Ends a program that hangs, and says which.
+/// @brief Ends a program that hangs, and prints it.
 class Watchdog {
  public:
   explicit Watchdog(const Program& program, std::chrono::seconds patience = std::chrono::minutes(1))
