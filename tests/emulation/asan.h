@@ -1,7 +1,7 @@
 #pragma once
 
 /// @file
-/// @brief What the emulation tells the address sanitizer, if there is one.
+/// @brief Reports fibers and memory to the address sanitizer, if there is one.
 
 #if defined(__SANITIZE_ADDRESS__)
 #define EMULATION_ASAN 1

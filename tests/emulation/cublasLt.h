@@ -6,15 +6,16 @@
 #include "cuda_runtime.h"
 
 /// @file
-/// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops, of float32
-/// or of bfloat16, to float32, and of bfloat16 to bfloat16 too. A bias has the result's type.
+/// @brief The part of cuBLASLt that nanofsdp uses, on the host: products by three loops. Float32
+/// factors give float32, and bfloat16 factors give float32 or bfloat16. A bias has the type of the
+/// result.
 ///
-/// There are three kernels for a product. They sum in different orders, and which of them takes
-/// half the time of the others depends on the shape.
+/// There are three kernels for a product. They sum in different orders. The shape decides which of
+/// them takes half of the time of the others.
 ///
 /// Descriptions that do not fit together are refused, and so are operands that are less aligned
-/// than the caller has promised. It cannot show which kernels cuBLAS has, nor their speed, nor
-/// their last bits.
+/// than the caller has promised. The emulation cannot show which kernels cuBLAS has, their speed,
+/// or their last bits.
 
 enum cublasStatus_t {
   CUBLAS_STATUS_SUCCESS = 0,

@@ -116,7 +116,7 @@ float element(const void* elements, cudaDataType type, std::uint64_t i) {
   return std::bit_cast<float>(bits << 16);
 }
 
-// Element (row, col) after `op`, columns first.
+// Element (row, col) after `op`, with matrices stored column by column.
 float at(const Matrix& x, cublasOperation_t op, std::uint64_t row, std::uint64_t col) {
   const auto ld = static_cast<std::uint64_t>(x.layout.ld);
   return element(x.elements, x.layout.type, op ? col + row * ld : row + col * ld);
@@ -131,7 +131,7 @@ struct Product {
 
 constexpr int kKernels = 3;
 
-// The sum of all products, in double; or in float32 from one end, or from the other.
+// The sum of all products: in double, or in float32 from one end, or from the other.
 float sum_of(const Product& p, std::uint64_t row, std::uint64_t col, std::uint64_t depth) {
   double sum = 0;
   for (std::uint64_t i = 0; i < depth; ++i) {
@@ -194,7 +194,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const float scale = *static_cast<const float*>(alpha), keep = *static_cast<const float*>(beta);
-  // The descriptions are read now, by value, and the operands when it is this product's turn.
+  // The descriptions are copied now, and the operands are read when the product runs.
   const Product product{*operation, {a, *of_a}, {b, *of_b},       {c, *of_c},
                         scale,      keep,       algorithm->kernel};
   emulation::enqueue(

@@ -5,11 +5,11 @@
 #include <map>
 #include <mutex>
 
-// One device that is the host; memory.cpp and streams.cpp have the rest.
+// The host stands for one device; memory.cpp and streams.cpp have the rest.
 
 namespace {
 
-// The driver starts in the process that first calls it, and serves no child of that process.
+// The driver starts in the process that calls it first, and serves no child of that process.
 cudaError_t start() {
   static const pid_t process = getpid();
   return process == getpid() ? cudaSuccess : cudaErrorInitializationError;
@@ -17,7 +17,7 @@ cudaError_t start() {
 
 constexpr std::size_t kDefault = 48 * 1024, kMost = 227 * 1024;
 std::mutex of_limits;
-std::map<const void*, std::size_t>& limits() {  // never destroyed
+std::map<const void*, std::size_t>& limits() {  // it is never destroyed
   static auto* const limits = new std::map<const void*, std::size_t>;
   return *limits;
 }

@@ -9,33 +9,33 @@
 #include <type_traits>
 
 /// @file
-/// @brief The part of CUDA that nanofsdp's kernels use, on the host: what `#include
-/// <cuda_runtime.h>` finds when the `.cu` files are compiled by a C++ compiler, for the tests.
+/// @brief The part of CUDA that nanofsdp's kernels use, on the host. `#include <cuda_runtime.h>`
+/// finds this file when a C++ compiler compiles the `.cu` files for the tests.
 ///
-/// A kernel runs block after block; the threads of a block are fibers, which take turns at barriers
-/// and shuffles. One warp runs as far ahead of the others as barriers let it: the first or the last
-/// one, as a coin says for each launch. Another coin says whether copies to shared memory are done
-/// at once, or not before the thread waits for them; until then there is NaN. That shows wrong
-/// indices, tails, masks and reductions, a barrier that is missing or that only part of a block
-/// reaches, a wait that is missing, a shuffle that only part of a warp joins, and with the address
+/// A kernel runs block after block. The threads of a block are fibers, which take turns at barriers
+/// and shuffles. One warp runs ahead of the others as far as barriers allow: the first or the last
+/// one, which is random for each launch. It is also random whether copies to shared memory are done
+/// at once, or only when the thread waits for them; until then there is NaN. This shows wrong
+/// indices, rests, masks and reductions; a barrier that is missing, or that only part of a block
+/// reaches; a missing wait; a shuffle that only part of a warp joins; and with the address
 /// sanitizer every access out of bounds.
 ///
-/// Nothing on a stream is done before the host waits for something. What is done then, a coin says:
+/// A stream does no work before the host waits. Then it is random which work is done:
 ///
-///     late:   what has to be done before the awaited point, and nothing else
-///     early:  everything that may be done on the thread's other streams, then the awaited work
+///     late:   only the work that must be done before the awaited point
+///     early:  all work that may be done on the thread's other streams, then the awaited work
 ///
-/// So it shows where one stream should have waited for another and has not, whichever of the two is
-/// ahead. With CUDA_LAUNCH_BLOCKING set, the host waits for each piece of work at once.
+/// So it shows if a stream should have waited for another one, whichever of the two is ahead. With
+/// CUDA_LAUNCH_BLOCKING set, the host waits for each piece of work at once.
 ///
-/// The host crashes where it touches memory of the device. Device work crashes where it touches
-/// memory that is freed or lies behind an allocation's end. Allocations are aligned to 64 bytes, so
-/// the first 63 behind one are seen by the address sanitizer only. Fresh memory is NaN. Ranks that
-/// are threads share the memory: while it is open for the device work of one, the host code of
+/// The host crashes if it touches memory of the device. Device work crashes if it touches memory
+/// that is freed or lies behind the end of an allocation. Allocations are aligned to 64 bytes, so
+/// only the address sanitizer sees the first 63 bytes behind one. New memory is NaN. Ranks that are
+/// threads share the memory: while it is open for the device work of one rank, the host code of
 /// another can touch it unnoticed.
 ///
-/// What needs a GPU: races within a warp, bank conflicts and alignment but those of
-/// warp_matrix_host.h, and device work that touches the host's memory, which is allowed here
+/// Only a GPU shows these: races within a warp; bank conflicts and alignment, except those of
+/// warp_matrix_host.h; and device work that touches the host's memory, which is allowed here
 /// because the operators' tests do it.
 
 #define __global__
@@ -50,7 +50,7 @@ struct dim3 {
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
 
-/// Those of the running fiber.
+/// The indices of the running fiber.
 extern constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 struct alignas(16) float4 {
@@ -75,31 +75,31 @@ namespace emulation {
 constexpr unsigned kWarp = 32;
 
 /// Runs `thread` for every thread of every block. A block has `shared` bytes of shared memory
-/// beside what its kernel declares, which are NaN at first.
-/// @throws std::runtime_error at a divergent barrier; whatever a thread throws
+/// beside those that its kernel declares; at first they are NaN.
+/// @throws std::runtime_error at a divergent barrier, and every error of a thread
 void run(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread);
 
-/// Until every thread of the block is here.
+/// Waits until every thread of the block has come.
 void block_barrier();
 
-/// The 64 bits that lane `from` of this thread's warp brings, when all of the warp have brought
-/// theirs.
+/// Returns the 64 bits of lane `from` of this thread's warp, when all lanes of the warp have come.
 std::uint64_t exchange(std::uint64_t mine, unsigned from);
 
-/// A bit for every lane of this thread's warp that brings true, when all of the warp have come.
+/// Returns one bit for every lane of this thread's warp: its `mine`, when all lanes have come.
 unsigned ballot(bool mine);
 
-/// What all lanes of this thread's warp have brought, when they have; they may look at it until
-/// they part.
+/// Returns the pointers of all lanes of this thread's warp, when all have come. They may be read
+/// until the lanes part.
 void* const* meet(void* mine);
 void part();
 
-/// Where shared memory that the launch asked for begins: as on a GPU, a kernel that declares none
-/// has it at 1024.
+/// The begin of the shared memory that the launch asked for. As on a GPU, it is 1024 if the kernel
+/// declares none.
 constexpr unsigned kSharedBegin = 1024;
+/// The pointer to bytes of the block's shared memory.
 /// @throws std::runtime_error unless the bytes are the block's and aligned
 unsigned char* shared(unsigned address, unsigned bytes, unsigned alignment);
-/// cp.async, or zeros if there is nothing to copy.
+/// The instruction cp.async; it copies zeros if there is nothing to copy.
 /// @throws std::runtime_error unless both sides are aligned to `bytes`
 void copy_later(unsigned to, const void* from, unsigned bytes, bool there);
 void wait_for_copies();
@@ -142,7 +142,7 @@ T __shfl_down_sync(unsigned, T value, unsigned delta) {
 inline unsigned __ballot_sync(unsigned, int mine) { return emulation::ballot(mine != 0); }
 inline int __popc(unsigned bits) { return std::popcount(bits); }
 
-// The runtime. One device.
+// The functions of the runtime, which has one device.
 
 #define CUDART_VERSION 13000
 
@@ -172,7 +172,8 @@ struct cudaLaunchConfig_t {
   cudaStream_t stream = nullptr;
 };
 
-/// The driver's, which starts nothing; the runtime's function of that name starts the driver.
+/// The driver's function, which starts nothing. The runtime's function of a similar name starts the
+/// driver.
 extern "C" int cuDriverGetVersion(int* version);
 
 const char* cudaGetErrorString(cudaError_t);
@@ -206,18 +207,17 @@ cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end);
 
 namespace emulation {
 
-/// Work that is not done yet returns false and is asked again. If it throws, whoever waits next is
-/// told.
+/// Enqueues work. Work that is not done yet returns false, and is called again. If it throws, the
+/// next thread that waits is told.
 cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work);
 
-/// Moves the clock on that events read. For work that says how long it takes; other work takes
-/// none.
+/// Moves the clock that events read. Work calls it if it takes time; other work takes none.
 void spend(double ms);
 
-/// Whether `memory` is the device's, allocated or not.
+/// Whether the address is one of the device's memory, allocated or not.
 bool is_device(const void* memory);
 
-/// While there is one, the memory of the device can be touched.
+/// While an object of this class exists, the memory of the device can be touched.
 struct DeviceWork {
   DeviceWork();
   ~DeviceWork();
@@ -225,7 +225,7 @@ struct DeviceWork {
 
 }  // namespace emulation
 
-/// A kernel gets 48 KB of shared memory at launch, and up to 227 if it has been told so before.
+/// A kernel gets 48 KB of shared memory at launch, and up to 227 KB if this was called before.
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute, int value);
 template <class... Parameters>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Parameters...), cudaFuncAttribute which,

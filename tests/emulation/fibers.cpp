@@ -1,4 +1,4 @@
-// Fibers jump to each other's stacks. A fortified longjmp would refuse that.
+// Fibers jump to each other's stacks, and a fortified longjmp would refuse that.
 #undef _FORTIFY_SOURCE
 #include <setjmp.h>
 #include <ucontext.h>
@@ -15,9 +15,9 @@
 #include "cuda_runtime.h"
 #include "shared_memory.h"
 
-// The threads of a block as fibers of one host thread: each runs until it waits for others. A fiber
-// gets its stack from a context, once. From then on jumps leave and enter it: to swap contexts
-// would be a system call.
+// The threads of a block are fibers of one host thread. Each runs until it waits for others. A
+// fiber gets its stack from a context, once. After that, jumps enter and leave it, because
+// exchanging contexts would take a system call.
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
@@ -33,7 +33,7 @@ struct Place {
 
 constexpr std::size_t kStack = 256 * 1024;
 
-// A meeting of `expected` fibers, again and again.
+// A meeting of `expected` fibers, which can be used again and again.
 struct Meeting {
   unsigned expected = 0;
   unsigned arrived = 0;
@@ -46,13 +46,13 @@ struct Warp {
   std::array<void*, kWarp> pointers{};
 };
 
-// How a launch goes, in ways that a kernel must not depend on.
+// The ways in which a launch may run. A kernel must not depend on them.
 struct Manner {
-  bool early_copies = false;     // at once, or when they are waited for
+  bool early_copies = false;     // at once, or only when a thread waits for them
   bool last_warp_first = false;  // which warp runs ahead
 };
 
-// Threads toss each their own coins, so a thread's launches go the same way in every run.
+// Each thread has its own random numbers, so its launches run in the same way in every run.
 Manner toss() {
   thread_local std::minstd_rand dice;
   const unsigned coins = static_cast<unsigned>(dice()) / 1024;
@@ -155,14 +155,14 @@ class Block {
 
  private:
   struct Fiber {
-    ucontext_t context{};  // until it is entered for the first time
-    jmp_buf left{};        // where it was left
+    ucontext_t context{};  // used until it is entered for the first time
+    jmp_buf left{};        // the place at which it was left
     std::unique_ptr<char[]> stack;
-    std::vector<Copy> copies{};  // that have begun
+    std::vector<Copy> copies{};  // copies that have begun
     dim3 thread;
     bool begun = false;
-    bool done = false;           // with this block's thread
-    void* fake_stack = nullptr;  // the address sanitizer's
+    bool done = false;           // whether the thread of this block has ended
+    void* fake_stack = nullptr;  // for the address sanitizer
   };
 
   void start(dim3 index) {
@@ -181,7 +181,7 @@ class Block {
     shared_.poison();
   }
 
-  // Lets every thread of a warp run until it waits. Whether any of them has got anywhere.
+  // Lets every thread of a warp run until it waits. Returns whether any of them has run.
   bool advance(std::size_t warp) {
     moved_ = false;
     const std::size_t end = std::min(fibers_.size(), (warp + 1) * kWarp);
@@ -214,7 +214,7 @@ class Block {
     }
   }
 
-  // From the host thread into the current fiber, until it leaves.
+  // Enters the current fiber from the host thread, until the fiber leaves.
   void enter() {
     Fiber& fiber = fibers_[current_];
     threadIdx = fiber.thread;

@@ -12,14 +12,14 @@
 #include "asan.h"
 #include "cuda_runtime.h"
 
-// The memory of the device. It opens for device work and is shut otherwise. No address is used
-// twice, and what is not allocated is mapped from a file without bytes: that never opens.
+// The memory of the device. It opens for device work, and is closed otherwise. No address is used
+// twice. Addresses that are not allocated are mapped from a file without bytes, and never open.
 
 namespace emulation {
 namespace {
 
-constexpr std::size_t kArena = std::size_t{1} << 36;  // of addresses
-constexpr std::size_t kAlignment = 64;                // base/device.h promises no more
+constexpr std::size_t kArena = std::size_t{1} << 36;  // number of addresses
+constexpr std::size_t kAlignment = 64;                // the alignment that base/device.h promises
 
 std::size_t rounded_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
 
@@ -29,7 +29,8 @@ class Arena {
 
   bool has(const void* memory) const { return memory >= begin_ && memory < begin_ + kArena; }
 
-  // Ends with a page, as nearly as the alignment lets it. Nobody has the page behind it.
+  // The allocation ends at the end of a page, as nearly as the alignment allows. The page behind it
+  // belongs to no allocation.
   void* allocate(std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     const std::size_t room = rounded_up(bytes, page_);
@@ -86,10 +87,10 @@ class Arena {
   std::size_t used_ = 0;
   int users_ = 0;
   std::map<void*, Pages> blocks_;
-  char* const begin_;  // last: it is mapped with the help of the others
+  char* const begin_;  // the last member, because the others are needed to map it
 };
 
-// Says who is to blame; then it happens again, to whoever handled it before.
+// Prints whose fault it is. Then the access happens again, with the earlier handler.
 struct sigaction before_segv, before_bus;
 void tell(int signal, siginfo_t* info, void*) {
   if (is_device(info->si_addr)) {
@@ -102,7 +103,7 @@ void tell(int signal, siginfo_t* info, void*) {
   sigaction(signal, signal == SIGSEGV ? &before_segv : &before_bus, nullptr);
 }
 
-// Never destroyed: threads may be at work while the process ends.
+// It is never destroyed, because threads may still work while the process ends.
 Arena& arena() {
   static Arena* const arena = [] {
     struct sigaction action {};
@@ -123,7 +124,7 @@ DeviceWork::~DeviceWork() { arena().shut(); }
 
 }  // namespace emulation
 
-// Filled with what is NaN as a float and wrong as an index.
+// New memory has values that are NaN as floats and wrong as indices.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   *memory = emulation::arena().allocate(bytes);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;

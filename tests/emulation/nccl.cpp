@@ -7,13 +7,14 @@
 std::mutex emulation::mutex;
 constinit thread_local int emulation::asked = 0;
 
-// Everything is begun here; ncclCommGetAsyncError goes on.
+// Begins every call here; ncclCommGetAsyncError continues it.
 ncclResult_t emulation::begin(ncclComm_t comm, std::function<bool()> call) {
   const std::lock_guard lock(mutex);
   static thread_local std::shared_ptr<State> last;
   State& state = *comm->state;
-  if (state.begun) return ncclInvalidArgument;       // somebody has not asked to the end
-  if (last && last->begun) return ncclInvalidUsage;  // the order of launches would be chance
+  // The last call has not been asked for until its end.
+  if (state.begun) return ncclInvalidArgument;
+  if (last && last->begun) return ncclInvalidUsage;  // the order of launches would be random
   last = comm->state;
   state.begun = std::move(call);
   state.asked = 0;
@@ -99,7 +100,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
   if (state.begun) {
     if (++state.asked < 2) return ncclSuccess;
     const auto call = state.begun;
-    lock.unlock();  // which the call takes, and so does what it puts on a stream
+    lock.unlock();  // the call takes the lock, and so does its work on a stream
     const bool taken = call();
     lock.lock();
     if (!taken) return ncclSuccess;

@@ -6,15 +6,16 @@
 #include "cuda_runtime.h"
 
 /// @file
-/// @brief The part of NCCL that nanofsdp uses, on the host: ranks are threads of this process.
+/// @brief The part of NCCL that nanofsdp uses, on the host. Ranks are threads of this process.
 ///
-/// A call is taken up when the caller asks for the second time how it goes, and put on the stream
-/// then; there it waits for the other ranks' calls with the same number. An aborted communicator
-/// lets go of its streams, and the others hear of it where they wait for it. Sends and receives are
-/// calls of a group: a rank reads what another sends when both have come, and whoever sends waits
-/// until then. A reduce-scatter adds around a ring and rounds at each hop. It shows whether a
-/// caller asks until NCCL is ready, orders his calls, and gets out of every wait. It cannot show
-/// what NCCL does.
+/// A call begins when its caller asks for its state for the second time. Then it is put on the
+/// stream, where it waits for the other ranks' calls with the same number. An aborted communicator
+/// releases its streams, and the other ranks learn of the abort while they wait. Sends and receives
+/// are calls of a group: a rank reads another rank's data when both have come, and the sender waits
+/// until then. A reduce-scatter adds around a ring, and rounds at each hop.
+///
+/// The emulation shows whether a caller asks until NCCL is ready, orders its calls, and ends every
+/// wait. It cannot show the behaviour of the real NCCL.
 
 enum ncclResult_t {
   ncclSuccess = 0,
@@ -66,10 +67,10 @@ ncclResult_t ncclRecv(void* out, std::size_t count, ncclDataType_t, int peer, nc
 
 namespace emulation {
 
-/// Bytes that ranks have sent with ncclSend since the process began.
+/// The bytes that ranks have sent with ncclSend since the process began.
 extern std::atomic<std::size_t> sent;
 
-/// How often this thread has asked how a call goes.
+/// How often this thread has asked for the state of a call.
 extern constinit thread_local int asked;
 
 }  // namespace emulation

@@ -74,7 +74,7 @@ ncclResult_t enqueue(const Exchange& calls) {
         emulation::sent += to.size;
       }
     }
-    if (state->group->broken) return false;  // what was sent may have been freed
+    if (state->group->broken) return false;  // the data may have been freed
     std::erase_if(receives, [&](const Exchange::Side& from) {
       auto& box = mail[{from.peer, state->rank}];
       if (box.empty() || box.front()->size != from.size) return false;
@@ -150,7 +150,8 @@ ncclResult_t ncclReduceScatter(const void* in, void* out, std::size_t count, ncc
                                ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   const Part mine{static_cast<const std::byte*>(in), static_cast<std::byte*>(out)};
   return enqueue(comm, stream, mine, [=](const Parts& parts) {
-    std::vector<std::vector<float>> sums;  // before any is written: in place they are operands too
+    // All are computed before any is written, because in place they are operands too.
+    std::vector<std::vector<float>> sums;
     for (std::size_t rank = 0; rank < parts.size(); ++rank) {
       sums.push_back(sum(parts, rank, rank * count, count, type, op));
     }

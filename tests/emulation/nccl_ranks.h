@@ -13,12 +13,12 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Ranks that are threads and talk through the emulated NCCL.
+/// @brief Ranks that are threads and communicate through the emulated NCCL.
 
 using NcclBody = std::function<void(Context&, launch::Store&, std::unique_ptr<comm::Communicator>)>;
 
-/// What the ranks throw, by rank; empty if nothing. A rank that throws tells the store, as a
-/// launcher does.
+/// The errors that the ranks throw, by rank; empty if none. A rank that throws tells the store, as
+/// a launcher does.
 inline std::vector<std::string> run_on_nccl(int size, const NcclBody& body,
                                             const comm::NcclOptions& options = {}) {
   std::vector<std::string> errors(static_cast<std::size_t>(size));

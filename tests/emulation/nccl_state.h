@@ -13,11 +13,11 @@
 #include "nccl.h"
 
 /// @file
-/// @brief What the emulated communicators of a process know of each other.
+/// @brief The state that the emulated communicators of a process share.
 
 namespace emulation {
 
-extern std::mutex mutex;  // of all that follows
+extern std::mutex mutex;  // guards everything below
 
 // A rank's part of a collective.
 struct Part {
@@ -28,13 +28,13 @@ using Parts = std::vector<Part>;
 
 struct Meeting {
   Parts parts;
-  std::map<int, int> colors;  // by rank, of a split
+  std::map<int, int> colors;  // for a split, by rank
   std::map<int, std::shared_ptr<struct Group>> children;
   std::size_t came = 0;
   bool done = false;
 };
 
-// What a rank sends another, until the other has it.
+// The data that a rank sends to another one, until that one has it.
 struct Letter {
   const std::byte* bytes = nullptr;
   std::size_t size = 0;
@@ -45,22 +45,23 @@ struct Group {
   explicit Group(int size) : size(static_cast<std::size_t>(size)) {}
   const std::size_t size;
   std::size_t joined = 0, finalized = 0;
-  bool broken = false;  // by an abort
+  bool broken = false;  // whether an abort has broken the group
   std::map<std::uint64_t, Meeting> meetings;
-  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Letter>>> mail;  // by sender, receiver
+  // By sender and receiver.
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Letter>>> mail;
 };
 
-// A communicator, for as long as a stream knows it.
+// A communicator, which lives as long as a stream uses it.
 struct State {
   std::shared_ptr<Group> group;
   int rank = 0;
   std::uint64_t calls = 0, done = 0;
   bool aborted = false, finalizing = false;
-  std::function<bool()> begun;  // the call that is being taken up
+  std::function<bool()> begun;  // the call that has begun
   int asked = 0;
 };
 
-// Everything is begun here; ncclCommGetAsyncError goes on.
+// Begins a call; ncclCommGetAsyncError continues it.
 ncclResult_t begin(ncclComm_t comm, std::function<bool()> call);
 
 }  // namespace emulation

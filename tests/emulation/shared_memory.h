@@ -10,9 +10,9 @@
 namespace emulation {
 
 /// @file
-/// @brief The shared memory of a block that its launch asked for, and copies to it.
+/// @brief The shared memory that the launch of a block asked for, and copies to it.
 
-/// A copy of `bytes` to an address in shared memory, or zeros.
+/// A copy of `bytes` bytes to an address in shared memory, or zeros.
 struct Copy {
   unsigned to;
   const void* from;
@@ -36,7 +36,7 @@ class SharedMemory {
     return bytes_.data() + (address - kSharedBegin);
   }
 
-  /// Nobody may read there now.
+  /// Begins a copy. Until it is done no thread may read its target.
   void begin(const Copy& copy) {
     if (reinterpret_cast<std::uintptr_t>(copy.from) % copy.bytes != 0) {
       throw std::runtime_error("emulated kernel: cp.async from an address that is not aligned");

@@ -14,8 +14,8 @@
 
 #include "cuda_runtime.h"
 
-// Streams without threads: whoever waits for a point does the work before it, also what another
-// stream has to do first. One lock for all, so the device does one thing at a time.
+// Streams without threads. A thread that waits for a point does the work before it, and the work of
+// other streams that must come first. There is one lock, so the device does one thing at a time.
 
 struct CUstream_st {
   std::deque<std::function<bool()>> work{};
@@ -26,15 +26,15 @@ struct CUstream_st {
 namespace emulation {
 namespace {
 
-std::recursive_mutex device;  // of all that follows
+std::recursive_mutex device;  // guards everything below
 CUstream_st default_stream;
 std::vector<CUstream_st*> streams;
-bool early = false;  // whether the other streams of the one who waits go first
+bool early = false;  // whether the other streams of the waiting thread go first
 std::minstd_rand dice;
-std::string failure;            // of device work, in words, until somebody is told
-thread_local std::string told;  // to this thread
+std::string failure;            // error of device work, in words, until a thread is told
+thread_local std::string told;  // the error that this thread was told
 
-double now = 0;  // milliseconds that work has spent
+double now = 0;  // milliseconds that work has taken
 
 struct Point {
   CUstream_st* stream = nullptr;
@@ -53,9 +53,9 @@ bool is_done(const std::function<bool()>& work) {
   }
 }
 
-// As far as it goes, but no farther than `until`.
+// Does the work of a stream as far as possible, but not beyond `until`.
 void advance(CUstream_st& stream, const Point& until = kNever) {
-  if (stream.advancing) return;  // further up this stack, where it waits for the one that asks
+  if (stream.advancing) return;  // a caller further up this stack does its work already
   stream.advancing = true;
   while (!until.passed && !stream.work.empty()) {
     for (CUstream_st* other : streams) {
@@ -85,7 +85,7 @@ bool toss() {
   return dice() / 1024 % 2 == 0;
 }
 
-// Other ranks may have to come first.
+// Work of other ranks may have to come first.
 template <class Done>
 cudaError_t wait_until(const Done& done) {
   const bool others_first = toss();
@@ -137,7 +137,7 @@ cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   return cudaMemsetAsync(memory, value, bytes, nullptr);
 }
 
-// What is not the device's is pageable, and the driver lets go of it before this returns.
+// Memory that is not the device's is pageable, and the driver has copied it when this returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
   const bool sends = emulation::is_device(to) && !emulation::is_device(from);
@@ -165,7 +165,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return emulation::wait_for(emulation::of(stream));
 }
-// Only what the default stream has to do: nobody may rely on more, least of all between ranks.
+// Waits only for the default stream: no caller may rely on more, and least of all between ranks.
 cudaError_t cudaDeviceSynchronize() { return cudaStreamSynchronize(nullptr); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   return enqueue(stream, [point = event->point] { return emulation::reach(*point); });

@@ -8,10 +8,10 @@
 /// @file
 /// @brief The instructions of src/ops/flash/warp_matrix.cuh, on the host.
 ///
-/// Lanes bring pointers to what they have, and each makes its own words or sums of what the others
-/// brought. Addresses that are misaligned or outside of the block's shared memory are refused, and
-/// so are eight rows of a matrix, or the words of a warp, that share banks of shared memory: a GPU
-/// would take them one after the other.
+/// Each lane passes pointers to its data, and computes its own words or sums from the data of all
+/// lanes. Addresses that are misaligned or outside the block's shared memory are refused. So are
+/// eight rows of a matrix, or the words of a warp, that lie in the same banks of shared memory,
+/// because a GPU would read them one after the other.
 
 namespace nanofsdp::ops::cuda::flash {
 
@@ -58,7 +58,7 @@ inline void multiply(float (&sums)[4], const unsigned (&a)[4], unsigned b0, unsi
   for (unsigned e = 0; e < 4; ++e) {
     const unsigned column = 2 * t + e % 2;
     double sum = sums[e];
-    for (unsigned l = 0; l < 4; ++l) {  // four columns of the left factor each
+    for (unsigned l = 0; l < 4; ++l) {  // four columns of the left factor for each of four lanes
       const Factors &left = of(4 * g + l), &right = of(4 * column + l);
       for (unsigned i = 0; i < 2; ++i) {
         sum += double{left.a[e / 2 * 2 + i]} * right.b[i];

@@ -12,7 +12,7 @@
 #include "nccl/collective_checks.h"
 #include "support/ranks.h"
 
-// Collectives of threads between streams that do nothing before somebody waits for them.
+// Tests collectives of threads between streams that do no work before a thread waits for them.
 
 namespace nanofsdp::testing {
 namespace {
@@ -26,8 +26,8 @@ Tensor host(std::vector<float>& x) {
   return Tensor(x.data(), {static_cast<std::int64_t>(x.size())});
 }
 
-// The operand is made just before and overwritten right after, by another stream than the one that
-// reads it, here and on the other ranks.
+// The operand is written just before the collective and overwritten right after it, by another
+// stream than the one that reads it, on this rank and on others.
 TEST_P(LateStreams, OperandsAreReadyBeforeAndFreeAfterwards) {
   run_ranks(Backend::local, GetParam(), [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 33;

@@ -9,8 +9,8 @@
 #include "nccl.h"
 #include "nccl/collective_checks.h"
 
-// NCCL puts a collective on its stream in its own time, and the host goes on. Whatever follows on
-// the stream, or waits for the collective, comes after it all the same.
+// NCCL puts a collective on its stream later, while the host goes on. Work that follows on the
+// stream, or that waits for the collective, must still come after it.
 
 namespace nanofsdp::testing {
 namespace {
@@ -72,7 +72,7 @@ TEST(NcclLaunch, ComesBeforeWhatIsEnqueuedBehindIt) {
   EXPECT_EQ(run_on_nccl(3, body), nothing(3));
 }
 
-// The calls of a group are taken up one after another, also from two streams and by a split.
+// The calls of a group begin one after another, also from two streams and in a split.
 TEST(NcclLaunch, OfOneCallComesBeforeTheNextIsMade) {
   const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
     const OnDevice<float> in(context, {1, 2}), all(context, {0, 0, 0, 0});
@@ -91,11 +91,12 @@ TEST(NcclLaunch, OfOneCallComesBeforeTheNextIsMade) {
   EXPECT_EQ(run_on_nccl(2, body), nothing(2));
 }
 
-// The error of a collective that fails before it is launched is its own, whoever comes upon it.
+// If a collective fails before it is launched, its error reaches the next caller that needs the
+// stream.
 TEST(NcclLaunch, ThatFailsIsToldByWhoeverNeedsTheStream) {
   const auto body = [](Context& context, Store& store, std::unique_ptr<Communicator> given) {
     const OnDevice<float> in(context, {1, 2}), all(context, {0, 0, 0, 0});
-    const std::unique_ptr<Communicator> world = std::move(given);  // which goes before these
+    const std::unique_ptr<Communicator> world = std::move(given);  // destroyed before these
     world->barrier(*context.gather).synchronize();
     if (context.rank == 1) {
       store.get("rank 0 is done", 10s);

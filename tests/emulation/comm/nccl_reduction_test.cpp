@@ -12,7 +12,7 @@
 #include "nccl.h"
 #include "nccl/collective_checks.h"
 
-// Reductions over the emulated NCCL: in the order of the ranks, or on NCCL's ring.
+// Tests reductions over the emulated NCCL: in the order of the ranks, and on NCCL's ring.
 
 namespace nanofsdp::testing {
 namespace {
@@ -23,7 +23,7 @@ using comm::Reduction;
 
 std::vector<std::string> nothing(int size) { return std::vector<std::string>(size); }
 
-// What each rank gets of a reduce_scatter of n elements a rank.
+// Each rank's result of a reduce_scatter of n elements for each rank.
 template <class T>
 std::vector<T> reduced(Context& context, Communicator& world, std::int64_t n, ReduceOp op) {
   const OnDevice<T> in(context, numbers<T>(world.rank(), world.size() * n));
@@ -56,8 +56,8 @@ TEST_P(NcclRing, AddsInAnOrderOfItsOwn) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, NcclRing, ::testing::Values(2, 3, 4));
 
-// A kernel's arguments have room for 64 ranks. NCCL's ranks and those that share a GPU have one
-// sum.
+// The arguments of a kernel have room for 64 ranks. NCCL's ranks and ranks that share a GPU use the
+// same sum.
 TEST(ManyRanks, AddInTheirOrder) {
   constexpr int kRanks = 67;
   const auto body = [](Context& context, Communicator& world) {
@@ -74,7 +74,7 @@ TEST(ManyRanks, AddInTheirOrder) {
       {.device = Device::cuda});
 }
 
-// A later and larger group of ranks needs a larger table, which the sums before it still read.
+// A later group with more ranks needs a larger table, while earlier sums still read the old one.
 TEST(ManyRanks, AddOnOneStreamInGroupsOfSeveralSizes) {
   const auto body = [](Context& context, std::unique_ptr<Communicator> world) {
     const auto group = world->split(context.rank < 66 ? 0 : 1);
@@ -85,7 +85,7 @@ TEST(ManyRanks, AddOnOneStreamInGroupsOfSeveralSizes) {
   comm::launch_threads(68, 1, body, {.device = Device::cuda});
 }
 
-// The scratch memory has a limit, and a chunk that is longer takes several turns.
+// The scratch memory has a limit, so a longer chunk is reduced in several parts.
 TEST(NcclReduction, OfALongChunkTakesTurns) {
   constexpr int kRanks = 4;
   const std::int64_t n = comm::nccl_window_bytes(kRanks) / 4 + 3;
@@ -134,7 +134,7 @@ TEST(NcclReduction, MayFollowASmallerOneAtOnce) {
   EXPECT_EQ(run_on_nccl(3, body), nothing(3));
 }
 
-// What is counted is what NCCL is given to send.
+// The counted bytes are those that NCCL is told to send.
 TEST(NcclReduction, SendsWhatIsCounted) {
   constexpr int kRanks = 4;
   std::vector<std::int64_t> counted(kRanks);
@@ -152,12 +152,13 @@ TEST(NcclReduction, SendsWhatIsCounted) {
             std::accumulate(counted.begin(), counted.end(), std::size_t{}));
 }
 
-// One rank calls nothing, or something else: the others wait in vain, and are told for what.
+// One rank makes no call, or another call. The others wait until their timeout, and their error
+// names the call.
 TEST(NcclReduction, ThatARankDoesNotJoinIsATimeout) {
   for (const bool comes : {false, true}) {
     const auto body = [comes](Context& context, Store& store, std::unique_ptr<Communicator> given) {
       const OnDevice<float> x(context, std::vector<float>(6));
-      const std::unique_ptr<Communicator> world = std::move(given);  // which goes before x
+      const std::unique_ptr<Communicator> world = std::move(given);  // destroyed before x
       world->barrier(*context.reduce).synchronize();
       if (context.rank == 2) {
         const Event never =

@@ -17,7 +17,7 @@
 #include "nccl.h"
 #include "nccl/collective_checks.h"
 
-// The backend for NCCL with ranks that are threads, against the emulated library.
+// Tests the backend for NCCL with ranks that are threads, on the emulated library.
 
 namespace nanofsdp::testing {
 namespace {
@@ -28,7 +28,7 @@ using comm::NcclOptions;
 using comm::ReduceOp;
 using Clock = std::chrono::steady_clock;
 
-// What the ranks throw, by rank; empty if nothing. No error takes long.
+// The errors that the ranks throw, by rank; empty if none. Every error comes soon.
 std::vector<std::string> run(int size, const NcclBody& body, const NcclOptions& options = {}) {
   const auto start = Clock::now();
   const std::vector<std::string> errors = run_on_nccl(size, body, options);
@@ -50,7 +50,8 @@ TEST_P(Nccl, CollectivesGiveWhatTheyMust) {
 }
 INSTANTIATE_TEST_SUITE_P(Ranks, Nccl, ::testing::Values(1, 2, 3, 4));
 
-// Who shares a GPU is a host of its own, which on several machines costs NVLink and InfiniBand.
+// A rank that shares a GPU must say that it is a host of its own, which costs NVLink and InfiniBand
+// on several machines.
 TEST(NcclSharing, IsForMoreRanksOfAMachineThanItHasGpus) {
   const std::map<std::string, const char*> tenth_of_two_machines = {
       {"RANK", "9"},        {"WORLD_SIZE", "16"},      {"LOCAL_RANK", "1"},
@@ -104,7 +105,7 @@ TEST(NcclGroups, MakeAMeshWhoseStreamsOvertakeEachOther) {
   EXPECT_EQ(run(4, body), nothing(4));
 }
 
-// Rank 1 calls two collectives and not the third. Rank 0 waits by `wait(context, event)`.
+// Rank 1 makes two calls and not the third. Rank 0 waits by `wait(context, event)`.
 std::string error_of_waiting(const std::function<void(Context&, const Event&)>& wait) {
   const auto body = [&](Context& context, Store& store, std::unique_ptr<Communicator> world) {
     const OnDevice<float> in(context, {1, 2}), all(context, {0, 0, 0, 0});
@@ -148,7 +149,7 @@ TEST(NcclErrors, ATimeoutShowsTheLastCallsHoweverTheHostWaits) {
             want);
 }
 
-// Whichever hears of the other first: each tells what it has called.
+// In whichever order the ranks learn of each other's error, each shows its last calls.
 TEST(NcclErrors, TwoRanksThatGiveUpAtOnceBothShowTheirLastCalls) {
   for (int round = 0; round < 5; ++round) {
     const auto body = [&](Context& context, Store&, std::unique_ptr<Communicator> world) {
@@ -165,7 +166,8 @@ TEST(NcclErrors, TwoRanksThatGiveUpAtOnceBothShowTheirLastCalls) {
   }
 }
 
-// Longer than the timeout, and to the moment when the others ask for the third time: they wait on.
+// The rank works longer than the timeout, until the others ask for the third time. They go on
+// waiting.
 TEST(NcclErrors, ARankThatWorksAloneIsWaitedFor) {
   const auto body = [](Context& context, Store&, std::unique_ptr<Communicator> world) {
     auto busy = context.rank == 1 ? world->busy("counts sheep") : nullptr;
@@ -192,7 +194,7 @@ TEST(NcclErrors, ARankThatThrowsIsTheCauseThatTheOthersTell) {
   }
 }
 
-// Without news from the store: NCCL's own words, in one line.
+// Without news from the store, the error has NCCL's own text, in one line.
 TEST(NcclErrors, WhatNcclSaysIsTold) {
   const auto body = [](Context& context, Store& store, std::unique_ptr<Communicator> world) {
     world->barrier(*context.gather).synchronize();
@@ -280,7 +282,7 @@ TEST(NcclErrors, OperandsBelongOnTheGpu) {
     EXPECT_THROW(world->broadcast(*context.gather, host, 0), ShapeError);
     const OnDevice<float> there(context, x);
     EXPECT_THROW(world->broadcast(*context.gather, there.tensor(), 2), ShapeError);
-    world->barrier(*context.gather).synchronize();  // a refused call is no call
+    world->barrier(*context.gather).synchronize();  // a refused call does not count
   };
   EXPECT_EQ(run(2, body), nothing(2));
 }

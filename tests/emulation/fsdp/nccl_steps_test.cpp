@@ -9,13 +9,13 @@
 #include "emulation/nccl_ranks.h"
 #include "nccl/device_training.h"
 
-// Promise 1 on GPUs, which are emulated with NCCL between them: every strategy gives the bits that
-// it gives where ranks are threads of one process.
+// Promise 1 on emulated GPUs with NCCL between them: every strategy gives the bits that it gives
+// with ranks that are threads of one process.
 
 namespace nanofsdp::testing {
 namespace {
 
-// A strategy and how many ranks train with it.
+// A strategy, and the number of ranks that train with it.
 struct Case {
   int strategy = 0;  // its row of the table
   int ranks = 0;

@@ -16,8 +16,8 @@
 #include "nn/loss.h"
 #include "support/ranks.h"
 
-// A training of the library's user on GPUs, which are emulated: nobody looks at a loss or a norm,
-// so the host runs ahead of the GPU by whole steps.
+// A training of a user on emulated GPUs. No call reads a loss or a norm, so the host runs ahead of
+// the GPU by whole steps.
 
 namespace nanofsdp::testing {
 namespace {
@@ -30,12 +30,12 @@ constexpr gpt::GPTConfig kModel{.block_size = 5,
                                 .dropout = 0.1f,
                                 .bias = true};
 constexpr int kRanks = 2;
-constexpr std::int64_t kRows = 2, kTokens = kRows * kModel.block_size;  // of a rank
+constexpr std::int64_t kRows = 2, kTokens = kRows * kModel.block_size;  // rows and tokens of a rank
 
-/// The weights that train, after three steps on each rank.
-/// @param prepare the model, before it is sharded
-/// @param look at it, when it has been sharded
-/// @param waits for the GPU after each step
+/// The trainable weights after three steps, on each rank.
+/// @param prepare changes the model before it is sharded
+/// @param look reads the model when it has been sharded
+/// @param waits whether the host waits for the GPU after each step
 std::vector<std::vector<float>> trained(
     fsdp::Options options, bool waits, const std::function<void(gpt::GPT&)>& prepare = {},
     const std::function<void(Context&, fsdp::ShardedModel&)>& look = {}) {
@@ -93,14 +93,15 @@ TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
   for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
     const auto waited = trained({.layout = layout}, true);
     EXPECT_GT(waited[0].size(), 0u);
-    for (int i = 0; i < 2; ++i) {  // coins anew
+    for (int i = 0; i < 2; ++i) {  // with other random numbers the second time
       EXPECT_TRUE(trained({.layout = layout}, false) == waited) << i;
     }
   }
 }
 
-// Frozen matrices in bfloat16, with which a GPU computes as they are stored: the steps of float32
-// ones, which are rounded on their way. Where each rank has all of them, no copy of them is made.
+// A GPU computes with frozen bfloat16 matrices as they are stored. The steps are those of float32
+// matrices, which are rounded when they are sent. If each rank has all of them, they are not
+// copied.
 TEST(EmulatedSteps, ComputeWithWhatIsStoredInBfloat16) {
   const auto freeze = [](DType matrices) {
     return [=](gpt::GPT& model) {
@@ -129,7 +130,7 @@ TEST(EmulatedSteps, ComputeWithWhatIsStoredInBfloat16) {
   }
 }
 
-// Activations are bfloat16 then, and what is added to gradients is float32.
+// Activations are bfloat16 then, and the terms that are added to gradients are float32.
 TEST(EmulatedSteps, HaveTheSameBitsUnderEveryStrategyInBfloat16) {
   std::vector<std::vector<float>> first;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {

@@ -7,7 +7,8 @@
 #include "support/errors.h"
 #include "support/tensors.h"
 
-// Here and not among the operators' tests: on a GPU a trap is the end of the process's CUDA.
+// These tests are not among the operators' tests, because on a GPU a trap ends the process's use of
+// CUDA.
 
 namespace nanofsdp::ops {
 namespace {

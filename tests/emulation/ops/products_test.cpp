@@ -11,8 +11,8 @@
 #include "support/errors.h"
 #include "support/temporary_directory.h"
 
-// Which of cuBLAS's kernels multiply. The emulated library has three for each product: they differ
-// in the order of their sums, and one takes half the time of the others.
+// Tests which of cuBLAS's kernels multiply. The emulated library has three kernels for each
+// product. They sum in different orders, and one takes half of the time of the others.
 
 namespace nanofsdp::ops::products_test {
 namespace {
@@ -25,7 +25,8 @@ struct Results {
   bool operator==(const Results&) const = default;
 };
 
-/// Both directions, after the file has been named; twice on one stream, which must change nothing.
+/// Multiplies in both directions after the file has been named, and twice on one stream, which must
+/// change nothing.
 Results multiplied(const Sizes& s, const std::string& file) {
   const auto stream = stream_of();
   if (!file.empty()) take_fastest_products(*stream, file);
@@ -66,7 +67,7 @@ TEST(EmulatedProducts, AreTimedOnceAndTheFileNamesTheFastest) {
   ASSERT_EQ(lines.size(), 3 * std::size(kSizes));
   for (std::size_t i = 0; i < std::size(kSizes); ++i) {
     const auto& [N, K, M] = kSizes[i];
-    const std::int64_t sides[][2] = {{N, M}, {N, K}, {M, K}};  // of y, dx, dweight
+    const std::int64_t sides[][2] = {{N, M}, {N, K}, {M, K}};  // shapes of y, dx and dweight
     for (std::size_t j = 0; j < 3; ++j) {
       const auto [rows, cols] = sides[j];
       const std::string& line = lines[3 * i + j];

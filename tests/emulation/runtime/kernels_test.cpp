@@ -9,7 +9,7 @@
 #include "cuda_runtime.h"
 #include "ops/flash/warp_matrix.cuh"
 
-// What the emulated GPU is strict about inside a kernel: without it, the tests of flash attention
+// Tests that the emulated GPU is strict inside a kernel. Without that, the tests of flash attention
 // would show less.
 
 namespace nanofsdp::testing {
@@ -20,7 +20,7 @@ using namespace ops::cuda::flash;
 constexpr int kLaunches = 40;
 constexpr unsigned kTwoWarps = 64;
 
-// What each of many launches of one block leaves.
+// The different results of many launches of one block.
 std::set<int> outcomes(unsigned threads, const std::function<void(int& left)>& thread) {
   std::set<int> seen;
   for (int i = 0; i < kLaunches; ++i) {
@@ -139,7 +139,7 @@ TEST(EmulatedKernels, LanesGetTheWordsThatPtxSays) {
   });
 }
 
-// a[r][k] = r and b[k][c] = c: every sum of 16 products is 16 r c.
+// a[r][k] = r and b[k][c] = c, so every sum of 16 products is 16 r c.
 TEST(EmulatedKernels, AWarpMultiplies) {
   emulation::run(1, 32, 4096, [] {
     const auto g = static_cast<float>(lane() / 4), column = static_cast<float>(column_of_sums());

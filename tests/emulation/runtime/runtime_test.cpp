@@ -10,14 +10,14 @@
 
 #include "asan.h"
 
-// What the emulated CUDA is strict about: without it, the tests on it would show less.
+// Tests that the emulated CUDA is strict. Without that, the tests on it would show less.
 
 namespace nanofsdp::testing {
 namespace {
 
 using Bytes = std::vector<unsigned char>;
 
-// Of a test alone, so that what is made before it dies is not missed.
+// Each test has objects of its own, so objects of an earlier test are not missed.
 class EmulatedCuda : public ::testing::Test {
  protected:
   EmulatedCuda() {
@@ -42,7 +42,8 @@ class EmulatedCuda : public ::testing::Test {
     return values;
   }
 
-  // What a byte is that both streams write, `a_` one and `b_` two, when the host waits for `a_`.
+  // The value of a byte that both streams write, `a_` a one and `b_` a two, when the host has
+  // waited for `a_`.
   Bytes::value_type last_of_two_writers(bool ordered) {
     unsigned char* memory = allocate(1);
     cudaMemsetAsync(memory, 1, 1, a_);

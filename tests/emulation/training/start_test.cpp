@@ -7,14 +7,14 @@
 
 #include "support/process.h"
 
-// How a training starts on a GPU, and what it tells of its times; the GPU is emulated.
+// Tests the start of a training on an emulated GPU, and the times that it reports.
 
 namespace nanofsdp::testing {
 namespace {
 
 using namespace std::chrono_literals;
 
-/// What a small run on the GPU printed, on stdout and stderr.
+/// The output of a small run on the GPU, on stdout and stderr.
 std::string printed(const TemporaryDirectory& directory, std::vector<std::string> options) {
   options.insert(options.begin(), {"train", "--device=cuda", "--n_layer=1", "--n_head=2",
                                    "--n_embd=16", "--block_size=16", "--batch_size=2",
@@ -24,8 +24,8 @@ std::string printed(const TemporaryDirectory& directory, std::vector<std::string
   return process.out() + process.err();
 }
 
-// The driver serves no child of a process that has started it. The emulated NCCL connects threads
-// alone, so processes come as far as that.
+// The driver serves no child of a process that has started it. The emulated NCCL connects only
+// threads, so processes do not get beyond this point.
 TEST(EmulatedGpu, ItsDriverIsStartedByRanksAndNotByTheirParent) {
   const TemporaryDirectory directory;
   const std::string said = printed(directory, {"--ranks=2", "--timeout=1"});
@@ -33,7 +33,7 @@ TEST(EmulatedGpu, ItsDriverIsStartedByRanksAndNotByTheirParent) {
   EXPECT_NE(said.find("could not join its group"), std::string::npos) << said;
 }
 
-// The host has only issued the work when it notes the time.
+// The host notes the time at which it has issued the work.
 TEST(EmulatedGpu, TellsTimesOfIssueAndNoOverlap) {
   const TemporaryDirectory directory;
   const std::string said =

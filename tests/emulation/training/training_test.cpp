@@ -14,18 +14,18 @@
 
 #include "support/process.h"
 
-// The same command line on the CPU and on a GPU, which is emulated here: the same losses.
+// The same command line runs on the CPU and on an emulated GPU, and gives the same losses.
 
 namespace nanofsdp::testing {
 namespace {
 
 using nlohmann::json;
 
-/// What a small run leaves behind.
+/// The results of a small run.
 struct Trained {
-  std::vector<json> lines;  // of the metrics, those that have a loss
+  std::vector<json> lines;  // the lines of the metrics that have a loss
   std::string out;
-  std::string weights;  // the file
+  std::string weights;  // the bytes of the file
 };
 
 using Options = std::vector<std::string>;
@@ -68,7 +68,7 @@ void expect_close(const Trained& got, const Trained& want, double of_loss, doubl
   }
 }
 
-/// Of the numbers of a safetensors file, those that bfloat16 could hold.
+/// The share of the numbers of a safetensors file that bfloat16 can hold.
 double share_of_rounded(const std::string& file) {
   std::uint64_t header = 0;
   std::memcpy(&header, file.data(), sizeof header);
@@ -79,12 +79,12 @@ double share_of_rounded(const std::string& file) {
   return static_cast<double>(rounded) / static_cast<double>(bits.size());
 }
 
-/// Every class of memory and all traffic.
+/// Expects equal plans and measurements for every class of memory and all traffic.
 void expect_planned_as_measured(const Trained& trained) {
   std::istringstream text(trained.out.substr(trained.out.rfind("memory of a rank")));
   int rows = 0;
   for (std::string line; std::getline(text, line);) {
-    if (line[0] != ' ' || line.size() != 56) continue;  // no row with both numbers
+    if (line[0] != ' ' || line.size() != 56) continue;  // not a row with both numbers
     std::istringstream words(line.substr(24));
     std::string planned, measured;
     words >> planned >> measured;
@@ -94,7 +94,7 @@ void expect_planned_as_measured(const Trained& trained) {
   EXPECT_GE(rows, 9) << trained.out;
 }
 
-/// A run on the emulated GPU, and what the run on the CPU beside it has in common with it.
+/// A run on the emulated GPU, and the options that the run on the CPU shares with it.
 struct Run {
   std::string name;
   Options options;
@@ -114,12 +114,12 @@ TEST_P(Float32, LosesAsTheCpuDoes) {
   const Options ten = GetParam().in_common + Options{"--max_iters=10"};
   const Trained cpu = train(ten);
   const Trained gpu = train(ten + GetParam().options);
-  // Twice what equivalent runs on CPUs may differ by in their first ten steps.
+  // These are twice the differences that equivalent runs on CPUs may have in their first ten steps.
   expect_close(gpu, cpu, 2e-6, 4e-6);
   expect_planned_as_measured(gpu);
 }
 
-// Every strategy, and every feature that changes what waits for what, at least once.
+// Every strategy runs at least once, and every feature that changes the order of waits.
 INSTANTIATE_TEST_SUITE_P(
     EmulatedGpu, Float32,
     ::testing::Values(
@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(
 
 class Bfloat16 : public ::testing::TestWithParam<Run> {};
 
-// The GPU rounds activations where the CPU widens weights: near, and not as near as above.
+// The GPU rounds activations, and the CPU widens weights. So the losses are less close than above.
 TEST_P(Bfloat16, LosesNearlyAsTheCpuDoes) {
   const Trained cpu = train({"--param_dtype=bfloat16"});
   const Trained gpu = train(GetParam().options + Options{"--param_dtype=bfloat16"});
