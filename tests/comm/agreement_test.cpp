@@ -19,7 +19,7 @@ namespace {
 using comm::CommError;
 using comm::Communicator;
 
-// What its author gives as examples: http://www.isthe.com/chongo/tech/comp/fnv/
+// These are the examples of its author: http://www.isthe.com/chongo/tech/comp/fnv/
 TEST(Fingerprint, IsFnv1aOf64Bits) {
   EXPECT_EQ(nanofsdp::fingerprint(""), 0xcbf29ce484222325u);
   EXPECT_EQ(nanofsdp::fingerprint("a"), 0xaf63dc4c8601ec8cu);
@@ -61,7 +61,8 @@ TEST_P(Agreements, PassesWhenAllRanksHaveTheSame) {
   });
 }
 
-// One bit, the lowest or the highest, on any rank: every rank tells the same, and works on.
+// One bit differs, the lowest or the highest, on any rank. Every rank gives the same error, and can
+// go on.
 TEST_P(Agreements, NamesTheFirstRankThatDiffersOnEveryRank) {
   run([](Context& context, Communicator& world) {
     for (int odd = 1; odd < world.size(); ++odd) {

@@ -14,8 +14,8 @@
 #include "comm/local.h"
 #include "comm/rank_data.h"
 
-// A collective of threads succeeds on all its ranks or on none, whenever one of them is late,
-// leaves or is aborted; and it ends.
+// A collective of threads ends, and it succeeds on all its ranks or on none, whenever one of them
+// is late, leaves or is aborted.
 
 namespace nanofsdp::testing {
 namespace {
@@ -28,12 +28,12 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t n = 1000;
 
-// What ranks do: so many calls at most, each of them late with a probability of one in `late`.
+// The behaviour of ranks: at most `calls` calls, each late with a probability of one in `late`.
 struct Habits {
   int calls, late;
   std::chrono::milliseconds timeout;
 
-  // About as long as ranks wait for each other, where they are late.
+  // A delay that is about as long as the timeout of a rank.
   microseconds delay(std::mt19937& random) const {
     const int percent = 98 + static_cast<int>(random() % 12);
     return static_cast<int>(random() % 1000) % late == 0 ? microseconds(timeout) * percent / 100
@@ -41,8 +41,9 @@ struct Habits {
   }
 };
 
-// Makes calls until one fails, which frees its operands at once, or until this rank has enough.
-// @returns how many succeeded
+// Makes calls until one fails, which frees its operands at once, or until this rank has made
+// enough.
+// @returns the number of calls that succeeded
 int count_successes(Communicator& comm, std::mt19937 random, const Habits& habits) {
   const auto stream = make_compute_stream(Device::cpu, 1);
   const int last = comm.size() - 1, most = 1 + static_cast<int>(random() % 1000) % habits.calls;
@@ -55,16 +56,17 @@ int count_successes(Communicator& comm, std::mt19937 random, const Habits& habit
       comm.all_gather(*stream, view(mine), view(all));
       EXPECT_EQ(first_difference(slice(all, last * n, n), numbers<float>(last, n)), -1);
     }
-  } catch (const comm::CommError&) {  // late, aborted, or left by another
+  } catch (const comm::CommError&) {  // late, aborted, or left by another rank
   }
   return successes;
 }
 
-// One group. Ranks leave it when they have enough; rank 0's end stays, and may be aborted.
+// Tests one group. Ranks leave it when they have made enough calls. Rank 0's end stays, and may be
+// aborted.
 void expect_all_or_none(unsigned seed) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
-  // Half of the groups make but one call, in which most things happen at the same moment.
+  // Half of the groups make only one call, in which most things happen at the same moment.
   const bool few = seed % 2 == 0;
   const int size = few ? 2 : 2 + static_cast<int>(random() % 3);
   const Habits habits{.calls = few ? 1 : 20,
@@ -93,7 +95,7 @@ void expect_all_or_none(unsigned seed) {
       << ::testing::PrintToString(successes);
 }
 
-// Many groups at once, which mostly sleep.
+// Many groups run at once, and mostly sleep.
 TEST(AllOrNone, WhateverTheMoment) {
   const auto end = Clock::now() + 1s;
   std::vector<std::future<void>> crews;
@@ -105,7 +107,7 @@ TEST(AllOrNone, WhateverTheMoment) {
   for (auto& crew : crews) crew.get();
 }
 
-// A stream whose loops fail, as those of a broken GPU do.
+// A stream whose loops fail, like those of a broken GPU.
 class BrokenStream final : public Stream {
  public:
   void enqueue(std::function<void()> work) override { work(); }
@@ -119,8 +121,8 @@ class BrokenStream final : public Stream {
   }
 };
 
-// A rank that has met the others and cannot read does not free its operand while they still read
-// it, nor do they wait for it for ever.
+// A rank that has met the others and cannot read must not free its operand while they still read
+// it, and they must not wait for it for ever.
 TEST(AllOrNone, ARankThatCannotReadLetsTheOthersRead) {
   constexpr std::int64_t many = 1 << 20;
   comm::launch_threads(3, 1, [](Context& context, std::unique_ptr<Communicator> world) {

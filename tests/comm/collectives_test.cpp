@@ -10,7 +10,7 @@
 #include "comm/rank_data.h"
 #include "support/ranks.h"
 
-// Every backend against one process that adds in rank order, bit for bit.
+// Compares every backend, bit for bit, with one process that adds in rank order.
 
 namespace nanofsdp::testing::collectives_test {
 namespace {
@@ -18,10 +18,10 @@ namespace {
 using comm::Communicator;
 using comm::ReduceOp;
 
-// 4097 is odd and just over a block of the sum; 100003 float32 elements a rank make one message;
-// 600011 make three segments of a reduce_scatter, the last one short.
+// 4097 is odd, and slightly more than a block of the sum. 100003 float32 elements for each rank are
+// one message. 600011 elements are three segments of a reduce_scatter, the last of them short.
 constexpr std::int64_t kSizes[] = {0, 1, 7, 4097, 100003, 600011};
-// Emulated kernels are slow, and know no messages.
+// Emulated kernels are slow, and have no messages.
 constexpr std::int64_t kMost = kDevice == Device::cpu ? 600011 : 4097;
 
 class Collectives : public ::testing::TestWithParam<std::tuple<Backend, int>> {
@@ -42,7 +42,7 @@ class Collectives : public ::testing::TestWithParam<std::tuple<Backend, int>> {
   }
 };
 
-// What all_gather of n elements a rank must give.
+// The right result of an all_gather of n elements for each rank.
 template <class T>
 std::vector<T> gathered(int world_size, std::int64_t n) {
   std::vector<T> all;
@@ -142,7 +142,7 @@ TEST_P(Collectives, GatherOtherTypesByteForByte) {
   });
 }
 
-// Whoever reaches the barrier first must not pass it before the last one comes.
+// The rank that reaches the barrier first must not pass it before the last one comes.
 TEST_P(Collectives, NobodyPassesABarrierBeforeAllHaveReachedIt) {
   const auto [backend, world_size] = GetParam();
   using Clock = std::chrono::steady_clock;

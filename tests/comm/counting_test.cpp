@@ -49,7 +49,7 @@ TEST_P(Counting, CountsOperationsAndPayloadBytesExactly) {
     want.control = 2;
     EXPECT_EQ(comm.traffic(), want);
 
-    context.compute->synchronize();  // before the operands go
+    context.compute->synchronize();  // before the operands are freed
     comm.reset_traffic();
     EXPECT_EQ(comm.traffic(), Traffic{});
   });
@@ -92,8 +92,8 @@ TEST(Mesh, AddsUpTheTrafficOfItsGroups) {
   });
 }
 
-// Of six ranks in groups of three: {0, 1, 2} and {3, 4, 5} share a model, {0, 3}, {1, 4}, {2, 5}
-// hold the same shard.
+// Six ranks are in groups of three: {0, 1, 2} and {3, 4, 5} share a model, and {0, 3}, {1, 4}, {2,
+// 5} hold the same shard.
 TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
   run_ranks(Backend::local, 6, [](Context& context, std::unique_ptr<Communicator> world) {
     comm::Mesh mesh(std::move(world), 3);
@@ -111,7 +111,7 @@ TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
     EXPECT_EQ(gathered(mesh.gather()), shards);
     EXPECT_EQ(gathered(mesh.reduce()), shards);
     EXPECT_EQ(gathered(mesh.replicate()), (std::vector<std::int32_t>{shard, shard + 3}));
-    // What crosses the groups is the replicate groups' alone.
+    // Only the replicate groups send bytes across the shard groups.
     std::vector<float> part(2), whole(6);
     mesh.gather().all_gather(*context.compute, view(part), view(whole));
     EXPECT_EQ(mesh.traffic_across().bytes_sent, 0);

@@ -9,7 +9,8 @@
 #include "comm/reading.h"
 #include "support/ranks.h"
 
-// A program that makes groups for ever does not grow: a desk goes when all ranks of its group have.
+// A program that makes groups for ever must not grow: a desk is given back when all ranks of its
+// group have gone.
 
 namespace nanofsdp::testing {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using comm::Communicator;
 using namespace std::chrono_literals;
 
-// A group, a group within it, and what their ranks mail.
+// Makes a group, a group inside it, and calls whose operands are copied to their desks.
 void make_groups(Context& context, Communicator& world) {
   const auto group = world.split(0), pair = group->split(group->rank() / 2);
   std::vector<float> mine(1'000), all(static_cast<std::size_t>(1'000 * pair->size()));
@@ -39,11 +40,12 @@ TEST(Desks, OfThreadsGoWithTheirGroups) {
     });
   }
   for (std::thread& rank : ranks) rank.join();
-  // The world's, and those of the last groups; at most those of a rank that was ahead as well.
+  // There are the desks of the world and of the last groups, and at most those of a rank that was
+  // ahead.
   EXPECT_LE(run->desks.size(), 5u * kRanks);
 }
 
-// Bytes of mapped files that this process has in memory.
+// The bytes of mapped files that this process has in memory.
 std::int64_t resident_in_files() {
   std::int64_t all = 0, resident = 0, files = 0;
   std::ifstream("/proc/self/statm") >> all >> resident >> files;

@@ -13,8 +13,8 @@
 #include "comm/rank_data.h"
 #include "support/ranks.h"
 
-// Ranks that disagree, ranks that do not come, operands that do not fit: one error with names in
-// it.
+// Tests ranks that disagree, ranks that do not come, and operands that do not fit: each gives one
+// error with names in it.
 
 namespace nanofsdp::testing {
 namespace {
@@ -23,7 +23,7 @@ using comm::Communicator;
 using comm::ReduceOp;
 using namespace std::chrono_literals;
 
-// The text of the error that ends the run, which must come before the time for a message is over.
+// The text of the error that ends the run. It must come before the timeout.
 template <class Body>
 std::string error_of(Backend backend, int world_size, const Body& body, RankOptions options = {}) {
   const auto start = std::chrono::steady_clock::now();
@@ -45,7 +45,7 @@ void expect_contains(const std::string& text, const std::vector<std::string>& pa
 
 class Disagreement : public ::testing::TestWithParam<Backend> {
  protected:
-  // Rank `odd_one_out` of 3 makes one call, the others another; the error must name all of it.
+  // Rank `odd_one_out` of 3 makes one call, and the others another one. The error must name both.
   void expect_named(const std::string& usual, const std::string& odd, bool odd_one_out_is_odd,
                     const std::function<void(Context&, Communicator&, bool odd)>& call) {
     const int odd_rank = odd_one_out_is_odd ? 1 : 2;
@@ -120,7 +120,8 @@ TEST_P(Disagreement, OnTheUnitIsNamed) {
                });
 }
 
-// Six calls in common, and then `odd` makes another one than the others. The lines of the error.
+// The lines of the error if all ranks make six calls, and then `odd` makes another call than the
+// others.
 std::vector<std::string> lines_of_disagreement(Backend backend, int world_size, int odd) {
   const std::string text =
       error_of(backend, world_size, [&](Context& context, Communicator& world) {
@@ -154,7 +155,7 @@ TEST_P(Disagreement, ShowsTheLastFiveCallsOfBothRanks) {
   for (const auto& [world_size, odd] : {std::pair(2, 1), {3, 0}, {3, 1}, {3, 2}}) {
     std::vector<std::string> lines = lines_of_disagreement(GetParam(), world_size, odd);
     ASSERT_EQ(lines.size(), 3u) << ::testing::PrintToString(lines);
-    // The error is that of any of the ranks, which tells of itself first.
+    // The error may come from any rank. It tells its own call first.
     const std::string odd_line =
         "  rank " + std::to_string(odd) + common + "barrier 7 for unit the end";
     if (lines[1] != odd_line) std::swap(lines[1], lines[2]);
@@ -164,7 +165,7 @@ TEST_P(Disagreement, ShowsTheLastFiveCallsOfBothRanks) {
   }
 }
 
-// An all-reduce is two calls, and both are for its unit.
+// An all-reduce consists of two calls, and both have its unit.
 TEST_P(Disagreement, ShowsForWhichUnitBothHalvesOfAnAllReduceWere) {
   const std::string text = error_of(GetParam(), 2, [](Context& context, Communicator& world) {
     std::vector<float> x(4);
@@ -186,13 +187,13 @@ TEST_P(Disagreement, ShowsTheFewCallsThatThereWere) {
                          "\n  rank 1: barrier 1 > barrier 2 for unit b"});
 }
 
-// By their numbers in the run, wherever they stand in the group.
+// The error names ranks by their numbers in the run, not by their places in the group.
 TEST_P(Disagreement, InAGroupNamesTheRanksOfTheRun) {
   const std::string text = error_of(GetParam(), 4, [](Context& context, Communicator& world) {
     const auto half = world.split(context.rank / 2);
     const bool odd = context.rank == 3;
     half->barrier(*context.compute, {.unit = odd ? "b" : "a"}).synchronize();
-    world.barrier(*context.compute).synchronize();  // nobody leaves before it is told
+    world.barrier(*context.compute).synchronize();  // no rank leaves before it has the error
   });
   expect_contains(text, {"\n  rank 2: barrier 1 for unit a", "\n  rank 3: barrier 1 for unit b"});
 }
@@ -212,7 +213,7 @@ TEST_P(Disagreement, ARankThatDoesNotComeShowsTheCallsOfTheOneThatWaits) {
                          "for unit d > barrier 5 for unit e > barrier 6 for unit f"});
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_P(Disagreement, OnTheNumberOfCallsIsATimeoutOrALostRank) {
   const std::string late = error_of(GetParam(), 2,
                                     [](Context& context, Communicator& world) {
@@ -244,7 +245,7 @@ TEST_P(Disagreement, ARankThatThrowsIsTheCauseThatIsTold) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Disagreement, ::testing::ValuesIn(backends()),
                          [](const auto& info) { return name_of(info.param); });
 
-// In a call's 32 bytes for its unit, a name of any length ends: errors read it up to its zero.
+// A name of any length ends within the call's 32 bytes for its unit. Errors read it up to its zero.
 TEST(Operation, KeepsTheBeginningOfALongName) {
   for (std::size_t length = 0; length <= 70; ++length) {
     std::string name;
@@ -272,7 +273,7 @@ TEST(Operands, ThatDoNotFitAreRefused) {
     EXPECT_THROW(world.all_reduce(stream, view(seven), ReduceOp::sum), ShapeError);
     EXPECT_THROW(world.broadcast(stream, x, 2), ShapeError);
     EXPECT_THROW(world.broadcast(stream, x, -1), ShapeError);
-    world.barrier(stream);  // a refused call is no call: the ranks still agree
+    world.barrier(stream);  // a refused call does not count, so the ranks still agree
   });
 }
 

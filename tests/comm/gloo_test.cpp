@@ -23,7 +23,7 @@
 #include <sched.h>
 #endif
 
-// What Gloo would do to us if we let it.
+// Tests Gloo's failures, of which each must become an error of ours.
 
 namespace nanofsdp::testing {
 namespace {
@@ -43,8 +43,8 @@ class Gloo : public ::testing::Test {
   }
 };
 
-// Who finds a connection cut lets go of its others, too: what their ends see is a consequence, even
-// if the report of the first comes late.
+// A rank that finds a connection cut closes its others, too. The errors at their ends are
+// consequences, even if the report of the first error comes late.
 TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
     auto run = std::make_shared<comm::ProcessRun>(store, 60s, 60s);
@@ -72,7 +72,7 @@ TEST_F(Gloo, IgnoresSigpipe) {
 #if defined(__linux__)
 TEST_F(Gloo, RunsItsThreadInTheBackground) {
   run_ranks(Backend::gloo, 2, [](Context&, std::unique_ptr<Communicator> world) {
-    const auto twin = world->split(0);  // one thread for all groups
+    const auto twin = world->split(0);  // one thread serves all groups
     int background = 0;
     for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
       background += sched_getscheduler(std::stoi(task.path().filename())) == SCHED_BATCH ? 1 : 0;
@@ -93,7 +93,7 @@ TEST_F(Gloo, MeetsOnceUnderAName) {
   EXPECT_NE(outcome.message.find("has been set"), std::string::npos) << outcome.message;
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_F(Gloo, SaysWhichRankNeverCame) {
   const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
     if (store.rank() == 1) std::this_thread::sleep_for(3s);
@@ -115,7 +115,7 @@ TEST_F(Gloo, TakesTimeoutsThatItWouldTurnIntoNone) {
             {.timeout = std::chrono::milliseconds::max()});
 }
 
-// A rank that is done leaves while its peers still read what it sent.
+// A rank that is done leaves while its peers still read the bytes that it has sent.
 TEST_F(Gloo, LeavingRightAfterTheLastCollectiveCutsNobodyOff) {
   for (int round = 0; round < 10; ++round) {
     run_ranks(Backend::gloo, 3, [](Context& context, std::unique_ptr<Communicator> world) {
@@ -128,7 +128,7 @@ TEST_F(Gloo, LeavingRightAfterTheLastCollectiveCutsNobodyOff) {
   }
 }
 
-// Nor does a rank that goes on overwrite what its neighbours still read.
+// A rank that goes on must not overwrite bytes that its neighbours still read.
 TEST_F(Gloo, GoesOnWhenAllHaveReadAndNotBefore) {
   run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 1 << 18;
@@ -164,7 +164,7 @@ TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
   });
 }
 
-// A chunk of every peer, but of large chunks only two segments of 1 MiB.
+// It needs memory for a chunk of every peer, but for large chunks only for two segments of 1 MiB.
 TEST_F(Gloo, NeedsMemoryForSmallChunksOrTwoSegments) {
   EXPECT_EQ(comm::gloo_scratch_bytes(1, 4000), 0);
   EXPECT_EQ(comm::gloo_scratch_bytes(2, 4), 4);

@@ -13,7 +13,7 @@
 #include "support/errors.h"
 #include "support/ranks.h"
 
-// Groups within groups, and two groups over the same ranks at the same time.
+// Tests groups inside groups, and two groups over the same ranks at the same time.
 
 namespace nanofsdp::testing {
 namespace {
@@ -23,7 +23,7 @@ using comm::ReduceOp;
 
 class Groups : public ::testing::TestWithParam<Backend> {};
 
-// The ranks of the world that a group has, in its order.
+// The ranks of the world that belong to a group, in its order.
 std::vector<std::int32_t> members(Context& context, Communicator& group) {
   std::vector<std::int32_t> mine{context.rank}, all(static_cast<std::size_t>(group.size()));
   group.all_gather(*context.compute, view(mine), view(all)).synchronize();
@@ -64,7 +64,8 @@ TEST_P(Groups, AGroupOutlivesTheOneItWasSplitFrom) {
   });
 }
 
-// Gathers and reductions overtake each other differently on each rank; each must stay in its lane.
+// Gathers and reductions overtake each other in another order on each rank. Each call must stay in
+// its own group.
 TEST_P(Groups, TwoGroupsWorkAtOnceOnTwoStreams) {
   for (const int world_size : {2, 4}) {
     run_ranks(GetParam(), world_size, [](Context& context, std::unique_ptr<Communicator> world) {
@@ -94,7 +95,7 @@ TEST_P(Groups, TwoGroupsWorkAtOnceOnTwoStreams) {
   }
 }
 
-// Were the abort not to wake it, the first wait would take this long.
+// If the abort did not wake it, the first wait would take this time.
 constexpr auto kLong = std::chrono::seconds(60);
 
 TEST_P(Groups, AbortEndsWhatWaitsAndWhatComesLater) {
@@ -124,7 +125,8 @@ TEST_P(Groups, AbortEndsWhatWaitsAndWhatComesLater) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
-// All groups of a mesh are aborted, not the world alone: the others stay, and would end no wait.
+// An abort of a mesh must abort all its groups, not only the world: the other groups still exist,
+// and their waits would not end.
 TEST_P(Groups, AbortOfAMeshIsThatOfItsGroups) {
   if (kDevice == Device::cuda)
     GTEST_SKIP() << "who issues a call meets the others before he goes on";
@@ -154,17 +156,17 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
     std::vector<float> in(8), all(16);
     const auto twin = world->split(0);
     if (context.rank == 0) {
-      world->all_gather(*context.gather, view(in), view(all));  // nobody will answer
+      world->all_gather(*context.gather, view(in), view(all));  // the other ranks do not answer
       world.reset();
       EXPECT_THROW(context.gather->synchronize(), comm::CommError);
     }
-    twin->barrier(*context.compute);  // rank 1 has not let go of its end yet
+    twin->barrier(*context.compute);  // rank 1 has not destroyed its end yet
   };
   run_ranks(GetParam(), 2, body, {.timeout = kLong});
   EXPECT_LT(std::chrono::steady_clock::now() - start, kLong / 2);
 }
 
-// A group hears of a lost rank even if the group is made after the loss.
+// A group learns of a lost rank even if the group is made after the loss.
 TEST(Peers, OfEveryGroupHearOfALoss) {
   const auto run = std::make_shared<comm::Run>(std::chrono::seconds(9));
   std::string before, after;
@@ -181,7 +183,8 @@ TEST(Peers, OfEveryGroupHearOfALoss) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Groups, ::testing::ValuesIn(backends()),
                          [](const auto& info) { return name_of(info.param); });
 
-// Groups have the same size, or the last would have shards that nobody else has.
+// Groups must have the same size, because otherwise the last one would have shards that no other
+// group has.
 TEST(Mesh, WantsGroupsThatDivideItsRanks) {
   for (int ranks = 1; ranks <= 4; ++ranks) {
     for (int shard_size = -1; shard_size <= 6; ++shard_size) {

@@ -24,7 +24,7 @@
 #include "launch/launch.h"
 #include "support/ranks.h"
 
-// Whatever ends a rank: one message, a code other than 0, soon; no process and no file is left.
+// However a rank ends: one message soon, an exit code other than 0, and no process or file is left.
 
 namespace nanofsdp::testing {
 namespace {
@@ -72,7 +72,7 @@ class Launch : public ::testing::Test {
         done.synchronize();
       }
     });
-    EXPECT_LT(Clock::now() - start, comm::GlooOptions{}.timeout / 2);  // nobody waited that long
+    EXPECT_LT(Clock::now() - start, comm::GlooOptions{}.timeout / 2);  // no rank waited that long
     return outcome;
   }
 
@@ -85,14 +85,14 @@ TEST_F(Launch, EndsWell) {
     if (store.size() != 3) throw std::runtime_error("no such run");
     const bool here = store.local_rank() == store.rank() && store.local_size() == 3;
     if (!here) throw std::runtime_error("no such rank of this machine");
-    // The last one still has all that it needs of the others.
+    // The last rank still has all connections to the others.
     if (store.rank() == 2 && !store.loss(50ms).empty()) throw std::runtime_error(store.loss(0ms));
   });
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_EQ(outcome.message, "");
 }
 
-// A few times each: what the survivors see depends on where the signal hits.
+// Each case runs a few times, because the errors of the others depend on the moment of the signal.
 TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
   for (int round = 0; round < 12; ++round) {
     const int victim = round % 3;
@@ -109,7 +109,7 @@ TEST_F(Launch, NamesTheRankThatWasKilledInTheMiddleOfACollective) {
   }
 }
 
-// Seconds of waiting: they are what it tests.
+// The test waits for seconds, because it tests a timeout.
 TEST_F(Launch, NamesTheRankThatStopped) {
   for (const comm::Transport transport : kTransports) {
     const Outcome outcome = run_disturbed(3, {.timeout = 500ms, .transport = transport},
@@ -130,13 +130,13 @@ TEST_F(Launch, TellsTheCauseAndNotItsConsequences) {
   }
 }
 
-// The lost rank's connections may live on, as on a machine that has stopped.
+// The lost rank's connections may stay open, as on a machine that has stopped.
 TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
   const std::string heard = directory_ + "/heard";
   const Outcome outcome = launch::run_processes(2, [&](Store& store) {
     Context context(store.rank(), 2);
     const auto world = comm::make_gloo(context, store);
-    if (store.rank() == 0) store.set("connected", "");  // from here on only the news ends its wait
+    if (store.rank() == 0) store.set("connected", "");  // now only the news ends its wait
     if (store.rank() == 1) {
       store.get("connected", 10s);
       store.fail("enough");
@@ -156,7 +156,7 @@ TEST_F(Launch, InterruptsWhoeverWaitsForAMessageWhenARankIsLost) {
   EXPECT_TRUE(outcome.message.starts_with("rank 1 failed: enough (")) << outcome.message;
 }
 
-// A rank may be stuck in what no signal but SIGKILL ends. It is asked first, and has two seconds.
+// A rank may be stuck so that only SIGKILL ends it. It first gets SIGTERM, and has two seconds.
 TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
   const auto start = Clock::now();
   const std::string asked = directory_ + "/asked";
@@ -172,7 +172,7 @@ TEST_F(Launch, AsksRanksToEndAndThenMakesThem) {
     store.set("ready", "");
     int signal = 0;
     sigwait(&set, &signal);
-    std::this_thread::sleep_for(500ms);  // of its two seconds
+    std::this_thread::sleep_for(500ms);  // a part of its two seconds
     std::ofstream(asked) << signal;
     while (true) pause();
   });
@@ -196,7 +196,7 @@ TEST_F(Launch, CountsExitCodesAsShellsDo) {
   EXPECT_EQ(gone.exit_code, 1);
   EXPECT_EQ(gone.message, "rank 1 ended with exit code 0 in the middle of its work");
   EXPECT_EQ(code_of([] { raise(SIGTERM); }).exit_code, 128 + SIGTERM);
-  EXPECT_EQ(code_of([] { raise(SIGINT); }).message, "");  // Ctrl-C reaches children as well
+  EXPECT_EQ(code_of([] { raise(SIGINT); }).message, "");  // Ctrl-C reaches children too
 }
 
 TEST_F(Launch, WritesOneLineToStderr) {
@@ -225,7 +225,7 @@ TEST_F(Launch, RefusesAProcessWithThreads) {
   if (!counted) GTEST_SKIP() << "this system does not count threads";
 }
 
-// A launcher in a process of its own, whose ranks tell their process ids and then wait.
+// A launcher in a process of its own. Its ranks tell their process ids and then wait.
 class Interrupted : public Launch {
  protected:
   static constexpr int kRanks = 3;
@@ -245,7 +245,7 @@ class Interrupted : public Launch {
 
   std::string pid_file(int rank) const { return directory_ + "/pid." + std::to_string(rank); }
 
-  // Sends the signal once all ranks run. Returns the launcher's wait status.
+  // Sends the signal when all ranks run. Returns the launcher's wait status.
   int end_launcher(int signal) {
     for (int rank = 0; rank < kRanks; ++rank) {
       while (!std::filesystem::exists(pid_file(rank))) std::this_thread::sleep_for(5ms);
@@ -268,7 +268,7 @@ class Interrupted : public Launch {
     }
   }
 
-  // A process that has ended counts even if whoever adopted it has not asked for it yet.
+  // A process that has ended counts as ended, even if its new parent has not asked for it yet.
   static bool is_running(pid_t pid) {
     std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
     std::string number, name, state;

@@ -14,7 +14,8 @@
 #include "comm/rank_data.h"
 #include "support/errors.h"
 
-// The pretended link of local groups: lower bounds only, for a machine may always be slower.
+// Tests the pretended link of local groups. All bounds are lower bounds, because a machine may
+// always be slower.
 
 namespace nanofsdp::testing {
 namespace link_test {
@@ -29,7 +30,7 @@ using Seconds = std::chrono::duration<double>;
 
 constexpr std::int64_t n = 10000;
 
-// How long `collective` takes on `stream`, until its event.
+// The time that `collective` takes on `stream`, until its event.
 template <class Collective>
 Seconds time_of(const Collective& collective) {
   const auto start = Clock::now();
@@ -92,7 +93,7 @@ TEST(Link, HoldsTheStreamAndNotItsCallerNorACore) {
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "the wait took time of a core";
 }
 
-// The clock of the link starts when the last rank comes: it has the same time ahead as the others.
+// The time of the link begins when the last rank comes, so this rank takes as long as the others.
 TEST(Link, StartsWhenAllRanksHaveCome) {
   std::mutex mutex;
   Clock::time_point came, first_done = Clock::time_point::max();
@@ -118,7 +119,7 @@ TEST(Link, IsInheritedByGroupsThatAreSplitOff) {
   });
 }
 
-// Its wait is the sleep of a stream's thread, and a GPU's streams have none.
+// A wait is the sleep of a stream's thread, and the streams of a GPU have no thread.
 TEST(Link, IsForRanksOnTheCpu) {
   for (const Link& link : {Link{.bytes_per_second = 1e6}, Link{.latency = 1ms},
                            Link{.bytes_per_second = 1e6, .latency = 1ms}}) {
@@ -133,7 +134,8 @@ TEST(Link, IsForRanksOnTheCpu) {
   }
 }
 
-// Were the abort to wait for the link, or a group of one to have one, this would take 40 seconds.
+// If the abort waited for the link, or if a group of one rank had a link, this would take 40
+// seconds.
 TEST(Link, EndsWithAnAbort) {
   const auto start = Clock::now();
   comm::launch_threads(
@@ -145,7 +147,7 @@ TEST(Link, EndsWithAnAbort) {
         world->abort("the test says so");
         try {
           slow.synchronize();
-        } catch (const comm::CommError& e) {  // a rank that had not met the others yet
+        } catch (const comm::CommError& e) {  // this rank had not met the others yet
           EXPECT_EQ(e.kind(), comm::CommError::Kind::aborted);
         }
       },

@@ -9,7 +9,7 @@
 #include "support/errors.h"
 #include "support/ranks.h"
 
-// What a mesh does to all of its groups, the optional one among them.
+// Tests that a mesh treats all its groups alike, with the optional one.
 
 namespace nanofsdp::testing {
 namespace {
@@ -17,12 +17,12 @@ namespace {
 using comm::CommError;
 using comm::Communicator;
 
-// Two shard groups of four, with post-forward groups of two.
+// A mesh of two shard groups of four ranks, with post-forward groups of two.
 comm::Mesh mesh_of(std::unique_ptr<Communicator> world) {
   return comm::Mesh(std::move(world), /*shard_size=*/4, /*post_forward_size=*/2);
 }
 
-// Every group, with a rank of it that waits for another in vain until the mesh is aborted.
+// In every group, a rank waits for another one that does not come, until the mesh is aborted.
 TEST(MeshOfAll, AbortsEveryGroup) {
   for (int which = 0; which < 5; ++which) {
     run_ranks(Backend::local, 8, [&](Context& context, std::unique_ptr<Communicator> world) {

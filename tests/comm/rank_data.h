@@ -11,9 +11,11 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Numbers that differ from rank to rank, and what one process makes of them.
+/// @brief Numbers that differ from rank to rank, and the results that one process computes from
+/// them.
 
-/// Of either sign and spread over 2^16: summed in another order, most sums get other bits.
+/// The numbers have both signs and are spread over 2^16. So most sums have other bits in another
+/// order.
 inline float number(int rank, std::int64_t i) {
   std::uint64_t x = 0x9e3779b97f4a7c15u * static_cast<std::uint64_t>(i * 8 + rank + 1);
   x = (x ^ (x >> 29)) * 0xbf58476d1ce4e5b9u;
@@ -41,8 +43,8 @@ std::vector<T> numbers(int rank, std::int64_t n) {
   return values;
 }
 
-/// The sum over ranks 0, 1, ... as the contract has it: in this order, in float32, rounded once.
-/// Its n elements from number `begin` on.
+/// The sum over ranks 0, 1, ... as the contract says: in this order, in float32, rounded once. It
+/// has n elements, from number `begin` on.
 template <class T>
 std::vector<T> summed(int world_size, std::int64_t n, comm::ReduceOp op, std::int64_t begin = 0) {
   std::vector<T> values(static_cast<std::size_t>(n));
@@ -58,7 +60,7 @@ std::vector<T> summed(int world_size, std::int64_t n, comm::ReduceOp op, std::in
 inline std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 inline std::uint32_t bits(bfloat16 x) { return x.bits; }
 
-/// Index of the first element whose bits differ, -1 if there is none, -2 if the sizes differ.
+/// The index of the first element with different bits; -1 if there is none, -2 if the sizes differ.
 template <class T>
 std::int64_t first_difference(const std::vector<T>& got, const std::vector<T>& want) {
   if (got.size() != want.size()) return -2;

@@ -22,8 +22,8 @@
 #include "launch/socket.h"
 #include "support/ranks.h"
 
-// One call makes a program ranks: processes, threads, this process alone, or one of those that a
-// launcher has started.
+// One call turns a program into ranks: processes, threads, this process alone, or one of the
+// processes that a launcher has started.
 
 namespace nanofsdp::testing {
 namespace {
@@ -31,7 +31,7 @@ namespace {
 using comm::Communicator;
 using comm::RanksOptions;
 
-/// Throws unless there are `ranks` of them and their sum is right.
+/// Throws unless there are `ranks` ranks and their sum is right.
 void require_sum(int ranks, Context& context, Communicator& world) {
   std::vector<float> x(static_cast<std::size_t>(ranks), static_cast<float>(world.rank() + 1));
   world.all_reduce(*context.compute, view(x), comm::ReduceOp::sum).synchronize();
@@ -69,7 +69,7 @@ TEST(RunRanks, AreThreads) {
   EXPECT_EQ(bodies, 6);
 }
 
-// A thread waits for another one as long as `timeout` says, here one second.
+// A thread waits for another one until `timeout` is over, which is one second here.
 TEST(RunRanks, AreThreadsThatWaitForTheirTimeout) {
   std::atomic<bool> gave_up = false;
   const auto body = [&](Context& context, std::unique_ptr<Communicator> world) {
@@ -103,14 +103,14 @@ TEST(RunRanks, ThatFailEndWithOneLine) {
   EXPECT_EQ(threads.exit_code, 2);
   EXPECT_EQ(threads.said, "nanofsdp: rows: expected 7, got 8\n");
   EXPECT_EQ(run({}, [](Context&, auto) { throw std::runtime_error("no"); }).exit_code, 1);
-#ifndef NANOFSDP_TSAN  // which does not see inside Gloo
+#ifndef NANOFSDP_TSAN  // the thread sanitizer does not see inside Gloo
   const Ended processes = run({.ranks = 2}, wrong);
   EXPECT_EQ(processes.exit_code, 2);
   EXPECT_EQ(processes.said, threads.said);
 #endif
 }
 
-// NCCL moves what lies on GPUs, Gloo what lies in the host's memory; whether a GPU is there or not.
+// NCCL connects GPUs, and Gloo connects the host's memory. This holds with and without a GPU.
 TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
   const Ended nccl = run({.ranks = 2, .backend = comm::Backend::nccl}, sum_of(2));
   EXPECT_EQ(nccl.exit_code, 2);
@@ -121,8 +121,7 @@ TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
   EXPECT_EQ(gloo.said, "nanofsdp: backend gloo: expected device cpu, got cuda\n");
 }
 
-// The ranks on one machine share its cores. If nobody says how many these ranks are, all ranks of
-// the run count.
+// The ranks on one machine share its cores. If their number is unknown, all ranks of the run count.
 TEST(RunRanks, ShareTheCoresOfTheirMachine) {
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 1), cores);
@@ -144,7 +143,7 @@ TEST(RunRanks, AreProcesses) {
   EXPECT_EQ(bodies, 0) << "what a rank writes is its own";
 }
 
-/// What both of two processes end with, of which a launcher says that they are ranks.
+/// The exit code of two processes that a launcher has made ranks; both must have the same.
 int exit_code_under_a_launcher(const RanksOptions& options, const comm::RankBody& body) {
   const std::string port = std::to_string(launch::listen_on("127.0.0.1", 0).local_port());
   const launch::Outcome outcome = launch::run_processes(2, [&](launch::Store& store) {
@@ -163,7 +162,7 @@ int exit_code_under_a_launcher(const RanksOptions& options, const comm::RankBody
   return outcome.message.back() - '0';
 }
 
-// Whatever the program says of their number.
+// The launcher's number of ranks counts, not the program's.
 TEST(RunRanks, JoinThoseThatALauncherHasStarted) {
   EXPECT_EQ(exit_code_under_a_launcher({.ranks = 5}, sum_of(2)), 0);
 }
@@ -175,7 +174,7 @@ TEST(RunRanks, AreNoThreadsUnderALauncher) {
   EXPECT_NE(said.find("backend local: expected ranks that are threads"), said.npos) << said;
 }
 
-// Nor is a GPU asked for that the backend could not reach.
+// The program also does not ask for a GPU that the backend could not use.
 TEST(RunRanks, AreRefusedUnderALauncherAsElsewhere) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(exit_code_under_a_launcher({.device = Device::cuda}, sum_of(2)), 2);
@@ -183,7 +182,7 @@ TEST(RunRanks, AreRefusedUnderALauncherAsElsewhere) {
   EXPECT_NE(said.find("backend gloo: expected device cpu, got cuda"), said.npos) << said;
 }
 
-// What is asked for reaches the ranks, whoever starts them.
+// The requested transport reaches the ranks, whichever launcher starts them.
 TEST(RunRanks, TalkOverTheTransportThatWasAskedFor) {
   for (const auto& [transport, said] :
        {std::pair(comm::Transport::gloo, "TCP"), {comm::Transport::shared, "shared memory"}}) {
@@ -220,7 +219,7 @@ TEST(RunRanks, AreProcessesThatWaitForTheirTimeout) {
   }
 }
 
-// Rank 1 of 2, and nobody there: five timeouts, and not as long as by default.
+// Rank 1 of 2 is alone. It waits for five timeouts, and not for the default time.
 TEST(RunRanks, GiveUpWhereNobodyComesAfterFiveTimeouts) {
   using Clock = std::chrono::steady_clock;
   const std::string port = std::to_string(launch::listen_on("127.0.0.1", 0).local_port());
@@ -248,12 +247,13 @@ TEST(RunRanks, GiveUpWhereNobodyComesAfterFiveTimeouts) {
   EXPECT_NE(said.find("rank 1 found nobody at 127.0.0.1:" + port + " in 5 s"), said.npos) << said;
 }
 
-// Ranks that are started here as well: where the loopback interface is down, nobody reaches rank 0.
+// The same holds for ranks that are started here: if the loopback interface is down, no rank
+// reaches rank 0.
 TEST(RunRanks, GiveUpWhereTheyCannotConnectAfterFiveTimeouts) {
   const auto start = std::chrono::steady_clock::now();
   const pid_t child = fork();
   if (child == 0) {
-    if (unshare(CLONE_NEWNET) != 0) _exit(77);  // a network of its own, all of it down
+    if (unshare(CLONE_NEWNET) != 0) _exit(77);  // a network of its own, which is down
     _exit(comm::run_ranks({.ranks = 2, .timeout = 1}, sum_of(2)));
   }
   int status = 0;

@@ -29,7 +29,7 @@
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
-// What ranks that share memory leave behind, and who may look into it.
+// Tests which traces ranks leave that share memory, and which processes can read it.
 
 namespace nanofsdp::testing {
 namespace {
@@ -51,7 +51,8 @@ std::string text_of(const std::filesystem::path& file) {
   return {std::istreambuf_iterator<char>(stream), {}};
 }
 
-// No name, no number: while it runs, only the mapping; and not even that in the launcher.
+// The file has no name and no descriptor. Only the ranks have a mapping while they run, and the
+// launcher has none.
 TEST_F(SharedPrivacy, LeavesNoFileAnywhere) {
   run_ranks(Backend::shared, 2, [](Context& context, Communicator& world) {
     const Buffer memory = context.buffer(MemoryClass::communication, 1 << 20);
@@ -66,7 +67,7 @@ TEST_F(SharedPrivacy, LeavesNoFileAnywhere) {
   EXPECT_EQ(text_of("/proc/self/maps").find("memfd:nanofsdp"), std::string::npos);
 }
 
-// What a process can get of another one's memory: all ways that the system has.
+// The data that a process can get from another one's memory, by all ways of the system.
 std::string ways_into(pid_t process, const void* address) {
   const std::string proc = "/proc/" + std::to_string(process);
   std::string ways;
@@ -89,7 +90,8 @@ std::string ways_into(pid_t process, const void* address) {
   return ways;
 }
 
-// In a process of another user, if this is root's and there is a choice; else in a child.
+// Tries them in a process of another user, if this user is root and can choose; otherwise in a
+// child.
 std::string ways_of(uid_t user, pid_t process, const void* address) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";
@@ -108,20 +110,20 @@ std::string ways_of(uid_t user, pid_t process, const void* address) {
   return status == 0 ? ways : "could not try";
 }
 
-constexpr uid_t kUser = 65'534, kOther = 65'533;  // any but root, who may read everything
+constexpr uid_t kUser = 65'534, kOther = 65'533;  // not root, who may read everything
 
-// A process that is as any program: with `share`, a rank that shares memory with another.
+// A process like any other program; with `share`, a rank that shares memory with another rank.
 class Watched {
  public:
   Watched(launch::Store& store, bool share) {
     if (getuid() == 0 && setuid(kUser) != 0) throw std::runtime_error("setuid");
-    prctl(PR_SET_DUMPABLE, 1);  // as after exec: setuid has taken it back
+    prctl(PR_SET_DUMPABLE, 1);  // as after exec, because setuid has switched it off
     if (!share) return;
     context_ = std::make_unique<Context>(store.rank(), 2);
     world_ = comm::make_gloo(*context_, store, {.transport = comm::Transport::shared});
   }
 
-  // Shared with the other one.
+  // A buffer that is shared with the other rank.
   Buffer memory(std::int64_t numbers) const {
     return context_->buffer(MemoryClass::communication, numbers);
   }
@@ -131,7 +133,7 @@ class Watched {
   std::unique_ptr<Communicator> world_;
 };
 
-// Two such processes, while `look` looks at each. @returns what it saw
+// Runs two such processes while `look` looks at each. @returns what it saw
 template <class Look>
 std::vector<std::string> looked_at(bool share, const Look& look) {
   int ends[2];
@@ -158,22 +160,22 @@ std::vector<std::string> looked_at(bool share, const Look& look) {
   return seen;
 }
 
-// A rank that shares memory is as any process of its user: that user may look into it, as
-// debuggers do, and no other may.
+// A rank that shares memory is like any process of its user: this user may read it, as debuggers
+// do, and no other user may.
 TEST_F(SharedPrivacy, ItsUserCanAttachAndReadAndNobodyElse) {
-  static const int word = 7;  // at the same address in all of them, which are forks
+  static const int word = 7;  // it has the same address in all of them, because they are forks
   const auto look = [](uid_t user) {
     return [user](pid_t rank) { return ways_of(user, rank, &word); };
   };
   const std::vector<std::string> as_any = looked_at(false, look(kUser));
   EXPECT_EQ(looked_at(true, look(kUser)), as_any);
   if (getuid() != 0) return;
-  EXPECT_NE(as_any[0], "");  // or nobody could look at anything, and the test could not fail
+  EXPECT_NE(as_any[0], "");  // otherwise no process could look at any, and the test could not fail
   const std::vector<std::string> none(2);
   EXPECT_EQ(looked_at(true, look(kOther)), none);
 }
 
-// What a program prints that is started as the user of the ranks, up to the word.
+// The output of a program that runs as the ranks' user, up to the word.
 std::string output_of(std::vector<std::string> command, const std::string& word) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";
@@ -201,7 +203,7 @@ std::string output_of(std::vector<std::string> command, const std::string& word)
   return text;
 }
 
-// Where the tools are missing, or may attach to no process at all, there is nothing to see.
+// The test is skipped if the tools are missing, or may not attach to any process.
 TEST_F(SharedPrivacy, DebuggersAttachToARank) {
   const auto gdb = [](pid_t rank) {
     const std::string value = "$1 = 42";
@@ -220,7 +222,7 @@ TEST_F(SharedPrivacy, DebuggersAttachToARank) {
   EXPECT_EQ(looked_at(true, strace), looked_at(false, strace));
 }
 
-// With what the rank had in shared memory, and not with all that there could be.
+// The dump has the rank's own allocations, and not all the memory that the file could have.
 TEST_F(SharedPrivacy, ARankThatCrashesLeavesACoreDump) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the address sanitizer forbids core dumps";

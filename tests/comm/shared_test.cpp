@@ -14,8 +14,8 @@
 #include "launch/launch.h"
 #include "support/ranks.h"
 
-// What memory that ranks share brings with it; that its sums are those of all backends, others test
-// (collectives_test.cpp).
+// Tests the features of memory that ranks share. collectives_test.cpp tests that its sums are those
+// of all backends.
 
 namespace nanofsdp::testing {
 namespace {
@@ -33,8 +33,8 @@ class Shared : public ::testing::Test {
   }
 };
 
-// Operands in shared memory are read where they are, in each size and dtype; others are copied
-// there first. Rewriting an operand when the event has passed disturbs nobody.
+// Operands in shared memory are read where they are, for each size and dtype, and others are copied
+// there first. A rank that overwrites an operand after the event disturbs no other rank.
 TEST_F(Shared, ReadsOperandsWhereverTheyAre) {
   run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
     for (const std::int64_t n : {1, 7, 4'097, 16'385, 600'011}) {
@@ -60,7 +60,7 @@ TEST_F(Shared, ReadsOperandsWhereverTheyAre) {
   });
 }
 
-// Only what does not lie there takes memory more.
+// Only operands that do not lie there need more memory.
 TEST_F(Shared, CopiesOnlyWhatLiesElsewhere) {
   run_ranks(Backend::shared, 2, [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 1 << 16;
@@ -75,7 +75,8 @@ TEST_F(Shared, CopiesOnlyWhatLiesElsewhere) {
   });
 }
 
-// A rank may leave when its last call is done, though others still read what it mailed.
+// A rank may leave when its last call is done, although others still read the operand that it
+// copied to its desk.
 TEST_F(Shared, WhatARankMailedOutlivesIt) {
   for (int round = 0; round < 10; ++round) {
     run_ranks(Backend::shared, 3, [](Context& context, std::unique_ptr<Communicator> world) {
@@ -88,8 +89,8 @@ TEST_F(Shared, WhatARankMailedOutlivesIt) {
   }
 }
 
-// A collective that succeeds has read what was there, though a rank gives up and frees its operand
-// while others read it. (They wait a second in each round, for news of who was lost.)
+// A collective that succeeds has read the true operands, even if a rank gives up and frees its
+// operand while others read it. (They wait a second in each round, for news of a lost rank.)
 TEST_F(Shared, LongNobodyTakesFreedMemoryForAnOperand) {
   run_ranks(Backend::shared, 3, [](Context& context, Communicator& world) {
     constexpr std::int64_t n = 1 << 18;
@@ -112,18 +113,18 @@ TEST_F(Shared, LongNobodyTakesFreedMemoryForAnOperand) {
                                        1.0f + static_cast<float>(peer)),
                     n);
         }
-      } catch (const comm::CommError&) {  // the others, or it came in time
+      } catch (const comm::CommError&) {  // the others failed, or the rank came in time
       }
       group.reset();
       in = Buffer();
-      context.gather = make_communication_stream(Device::cpu);  // the old one has failed
+      context.gather = make_communication_stream(Device::cpu);  // the old stream has failed
     }
     world.barrier(*context.compute).synchronize();
     EXPECT_LT(succeeded, 12);
   });
 }
 
-// Many groups at once, made of groups; a rank alone is a group too.
+// Many groups exist at once, and are made from groups; a rank alone is a group too.
 TEST_F(Shared, SplitsIntoGroupsThatShare) {
   run_ranks(Backend::shared, 4, [](Context& context, Communicator& world) {
     const auto pair = world.split(context.rank / 2), across = world.split(context.rank % 2);
@@ -131,7 +132,7 @@ TEST_F(Shared, SplitsIntoGroupsThatShare) {
     for (const auto& [group, sum] : {std::pair{pair.get(), context.rank < 2 ? 1.0f : 5.0f},
                                      {across.get(), context.rank % 2 == 0 ? 2.0f : 4.0f},
                                      {alone.get(), static_cast<float>(context.rank)}}) {
-      constexpr std::int64_t n = 1 << 17;  // as large operands are
+      constexpr std::int64_t n = 1 << 17;  // a large operand
       const Buffer memory = context.buffer(MemoryClass::communication, n);
       std::ranges::fill(memory.tensor({n}).span<float>(), static_cast<float>(context.rank));
       group->all_reduce(*context.reduce, memory.tensor({n}), ReduceOp::sum).synchronize();
@@ -141,9 +142,9 @@ TEST_F(Shared, SplitsIntoGroupsThatShare) {
   });
 }
 
-// ---- who may share
+// ---- which ranks may share
 
-// The outcome of ranks that connect; rank 1 may not make or open large files.
+// The outcome of ranks that connect, where rank 1 may not make or open large files.
 launch::Outcome connect_limited(comm::Transport transport) {
   return launch::run_processes(2, [transport](launch::Store& store) {
     const rlimit small{1 << 20, 1 << 20};
@@ -171,14 +172,14 @@ TEST_F(Shared, SaysWhyItCannotWhenItMust) {
             "the transport gloo");
 }
 
-// All or none: two could, the third has no addresses for it.
+// All ranks share or none does: two ranks could, but the third has no addresses for it.
 TEST_F(Shared, IsGivenUpByAllIfOneRankCannot) {
 #if defined(__SANITIZE_ADDRESS__)
   GTEST_SKIP() << "the address sanitizer needs all addresses";
 #endif
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
     if (store.rank() == 1) {
-      const rlim_t most = 2 * SharedMemory::part_bytes(3);  // of three parts
+      const rlim_t most = 2 * SharedMemory::part_bytes(3);  // addresses for two of three parts
       const rlimit few{most, most};
       setrlimit(RLIMIT_AS, &few);
     }
@@ -192,7 +193,7 @@ TEST_F(Shared, IsGivenUpByAllIfOneRankCannot) {
   EXPECT_EQ(outcome.message, "");
 }
 
-// Who is silent is late here, and not on another machine.
+// A silent rank is late here. It does not count as a rank on another machine.
 TEST_F(Shared, SaysWhichRankNeverCame) {
   const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
     if (store.rank() == 1) return std::this_thread::sleep_for(1s);

@@ -9,8 +9,8 @@
 #include "support/errors.h"
 #include "support/ranks.h"
 
-// One communicator on two streams: which call comes first would be a matter of time, on one rank
-// sooner than on another.
+// Tests one communicator on two streams. Which call comes first would depend on time, and might
+// differ between ranks.
 
 namespace nanofsdp::testing {
 namespace {
@@ -42,14 +42,15 @@ TEST_P(TwoStreams, AreRefusedWhileACallIsUnderWayAndBothCallsAreNamed) {
     }
     gathered.synchronize();
     EXPECT_EQ(whole, std::vector<float>(8, 1.0f));
-    // A refused call is no call; and when one is over, the next may be on any stream.
+    // A refused call does not count. When a call is over, the next one may be on any stream.
     world.reduce_scatter(*context.reduce, view(whole), view(sum), ReduceOp::sum).synchronize();
     world.barrier(*context.compute).synchronize();
     EXPECT_EQ(sum, std::vector<float>(4, 2.0f));
   });
 }
 
-// On groups that were split off as well; and what happens on one does not touch the other.
+// This also holds for groups that were split off, and a call of one group does not affect the other
+// group.
 TEST_P(TwoStreams, AreForTwoCommunicators) {
   run_ranks(GetParam(), 3, [](Context& context, Communicator& world) {
     const auto twin = world.split(0);
@@ -65,7 +66,8 @@ TEST_P(TwoStreams, AreForTwoCommunicators) {
   });
 }
 
-// A split is a call too, on the caller's thread: it comes after those that were issued before it.
+// A split is a call too, on the caller's thread. It comes after the calls that were issued before
+// it.
 TEST_P(TwoStreams, ASplitComesAfterTheCallsBeforeIt) {
   run_ranks(GetParam(), 2, [](Context& context, Communicator& world) {
     for (int i = 0; i < 10; ++i) {

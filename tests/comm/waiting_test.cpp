@@ -15,8 +15,8 @@
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
-// How long ranks wait for each other: for one that works alone, for a run that was stopped as a
-// whole, and for one that does not come.
+// Tests how long ranks wait for each other: for a rank that works alone, for a run that was stopped
+// as a whole, and for a rank that does not come.
 
 namespace nanofsdp::testing {
 namespace {
@@ -80,8 +80,8 @@ TEST_P(Waiting, ForOneThatWaitsForAnotherThatWorksLastsAsLong) {
       kImpatient);
 }
 
-// Of the limit of 600 ms only what passes after the work counts, whenever in the wait that ends:
-// also right before the others ask.
+// Of the limit of 600 ms, only the time after the work counts. The work may end at any time of the
+// wait, also right before the others ask.
 TEST_P(Waiting, ForOneThatHasWorkedBeginsWhenItsWorkEnds) {
   run_ranks(
       GetParam(), 2,
@@ -110,7 +110,7 @@ TEST_P(Waiting, ForOneThatHasWorkedAndDoesNotComeHasItsLimit) {
   EXPECT_NE(error.find("waited 600 ms in vain for rank 1 in barrier 1"), error.npos) << error;
 }
 
-// Its word that it works counts for as long as its process runs.
+// If a rank says that it works, this counts only as long as its process runs.
 TEST_P(Waiting, ForOneThatWorksAndStopsEndsInTime) {
   if (GetParam() == Backend::local) GTEST_SKIP() << "a thread does not stop alone";
   const auto start = std::chrono::steady_clock::now();
@@ -126,7 +126,8 @@ TEST_P(Waiting, ForOneThatWorksAndStopsEndsInTime) {
   EXPECT_LT(std::chrono::steady_clock::now() - start, 15s);
 }
 
-// Each of them, whatever it hears of the other meanwhile: in several rounds, as time decides.
+// Each rank tells its own calls, whatever it learns of the other meanwhile. The order depends on
+// time, so there are several rounds.
 TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
   for (int round = 0; round < 3; ++round) {
     const TemporaryDirectory directory;
@@ -140,7 +141,7 @@ TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
       } catch (const comm::CommError& e) {
         directory.write(rank, e.what());
         std::this_thread::sleep_for(
-            400ms);  // who fails first ends the run, and the other may write
+            400ms);  // the first failure ends the run, and the other rank may still write
         throw;
       }
     });
@@ -156,8 +157,8 @@ TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
   }
 }
 
-// A launcher with its ranks, or a process with its threads, as a job is suspended: time in which
-// none of them ran does not count.
+// A launcher with its ranks, or a process with its threads, is stopped as a job. Time in which none
+// of them ran does not count.
 TEST_P(Waiting, DoesNotCountTimeInWhichTheWholeRunWasStopped) {
   for (int round = 0; round < 4; ++round) {
     int ends[2];

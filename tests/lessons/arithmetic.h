@@ -12,10 +12,11 @@
 namespace nanofsdp::lessons {
 
 /// @file
-/// @brief The arithmetic of `<!-- numbers: 112 = 16 * 7 -->`, and finding the numbers of a prose.
+/// @brief Computes the formulas of `<!-- numbers: 112 = 16 * 7 -->`, and finds the numbers in a
+/// text.
 
 /// Evaluates + - * / ^, parentheses, ln(x), ceil(x), floor(x) and decimal numbers.
-/// @throws std::invalid_argument at what is no formula
+/// @throws std::invalid_argument if the text is not a formula
 class Formula {
  public:
   explicit Formula(std::string_view text) : rest_(text) {}
@@ -91,7 +92,7 @@ class Formula {
   std::string_view rest_;
 };
 
-/// "1,234.5" as "1234.5".
+/// Turns "1,234.5" into "1234.5".
 inline std::string without_commas(const std::string& number) {
   std::string digits;
   for (const char c : number) {
@@ -100,8 +101,8 @@ inline std::string without_commas(const std::string& number) {
   return digits;
 }
 
-/// Empty if the number is its formula, rounded to the digits that it shows. Digits may be separated
-/// in groups of three on both sides: "3,216,384 = 12,865,536 / 4".
+/// Empty if the number equals its formula, rounded to the digits that it shows. Digits may be in
+/// groups of three on both sides: "3,216,384 = 12,865,536 / 4".
 inline std::string complaint(const std::string& equation) {
   const std::size_t equals = equation.find('=');
   if (equals == equation.npos) return "'" + equation + "' is no equation";
@@ -118,8 +119,8 @@ inline std::string complaint(const std::string& equation) {
   return close ? "" : "'" + equation + "' is wrong by " + std::to_string(difference);
 }
 
-/// The numbers of a prose from ten on, as they are written; not those that name a lesson, a section
-/// or a paper.
+/// The numbers of a text from ten on, as they are written, except those that name a lesson, a
+/// section or a paper.
 inline std::vector<std::string> numerals(const std::string& prose) {
   static const std::regex pattern(
       "([Ll]essons? |[Ss]ections? |arXiv |[Pp]art |# |: "
@@ -128,14 +129,15 @@ inline std::vector<std::string> numerals(const std::string& prose) {
   for (std::sregex_iterator m(prose.begin(), prose.end(), pattern), end; m != end; ++m) {
     if ((*m)[1].matched) continue;
     const auto at = static_cast<std::size_t>(m->position(2));
-    if (at > 0 && (std::isalpha(prose[at - 1]) || prose[at - 1] == '_')) continue;  // of a name
+    // A part of a name.
+    if (at > 0 && (std::isalpha(prose[at - 1]) || prose[at - 1] == '_')) continue;
     const std::string number = (*m)[2];
     if (std::atof(without_commas(number).c_str()) >= 10) found.push_back(number);
   }
   return found;
 }
 
-/// Whether the number stands in the text, not as a part of a longer one. Commas do not count.
+/// Whether the text has the number, and not only as a part of a longer one. Commas do not count.
 inline bool holds_number(const std::string& text, const std::string& number) {
   static const std::regex pattern("(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\\.[0-9]+)?");
   for (std::sregex_iterator m(text.begin(), text.end(), pattern), end; m != end; ++m) {

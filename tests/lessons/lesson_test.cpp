@@ -6,7 +6,7 @@
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
 
-// A lesson is what its program does: output, quoted code, numbers, picture, links, solution.
+// Tests a lesson against its program: output, quoted code, numbers, picture, links, solution.
 
 namespace nanofsdp::lessons {
 namespace {
@@ -27,8 +27,8 @@ class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
   }
 };
 
-// The program runs once, with a picture and guesses: some train for seconds. What follows the
-// guesses is not quoted.
+// The program runs once, with a picture and guesses, because some programs train for seconds. The
+// output after the guesses is not quoted.
 TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   const testing::TemporaryDirectory directory;
   const std::string drawn = directory.file("drawn.svg");
@@ -50,8 +50,8 @@ TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
 
   const auto picture = folder() / (name_of(folder()) + ".svg");
   EXPECT_NE(text.text().find("(" + picture.filename().string() + ")"), std::string::npos);
-  // Where registers are narrow a line may be drawn a hundredth of a pixel off: `make lessons`
-  // looks.
+  // On machines with narrow registers a line may be drawn a hundredth of a pixel away.
+  // `make lessons` compares pictures.
   if (!kPictures) return;
   if (updating()) {
     std::filesystem::copy_file(drawn, picture, std::filesystem::copy_options::overwrite_existing);
@@ -78,7 +78,7 @@ TEST_P(Lesson, QuotesTheCodeAsItIs) {
   EXPECT_GE(quotes, 1);
 }
 
-// Ten and more: the program printed it, or a formula beside the prose gives it.
+// Every number from ten on is in the output of the program, or a formula beside the prose gives it.
 TEST_P(Lesson, BacksItsNumbers) {
   const Readme text = readme();
   std::string known;
@@ -94,8 +94,9 @@ TEST_P(Lesson, BacksItsNumbers) {
   }
 }
 
-// A digit changed by accident may make another number that the page knows. So the page is sealed:
-// it ends with a hash of all digits that no other test compares, which an author renews on purpose.
+// If a digit is changed by accident, it may make another number that the page has. So the page is
+// sealed: it ends with a hash of all digits that no other test compares. An author renews the hash
+// on purpose.
 TEST_P(Lesson, IsSealed) {
   Readme text = readme();
   const std::string seal = "<!-- seal: " + hash_of_digits(text.unquoted()) + " -->";
@@ -129,7 +130,7 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 1000);
 }
 
-// The program shows one idea and no more; helpers of several lessons lie in lessons/frame.
+// The program shows one idea. Helpers of several lessons lie in lessons/frame.
 TEST_P(Lesson, IsAProgramOfAtMost120Lines) {
   EXPECT_LE(house::lines_of_code(folder() / (name_of(folder()) + ".cpp")), 120);
 }

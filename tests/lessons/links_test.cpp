@@ -13,10 +13,10 @@ std::string read_glossary() {
   return testing::read_file((kSource / "lessons/glossary.md").string());
 }
 
-// The place in a page to which links to PAGE#name lead.
+// The target of links to PAGE#name.
 std::string anchor(const std::string& name) { return "<a id=\"" + name + "\"></a>"; }
 
-// Every link to a file of the repository, in every page, has its target, and its anchor there.
+// In every page, each link to a file of the repository leads to a file, and to an anchor in it.
 TEST(Links, Resolve) {
   std::vector<std::filesystem::path> pages = {kSource / "README.md"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
@@ -42,7 +42,8 @@ TEST(Links, Resolve) {
   EXPECT_GT(links, 10);
 }
 
-// Each lesson brings a word, in bold and linked to its entry in the glossary; it may be a plural.
+// Each lesson introduces words, in bold and linked to their entries in the glossary. A word may be
+// a plural.
 TEST(Links, NewWordsAreInTheGlossary) {
   const std::string glossary = read_glossary();
   static const std::regex word("\\*\\*\\[([^\\]]*)\\]\\(\\.\\./glossary\\.md#([^)]*)\\)\\*\\*");
@@ -57,7 +58,7 @@ TEST(Links, NewWordsAreInTheGlossary) {
   }
 }
 
-// An entry's anchor is its word, and the lesson that the entry names uses the word.
+// The anchor of an entry is its word, and the lesson that the entry names uses the word.
 TEST(Links, LeadFromEachEntryOfTheGlossaryToItsLesson) {
   static const std::regex entry(
       "\\| <a id=\"([^\"]*)\"></a>\\*\\*([^*]*)\\*\\* \\| .* \\| \\[[0-9]+\\]\\(([^)]*)\\) \\|");
@@ -89,7 +90,7 @@ TEST(Links, LeadFromEachLessonToTheNext) {
   }
 }
 
-// A number may be kept free for a lesson to come.
+// A number may be free for a future lesson.
 TEST(Links, LessonsHaveANumberEach) {
   int last = -1;
   for (const auto& folder : lesson_folders()) {

@@ -9,7 +9,8 @@
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
 
-// The whole idea in one file: what it prints, what its page and the README quote of it.
+// Tests the file that has the whole idea: its output, and the quotes of it in its page and in the
+// README.
 
 namespace nanofsdp::lessons {
 namespace {
@@ -20,7 +21,7 @@ Ran fsdp(const std::string& ranks) {
   return run(std::string(NANOFSDP_BINARY_DIR) + "/lessons/one_file " + ranks);
 }
 
-// The lines that begin so, joined.
+// The lines that begin with `begin`, joined.
 std::string lines_with(const std::string& text, const std::string& begin) {
   std::string found;
   std::istringstream lines(text);
@@ -29,7 +30,8 @@ std::string lines_with(const std::string& text, const std::string& begin) {
   return found;
 }
 
-// Losses to the last digit; of every parameter 16 bytes, in equal shards; the rest by formula.
+// Losses are equal to the last digit. Each parameter takes 16 bytes, in equal shards. Formulas give
+// the other numbers.
 TEST(OneFile, TrainsAlikeWithoutAndWithFsdpAndSendsWhatAFormulaSays) {
   const std::string plain = fsdp("plain").out;
   EXPECT_EQ(std::count(plain.begin(), plain.end(), '\n'), 10);
@@ -60,7 +62,7 @@ TEST(OneFile, IsAtMost250LinesOfStandardCppAndPosix) {
   EXPECT_EQ(text.find("#include \""), text.npos);
 }
 
-// Of its output the page quotes the line of each run.
+// The page quotes the line of each run from the output.
 TEST(OneFile, IsQuotedAsItIs) {
   std::map<std::string, std::string> sources;
   for (const std::string ranks : {"1", "2", "4"})

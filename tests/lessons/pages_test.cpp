@@ -7,15 +7,16 @@
 
 #include "lessons/readme.h"
 
-// What holds on every page: letters mean one thing through the whole book, and no digit changes by
-// accident. Beside lessons no program prints the numbers again, so all digits of a page are sealed.
+// Tests all pages: a letter has one meaning through the whole book, and no digit changes by
+// accident. No program prints the numbers of pages that are not lessons, so all digits of such a
+// page are sealed.
 
 namespace nanofsdp::lessons {
 namespace {
 
 std::string read(const std::string& path) { return testing::read_file((kSource / path).string()); }
 
-// README and the pages beside lessons, by their paths.
+// The paths of the README and of the pages that are not lessons.
 std::vector<std::string> pages() {
   std::vector<std::string> found = {"README.md"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
@@ -55,7 +56,7 @@ std::set<char> letters(const std::string& text) {
   return found;
 }
 
-// The lessons in which a letter stands for something: "*", or their numbers.
+// The lessons in which a letter has a meaning: "*", or their numbers.
 std::map<char, std::string> read_table() {
   std::map<char, std::string> table;
   std::istringstream lines(read("tests/lessons/letters.txt"));

@@ -15,18 +15,20 @@
 namespace nanofsdp::lessons {
 
 /// @file
-/// @brief A lesson's README as tests see it: prose, and fenced blocks that quote something.
+/// @brief A lesson's README as tests read it: prose, and fenced blocks that quote a source or an
+/// output.
 ///
 ///     <!-- from: lessons/08_shard_and_pad/shard_and_pad.cpp#piece -->    a piece of a source file
 ///     <!-- output: lessons/08_shard_and_pad -->                          what its program prints
 ///
-/// With UPDATE_LESSONS=1 in the environment a block that differs is rewritten instead.
+/// With UPDATE_LESSONS=1 in the environment, a block that differs is rewritten, and no test fails.
 
-/// Where the pages are. NANOFSDP_PAGES names a copy, of which digits.py changes a digit.
+/// The folder with the pages. NANOFSDP_PAGES may name a copy, in which digits.py changes a digit.
 inline const std::filesystem::path kSource =
     std::getenv("NANOFSDP_PAGES") ? std::getenv("NANOFSDP_PAGES") : NANOFSDP_SOURCE_DIR;
 
-/// Eight characters that change if a digit of the text does, or the order of the digits.
+/// A hash of eight characters. It changes if a digit of the text changes, or the order of the
+/// digits.
 inline std::string hash_of_digits(const std::string& text) {
   std::string digits;
   for (const char c : text) {
@@ -46,7 +48,7 @@ inline std::vector<std::filesystem::path> lesson_folders() {
   return found;
 }
 
-/// "08" of .../08_shard_and_pad, and "shard_and_pad".
+/// The number "08" of .../08_shard_and_pad, and its name "shard_and_pad".
 inline std::string number_of(const std::filesystem::path& folder) {
   return folder.filename().string().substr(0, 2);
 }
@@ -57,8 +59,8 @@ inline std::string name_of(const std::filesystem::path& folder) {
 /// A fenced block with the comment before it.
 struct Quote {
   std::string kind;    ///< "from" or "output"
-  std::string source;  ///< what the comment names
-  std::string text;    ///< between the fences
+  std::string source;  ///< the source that the comment names
+  std::string text;    ///< the text between the fences
 };
 
 class Readme {
@@ -86,13 +88,14 @@ class Readme {
     return without(text_, {"```[\\s\\S]*?```", "<!--[\\s\\S]*?-->", "\\]\\([^)]*\\)"});
   }
 
-  /// The text without what other tests compare: blocks that quote, comments, targets of links.
+  /// The text without the parts that other tests compare: blocks that quote, comments, targets of
+  /// links.
   std::string unquoted() const {
     return without(text_, {"<!-- (from|output): \\S+ -->\n```[\\s\\S]*?```", "<!--[\\s\\S]*?-->",
                            "\\]\\([^)]*\\)"});
   }
 
-  /// The formulas, without the words in them.
+  /// The formulas, without their words.
   std::string formulas() const {
     static const std::regex block("```math\n([\\s\\S]*?)```");
     std::string found;
@@ -102,7 +105,7 @@ class Readme {
     return found;
   }
 
-  /// What stands in `<!-- numbers: ... -->` lines: "112 = 16 * 7".
+  /// The text in `<!-- numbers: ... -->` lines: "112 = 16 * 7".
   std::vector<std::string> equations() const {
     static const std::regex line("<!-- numbers: ([\\s\\S]*?) -->");
     std::vector<std::string> found;
@@ -117,7 +120,7 @@ class Readme {
     return found;
   }
 
-  /// Ends the page with the seal.
+  /// Writes the seal at the end of the page.
   void reseal(const std::string& seal) {
     text_ = std::regex_replace(text_, std::regex("\\n*<!-- seal: .* -->\\n*$"), "");
     while (text_.ends_with('\n')) text_.pop_back();
@@ -125,7 +128,7 @@ class Readme {
     std::ofstream(path_) << text_;
   }
 
-  /// Puts `actual` in the place of the quote.
+  /// Replaces the quote by `actual`.
   void rewrite(const Quote& quote, const std::string& actual) {
     const std::string head = "<!-- " + quote.kind + ": " + quote.source + " -->\n```";
     const std::size_t begin = text_.find('\n', text_.find(head) + head.size()) + 1;
@@ -146,7 +149,7 @@ class Readme {
 inline bool updating() { return std::getenv("UPDATE_LESSONS") != nullptr; }
 
 /// The lines between two markers `//! [name]`, without their common indent and other markers.
-/// @throws std::runtime_error if there are not exactly two
+/// @throws std::runtime_error unless there are exactly two
 inline std::string snippet(const std::string& source, const std::string& name) {
   const std::string marker = "//! [" + name + "]";
   std::vector<std::string> lines;
@@ -171,7 +174,7 @@ inline std::string snippet(const std::string& source, const std::string& name) {
   return text;
 }
 
-/// Exit code and stdout of a program.
+/// The exit code and the output of a program.
 struct Ran {
   int code = -1;
   std::string out;
@@ -186,7 +189,7 @@ inline Ran run(const std::string& command) {
   return ran;
 }
 
-/// The path of a built lesson program, e.g. program("solution", folder).
+/// The path of a built lesson program, for example program("solution", folder).
 inline std::string program(const std::string& kind, const std::filesystem::path& folder) {
   return std::string(NANOFSDP_BINARY_DIR) + "/lessons/" + kind + "_" + number_of(folder);
 }

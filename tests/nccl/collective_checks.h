@@ -17,10 +17,10 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief What NCCL's collectives must give, with operands in the memory of the GPU. For ranks that
-/// are processes on a GPU, and for threads under the emulation.
+/// @brief The results that NCCL's collectives must give, with operands in the memory of the GPU.
+/// Ranks are processes on a GPU, or threads under the emulation.
 
-/// Numbers in the memory of a device, and back.
+/// Numbers in the memory of a device.
 template <class T>
 class OnDevice {
  public:
@@ -53,9 +53,9 @@ class OnDevice {
   Buffer buffer_;
 };
 
-/// The bits of a sum in rank order. On NCCL's ring they are equal up to the order of the sum and,
-/// for bfloat16, a rounding at each hop: relative to the sum of magnitudes, for the addends may
-/// cancel.
+/// Expects the bits of a sum in rank order. On NCCL's ring the sums are equal except for the order
+/// of terms and, for bfloat16, one rounding at each hop. The error is relative to the sum of
+/// magnitudes, because the terms may cancel.
 template <class T>
 void expect_sum(const std::vector<T>& got, int world_size, std::int64_t first, comm::ReduceOp op,
                 comm::Reduction reduction) {
@@ -119,7 +119,7 @@ void check_sums(Context& context, comm::Communicator& world, std::int64_t n, com
   expect_sum(x.values(), size, 0, op, reduction);
 }
 
-/// Every collective with n elements a rank.
+/// Checks every collective with n elements for each rank.
 inline void check_collectives(Context& context, comm::Communicator& world, std::int64_t n,
                               comm::Reduction reduction = comm::Reduction::ordered) {
   SCOPED_TRACE("n = " + std::to_string(n) + ", rank " + std::to_string(world.rank()));
@@ -137,7 +137,7 @@ inline void check_collectives(Context& context, comm::Communicator& world, std::
   world.barrier(*context.gather).synchronize();
 }
 
-/// Ranks of the world that `group` has, in its order, as it gathers them.
+/// The ranks of the world that belong to `group`, in its order, as it gathers them.
 inline std::vector<std::int32_t> members(Context& context, comm::Communicator& group) {
   const OnDevice<std::int32_t> mine(context, {context.rank});
   const OnDevice<std::int32_t> all(context, std::vector<std::int32_t>(group.size()));
@@ -145,7 +145,7 @@ inline std::vector<std::int32_t> members(Context& context, comm::Communicator& g
   return all.values();
 }
 
-/// Splits by the rank's parity and in halves, of `world` with an even number of ranks.
+/// Splits `world`, which has an even number of ranks, by the parity of ranks and in halves.
 inline void check_splits(Context& context, std::unique_ptr<comm::Communicator> world) {
   const int rank = world->rank(), size = world->size();
   const auto parity = world->split(rank % 2 == 1 ? -7 : 3);

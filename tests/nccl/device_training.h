@@ -26,20 +26,21 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief A small GPT that trains on GPUs under FSDP, and everything that must not depend on what
-/// connects its ranks.
+/// @brief A small GPT that trains on GPUs under FSDP, and all results that must not depend on how
+/// its ranks are connected.
 
-/// What a rank saw of one training.
+/// The results of a rank's training.
 struct Seen {
-  std::string name{};                ///< of the options
-  std::vector<double> numbers{};     ///< its loss and the gradient's norm of each step; the weights
-  comm::Traffic traffic{};           ///< of all groups, without control
-  std::int64_t held = 0;             ///< bytes of the class communication, at the end
-  std::int64_t largest = 0;          ///< elements of the largest unit, padded
-  std::vector<std::string> order{};  ///< in which it issued gathers and reductions
+  std::string name{};                ///< names the options
+  std::vector<double> numbers{};     ///< loss and gradient norm of each step; then the weights
+  comm::Traffic traffic{};           ///< traffic of all groups, without control
+  std::int64_t held = 0;             ///< bytes of the class communication at the end
+  std::int64_t largest = 0;          ///< elements of the largest unit, with padding
+  std::vector<std::string> order{};  ///< the order in which it issued gathers and reductions
 };
 
-/// A strategy in float32, and in bfloat16: if it shards parameters, in the other layout.
+/// The options of a strategy in float32, and in bfloat16; the latter in the other layout if it
+/// shards parameters.
 inline std::vector<fsdp::Options> trainings(const fsdp::Sharding& sharding) {
   std::vector<fsdp::Options> all;
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -55,7 +56,7 @@ inline std::vector<fsdp::Options> trainings(const fsdp::Sharding& sharding) {
   return all;
 }
 
-/// Those of every strategy that shards over all ranks, or of hybrid_shard.
+/// The options of every strategy that shards over all ranks, or of hybrid_shard.
 inline std::vector<fsdp::Options> all_trainings(bool hybrid) {
   std::vector<fsdp::Options> all;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
@@ -65,7 +66,7 @@ inline std::vector<fsdp::Options> all_trainings(bool hybrid) {
   return all;
 }
 
-/// A step of two micro-steps and one of a single one, with one set of options.
+/// Makes a step of two micro-steps and one of a single micro-step, with one set of options.
 inline Seen trained(Context& context, comm::Mesh& mesh, const fsdp::Options& options) {
   constexpr gpt::GPTConfig kModel{.block_size = 5,
                                   .vocab_size = 7,
@@ -133,7 +134,7 @@ inline Seen trained(Context& context, comm::Mesh& mesh, const fsdp::Options& opt
   return seen;
 }
 
-/// Trainings of a rank, one after another over the same groups.
+/// A rank's trainings, one after another over the same groups.
 inline std::vector<Seen> trained(Context& context, std::unique_ptr<comm::Communicator> world,
                                  int shard_size, const std::vector<fsdp::Options>& trainings) {
   comm::Mesh mesh(std::move(world), shard_size);
@@ -142,7 +143,7 @@ inline std::vector<Seen> trained(Context& context, std::unique_ptr<comm::Communi
   return all;
 }
 
-/// What each rank sees where ranks are threads that share the GPU.
+/// The results of each rank if ranks are threads that share the GPU.
 inline std::vector<std::vector<Seen>> trained_by_threads(
     int ranks, int shard_size, const std::vector<fsdp::Options>& trainings) {
   std::vector<std::vector<Seen>> all(static_cast<std::size_t>(ranks));
@@ -155,13 +156,13 @@ inline std::vector<std::vector<Seen>> trained_by_threads(
   return all;
 }
 
-/// Over NCCL the same numbers to the bit as between threads, the same traffic to the byte, the same
-/// order; and as much memory, but for the scratch of the groups.
+/// Over NCCL the results have the same bits as between threads, the same traffic to the byte, the
+/// same order, and the same memory except the scratch of the groups.
 inline void expect_same(const std::vector<Seen>& got, const std::vector<Seen>& want, int ranks,
                         int shard_size) {
   ASSERT_EQ(got.size(), want.size());
   const int F = shard_size > 0 ? shard_size : ranks, R = ranks / F;
-  const std::int64_t chunk = 4 * want[0].largest / F;  // the first is in float32
+  const std::int64_t chunk = 4 * want[0].largest / F;  // the first training is in float32
   const std::int64_t scratch =
       comm::nccl_scratch_bytes(F, chunk) + comm::nccl_scratch_bytes(R, chunk / R);
   for (std::size_t i = 0; i < got.size(); ++i) {

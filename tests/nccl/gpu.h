@@ -9,8 +9,8 @@
 
 namespace nanofsdp::testing {
 
-/// What keeps ranks off a GPU here; empty if nothing does. CUDA does not survive a fork, so a child
-/// asks.
+/// The reason why ranks cannot use a GPU here; empty if they can. A child asks, because CUDA does
+/// not survive a fork.
 inline std::string why_no_gpu() {
   if (!kCuda) return "this build has no CUDA";
   return launch::run_processes(1,

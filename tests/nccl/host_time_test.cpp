@@ -10,8 +10,8 @@
 #include "nccl/gpu.h"
 #include "support/ranks.h"
 
-// What a collective over NCCL costs the host. Nothing is expected of a time: it is printed, for
-// people.
+// Measures the time that a collective over NCCL costs the host. The test expects no time: it prints
+// the times for people.
 
 namespace nanofsdp::testing {
 namespace {
@@ -23,10 +23,10 @@ constexpr int kRounds = 30;
 
 struct Times {
   std::vector<double> issue;  // until the call returns
-  std::vector<double> order;  // until another stream has been told to wait, too
+  std::vector<double> order;  // until another stream waits for it, too
 };
 
-// Microseconds of each round, when the device has nothing else to do.
+// The microseconds of each round, while the device has no other work.
 template <class Call>
 Times measure(Context& context, Communicator& world, const Call& call) {
   Times times;
@@ -38,7 +38,7 @@ Times measure(Context& context, Communicator& world, const Call& call) {
     context.compute->wait(event);
     const double ordered = now_seconds();
     context.compute->synchronize();
-    if (i < 0) continue;  // the first ones connect
+    if (i < 0) continue;  // the first rounds connect the ranks
     times.issue.push_back(1e6 * (issued - begin));
     times.order.push_back(1e6 * (ordered - begin));
   }

@@ -20,8 +20,8 @@
 #include "nccl/gpu.h"
 #include "support/ranks.h"
 
-// NCCL between processes that share a GPU. CUDA does not survive a fork, so this process asks
-// nothing of it: the ranks do.
+// Tests NCCL between processes that share a GPU. CUDA does not survive a fork, so this process does
+// not call it: the ranks do.
 
 namespace nanofsdp::testing {
 namespace {
@@ -32,7 +32,8 @@ using launch::Outcome;
 using launch::Store;
 using namespace std::chrono_literals;
 
-// Ranks that gather again and again; `disturb(rank)` is called while a collective is under way.
+// Runs ranks that gather again and again; `disturb(rank)` is called while a collective is under
+// way.
 template <class Disturb>
 Outcome run_disturbed(int size, const Disturb& disturb, std::chrono::milliseconds timeout = 60s) {
   return launch::run_processes(size, [&](Store& store) {
@@ -50,7 +51,8 @@ Outcome run_disturbed(int size, const Disturb& disturb, std::chrono::millisecond
 }
 
 #ifdef NANOFSDP_CUDA
-// Nothing links it: only loading it shows that it has what we call.
+// The program is not linked to NCCL, so only loading it shows that it has the functions that we
+// call.
 TEST(Nccl, IsLoadedWithAllItsFunctions) {
   const comm::NcclLibrary nccl;
   EXPECT_STREQ(nccl.ncclGetErrorString(ncclSuccess), "no error");
@@ -60,7 +62,7 @@ TEST(Nccl, IsLoadedWithAllItsFunctions) {
 TEST(Nccl, AnErrorWithoutAGpuIsOneLine) {
   if (!kCuda) GTEST_SKIP() << "this build has no CUDA";
   const Outcome outcome = launch::run_processes(2, [](Store& store) {
-    Context context(store.rank(), 2);  // on the CPU, whatever the machine has
+    Context context(store.rank(), 2);  // on the CPU, even if there is a GPU
     const auto world = detail::connect(Backend::nccl, context, store, {});
   });
   EXPECT_EQ(outcome.exit_code, 2);
@@ -70,7 +72,7 @@ TEST(Nccl, AnErrorWithoutAGpuIsOneLine) {
 }
 
 TEST(Nccl, AContextWithoutAGpuIsAnErrorOfOneLineToo) {
-  if (why_no_gpu().empty()) return;  // there is one
+  if (why_no_gpu().empty()) return;  // there is a GPU
   const Outcome outcome =
       launch::run_processes(1, [](Store&) { const Context context(0, 1, 1, Device::cuda); });
   EXPECT_EQ(outcome.exit_code, 1);
@@ -118,7 +120,7 @@ TEST_P(GroupsOnOneGpu, SumOnTheRingInAnOrderOfItsOwn) {
   EXPECT_NE(first_difference(first[0], summed<float>(4, 4 * 4097, ReduceOp::average)), -1);
 }
 
-// Ranks and, if not 0, those of a shard group under hybrid_shard.
+// The number of ranks and, if it is not 0, of those of a shard group under hybrid_shard.
 class TrainingOnOneGpu : public ::testing::TestWithParam<std::pair<int, int>> {
  protected:
   void SetUp() override {
@@ -129,7 +131,7 @@ class TrainingOnOneGpu : public ::testing::TestWithParam<std::pair<int, int>> {
 INSTANTIATE_TEST_SUITE_P(RanksAndShardSize, TrainingOnOneGpu,
                          ::testing::Values(std::pair(2, 0), std::pair(4, 0), std::pair(4, 2)));
 
-// Every rank trains beside threads of its own, which do the same without NCCL.
+// Every rank also trains with threads of its own, which do the same without NCCL.
 TEST_P(TrainingOnOneGpu, HasTheBitsTheTrafficAndTheOrderOfThreads) {
   const int ranks = GetParam().first, shard_size = GetParam().second;
   const auto all = all_trainings(/*hybrid=*/shard_size > 0);
@@ -171,7 +173,7 @@ TEST_P(TroubleOnOneGpu, ARankThatDoesNotComeIsATimeoutWithTheLastCalls) {
 }  // namespace
 }  // namespace nanofsdp::testing
 
-// 77 says to ctest, and to scripts, that tests were skipped.
+// The exit code 77 tells ctest and scripts that tests were skipped.
 int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   const int code = RUN_ALL_TESTS();
