@@ -4,8 +4,8 @@
 
 #include "house/source_tree.h"
 
-// What a page tells the reader to type exists: targets and variables of make, subcommands and
-// options of nanofsdp.
+// Tests that everything exists which a page tells the reader to type: targets and variables of
+// make, subcommands and options of nanofsdp.
 
 namespace house {
 namespace {
@@ -13,7 +13,7 @@ namespace {
 using Names = std::set<std::string>;
 using Match = std::sregex_iterator;
 
-/// The group of `pattern` that matches, wherever it does.
+/// The texts that the group of `pattern` matches.
 Names all(const std::string& text, const std::string& pattern) {
   const std::regex regex(pattern, std::regex::ECMAScript | std::regex::multiline);
   Names found;
@@ -23,14 +23,14 @@ Names all(const std::string& text, const std::string& pattern) {
   return found;
 }
 
-/// What may be typed.
+/// The names that may be typed.
 struct Known {
   Names targets, variables, subcommands, options;
 };
 
 Known read_known() {
   const std::string makefile = read("Makefile");
-  std::string scripts, sources;  // what is given to make reaches its scripts by the environment
+  std::string scripts, sources;  // scripts of make get its variables by the environment
   for (const std::string& file : all(makefile, R"(((?:lessons|tests|src)/[\w/]+\.sh))")) {
     scripts += read(file);
   }
@@ -42,8 +42,8 @@ Known read_known() {
               R"re(\b(?:add|choose|add_dtype)\((?:line, )?"(\w+)"|\{"(\w+)", \{")re")};
 }
 
-/// What of a page is typed as it stands: code spans, and the lines of shell blocks without comments
-/// and with continued lines joined.
+/// The parts of a page that are typed as they stand: code spans, and the lines of shell blocks
+/// without comments and with continued lines joined.
 std::vector<std::string> typed(const std::string& page) {
   std::vector<std::string> pieces;
   std::string fence, prose;
@@ -62,7 +62,7 @@ std::vector<std::string> typed(const std::string& page) {
   return pieces;
 }
 
-/// The names in `text` that do not exist, and what each would be.
+/// The names in `text` that do not exist, and the kind of each.
 Names wrong(const std::string& text) {
   static const Known known = read_known();
   Names result;
@@ -71,7 +71,7 @@ Names wrong(const std::string& text) {
       if (!among.contains(name)) result.insert(kind + " " + name);
     }
   };
-  // An option with a hyphen inside is another program's: torchrun's, say.
+  // Options with a hyphen inside are those of other programs, such as torchrun.
   const auto check_options = [&](const std::string& words) {
     check(all(words, R"(--(\w+)(?![\w-]))"), known.options, "option");
   };
@@ -120,7 +120,7 @@ TEST(Commands, OfMakesHelpExist) {
   }
 }
 
-// A menu that one can take in; `make help-all` has the rest.
+// The menu is short; `make help-all` has all targets.
 TEST(Menu, HasTwelveLinesForEverybody) {
   const std::string makefile = read("Makefile");
   EXPECT_EQ(all(makefile, R"(^([a-z0-9-]+):.*## [A-Z])").size(), 12u);

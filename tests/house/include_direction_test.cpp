@@ -5,8 +5,8 @@
 
 #include "house/source_tree.h"
 
-// The arrows of the house. A room includes itself and what stands below it, nothing else; the build
-// links the same arrows; and a foreign library is known behind one door only.
+// Tests the arrows of the house. A room includes only itself and the rooms below it, the build
+// links the same arrows, and each foreign library is used in one place only.
 
 namespace house {
 namespace {
@@ -32,7 +32,7 @@ const std::map<std::string, Names> kArrows{
       "base"}},
 };
 
-/// Of the operators, sharding may use only those that work on flat memory.
+/// Sharding may use only those operators that work on flat memory.
 const Names kOpsForFsdp{"ops/cast.h", "ops/copy_chunks.h", "ops/adamw.h", "ops/norm.h",
                         "ops/elementwise.h"};
 
@@ -94,7 +94,7 @@ TEST(IncludeDirection, TheBuildLinksTheSameArrows) {
   EXPECT_EQ(linked, kArrows);
 }
 
-/// The files of src/ that include something which begins with `prefix`.
+/// The files of src/ that include a file whose name begins with `prefix`.
 Names includers(const std::string& prefix) {
   Names found;
   for (const auto& file : files("src", kSources)) {
@@ -123,7 +123,7 @@ TEST(IncludeDirection, ForeignLibrariesStandBehindOneDoor) {
   expect_only("CLI/", R"(src/cli/\w+\.cpp|src/main\.cpp)");
 }
 
-// Its format strings, checked while they are compiled, are too much for nvcc.
+// fmt checks format strings while it is compiled, which nvcc cannot compile.
 TEST(IncludeDirection, NoKernelIncludesFmt) { expect_only("fmt/", R"(.*\.(h|cpp))"); }
 
 TEST(IncludeDirection, NoPublicHeaderShowsEigen) {

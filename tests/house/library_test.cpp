@@ -2,8 +2,8 @@
 
 #include "house/source_tree.h"
 
-// What other people's programs see of us: no name but ours, a page whose program works, and headers
-// that say what is in them.
+// Tests the library for other programs: it has only our own names, a page with a working program,
+// and headers with comments.
 
 namespace house {
 namespace {

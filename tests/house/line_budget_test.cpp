@@ -2,8 +2,8 @@
 
 #include "house/source_tree.h"
 
-// A reference that nobody can read in a weekend is not one. Over budget: cut a feature or find the
-// simpler idea, not the comments.
+// A reference that is too long to be read in a weekend is no reference. If a room is over its
+// budget: remove a feature or find a simpler idea, but keep the comments.
 
 namespace house {
 namespace {
@@ -26,32 +26,33 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const auto room = [](const char* name) {
     return lines_of(files(std::filesystem::path("src") / name, kCode));
   };
-  EXPECT_LE(room("fsdp"), 1741);  // both layouts, post-forward groups, controls
-  int nccl = 0;                   // for GPUs only, so apart
+  EXPECT_LE(room("fsdp"), 1741);  // with both layouts, post-forward groups and controls
+  int nccl = 0;                   // counted apart, because it is for GPUs only
   for (const auto& file : files("src/comm", kCode)) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
   }
-  EXPECT_LE(nccl, 420);  // a list of NCCL's functions, which are not linked, is among them
-  // What a program calls to have ranks at all: among the collectives, but an instrument.
+  EXPECT_LE(nccl, 420);  // including a list of NCCL's functions, which are not linked
+  // A program calls these to have ranks. They lie among the collectives, but count as an
+  // instrument.
   const int starts =
       lines_of_code("src/comm/run_ranks.h") + lines_of_code("src/comm/run_ranks.cpp");
-  // Of it, 330 are messages over Gloo, for several machines, 240 ranks that read each other's
-  // memory, 240 who they are and how they came together or failed to; 7 choose what Gloo's
-  // connections are made of, which on macOS is libuv.
+  // 330 of these lines are messages over Gloo, for several machines. 240 are ranks that read each
+  // other's memory, and 240 say who the ranks are and how they came together or failed to. 7 choose
+  // the library of Gloo's connections, which is libuv on macOS.
   EXPECT_LE(room("comm") - nccl - starts, 1407);
   EXPECT_LE(room("launch"), 1060);
-  EXPECT_LE(room("ops"), 1585);  // 330 are the matrix product, our own; 68 say what work costs
+  EXPECT_LE(room("ops"), 1585);  // 330 are our own matrix product; 68 state costs
   EXPECT_LE(room("nn") + room("gpt"), 1035);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
   for (const char* name : {"data", "store", "train", "plan", "bench", "cli"})
     instruments += room(name);
-  // Of it, 11 are the norm in parts: one call, however many ranks; 8 keep all sums of a product in
-  // ARM's registers, 18 are for systems other than Linux.
+  // 11 of these lines are the norm in parts: one call for any number of ranks. 8 keep all sums of a
+  // product in ARM's registers, and 18 are for systems other than Linux.
   EXPECT_LE(book, 8695);
-  EXPECT_LE(room("plan"), 900);  // a simulated machine of 520, models in outline of 240
-  EXPECT_LE(instruments, 7455);  // 220 are for weights in many files, ours and PyTorch's
+  EXPECT_LE(room("plan"), 900);  // 520 are a simulated machine, 240 are models in outline
+  EXPECT_LE(instruments, 7455);  // 220 are for weights in several files, ours and PyTorch's
 }
 
 TEST(LineBudget, ARoomCanBeSeenAtOnce) {
@@ -82,7 +83,8 @@ TEST(LineBudget, NoFileIsLongerThan300Lines) {
   for (const char* folder : {"src", "tests", "lessons"}) {
     for (const auto& file :
          files(folder, {".h", ".cpp", ".cu", ".cuh", ".cmake", ".sh", ".py", ".js", ".css"})) {
-      // One file is its idea. It has 250 lines of code, as OneFile tests, and as much explanation.
+      // One file is its own idea. It has 250 lines of code, as OneFile tests, and the same number
+      // of lines of explanation.
       if (file == "lessons/one_file/fsdp.cpp") continue;
       EXPECT_LE(lines(read(file)).size(), 300u) << file;
     }

@@ -4,14 +4,15 @@
 
 #include "house/source_tree.h"
 
-// The catalogue of deliberate bugs follows the sources, or `make mutants` could not build them.
+// The catalogue of deliberate bugs must follow the sources, because otherwise `make mutants` cannot
+// build them.
 
 namespace house {
 namespace {
 
 struct Catalogue {
   std::vector<std::string> names;
-  std::vector<std::pair<std::string, std::string>> originals;  // a file, and lines of it
+  std::vector<std::pair<std::string, std::string>> originals;  // a file and some of its lines
 };
 
 Catalogue catalogue(const std::string& text) {
@@ -51,7 +52,7 @@ TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
   }
 }
 
-// A mutant of the later catalogues may wait for its row until a test notices it.
+// A mutant of a later catalogue may have no row until a test notices it.
 TEST(Mutants, HaveNamesOfTheirOwnAndARowInTheTable) {
   const std::string first = read("tests/mutants/mutants.txt");
   const std::string later = read("tests/mutants/second.txt") + read("tests/mutants/third.txt");

@@ -40,7 +40,7 @@ std::vector<Phrase> read_phrases() {
   return phrases;
 }
 
-// Replaces every match by blanks, but keeps the ends of lines: the rest stays in its line.
+// Replaces every match by blanks, but keeps the ends of lines, so the rest stays in its line.
 std::string without(std::string text, const char* pattern) {
   const std::regex regex(pattern);
   std::string result;

@@ -5,12 +5,12 @@
 
 #include "house/source_tree.h"
 
-// README says what one reads in a weekend, in order, and how long each file is.
+// README lists the files to read in a weekend, in order, with their lengths.
 
 namespace house {
 namespace {
 
-// A number of README's, "1,749".
+// A number as README writes it, "1,749".
 int number(std::string text) {
   std::erase(text, ',');
   return std::stoi(text);

@@ -9,13 +9,13 @@
 #include <string_view>
 #include <vector>
 
-/// Reading our own sources, for the tests that keep the house in order.
+/// Reads our own sources, for the tests that keep the house in order.
 namespace house {
 
 inline const std::filesystem::path kRoot = NANOFSDP_SOURCE_DIR;
 
-/// Files below `folder` whose extension is one of `extensions`, sorted; none where the folder does
-/// not exist. Paths are relative to the repository, here and everywhere below.
+/// The files below `folder` with one of the `extensions`, sorted; none if the folder does not
+/// exist. Paths are relative to the repository, here and in all functions below.
 inline std::vector<std::filesystem::path> files(const std::filesystem::path& folder,
                                                 const std::vector<std::string>& extensions) {
   std::vector<std::filesystem::path> found;
@@ -44,7 +44,7 @@ inline std::vector<std::string> lines(const std::string& text) {
   return result;
 }
 
-/// C++ without its comments; what stands inside string and character literals stays.
+/// C++ without its comments. Text inside string and character literals stays.
 inline std::string without_comments(std::string_view text) {
   std::string code;
   std::size_t i = 0;
@@ -78,7 +78,7 @@ inline std::string without_comments(std::string_view text) {
   return code;
 }
 
-/// Lines that hold anything but blanks and comments: the measure of every budget.
+/// The number of lines that hold more than blanks and comments. Every budget counts these.
 inline int lines_of_code(const std::filesystem::path& file) {
   const auto blank = [](const std::string& line) {
     return line.find_first_not_of(" \t\r") == std::string::npos;
@@ -87,7 +87,7 @@ inline int lines_of_code(const std::filesystem::path& file) {
   return static_cast<int>(all.size() - std::ranges::count_if(all, blank));
 }
 
-/// What `file` includes, as written between the quotes or angle brackets.
+/// The files that `file` includes, as written between the quotes or angle brackets.
 inline std::vector<std::string> includes(const std::filesystem::path& file) {
   static const std::regex pattern(R"(\s*#\s*include\s*["<]([^">]+)[">].*)");
   std::vector<std::string> found;

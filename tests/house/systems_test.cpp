@@ -4,7 +4,7 @@
 
 #include "house/source_tree.h"
 
-// What one operating system does in its own way stands behind one file, and a page lists it all.
+// Tests that all code for one operating system lies in one file, and that a page lists it.
 
 namespace house {
 namespace {
@@ -13,7 +13,8 @@ using Names = std::set<std::string>;
 
 const std::string kPlatform = "src/base/platform.cpp";
 
-/// What of `code` belongs to Linux, to Apple's systems or to one C library. POSIX does not.
+/// The names in `code` that belong to Linux, to Apple's systems or to one C library. POSIX names do
+/// not count.
 Names of_one_system(const std::string& code) {
   static const std::regex pattern(
       R"(\b__(?:linux|gnu_linux|APPLE|MACH|FreeBSD|GLIBC|BIONIC)\w*|)"
@@ -55,7 +56,7 @@ TEST(Systems, AreListedOnAPage) {
   int functions = 0;
   for (std::sregex_iterator m(code.begin(), code.end(), function), end; m != end; ++m) {
     const std::string name = (*m)[1];
-    if (name == "void") continue;  // void(), the type of a function
+    if (name == "void") continue;  // in void(), the type of a function
     ++functions;
     EXPECT_NE(page.find("| `" + name + "` |"), page.npos) << name;
   }

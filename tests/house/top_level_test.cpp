@@ -9,7 +9,7 @@
 namespace house {
 namespace {
 
-/// What git tracks, one path a line; empty where this is no checkout (or git refuses to say).
+/// The paths that git tracks. There are none if this is not a checkout, or if git refuses to say.
 std::vector<std::string> tracked_files() {
   const std::string command = "git -C '" + kRoot.string() + "' ls-files 2>/dev/null";
   const auto close = [](FILE* pipe) { return pclose(pipe); };

@@ -19,11 +19,12 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief A rank of a small model which a test calls in any order, as a user of FSDP2 would.
+/// @brief A rank of a small model. A test calls its functions in any order, as a user of FSDP2
+/// does.
 
 inline constexpr std::int64_t kCallerWidth = 5;
 
-/// A unit of the caller's model: a weight that decays, and a bias.
+/// A unit of the caller's model, with a weight that decays and a bias.
 class CallerLayer final : public nn::Module {
  public:
   CallerLayer() { add("linear", linear); }
@@ -34,7 +35,7 @@ class CallerLayer final : public nn::Module {
   Tensor do_backward(nn::Tape& tape, Tensor dy) override { return linear.backward(tape, dy); }
 };
 
-/// How it is sharded.
+/// The options of sharding.
 struct CallerOptions {
   fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
   fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
@@ -57,7 +58,7 @@ void for_all_shardings(const Test& test) {
 
 /// One rank.
 struct Caller {
-  /// @param prepare what is done to the model before it is sharded
+  /// @param prepare changes the model before it is sharded
   Caller(Context& context, std::unique_ptr<comm::Communicator> world, const CallerOptions& options,
          const std::function<void(InTurn<CallerLayer>&)>& prepare = {})
       : context(context),
@@ -83,7 +84,7 @@ struct Caller {
     }
   }
 
-  /// Forward and backward on rows that every rank and every call has for itself.
+  /// Runs forward and backward on rows that differ for every rank and every call.
   void pass(bool last = true) {
     Owned<float> x = random_tensor({2, kCallerWidth}, 100 + 10 * ++passes + context.rank);
     Owned<float> dy = random_tensor({2, kCallerWidth}, 500 + 10 * passes + context.rank);
@@ -91,11 +92,11 @@ struct Caller {
     sharded.forward(tape, x);
     sharded.set_last_micro_step(last);
     model.backward(tape, dy);
-    context.compute->synchronize();  // which reads them, and the tape's memory
+    context.compute->synchronize();  // the stream reads them, and the tape's memory
     tape.end_backward();
   }
 
-  /// A forward pass that is none of training.
+  /// Runs a forward pass of an evaluation.
   std::vector<float> evaluate() {
     Owned<float> x = random_tensor({1, kCallerWidth}, 9);
     tape.begin(false);
@@ -105,7 +106,7 @@ struct Caller {
     return values;
   }
 
-  /// The same while another pass is under way.
+  /// Does the same while another pass is under way.
   void evaluate_on_another_tape() {
     nn::Tape other(context);
     Owned<float> x = random_tensor({1, kCallerWidth}, 9);
@@ -118,7 +119,7 @@ struct Caller {
   float norm() { return *sharded.grad_norm().f32(); }
   std::vector<float> weights() { return whole_weights(sharded); }
 
-  /// What this rank answers for of the reduced gradients.
+  /// The reduced gradients of the elements that this rank owns.
   std::vector<float> gradients() {
     std::vector<float> all;
     for (const fsdp::ShardedParameters* row : sharded.rows()) {
@@ -139,8 +140,8 @@ struct Caller {
   int passes = 0;
 };
 
-/// Runs `body` on as many ranks as the strategy needs: two, or two groups of two.
-/// @param prepare what is done to the model before it is sharded
+/// Runs `body` on the number of ranks that the strategy needs: two, or two groups of two.
+/// @param prepare changes the model before it is sharded
 template <class Body>
 auto run_callers(const CallerOptions& options, const Body& body,
                  const std::function<void(InTurn<CallerLayer>&)>& prepare = {}) {

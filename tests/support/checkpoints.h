@@ -15,12 +15,12 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Checkpoints of a small training, saved and loaded by ranks that are threads.
+/// @brief Checkpoints of a small training. Ranks that are threads save and load them.
 
 namespace fs = std::filesystem;
 using State = std::vector<float>;
 
-/// What a program may keep beside: words of its own, that differ by an iteration.
+/// The texts that a program keeps in a checkpoint. They differ with the iteration.
 inline store::Metadata metadata_at(std::int64_t iteration) {
   return {{"iteration", std::to_string(iteration)},
           {"alphabet", "\n\"\\\u00e9"},
@@ -47,7 +47,7 @@ inline void load(TinyTraining& t, const std::string& out_dir) {
   store::load_checkpoint(out_dir, store::read_manifest(out_dir), t.sharded, t.optimizer);
 }
 
-/// Trains up to an iteration and saves.
+/// Trains until an iteration and saves.
 inline State save_after(std::int64_t steps, const std::string& out_dir, int world = 4,
                         const TinyOptions& options = {}) {
   return whole_state(on_ranks(world, options, [&](TinyTraining& t) {
@@ -69,7 +69,7 @@ inline std::string load_error(const std::string& out_dir) {
   });
 }
 
-/// All that lies in a directory.
+/// All files in a directory.
 inline std::map<std::string, std::string> tree(const std::string& directory) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::recursive_directory_iterator(directory)) {

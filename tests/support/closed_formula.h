@@ -14,41 +14,41 @@
 namespace nanofsdp::formula {
 
 /// @file
-/// @brief What a run must hold and move by closed formulas: the oracle of ledger, counters and
-/// plans. Everything but activations. Padding counts.
+/// @brief The memory and traffic of a run by closed formulas: the oracle of ledger, counters and
+/// plans. It has everything except activations. Padding counts.
 
-/// The ranks as a grid, and what one of them does in a step.
+/// The ranks as a grid, and the work of one of them in a step.
 struct Workload {
-  int shard_size = 1;            ///< F, ranks of a shard group
-  int replicas = 1;              ///< R, groups
-  int post_forward_size = 0;     ///< K, ranks of a post-forward group; 0: F
-  std::int64_t micro_steps = 1;  ///< M, of one rank in an optimizer step
-  Device device = Device::cpu;   ///< which says in what units compute
+  int shard_size = 1;            ///< F: ranks of a shard group
+  int replicas = 1;              ///< R: number of groups
+  int post_forward_size = 0;     ///< K: ranks of a post-forward group; 0: F
+  std::int64_t micro_steps = 1;  ///< M: micro-steps of one rank in an optimizer step
+  Device device = Device::cpu;   ///< decides the dtype in which units compute
 };
 
 struct Plan {
-  /// Bytes that a rank has reserved, by class, from the construction of model and optimizer on.
+  /// Bytes that a rank has reserved in each class, once model and optimizer are constructed.
   std::array<std::int64_t, kMemoryClasses.size()> bytes{};
-  /// Bytes of the largest parameter, in which initialisation draws and which it gives back.
+  /// Bytes of the largest parameter: initialisation draws into this scratch and frees it.
   std::int64_t init_scratch = 0;
-  /// What a rank does in one optimizer step.
+  /// The traffic of a rank in one optimizer step.
   comm::Traffic step;
-  std::int64_t bytes_across = 0;  ///< of them, sent to other shard groups
+  std::int64_t bytes_across = 0;  ///< bytes of them that are sent to other shard groups
 
   std::int64_t& of(MemoryClass c) { return bytes[static_cast<std::size_t>(c)]; }
   std::int64_t of(MemoryClass c) const { return bytes[static_cast<std::size_t>(c)]; }
 
-  /// Parameters, gradients and optimizer state: what is there between two steps.
+  /// Parameters, gradients and optimizer state: the bytes that exist between two steps.
   std::int64_t at_rest() const {
     return of(MemoryClass::parameter_shards) + of(MemoryClass::gradient_shards) +
            of(MemoryClass::optimizer);
   }
 };
 
-/// What a GradNorm holds: a sum of squares of every rank, the norm, the coefficient.
+/// The bytes of a GradNorm: a sum of squares for every rank, the norm, the coefficient.
 constexpr std::int64_t norm_bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
 
-/// The sizes of a row, of either layout, and in which its parameters are stored.
+/// The sizes of a row in either layout, and the dtype in which its parameters are stored.
 struct RowLayout {
   RowLayout() = default;
   RowLayout(const fsdp::Layout& layout, DType dtype = DType::float32)
@@ -59,7 +59,7 @@ struct RowLayout {
         padded_numel(layout.padded_numel()),
         whole_numel(layout.whole_numel()) {}
 
-  /// What travels: the row of all shards, or, where nothing is sharded, the whole.
+  /// The elements of a collective: the row of all shards or, if nothing is sharded, the whole.
   std::int64_t travels(const fsdp::Options& options) const {
     return options.sharding().optimizer ? padded_numel : whole_numel;
   }
@@ -72,8 +72,8 @@ struct RowLayout {
 /// The layouts of a unit's rows.
 struct UnitLayout {
   RowLayout trained;
-  std::vector<RowLayout> frozen{};  ///< of each dtype
-  int depth = 1;                    ///< units around it; the root's is 0
+  std::vector<RowLayout> frozen{};  ///< one for each dtype
+  int depth = 1;                    ///< number of units around it; 0 for the root
 
   std::int64_t sum(std::int64_t RowLayout::*numel) const {
     std::int64_t sum = trained.*numel;
@@ -102,9 +102,9 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   const MixedPrecision& precision = options.precision;
   const Size four = bytes_of(DType::float32);
   const DType computed = fsdp::compute_dtype(precision, device);
-  const fsdp::Sharding kept = options.kept(DType::float32, computed);  // of what trains
-  // Elements of whole copies, gradients, and of what the optimizer remembers; bytes of rows that
-  // are cast or copied on their way.
+  const fsdp::Sharding kept = options.kept(DType::float32, computed);  // for parameters that train
+  // Elements of whole copies, gradients and optimizer state; and bytes of rows that are cast or
+  // copied before they are sent.
   Whole whole, largest, root, wire;
   Size gradients = 0, remembered = 0;
   int depth = 0;
@@ -202,12 +202,13 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
   for (const UnitLayout& layout : layouts) {
     const bool root = &layout == &layouts.back();
     auto [gathers, reductions] = times(options, workload.micro_steps, root);
-    const Size near = K > 0 && !root ? gathers / 2 : 0;  // those of backward
+    const Size near = K > 0 && !root ? gathers / 2 : 0;  // the gathers of backward
     gathers -= near;
     gather(layout.trained, gathers);
     if (near > 0) gather_near(layout.trained, near);
     for (const RowLayout& row : layout.frozen) {
-      gather(row, options.sharding().parameters ? gathers : 0);  // else they stay fresh
+      // If parameters are not sharded, whole copies stay fresh.
+      gather(row, options.sharding().parameters ? gathers : 0);
       if (near > 0) gather_near(row, near);
     }
     if (layout.trained.parameters.empty()) continue;
@@ -267,7 +268,7 @@ inline Plan plan(std::span<const UnitLayout> layouts, const Options& options,
   return plan;
 }
 
-/// The parameters of each unit, the root's last.
+/// The parameters of each unit. The root comes last.
 using UnitShapes = std::vector<std::vector<fsdp::ParameterSpec>>;
 
 }  // namespace nanofsdp::formula

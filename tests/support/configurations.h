@@ -14,29 +14,29 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Configurations of a training that meet every two settings together at least once.
+/// @brief Configurations of a training. Each pair of settings occurs in at least one of them.
 
-/// What a training is told.
+/// The options of a training.
 struct Configuration {
-  std::string name{};  ///< its settings that are not the first of their factors
+  std::string name{};  ///< those settings that are not the first of their factors
   fsdp::Options options{};
   int ranks = 1;
   int shard_size = 0;
   int post_forward_size = 0;
-  int threads = 1;                    ///< of a rank
-  std::vector<std::int64_t> rows{2};  ///< of each micro-step; odd ranks have one more
-  std::int64_t batch_rows = 0;        ///< for which there is memory; 0: the most of `rows`
+  int threads = 1;                    ///< threads of a rank
+  std::vector<std::int64_t> rows{2};  ///< rows of each micro-step; odd ranks have one more
+  std::int64_t batch_rows = 0;        ///< rows for which there is memory; 0: the most of `rows`
   bool recompute = false;
   bool dropout = false;
-  bool frozen = false;  ///< a part of the model
+  bool frozen = false;  ///< whether a part of the model is frozen
 };
 
-/// A setting: its name, and what it changes.
+/// A setting: its name, and a function that changes a configuration.
 using Setting = std::pair<std::string, std::function<void(Configuration&)>>;
-/// Of which a configuration has one.
+/// A list of settings. A configuration has one of them.
 using Factor = std::vector<Setting>;
 
-/// What any model can be trained with. Strategies and ranks come first.
+/// The factors of every model. Strategies and ranks come first.
 inline std::vector<Factor> factors_of_any_model() {
   using C = Configuration;
   using Rows = std::vector<std::int64_t>;
@@ -90,20 +90,21 @@ inline std::vector<Factor> factors_of_any_model() {
           {{"thread1", [](C&) {}}, {"threads2", [](C& c) { c.threads = 2; }}}};
 }
 
-/// Numbers of settings, one a factor: first each strategy on its own, on 4 ranks; then so many that
-/// each two settings are together at least once. Greedy: a row starts with a pair that is missing,
-/// and every other factor takes the setting with the most missing pairs, any of them if several
-/// have as many.
+/// Combinations of settings, by their numbers, one for each factor. First comes each strategy on
+/// its own, on 4 ranks. Then come combinations until each pair of settings has occurred. The search
+/// is greedy: a row starts with a missing pair, and every other factor takes the setting with the
+/// most missing pairs. If several settings are equal, it takes any of them.
 inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>& factors) {
-  using Choice = std::pair<std::size_t, std::size_t>;  // factor, setting
-  std::vector<Choice> settings;                        // of all factors
-  std::vector<std::size_t> first(factors.size());      // of a factor's
+  using Choice = std::pair<std::size_t, std::size_t>;  // a factor and its setting
+  std::vector<Choice> settings;                        // the settings of all factors
+  std::vector<std::size_t> first(factors.size());      // number of a factor's first setting
   for (std::size_t f = 0; f < factors.size(); ++f) {
     first[f] = settings.size();
     for (std::size_t i = 0; i < factors[f].size(); ++i) settings.push_back({f, i});
   }
   const std::size_t n = settings.size();
-  std::vector<char> missing(n * n, 0);  // by two settings, the smaller factor first
+  // Whether a pair of settings is missing. The one with the smaller factor comes first.
+  std::vector<char> missing(n * n, 0);
   for (std::size_t a = 0; a < n; ++a) {
     for (std::size_t b = a + 1; b < n; ++b) {
       if (settings[a].first != settings[b].first) missing[a * n + b] = 1;
@@ -122,7 +123,7 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
     }
   };
   for (std::size_t i = 0; i < factors[0].size(); ++i) take({{0, i}, {1, 3}});
-  std::minstd_rand random;  // the same everywhere
+  std::minstd_rand random;  // it gives the same numbers everywhere
   for (std::size_t pair = 0; pair < n * n; ++pair) {
     if (missing[pair] == 0) continue;
     std::vector<Choice> chosen{settings[pair / n], settings[pair % n]};
@@ -143,7 +144,7 @@ inline std::vector<std::vector<std::size_t>> pairwise(const std::vector<Factor>&
   return rows;
 }
 
-/// One for each row of pairwise().
+/// One configuration for each row of pairwise().
 inline std::vector<Configuration> configurations(const std::vector<Factor>& factors) {
   std::vector<Configuration> all;
   for (const auto& row : pairwise(factors)) {

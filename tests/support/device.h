@@ -16,7 +16,8 @@ constexpr Device kDevice = Device::cuda;
 constexpr Device kDevice = Device::cpu;
 #endif
 
-/// Where each thread of a kernel takes a microsecond: fewer and smaller cases.
+/// Under the emulation each thread of a kernel takes a microsecond, so there are fewer and smaller
+/// cases.
 #if defined(NANOFSDP_TEST_CUDA) && !defined(NANOFSDP_TEST_GPU)
 constexpr bool kEmulated = true;
 #else
@@ -24,7 +25,7 @@ constexpr bool kEmulated = false;
 #endif
 
 #ifdef NANOFSDP_TEST_GPU
-/// Memory that both the host and the GPU see.
+/// Memory that both the host and the GPU can read and write.
 void* visible_allocate(std::size_t bytes);
 void visible_release(void* memory) noexcept;
 
@@ -51,12 +52,13 @@ inline std::unique_ptr<Stream> stream_of(int threads = 1) {
   return make_compute_stream(kDevice, threads);
 }
 
-/// Numbers of threads to try. CUDA has none to count: there, that two runs agree.
+/// Numbers of threads to try. CUDA has no such number; there two runs must agree.
 inline std::vector<int> threads_to_try(std::vector<int> on_the_cpu) {
   return kDevice == Device::cpu ? on_the_cpu : std::vector<int>{1};
 }
 
-/// The CPU's tolerance; kernels sum in other orders and have at least 1e-5 (relative L2, float32).
+/// The CPU's tolerance, or a larger one for kernels, which sum in other orders: at least 1e-5
+/// (relative L2, float32).
 constexpr double tolerance(double on_the_cpu, double on_cuda = 1e-5) {
   return kDevice == Device::cpu || on_the_cpu > on_cuda ? on_the_cpu : on_cuda;
 }

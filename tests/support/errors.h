@@ -6,7 +6,7 @@
 
 namespace nanofsdp::testing {
 
-/// Expects `action` to throw an Exception whose message holds `words`.
+/// Expects `action` to throw an Exception with a message that holds `words`.
 template <class Exception, class Action>
 void expect_error(const Action& action, const std::string& words) {
   try {

@@ -10,8 +10,8 @@
 
 namespace nanofsdp::testing {
 
-/// A compute stream that lags behind its host, as a GPU's does: all work is done later, on a thread
-/// of its own. Whoever does not order what it reads and writes by events is found out.
+/// A compute stream that is behind its host, as a GPU's is: a thread of its own does all work
+/// later. If code does not order its reads and writes by events, its results are wrong.
 class LateStream final : public Stream {
  public:
   void enqueue(std::function<void()> work) override {

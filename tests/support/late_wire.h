@@ -10,9 +10,9 @@
 
 namespace nanofsdp::testing {
 
-/// A wire that takes its time: every collective moves its bytes long after it was issued, so
-/// whoever does not wait for it computes with what is not there yet, or overwrites what is still
-/// needed.
+/// A communicator that is late: every collective moves its bytes long after it was issued. If code
+/// does not wait for it, it computes with data that has not arrived, or overwrites data that is
+/// still needed.
 class LateWire final : public comm::Communicator {
  public:
   explicit LateWire(std::unique_ptr<comm::Communicator> inner,

@@ -21,17 +21,18 @@ class Mutator {
  public:
   explicit Mutator(std::uint64_t seed) : random_(seed) {}
 
-  /// A number below `n`, not from a standard distribution: those differ between libraries.
+  /// A number below `n`. It does not use a standard distribution, because those differ between
+  /// libraries.
   std::size_t below(std::size_t n) { return random_() % n; }
 
-  /// One of a list.
+  /// A random element of a list.
   template <class List>
   const auto& pick(const List& list) {
     return *(std::begin(list) + static_cast<std::ptrdiff_t>(below(std::size(list))));
   }
 
-  /// `text` after one to four changes: a byte or a bit replaced, a piece removed, doubled or
-  /// moved, a number or a word that often hurts put in.
+  /// Returns `text` after one to four changes: it replaces a byte or a bit, removes, doubles or
+  /// moves a piece, or puts in a number or a word that often causes errors.
   std::string damage(std::string text) {
     for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
       const std::size_t at = below(text.size() + 1), length = 1 + below(1 + below(40));

@@ -19,13 +19,13 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief All that can be seen of a rank but its numbers and its time.
+/// @brief All that can be observed of a rank, except its numbers and its time.
 
-/// Equal for a real rank and a simulated one.
+/// The observations of a rank. They are equal for a real rank and a simulated one.
 struct Observed {
-  std::map<std::string, std::int64_t> bytes;    ///< of each class, now and at their peaks
-  std::map<std::string, std::int64_t> traffic;  ///< of the second step
-  std::vector<std::string> order;               ///< of the second step
+  std::map<std::string, std::int64_t> bytes;    ///< bytes of each class, now and at their peaks
+  std::map<std::string, std::int64_t> traffic;  ///< traffic of the second step
+  std::vector<std::string> order;               ///< order of the second step
 
   friend bool operator==(const Observed&, const Observed&) = default;
   friend std::ostream& operator<<(std::ostream& out, const Observed& o) {
@@ -36,7 +36,7 @@ struct Observed {
   }
 };
 
-/// Two steps of a training, the second of them observed.
+/// Makes two steps of a training and observes the second one.
 template <class Training>
 Observed observe(Context& context, comm::Mesh& mesh, Training& training) {
   training.step();
@@ -65,7 +65,7 @@ Observed observe(Context& context, comm::Mesh& mesh, Training& training) {
   return seen;
 }
 
-/// What ranks that are threads have seen, in their order.
+/// The observations of ranks that are threads, in the order of ranks.
 /// @param body (Context&, comm::Mesh&) -> Observed
 template <class Body>
 std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
@@ -78,7 +78,7 @@ std::vector<Observed> on_threads(const Configuration& c, const Body& body) {
   return all;
 }
 
-/// What a simulated rank has seen.
+/// The observations of a simulated rank.
 /// @copydetails on_threads()
 template <class Body>
 Observed simulated(const Configuration& c, int rank, const Body& body,

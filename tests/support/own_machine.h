@@ -17,19 +17,19 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief A machine that a test may change: a process with files, or a network, of its own.
+/// @brief A machine that a test may change: a process with its own files, or its own network.
 
-/// Puts `source` in the place of a file or folder of this machine. A folder is replaced by an empty
-/// one.
+/// Puts `source` in the place of a file or folder of this machine. Without `source`, a folder
+/// becomes empty.
 inline bool replace(const std::string& target, const std::string& source = "") {
   const bool folder = source.empty();
   return mount(folder ? "none" : source.c_str(), target.c_str(), folder ? "tmpfs" : nullptr,
                folder ? 0 : MS_BIND, nullptr) == 0;
 }
 
-/// Runs `body` in a child process with namespaces of its own: CLONE_NEWNS for files, CLONE_NEWNET
-/// for a network without any interface that is up. The body returns what is wrong, or nothing.
-/// Skips the test if the system does not allow that.
+/// Runs `body` in a child process with its own namespaces: CLONE_NEWNS for files, CLONE_NEWNET for
+/// a network without an interface that is up. The body returns an error, or nothing. The test is
+/// skipped if the system does not allow that.
 inline void on_own_machine(int namespaces, const std::function<std::string()>& body) {
   constexpr int kSkipped = 77;
   const pid_t child = fork();

@@ -11,9 +11,9 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Models that are no GPT, and the values of a sharded model.
+/// @brief Models that are not GPTs, and the values of a sharded model.
 
-/// Two layers of a kind, one after the other.
+/// Two layers of one type, one after the other.
 template <class Layer>
 struct InTurn final : nn::Module {
   InTurn() { add("first", first), add("second", second); }
@@ -26,7 +26,7 @@ struct InTurn final : nn::Module {
   Layer first, second;
 };
 
-/// Random values, the same at every number of ranks.
+/// Stores random values, which are the same at every number of ranks.
 inline void store_random(fsdp::ShardedModel& sharded, std::uint32_t seed, float scale = 1) {
   for (fsdp::ShardedParameters* row : sharded.rows()) {
     for (std::size_t i = 0; i < row->parameters().size(); ++i) {

@@ -21,9 +21,9 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief The product as a user has it: a process with arguments, output and an exit code.
+/// @brief The product as a user runs it: a process with arguments, output and an exit code.
 
-/// Names and values.
+/// Environment variables: names and values.
 using Variables = std::vector<std::pair<std::string, std::string>>;
 
 /// A running `nanofsdp`, in a directory of its own that is also its TMPDIR.
@@ -60,8 +60,8 @@ class Process {
   std::string out() const { return read_file(out_.string()); }
   std::string err() const { return read_file(err_.string()); }
 
-  /// The exit code, 128 + n for signal n.
-  /// @throws std::runtime_error if the process is still there after `limit`
+  /// Returns the exit code, 128 + n for signal n.
+  /// @throws std::runtime_error if the process has not ended after `limit`
   int wait(std::chrono::seconds limit) {
     const auto deadline = std::chrono::steady_clock::now() + limit;
     while (std::chrono::steady_clock::now() < deadline) {
@@ -102,8 +102,8 @@ class Process {
   pid_t pid_ = -1;
 };
 
-/// Runs `nanofsdp` to its end, which is to be `exit_code`; returns what it printed: an error's text
-/// unless that is 0.
+/// Runs `nanofsdp` to its end, and expects the exit code `exit_code`. Returns its output: stdout if
+/// the code is 0, otherwise the error's text.
 inline std::string output_of(const TemporaryDirectory& directory,
                              const std::vector<std::string>& words, int exit_code = 0) {
   Process process(directory.file(""), words);

@@ -28,15 +28,15 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief One test body, run by ranks that are threads or processes.
+/// @brief Runs one test body on ranks that are threads or processes.
 ///
 ///     const auto sums = run_ranks(backend, 4, [](Context& context, comm::Communicator& world) {
 ///       ...                          // EXPECT_* here fail the test, whatever the backend
 ///       return std::vector<float>{...};
 ///     });                            // sums[rank], to compare over ranks and backends
 
-/// `shared` and `gloo` are of processes: these share memory, or send all. `nccl` is of processes
-/// too, which share a GPU.
+/// With `shared` and `gloo`, ranks are processes, which share memory or send everything. With
+/// `nccl`, they are processes that share a GPU.
 enum class Backend { self, local, gloo, shared, nccl };
 
 inline std::string name_of(Backend backend) {
@@ -52,8 +52,8 @@ inline std::string name_of(Backend backend) {
 #endif
 #endif
 
-/// The backends for groups of several ranks. Not Gloo under the thread sanitizer, which does not
-/// see inside the library; and not for tensors on a GPU.
+/// The backends for groups of several ranks. Gloo is left out under the thread sanitizer, which
+/// does not see inside the library, and for tensors on a GPU.
 inline std::vector<Backend> backends() {
 #if defined(NANOFSDP_TSAN) || defined(NANOFSDP_TEST_CUDA)
   return {Backend::local};
@@ -62,25 +62,25 @@ inline std::vector<Backend> backends() {
 #endif
 }
 
-/// A rank of run_ranks threw: the text of the first cause.
+/// A rank of run_ranks threw. The message is the text of the first cause.
 class RankError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
 struct RankOptions {
-  int threads = 1;                                       ///< of each rank's compute stream
-  comm::Reduction reduction = comm::Reduction::ordered;  ///< of the backend nccl
+  int threads = 1;                                       ///< threads of each rank's compute stream
+  comm::Reduction reduction = comm::Reduction::ordered;  ///< for the backend nccl
   std::chrono::milliseconds timeout = std::chrono::seconds(30);
 };
 
 namespace detail {
 
 using Bytes = std::vector<std::byte>;
-// A body of any kind, so that what follows is compiled once and not for each.
+// Any body has this type, so that the code below is compiled once and not for each body.
 using AnyBody = std::function<Bytes(Context&, std::unique_ptr<comm::Communicator>)>;
 
-// Calls the body with the communicator or, if it wants to own it, the unique_ptr.
+// Calls the body with the communicator or, if it takes ownership, with the unique_ptr.
 template <class Body>
 auto call(const Body& body, Context& context, std::unique_ptr<comm::Communicator> world) {
   if constexpr (std::is_invocable_v<const Body&, Context&, std::unique_ptr<comm::Communicator>>) {
@@ -90,7 +90,7 @@ auto call(const Body& body, Context& context, std::unique_ptr<comm::Communicator
   }
 }
 
-// What a body returns, as bytes: nothing, or a vector of numbers.
+// The result of a body as bytes: nothing, or a vector of numbers.
 template <class Body>
 Bytes run_body(const Body& body, Context& context, std::unique_ptr<comm::Communicator> world) {
   if constexpr (std::is_void_v<decltype(call(body, context, std::move(world)))>) {
@@ -104,7 +104,7 @@ Bytes run_body(const Body& body, Context& context, std::unique_ptr<comm::Communi
   }
 }
 
-// A file without a name that parent and children share: how a forked rank reports.
+// A file without a name that parent and children share. A forked rank reports through it.
 class Mailbox {
  public:
   Mailbox() : file_(std::tmpfile()) {
@@ -215,7 +215,7 @@ inline std::vector<Bytes> run(Backend backend, int world_size, const AnyBody& bo
 }  // namespace detail
 
 /// Runs `body(Context&, comm::Communicator&)` or `body(Context&, std::unique_ptr<Communicator>)` on
-/// every rank. A body that returns a vector of numbers makes run_ranks return one vector a rank.
+/// every rank. If the body returns a vector of numbers, run_ranks returns one vector for each rank.
 /// @throws RankError if a rank throws or is killed
 template <class Body>
 auto run_ranks(Backend backend, int world_size, const Body& body, const RankOptions& options = {}) {

@@ -15,11 +15,11 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Data parallel training written out on one process, to compare TinyTraining with bit for
-/// bit: the gradient of each rank's rows by itself; summed over a group's ranks in order, then over
-/// groups; squares summed shard by shard; AdamW on each whole parameter.
+/// @brief Data parallel training in one process. TinyTraining is compared with it bit for bit. It
+/// computes the gradient of each rank's rows by itself, and sums over a group's ranks in order,
+/// then over groups. It sums squares shard by shard, and applies AdamW to each whole parameter.
 
-/// @param world ranks
+/// @param world number of ranks
 class Reference {
  public:
   Reference(int world, const TinyOptions& options)
@@ -46,7 +46,7 @@ class Reference {
     }
   }
 
-  /// What TinyTraining::run of each rank records.
+  /// The results that TinyTraining::run of each rank returns.
   std::vector<std::vector<float>> run() {
     std::vector<std::vector<float>> records(static_cast<std::size_t>(world_));
     for (std::int64_t step = 0; step < options_.steps; ++step) {
@@ -68,7 +68,7 @@ class Reference {
   }
 
  private:
-  using Gradients = std::vector<std::vector<float>>;  // one a parameter
+  using Gradients = std::vector<std::vector<float>>;  // one for each parameter
 
   static void copy(std::span<const float> from, std::span<float> to) {
     std::ranges::copy(from, to.begin());
@@ -79,7 +79,7 @@ class Reference {
   }
   static void add(const Gradients& from, Gradients& to) {
     if (to.empty())
-      to = from;  // the first is copied
+      to = from;  // the first gradient is copied
     else
       for (std::size_t i = 0; i < to.size(); ++i)
         for (std::size_t e = 0; e < to[i].size(); ++e) to[i][e] += from[i][e];
@@ -94,7 +94,8 @@ class Reference {
     Gradients total;
     for (int first = 0; first < world_; first += group_) {
       Gradients of_group;
-      // Either all micro-steps of a rank add up before they are reduced, or each is by itself.
+      // All micro-steps of a rank are added up before they are reduced, or each is reduced by
+      // itself.
       const std::int64_t times = reduces_each_micro_step() ? options_.micro_steps : 1;
       for (std::int64_t time = 0; time < times; ++time) {
         Gradients reduced;

@@ -14,10 +14,11 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Parameters and moments of a whole model, to compare over world sizes and strategies.
+/// @brief Parameters and moments of a whole model, to compare world sizes and strategies.
 
-/// What this rank saves, at its place in the whole: parameter by parameter in the model's order,
-/// values, m, v (zeros where there are none). NaN where it saves nothing.
+/// The elements that this rank saves, at their places in the whole: parameter by parameter in the
+/// model's order, with values, m and v. It has zeros if a parameter has no moments, and NaN for
+/// elements that this rank does not save.
 inline std::vector<float> saved_state(TinyTraining& t) {
   std::map<std::string, std::size_t> starts;
   std::size_t total = 0;
@@ -28,7 +29,7 @@ inline std::vector<float> saved_state(TinyTraining& t) {
     }
   }
   std::vector<float> all(total, std::numeric_limits<float>::quiet_NaN());
-  if (t.mesh.rank() >= t.mesh.shard_size()) return all;  // a replica
+  if (t.mesh.rank() >= t.mesh.shard_size()) return all;  // a replica saves nothing
   for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
     auto to = all.begin() + static_cast<std::ptrdiff_t>(starts.at(slice.parameter.name)) +
               slice.range.begin;
@@ -36,7 +37,8 @@ inline std::vector<float> saved_state(TinyTraining& t) {
     tensors.insert(tensors.end(), slice.state.begin(), slice.state.end());
     tensors.resize(3);
     for (const Tensor& tensor : tensors) {
-      const bool none = slice.steps == nullptr && tensor.empty();  // moments of a frozen one
+      // A frozen parameter has no moments.
+      const bool none = slice.steps == nullptr && tensor.empty();
       EXPECT_EQ(none ? slice.range.size() : tensor.numel(), slice.range.size());
       if (none) std::fill_n(to, slice.range.size(), 0.0F);
       if (!none) std::ranges::copy(tensor.span<float>(), to);
@@ -46,7 +48,7 @@ inline std::vector<float> saved_state(TinyTraining& t) {
   return all;
 }
 
-/// The whole, of which every element must come from one rank, and one only.
+/// The whole. Every element must come from exactly one rank.
 inline std::vector<float> whole_state(const std::vector<std::vector<float>>& of_ranks) {
   std::vector<float> whole = of_ranks[0];
   for (std::size_t rank = 1; rank < of_ranks.size(); ++rank) {

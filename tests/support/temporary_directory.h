@@ -10,11 +10,11 @@
 
 namespace nanofsdp::testing {
 
-/// A directory of one test, removed with all it holds.
+/// A directory of one test. It is removed with all its files.
 class TemporaryDirectory {
  public:
   TemporaryDirectory() : TemporaryDirectory(std::filesystem::temp_directory_path()) {}
-  /// Inside another.
+  /// Makes it inside another directory.
   explicit TemporaryDirectory(const std::filesystem::path& parent) {
     std::string name = (parent / "nanofsdp_test_XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("no temporary directory");
@@ -41,7 +41,7 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// All bytes of a file, copied by the library: byte by byte, a test at -O0 takes seconds.
+/// All bytes of a file. The library copies them, because at -O0 a loop over bytes takes seconds.
 inline std::string read_file(const std::string& path) {
   std::ostringstream bytes;
   bytes << std::ifstream(path, std::ios::binary).rdbuf();

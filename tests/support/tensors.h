@@ -13,7 +13,7 @@
 
 namespace nanofsdp::testing {
 
-/// A tensor that owns its elements, on the device under test (whose memory the host sees).
+/// A tensor that owns its elements, on the device under test. The host can read its memory.
 template <class T = float>
 struct Owned {
   explicit Owned(Shape shape, T value = T{})
@@ -27,7 +27,7 @@ struct Owned {
   Shape shape;
 };
 
-/// Uniform in [-1, 1) times `scale`, the same for a seed on every machine.
+/// Uniform numbers in [-1, 1) times `scale`, the same for a seed on every machine.
 inline Owned<float> random_tensor(Shape shape, std::uint32_t seed, float scale = 1) {
   Owned<float> tensor(shape);
   std::mt19937 bits(seed);
@@ -37,27 +37,27 @@ inline Owned<float> random_tensor(Shape shape, std::uint32_t seed, float scale =
   return tensor;
 }
 
-/// x rounded to bfloat16.
+/// The elements of x, rounded to bfloat16.
 inline Owned<bfloat16> narrow(const Owned<float>& x) {
   Owned<bfloat16> narrow(x.shape);
   std::ranges::transform(x.values, narrow.values.begin(), to_bfloat16);
   return narrow;
 }
 
-/// x in float32: exact.
+/// The elements of x in float32, which is exact.
 inline Owned<float> widened(const Owned<bfloat16>& x) {
   Owned<float> wide(x.shape);
   std::ranges::transform(x.values, wide.values.begin(), to_float32);
   return wide;
 }
 
-/// The same numbers in float32.
+/// The elements of x rounded to bfloat16, in float32.
 inline Owned<float> rounded(Owned<float> x) {
   for (float& value : x.values) value = to_float32(to_bfloat16(value));
   return x;
 }
 
-/// ||got - want|| / ||want||; the plain norm of `got` if `want` is all zero.
+/// ||got - want|| / ||want||, or the norm of `got` if `want` is zero.
 inline double relative_l2(std::span<const float> got, std::span<const double> want) {
   if (got.size() != want.size()) return INFINITY;
   double difference = 0, norm = 0;
@@ -69,7 +69,7 @@ inline double relative_l2(std::span<const float> got, std::span<const double> wa
   return norm > 0 ? std::sqrt(difference / norm) : std::sqrt(difference);
 }
 
-/// d f(x) / d x[i] for every i by central differences in double.
+/// d f(x) / d x[i] for every i, by central differences in double.
 inline std::vector<double> finite_differences(
     std::vector<double> x, const std::function<double(const std::vector<double>&)>& f,
     double h = 1e-5) {

@@ -18,8 +18,8 @@
 namespace nanofsdp::testing {
 
 /// @file
-/// @brief Training of a GPT small enough to run a hundred times in a test, with sizes that do not
-/// divide by anything: three blocks, biases, rows that differ on every rank.
+/// @brief A training of a GPT that is small enough to run a hundred times in a test. It has three
+/// blocks, biases, sizes with few common divisors, and rows that differ on every rank.
 
 inline constexpr gpt::GPTConfig kTiny{.block_size = 7,
                                       .vocab_size = 13,
@@ -28,10 +28,10 @@ inline constexpr gpt::GPTConfig kTiny{.block_size = 7,
                                       .n_embd = 10,
                                       .dropout = 0.1f,
                                       .bias = true};
-inline constexpr std::int64_t kRows = 12;  // of a micro-batch, shared by the ranks
+inline constexpr std::int64_t kRows = 12;  // rows of a micro-batch, which the ranks share
 inline constexpr std::int64_t kTinySteps = 3;
 inline constexpr double kTinyLearningRate = 1e-2;
-inline constexpr double kTinyClip = 0.5;  // always active
+inline constexpr double kTinyClip = 0.5;  // it clips in every step
 
 /// Tokens (shift 0) or targets (shift 1) of rows [first, first + count) of one micro-batch.
 inline Owned<std::int32_t> tiny_tokens(std::int64_t step, std::int64_t micro_step,
@@ -62,17 +62,17 @@ struct TinyOptions {
   int shard_size = 0;
   int post_forward_size = 0;
   std::int64_t steps = kTinySteps;
-  double clip = kTinyClip;  // 0: never
+  double clip = kTinyClip;  // 0: no clipping
 };
 
-/// One rank of a sharded training run.
+/// One rank of a sharded training.
 class TinyTraining {
  public:
   TinyTraining(Context& context, std::unique_ptr<comm::Communicator> world,
                const TinyOptions& options)
       : TinyTraining(context, std::move(world), options, std::make_unique<gpt::GPT>(kTiny)) {}
 
-  /// Of a model that the caller has prepared.
+  /// Trains a model that the caller has prepared.
   TinyTraining(Context& context, std::unique_ptr<comm::Communicator> world,
                const TinyOptions& options, std::unique_ptr<gpt::GPT> prepared)
       : options(options),
@@ -122,7 +122,8 @@ class TinyTraining {
   /// Every weight of the model, in the order of the units.
   std::vector<float> weights() { return whole_weights(sharded); }
 
-  /// Trains. Loss of this rank's rows and global gradient norm of each step, then the weights.
+  /// Trains. Returns the loss of this rank's rows and the global gradient norm of each step, and
+  /// then the weights.
   std::vector<float> run() {
     std::vector<float> record;
     for (std::int64_t s = 0; s < options.steps; ++s) {

@@ -20,7 +20,7 @@ std::string usage_error(F&& action) {
   return "no error";
 }
 
-/// Whether `text` is one line that holds all of `words`.
+/// Whether `text` is one line with all of `words`.
 inline ::testing::AssertionResult one_line_with(const std::string& text,
                                                 const std::vector<const char*>& words) {
   if (text.find('\n') != std::string::npos) {

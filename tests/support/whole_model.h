@@ -11,7 +11,8 @@
 
 namespace nanofsdp::testing {
 
-/// Memory for every parameter of a model and its gradient: training without FSDP, the reference.
+/// Memory for every parameter of a model and its gradient. This is training without FSDP, the
+/// reference.
 class WholeModel {
  public:
   explicit WholeModel(nn::Module& model) : parameters(model.named_parameters()) {
@@ -21,7 +22,7 @@ class WholeModel {
     }
   }
 
-  /// Carries out every draw of a plan in turn, also those that are overwritten.
+  /// Makes every draw of a plan in turn, also those that are overwritten.
   void initialise(const nn::DrawPlan& plan, std::uint64_t seed) {
     Generator generator(seed);
     for (const nn::Draw& draw : plan) {
