@@ -58,7 +58,7 @@ class CommError : public launch::RankError {
   /// A lost peer, or an abort, is the consequence of an error elsewhere (launch::RankError).
   CommError(Kind kind, const std::string& message)
       : RankError(message, kind == Kind::peer_lost || kind == Kind::aborted), kind_(kind) {}
-  Kind kind() const { return kind_; }  ///< what went wrong
+  Kind kind() const { return kind_; }  ///< the kind of failure
 
  private:
   Kind kind_;

@@ -30,7 +30,7 @@ enum class Transport { automatic, shared, gloo };
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until a message has arrived
   std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< until all have come
-  Transport transport = Transport::automatic;  ///< what carries the bytes
+  Transport transport = Transport::automatic;  ///< the transport of the bytes
 };
 
 /// Makes the group of all ranks of the run, and blocks until all have come. Connections use the

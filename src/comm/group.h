@@ -46,8 +46,8 @@ class Group {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  protected:
-  const int rank_;  ///< what rank() returns
-  const int size_;  ///< what size() returns
+  const int rank_;  ///< the result of rank()
+  const int size_;  ///< the result of size()
 };
 
 /// Makes a Communicator that runs the group's calls on their streams.

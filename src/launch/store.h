@@ -108,7 +108,7 @@ class Store {
   bool left_ = false;
   std::atomic<bool> all_well_{false};  // whether the last roll call found all ranks
   Work work_;                          // work that this rank does alone
-  std::string works_at_;               // what that work is, for people
+  std::string works_at_;               // the name of that work, for people
   std::string refused_;
   std::string loss_;
   std::map<std::string, std::string> values_;

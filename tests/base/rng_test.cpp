@@ -84,7 +84,7 @@ TEST(Rng, UniformOfARangeIsOneFusedMultiplyAdd) {
   generator.uniform(x, -bound, bound);
   EXPECT_EQ(x[0], -0.0745437071f);
   EXPECT_EQ(sha256(x), "8a73167cf4cde2c079d52f43fb78a6e38fe359c52a3bd42a7baee3da0b9cdd56");
-  std::vector<float> bias(3);  // of nn.Linear(128, 384)
+  std::vector<float> bias(3);  // the bias of nn.Linear(128, 384)
   generator.uniform(bias, -bound, bound);
   EXPECT_EQ(bias, (std::vector<float>{0.0710624531f, 0.0794088468f, -0.00778260501f}));
 }

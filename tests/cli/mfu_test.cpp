@@ -36,8 +36,9 @@ TEST(Mfu, IsTheModelsArithmeticOverWhatThreadsCanDo) {
   const double products = V * 8 + 2 * 12 * 8 * 8;
   // For each pair and feature, forward has two products and backward five, with two operations
   // each.
-  const double attention = 2 * 7 * 2 * (8 + 1) / 2.0 * 8;           // for each token
-  const double flops = (6 * products + attention) * 4 * 8 * 3 / 2;  // of a rank in a step
+  const double attention = 2 * 7 * 2 * (8 + 1) / 2.0 * 8;  // for each token
+  // Operations of a rank in a step.
+  const double flops = (6 * products + attention) * 4 * 8 * 3 / 2;
   const double peak = 1e9 * std::stod(mfu[3]);
   double seconds = 0;
   int steps = 0;

@@ -23,7 +23,7 @@
 #include <sched.h>
 #endif
 
-// Tests Gloo's failures, of which each must become an error of ours.
+// Tests Gloo's failures. Each of them must become an error of ours.
 
 namespace nanofsdp::testing {
 namespace {
@@ -164,7 +164,7 @@ TEST_F(Gloo, TakesItsMemoryInTheFirstCallAndSaysHowMuch) {
   });
 }
 
-// It needs memory for a chunk of every peer, but for large chunks only for two segments of 1 MiB.
+// It needs memory for a chunk of every peer, and for large chunks only for two segments of 1 MiB.
 TEST_F(Gloo, NeedsMemoryForSmallChunksOrTwoSegments) {
   EXPECT_EQ(comm::gloo_scratch_bytes(1, 4000), 0);
   EXPECT_EQ(comm::gloo_scratch_bytes(2, 4), 4);

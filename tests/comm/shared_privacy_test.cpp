@@ -117,7 +117,7 @@ class Watched {
  public:
   Watched(launch::Store& store, bool share) {
     if (getuid() == 0 && setuid(kUser) != 0) throw std::runtime_error("setuid");
-    prctl(PR_SET_DUMPABLE, 1);  // as after exec, because setuid has switched it off
+    prctl(PR_SET_DUMPABLE, 1);  // the state after exec, because setuid has switched it off
     if (!share) return;
     context_ = std::make_unique<Context>(store.rank(), 2);
     world_ = comm::make_gloo(*context_, store, {.transport = comm::Transport::shared});

@@ -80,7 +80,7 @@ TEST_P(Waiting, ForOneThatWaitsForAnotherThatWorksLastsAsLong) {
       kImpatient);
 }
 
-// Of the limit of 600 ms, only the time after the work counts. The work may end at any time of the
+// Only the time after the work counts for the limit of 600 ms. The work may end at any time of the
 // wait, also right before the others ask.
 TEST_P(Waiting, ForOneThatHasWorkedBeginsWhenItsWorkEnds) {
   run_ranks(

@@ -49,7 +49,7 @@ struct Warp {
 // The ways in which a launch may run. A kernel must not depend on them.
 struct Manner {
   bool early_copies = false;     // at once, or only when a thread waits for them
-  bool last_warp_first = false;  // which warp runs ahead
+  bool last_warp_first = false;  // whether the last warp or the first one runs ahead
 };
 
 // Each thread has its own random numbers, so its launches run in the same way in every run.

@@ -91,7 +91,7 @@ TEST(Memory, IsTheClosedFormula) {
   }
 }
 
-// Between steps all borrowed memory has been given back, except where units stay whole.
+// Between steps all borrowed memory has been given back, except where units stay unsharded.
 TEST(Memory, IsNotBorrowedBetweenSteps) {
   for (const LayoutKind layout : kLayouts) {
     testing::run_ranks(

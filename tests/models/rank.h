@@ -195,7 +195,7 @@ class Rank {
       sharded_.backward(tape, dy, action.on);
       rest_.reduced(action.on);  // there are fewer calls than that number
     } catch (const Fault&) {
-    } catch (const nanofsdp::Error& error) {  // which rank is first cannot be known
+    } catch (const nanofsdp::Error& error) {  // the test cannot know which rank is first
       const std::string words = error.what();
       const bool stated = words.find("zero_grad after the last") != words.npos ||
                           words.find("frozen, as it was when") != words.npos;

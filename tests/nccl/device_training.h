@@ -39,8 +39,8 @@ struct Seen {
   std::vector<std::string> order{};  ///< the order in which it issued gathers and reductions
 };
 
-/// The options of a strategy in float32, and in bfloat16; the latter in the other layout if it
-/// shards parameters.
+/// The options of a strategy in float32, and in bfloat16. The bfloat16 ones have the other layout
+/// if the strategy shards parameters.
 inline std::vector<fsdp::Options> trainings(const fsdp::Sharding& sharding) {
   std::vector<fsdp::Options> all;
   for (const DType dtype : {DType::float32, DType::bfloat16}) {

@@ -23,8 +23,8 @@ struct Published {
   int ranks;
   std::int64_t rows, tokens;  ///< rows of a micro-batch on each GPU; tokens of a row
   Practice how{};
-  double tokens_per_s = 0;  ///< of each GPU; 0: not published
-  double gib = 0;           ///< of each GPU; 0: not published
+  double tokens_per_s = 0;  ///< GiB tokens/s of each GPU; 0: not published
+  double gib = 0;           ///< GiB of each GPU; 0: not published
   bool fitted = false;      ///< whether the machine's constants are fitted to it
   double network = 50e9;    ///< bytes/s of each GPU between nodes
   DType reduced = DType::bfloat16;

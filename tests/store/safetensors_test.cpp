@@ -118,7 +118,7 @@ TEST(Safetensors, LeavesNothingBehindWhenItFails) {
   EXPECT_TRUE(directory.empty());
 }
 
-// A kill cannot be caught. What it leaves is a file under another name, which the next one replaces.
+// A kill cannot be caught. It leaves a file under another name, which the next writer replaces.
 TEST(Safetensors, IsNeverHalfThereWhenItsWriterIsKilled) {
   const TemporaryDirectory directory;
   const std::string path = directory.file("model");

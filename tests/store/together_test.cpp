@@ -18,7 +18,7 @@
 // error on one rank is an error on all.
 
 namespace {
-thread_local int slow_disk_ms = 0;  // of one rank, which may be a thread or a process
+thread_local int slow_disk_ms = 0;  // delay of one rank, which may be a thread or a process
 }
 
 // Replaces the system's function in this program, because a save spends its time waiting for the
