@@ -66,10 +66,9 @@ class HeldSignals {
 
 // What a child tells its parent when its body is done. It lies in memory that both have.
 struct Report {
-  bool told = false;  // set last
+  bool told = false;  // whether it is done
   int exit_code = 0;
   bool consequence = false;  // of another rank's failure
-  bool of_all = false;       // nobody's in particular
   std::array<char, 3000> text{};
 };
 
@@ -95,25 +94,20 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
   } catch (const std::exception& e) {
     const auto* const between_ranks = dynamic_cast<const RankError*>(&e);
     const bool usage = dynamic_cast<const UsageError*>(&e) != nullptr;
+    const bool of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr;
     Report report{.told = true,
                   .exit_code = usage ? 2 : 1,
-                  .consequence = between_ranks != nullptr && between_ranks->consequence(),
-                  .of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr};
+                  .consequence = between_ranks != nullptr && between_ranks->consequence()};
     std::string why = e.what();
     if (store) store->fail(why);
     if (store && between_ranks != nullptr) {
       why = beside_cause(store->loss(0ms), why, rendezvous.rank);
     }
-    std::snprintf(report.text.data(), report.text.size(), "%s", why.c_str());
+    // Some messages belong to all ranks alike, and some name their rank themselves.
+    if (!of_all && !why.starts_with("rank")) why = fmt::format("rank {}: {}", rendezvous.rank, why);
+    why.copy(report.text.data(), report.text.size() - 1);  // the last character stays 0
     return report;
   }
-}
-
-// Some messages belong to all ranks alike, and some name their rank themselves.
-std::string name_rank(int rank, const Report& report) {
-  const std::string text = report.text.data();
-  if (report.of_all || text.starts_with("rank")) return text;
-  return fmt::format("rank {}: {}", rank, text);
 }
 
 const char* hint_for(int signal) {
@@ -199,7 +193,7 @@ class Children {
       failed(1, fmt::format("rank {} ended with exit code {} in the middle of its work", rank,
                             WEXITSTATUS(status)));
     } else if (report.exit_code != 0) {
-      failed(report.exit_code, name_rank(rank, report), report.consequence);
+      failed(report.exit_code, report.text.data(), report.consequence);
     }
   }
 
@@ -267,9 +261,7 @@ int launch_processes(int size, const Body& body, std::chrono::seconds patience) 
 
 int join(const Rendezvous& rendezvous, const Body& body) {
   const Report report = report_of(body, rendezvous);
-  if (report.exit_code != 0) {
-    std::fprintf(stderr, "nanofsdp: %s\n", name_rank(rendezvous.rank, report).c_str());
-  }
+  if (report.exit_code != 0) std::fprintf(stderr, "nanofsdp: %s\n", report.text.data());
   return report.exit_code;
 }
 
