@@ -11,7 +11,7 @@
 namespace lesson {
 
 /// @file
-/// @brief A checker's way to compare the reader's code with the specification.
+/// @brief Compares the reader's code with the specification. Checkers use it.
 ///
 ///     int main() {
 ///       lesson::Exercise exercise("Layout::piece");
@@ -19,16 +19,16 @@ namespace lesson {
 ///       return exercise.end();
 ///     }
 
-/// Where a checker's random cases begin. They are the same every time, unless NANOFSDP_SEED asks
-/// for others, as `make grade` does.
+/// The seed of a checker's random cases. It is always the same, unless NANOFSDP_SEED gives another
+/// one, as `make grade` does.
 inline std::uint32_t seed(std::uint32_t usual) {
   const char* other = std::getenv("NANOFSDP_SEED");
   return other == nullptr ? usual
                           : usual + static_cast<std::uint32_t>(std::strtoul(other, nullptr, 10));
 }
 
-/// A number that may differ a little: by `tolerance` times (1 + |what is expected|).
-/// For sums whose order the reader may choose.
+/// A number that may differ a little: by `tolerance` times (1 + |the expected number|). It is for
+/// sums whose order the reader may choose.
 struct Near {
   double value;
   double tolerance;
@@ -43,7 +43,7 @@ class Exercise {
  public:
   explicit Exercise(std::string function) : function_(std::move(function)) {}
 
-  /// Tells the first difference, in words that name the case; later ones are not told.
+  /// Prints the first difference, in words that name the case, and no later one.
   /// @return whether the two are equal
   template <class T, class... Case>
   bool expect(const T& yours, const T& spec, fmt::format_string<Case...> text, Case&&... values) {
@@ -55,14 +55,15 @@ class Exercise {
     return false;
   }
 
-  /// @return main's exit code: 0 if all cases were equal
+  /// @return main's exit code, which is 0 if all cases were equal
   int end() const {
     if (!failed_) fmt::print("{}: right in all {} cases.\n", function_, cases_);
     return failed_ ? 1 : 0;
   }
 
  private:
-  // Numbers as they are; anything else by its own to_string(), found by its argument.
+  // Numbers are printed as they are. Other types use their own to_string(), which is found by the
+  // argument.
   template <class T>
   static std::string shown(const T& value) {
     if constexpr (fmt::is_formattable<T>::value) {

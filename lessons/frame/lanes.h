@@ -14,13 +14,13 @@
 namespace lesson {
 
 /// @file
-/// @brief Charts of time: a lane for each thing that works, a bar for each piece of work.
+/// @brief Charts of time. Each thing that works has a lane, and each piece of work has a bar.
 
 namespace colour {
 inline constexpr std::string_view computation = grey;
 }
 
-/// Lanes below each other. Times are whole numbers, from 0.
+/// Lanes one below the other. Times are whole numbers, from 0.
 struct Chart {
   struct Bar {
     int lane, from, to;
@@ -32,7 +32,7 @@ struct Chart {
     std::string words;
   };
   std::string title{};
-  std::vector<std::string> lanes{};  ///< their names, from above
+  std::vector<std::string> lanes{};  ///< names of the lanes, from above
   std::vector<Bar> bars{};
   std::vector<Mark> marks{};  ///< words above the lanes
 

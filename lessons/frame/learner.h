@@ -27,8 +27,8 @@
 namespace lesson {
 
 /// @file
-/// @brief Training without its sharding: what a rank does by itself, and the library's way to do
-/// the rest, to compare with.
+/// @brief Training without sharding: the part that a rank does by itself. Also the library's way to
+/// do the rest, for comparison.
 
 using namespace nanofsdp;
 
@@ -42,10 +42,10 @@ inline void run_backward(fsdp::ShardedModel& model, nn::Tape& tape, Tensor dy, b
   model.backward(tape, dy, last);
 }
 
-/// Lesson 06's GPT on one rank with its first weights, and its share of the 12 rows of a step. The
-/// text is the tales: 52 of the model's 65 characters.
+/// Lesson 06's GPT on one rank with its first weights, and the rank's share of the 12 rows of a
+/// step. The text is the tales, which have 52 of the model's 65 characters.
 struct Learner {
-  /// @param micro_steps the 12 rows come in so many micro-batches
+  /// @param micro_steps number of micro-batches of the 12 rows
   Learner(Context& context, const train::TrainerOptions& o, const data::Dataset& text,
           std::int64_t micro_steps)
       : text(text),
@@ -66,8 +66,8 @@ struct Learner {
     }
   }
 
-  /// Forward and backward of this rank's rows of the next micro-batch: gradients of the mean over
-  /// its tokens of the step are added to.
+  /// Runs forward and backward of this rank's rows of the next micro-batch. It adds the gradients
+  /// of the mean over the rank's tokens of the step.
   /// @param model the learner's, or the ShardedModel around it
   /// @return the loss, summed over tokens
   template <class Model>
@@ -89,29 +89,29 @@ struct Learner {
 
   const data::Dataset& text;
   std::int64_t micro_steps;
-  std::int64_t batch_size;  // of a micro-batch, over all ranks
+  std::int64_t batch_size;  // rows of a micro-batch, over all ranks
   data::BatchRows rows;
   Generator generator;
   gpt::GPT model;
   nn::Tape tape;
   std::vector<std::int32_t> x, y;
-  std::deque<std::vector<float>> first;  // the weights, until somebody else stores them
+  std::deque<std::vector<float>> first;  // the weights, until other memory holds them
 };
 
-/// "h.3" of a unit that is called "transformer.h.3".
+/// The name "h.3" of a unit that is called "transformer.h.3".
 inline std::string short_name(const std::string& unit) {
   const std::size_t at = unit.find("h.");
   return at == unit.npos ? unit : unit.substr(at);
 }
 
-/// What a run leaves behind.
+/// The results of a run.
 struct Trained : Curve {
   using Curve::Curve;
-  comm::Traffic traffic;            // of rank 0 in the last step
-  std::vector<std::int64_t> bytes;  // rank 0's ledger after it, class by class, reserved
-  std::vector<float> weights;       // of rank 0, unit by unit
+  comm::Traffic traffic;            // traffic of rank 0 in the last step
+  std::vector<std::int64_t> bytes;  // bytes that rank 0's ledger reserves after it, class by class
+  std::vector<float> weights;       // weights of rank 0, unit by unit
 
-  bool operator==(const Trained& other) const {  // the numbers, to the bit
+  bool operator==(const Trained& other) const {  // whether all numbers have the same bits
     return losses == other.losses && norms == other.norms && weights == other.weights;
   }
   /// Loss and norm of a step, counted from 1.
@@ -120,7 +120,8 @@ struct Trained : Curve {
     return fmt::format("  {:>6.4f} {:>6.4f}", std::abs(losses[i]), std::abs(norms[i]));
   }
 
-  /// Bytes kept, and a step's reduce-scatters, all-gathers and bytes sent, as columns.
+  /// As columns: the bytes that are kept, and the reduce-scatters, all-gathers and sent bytes of a
+  /// step.
   std::string costs() const {
     return fmt::format("{:>12}{:>17}{:>13}{:>12}", kept(), traffic.reduce_scatters,
                        traffic.all_gathers, traffic.bytes_sent);
@@ -134,7 +135,7 @@ struct Trained : Curve {
     return equal;
   }
 
-  /// Bytes of parameters, gradients and moments.
+  /// The bytes of parameters, gradients and moments.
   std::int64_t kept() const { return bytes[0] + bytes[1] + bytes[2]; }
 
   void add_weights(std::span<const float> of_parameters) {
@@ -147,7 +148,7 @@ struct Trained : Curve {
     }
   }
 
-  /// @param of_ranks their losses of each step, summed over tokens
+  /// @param of_ranks the ranks' losses of each step, summed over tokens
   void mean(const std::vector<std::vector<double>>& of_ranks, std::int64_t tokens) {
     for (std::size_t step = 0; step < losses.size(); ++step) {
       for (const auto& of_rank : of_ranks) losses[step] += of_rank[step];
@@ -156,8 +157,8 @@ struct Trained : Curve {
   }
 };
 
-/// A run on ranks that are threads.
-/// @param body what one of them does: (context, world, learner, losses of its tokens, run)
+/// Makes a run on ranks that are threads.
+/// @param body the work of a rank: (context, world, learner, losses of its tokens, run)
 template <class Run, class Body>
 Run on_ranks(int steps, const train::TrainerOptions& o, const data::Dataset& text,
              std::int64_t micro_steps, const Body& body) {

@@ -9,8 +9,8 @@
 namespace lesson {
 
 /// @file
-/// @brief What every lesson program has in common: claims that must hold, answers to compare with
-/// the reader's guesses, one picture, and a last line that says what was shown.
+/// @brief The frame of every lesson program: claims that must hold, answers that are compared with
+/// the reader's guesses, one picture, and a last line that says what the program has shown.
 ///
 ///     int main(int argc, char** argv) {
 ///       lesson::Lesson lesson(argc, argv);
@@ -22,22 +22,22 @@ namespace lesson {
 
 class Lesson {
  public:
-  /// Arguments are the reader's guesses, integers; or --svg=FILE, where the picture goes. At any
-  /// other the program ends with a word about it.
+  /// Arguments are integers, which are the reader's guesses, or --svg=FILE for the picture. The
+  /// program refuses any other argument and ends.
   Lesson(int argc, char** argv);
 
   void print(const std::string& line) const;
 
-  /// What was measured, in the order of the README's questions.
+  /// Adds a measured answer, in the order of the README's questions.
   void answer(std::int64_t measured) { answers_.push_back(measured); }
 
-  /// Something the lesson asserts. One that fails is told at once on stderr, and end() returns 1.
+  /// Asserts something. If a claim fails, stderr says so at once, and end() returns 1.
   void claim(bool holds, const std::string& what);
 
   void picture(const Svg& svg) const;
 
-  /// Prints "ok: <shown>" if every claim held, then the guesses beside the answers if there are
-  /// any.
+  /// Prints "ok: <shown>" if every claim held, and then the guesses beside the answers, if there
+  /// are any.
   /// @return main's exit code
   int end(const std::string& shown) const;
 

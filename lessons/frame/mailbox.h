@@ -10,7 +10,7 @@
 
 namespace lesson {
 
-/// Messages that one rank has sent and the next has not received yet. Ranks are threads.
+/// Messages that one rank has sent and the next rank has not received yet. Ranks are threads.
 class Mailbox {
  public:
   void put(std::span<const float> message) {
@@ -19,8 +19,8 @@ class Mailbox {
     changed_.notify_one();
   }
 
-  /// The oldest of them. Empty if none comes in time: then none was sent, or all ranks wait for
-  /// each other.
+  /// Takes the oldest message. The result is empty if none comes in time: then none was sent, or
+  /// all ranks wait for each other.
   std::vector<float> take(std::chrono::seconds patience) {
     std::unique_lock lock(mutex_);
     if (!changed_.wait_for(lock, patience, [&] { return !messages_.empty(); })) return {};

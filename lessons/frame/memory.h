@@ -12,16 +12,16 @@
 namespace lesson {
 
 /// @file
-/// @brief Tensors for lessons that need some and do not ask where they lie.
+/// @brief Tensors for lessons that do not care where they lie.
 
-/// Hands out tensors that live as long as it does, and the stream of one process to compute on.
+/// Makes tensors that live as long as this object, and a stream of one process to compute on.
 class Memory {
  public:
   nanofsdp::Tensor zeros(nanofsdp::Shape shape) {
     return {all_.emplace_back(static_cast<std::size_t>(shape.numel())).data(), shape};
   }
 
-  /// Normal random numbers; equal seeds give equal ones.
+  /// Makes normal random numbers; equal seeds give equal numbers.
   nanofsdp::Tensor random(nanofsdp::Shape shape, std::uint64_t seed = 1) {
     const nanofsdp::Tensor tensor = zeros(shape);
     nanofsdp::Generator(seed).normal(tensor.span<float>(), 0, 1);
@@ -39,7 +39,7 @@ class Memory {
   nanofsdp::Context context;
 
  private:
-  std::deque<std::vector<float>> all_;  // they stay where they are when one is added
+  std::deque<std::vector<float>> all_;  // a deque does not move its elements when one is added
   std::deque<std::vector<std::int32_t>> tokens_;
 };
 

@@ -8,11 +8,11 @@
 namespace lesson {
 
 /// @file
-/// @brief What PyTorch once said, to compare with. NANOFSDP_GOLDEN is where it is written down.
+/// @brief PyTorch's results, for comparison. They are in the files of NANOFSDP_GOLDEN.
 
-/// The losses of nanoGPT's first steps on the tales, in float64; a script with PyTorch wrote lines
-/// "step loss grad_norm", counted from step 1. A loss of 0, which no claim survives, where the file
-/// has none.
+/// The losses of nanoGPT's first steps on the tales, in float64. A script with PyTorch has written
+/// lines "step loss grad_norm", counted from step 1. If the file has no such line, the loss is 0,
+/// with which every claim fails.
 inline std::vector<double> pytorch_losses(std::size_t steps) {
   std::ifstream file(NANOFSDP_GOLDEN "/curve_tales_nanogpt.txt");
   std::string heading;

@@ -5,7 +5,7 @@
 
 namespace lesson {
 
-/// 804096 as "804,096": for pictures, as the prose writes numbers.
+/// Writes 804096 as "804,096", as prose and pictures show numbers.
 inline std::string separated(std::int64_t n) {
   std::string digits = std::to_string(n);
   for (auto at = static_cast<std::int64_t>(digits.size()) - 3; at > 0; at -= 3) {

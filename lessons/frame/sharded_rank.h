@@ -17,10 +17,10 @@
 namespace lesson {
 
 /// @file
-/// @brief One rank of a training run with the library, for lessons that look at what it does.
+/// @brief One rank of a training run with the library, for lessons that look inside such a run.
 
-/// Rows of tokens in an invented language, and what comes after each. Row i is the same wherever it
-/// is asked for, so that runs may share the rows as they like.
+/// Rows of tokens in an invented language, with the next token of each. Row i is always the same,
+/// so runs may share the rows in any way.
 struct Rows {
   Rows(const nanofsdp::gpt::GPTConfig& config, std::int64_t first, std::int64_t count)
       : T(config.block_size), inputs(count * T), targets(count * T) {
@@ -39,7 +39,7 @@ struct Rows {
   std::vector<std::int32_t> inputs, targets;  // a target of -1 does not count
 };
 
-/// Forward and backward of rows. @return the sum of their tokens' losses
+/// Runs forward and backward of rows. @return the sum of their tokens' losses
 /// @param forward of a model  @param backward from the gradient of the logits
 template <class Forward, class Backward>
 double pass(nanofsdp::nn::Tape& tape, Rows rows, float scale, const Forward& forward,
@@ -53,7 +53,7 @@ double pass(nanofsdp::nn::Tape& tape, Rows rows, float scale, const Forward& for
   return sum;
 }
 
-/// @param options of which the wrap policy is set here: each block is a unit
+/// @param options the wrap policy is set here: each block is a unit
 struct ShardedRank {
   ShardedRank(nanofsdp::Context& context, std::unique_ptr<nanofsdp::comm::Communicator> world,
               const nanofsdp::gpt::GPTConfig& config, nanofsdp::fsdp::Options options)
@@ -67,7 +67,7 @@ struct ShardedRank {
     nanofsdp::fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
   }
 
-  /// @param scale of the gradient: 1 / (tokens of the step), or of this rank's
+  /// @param scale factor of the gradient: 1 / (tokens of the step, or of this rank)
   double forward_backward(const Rows& rows, float scale, bool last_micro_step = true) {
     return pass(
         tape, rows, scale, [&](nanofsdp::Tensor x) { return sharded.forward(tape, x); },

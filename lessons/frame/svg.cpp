@@ -49,7 +49,7 @@ void Svg::box(int x, int y, int width, int height, std::string_view fill, std::s
 }
 
 void Svg::nested(int x, int y, std::string_view brackets) {
-  std::vector<std::pair<std::string, int>> open;  // names, and where their boxes begin
+  std::vector<std::pair<std::string, int>> open;  // names, and the places where their boxes begin
   std::string name;
   int stars = 0;
   for (const char c : brackets) {
@@ -81,7 +81,7 @@ void Svg::curve(int x, int y, int step, double scale, std::span<const double> va
 }
 
 std::string Svg::text() const {
-  // Defined where it is used, so that a picture without waiting has nothing of it.
+  // The pattern is defined only if it is used, so a picture without waiting does not contain it.
   const char* const hatching =
       body_.find(colour::waiting) == body_.npos
           ? ""

@@ -10,9 +10,9 @@
 namespace lesson {
 
 /// @file
-/// @brief A training run of the library's, to compare with.
+/// @brief A training run of the library, for comparison.
 
-/// Of each step: the loss, and the norm of the gradient before clipping.
+/// The loss of each step, and its gradient norm before clipping.
 struct Curve {
   explicit Curve(int steps)
       : losses(static_cast<std::size_t>(steps)), norms(static_cast<std::size_t>(steps)) {}

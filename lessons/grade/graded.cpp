@@ -4,12 +4,12 @@
 #include <cstdio>
 #include <cstring>
 
-// The main program of a graded exercise. grade.py says a secret on stdin; this program says it
-// again after the checker has come to its end, with the checker's verdict. Whatever else is
-// printed, and however the process exits, counts for nothing.
+// The main program of a graded exercise. grade.py sends a secret on stdin. When the checker has
+// come to its end, this program sends the secret back, together with the checker's verdict. Other
+// output does not count, and the exit code does not count either.
 //
-// CMake renames the checker's main, and its class Exercise, to names that are drawn for each folder
-// of grades, so that nobody can write them down.
+// CMake gives the checker's main, and its class Exercise, names that are drawn at random for each
+// folder of grades. So a student cannot use these names.
 
 // A checker's main has arguments, or none.
 [[gnu::weak]] int NANOFSDP_CHECKER();
@@ -17,10 +17,10 @@
 
 namespace {
 
-constexpr int kVerdict = 3;  // the descriptor on which grade.py listens
+constexpr int kVerdict = 3;  // the descriptor on which grade.py reads the verdict
 std::array<char, 64> secret;
 
-// Before any constructor of a file that is handed in.
+// This runs before any constructor of a file that a student has handed in.
 void hear_secret(int, char**, char**) {
   std::size_t got = 0;
   while (got < secret.size()) {

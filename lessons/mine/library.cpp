@@ -33,7 +33,7 @@ class Momentum final : public fsdp::ShardedOptimizer {
   }
 };
 
-// Losses of all ranks, float32 as the machine's ring carries them.
+// Losses of all ranks, in float32, because the machine's ring sends float32.
 class Losses {
  public:
   explicit Losses(int W) : of_rank_(static_cast<std::size_t>(W)) {}

@@ -14,8 +14,8 @@
 namespace lesson::mine {
 namespace {
 
-// Lesson 12: every rank goes through all draws, and keeps of each parameter what a rank's shard
-// ends up with. Here it does so for all ranks, because training begins with whole parameters.
+// This is lesson 12: every rank goes through all draws, and keeps the numbers that its shard has at
+// the end. Here it does so for all ranks, because training begins with whole parameters.
 Rows first_values(gpt::GPT& model, const std::deque<Unit>& units, const Pieces& pieces) {
   Generator generator(1337);
   const std::vector<nn::Parameter*> all = model.named_parameters();
@@ -72,7 +72,7 @@ class Rank {
   }
 
  private:
-  // ZeRO-1: parameters and gradients are whole, the momentum is a shard.
+  // In ZeRO-1, parameters and gradients are whole, and the momentum is a shard.
   void momentum() {
     Feed feed(text_, context_.rank, setup_.W, kRows, 1);
     Rows gradients, momenta;
@@ -123,7 +123,7 @@ class Rank {
     evaluate(sharded);
   }
 
-  // Every rank puts its loss into a chunk of its own: the sum over ranks has them all.
+  // Every rank puts its loss into a chunk of its own, so the sum over ranks has all losses.
   void note_loss(int step, float loss, int micro_batches) {
     std::vector<float> losses(static_cast<std::size_t>(setup_.W));
     losses[static_cast<std::size_t>(context_.rank)] = loss;
@@ -134,8 +134,8 @@ class Rank {
     note(step, "loss", sum / (micro_batches * kRows * kContext));
   }
 
-  // W ranks save their shards; W + 1 load them, and their shards make the rows again. Each rank
-  // plays all of those.
+  // W ranks save their shards. W + 1 ranks load them, and their shards make the rows again. Each
+  // rank plays all of these ranks.
   Rows save_and_load() {
     const int W = setup_.W, L = W + 1;
     auto& mine = between_.files[static_cast<std::size_t>(context_.rank)];
@@ -173,7 +173,7 @@ class Rank {
     }
   }
 
-  // The mean loss over rows of which ranks have unequal numbers.
+  // The mean loss over rows. Ranks have unequal numbers of rows.
   void evaluate(ShardedRank& sharded) {
     Feed feed(text_, context_.rank, setup_.W, kEvaluated, 3);
     feed.next(data::Split::val);
@@ -208,7 +208,7 @@ class Rank {
   Rows rows_;
 };
 
-// Numbers as the differing ones are told: whole ones as they are, others with all their digits.
+// Numbers as the program prints a difference: whole numbers as they are, others with all digits.
 std::string shown(double value) {
   if (std::isnan(value)) return "NaN";
   return value == std::floor(value) && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value)
@@ -222,7 +222,7 @@ gpt::GPTConfig config_of(const data::Dataset& text) {
           .vocab_size = text.tokenizer().vocab_size(),
           .n_layer = 3,
           .n_head = 2,
-          .n_embd = 30,  // no multiple of the alignment: rows have gaps
+          .n_embd = 30,  // 30 is no multiple of the alignment, so rows have gaps
           .dropout = 0,
           .bias = false};
 }

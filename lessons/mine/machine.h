@@ -15,57 +15,58 @@
 #include "pieces.h"
 
 /// @file
-/// @brief A training whose sharding is made of the lessons' exercises, and the library's training
-/// of the same model, to compare with.
+/// @brief A training whose sharding consists of the lessons' exercises, and the library's training
+/// of the same model, for comparison.
 ///
-/// The run has three parts: a few steps of ZeRO-1 with momentum; then full_shard with AdamW, two
-/// micro-batches a step, gradients reduced in bfloat16, blocks that run forward again in backward;
-/// then the run is saved by W ranks, loaded by W + 1, and evaluated.
+/// The run has three parts. First come a few steps of ZeRO-1 with momentum. Then come steps of
+/// full_shard with AdamW, with two micro-batches for each step, gradients that are reduced in
+/// bfloat16, and blocks that run forward again in backward. At last W ranks save the run, W + 1
+/// ranks load it, and it is evaluated.
 
 namespace lesson::mine {
 
 using namespace nanofsdp;
 
-/// What is trained. Ranks are threads.
+/// The sizes of the training. Ranks are threads.
 struct Setup {
   int W = 2;            ///< ranks, 2 to 6
-  int first_steps = 4;  ///< with momentum, of which only the optimizer is sharded
-  int steps = 8;        ///< under full_shard
+  int first_steps = 4;  ///< steps with momentum, in which only the optimizer is sharded
+  int steps = 8;        ///< steps under full_shard
 };
 
 inline constexpr int kMicroBatches = 2, kRows = 6;  // rows of a micro-batch, all ranks together
-inline constexpr int kEvaluated = 7;                // rows
+inline constexpr int kEvaluated = 7;                // rows of the evaluation
 inline constexpr std::int64_t kContext = 32;        // tokens of a row
-inline constexpr std::int64_t kAlignment = 4;       // of parameters in a row
+inline constexpr std::int64_t kAlignment = 4;       // alignment of parameters in a row
 inline constexpr double kMomentumRate = 0.05, kAdamRate = 3e-3, kMaxNorm = 1;
 
-/// What was seen, in the order in which it was seen.
+/// A number of a run. Numbers are kept in the order in which they are computed.
 struct Number {
-  int step;          ///< from 1; 0: after the last step
+  int step;          ///< counted from 1; 0: after the last step
   std::string what;  ///< "loss"
   double value;
-  bool near = false;  ///< equal within one millionth is enough, where sums may differ
+  bool near = false;  ///< whether a difference of one millionth is allowed, because sums may differ
 };
 
-/// What a run leaves behind, on rank 0.
+/// The results of a run on rank 0.
 struct Outcome {
   std::vector<Number> numbers;
   std::vector<float> weights;  ///< unit by unit, after the last step
 };
 
-/// The machine. @throws std::exception where a piece makes it stop
+/// Runs the machine. @throws std::exception if a piece makes it stop
 Outcome by_hand(const Pieces& pieces, const Setup& setup, const data::Dataset& text);
 
-/// The library's run. Its numbers have the same names in the same order.
+/// Runs the library. Its numbers have the same names in the same order.
 Outcome by_library(const Setup& setup, const data::Dataset& text);
 
-/// The first number of `yours` that is not the library's, as text; empty: there is none.
+/// The first number of `yours` that differs from the library's, as text; empty if there is none.
 std::string first_difference(const Outcome& yours, const Outcome& library);
 
-/// The blocks, and everything else of the model.
+/// The model's sizes.
 gpt::GPTConfig config_of(const data::Dataset& text);
 
-/// What one rank reads. Equal seeds, equal rows.
+/// The data of one rank. Equal seeds give equal rows.
 class Feed {
  public:
   Feed(const data::Dataset& text, int rank, int W, int rows, std::uint64_t seed)
@@ -89,7 +90,7 @@ class Feed {
   std::vector<std::int32_t> x_, y_;
 };
 
-/// Forward of the next rows. @return their loss, summed over this rank's tokens
+/// Runs forward of the next rows. @return their loss, summed over this rank's tokens
 template <class Model>
 double forward(Model& model, nn::Tape& tape, Feed& feed, data::Split split) {
   feed.next(split);
@@ -100,8 +101,8 @@ double forward(Model& model, nn::Tape& tape, Feed& feed, data::Split split) {
   return loss;
 }
 
-/// The same, and backward, which adds to the gradients.
-/// @param micro_batches of a step, of which this is one  @param last whether it is the last
+/// Also runs backward, which adds to the gradients.
+/// @param micro_batches number of micro-batches in a step  @param last whether this is the last one
 template <class Model>
 float forward_backward(Model& model, nn::Tape& tape, Feed& feed, int W, int micro_batches,
                        bool last) {

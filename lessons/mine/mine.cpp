@@ -11,9 +11,9 @@
 
 #include "machine.h"
 
-// your_fsdp [--ranks=N] [--alone] NN...: trains with the reader's functions of lessons NN, and
-// compares. With --alone it says only what the first difference is, for lessons.sh to name whose it
-// is.
+// The program your_fsdp [--ranks=N] [--alone] NN... trains with the reader's functions of lessons
+// NN, and compares. With --alone it only prints the first difference, so that lessons.sh can name
+// the lesson that caused it.
 
 namespace {
 
@@ -24,7 +24,8 @@ bool holds(const Numbers& numbers, std::string_view number) {
   return std::ranges::find(numbers, number) != numbers.end();
 }
 
-// What the machine with these pieces does first that the library does not; empty: nothing.
+// The first difference between the machine with these pieces and the library; empty if there is
+// none.
 std::string compare(const Numbers& yours, const Setup& setup, const nanofsdp::data::Dataset& text,
                     const Outcome& library, Outcome* outcome = nullptr) {
   Pieces pieces = solutions();

@@ -1,7 +1,7 @@
 #include "pieces.h"
 
-// Each function exists twice in this program, under symbols that CMake's wrappers give them:
-// solution_NAME, and yours_NAME, which is null where lessons.sh left the reader's file out.
+// Each function exists twice in this program, under symbols that CMake's wrappers give it:
+// solution_NAME, and yours_NAME, which is null if lessons.sh has left the reader's file out.
 #define NANOFSDP_PIECE(number, function, place)                                   \
   extern decltype(::function) solution_##function __asm__("solution_" #function); \
   extern decltype(::function) yours_##function __asm__("yours_" #function) __attribute__((weak));

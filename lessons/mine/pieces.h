@@ -6,8 +6,8 @@
 #include "pieces_headers.inc"
 
 /// @file
-/// @brief The pieces of the machine: functions that the reader writes, each in its lesson. The list
-/// is pieces.txt; CMake makes the .inc files of it.
+/// @brief The pieces of the machine: functions that the reader writes, each in its lesson.
+/// pieces.txt lists them, and CMake makes the .inc files from it.
 
 namespace lesson::mine {
 
@@ -24,11 +24,11 @@ struct PieceInfo {
 };
 const std::vector<PieceInfo>& piece_infos();
 
-/// The solutions: the library's pieces.
+/// The solutions, which are the library's pieces.
 Pieces solutions();
 
-/// Puts the functions of these lessons, by number, in place of the ones in `pieces`.
-/// @return the numbers of those for which there is no function of the reader's in this program
+/// Replaces the functions of these lessons, by their numbers, by the reader's.
+/// @return the numbers of lessons for which this program has no function of the reader's
 std::vector<std::string_view> use_yours(Pieces& pieces,
                                         const std::vector<std::string_view>& numbers);
 

@@ -13,22 +13,23 @@
 #include "pieces.h"
 
 /// @file
-/// @brief What lies between the ranks of the machine, which are threads: mailboxes for the ring of
-/// lesson 04, and a board on which ranks show each other rounded gradients, for lesson 15.
+/// @brief The connections between the ranks of the machine, which are threads: mailboxes for the
+/// ring of lesson 04, and a board on which ranks show each other rounded gradients, for lesson 15.
 
 namespace lesson::mine {
 
 using namespace nanofsdp;
 
-/// What all ranks see.
+/// The data that all ranks share.
 struct Between {
   explicit Between(int W) : mailboxes(W), board(W), files(W) {}
-  std::vector<Mailbox> mailboxes;                      // of each rank
-  std::vector<std::vector<bfloat16>> board;            // each rank's row
-  std::vector<std::vector<std::vector<float>>> files;  // each rank's shards, as it saved them
+  std::vector<Mailbox> mailboxes;            // one for each rank
+  std::vector<std::vector<bfloat16>> board;  // one row for each rank
+  // The shards of each rank, as it has saved them.
+  std::vector<std::vector<std::vector<float>>> files;
 };
 
-/// A rank's place in the ring.
+/// The place of a rank in the ring.
 class Ring final : public Neighbours {
  public:
   Ring(Between& between, int rank, int W)
@@ -47,8 +48,7 @@ class Ring final : public Neighbours {
   std::vector<float> received_;
 };
 
-/// The ranks, as `inner` connects them; but gradients are reduced in bfloat16, by lesson 15's
-/// piece.
+/// Connects the ranks as `inner` does, but reduces gradients in bfloat16, by lesson 15's piece.
 class Rounding final : public comm::Communicator {
  public:
   Rounding(comm::Communicator& inner, Between& between, decltype(Pieces::average) average)
@@ -57,7 +57,7 @@ class Rounding final : public comm::Communicator {
         between_(between),
         average_(average) {}
 
-  std::int64_t bytes_sent() const { return sent_; }  ///< by gathers and reductions
+  std::int64_t bytes_sent() const { return sent_; }  ///< sent by gathers and reductions
 
   nanofsdp::Event run(Stream& stream, const comm::Collective& collective) override {
     const comm::Operation& operation = collective.operation;
@@ -70,7 +70,7 @@ class Rounding final : public comm::Communicator {
     std::vector<bfloat16>& row = between_.board[static_cast<std::size_t>(rank())];
     row.resize(static_cast<std::size_t>(in.numel()));
     std::ranges::transform(in.span<float>(), row.begin(), to_bfloat16);
-    stream.wait(inner_.barrier(stream));  // every rank shows its row
+    stream.wait(inner_.barrier(stream));  // now every rank shows its row
     const std::int64_t n = out.numel(), begin = rank() * n;
     std::vector<std::vector<bfloat16>> chunks;
     for (const std::vector<bfloat16>& of_rank : between_.board) {
@@ -82,7 +82,7 @@ class Rounding final : public comm::Communicator {
     const float times = sums ? static_cast<float>(size()) : 1.0f;
     std::ranges::transform(mean, out.f32(), [&](bfloat16 x) { return times * to_float32(x); });
     sent_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(bfloat16));
-    return inner_.barrier(stream);  // every rank has read
+    return inner_.barrier(stream);  // now every rank has read
   }
 
   std::unique_ptr<comm::Communicator> split(int color) override { return inner_.split(color); }

@@ -14,7 +14,7 @@
 namespace lesson::mine {
 namespace {
 
-constexpr int kGather = 2, kCompute = 3;  // milliseconds of a block, to plan with
+constexpr int kGather = 2, kCompute = 3;  // times of a block in milliseconds, for the schedule
 
 }  // namespace
 
@@ -84,7 +84,7 @@ ShardedRank::ShardedRank(Context& context, comm::Communicator& world, const Piec
                          std::deque<Unit>& units, const Rows& rows)
     : context_(context), world_(world), pieces_(pieces), units_(units) {
   const int blocks = static_cast<int>(units.size()) - 1;
-  int slots = 1;  // as few as are as fast as one for each block
+  int slots = 1;  // the smallest number that is as fast as one slot for each block
   const auto time = [&](int with) { return pieces.finish({blocks, with, kGather, kCompute}); };
   while (slots < blocks && time(slots) > time(blocks)) ++slots;
   const int late = pieces.exposed(forward_of(blocks, false));
@@ -127,8 +127,8 @@ void ShardedRank::load(const Rows& rows) {
   }
 }
 
-// A block's hooks for forward are on what is inside the block, so that they are called, too, when
-// the block runs forward again in its backward.
+// The hooks for forward are on the modules inside a block. So they are also called when the block
+// runs forward again in its backward.
 void ShardedRank::attach(Unit& unit) {
   nn::Module& module = *unit.wrapped.module;
   const bool is_root = &unit == &units_.back();
@@ -145,7 +145,7 @@ void ShardedRank::attach(Unit& unit) {
 }
 
 void ShardedRank::begin_pass(bool training, bool first) {
-  std::vector<int> calls(units_.size() - 1);  // of blocks: each once, in order
+  std::vector<int> calls(units_.size() - 1);  // each block is called once, in order
   std::iota(calls.begin(), calls.end(), 0);
   std::istringstream words(pieces_.events_of(calls, training));
   events_.clear(), used_.clear(), order_.clear(), reduced_ = 0;
@@ -166,8 +166,8 @@ void ShardedRank::call(::Hook hook, Unit& unit) {
   if (action == ::Action::discard && due("R." + unit.name)) discard(unit);
   if (hook == ::Hook::post_backward) unit.ended = true, reduce_completed();
 
-  // A unit is used where its forward begins; the root, which has both ends of the model, also where
-  // its forward ends.
+  // A unit is used where its forward begins. The root has both ends of the model, so it is also
+  // used where its forward ends.
   const bool uses = hook == ::Hook::pre_forward || (is_root && hook == ::Hook::post_forward);
   if (uses && action != ::Action::nothing) {
     const auto is_this = [&](const Unit& other) { return &other == &unit; };
@@ -176,7 +176,7 @@ void ShardedRank::call(::Hook hook, Unit& unit) {
   if (is_root && hook == ::Hook::post_forward) order_ = pieces_.completion_order(used_);
 }
 
-// Whether the list says that this is next. Then it is done.
+// If the list says that this event is next, marks it as done and returns true.
 bool ShardedRank::due(const std::string& event) {
   const auto next = std::ranges::find(done_, false) - done_.begin();
   if (next == std::ssize(done_) || events_[static_cast<std::size_t>(next)] != event) return false;
@@ -190,7 +190,7 @@ void ShardedRank::gather(Unit& unit) {
   unit.gathered = true;
 }
 
-// The next unit that the list gathers, if nobody has its slot.
+// Gathers the next unit of the list, if no unit has its slot.
 void ShardedRank::gather_ahead() {
   for (std::size_t e = 0; e < events_.size(); ++e) {
     if (done_[e] || !events_[e].starts_with("U.")) continue;
@@ -207,7 +207,7 @@ void ShardedRank::gather_ahead() {
 
 void ShardedRank::discard(Unit& unit) {
   constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  ops::fill(*context_.compute, {.x = unit.whole, .value = nan});  // nobody computes with it now
+  ops::fill(*context_.compute, {.x = unit.whole, .value = nan});  // no module computes with it now
   unit.gathered = false;
 }
 

@@ -16,54 +16,55 @@ namespace lesson::mine {
 
 using namespace nanofsdp;
 
-/// The rows of a model, one a unit.
+/// The rows of a model, one for each unit.
 using Rows = std::vector<std::vector<float>>;
 
-/// Says whose mistake it is, before it writes where it must not.
+/// Names the piece that is wrong, before the program would write where it must not.
 void require(bool holds, const char* what);
 
-/// A module that is gathered and discarded as one.
+/// A module that is gathered and discarded as a whole.
 struct Unit {
   fsdp::WrappedModule wrapped;
-  fsdp::Layout layout;            // its sizes
-  std::vector<fsdp::Range> at{};  // of each parameter, in the row: lesson 07
+  fsdp::Layout layout;            // the sizes of the unit
+  std::vector<fsdp::Range> at{};  // the range of each parameter in the row: lesson 07
   std::string name{};             // "h.0", "root"
 
-  // Under full_shard: what this rank keeps, and where it borrows.
+  // The unit under full_shard: the memory that this rank keeps, and the slots that it borrows.
   Buffer parameters{}, gradients{}, m{}, v{};
   Tensor whole{}, whole_gradient{};
   ::State state = ::State::idle;
   bool gathered = false, ended = false;
 };
 
-/// The forward of so many blocks, each gathered when it is needed, or one ahead.
+/// The schedule of a forward over this number of blocks. Each is gathered when it is needed, or one
+/// block ahead.
 lesson::Schedule forward_of(int blocks, bool ahead);
 
-/// The units of a model, blocks in order and the root last.
+/// The units of a model: the blocks in order, and the root last.
 std::deque<Unit> units_of(gpt::GPT& model, int W, const Pieces& pieces);
 
 /// The part of a parameter that a rank owns: lesson 08.
 fsdp::Piece piece_of(const Unit& unit, std::size_t i, int rank, const Pieces& pieces);
 
-/// Points parameters, or gradients, at a row.
+/// Lets the parameters, or the gradients, show a row.
 void show_parameters(Unit& unit, float* row);
 void show_gradients(Unit& unit, float* row);
 
-/// One rank. Model, units and the rest outlive it.
+/// One rank. The model, the units and all other arguments outlive it.
 class ShardedRank {
  public:
   /// @param rows the first values
   ShardedRank(Context& context, comm::Communicator& world, const Pieces& pieces,
               std::deque<Unit>& units, const Rows& rows);
 
-  /// Before forward. @param first whether this is the first micro-batch of its step
+  /// Call it before forward. @param first whether this is the first micro-batch of its step
   void begin_pass(bool training, bool first);
-  /// After the last backward of a step. @return the norm of the gradient
+  /// Call it after the last backward of a step. @return the norm of the gradient
   float update(int step);
-  /// New values for the shards.
+  /// Stores new values in the shards.
   void load(const Rows& rows);
 
-  /// Milliseconds for which a forward waits, in the schedule that this rank chose.
+  /// Milliseconds for which a forward waits, in the schedule that this rank has chosen.
   int waits() const { return waits_; }
 
  private:
@@ -82,10 +83,11 @@ class ShardedRank {
   Buffer block_slots_, root_slot_, block_gradients_, root_gradient_, norm_, coefficient_;
   bool ahead_ = false, first_ = true;
   int waits_ = 0;
-  std::vector<std::string> events_;  // of this pass, as lesson 11 lists them
-  std::vector<bool> done_;           // which of them
-  std::vector<int> used_, order_;    // units: as forward used them, as gradients are completed
-  std::size_t reduced_ = 0;          // so many of the order
+  std::vector<std::string> events_;  // events of this pass, as lesson 11 lists them
+  std::vector<bool> done_;           // which of them are done
+  // Units: in the order of forward; in the order in which their gradients are complete.
+  std::vector<int> used_, order_;
+  std::size_t reduced_ = 0;  // how many units of this order are reduced
 };
 
 }  // namespace lesson::mine

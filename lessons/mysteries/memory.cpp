@@ -1,12 +1,12 @@
 #include "mystery.h"
 #include "run.h"
 
-// Mysteries 1 to 6: memory.
+// Mysteries 1 to 6 are about memory.
 
 namespace lesson::mystery {
 namespace {
 
-// Rank 0's peak of every class, into a column.
+// Puts rank 0's peak of every class into a column.
 void put_peaks(Table& table, int column, Context& context) {
   if (context.rank != 0) return;
   std::int64_t sum = 0;
@@ -24,7 +24,7 @@ std::vector<std::string> with_sum() {
   return rows;
 }
 
-// Two steps on W ranks, with Adam.
+// Makes two steps on W ranks, with Adam.
 void train(Table& table, int column, int W, const gpt::GPTConfig& config,
            const fsdp::Options& options, int post_forward = 0,
            const std::function<void(gpt::GPT&)>& prepare = nullptr) {
@@ -70,8 +70,7 @@ std::string far_ahead() {
   Table table;
   std::string order;
   comm::launch_threads(2, 1, [&](Context& context, auto world) {
-    // What the user has written: slots for four units ahead, and from block 1 on four are asked
-    // for.
+    // This is the user's code: slots for four units ahead. From block 1 on, it asks for four.
     Rank rank(context, std::move(world), small(6),
               {.forward_prefetch = 4, .wrap_policy = is_block});
     const auto block = [&](std::size_t i) { return rank.model.blocks()[i].get(); };
@@ -87,7 +86,7 @@ std::string far_ahead() {
     if (context.rank != 0) return;
     for (const std::string& event : context.tracer.take_order()) {
       const std::string verb = event.substr(0, event.find('.'));
-      if (verb == "u" || verb == "r") continue;  // finds a whole copy, or keeps it
+      if (verb == "u" || verb == "r") continue;  // it finds a whole copy, or keeps it
       order += (order.empty() ? "" : " ") + verb + "." + short_name(event.substr(verb.size() + 1));
     }
     put_peaks(table, 0, context);
@@ -124,7 +123,7 @@ std::string not_frozen() {
       }
     };
     Rank rank(context, std::move(world), small(), {.wrap_policy = is_block}, 0, freeze);
-    // The user trains ln_f alone.
+    // The user trains only ln_f.
     Descent optimizer(context, rank.sharded.units(), [](const fsdp::Update& u) {
       return u.parameter.name.find("ln_f") != std::string::npos;
     });

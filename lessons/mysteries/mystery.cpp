@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-// mystery N [ANSWER]
+// This program is called as: mystery N [ANSWER]
 int main(int argc, char** argv) {
   using namespace lesson::mystery;
   const auto mysteries = all();

@@ -7,7 +7,7 @@
 #include "mystery.h"
 #include "run.h"
 
-// Mysteries 11 and 12: order and time.
+// Mysteries 11 and 12 are about order and time.
 
 namespace lesson::mystery {
 namespace {
@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kCompute{40}, kGather{30};
 
-// Blocks that sleep, so that their computation needs no core, on a link that is slow.
+// Blocks that sleep, so that their computation needs no core, on a slow link.
 std::string no_overlap() {
   Table table;
   comm::LocalOptions slow;
@@ -33,7 +33,7 @@ std::string no_overlap() {
           const bool looks = context.rank == 1 && i == 1;
           block.children().front().second->hooks.pre_forward = [&context, begin, looks](nn::Tape&) {
             *begin = Clock::now();
-            if (looks) context.gather->synchronize();  // what the user has written
+            if (looks) context.gather->synchronize();  // this is the user's code
             std::this_thread::sleep_for(kCompute);
           };
           block.children().back().second->hooks.post_forward = [&least, begin, i](nn::Tape&) {
@@ -42,7 +42,7 @@ std::string no_overlap() {
           };
         }
         for (int step = 0; step < 4; ++step) {
-          if (step == 1) least.assign(4, 1e9);  // the first one does not know what comes next
+          if (step == 1) least.assign(4, 1e9);  // in the first step the next unit is not known
           rank.tape.begin(/*training=*/false);
           Rows rows(rank.model.config(), 0, 1);
           rank.sharded.forward(rank.tape, rows.tensor(rows.inputs));
@@ -57,7 +57,7 @@ std::string no_overlap() {
                     {"h.0", "h.1", "h.2", "h.3"});
 }
 
-// Blocks on top of each other. `skipped` is left out in forward and backward.
+// Blocks on top of each other. Forward and backward leave out block `skipped`.
 class Tower final : public nn::Module {
  public:
   Tower(int blocks, int skipped) : skipped_(skipped) {

@@ -12,7 +12,7 @@ std::vector<Mystery> all() {
   for (auto more : {training_mysteries(), order_mysteries()}) {
     mysteries.insert(mysteries.end(), more.begin(), more.end());
   }
-  std::ptrdiff_t turn = 0;  // the right one is in no favourite place
+  std::ptrdiff_t turn = 0;  // rotates the causes, so that the right one is not always the first
   for (Mystery& mystery : mysteries) {
     const auto size = std::ssize(mystery.causes), by = turn++ * 3 % size;
     std::ranges::rotate(mystery.causes, mystery.causes.begin() + by);

@@ -21,16 +21,16 @@
 #include "fsdp/fully_shard.h"
 
 /// @file
-/// @brief The runs of the mysteries: a small GPT under the library, on ranks that are threads.
+/// @brief The runs of the mysteries: a small GPT in the library, on ranks that are threads.
 
 namespace lesson::mystery {
 
 using namespace nanofsdp;
 
-/// A GPT of so many blocks.
+/// A GPT with this number of blocks.
 inline gpt::GPTConfig small(std::int64_t blocks = 4) { return {32, 65, blocks, 2, 32, 0, false}; }
 
-/// Plain gradient descent of those pieces of parameters that `updates` says.
+/// Plain gradient descent on those pieces of parameters for which `updates` is true.
 class Descent final : public fsdp::ShardedOptimizer {
  public:
   using Updates = std::function<bool(const fsdp::Update&)>;
@@ -50,7 +50,7 @@ class Descent final : public fsdp::ShardedOptimizer {
 
 /// One rank of a run.
 struct Rank {
-  /// @param options with the wrap policy, if there is to be one
+  /// @param options with the wrap policy, if there is one
   Rank(Context& context, std::unique_ptr<comm::Communicator> world, const gpt::GPTConfig& config,
        const fsdp::Options& options, int post_forward = 0,
        const std::function<void(gpt::GPT&)>& prepare = nullptr)
@@ -63,7 +63,8 @@ struct Rank {
     fsdp::deferred_init(context, sharded.units(), model.nanogpt_draws(), generator);
   }
 
-  /// Forward and backward of `rows` rows from row `first` on. @return the sum of the tokens' losses
+  /// Runs forward and backward of `rows` rows from row `first` on. @return the sum of the tokens'
+  /// losses
   double forward_backward(std::int64_t first, std::int64_t rows, double tokens, bool last = true) {
     return pass(Rows(model.config(), first, rows), tokens, last);
   }
@@ -74,7 +75,7 @@ struct Rank {
         [&](Tensor d) { sharded.backward(tape, d, last); });
   }
 
-  /// A unit's shard on this rank, of parameters that train if there are such.
+  /// The shard of a unit on this rank. If some of its parameters train, it is the shard of these.
   static std::vector<float> shard(fsdp::Unit& unit) {
     const auto values = unit.rows().front().parameter_shard().span<float>();
     return {values.begin(), values.end()};
@@ -87,7 +88,7 @@ struct Rank {
   nn::Tape tape;
 };
 
-/// What each rank says, by what it says it of; filled by threads.
+/// Numbers of ranks under the names of rows and columns. Threads fill it.
 class Table {
  public:
   void put(const std::string& row, int column, std::string value) {
@@ -95,7 +96,8 @@ class Table {
     if (!rows_.contains(row)) order_.push_back(row);
     rows_[row][column] = std::move(value);
   }
-  /// Columns under these heads, in the order of their numbers; rows in the order of `rows`.
+  /// The table as text, with columns in the order of their numbers, and rows in the order of
+  /// `rows`.
   std::string text(const std::string& corner, const std::vector<std::string>& heads,
                    const std::vector<std::string>& rows) {
     std::string all = fmt::format("{:<34}", corner);
@@ -114,7 +116,7 @@ class Table {
   std::map<std::string, std::map<int, std::string>> rows_;
 };
 
-/// A class of memory as people say it.
+/// The name of a memory class, as people say it.
 inline std::string words(MemoryClass kind) {
   std::string text(name_of(kind));
   for (char& c : text) c = c == '_' ? ' ' : c;
@@ -124,7 +126,7 @@ inline std::string words(MemoryClass kind) {
 inline constexpr MemoryClass kShown[] = {
     MemoryClass::parameter_shards, MemoryClass::gradient_shards, MemoryClass::optimizer,
     MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients};
-/// Their names.
+/// The names of all classes.
 inline std::vector<std::string> shown_words() {
   std::vector<std::string> all;
   for (const MemoryClass kind : kShown) all.push_back(words(kind));

@@ -5,12 +5,12 @@
 #include "mystery.h"
 #include "run.h"
 
-// Mysteries 7 to 10: runs that train, but not as they should.
+// Mysteries 7 to 10 are about runs that train, but not as they should.
 
 namespace lesson::mystery {
 namespace {
 
-// The first half of its tokens count, or on the last rank a sixteenth.
+// The first half of the rows' tokens count. On the last rank only a sixteenth counts.
 Rows unequal_rows(std::int64_t first, std::int64_t count, int W) {
   Rows rows(small(), first, count);
   const auto rows_of_a_rank = 2;
@@ -36,7 +36,7 @@ std::string unequal_tokens() {
       const std::int64_t count = 2 * kRanks / W;
       const Rows rows = unequal_rows(context.rank * count, count, kRanks);
       rank.sharded.zero_grad();
-      rank.pass(rows, counted(rows));  // the mean over the rank's tokens; ranks are averaged
+      rank.pass(rows, counted(rows));  // the mean over the rank's tokens, averaged over ranks
       rank.sharded.clip(0);
       if (context.rank == 0) norms[W == 1 ? 0 : 1] = *rank.sharded.grad_norm().f32();
       if (W == 1) return;
@@ -62,7 +62,7 @@ std::string norm_of_a_shard() {
         rank.sharded.zero_grad();
         const double loss =
             rank.forward_backward(context.rank * count, count, 32.0 * static_cast<double>(count));
-        double squares = 0;  // what the user has written
+        double squares = 0;  // this is the user's code
         for (fsdp::Unit& unit : rank.sharded.units()) {
           for (const float g : unit.rows().front().gradient_shard().template span<float>()) {
             squares += double{g} * g;
@@ -84,7 +84,8 @@ std::string norm_of_a_shard() {
          table.text("4 ranks, step 1", {"rank 0", "rank 1", "rank 2", "rank 3"}, table.order());
 }
 
-// How many elements of each unit's shard a step has changed, rank by rank, of how many.
+// Puts the numbers of elements of each unit's shard that a step has changed, rank by rank, and the
+// numbers of all elements.
 void put_changes(Table& table, Rank& rank, const std::vector<std::vector<float>>& before) {
   std::size_t u = 0;
   for (fsdp::Unit& unit : rank.sharded.units()) {
@@ -114,7 +115,7 @@ std::string rounded_master() {
       rank.forward_backward(2 * context.rank, 2, 64);
       optimizer.step(1e-3);
       for (fsdp::Unit& unit : rank.sharded.units()) {
-        if (!unit.name().ends_with("h.1")) continue;  // what the user has written, to save memory
+        if (!unit.name().ends_with("h.1")) continue;  // this is the user's code, to save memory
         for (float& x : unit.rows().front().parameter_shard().template span<float>()) {
           x = to_float32(to_bfloat16(x));
         }
@@ -138,7 +139,7 @@ std::string short_piece() {
   comm::launch_threads(4, 1, [&](Context& context, auto world) {
     Rank rank(context, std::move(world), small(3),
               {.layout = fsdp::LayoutKind::per_parameter, .wrap_policy = is_block});
-    // What the user has written: a piece that is shorter than a W-th must be padding.
+    // This is the user's code. It takes a piece that is shorter than a W-th for padding.
     Descent optimizer(context, rank.sharded.units(), [](const fsdp::Update& u) {
       return 4 * u.values.numel() >= u.parameter.shape.numel();
     });

@@ -9,8 +9,9 @@
 #include "engine/binding.h"
 
 /// @file
-/// @brief What JavaScript calls. An answer is fetched by itself: a call in which fibers take turns
-/// comes back to JavaScript more than once, and only the first time counts there.
+/// @brief The functions that JavaScript calls. Another call fetches the answer. The reason: a call
+/// in which fibers take turns returns to JavaScript several times, and only the first return
+/// counts.
 
 namespace {
 std::string the_answer, the_mutant;
@@ -30,7 +31,7 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 
 }  // extern "C"
 
-// A page has no files.
+// A page has no files, so this refuses all of them.
 std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
   throw UsageError(fault);
 }

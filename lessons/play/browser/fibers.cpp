@@ -11,20 +11,21 @@
 #include <pthread.h>
 
 /// @file
-/// @brief Threads for a program of one thread: the few functions of pthread.h that C++'s library
-/// calls.
+/// @brief Threads for a program with only one thread: the few functions of pthread.h that C++'s
+/// library calls.
 ///
 /// A page that is opened from a file may not share memory between threads, so a browser runs all
 /// ranks and their streams in turn. Each thread is a fiber: a function with a stack of its own. A
 /// fiber runs until it has to wait, then the next one that can run takes over. Order, values and
-/// bytes are those of threads; only time is not, and the page's times are the simulated clock's.
+/// bytes are those of threads. Only the time differs, and the page shows the times of the simulated
+/// clock.
 ///
-/// The library's sources stay as they are: the linker puts `__wrap_f` in the place of `f`.
+/// The library's sources do not change: the linker replaces `f` by `__wrap_f`.
 
 namespace {
 
-constexpr std::size_t kStackBytes = 128 << 10;  // of local variables
-constexpr std::size_t kFramesBytes = 32 << 10;  // of calls that wait, as asyncify keeps them
+constexpr std::size_t kStackBytes = 128 << 10;  // bytes for local variables
+constexpr std::size_t kFramesBytes = 32 << 10;  // bytes for waiting calls, as asyncify keeps them
 
 struct Fiber {
   emscripten_fiber_t context{};
@@ -32,7 +33,7 @@ struct Fiber {
   void* (*body)(void*) = nullptr;
   void* argument = nullptr;
   const void* waits_for = nullptr;  // a condition, or the fiber that it joins
-  bool timed = false;               // its wait has an end
+  bool timed = false;               // whether its wait has an end
   bool ended = false;
 };
 
@@ -64,7 +65,7 @@ void wake(const void* condition, bool all) {
   }
 }
 
-// Nobody can run: of the waits that have an end, the first one ends. @returns whose
+// No fiber can run, so the wait with the earliest end is over. @returns its fiber
 Fiber* let_time_pass() {
   auto& waiting = scheduler().waiting;
   for (auto at = waiting.begin(); at != waiting.end(); ++at) {
@@ -88,7 +89,7 @@ void run_next() {
   if (before != next) emscripten_fiber_swap(&before->context, &next->context);
 }
 
-// @returns whether somebody has called wake(): with `timed`, the wait may also just end
+// @returns whether a fiber has called wake(): with `timed`, the wait may also simply end
 bool wait(const void* condition, bool timed) {
   Fiber* const me = scheduler().current;
   me->waits_for = condition;
@@ -103,10 +104,10 @@ void run(void* argument) {
   fiber->body(fiber->argument);
   fiber->ended = true;
   wake(fiber, /*all=*/true);
-  run_next();  // and never comes back
+  run_next();  // this never returns
 }
 
-// A new mutex is all zeros, and its first byte says whether it is held.
+// Whether a mutex is held. A new mutex has only zeros, and its first byte says whether it is held.
 bool& held(pthread_mutex_t* mutex) { return *reinterpret_cast<bool*>(mutex); }
 
 }  // namespace

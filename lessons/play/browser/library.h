@@ -3,9 +3,10 @@
 #include <version>
 
 /// @file
-/// @brief What C++20's library has and the one of Debian's emscripten (LLVM 13) has not yet.
+/// @brief The parts of C++20's library that Debian's emscripten (LLVM 13) lacks.
 ///
-/// Only what the sources use. A newer emscripten has all of it, and then this header is empty.
+/// It has only those parts that the sources use. A newer emscripten has all of them, and then this
+/// header is empty.
 
 #if _LIBCPP_VERSION < 14000
 

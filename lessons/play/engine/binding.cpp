@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t kBytesOfTales = 300'000;  // told while the page opens
+constexpr std::size_t kBytesOfTales = 300'000;  // the text is generated while the page opens
 
 Settings settings_in(const Json& request) {
   return parse_settings(request.value("settings", Json::object()).dump());
@@ -65,7 +65,7 @@ Binding::Binding() : text_(data::expand_tales(kTalesGrammar, kBytesOfTales)) {}
 
 const data::Dataset& Binding::tales(std::int64_t block_size) {
   if (!dataset_ || dataset_->block_size() != block_size) {
-    session_.reset();  // which reads the other one
+    session_.reset();  // the old session reads the old data
     dataset_.emplace(text_, "tales", block_size);
   }
   return *dataset_;

@@ -12,8 +12,8 @@
 namespace nanofsdp::play {
 
 /// @file
-/// @brief The engine as the page sees it: a request in JSON, an answer in JSON. The native program
-/// print_play speaks the same, so a test can hold one against the other.
+/// @brief The engine for the page: it takes a request in JSON and returns an answer in JSON. The
+/// native program print_play does the same, so a test can compare the two.
 ///
 ///     {"do": "film", "settings": {...}}    one step of every rank (film.h)
 ///     {"do": "train", "settings": {...}}   begins a training: {"parameters": n}
@@ -23,7 +23,7 @@ namespace nanofsdp::play {
 ///     {"do": "plan", "args": [...]}        a run on simulated GPUs (scale.h)
 ///     {"do": "explain", "args": [...]}     the same in words: {"text": "..."}
 ///
-/// What fails is answered with {"error": "..."}.
+/// If a request fails, the answer is {"error": "..."}.
 class Binding {
  public:
   Binding();
@@ -33,8 +33,8 @@ class Binding {
   const data::Dataset& tales(std::int64_t block_size);
 
   const std::string text_;
-  std::optional<data::Dataset> dataset_;  // of rows as long as they were asked for last
-  std::unique_ptr<Session> session_;      // of the training
+  std::optional<data::Dataset> dataset_;  // with rows of the last requested length
+  std::unique_ptr<Session> session_;      // the training that has begun
 };
 
 }  // namespace nanofsdp::play

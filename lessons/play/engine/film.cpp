@@ -70,7 +70,8 @@ Json ledger_of(const Ledger& ledger) {
   return all;
 }
 
-// By moments: whole, shard, gradient, its shard, and the moments of Adam; null where there is none.
+// For each moment: the whole parameter, its shard, the gradient, its shard, and the moments of
+// Adam. A value that does not exist is null.
 Json life_of(const Recorder& recorder) {
   Json life = Json::array();
   for (const Sighting& sighting : recorder.life()) {

@@ -4,8 +4,8 @@
 #include "engine/binding.h"
 
 /// @file
-/// @brief The page's engine without a browser: a request a line on stdin, an answer a line on
-/// stdout.
+/// @brief The page's engine without a browser. It reads requests from stdin and writes answers to
+/// stdout, one in each line.
 
 int main() {
   nanofsdp::play::Binding binding;

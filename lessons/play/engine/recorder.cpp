@@ -5,7 +5,7 @@
 
 namespace nanofsdp::play {
 
-// A stream of the rank's, looked at whenever something is issued on it.
+// A stream of the rank. It calls the recorder whenever work is issued on it.
 class Recorder::Watched final : public Stream {
  public:
   Watched(Recorder& recorder, std::unique_ptr<Stream> inner)
@@ -78,11 +78,11 @@ void Recorder::look(bool is_last) {
   if (is_news || is_last) {
     samples_.push_back(now);
     compute_->note(samples_.back().at);
-    // What is waited for may be written just now.
+    // The memory that the rank waits for may be written at this moment.
     const bool waits = spans != spans_ && context_.tracer.spans().back().lane == Lane::wait;
     if (probe_ != nullptr && !waits) see(probe_->look());
   }
-  // A collective is announced, and begins at once: one happening.
+  // A collective is announced and then begins at once, which is one happening.
   bool announced = false;
   for (std::string& event : events) {
     announced = event.starts_with("U.") || event.starts_with("RS.") || event.starts_with("AR.");

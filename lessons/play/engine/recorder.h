@@ -14,19 +14,19 @@
 namespace nanofsdp::play {
 
 /// @file
-/// @brief What a rank did and held, event by event: the film that the page shows.
+/// @brief Records the work and the memory of a rank, event by event. The page shows this film.
 ///
-/// A recorder takes the place of the rank's streams and passes everything on. So it sees each piece
-/// of work when it is issued, looks at the ledger then, and asks the stream for the time. On a real
-/// rank and on a simulated one it writes the same film, but for the times.
+/// A recorder takes the place of the rank's streams and passes every call on. So it sees each piece
+/// of work when it is issued, reads the ledger at that moment, and asks the stream for the time. It
+/// writes the same film on a real rank and on a simulated one, except for the times.
 
-/// Bytes in use of each class.
+/// The bytes in use of each class.
 using Memory = std::array<std::int64_t, kMemoryClasses.size()>;
 
-/// Memory at a moment.
+/// The memory at a moment.
 struct Sample {
-  double at = 0;    ///< seconds; when the main thread was there
-  Memory memory{};  ///< from then on
+  double at = 0;    ///< seconds at which the main thread was there
+  Memory memory{};  ///< memory from then until the next sample
   friend bool operator==(const Sample& a, const Sample& b) { return a.memory == b.memory; }
 };
 
@@ -34,32 +34,34 @@ struct Sample {
 struct Happening {
   std::string event;       ///< "U.transformer.h.0" (base/tracer.h); empty: a span alone
   std::size_t span = 0;    ///< its number in the tracer, from 1; 0: it takes no time
-  std::size_t sample = 0;  ///< the last one before it
+  std::size_t sample = 0;  ///< number of the last sample before it
   friend bool operator==(const Happening&, const Happening&) = default;
 };
 
-/// A number from a moment on.
+/// The values of the followed number from a moment on.
 struct Sighting {
-  std::size_t sample = 0;  ///< that moment's
+  std::size_t sample = 0;  ///< number of that moment's sample
   Values values{};
 };
 
 /// Records while it is on.
 class Recorder {
  public:
-  /// Puts itself between the rank and its streams. The context is new, and outlives it.
+  /// Puts itself between the rank and its streams. The context is new, and outlives the recorder.
   explicit Recorder(Context& context);
 
-  /// From now on, with the tracer.
-  /// @param activations bytes that they take now
+  /// Starts recording, together with the tracer.
+  /// @param activations returns the bytes that they take now
   void start(std::function<std::int64_t()> activations);
-  void stop();  ///< what was recorded stays
-  /// Sees this number, too. The probe outlives the recording.
+  void stop();  ///< stops recording; the record stays
+  /// Also records this number. The probe outlives the recording.
   void follow(const Probe& probe) { probe_ = &probe; }
 
-  const std::deque<Sample>& samples() const { return samples_; }            ///< oldest first
-  const std::vector<Happening>& happenings() const { return happenings_; }  ///< in order of issue
-  const std::vector<Sighting>& life() const { return life_; }  ///< of the number, where it changed
+  const std::deque<Sample>& samples() const { return samples_; }  ///< oldest first
+  /// In the order of issue.
+  const std::vector<Happening>& happenings() const { return happenings_; }
+  /// The values of the followed number, each time it has changed.
+  const std::vector<Sighting>& life() const { return life_; }
 
  private:
   class Watched;
@@ -67,14 +69,14 @@ class Recorder {
   void see(const Values& values);
 
   Context& context_;
-  Stream* compute_ = nullptr;  // the rank's own
+  Stream* compute_ = nullptr;  // the rank's own stream
   bool on_ = false;
   std::function<std::int64_t()> activations_;
-  std::deque<Sample> samples_;  // which never moves what it holds
+  std::deque<Sample> samples_;  // a deque never moves its elements
   std::vector<Happening> happenings_;
   const Probe* probe_ = nullptr;
   std::vector<Sighting> life_;
-  std::size_t spans_ = 0;  // of the tracer, seen so far
+  std::size_t spans_ = 0;  // number of the tracer's spans that it has seen
 };
 
 }  // namespace nanofsdp::play

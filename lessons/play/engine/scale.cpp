@@ -12,7 +12,7 @@ nlohmann::json plan_run(const std::vector<std::string>& args) {
   const cli::PlanOptions options = cli::parse_plan_options(args);
   const plan::Plan plan = cli::plan_of(options);
   nlohmann::json answer = {{"plan", cli::json_of<nlohmann::json>(options, plan)}};
-  // The step ends with its last span: the optimizer's.
+  // The step ends with its last span, which is the optimizer's.
   double end = 0;
   for (const Span& span : plan.spans) end = std::max(end, span.end);
   if (plan.time) answer["spans"] = spans_of(plan.spans, end - plan.time->seconds);

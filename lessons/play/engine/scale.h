@@ -9,12 +9,12 @@ namespace nanofsdp::play {
 /// @file
 /// @brief A run on thousands of simulated GPUs, as JSON.
 
-/// What `nanofsdp plan ARGS --json` says, as "plan"; and as "spans" what one rank does in the step,
-/// on the machine that the arguments name.
+/// Returns the result of `nanofsdp plan ARGS --json` as "plan", and as "spans" the work of one rank
+/// in the step, on the machine that the arguments name.
 /// @throws UsageError as the command
 nlohmann::json plan_run(const std::vector<std::string>& args);
 
-/// What the command says of time and memory there; where they do not fit, also what would.
+/// The command's text about time and memory. If the plan does not fit, it also says what would fit.
 /// @throws UsageError as the command
 std::string explain_run(const std::vector<std::string>& args);
 

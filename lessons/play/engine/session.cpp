@@ -37,7 +37,7 @@ bool Session::alive() const {
 
 void Session::on_threads(const std::function<void(std::size_t)>& work) {
   std::mutex mutex;
-  std::exception_ptr cause, consequence;  // the first of each
+  std::exception_ptr cause, consequence;  // the first cause and the first consequence
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < players_.size(); ++rank) {
     threads.emplace_back([&, rank] {
@@ -52,7 +52,7 @@ void Session::on_threads(const std::function<void(std::size_t)>& work) {
         error = std::current_exception();
       }
       if (!error) return;
-      players_[rank].reset();  // which tells the ranks that wait for this one
+      players_[rank].reset();  // this tells the ranks that wait for this one
       const std::lock_guard lock(mutex);
       std::exception_ptr& first = follows ? consequence : cause;
       if (!first) first = error;

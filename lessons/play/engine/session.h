@@ -12,9 +12,9 @@
 namespace nanofsdp::play {
 
 /// @file
-/// @brief All ranks of a training, which stay where they are between two steps.
+/// @brief All ranks of a training. They wait between two steps.
 
-/// A rank, and the film of it.
+/// A rank and its film.
 struct Player {
   /// Collective over the ranks of `world`.
   Player(std::unique_ptr<comm::Communicator> world, const Settings& settings,
@@ -25,7 +25,7 @@ struct Player {
   Training training;
 };
 
-/// Ranks that are threads of this process; in a browser, fibers.
+/// Ranks that are threads of this process. In a browser they are fibers.
 class Session {
  public:
   /// @param dataset outlives the session
@@ -33,12 +33,13 @@ class Session {
   Session(const Settings& settings, const data::Dataset& dataset);
 
   /// Calls `work` on every rank at the same time, and waits. After an error the session is over.
-  /// @throws the first error of a rank that is not the consequence of another's
+  /// @throws the first error of a rank that is not a consequence of another rank's error
   void on_every_rank(const std::function<void(Player&)>& work);
 
-  bool alive() const;  ///< no rank has failed
-  Player& player(int rank) { return *players_[static_cast<std::size_t>(rank)]; }  ///< one of them
-  const Settings& settings() const { return settings_; }  ///< as it was made
+  bool alive() const;  ///< whether no rank has failed
+  /// One of the ranks.
+  Player& player(int rank) { return *players_[static_cast<std::size_t>(rank)]; }
+  const Settings& settings() const { return settings_; }  ///< the settings that it was made with
 
  private:
   void on_threads(const std::function<void(std::size_t)>& work);

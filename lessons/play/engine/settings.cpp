@@ -38,7 +38,7 @@ double positive(const std::string& name, const Json& value) {
   refuse(name, "a number above 0", value);
 }
 
-// The value that goes by this name.
+// The value with this name.
 template <class T, std::size_t n>
 T choice(const std::string& name, const Json& value,
          const std::array<std::pair<std::string_view, T>, n>& known) {

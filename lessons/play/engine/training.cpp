@@ -41,7 +41,7 @@ Training::Training(Context& context, comm::Mesh mesh, const Settings& settings,
 }
 
 void Training::initialise() {
-  if (is_simulated(context_.device)) {  // which has nowhere to write the values
+  if (is_simulated(context_.device)) {  // a simulated device has no memory for the values
     for (fsdp::ShardedParameters* row : sharded_.rows()) row->written();
     return;
   }

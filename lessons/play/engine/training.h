@@ -23,7 +23,7 @@ namespace nanofsdp::play {
 /// @file
 /// @brief One rank of a training, on a real device or a simulated one.
 
-/// As train::Trainer, without files: the same losses to the bit, which a test holds.
+/// Trains like train::Trainer, without files. A test compares the losses, bit for bit.
 class Training {
  public:
   /// Builds and initialises the model. Collective.
@@ -31,29 +31,29 @@ class Training {
   Training(Context& context, comm::Mesh mesh, const Settings& settings,
            const data::Dataset& dataset);
 
-  /// One optimizer step; its loss and gradient norm are kept.
+  /// Makes one optimizer step, and keeps its loss and gradient norm.
   void step();
 
-  double loss() const { return loss_; }            ///< of the last step, mean over all tokens
-  double grad_norm() const { return grad_norm_; }  ///< of the last step, before clipping
-  std::int64_t steps() const { return steps_; }    ///< so far
+  double loss() const { return loss_; }            ///< mean loss of the last step over all tokens
+  double grad_norm() const { return grad_norm_; }  ///< norm of the last step before clipping
+  std::int64_t steps() const { return steps_; }    ///< number of steps so far
 
-  /// Of every weight, in float32, in the order of the units. Collective.
+  /// The fingerprint of every weight, in float32, in the order of the units. Collective.
   std::uint64_t fingerprint_of_weights();
-  /// What the model writes. Collective.
+  /// Lets the model write a text. Collective.
   std::string sample(std::int64_t length);
 
-  /// Bytes that activations take now: the tape's, and the batch. After the first step only, when
-  /// all of them lie in one block.
+  /// The bytes that activations take now: the tape's, and the batch. Call it after the first step,
+  /// when all of them lie in one block.
   std::int64_t activations();
 
-  /// Of the element that the settings name.
+  /// The probe of the element that the settings name.
   Probe probe() {
     return Probe(sharded_.units(), optimizer_, settings_.parameter, settings_.element);
   }
 
-  comm::Mesh& mesh() { return mesh_; }              ///< of all ranks
-  fsdp::ShardedModel& model() { return sharded_; }  ///< as it is sharded
+  comm::Mesh& mesh() { return mesh_; }              ///< the mesh of all ranks
+  fsdp::ShardedModel& model() { return sharded_; }  ///< the sharded model
 
  private:
   void initialise();
@@ -73,9 +73,9 @@ class Training {
   data::StepShape shape_;
   std::vector<data::MicroStep> plan_;
   std::vector<std::int32_t> drawn_;
-  Buffer batch_;  // int32, inputs and targets
+  Buffer batch_;  // int32: inputs and targets
   train::LossMeter losses_;
-  Address bottom_ = 0;  // of the tape, in a pass
+  Address bottom_ = 0;  // address of the tape in a pass
   double loss_ = 0, grad_norm_ = 0;
   std::int64_t steps_ = 0;
 };
