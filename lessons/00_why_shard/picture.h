@@ -16,16 +16,16 @@
 
 namespace lesson {
 
-/// What a rank holds of one unit, in elements.
+/// The elements of one unit on a rank.
 struct Held {
   std::string unit;             ///< "root", "h.0"
-  std::int64_t whole = 0;       ///< of the whole unit
-  std::int64_t shard = 0;       ///< of a rank's shard
-  std::int64_t parameters = 0;  ///< that this rank can read now
-  std::int64_t gradients = 0;   ///< the same
+  std::int64_t whole = 0;       ///< elements of the whole unit
+  std::int64_t shard = 0;       ///< elements of a rank's shard
+  std::int64_t parameters = 0;  ///< elements that this rank can read now
+  std::int64_t gradients = 0;   ///< the same for gradients
 };
 
-/// What a rank holds of all units at one moment of a step.
+/// The elements of all units on a rank at one moment of a step.
 struct Moment {
   std::string when;
   std::vector<Held> units;  ///< the root last

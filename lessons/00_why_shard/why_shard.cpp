@@ -46,7 +46,7 @@ struct Trained {
   std::int64_t kept = 0;                   // bytes on rank 0, from step to step
   std::int64_t borrowed = 0;               // bytes on rank 0, in addition, at most
   std::vector<float> weights;              // the whole model's, as rank 0 sees them
-  std::vector<std::vector<Moment>> ranks;  // of each rank: the moments of the last step
+  std::vector<std::vector<Moment>> ranks;  // for each rank, the moments of the last step
 };
 
 Trained train(fsdp::ShardingStrategy strategy) {

@@ -10,7 +10,7 @@ namespace {
 
 using namespace nanofsdp;
 
-constexpr double kTolerance = 1e-4;  // what the order of a float32 sum may change
+constexpr double kTolerance = 1e-4;  // difference that the order of a float32 sum may make
 
 std::vector<float> random(std::int64_t n) {
   std::vector<float> values(static_cast<std::size_t>(n));

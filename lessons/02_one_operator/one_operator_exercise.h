@@ -2,7 +2,7 @@
 
 #include <span>
 
-/// What layer norm's backward gets, for rows of n elements. Row i begins at element i * n.
+/// The operands of layer norm's backward, for rows of n elements. Row i begins at element i * n.
 struct Known {
   std::span<const float> dy;    ///< [rows * n] slope of the loss with respect to y
   std::span<const float> x;     ///< [rows * n] forward's input

@@ -133,7 +133,7 @@ int main(int argc, char** argv) {
   Ring ring = after(Ring(rows), reduce_scatter_step);
   std::int64_t same = 0;
   for (int c = 0; c < 4; ++c) {
-    std::int64_t differ = 0;  // of the sums that rank c owns
+    std::int64_t differ = 0;  // number of different sums among those that rank c owns
     for (int i = 0; i < kN / 4; ++i) differ += ring.chunk(c, c)[i] != in_order[c * kN / 4 + i];
     same += differ == 0;
     lesson.print(fmt::format("chunk {}, added {} {} {} {}: {} of {} elements differ", c,

@@ -29,7 +29,7 @@ class MailboxNeighbours final : public Neighbours {
     return received_;
   }
 
-  std::vector<std::size_t> sizes;  // of the messages sent
+  std::vector<std::size_t> sizes;  // sizes of the sent messages
 
  private:
   Mailbox& next_;

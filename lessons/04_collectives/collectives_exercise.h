@@ -2,8 +2,8 @@
 
 #include <span>
 
-/// What one rank of the ring can do: send a chunk to the next rank, and receive one from the rank
-/// before. The next rank of the last one is rank 0.
+/// The actions of one rank of the ring: it sends a chunk to the next rank, and receives one from
+/// the rank before. The next rank of the last one is rank 0.
 class Neighbours {
  public:
   virtual ~Neighbours() = default;

@@ -13,8 +13,8 @@
 #include "train/options.h"
 
 /// @file
-/// @brief What a rank of lesson 05 does by itself: the training of lessons 01 to 03, on its own
-/// rows. It communicates with no other rank.
+/// @brief The part that a rank of lesson 05 does by itself: the training of lessons 01 to 03, on
+/// its own rows. It communicates with no other rank.
 
 namespace lesson {
 

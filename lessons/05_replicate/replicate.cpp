@@ -39,7 +39,7 @@ void share(Stream& stream, comm::Communicator& world, Tensor grad, Sharing how) 
 struct Run : lesson::Curve {
   explicit Run(int W) : Curve(kSteps), wpe(W) {}
   std::vector<std::vector<float>> wpe;  // on each rank: the table of positions, in the end
-  comm::Traffic traffic;                // of one rank in one step
+  comm::Traffic traffic;                // traffic of one rank in one step
 };
 
 // A run of W ranks. Each draws the same weights and the same batches from the same seed.

@@ -3,7 +3,7 @@
 #include "frame/exercise.h"
 #include "where_bytes_live_exercise.h"
 
-// The specification adds W parameters at a time until they no longer fit. Where this would take too
+// The specification adds W parameters at a time until they no longer fit. If this would take too
 // long, we know the answer.
 static std::int64_t by_trying(std::int64_t memory, std::int64_t whole, std::int64_t divided,
                               std::int64_t W) {

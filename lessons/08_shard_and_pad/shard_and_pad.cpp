@@ -44,7 +44,7 @@ Range piece(Range parameter, std::int64_t rank, std::int64_t s) {
 }
 //! [piece]
 
-// Where each parameter lies in the row.
+// The place of each parameter in the row.
 std::vector<Range> laid_out(std::span<const ParameterSpec> parameters) {
   std::vector<Range> ranges;
   std::int64_t end = 0;

@@ -12,7 +12,7 @@
 namespace lesson {
 
 /// @file
-/// @brief What each rank keeps of one unit when only the optimizer is sharded.
+/// @brief The memory of one unit on each rank when only the optimizer is sharded.
 
 /// A bar is as long as its part of the unit's row, and as high as 4 bytes for each element: its
 /// area is its bytes.

@@ -23,7 +23,7 @@ enum class When { unit_by_unit, after_backward };
 
 struct Run : lesson::Trained {
   using Trained::Trained;
-  std::vector<lesson::Change> changes;  // of the memory of whole gradients, in one backward
+  std::vector<lesson::Change> changes;  // changes of the memory of whole gradients, in one backward
   std::int64_t most() const {
     return std::ranges::max_element(changes, {}, &lesson::Change::bytes)->bytes;
   }

@@ -13,7 +13,7 @@
 
 namespace lesson {
 
-/// What a run records besides losses and bytes.
+/// The records of a run, beside its losses and bytes.
 struct Run : Trained {
   using Trained::Trained;
   std::vector<std::string> events;  // on rank 0 in the last step

@@ -60,7 +60,7 @@ std::string asked_for(const std::vector<std::string>& order) {
   return text;
 }
 
-// What happens when the model runs on two ranks.
+// The events when the model runs on two ranks.
 std::string traced(const std::vector<int>& calls, bool training) {
   std::string events;
   comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {

@@ -4,7 +4,7 @@
 
 std::string events_of(const std::vector<int>& calls, bool training) {
   std::string events = "U.root";
-  std::map<int, int> calls_left;  // of each block: calls whose backward has not returned
+  std::map<int, int> calls_left;  // for each block, the calls whose backward has not returned
   const auto gather_and_discard = [&](int block) {
     const std::string name = "h." + std::to_string(block);
     events += " U." + name + " R." + name;

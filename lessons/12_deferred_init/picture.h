@@ -18,7 +18,7 @@ namespace lesson {
 
 /// One random draw of the root unit.
 struct RootDraw {
-  std::string name;        // of the module
+  std::string name;        // name of the module
   std::int64_t begin = 0;  // its first number, counted from the start of the sequence
   std::int64_t numel = 0;
   bool stays = true;  // or a later draw overwrites it

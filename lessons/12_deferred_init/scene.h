@@ -18,8 +18,8 @@
 #include "fsdp/layout.h"
 
 /// @file
-/// @brief What lesson 12 needs besides its idea: empty shards (lessons 07 and 08), and whole models
-/// to compare with.
+/// @brief The parts of lesson 12 beside its idea: empty shards (lessons 07 and 08), and whole
+/// models to compare with.
 
 namespace lesson {
 
@@ -63,7 +63,7 @@ struct Homes {
   std::int64_t largest = 0;  // elements of the largest parameter
 };
 
-using Values = std::map<const nn::Parameter*, std::vector<float>>;  // of a whole model
+using Values = std::map<const nn::Parameter*, std::vector<float>>;  // the values of a whole model
 
 inline Values whole_model(const std::vector<Draw>& plan, std::uint64_t seed) {
   Values values;

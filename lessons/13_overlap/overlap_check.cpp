@@ -9,7 +9,7 @@
 
 using lesson::Action;
 
-// Random schedules, short ones first.
+// Random schedules. The short schedules come first.
 static int check_exposed() {
   lesson::Exercise exercise("exposed");
   std::mt19937 random(lesson::seed(13));

@@ -6,7 +6,7 @@ int exposed(const lesson::Schedule& schedule) {
   for (const lesson::Action& action : schedule) {
     if (action.kind == lesson::Action::issue) sum += action.milliseconds;
   }
-  return sum;  // as if nothing were ever hidden
+  return sum;  // this hides nothing
 }
 
 std::vector<Line> step(int units, int /*slots*/) {

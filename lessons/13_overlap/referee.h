@@ -15,16 +15,16 @@ namespace lesson {
 /// @file
 /// @brief Runs the reader's program of a step by the rules of overlap_exercise.h, and measures it.
 
-/// What came of a program. After a mistake the rest of the program is not run.
+/// The result of a program. After a mistake the rest of the program is not run.
 struct Played {
   std::string mistake{};  ///< empty: there was none
   int exposed = 0, total = 0, most_slots = 0;
   Chart chart{.lanes = {"compute", "all-gather", "reduce-scatter"}};
 };
 
-/// What the library's program exposes. Without a second slot, computation waits for all gathers;
-/// with one, for the first gather of forward and the first of backward. Both times it waits for the
-/// last reduce-scatter.
+/// The milliseconds that the library's program exposes. Without a second slot, computation waits
+/// for all gathers; with one, for the first gather of forward and the first of backward. Both times
+/// it waits for the last reduce-scatter.
 inline int par(int units, int slots) { return kLink * (slots == 1 ? 2 * units + 1 : 3); }
 
 /// A program without a mistake that exposes no more than `exposed`.

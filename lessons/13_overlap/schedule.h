@@ -8,16 +8,16 @@
 
 namespace lesson {
 
-/// What the four units of lesson 13 need, in milliseconds: forward and backward of a unit, and a
+/// The milliseconds that the four units of lesson 13 need: forward and backward of a unit, and a
 /// collective on the link.
 inline constexpr int kUnits = 4, kForward = 8, kBackward = 16, kLink = 5;
 
 /// One thing that the main thread of a rank does.
 struct Action {
   enum Kind { issue, compute, wait } kind;
-  int lane = 0;  ///< of an issue: 0 is the lane of all-gathers, 1 the lane of reduce-scatters
-  int milliseconds = 0;  ///< of an issue: how long the collective takes; of a computation
-  int of = 0;            ///< of a wait: it waits for issue number `of` of the schedule, from 0
+  int lane = 0;  ///< for an issue: 0 is the lane of all-gathers, 1 the lane of reduce-scatters
+  int milliseconds = 0;  ///< for an issue: the time of the collective; or the time of a computation
+  int of = 0;            ///< for a wait: it waits for issue number `of` of the schedule, from 0
   int unit = 0;          ///< the unit, for pictures
 };
 

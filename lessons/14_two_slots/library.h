@@ -17,19 +17,19 @@
 #include "frame/sharded_rank.h"
 
 /// @file
-/// @brief What the slots of lesson 14 are compared with, and its picture.
+/// @brief The library's run for comparison with the slots of lesson 14, and the lesson's picture.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
 inline constexpr int kUnits = 5;
-inline constexpr std::int64_t kNumel = 196864;  // of a block
+inline constexpr std::int64_t kNumel = 196864;  // elements of a block
 inline constexpr MemoryClass kClass = MemoryClass::unsharded_parameters;
 
 /// A forward pass over units. A gather takes a time of 1, and so does a computation.
 struct Pass {
-  std::vector<float> read = std::vector<float>(kUnits);  ///< what each unit read
+  std::vector<float> read = std::vector<float>(kUnits);  ///< the values that each unit has read
   std::vector<int> gathered = std::vector<int>(kUnits), computed = gathered;  ///< when they ended
   int ahead = 0;  ///< gathers that were finished before the first computation began
 
@@ -81,7 +81,7 @@ class Fresh {
   std::list<Use> used_;
 };
 
-/// Of rank 0.
+/// The results of rank 0.
 struct Trained {
   std::int64_t unsharded = 0;    ///< bytes of unsharded parameters; those of gradients are as many
   std::int64_t allocations = 0;  ///< after the first step
@@ -109,7 +109,7 @@ inline Trained train(int n_layer, bool pool) {
   return trained[0];
 }
 
-/// What the lanes of a forward pass do, from when to when.
+/// The times at which the lanes of a forward pass begin and end their work.
 inline Chart chart_of(const Pass& pass, int slots) {
   Chart chart{.title = fmt::format("{} slot{}: over at {}", slots, slots == 1 ? "" : "s",
                                    pass.computed.back()),

@@ -13,8 +13,8 @@
 #include "fsdp/buffer_pool.h"
 #include "library.h"
 
-// Lesson 14: the units take turns in two places in memory. What the event of each place is for, and
-// what it costs to allocate memory for each unit instead.
+// Lesson 14: the units take turns in two places in memory. The lesson shows why each place needs an
+// event, and what it costs to allocate memory for each unit instead.
 
 namespace {
 

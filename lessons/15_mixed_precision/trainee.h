@@ -19,8 +19,8 @@
 #include "fsdp/collectives.h"
 
 /// @file
-/// @brief What lesson 15 needs besides its idea: lesson 05's rank with a master copy of its
-/// weights, and what the library does, to compare with.
+/// @brief The parts of lesson 15 beside its idea: lesson 05's rank with a master copy of its
+/// weights, and the library's run for comparison.
 
 namespace lesson {
 

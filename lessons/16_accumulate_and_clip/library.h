@@ -43,19 +43,19 @@ inline std::int64_t counted(const Rows& rows) {
 
 /// How to compute one gradient.
 struct Setup {
-  int W = kRanks, micro_steps = kMicroSteps, rows = kRanks * kRowsOfARank;  // of a micro-step
+  int W = kRanks, micro_steps = kMicroSteps, rows = kRanks * kRowsOfARank;  // rows of a micro-step
   bool no_sync = false, unequal = false;
   comm::ReduceOp reduction = comm::ReduceOp::average;
 };
 
-using Shards = std::vector<std::vector<float>>;  // of one rank, a unit each
+using Shards = std::vector<std::vector<float>>;  // the shards of one rank, one for each unit
 
 /// The result: the shards of all ranks, and what rank 0 did for it.
 struct Gradient {
   std::vector<Shards> of_rank{};
   float norm = 0, coefficient = 0;
   comm::Traffic traffic{};
-  std::int64_t whole_bytes = 0;  // of unsharded gradients
+  std::int64_t whole_bytes = 0;  // bytes of unsharded gradients
 };
 
 /// The library's gradient. With `average`, each rank divides by its own tokens; with `sum`, by the

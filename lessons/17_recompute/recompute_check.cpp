@@ -14,7 +14,7 @@ std::string to_string(State state) {
 
 struct Call {
   Hook hook;
-  Action action;  // that is right
+  Action action;  // the right action
   State after;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a hook tells its unit to do.
+/// The actions that a hook asks of its unit.
 enum class Action { nothing, gather, discard };
 
 /// The four hooks of a module. A recompute calls the first two inside backward, too.

@@ -16,11 +16,11 @@
 #include "stack.h"
 
 /// @file
-/// @brief What rank 0 of the library does, with recompute and without.
+/// @brief The work of rank 0 in the library, with recompute and without.
 
 namespace lesson {
 
-/// What rank 0 did in the second step.
+/// The work of rank 0 in the second step.
 struct Seen {
   std::int64_t activations = 0, all_gathers = 0;
   Order order{};

@@ -22,7 +22,8 @@ namespace lesson {
 
 using namespace nanofsdp;
 
-/// What happened: "U.h.0" when the weights of h.0 were gathered, "R.h.0" when they were discarded.
+/// The events of a step: "U.h.0" when the weights of h.0 were gathered, "R.h.0" when they were
+/// discarded.
 using Order = std::vector<std::string>;
 
 /// Gathers and discards the weights of a module. In lesson 11 they come from all ranks; here they
@@ -69,7 +70,8 @@ class Layers final : public nn::Module {
 
 class Stack {
  public:
-  /// Makes the module that the stack calls instead of a block. None: the block itself.
+  /// Makes the module that the stack calls instead of a block. If there is none, the stack calls
+  /// the block itself.
   using Wrap = std::function<std::unique_ptr<nn::Module>(gpt::Block&)>;
 
   explicit Stack(int n_layer, const Wrap& wrap = nullptr) : tape_(memory_.context) {

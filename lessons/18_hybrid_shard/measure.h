@@ -18,13 +18,13 @@
 #include "nn/loss.h"
 
 /// @file
-/// @brief What the library keeps and sends in a step, for lesson 18, and its picture.
+/// @brief The bytes that the library keeps and sends in a step, for lesson 18, and its picture.
 
 namespace lesson {
 
 using namespace nanofsdp;
 
-/// What rank 0 keeps and sends.
+/// The bytes that rank 0 keeps and sends.
 struct Measured {
   std::int64_t kept = 0;  ///< bytes, between steps
   comm::Traffic all, across;

@@ -46,7 +46,7 @@ File save(lesson::Training& run) {
   return file;
 }
 
-// What load() leaves out, to show what then goes wrong.
+// The parts that load() leaves out, to show the consequences.
 struct Forgets {
   bool moments = false, steps = false, generator = false;
 };

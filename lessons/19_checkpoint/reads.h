@@ -46,8 +46,9 @@ struct Reads {
   Svg picture{400, 470};
 };
 
-/// What the ranks in `wanted` read of the root unit from the files of those in `saved`. The picture
-/// has the elements from top to bottom, so a copy is a level line from a file to a rank.
+/// The parts of the root unit that the ranks in `wanted` read from the files of those in `saved`.
+/// The picture has the elements from top to bottom, so a copy is a level line from a file to a
+/// rank.
 template <class Files>
 Reads reads_of_root(const Files& saved, const Files& wanted) {
   Reads reads;

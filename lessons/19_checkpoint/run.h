@@ -51,12 +51,12 @@ struct Training {
 /// The piece of one parameter that a rank owns.
 struct View {
   const std::string& name;
-  fsdp::Range range;  // of the parameter's elements
+  fsdp::Range range;  // range of the parameter's elements
   std::span<float> values, m, v;
   std::int64_t& steps;  // updates that the optimizer has made to this parameter
 };
 
-/// Calls use(view) for every parameter of which the rank has a piece: lesson 08's arithmetic.
+/// Calls use(view) for every parameter with a piece on this rank: lesson 08's arithmetic.
 template <class Use>
 void for_each_piece(Training& t, const Use& use) {
   for (std::size_t u = 0; u < t.state.sharded.units().size(); ++u) {
@@ -86,10 +86,10 @@ bool is_the_librarys(Training& t, const File& file) {
   });
 }
 
-/// What every rank does before the first step, or after the last.
+/// The work of every rank before the first step, or after the last.
 using Work = std::function<void(Training&)>;
 
-/// @return the losses of so many steps on W ranks that are threads
+/// @return the losses of `steps` steps on W ranks that are threads
 inline std::vector<double> train(int W, int steps, const Work& before, const Work& after) {
   std::vector<double> parts(static_cast<std::size_t>(W * steps)), losses;
   comm::launch_threads(W, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {

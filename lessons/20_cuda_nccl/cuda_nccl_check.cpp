@@ -36,8 +36,8 @@ int main() {
   for (const int threads : {32, 64, 96, 256, 1024}) {
     for (const int n : {0, 1, 31, 32, 33, 100, 768, 1025, 5003}) {
       std::vector<float> x(n);
-      for (int i = 0; i < n;
-           ++i) {  // of very different sizes, so that another order gives other bits
+      // The numbers have very different sizes, so that another order gives other bits.
+      for (int i = 0; i < n; ++i) {
         x[i] = std::ldexp(static_cast<float>(i * 7919 % 10007 - 5000), i * 31 % 24);
       }
       exercise.expect(block_sum(x, threads), in_order(x, threads), "{} numbers, {} threads", n,

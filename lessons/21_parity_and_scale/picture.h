@@ -45,7 +45,7 @@ inline void draw_losses(Svg& svg, std::span<const double> ours, std::span<const 
 
 /// For each W two bars. The first line is at y.
 inline void draw_bytes(Svg& svg, std::span<const Bar> bars, int y) {
-  constexpr std::int64_t kBytes = 320'000'000;  // of a pixel
+  constexpr std::int64_t kBytes = 320'000'000;  // bytes of a pixel
   svg.text(20, y, "Bytes of one of W ranks of Llama 70B");
   int x = 20;
   for (const auto& [name, fill] : {std::pair{"parameters", colour::parameters},

@@ -56,7 +56,8 @@ inline std::int64_t at_rest(const plan::Plan& plan) {
          plan.of(MemoryClass::optimizer);
 }
 
-/// What the engine holds and sends under full_shard, in float32 with Adam, on a simulated device.
+/// The bytes that the engine holds and sends under full_shard, in float32 with Adam, on a simulated
+/// device.
 struct Planned {
   Rank rank;
   std::vector<std::int64_t> units;  ///< elements, the root's last

@@ -102,7 +102,8 @@ struct Truth {
   }
 
   std::map<std::string, Measured> gradients;
-  std::map<bool, std::vector<double>> losses;  ///< of steps: of all parameters; true: of adapters
+  /// Losses of steps when all parameters train; true: when adapters train.
+  std::map<bool, std::vector<double>> losses;
 };
 
 /// How many of our losses are PyTorch's, within 1e-6 of them.

@@ -78,7 +78,7 @@ struct Training {
 /// A model, its text and its recipe.
 struct Task {
   llama::Config config;
-  std::int64_t rows, T;  ///< of a step, over all ranks
+  std::int64_t rows, T;  ///< rows of a step, over all ranks; tokens of a row
   /// Fills rows [first, first + count) of a step.
   std::function<void(int step, std::int64_t first, Rows& rows)> text;
   int steps;
@@ -90,7 +90,7 @@ struct Task {
 struct Run {
   std::vector<double> losses;                 ///< the mean over all tokens, of each step
   Values values;                              ///< afterwards
-  comm::Traffic traffic;                      ///< of rank 0 in the last step
+  comm::Traffic traffic;                      ///< traffic of rank 0 in the last step
   std::map<MemoryClass, std::int64_t> bytes;  ///< rank 0's, reserved
 };
 

@@ -74,12 +74,12 @@ inline int cuts_inside_rows(const std::vector<Parameters>& units, fsdp::LayoutKi
 
 /// The results of rank 0 after three steps; numbers are bytes.
 struct Ran {
-  std::int64_t shards = 0;   ///< of parameters, gradients and moments
+  std::int64_t shards = 0;   ///< bytes of parameters, gradients and moments
   std::int64_t slots = 0;    ///< for unsharded parameters and gradients
-  std::int64_t buffers = 0;  ///< of collectives, where these are not the slots, and of the norm
+  std::int64_t buffers = 0;  ///< bytes of collectives that do not use the slots, and of the norm
   comm::Traffic step;        ///< the last
   std::vector<double> losses{};
-  std::vector<float> weights{};  ///< of all ranks
+  std::vector<float> weights{};  ///< weights of all ranks
 };
 
 /// Three steps of full_shard, without clipping: in each layout the norm adds up other shards, so

@@ -4,7 +4,7 @@
 
 /// A matrix in the buffer of a collective.
 struct InBuffer {
-  std::int64_t rows, columns;  ///< of the matrix
+  std::int64_t rows, columns;  ///< sizes of the matrix
   std::int64_t begin;          ///< the element of each shard at which its chunk begins
   std::int64_t shard_numel;    ///< elements of a shard; the buffer is the shards of all ranks
 };

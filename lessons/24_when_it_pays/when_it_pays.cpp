@@ -82,7 +82,7 @@ int main(int argc, char** argv) {
   lesson.print("tokens that hide a block                         by plan, ranks");
   lesson.print("             parameters  TFLOP/s       formula       8     64   1024");
   const double bandwidth = Ring(h100, 64).bandwidth;
-  double speed = 0, crossing = 0;  // of the 8B model
+  double speed = 0, crossing = 0;  // for the 8B model
   for (const char* model : {"llama-3-1b", "llama-3-8b", "llama-3-70b"}) {
     Training t{.model = model};
     const plan::Plan plan = plan_of(h100, t);

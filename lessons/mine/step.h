@@ -84,7 +84,7 @@ class ShardedRank {
   bool ahead_ = false, first_ = true;
   int waits_ = 0;
   std::vector<std::string> events_;  // events of this pass, as lesson 11 lists them
-  std::vector<bool> done_;           // which of them are done
+  std::vector<bool> done_;           // whether each of them is done
   // Units: in the order of forward; in the order in which their gradients are complete.
   std::vector<int> used_, order_;
   std::size_t reduced_ = 0;  // how many units of this order are reduced

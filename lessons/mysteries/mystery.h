@@ -17,7 +17,7 @@ struct Cause {
 /// One mystery. An answer has the number of a cause, from 1; a rank, or "all"; and a unit, or
 /// "all".
 struct Mystery {
-  std::string story;          ///< what the user did and expected
+  std::string story;          ///< the actions and the expectation of the user
   std::string (*symptoms)();  ///< runs the library, and returns what a user would see
   std::vector<Cause> causes;
   int cause;
