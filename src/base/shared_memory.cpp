@@ -74,7 +74,7 @@ void* SharedMemory::allocate(std::size_t bytes) {
 void SharedMemory::release(void* memory) noexcept {
   const std::lock_guard lock(mutex_);
   const auto found = ends_.find(offset_of(memory));
-  // So the memory is zeroed when it is allocated again.
+  // Clears the memory, which must be zeroed when it is allocated again.
   clear(memory, found->second - found->first);
   put_into_core_dumps(memory, found->second - found->first, false);
   ends_.erase(found);

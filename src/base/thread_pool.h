@@ -24,7 +24,7 @@ class ThreadPool {
   explicit ThreadPool(int threads);
   ~ThreadPool();
 
-  /// Threads, with the caller.
+  /// The number of threads; the caller is one of them.
   int threads() const { return static_cast<int>(workers_.size()) + 1; }
 
   /// Cuts [0, n) into equal ranges and runs them all; the caller runs the first. Returns when all

@@ -31,7 +31,7 @@ void convert(const Tensor& in, const Tensor& out) {
 void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
   const std::pair converted(DType::float32, DType::bfloat16);
   const bool converts = std::minmax({in.dtype(), out.dtype()}) == converted;
-  // Both lie on a device.
+  // Whether both tensors lie on a device.
   const bool within = in.device() != Device::cpu && out.device() != Device::cpu;
   NANOFSDP_CHECK_SHAPE(
       in.numel() == out.numel() && (in.dtype() == out.dtype() || (converts && !within)),
@@ -41,7 +41,7 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
       .hint = converts && within ? "use ops::cast: the host converts what it sends or gets" : "");
   if (in.bytes() == 0) return;
   if (converts && in.device() != out.device()) {
-    // Its dtype is the one that is copied between host and device.
+    // The tensor on the device. The bytes that are copied have its dtype.
     const Tensor& far = in.device() == Device::cpu ? out : in;
     std::vector<std::byte> room(far.bytes());
     const Tensor stop(room.data(), far.shape(), far.dtype());

@@ -33,8 +33,8 @@ static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_
 /// Makes a call without a number. Its chunks are like `chunk`.
 Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call);
 
-/// "all_gather 17 of 4097 float32 a rank for unit h.0". If the call has no number, the text has
-/// none.
+/// The text of a call, such as "all_gather 17 of 4097 float32 a rank for unit h.0". If the call has
+/// no number, the text has none.
 std::string describe(const Operation& operation);
 
 /// A call and its operands, which fit, as a backend gets them.

@@ -25,7 +25,7 @@ namespace nanofsdp::comm {
 /// nccl they are processes with a GPU each. With local they are threads of this process.
 enum class Backend { gloo, nccl, local };
 
-/// "gloo", "nccl" or "local".
+/// The name of a backend: "gloo", "nccl" or "local".
 std::string name_of(Backend backend);
 
 /// The default on CPUs: gloo, or local in a build without Gloo.

@@ -16,7 +16,7 @@
 namespace nanofsdp::data {
 namespace {
 
-// Bytes; encoding takes six times as much memory.
+// The largest text in bytes. Encoding takes six times as much memory.
 constexpr std::uint64_t kMostText = std::uint64_t{1} << 32;
 constexpr std::uint64_t kMostOfMeta = 1 << 26;
 constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's number: GPT-2's 50257, padded for speed

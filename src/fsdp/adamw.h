@@ -14,7 +14,7 @@ namespace nanofsdp::fsdp {
 struct AdamWOptions {
   double beta1 = 0.9;   ///< decay of the first moment, in [0, 1)
   double beta2 = 0.95;  ///< decay of the second moment, in [0, 1)
-  /// Added to the root of the second moment.
+  /// A small number that is added to the root of the second moment.
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< a step takes lr * weight_decay of each weight that decays
   /// Which parameters decay. nanoGPT: those of at least two dimensions, by their shape before

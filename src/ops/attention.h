@@ -72,7 +72,7 @@ struct AttentionForward {
   std::int64_t first = 0;  ///< queries begin at this position; keys at 0
 };
 
-/// Shapes as in the forward pass, with first = 0.
+/// The shapes are those of the forward pass, with first = 0.
 struct AttentionBackward {
   Tensor dy{};             ///< in   [B, T, C]
   Heads q{}, k{}, v{};     ///< in   as in the forward pass

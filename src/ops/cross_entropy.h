@@ -26,7 +26,7 @@ struct CrossEntropyForward {
   Tensor total{};   ///< in, out  [1], float64, or empty: the sum of the losses is added to it
 };
 
-/// Shapes as in the forward pass.
+/// The shapes are those of the forward pass.
 struct CrossEntropyBackward {
   Tensor logits{};  ///< in, out  [N, V]: becomes dlogits
   Tensor target{};  ///< in   [N], int32

@@ -35,7 +35,7 @@ struct DropoutOf {
   std::uint32_t threshold;
   float factor;
   __device__ T operator()(std::int64_t i) const {
-    // Read also if it is dropped, so there is no branch.
+    // The element is also read if it is dropped, so there is no branch.
     const float survivor = widen(x[i]) * factor;
     return narrow_to<T>(keep(row, static_cast<std::uint32_t>(i), threshold) ? survivor : 0.0f);
   }

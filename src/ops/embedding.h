@@ -22,7 +22,7 @@ struct EmbeddingForward {
   Tensor y{};       ///< out  [N, C], written; on a GPU also bfloat16
 };
 
-/// Shapes as in the forward pass.
+/// The shapes are those of the forward pass.
 struct EmbeddingBackward {
   Tensor index{};    ///< in   [N], int32
   Tensor dy{};       ///< in   [N, C], on a GPU also bfloat16

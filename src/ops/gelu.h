@@ -22,7 +22,7 @@ struct GeluForward {
   Tensor y{};  ///< out  same shape, written
 };
 
-/// All operands have one shape and one dtype, as in the forward pass.
+/// All operands have the same shape and dtype, as in the forward pass.
 struct GeluBackward {
   Tensor dy{};  ///< in
   Tensor x{};   ///< in

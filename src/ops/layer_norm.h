@@ -42,7 +42,7 @@ struct LayerNormForward {
   Tensor rstd{};    ///< out  [R], float32
 };
 
-/// Shapes as in the forward pass.
+/// The shapes are those of the forward pass.
 struct LayerNormBackward {
   Tensor dy{};       ///< in   [R, C]
   Tensor x{};        ///< in   [R, C]

@@ -41,7 +41,7 @@ struct MatmulForward {
   Tensor y{};       ///< out  [N, M], written
 };
 
-/// Shapes as in the forward pass. `dbias` may be empty.
+/// The shapes are those of the forward pass. `dbias` may be empty.
 struct MatmulBackward {
   Tensor dy{};       ///< in   [N, M]
   Tensor x{};        ///< in   [N, K]

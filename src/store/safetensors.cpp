@@ -95,7 +95,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
   }
-  // Without a buffer, because each read is of a whole tensor somewhere in the file.
+  // The stream has no buffer, because each read is of a whole tensor at another place of the file.
   file_.rdbuf()->pubsetbuf(nullptr, 0);
   file_.open(path_, std::ios::binary);
   std::uint64_t header_size = 0;

@@ -150,7 +150,7 @@ std::int64_t TensorInfo::numel() const {
 }
 
 void add_name(std::set<std::string>& names, const std::string& name) {
-  // False if text_of() replaced something.
+  // Whether the name is UTF-8. If it is not, text_of() has replaced some bytes.
   const bool utf8 = json::parse(text_of(json(name))) == name;
   NANOFSDP_CHECK(utf8 && name != kMetadata && names.insert(name).second,
                  .what = "tensor " + text_of(json(name)),
