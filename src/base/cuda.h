@@ -36,8 +36,8 @@ void copy(Stream& stream, void* to, const void* from, std::size_t bytes);
 }  // namespace cuda
 }  // namespace nanofsdp
 
-/// Returns from the function around it on a GPU, with what the twin `cuda::call` in the `.cu` file
-/// returns. A build without CUDA has no twins, so there the call is not compiled.
+/// On a GPU it returns from the function around it, with the result of the twin `cuda::call` in the
+/// `.cu` file. A build without CUDA has no twins, so there the call is not compiled.
 #define NANOFSDP_RETURN_ON_CUDA(device, call)        \
   if constexpr (::nanofsdp::kCuda) {                 \
     if ((device) == Device::cuda) return cuda::call; \

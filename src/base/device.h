@@ -22,9 +22,9 @@ namespace nanofsdp {
 ///
 /// On the CPU the compute stream runs its work inline, on the caller's thread, so waiting on it
 /// blocks that thread; a communication stream is a thread of its own. On CUDA every stream is a
-/// CUDA stream, and work is what is launched on it. Hooks, buffer pool, prefetch and tracer are
-/// written against this contract and know no device. A simulated device writes down what it is
-/// asked for (plan/simulated.h).
+/// CUDA stream, and its work is launched on that stream. Hooks, buffer pool, prefetch and tracer
+/// are written against this contract and know no device. A simulated device only records its work
+/// (plan/simulated.h).
 ///
 /// Twins: device.cpp (CPU), device.cu (CUDA).
 

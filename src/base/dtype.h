@@ -10,7 +10,7 @@ namespace nanofsdp {
 /// @file
 /// @brief Element types of tensors.
 
-/// The type of a tensor's elements, and what it is used for.
+/// The type of a tensor's elements. The comments say how it is used.
 enum class DType {
   float32,   ///< parameters, gradients, arithmetic
   bfloat16,  ///< storage, communication, and factors of products on a GPU

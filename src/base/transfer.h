@@ -20,7 +20,7 @@ void convert(const Tensor& in, const Tensor& out);
 /// they are. Between float32 and bfloat16 the host converts, so one of the two tensors must lie
 /// there. On a compute stream the call waits for all earlier work. So when it returns, a tensor on
 /// the host may be changed or freed, and an `out` on the host may be read.
-/// @throws what that work threw
+/// @throws the error of that work
 /// @throws ShapeError if the numbers of elements differ, or the host cannot convert the dtypes
 void transfer(Stream& stream, const Tensor& in, const Tensor& out);
 

@@ -16,7 +16,8 @@ namespace nanofsdp::fsdp {
 /// The memory that a collective sends from and receives into, if it cannot use `full` itself.
 struct Wire {
   /// The row of all shards. If it is bfloat16, a collective rounds into it before it sends, and
-  /// widens what has arrived. If it is empty, the collective uses its operands directly.
+  /// widens the elements that have arrived. If it is empty, the collective uses its operands
+  /// directly.
   Tensor memory{};
   /// If it is set, the layout's row and its whole differ: whole parameters are copied out of the
   /// row, and whole gradients into it.

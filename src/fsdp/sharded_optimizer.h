@@ -39,7 +39,7 @@ struct Update {
   Tensor grad_scale{};  ///< in  float32 [1]: multiply the gradients by it (clipping); empty: by 1
 };
 
-/// The base of all optimizers. A step sends nothing, because each rank updates what it owns.
+/// The base of all optimizers. A step sends nothing, because each rank updates its own elements.
 class ShardedOptimizer {
  public:
   virtual ~ShardedOptimizer() = default;

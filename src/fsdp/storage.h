@@ -37,7 +37,7 @@ Whole pool_slots(const Options& options, int blocks, int depth = 1);
 /// unit is made it says how much it needs.
 struct WholeMemory {
   /// The slots of the units without the root, and the root's slot. Neither exists if the strategy
-  /// stores what is whole.
+  /// stores whole copies.
   std::optional<BufferPool> units{}, root{};
   std::int64_t unit_numel = 0, root_numel = 0;  ///< elements of a slot: those of the largest unit
   /// The length of the longest row that is cast or copied before it is sent, in words of 2 bytes.
@@ -158,7 +158,7 @@ class WholeGradients {
 
  private:
   Tensor whole() const;  // [whole_numel of the row]
-  // Adds what has landed in this rank's chunk of whole() to the shard.
+  // Adds the sum in this rank's chunk of whole() to the shard.
   void land(Stream& stream, Tensor chunk);
 
   Context& context_;

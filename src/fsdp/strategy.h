@@ -11,7 +11,7 @@ namespace nanofsdp::fsdp {
 /// @brief The sharding strategies: the stages of ZeRO (arXiv 1910.02054, figure 1) and FSDP's
 /// strategies (arXiv 2304.11277, sections 3.2 and 3.3), each with a row in one table.
 
-/// The strategy says what each rank keeps a shard of, and how long a unit is whole.
+/// The strategy decides which memory is sharded, and how long a unit is whole.
 enum class ShardingStrategy {
   no_shard,         ///< ZeRO-0, distributed data parallel: gradients are all-reduced
   shard_optimizer,  ///< ZeRO-1: each rank updates its shard of the parameters, then all gather

@@ -113,7 +113,7 @@ class Unit {
   ///        under way, and a backward may be to come
   void require_at_rest(const char* why, bool or_under_way = false) const;
 
-  // ShardedModel sets what follows.
+  // ShardedModel sets the members below.
   /// If false, this unit does not reduce its gradients: they add up whole on each rank.
   bool requires_gradient_sync = true;
   /// The units that are gathered ahead when forward, or backward, reaches this unit. If it is not

@@ -101,7 +101,8 @@ class Tape {
     Arena::Position begin_, end_;
   };
 
-  /// As long as it lives, this module computes: what is saved and restored belongs to it.
+  /// As long as it lives, this module computes, and the tensors that are saved and restored belong
+  /// to it.
   class AtWork {
    public:
     /// Tape and module must outlive it.
@@ -160,7 +161,7 @@ class Tape {
   /// Whether `callback` is registered for the end of this pass.
   bool knows(const std::shared_ptr<EndOfPass>& callback) const;
 
-  /// Ends a pass. It forgets what was saved, and frees every activation.
+  /// Ends a pass. It forgets the saved tensors, and frees every activation.
   void end() { end(/*backward=*/false); }
 
   /// Frees the memory of activations between two passes, if something else needs it. The next pass

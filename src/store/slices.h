@@ -40,8 +40,8 @@ namespace nanofsdp::store {
 ///
 /// This file knows no file format.
 
-/// Neighbouring elements of one parameter, with what the optimizer remembers of them, as they lie
-/// in a rank's memory.
+/// Neighbouring elements of one parameter, with the optimizer's state of them, as they lie in a
+/// rank's memory.
 struct StateSlice {
   fsdp::ParameterSpec parameter;  ///< the parameter
   fsdp::Range range;              ///< range of the parameter's elements, row-major; not empty

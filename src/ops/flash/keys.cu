@@ -14,8 +14,8 @@ namespace {
 using Plan64 = Plan<64, 4, 2, 64, 16, true, 2>;
 using Plan128 = Plan<128, 4, 1, 64, 16, true, 2>;
 
-// Shared memory for the rows of keys and of values, and twice for queries, for dO and for what is
-// known of queries.
+// Shared memory for the rows of keys and of values, and twice for queries, for dO and for the
+// numbers of Known.
 template <class P>
 constexpr unsigned shared_bytes() {
   return Tile<P::kD>::bytes(2 * P::kRows + 4 * P::kWalk) +
