@@ -22,7 +22,7 @@ namespace nanofsdp::fsdp {
 ///     post_forward    reshard (the root stays, and is resharded after evaluation)
 ///     pre_backward    unshard, prefetch the next unit, wait, take zeroed gradients
 ///     post_backward   reshard, reduce
-///     end of pass     reduce the other gradients, undo prefetches that no unit used
+///     end of pass     reduce the remaining gradients, undo prefetches that no unit used
 ///
 /// Each layer below has one job. A unit knows in which state it is (unit.h). Its storage knows
 /// where whole copies lie (storage.h), and its rows know their shards (sharded_parameters.h). The
