@@ -8,7 +8,7 @@ namespace nanofsdp::launch {
 namespace {
 
 struct Header {
-  std::uint32_t magic = 0x6e667332;  // changes with the protocol
+  std::uint32_t magic = 0x6e667333;  // changes with the protocol
   Frame::Kind kind = Frame::Kind::hello;
   std::uint32_t key_bytes = 0;
   std::uint32_t value_bytes = 0;

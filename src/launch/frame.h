@@ -11,7 +11,7 @@ namespace nanofsdp::launch {
 ///
 ///     rank                          store
 ///     hello  token, Member    →
-///                             ←     welcome, or refused  why
+///                             ←     welcome, or lost  why
 ///     set    key, value       →
 ///     get    key              →
 ///                             ←     value  key, value (as soon as there is one)
@@ -30,7 +30,6 @@ struct Frame {
   enum class Kind : std::uint32_t {
     hello,
     welcome,
-    refused,
     set,
     get,
     value,

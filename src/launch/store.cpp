@@ -59,11 +59,10 @@ void Store::join(Socket listener) {
        .key = rendezvous_.token,
        .value = {reinterpret_cast<const char*>(&member), sizeof member}});
   thread_ = std::thread([this] { listen(); });
-  const bool answered = wait(where.patience, [&] { return welcome_ || !refused_.empty(); });
-  if (answered && refused_.empty()) return;
+  if (wait(where.patience, [&] { return welcome_; })) return;
+  const std::string why = loss(0ms);
   socket_.shut_down();
   thread_.join();
-  const std::string why = answered ? refused_ : loss(0ms);
   throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
                               why.empty() ? "no answer" : why),
                   false);
@@ -98,11 +97,9 @@ void Store::handle(const Frame& frame) {
   if (frame.kind == Kind::ping)
     return say({Kind::pong, std::to_string(work_.idle().count()), works_at_});
   if (frame.kind == Kind::welcome) welcome_ = true;
-  if (frame.kind == Kind::refused) refused_ = frame.value;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
   if (frame.kind == Kind::left) left_ = true;
   if (frame.kind == Kind::pong) idle_ = milliseconds(std::stoll(frame.key));
-  if (frame.kind == Kind::pong) all_well_ = true;
   news_.notify_all();
 }
 
@@ -162,9 +159,9 @@ std::string Store::loss(milliseconds timeout) {
 
 std::string Store::roll_call() {
   if (size() == 1) return "";
-  all_well_ = false;
+  idle_ = -1ms;
   say({.kind = Kind::roll_call});
-  if (!wait(3s, [&] { return all_well_.load(); })) lost("rank 0 was lost: it does not answer");
+  if (!wait(3s, [&] { return idle_.load() >= 0ms; })) lost("rank 0 was lost: it does not answer");
   return loss(0ms);
 }
 

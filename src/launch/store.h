@@ -106,15 +106,13 @@ class Store {
   std::condition_variable news_;
   bool welcome_ = false;
   bool left_ = false;
-  std::atomic<bool> all_well_{false};  // whether the last roll call found all ranks
-  Work work_;                          // work that this rank does alone
-  std::string works_at_;               // the name of that work, for people
-  std::string refused_;
+  Work work_;             // work that this rank does alone
+  std::string works_at_;  // the name of that work, for people
   std::string loss_;
   std::map<std::string, std::string> values_;
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
-  // For how long no rank has worked alone, as the last roll call found.
+  // For how long no rank has worked alone, as the last roll call found; negative: not yet.
   std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};
   std::thread thread_;
 };

@@ -133,7 +133,7 @@ std::string StoreServer::misfit_of(const Member& member) const {
 
 void StoreServer::refuse(Connection& connection, const std::string& why) {
   std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), why.c_str());
-  connection.socket.send(encode({.kind = Kind::refused, .value = why}));
+  connection.socket.send(encode({.kind = Kind::lost, .value = why}));
   connection.open = false;
   if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
 }
