@@ -2,6 +2,8 @@
 
 #include <array>
 #include <charconv>
+#include <cstdio>
+#include <sstream>
 
 #include "base/check.h"
 #include "base/platform.h"
@@ -26,7 +28,10 @@ constexpr std::array kFamilies = {
     Family{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
            "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
     Family{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
-    // A batch script has the first two as well; a step is what srun starts.
+    // A step is what srun starts, and it may be smaller than its job. A batch script has the
+    // numbers of the job as well.
+    Family{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
+           "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"},
     Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
            "SLURM_STEP_ID"}};
 
@@ -61,14 +66,27 @@ std::string required(const Getenv& getenv, const char* name, const std::string& 
                   .got = "nothing", .hint = "export the same one on every machine");
 }
 
+// How many tasks of Slurm's are on this node; 0: unknown. "2(x3),1" says two on each of the first
+// three nodes, and one on the fourth. A number alone is that of every node. The job's number may be
+// larger than the step.
+int tasks_here(const Getenv& getenv, const char* name, int size) {
+  int node = number(getenv, "SLURM_NODEID", 0, 1'000'000, 0), tasks = 0;
+  std::istringstream list(text_of(getenv, name));
+  for (std::string entry; node >= 0 && std::getline(list, entry, ',');) {
+    int nodes = 1;
+    std::sscanf(entry.c_str(), "%d(x%d)", &tasks, &nodes);
+    node -= nodes;
+  }
+  return tasks > 0 && tasks <= size ? tasks : 0;
+}
+
 Rendezvous of_family(const Family& family, const Getenv& getenv) {
   Rendezvous r;
   r.size = number(getenv, family.size, 1, 1'000'000);
   if (r.size == 1) return r;
   r.rank = number(getenv, family.rank, 0, r.size - 1);
-  // Slurm's number is the job's. A step may be smaller: then nobody knows where its ranks are.
-  r.local_size = number(getenv, family.local_size, 1, family.if_set ? 1'000'000 : r.size, 0);
-  if (r.local_size > r.size) r.local_size = 0;
+  r.local_size = family.if_set ? tasks_here(getenv, family.local_size, r.size)
+                               : number(getenv, family.local_size, 1, r.size, 0);
   r.local_rank = number(getenv, family.local_rank, 0, r.size - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");

@@ -54,6 +54,13 @@ TEST(Environment, IsReadInEveryLaunchersWords) {
                                                     {"MPI_LOCALNRANKS", "2"},
                                                     {"PMI_KVSNAME", "x"}},
                                 kMaster + Variables{{"SLURM_PROCID", "2"},
+                                                    {"SLURM_STEP_NUM_TASKS", "4"},
+                                                    {"SLURM_LOCALID", "1"},
+                                                    {"SLURM_NODEID", "0"},
+                                                    {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+                                                    {"SLURM_STEP_ID", "0"},
+                                                    {"SLURM_JOB_ID", "x"}},
+                                kMaster + Variables{{"SLURM_PROCID", "2"},
                                                     {"SLURM_NTASKS", "4"},
                                                     {"SLURM_LOCALID", "1"},
                                                     {"SLURM_NTASKS_PER_NODE", "2"},
@@ -79,14 +86,55 @@ TEST(Environment, BelievesSlurmOnlyInsideAStep) {
   EXPECT_FALSE(read({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}, {"SLURM_JOB_ID", "7"}}));
 }
 
-// The job's number of tasks on each node says nothing about a smaller step.
+// A step may be smaller than its job: then the job's numbers are wrong for it.
+const Variables kStep = kMaster + Variables{{"SLURM_PROCID", "1"},
+                                            {"SLURM_STEP_ID", "0"},
+                                            {"SLURM_NTASKS", "8"},
+                                            {"SLURM_NTASKS_PER_NODE", "8"},
+                                            {"SLURM_JOB_ID", "7"}};
+
+TEST(Environment, BelievesTheNumbersOfASlurmStepBeforeThoseOfItsJob) {
+  for (int step = 2; step < 9; ++step) {
+    const std::string tasks = std::to_string(step);
+    const auto r = read(kStep + Variables{{"SLURM_STEP_NUM_TASKS", tasks},
+                                          {"SLURM_STEP_TASKS_PER_NODE", tasks}});
+    EXPECT_EQ(r->size, step);
+    EXPECT_EQ(r->local_size, step);
+  }
+  // A shell that srun has started is a step of one task: it may start ranks of its own.
+  EXPECT_FALSE(read(kStep + Variables{{"SLURM_STEP_NUM_TASKS", "1"}}));
+}
+
+TEST(Environment, KnowsHowManyTasksOfASlurmStepAreOnThisNode) {
+  const auto local_sizes = [](const std::string& list, int nodes) {
+    std::vector<int> sizes;
+    for (int node = 0; node < nodes; ++node) {
+      const auto r = read(kStep + Variables{{"SLURM_STEP_NUM_TASKS", "16"},
+                                            {"SLURM_NODEID", std::to_string(node)},
+                                            {"SLURM_STEP_TASKS_PER_NODE", list}});
+      sizes.push_back(r->local_size);
+    }
+    return sizes;
+  };
+  using Sizes = std::vector<int>;
+  EXPECT_EQ(local_sizes("16", 1), (Sizes{16}));
+  EXPECT_EQ(local_sizes("4(x4)", 4), (Sizes{4, 4, 4, 4}));
+  EXPECT_EQ(local_sizes("5(x2),3(x2)", 4), (Sizes{5, 5, 3, 3}));
+  EXPECT_EQ(local_sizes("1,12,2,1", 4), (Sizes{1, 12, 2, 1}));
+  EXPECT_EQ(local_sizes("2(x3),10", 4), (Sizes{2, 2, 2, 10}));
+  // From a strange list the number is unknown.
+  for (const char* strange : {"", "many", "0", "-1", "17", "(x2)", "99999999999999"}) {
+    EXPECT_EQ(local_sizes(strange, 1), (Sizes{0})) << strange;
+  }
+}
+
+// If Slurm says nothing about the step, the job's number of tasks on each node may be too large.
 TEST(Environment, KnowsNotWhereTheRanksOfASmallerStepAre) {
-  const Variables step = kMaster + Variables{{"SLURM_PROCID", "1"},
-                                             {"SLURM_STEP_ID", "0"},
-                                             {"SLURM_NTASKS", "3"},
-                                             {"SLURM_JOB_ID", "7"}};
   for (int job = 1; job < 9; ++job) {
-    const auto r = read(step + Variables{{"SLURM_NTASKS_PER_NODE", std::to_string(job)}});
+    const auto r = read(kStep + Variables{{"SLURM_NTASKS", "3"},
+                                          {"SLURM_NODEID", "1"},
+                                          {"SLURM_NTASKS_PER_NODE", std::to_string(job)}});
+    EXPECT_EQ(r->size, 3);
     EXPECT_EQ(r->local_size, job <= 3 ? job : 0) << job;
   }
 }
