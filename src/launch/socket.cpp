@@ -41,14 +41,8 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_poi
   return address;
 }
 
-// A program that this one starts does not inherit the connection.
-int keep_from_children(int descriptor) {
-  if (descriptor >= 0) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-  return descriptor;
-}
-
 Socket tcp_socket() {
-  Socket socket(keep_from_children(::socket(AF_INET, SOCK_STREAM, 0)));
+  Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
   NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno),
                  .hint = "raise the limit on open files (ulimit -n), or use fewer ranks");
   return socket;
@@ -85,6 +79,10 @@ std::string text_of(const sockaddr_in& address) {
 }
 
 }  // namespace
+
+Socket::Socket(int descriptor) : descriptor_(descriptor) {
+  if (is_open()) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+}
 
 Socket::~Socket() {
   if (is_open()) close(descriptor_);
@@ -140,7 +138,7 @@ Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milli
 }
 
 Socket accept_on(const Socket& listener) {
-  Socket connection(keep_from_children(accept(listener.descriptor(), nullptr, nullptr)));
+  Socket connection(accept(listener.descriptor(), nullptr, nullptr));
   if (connection.is_open()) set_up(connection);
   return connection;
 }

@@ -15,7 +15,8 @@ namespace nanofsdp::launch {
 class Socket {
  public:
   Socket() = default;
-  explicit Socket(int descriptor) : descriptor_(descriptor) {}  ///< takes the descriptor
+  /// Takes the descriptor. A program that this one starts does not inherit it.
+  explicit Socket(int descriptor);
   ~Socket();
   /// Takes the connection of `other`, which is closed afterwards.
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}

@@ -114,8 +114,7 @@ void Store::lost(const std::string& what) {
   if (told_) std::exchange(told_, nullptr)(what);
 }
 
-template <class Condition>
-bool Store::wait(milliseconds timeout, const Condition& condition) {
+bool Store::wait(milliseconds timeout, const std::function<bool()>& condition) {
   std::unique_lock lock(mutex_);
   const auto ends = [&] { return condition() || !loss_.empty(); };
   Patience patience(timeout);
@@ -124,14 +123,7 @@ bool Store::wait(milliseconds timeout, const Condition& condition) {
   return condition();
 }
 
-void Store::set(const std::string& key, const std::string& value) {
-  {
-    const std::lock_guard lock(mutex_);
-    NANOFSDP_CHECK(!values_.contains(key), .what = "store: " + key, .expected = "a new key",
-                   .got = "one that has been set");
-  }
-  say({Kind::set, key, value});
-}
+void Store::set(const std::string& key, const std::string& value) { say({Kind::set, key, value}); }
 
 std::optional<std::string> Store::get(const std::string& key, milliseconds timeout) {
   say({Kind::get, key});
@@ -158,11 +150,17 @@ std::string Store::loss(milliseconds timeout) {
 }
 
 std::string Store::roll_call() {
-  if (size() == 1) return "";
+  idle();
+  return loss(0ms);
+}
+
+milliseconds Store::idle() {
+  milliseconds idle = 2 * Patience::kLongest;
+  if (size() == 1) return idle;
   idle_ = -1ms;
   say({.kind = Kind::roll_call});
-  if (!wait(3s, [&] { return idle_.load() >= 0ms; })) lost("rank 0 was lost: it does not answer");
-  return loss(0ms);
+  if (!wait(3s, [&] { return (idle = idle_) >= 0ms; })) lost("rank 0 was lost: it does not answer");
+  return loss(0ms).empty() ? idle : 2 * Patience::kLongest;
 }
 
 void Store::work(int begins, const std::string& at) {

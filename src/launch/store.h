@@ -49,7 +49,7 @@ class Store {
   /// The network interface that the user has asked for, or nothing.
   const std::string& interface() const { return rendezvous_.interface; }
 
-  /// Sets a value. A key can be set once.
+  /// Sets a value. A rank that sets a key for the second time has failed, and all hear of it.
   void set(const std::string& key, const std::string& value);
 
   /// Waits until a rank has set the value. @returns nothing if none has set it in time
@@ -71,9 +71,7 @@ class Store {
 
   /// Calls the roll. @returns for how long no rank has worked alone. If a rank is lost, it is
   /// longer than any wait
-  std::chrono::milliseconds idle() {
-    return roll_call().empty() ? idle_.load() : 2 * Patience::kLongest;
-  }
+  std::chrono::milliseconds idle();
 
   /// Says that this rank begins to work alone (1), or that it ends (-1). The rank answers so when
   /// the roll is called.
@@ -94,8 +92,7 @@ class Store {
   void say(const Frame& frame);
   void handle(const Frame& frame);
   void lost(const std::string& what);
-  template <class Condition>
-  bool wait(std::chrono::milliseconds timeout, const Condition& condition);
+  bool wait(std::chrono::milliseconds timeout, const std::function<bool()>& condition);
 
   const Rendezvous rendezvous_;
   std::unique_ptr<StoreServer> server_;  // only rank 0 has one
@@ -113,7 +110,7 @@ class Store {
   std::mutex telling_;  // held while told_ is called
   std::function<void(const std::string&)> told_;
   // For how long no rank has worked alone, as the last roll call found; negative: not yet.
-  std::atomic<std::chrono::milliseconds> idle_{2 * Patience::kLongest};
+  std::atomic<std::chrono::milliseconds> idle_{};
   std::thread thread_;
 };
 
