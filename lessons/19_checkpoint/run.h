@@ -80,9 +80,9 @@ bool is_the_librarys(Training& t, const File& file) {
   const auto theirs = store::slices_to_save(t.state.sharded.units(), t.state.optimizer);
   return std::ranges::equal(file, theirs, [](const auto& a, const store::StateSlice& b) {
     return a.name == b.parameter.name && a.range == b.range && a.steps == *b.steps &&
-           std::ranges::equal(a.values, b.values.span<float>()) &&
-           std::ranges::equal(a.m, b.state[0].span<float>()) &&
-           std::ranges::equal(a.v, b.state[1].span<float>());
+           std::ranges::equal(a.values, b.tensors[0].second.span<float>()) &&
+           std::ranges::equal(a.m, b.tensors[1].second.span<float>()) &&
+           std::ranges::equal(a.v, b.tensors[2].second.span<float>());
   });
 }
 

@@ -16,7 +16,6 @@
 
 #include "base/check.h"
 #include "cli/run_picture.h"
-#include "store/checkpoint.h"
 #include "store/weights.h"
 
 namespace nanofsdp::cli {
@@ -76,9 +75,6 @@ void require_outputs(const TrainOptions& o) {
     got = fmt::format("'{}' ({})", path, got);
     NANOFSDP_REFUSE(.what = option, .expected = "a file that can be written", .got = got);
   }
-  const std::string got = o.saves() ? store::obstacle_to_checkpoints(o.out_dir) : "";
-  if (got.empty()) return;
-  NANOFSDP_REFUSE(.what = "--out_dir", .expected = "room for checkpoints", .got = got);
 }
 
 void write_text(const std::string& option, const std::string& path, const std::string& text,

@@ -7,11 +7,11 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "base/build_info.h"
 #include "base/check.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "bench/bench.h"
 #include "bench/numbers.h"
@@ -21,6 +21,7 @@
 #include "cli/outputs.h"
 #include "cli/overlap.h"
 #include "store/new_file.h"
+#include "store/owned_directory.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -114,15 +115,22 @@ void Report::started() {
        explain_plan(planned(), numel_, nullptr, nullptr));
 }
 
-// Files are opened only now, after all checks that come before training.
+// Files are opened, and saved files set aside, only now, after all checks that come before
+// training.
 void Report::open_files() {
-  std::error_code error;
-  if (options_.saves()) std::filesystem::create_directories(options_.out_dir, error);
-  NANOFSDP_REFUSE_IF(error, .what = "--out_dir", .expected = "a directory that can be made",
-                     .got = fmt::format("'{}' ({})", options_.out_dir, error.message()));
-  if (!options_.metrics.empty()) {
-    metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
+  if (options_.saves() && !options_.resumes()) {
+    const auto aside = store::set_aside(
+        options_.out_dir,
+        {"checkpoint", "checkpoint.previous", "checkpoint.new", "model.safetensors", "run.svg"});
+    if (!aside.empty()) line("set aside  what another run saved here: " + aside.string());
   }
+  if (options_.metrics.empty()) return;
+  if (options_.resumes() && std::filesystem::is_regular_file(options_.metrics)) {
+    // A run that was killed, or that met a full disk, may have left half a line at the end.
+    const std::string text = read_file(options_.metrics, {.what = "--metrics"}, UINT64_MAX);
+    std::filesystem::resize_file(options_.metrics, text.rfind('\n') + 1);
+  }
+  metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
 }
 
 void Report::step(std::int64_t iteration, const train::StepResult& result) {
@@ -186,10 +194,8 @@ void Report::evaluation(std::int64_t iteration, const train::EvalResult& result)
 void Report::settled() {
   if (!speaks_ || !options_.saves() || steps_ == 0) return;
   const auto busy = trainer_.mesh().world().busy("draws the run");
-  const std::string svg = draw_run(title_, curves_, reference_, context_.ledger);
-  store::NewFile file(run_picture_path(options_.out_dir).string());
-  file.write(std::as_bytes(std::span(svg)));
-  file.finish();
+  store::write_new_file(run_picture_path(options_.out_dir),
+                        draw_run(title_, curves_, reference_, context_.ledger));
 }
 
 void Report::resumed(const std::string& checkpoint, std::int64_t iteration) {

@@ -34,10 +34,10 @@ class Report final : public train::Listener {
   Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
          train::Trainer& trainer);
 
-  /// Prints the model, the machine and the sharding of the training that begins. Makes the
-  /// directory of saved files, and the file of metrics, to which a resumed run adds. After that, it
-  /// is an error if text cannot be printed or written. All ranks measure at the same time how fast
-  /// their threads compute.
+  /// Prints the model, the machine and the sharding of the training that begins. Unless the run is
+  /// resumed, sets aside what another run saved in the directory of saved files. Makes the file of
+  /// metrics, to which a resumed run adds. After that, it is an error if text cannot be printed or
+  /// written. All ranks measure at the same time how fast their threads compute.
   /// @throws UsageError, like all functions that follow, if standard output or that file is full
   void started() override;
   void resumed(const std::string& checkpoint, std::int64_t iteration) override;

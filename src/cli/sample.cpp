@@ -59,11 +59,10 @@ void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh&
   const auto require = [&](const char* what, const std::string& text, const char* hint) {
     comm::require_agreement(mesh.world(), stream, what, fingerprint(text), hint);
   };
-  const gpt::GPTConfig& c = writer.config;
   require("options", o.settings, "start all with the same command");
   require("the prompt or the model",
-          fmt::format("{} {} {} {} {} {}: {}", c.block_size, c.vocab_size, c.n_layer, c.n_head,
-                      c.n_embd, c.bias, fmt::join(writer.prompt, " ")),
+          fmt::format("{} {}", train::metadata_of(train::WeightsInfo{.config = writer.config}),
+                      writer.prompt),
           "give all the same");
 }
 

@@ -80,11 +80,6 @@ int start_ranks(const RanksOptions& options, const RankBody& body) {
       ranks, [&](launch::Store& store) { run_rank(store, options, body); }, options.patience());
 }
 
-int tell(const std::exception& error, int exit_code) {
-  std::fprintf(stderr, "nanofsdp: %s\n", error.what());
-  return exit_code;
-}
-
 }  // namespace
 
 Backend default_backend() { return kGloo ? Backend::gloo : Backend::local; }
@@ -106,10 +101,9 @@ int run_ranks(const RanksOptions& options, const RankBody& body) try {
   if (!rendezvous) return start_ranks(options, body);
   rendezvous->patience = options.patience();
   return launch::join(*rendezvous, [&](launch::Store& store) { run_rank(store, options, body); });
-} catch (const UsageError& error) {
-  return tell(error, 2);
 } catch (const std::exception& error) {
-  return tell(error, 1);
+  std::fprintf(stderr, "nanofsdp: %s\n", error.what());
+  return dynamic_cast<const UsageError*>(&error) != nullptr ? 2 : 1;
 }
 
 void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body) {

@@ -21,11 +21,6 @@ constexpr std::uint64_t kMostText = std::uint64_t{1} << 32;
 constexpr std::uint64_t kMostOfMeta = 1 << 26;
 constexpr std::int64_t kVocabSize = 50304;  // nanoGPT's number: GPT-2's 50257, padded for speed
 
-std::string text_of(const std::string& path, const std::string& hint) {
-  return read_text(path, {.what = "text '" + path + "'", .expected = "a text file", .hint = hint},
-                   kMostText);
-}
-
 // The tokenizer that nanoGPT's meta.pkl, as JSON, describes: its characters if it has them, else
 // only the number of tokens.
 std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta) {
@@ -80,15 +75,15 @@ Dataset encoded_dataset(const TextOptions& o, std::int64_t block_size) {
 }
 
 Dataset any_dataset(const TextOptions& o, std::int64_t block_size) {
-  if (!o.text.empty()) {
-    return Dataset(text_of(o.text, "--text names a UTF-8 file"), o.text, block_size);
-  }
-  if (o.dataset == "shakespeare_char") {
+  std::string path = o.text, hint = "--text names a UTF-8 file";
+  if (path.empty() && o.dataset == "shakespeare_char") {
     const char* named = std::getenv("NANOFSDP_SHAKESPEARE");
-    const std::string path = named ? named : "data/shakespeare_char/input.txt";
-    return Dataset(
-        text_of(path, "run `make shakespeare`, or name the file in NANOFSDP_SHAKESPEARE"), path,
-        block_size);
+    path = named ? named : "data/shakespeare_char/input.txt";
+    hint = "run `make shakespeare`, or name the file in NANOFSDP_SHAKESPEARE";
+  }
+  if (!path.empty()) {
+    const Fault fault{.what = "text '" + path + "'", .expected = "a text file", .hint = hint};
+    return Dataset(read_text(path, fault, kMostText), path, block_size);
   }
   if (o.dataset != "tales") return encoded_dataset(o, block_size);
   return Dataset(expand_tales(kTalesGrammar, kTalesBytes), "tales", block_size);

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 
 #include "base/check.h"
 #include "base/file.h"
 #include "comm/agreement.h"
 #include "store/new_file.h"
+#include "store/owned_directory.h"
 #include "store/rank_file.h"
 #include "store/slices.h"
 #include "store/weights.h"
@@ -31,32 +33,38 @@ bool is_whole(const fs::path& checkpoint) {
 
 // ---- directories
 
+// Whether the file has a name that we give to files, or to files that are not whole yet.
 bool is_ours(const fs::path& file) {
-  const std::string name = file.filename().string();
-  return name.starts_with(kManifest) ||
-         (name.starts_with("rank_") && name.find(".safetensors") != name.npos);
+  static const std::regex names(R"((manifest\.json|rank_\d+_of_\d+\.safetensors)(\.tmp)?)");
+  return std::regex_match(file.filename().string(), names);
 }
 
 // Removes only files that we write. If there are other files, the directory stays. The manifest
 // goes first, because no program takes a directory without it for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
+  if (!fs::is_directory(checkpoint)) return;
   fs::remove(checkpoint / kManifest);
-  if (!fs::exists(checkpoint)) return;
   const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});
   for (const fs::path& file : all) {
     if (is_ours(file)) fs::remove(file);
   }
-  fs::remove(checkpoint);
+  std::error_code kept;
+  fs::remove(checkpoint, kept);
 }
 
 // The current checkpoint becomes the previous one, and the new checkpoint becomes the current one.
-void rotate(const fs::path& out_dir) {
+// If files of others lay in the previous one, they are set aside. Returns where; empty if there
+// were none.
+fs::path rotate(const fs::path& out_dir) {
+  fs::path aside;
   if (fs::exists(current(out_dir))) {
     remove_checkpoint(previous(out_dir));
+    aside = set_aside(out_dir, {previous(out_dir).filename()});
     fs::rename(current(out_dir), previous(out_dir));
   }
   fs::rename(unfinished(out_dir), current(out_dir));
   sync_directory(out_dir.string());
+  return aside;
 }
 
 void make_room(const fs::path& out_dir) {
@@ -79,27 +87,18 @@ bool all_see(const fs::path& directory, fsdp::ShardedModel& model) {
   return std::ranges::count(seen, seen[0].bytes, &FileRecord::bytes) == std::ssize(seen);
 }
 
-void write_manifest_file(const fs::path& path, const Manifest& manifest) {
-  const std::string text = write_manifest(manifest);
-  NewFile file(path.string());
-  file.write(std::as_bytes(std::span(text)));
-  file.finish();
-}
-
 // ---- loading
 
 void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
+  const std::string what = "checkpoint file '" + path.string() + "'";
   std::error_code error;
   const std::uint64_t size = fs::file_size(path, error);
-  std::string expected = fmt::format("{} bytes", record.bytes), got = fmt::to_string(size);
-  if (error) {
-    got = error.message();
-  } else if (size == record.bytes) {
-    if (fingerprint_of(path.string()) == record.fingerprint) return;
-    expected = "the bytes that were saved", got = "others: it is damaged, or of another checkpoint";
-  }
-  NANOFSDP_REFUSE(.what = "checkpoint file '" + path.string() + "'", .expected = expected,
-                  .got = got, .hint = hint);
+  NANOFSDP_REFUSE_IF(error || size != record.bytes, .what = what,
+                     .expected = fmt::format("{} bytes", record.bytes),
+                     .got = error ? error.message() : fmt::to_string(size), .hint = hint);
+  NANOFSDP_REFUSE_IF(fingerprint_of(path.string()) != record.fingerprint, .what = what,
+                     .expected = "the bytes that were saved",
+                     .got = "others: it is damaged, or of another checkpoint", .hint = hint);
 }
 
 // The hint for the user if the checkpoint cannot be used.
@@ -126,8 +125,9 @@ Manifest read_manifest(const std::string& out_dir) {
   return parse_manifest(text, path, remedy(out_dir));
 }
 
-bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
-                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata) {
+std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                                        fsdp::ShardedOptimizer& optimizer,
+                                        const Metadata& metadata) {
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const auto rank = static_cast<std::size_t>(mesh.rank());
@@ -137,10 +137,10 @@ bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   context.compute->synchronize();
   together(model, kSaves, [&](FileRecord&) { rank == 0 ? make_room(out_dir) : void(); });
   if (!all_see(directory, model)) {
-    together(model, kSaves,
-             [&](FileRecord&) { rank == 0 ? remove_checkpoint(directory) : void(); });
-    return false;
+    if (rank == 0) remove_checkpoint(directory);
+    return std::nullopt;
   }
+  fs::path aside;
   //! [write]
   auto records = together(model, kSaves, [&](FileRecord& mine) {
     if (rank >= files) return;
@@ -150,13 +150,13 @@ bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   records.resize(files);  // replicas have written nothing
   together(model, kSaves, [&](FileRecord&) {
     if (rank > 0) return;
-    write_manifest_file(
-        directory / kManifest,
-        {.optimizer_steps = optimizer.steps(), .metadata = metadata, .files = records});
-    rotate(out_dir);
+    write_new_file(directory / kManifest, write_manifest({.optimizer_steps = optimizer.steps(),
+                                                          .metadata = metadata,
+                                                          .files = records}));
+    aside = rotate(out_dir);
   });
   //! [write]
-  return true;
+  return aside;
 }
 
 void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
@@ -187,19 +187,6 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   together(model, kLoads, [&](FileRecord&) { manifest = read_manifest(out_dir); });
   load_checkpoint(out_dir, manifest, model, optimizer);
   return manifest.metadata;
-}
-
-std::string obstacle_to_checkpoints(const std::string& out_dir) {
-  for (const fs::path& place : {current(out_dir), previous(out_dir), unfinished(out_dir)}) {
-    std::error_code error;
-    if (!fs::exists(place, error)) continue;
-    if (!fs::is_directory(place, error)) return fmt::format("'{}' (a file)", place.string());
-    for (const fs::path& file : fs::directory_iterator(place, error)) {
-      if (!is_ours(file)) return fmt::format("'{}' (no file of a checkpoint)", file.string());
-    }
-    if (error) return fmt::format("'{}' ({})", place.string(), error.message());
-  }
-  return "";
 }
 
 }  // namespace nanofsdp::store

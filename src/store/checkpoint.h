@@ -1,6 +1,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "comm/mesh.h"
@@ -22,6 +23,10 @@ namespace nanofsdp::store {
 ///                                 rank_0_of_4.safetensors ... rank_3_of_4.safetensors
 ///     DIR/checkpoint.previous/    the checkpoint before, in case this one is damaged later
 ///     DIR/checkpoint.new/         a checkpoint that is being written
+///
+/// If two programs saved into one DIR at the same time, they would mix their files, so
+/// owned_directory.h holds DIR for one of them. A save never removes files of others from these
+/// directories. If the previous checkpoint's directory has such files, it is set aside with them.
 ///
 /// Every rank writes one file (rank_file.h). It holds the slices that belong to the rank
 /// (slices.h).
@@ -56,11 +61,15 @@ Manifest read_manifest(const std::string& out_dir);
 
 /// Saves a checkpoint. Collective; when it returns on any rank, the checkpoint is on the disk.
 /// @param metadata texts that the program needs to go on, by name; those of rank 0 are written
-/// @returns false on every rank, and saves nothing, if the ranks do not all see the same `out_dir`
+/// @returns nothing on every rank, and saves nothing, if the ranks do not all see the same
+///   `out_dir`. Otherwise a path: on rank 0, the directory to which files of others had to go
+///   (set_aside() in owned_directory.h); empty on other ranks, and if there were no such files
 /// @throws UsageError, on every rank, if a file cannot be written; the checkpoint before is then
 ///   still there. Error as require_names() (weights.h)
-bool save_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
-                     fsdp::ShardedOptimizer& optimizer, const Metadata& metadata = {});
+std::optional<std::filesystem::path> save_checkpoint(const std::string& out_dir,
+                                                     fsdp::ShardedModel& model,
+                                                     fsdp::ShardedOptimizer& optimizer,
+                                                     const Metadata& metadata = {});
 
 /// Loads the last checkpoint into a model of the same sizes. Collective; when it returns, every
 /// file has been verified by one rank.
@@ -73,9 +82,5 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
 /// The same for the last checkpoint that this rank finds. @returns its metadata
 Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
                          fsdp::ShardedOptimizer& optimizer);
-
-/// The path of a file or directory that is in the place of a checkpoint in `out_dir` and is not one
-/// of ours; empty if there is none. A save replaces only our own checkpoints.
-std::string obstacle_to_checkpoints(const std::string& out_dir);
 
 }  // namespace nanofsdp::store

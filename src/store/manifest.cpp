@@ -25,23 +25,14 @@ std::uint64_t fingerprint_of(json j) {
   return fingerprint(text_of(j));
 }
 
-// Version 1 of the format kept the trainer's values among those of the checkpoint.
-Metadata metadata_of(const json& j) {
-  if (j.at("format") == kFormat) return j.at("metadata").get<Metadata>();
-  Metadata metadata;
-  for (const auto& [name, value] : j.items()) {
-    metadata[name] = value.is_string() ? value.get<std::string>() : text_of(value);
-  }
-  return metadata;
-}
-
 // The members are set one by one, because of a bug in GCC 12: if a conversion throws inside one
 // large initialiser, the program may free finished members twice.
 Manifest from_json(const json& j) {
   Manifest manifest;
   manifest.fingerprint = j.at(kFingerprint);
   manifest.optimizer_steps = j.at("optimizer_steps");
-  manifest.metadata = metadata_of(j);
+  // Version 1 of the format kept the trainer's values among those of the checkpoint.
+  manifest.metadata = j.at("format") == kFormat ? j.at("metadata").get<Metadata>() : texts_of(j);
   const json& files = j.at("files");
   for (std::size_t rank = 0; rank < files.size(); ++rank) {
     manifest.files.push_back(files.at(rank_file_name(rank, files.size())));

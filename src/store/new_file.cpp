@@ -61,4 +61,10 @@ void NewFile::finish() {
   sync_directory(directory_of(path_));
 }
 
+void write_new_file(const std::filesystem::path& path, std::string_view text) {
+  NewFile file(path.string());
+  file.write(std::as_bytes(std::span(text)));
+  file.finish();
+}
+
 }  // namespace nanofsdp::store

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -48,5 +49,9 @@ class NewFile {
   std::uint64_t bytes_ = 0;
   std::uint64_t fingerprint_ = nanofsdp::fingerprint(std::string_view());
 };
+
+/// Writes a NewFile that holds this text.
+/// @throws UsageError if the file cannot be made, or the disk is full
+void write_new_file(const std::filesystem::path& path, std::string_view text);
 
 }  // namespace nanofsdp::store

@@ -18,21 +18,6 @@ using nlohmann::json;
 
 constexpr char kPt[] = "pt";  // tells PyTorch's readers that the tensors are PyTorch's
 
-struct NamedTensor {
-  TensorInfo info;
-  Tensor values;
-};
-
-// The tensors of the piece that holds the range `saved` of a parameter.
-std::vector<NamedTensor> tensors_of(const StateSlice& slice, fsdp::Range saved) {
-  std::vector<NamedTensor> tensors{{{slice.parameter.name, {saved.size()}}, slice.values}};
-  for (std::size_t i = 0; i < slice.state.size(); ++i) {
-    const std::string name = slice.parameter.name + "." + slice.state_names[i];
-    tensors.push_back({{name, {saved.size()}}, slice.state[i]});
-  }
-  return tensors;
-}
-
 // The pieces that exist of a parameter, and the files that hold them.
 struct Pieces {
   std::vector<std::int64_t> shape;
@@ -62,12 +47,6 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) {
   }
 }
 
-std::vector<TensorInfo> infos_of(const Index& index) {
-  std::vector<TensorInfo> infos;
-  for (const auto& [name, pieces] : index) infos.push_back({name, pieces.shape});
-  return infos;
-}
-
 struct Read {
   TensorInfo tensor;
   std::int64_t first = 0;
@@ -81,7 +60,7 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   std::vector<TensorInfo> tensors;
   Metadata metadata{{"format", kPt}};
   for (const StateSlice& slice : slices) {
-    for (const NamedTensor& tensor : tensors_of(slice, slice.range)) tensors.push_back(tensor.info);
+    for (const auto& [name, values] : slice.tensors) tensors.push_back({name, {values.numel()}});
     json place = {{"shape", slice.parameter.shape.dims()},
                   {"range", {slice.range.begin, slice.range.end}}};
     if (slice.steps != nullptr) place["step"] = *slice.steps;
@@ -90,8 +69,8 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
   std::vector<float> room;
   for (const StateSlice& slice : slices) {
-    for (const NamedTensor& tensor : tensors_of(slice, slice.range)) {
-      writer.append(on_host<float>(stream, tensor.values, room));
+    for (const auto& [name, values] : slice.tensors) {
+      writer.append(on_host<float>(stream, values, room));
     }
   }
   const NewFile& file = writer.finish();
@@ -104,7 +83,9 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
   const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
   for (std::size_t file = 0; file < files; ++file) add_to_index(index, path(file), file);
-  require_same_tensors(model, infos_of(index), "checkpoint '" + directory.string() + "'");
+  std::vector<TensorInfo> there;
+  for (const auto& [name, pieces] : index) there.push_back({name, pieces.shape});
+  require_same_tensors(model, there, "checkpoint '" + directory.string() + "'");
 
   std::vector<std::vector<Read>> reads(files);
   for (const StateSlice& slice : slices) {
@@ -115,9 +96,10 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
                        .got = "gaps, or elements that are there twice");
     if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
     for (const ReadItem& item : *items) {
-      for (const NamedTensor& tensor : tensors_of(slice, pieces.ranges[item.saved])) {
-        const Tensor to = tensor.values.slice(item.in_wanted.begin, item.in_wanted.size());
-        reads[pieces.files[item.saved]].push_back({tensor.info, item.in_saved.begin, to});
+      for (const auto& [name, values] : slice.tensors) {
+        const Tensor to = values.slice(item.in_wanted.begin, item.in_wanted.size());
+        reads[pieces.files[item.saved]].push_back(
+            {{name, {pieces.ranges[item.saved].size()}}, item.in_saved.begin, to});
       }
     }
   }

@@ -60,10 +60,10 @@ void SafetensorsWriter::append(std::span<const float> values) {
                  .got = fmt::to_string(values.size()));
   missing_ -= std::ssize(values);
   while (!values.empty()) {
-    const auto& [name, shape, dtype] = tensors_[next_];
-    const auto rest = static_cast<std::size_t>(tensors_[next_].numel() - written_);
+    const TensorInfo& tensor = tensors_[next_];
+    const auto rest = static_cast<std::size_t>(tensor.numel() - written_);
     const std::span<const float> part = values.first(std::min(values.size(), rest));
-    write(part, dtype == "BF16");
+    write(part, tensor.dtype == "BF16");
     values = values.subspan(part.size());
     written_ += std::ssize(part);
     if (part.size() == rest) ++next_, written_ = 0;
@@ -109,10 +109,7 @@ SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
   read_bytes(text.data(), header_size);
   data_begin_ = kPrefix + header_size;
   header_ = parse_header(text, size - data_begin_, path_);
-  for (std::size_t i = 0; i < header_.tensors.size(); ++i) {
-    const TensorInfo& tensor = header_.tensors[i];
-    places_[tensor.name] = {tensor, data_begin_ + header_.begins[i]};
-  }
+  for (const TensorInfo& tensor : header_.tensors) named_[tensor.name] = &tensor;
 }
 
 void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
@@ -121,19 +118,14 @@ void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
   }
 }
 
-const SafetensorsFile::Place& SafetensorsFile::find(const TensorInfo& wanted) const {
-  const auto place = places_.find(wanted.name);
-  if (place == places_.end())
-    malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");
-  const TensorInfo& tensor = place->second.first;
-  if (tensor == wanted) return place->second;
-  malformed(path_,
-            fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
-            fmt::format("[{}]", fmt::join(tensor.shape, ", ")));
+const TensorInfo& SafetensorsFile::find(const TensorInfo& wanted) const {
+  const auto found = named_.find(wanted.name);
+  require_tensor(wanted, found == named_.end() ? nullptr : found->second, path_);
+  return *found->second;
 }
 
 void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::span<float> to) {
-  const auto& [tensor, begin] = find(wanted);
+  const TensorInfo& tensor = find(wanted);
   const auto count = static_cast<std::int64_t>(to.size());
   NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
                  .expected = fmt::format("elements within [0, {})", tensor.numel()),
@@ -142,6 +134,7 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::sp
   if (!narrow && tensor.dtype != "F32")
     malformed(path_, fmt::format("tensor '{}' in F32, BF16 or F16", tensor.name), tensor.dtype,
               "convert it, as with tensor.to(torch.bfloat16)");
+  const std::uint64_t begin = data_begin_ + tensor.begin;
   const std::uint64_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
   file_.clear();
   file_.seekg(static_cast<std::streamoff>(begin + static_cast<std::uint64_t>(first) * size));
@@ -155,7 +148,7 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::sp
 }
 
 std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {
-  std::vector<float> values(static_cast<std::size_t>(find(wanted).first.numel()));
+  std::vector<float> values(static_cast<std::size_t>(find(wanted).numel()));
   read(wanted, 0, values);
   return values;
 }

@@ -5,7 +5,6 @@
 #include <map>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "store/new_file.h"
@@ -72,17 +71,14 @@ class SafetensorsFile {
   void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to);
 
  private:
-  // A tensor, and the byte of the file at which it begins.
-  using Place = std::pair<TensorInfo, std::uint64_t>;
-
-  const Place& find(const TensorInfo& wanted) const;
+  const TensorInfo& find(const TensorInfo& wanted) const;
   void read_bytes(void* to, std::uint64_t bytes);
 
   std::string path_;
   std::ifstream file_;
   std::uint64_t data_begin_ = 0;
   SafetensorsHeader header_;
-  std::map<std::string, Place> places_;
+  std::map<std::string, const TensorInfo*> named_;  // those of the header
 };
 
 }  // namespace nanofsdp::store

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
@@ -18,31 +19,27 @@ namespace {
 using nlohmann::json;
 
 constexpr char kMetadata[] = "__metadata__";
-constexpr char kJson[] = "a header that is a JSON object";
 
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
 using Interval = std::pair<std::uint64_t, std::uint64_t>;  // bytes [first, second) of the data
 
-std::vector<std::uint64_t> integers(const json& entry, const std::string& name, const char* key,
-                                    const std::string& path) {
-  const auto list = entry.find(key);
-  const auto is_unsigned = [](const json& item) { return item.is_number_unsigned(); };
-  if (list == entry.end() || !list->is_array() || !std::ranges::all_of(*list, is_unsigned)) {
-    malformed(path,
-              fmt::format("tensor '{}' to have '{}', a list of integers from 0 up", name, key));
-  }
-  return list->get<std::vector<std::uint64_t>>();
+bool are_integers(const json& list) {
+  return list.is_array() &&
+         std::ranges::all_of(list, [](const json& item) { return item.is_number_unsigned(); });
 }
 
 std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry,
                                       const std::string& path) {
-  const auto shape = integers(entry, name, "shape", path),
-             offsets = integers(entry, name, "data_offsets", path);
-  const auto dtype_entry = entry.find("dtype");
-  if (dtype_entry == entry.end() || !dtype_entry->is_string())
-    malformed(path, fmt::format("tensor '{}' to have 'dtype', a text", name));
-  const std::string dtype = *dtype_entry;
+  const auto member = [&](const char* key, const char* kind, const auto& is_such) {
+    const auto found = entry.find(key);
+    if (found != entry.end() && is_such(*found)) return *found;
+    malformed(path, fmt::format("tensor '{}' to have '{}', {}", name, key, kind));
+  };
+  constexpr char kIntegers[] = "a list of integers from 0 up";
+  const std::vector<std::uint64_t> shape = member("shape", kIntegers, are_integers),
+                                   offsets = member("data_offsets", kIntegers, are_integers);
+  const std::string dtype = member("dtype", "a text", [](const json& j) { return j.is_string(); });
   std::uint64_t bytes = bytes_of_dtype(dtype);
   const bool known = bytes > 0;
   bool fits = offsets.size() == 2 && offsets[0] <= offsets[1];
@@ -55,39 +52,7 @@ std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry
               fmt::format("data_offsets [{}] for shape [{}] of {}", fmt::join(offsets, ", "),
                           fmt::join(shape, ", "), dtype));
   }
-  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}, dtype}};
-}
-
-SafetensorsHeader parse(const json& header, std::uint64_t data_bytes, const std::string& path) {
-  if (!header.is_object()) malformed(path, kJson);
-  SafetensorsHeader result;
-  std::multimap<Interval, TensorInfo> placed;  // sorted by their place
-  for (const auto& [name, entry] : header.items()) {
-    if (name != kMetadata) {
-      placed.insert(place(name, entry, path));
-      continue;
-    }
-    if (!entry.is_object()) malformed(path, "__metadata__ to be a JSON object");
-    for (const auto& [key, text] : entry.items()) {
-      if (!text.is_string()) malformed(path, "strings in __metadata__");
-      result.metadata[key] = text.get<std::string>();
-    }
-  }
-  std::uint64_t next = 0;
-  for (const auto& [interval, tensor] : placed) {
-    if (interval.first != next) {
-      malformed(path, fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
-                fmt::to_string(interval.first));
-    }
-    next = interval.second;
-    result.begins.push_back(interval.first);
-    result.tensors.push_back(tensor);
-  }
-  if (next != data_bytes) {
-    malformed(path, fmt::format("{} bytes of data, as the header says", next),
-              fmt::to_string(data_bytes));
-  }
-  return result;
+  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}, dtype, offsets[0]}};
 }
 
 // Adds "3 missing: a, b, c" to the faults, with at most four names. Adds nothing if there are no
@@ -106,6 +71,14 @@ void tell(std::vector<std::string>& faults, const char* fault,
 void malformed(const std::string& path, const std::string& expected, const std::string& got,
                const std::string& hint) {
   NANOFSDP_REFUSE(.what = "weights '" + path + "'", .expected = expected, .got = got, .hint = hint);
+}
+
+void require_tensor(const TensorInfo& wanted, const TensorInfo* found, const std::string& path) {
+  if (found == nullptr) malformed(path, "a tensor '" + wanted.name + "'", "none of that name");
+  if (*found == wanted) return;
+  malformed(path,
+            fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
+            fmt::format("[{}]", fmt::join(found->shape, ", ")));
 }
 
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
@@ -185,8 +158,32 @@ std::string write_header(const SafetensorsHeader& header) {
 
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path) {
-  return parse(parse_json(text, {.what = "weights '" + path + "'", .expected = kJson}), data_bytes,
-               path);
+  SafetensorsHeader result;
+  std::multimap<Interval, TensorInfo> placed;  // sorted by place
+  const Fault fault{.what = "weights '" + path + "'",
+                    .expected = "a header that is a JSON object, with strings in __metadata__"};
+  parse_json(text, fault, [&](const json& header) {
+    if (!header.is_object()) throw std::invalid_argument("something else");
+    for (const auto& [name, entry] : header.items()) {
+      if (name == kMetadata) {
+        result.metadata = entry.get<Metadata>();
+      } else {
+        placed.insert(place(name, entry, path));
+      }
+    }
+  });
+  std::uint64_t next = 0;
+  for (const auto& [interval, tensor] : placed) {
+    if (interval.first != next) {
+      malformed(path, fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
+                fmt::to_string(interval.first));
+    }
+    next = interval.second;
+    result.tensors.push_back(tensor);
+  }
+  if (next == data_bytes) return result;
+  malformed(path, fmt::format("{} bytes of data, as the header says", next),
+            fmt::to_string(data_bytes));
 }
 
 }  // namespace nanofsdp::store

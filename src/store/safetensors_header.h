@@ -34,12 +34,24 @@ std::string text_of(const Json& json) {
 /// Texts that a file keeps beside its tensors, by their names.
 using Metadata = std::map<std::string, std::string>;
 
+/// The members of a JSON object, each as a text: a string stays as it is, and text_of() writes any
+/// other value.
+template <class Json>
+Metadata texts_of(const Json& object) {
+  Metadata texts;
+  for (const auto& [name, value] : object.items()) {
+    texts[name] = value.is_string() ? value.template get<std::string>() : text_of(value);
+  }
+  return texts;
+}
+
 /// One tensor of a file.
 struct TensorInfo {
   std::string name;                 ///< unique in the file
   std::vector<std::int64_t> shape;  ///< empty: a scalar
   /// The format's name of it. We read F32, F16 and BF16, and write F32 and BF16.
   std::string dtype = "F32";
+  std::uint64_t begin = 0;  ///< begin of the tensor in the data, as it was read
 
   std::int64_t numel() const;  ///< number of elements; a scalar has one
   /// Two tensors are equal if their names and shapes are; the dtypes may differ.
@@ -51,6 +63,12 @@ struct TensorInfo {
 /// The number of bytes of an element; 0 if we do not know the dtype.
 std::uint64_t bytes_of_dtype(const std::string& dtype);
 
+/// Requires that a file has a tensor of this name and shape.
+/// @param found the tensor of this name in the file; null if the file has none
+/// @param path names the file in the error
+/// @throws UsageError if the file has no such tensor
+void require_tensor(const TensorInfo& wanted, const TensorInfo* found, const std::string& path);
+
 /// Requires that a file has the tensors of a model, and no others. A tensor without elements may be
 /// missing.
 /// @param file names the file in the error
@@ -60,9 +78,8 @@ void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const 
 
 /// The contents of a file's head.
 struct SafetensorsHeader {
-  Metadata metadata;                    ///< the "__metadata__"; may be empty
-  std::vector<TensorInfo> tensors;      ///< in the order of their bytes
-  std::vector<std::uint64_t> begins{};  ///< begin of each tensor in the data, as it was read
+  Metadata metadata;                ///< the "__metadata__"; may be empty
+  std::vector<TensorInfo> tensors;  ///< in the order of their bytes
 };
 
 /// The largest header that the format allows, in bytes. We neither read nor write a larger one.

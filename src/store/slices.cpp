@@ -20,14 +20,16 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
           piece.in_shard = {begin + piece.in_parameter.begin, begin + piece.in_parameter.end};
         }
         if (piece.in_shard.empty()) continue;
-        const auto view = [&](const Tensor& all) {
-          return all.slice(piece.in_shard.begin, piece.in_shard.size());
+        const fsdp::ParameterSpec& parameter = row.layout().parameters()[i];
+        StateSlice& slice = slices.emplace_back(StateSlice{parameter, piece.in_parameter});
+        const auto add = [&](const std::string& name, const Tensor& all) {
+          slice.tensors.emplace_back(name, all.slice(piece.in_shard.begin, piece.in_shard.size()));
         };
-        StateSlice& slice = slices.emplace_back(StateSlice{
-            row.layout().parameters()[i], piece.in_parameter, view(row.parameter_shard())});
+        add(parameter.name, row.parameter_shard());
         if (!row.trains()) continue;
-        for (const Tensor& all : optimizer.state(u)) slice.state.push_back(view(all));
-        slice.state_names = optimizer.state_names();
+        for (std::size_t s = 0; s < optimizer.state_names().size(); ++s) {
+          add(parameter.name + "." + optimizer.state_names()[s], optimizer.state(u)[s]);
+        }
         slice.steps = &optimizer.parameter_steps(u)[i];
       }
     }

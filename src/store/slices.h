@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "fsdp/layout.h"
@@ -45,9 +46,9 @@ namespace nanofsdp::store {
 struct StateSlice {
   fsdp::ParameterSpec parameter;  ///< the parameter
   fsdp::Range range;              ///< range of the parameter's elements, row-major; not empty
-  Tensor values;                  ///< float32 [range.size()], a view into the shard
-  std::vector<Tensor> state{};    ///< views of the optimizer's states; empty if it is frozen
-  std::span<const std::string> state_names{};  ///< their names (sharded_optimizer.h)
+  /// Views into the shard, float32 [range.size()]. The first has the parameter's name. If the
+  /// parameter is not frozen, the optimizer's states follow (sharded_optimizer.h) as NAME.STATE.
+  std::vector<std::pair<std::string, Tensor>> tensors{};
   std::int64_t* steps = nullptr;  ///< steps that the parameter has made; null if it is frozen
 };
 

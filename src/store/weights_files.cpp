@@ -153,14 +153,8 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
 
 std::vector<float> WeightsFiles::read(const TensorInfo& wanted) {
   const auto found = std::ranges::lower_bound(tensors_, wanted.name, {}, &TensorInfo::name);
-  if (found == tensors_.end() || found->name != wanted.name) {
-    malformed(path_, "a tensor '" + wanted.name + "'", "none of that name");
-  }
-  if (*found != wanted) {
-    malformed(path_,
-              fmt::format("tensor '{}' of shape [{}]", wanted.name, fmt::join(wanted.shape, ", ")),
-              fmt::format("[{}]", fmt::join(found->shape, ", ")));
-  }
+  const bool none = found == tensors_.end() || found->name != wanted.name;
+  require_tensor(wanted, none ? nullptr : &*found, path_);
   const std::vector<Box>& boxes = boxes_.at(wanted.name);
   if (boxes.size() == 1) return files_[boxes[0].file].read(wanted);
   std::vector<float> values(static_cast<std::size_t>(wanted.numel()));

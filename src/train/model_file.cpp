@@ -24,10 +24,11 @@ NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GPTConfig, block_size, vocab_size, n_layer, n
 }  // namespace nanofsdp::gpt
 
 namespace nanofsdp::train {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(RunState, iteration, best_val_loss, generator, alphabet,
+                                   vocab_size, pieces, options)
 namespace {
 
 using nlohmann::json;
-using store::text_of;
 
 WeightsInfo info_of(const json& j) {
   return {.config = j,
@@ -53,41 +54,25 @@ bool describes(const WeightsInfo& info, const std::vector<store::TensorInfo>& te
   });
 }
 
-// The members are set one by one, because of a bug in GCC 12: if a conversion throws inside one
-// large initialiser, the program may free finished members twice.
-RunState run_state_of(const store::Metadata& metadata) {
-  const auto read = [&](const char* name) { return parse_json(metadata.at(name), {.what = name}); };
-  RunState state;
-  state.iteration = read("iteration");
-  const json loss = read("best_val_loss");
-  if (!loss.is_null()) state.best_val_loss = loss;  // JSON has no infinity, so null stands for it
-  state.generator = read("generator");
-  state.alphabet = metadata.at("alphabet");
-  state.vocab_size = read("vocab_size");
-  state.pieces = read("pieces").get<std::vector<std::string>>();
-  state.options = read("options").get<std::map<std::string, std::string>>();
+}  // namespace
+
+store::Metadata metadata_of(const RunState& state) { return store::texts_of(json(state)); }
+
+RunState run_state_of(const store::Metadata& metadata, const std::string& out_dir) try {
+  json j = RunState{};
+  for (const auto& [name, value] : j.items()) {
+    const std::string& text = metadata.at(name);
+    value = value.is_string() ? json(text) : parse_json(text, {.what = name});
+  }
+  json& loss = j["best_val_loss"];
+  if (loss.is_null()) loss = RunState{}.best_val_loss;  // JSON has no infinity
+  const RunState state = j;
   Generator(0).set_state(state.generator);  // throws if it is not a state
   if (state.iteration < 0 || state.vocab_size < std::ssize(state.pieces) ||
       state.vocab_size > 1'000'000) {
     throw std::invalid_argument("counts that make no sense");
   }
   return state;
-}
-
-}  // namespace
-
-store::Metadata metadata_of(const RunState& state) {
-  return {{"iteration", text_of(json(state.iteration))},
-          {"best_val_loss", text_of(json(state.best_val_loss))},
-          {"generator", text_of(json(state.generator))},
-          {"alphabet", state.alphabet},
-          {"vocab_size", text_of(json(state.vocab_size))},
-          {"pieces", text_of(json(state.pieces))},
-          {"options", text_of(json(state.options))}};
-}
-
-RunState run_state_of(const store::Metadata& metadata, const std::string& out_dir) try {
-  return run_state_of(metadata);
 } catch (const std::exception& error) {
   NANOFSDP_REFUSE(.what = "checkpoint '" + store::checkpoint_path(out_dir).string() + "'",
                   .expected = "one saved by `nanofsdp train`", .got = error.what());

@@ -60,16 +60,15 @@ class Pretrained {
     const auto dims = parameter.shape.dims();
     const store::TensorInfo& there = find(parameter.name, dims.size());
     store::TensorInfo tensor{there.name, {dims.begin(), dims.end()}};
-    const bool positions = parameter.name == "transformer.wpe.weight";
-    if (positions) tensor.shape[0] = there.shape[0];
+    if (parameter.name == "transformer.wpe.weight") tensor.shape[0] = there.shape[0];
     const bool linear = dims.size() == 2 && parameter.name.find(".h.") != std::string::npos;
-    if (!linear || !transposed_) {
-      std::vector<float> values = files_.read(tensor);
-      if (positions) values.resize(static_cast<std::size_t>(parameter.shape.numel()));
-      return values;
+    if (linear && transposed_) {
+      std::swap(tensor.shape[0], tensor.shape[1]);
+      return transpose(files_.read(tensor), tensor.shape);
     }
-    std::swap(tensor.shape[0], tensor.shape[1]);
-    return transpose(files_.read(tensor), tensor.shape);
+    std::vector<float> values = files_.read(tensor);
+    values.resize(static_cast<std::size_t>(parameter.shape.numel()));
+    return values;
   }
 
  private:

@@ -11,6 +11,8 @@
 #include "fsdp/deferred_init.h"
 #include "nn/loss.h"
 #include "store/checkpoint.h"
+#include "store/owned_directory.h"
+#include "store/weights.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
 #include "train/schedule.h"
@@ -157,10 +159,8 @@ std::string Trainer::sample(std::int64_t length) {
 // by one.
 void Trainer::require_agreement() {
   std::string model;
-  for (const fsdp::ShardedParameters* row : sharded_.rows()) {
-    for (const fsdp::ParameterSpec& p : row->layout().parameters()) {
-      model += fmt::format("{} {}\n", p.name, fmt::join(p.shape.dims(), "x"));
-    }
+  for (const store::TensorInfo& p : store::infos_of(sharded_)) {
+    model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
   }
   const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
     comm::require_agreement(mesh_.world(), *context_.compute, what, fingerprint, hint);
@@ -180,6 +180,8 @@ void Trainer::trace(std::int64_t iteration) {
 
 void Trainer::run(Listener& listener) {
   require_agreement();
+  std::shared_ptr<void> owned;
+  if (options_.saves() && context_.rank == 0) owned = store::own_directory(options_.out_dir);
   if (options_.resumes()) resume();
   listener.started();
   if (options_.resumes()) {

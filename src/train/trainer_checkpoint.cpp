@@ -48,7 +48,7 @@ void Trainer::resume() {
 void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) {
   require_finite_state(iteration);
   const data::Tokenizer& tokenizer = dataset_.tokenizer();
-  const bool saved =
+  const auto aside =
       store::save_checkpoint(options_.out_dir, sharded_, optimizer_,
                              metadata_of(RunState{.iteration = iteration,
                                                   .best_val_loss = best_val_loss_,
@@ -57,10 +57,11 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                                   .vocab_size = tokenizer.vocab_size(),
                                                   .pieces = tokenizer.pieces(),
                                                   .options = options_map(options_.settings)}));
-  if (saved) saved_ = iteration;
+  if (aside) saved_ = iteration;
   tape_.release();  // frees memory that save_weights needs
   const std::string path = store::checkpoint_path(options_.out_dir).string();
-  listener.saved(saved ? path : "no " + path + ", for the ranks do not all see this directory");
+  listener.saved(aside ? path : "no " + path + ", for the ranks do not all see this directory");
+  if (aside && !aside->empty()) listener.saved("files of others in " + aside->string());
   store::save_weights(options_.out_dir, sharded_,
                       metadata_of(WeightsInfo{.config = model_.config(),
                                               .chars = tokenizer.chars(),

@@ -15,21 +15,26 @@
 namespace nanofsdp::train {
 namespace {
 
-// The index of the first of `tensors` that is not finite on any rank, or the number of tensors if
-// all are finite. Collective. It reads every number, so it is used only at the end of a run and for
-// checkpoints.
-std::size_t first_not_finite(Context& context, comm::Mesh& mesh,
-                             const std::vector<Tensor>& tensors) {
+struct NamedTensor {
+  std::string name;
+  Tensor values;
+};
+
+// The name of the first of `tensors` that is not finite on any rank; empty if all are finite.
+// Collective. It reads every number, so it is used only at the end of a run and for checkpoints.
+std::string first_not_finite(Context& context, comm::Mesh& mesh,
+                             const std::vector<NamedTensor>& tensors) {
   std::vector<float> room;
-  const auto is_finite = [&](const Tensor& tensor) {
-    return std::ranges::all_of(on_host<float>(*context.compute, tensor, room),
+  const auto is_finite = [&](const NamedTensor& tensor) {
+    return std::ranges::all_of(on_host<float>(*context.compute, tensor.values, room),
                                [](float x) { return std::isfinite(x); });
   };
   auto mine = static_cast<double>(std::ranges::find_if_not(tensors, is_finite) - tensors.begin());
   std::vector<double> all(static_cast<std::size_t>(mesh.size()));
   comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {1}, DType::float64),
                        Tensor(all.data(), {mesh.size()}, DType::float64), "finite");
-  return static_cast<std::size_t>(*std::ranges::min_element(all));
+  const auto first = static_cast<std::size_t>(*std::ranges::min_element(all));
+  return first < tensors.size() ? tensors[first].name : "";
 }
 
 // Shows a number that is never negative, without the sign that a NaN may have.
@@ -53,20 +58,18 @@ void Trainer::stop(std::int64_t iteration, const std::string& got) const {
 
 void Trainer::require_finite(std::int64_t iteration, const StepResult& result) {
   if (std::isfinite(result.loss) && std::isfinite(result.grad_norm)) return;
-  // The units in the order in which backward reduces them: reversed, with the root last.
-  std::vector<const fsdp::Unit*> units;
-  for (const fsdp::Unit& unit : sharded_.units()) units.push_back(&unit);
-  std::reverse(units.begin(), units.end() - 1);
-  std::vector<Tensor> gradients;
-  for (const fsdp::Unit* unit : units) {
-    gradients.push_back(unit->trains() ? unit->rows()[0].gradient_shard() : Tensor());
+  std::vector<NamedTensor> gradients;
+  for (const fsdp::Unit& unit : sharded_.units()) {
+    gradients.push_back({unit.name(), unit.trains() ? unit.rows()[0].gradient_shard() : Tensor()});
   }
-  const std::size_t first = first_not_finite(context_, mesh_, gradients);
+  // The order in which backward reduces the units: reversed, with the root last.
+  std::reverse(gradients.begin(), gradients.end() - 1);
+  const std::string first = first_not_finite(context_, mesh_, gradients);
   stop(iteration,
        fmt::format("loss {}, gradient norm {}; {}", shown(result.loss), shown(result.grad_norm),
-                   first == units.size() ? "all gradients are finite"
-                                         : "in backward, the gradient of " + units[first]->name() +
-                                               " is the first that is not finite"));
+                   first.empty() ? "all gradients are finite"
+                                 : "in backward, the gradient of " + first +
+                                       " is the first that is not finite"));
 }
 
 void Trainer::require_finite(std::int64_t iteration, const EvalResult& result) {
@@ -78,23 +81,21 @@ void Trainer::require_finite(std::int64_t iteration, const EvalResult& result) {
 
 // Requires that the state of a checkpoint is finite: parameters, and Adam's moments.
 void Trainer::require_finite_state(std::int64_t iteration) {
-  std::vector<Tensor> tensors;
-  std::vector<std::string> names;
+  std::vector<NamedTensor> tensors;
   for (std::size_t i = 0; i < sharded_.units().size(); ++i) {
     const fsdp::Unit& unit = sharded_.units()[i];
-    const auto look_at = [&](const char* what, const Tensor& tensor) {
-      tensors.push_back(tensor);
-      names.push_back(fmt::format("{} of {} that are not finite", what, unit.name()));
+    const auto look_at = [&](const std::string& what, const Tensor& tensor) {
+      tensors.push_back({what + " of " + unit.name(), tensor});
     };
     for (const fsdp::ShardedParameters& row : unit.rows()) {
       look_at("parameters", row.parameter_shard());
     }
     for (std::size_t s = 0; s < optimizer_.state_names().size(); ++s) {
-      look_at(optimizer_.state_names()[s].c_str(), optimizer_.state(i)[s]);
+      look_at(optimizer_.state_names()[s], optimizer_.state(i)[s]);
     }
   }
-  const std::size_t first = first_not_finite(context_, mesh_, tensors);
-  if (first < names.size()) stop(iteration, names[first]);
+  const std::string first = first_not_finite(context_, mesh_, tensors);
+  if (!first.empty()) stop(iteration, first + " that are not finite");
 }
 
 }  // namespace nanofsdp::train

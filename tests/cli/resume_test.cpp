@@ -242,7 +242,6 @@ TEST(ResumeRefusal, SaysWhatIsWrong) {
       {{"--init_from=resume"}, {"--init_from", "--out_dir=DIR"}},
       {{"--init_from=resume", "--out_dir=none"}, {"'none/checkpoint/manifest.json'", "no such"}},
       {{"--init_from=resume", "--out_dir=."}, {"checkpoint", "no such file"}},
-      {{"--out_dir=."}, {"--out_dir", "checkpoint' (a file)"}},
       {{"--init_from=resume", "--out_dir=o", "--text=x.txt"},
        {"checkpoint 'o/checkpoint'", "characters of text 'x.txt'"}},
       {{"--init_from=resume", "--out_dir=p", "--text=as_many.txt"},

@@ -33,9 +33,11 @@ void keep(Training& t, State& state) {
       to.resize(static_cast<std::size_t>(slice.parameter.numel()), NAN);
       if (!from.empty()) std::ranges::copy(from.span<float>(), to.begin() + slice.range.begin);
     };
-    put(slice.values, kept.values);
-    if (!slice.state.empty()) put(slice.state[0], kept.m), put(slice.state[1], kept.v);
-    if (slice.steps != nullptr) kept.steps = *slice.steps;
+    put(slice.tensors[0].second, kept.values);
+    if (slice.steps == nullptr) continue;
+    put(slice.tensors[1].second, kept.m);
+    put(slice.tensors[2].second, kept.v);
+    kept.steps = *slice.steps;
   }
 }
 

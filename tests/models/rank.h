@@ -218,7 +218,7 @@ class Rank {
   }
 
   void save() {
-    const bool saved = store::save_checkpoint(directory_, sharded_, optimizer_);
+    const bool saved = store::save_checkpoint(directory_, sharded_, optimizer_).has_value();
     if (!saved) throw std::runtime_error("no checkpoint was saved");
   }
 
@@ -244,10 +244,10 @@ class Rank {
     };
     for (const store::StateSlice& slice : store::slices_to_load(sharded_.units(), optimizer_)) {
       Slice& mine = record_.slices.emplace_back();
-      mine = {slice.parameter.name, slice.range.begin, copy(slice.values), {}, {}, 0};
+      mine = {slice.parameter.name, slice.range.begin, copy(slice.tensors[0].second), {}, {}, 0};
       if (slice.steps == nullptr) continue;
-      mine.m = copy(slice.state[0]);
-      mine.v = copy(slice.state[1]);
+      mine.m = copy(slice.tensors[1].second);
+      mine.v = copy(slice.tensors[2].second);
       mine.steps = *slice.steps;
     }
   }

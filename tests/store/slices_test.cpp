@@ -144,9 +144,7 @@ void load(TinyTraining& t, const State& state, std::int64_t steps) {
     for (const StateSlice& slice : slices_to_load(t.sharded.units(), t.optimizer)) {
       auto at = from->begin() + static_cast<std::ptrdiff_t>(starts[slice.parameter.name]);
       if (slice.steps != nullptr) *slice.steps = steps;
-      std::vector<Tensor> tensors{slice.values};
-      tensors.insert(tensors.end(), slice.state.begin(), slice.state.end());
-      for (const Tensor& tensor : tensors) {
+      for (const auto& [name, tensor] : slice.tensors) {
         std::copy(at + slice.range.begin, at + slice.range.end, tensor.f32());
         at += slice.parameter.numel();
       }

@@ -33,10 +33,9 @@ inline std::vector<float> saved_state(TinyTraining& t) {
   for (const store::StateSlice& slice : store::slices_to_save(t.sharded.units(), t.optimizer)) {
     auto to = all.begin() + static_cast<std::ptrdiff_t>(starts.at(slice.parameter.name)) +
               slice.range.begin;
-    std::vector<Tensor> tensors{slice.values};
-    tensors.insert(tensors.end(), slice.state.begin(), slice.state.end());
+    auto tensors = slice.tensors;
     tensors.resize(3);
-    for (const Tensor& tensor : tensors) {
+    for (const auto& [name, tensor] : tensors) {
       // A frozen parameter has no moments.
       const bool none = slice.steps == nullptr && tensor.empty();
       EXPECT_EQ(none ? slice.range.size() : tensor.numel(), slice.range.size());

@@ -129,6 +129,7 @@ TEST(Finite, SavesNoMomentThatIsNot) {
         error.starts_with("training stopped at iteration 2: expected finite numbers, got "
                           "exp_avg_sq of transformer.h.1"))
         << error;
+    std::filesystem::remove(o.out_dir + "/run.lock");
     EXPECT_TRUE(std::filesystem::is_empty(o.out_dir));
   }
 }
