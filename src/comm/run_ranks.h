@@ -35,9 +35,9 @@ Backend default_backend();
 struct RanksOptions {
   int ranks = 1;    ///< how many to start; if a launcher has started them, the launcher decides
   int threads = 0;  ///< how many threads a rank has; 0: see threads_per_rank()
-  /// How many seconds a rank waits for a message. At the start it waits 5 times as long. Time in
-  /// which the whole run is stopped does not count, and neither does time in which a rank works
-  /// alone (Communicator::busy).
+  /// How many seconds a rank waits for a message. At the start and at the end it waits 5 times as
+  /// long. Time in which the whole run is stopped does not count, and neither does time in which a
+  /// rank works alone (Communicator::busy).
   int timeout = 60;
   Backend backend = Backend::gloo;             ///< how ranks are connected
   Transport transport = Transport::automatic;  ///< with gloo: what carries the bytes

@@ -153,7 +153,7 @@ class Children {
   }
 
   Outcome wait() {
-    while (any_running()) {
+    while (std::ranges::any_of(children_, std::identity())) {
       std::this_thread::sleep_for(5ms);
       if (const int number = signals_.take()) interrupted(number);
       for (std::size_t rank = 0; rank < children_.size(); ++rank) reap(static_cast<int>(rank));
@@ -168,8 +168,6 @@ class Children {
   }
 
  private:
-  bool any_running() const { return std::ranges::any_of(children_, std::identity()); }
-
   void signal_all(int number) {
     for (const pid_t child : children_) {
       if (child != 0) kill(child, number);
@@ -235,7 +233,7 @@ void require_single_thread() {
 
 }  // namespace
 
-Outcome run_processes(int size, const Body& body, std::chrono::seconds patience) {
+Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience) {
   NANOFSDP_CHECK(size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
                  .got = fmt::format("{}", size));
   require_single_thread();
@@ -253,7 +251,7 @@ Outcome run_processes(int size, const Body& body, std::chrono::seconds patience)
   return children.wait();
 }
 
-int launch_processes(int size, const Body& body, std::chrono::seconds patience) {
+int launch_processes(int size, const Body& body, std::chrono::milliseconds patience) {
   const Outcome outcome = run_processes(size, body, patience);
   if (!outcome.message.empty()) std::fprintf(stderr, "nanofsdp: %s\n", outcome.message.c_str());
   return outcome.exit_code;

@@ -38,12 +38,12 @@ struct Outcome {
 /// which it was forked belongs to the parent. No other place below main() ends a process. SIGINT,
 /// SIGTERM and SIGHUP to the parent end all ranks. If the parent is killed, the kernel kills the
 /// ranks (on Linux).
-/// @param patience how long a rank waits for rank 0 at the start
+/// @param patience how long a rank waits for the others at the start and at the end
 /// @throws Error if this process has more than one thread, or cannot fork
-Outcome run_processes(int size, const Body& body, std::chrono::seconds patience = kPatience);
+Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience = kPatience);
 
 /// Does the same for main(): it prints the message to stderr and returns the exit code.
-int launch_processes(int size, const Body& body, std::chrono::seconds patience = kPatience);
+int launch_processes(int size, const Body& body, std::chrono::milliseconds patience = kPatience);
 
 /// For main(), if another launcher has started the ranks and this process is one of them. Runs
 /// `body`. If it fails, prints its error to stderr, which names the rank that failed first.

@@ -11,7 +11,7 @@ namespace nanofsdp::launch {
 /// @file
 /// @brief The address at which the ranks of a run find each other, and the number of this rank.
 
-/// How long ranks wait for each other at the start, by default.
+/// How long ranks wait for each other at the start and at the end, by default.
 inline constexpr std::chrono::seconds kPatience{300};
 
 /// A rank's place in a run, and the address at which rank 0 waits for it.

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +13,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,6 +63,17 @@ void set_up(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
 #endif
+}
+
+// Connects, and waits for an answer no longer than `limit`. If no answer comes, connect() alone
+// would wait for minutes. @returns whether the socket is connected
+bool reaches(const Socket& socket, const sockaddr_in& address, std::chrono::milliseconds limit) {
+  fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
+  connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
+  pollfd answer{.fd = socket.descriptor(), .events = POLLOUT};
+  poll(&answer, 1, static_cast<int>(limit.count()));
+  fcntl(socket.descriptor(), F_SETFL, 0);
+  return answer.revents == POLLOUT;
 }
 
 using NameOf = int (*)(int, sockaddr*, socklen_t*);
@@ -152,8 +165,8 @@ Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::mill
     // Before anybody listens there, the system may pick that very port for us, and we are our own
     // peer. Whoever wants to listen there may, all the same.
     set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address) ==
-            0 &&
+    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    if (reaches(socket, address, std::clamp<std::chrono::milliseconds>(rest, 100ms, 1s)) &&
         socket.peer() != fmt::format("{}:{}", socket.local_address(), socket.local_port())) {
       return socket;
     }

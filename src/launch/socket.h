@@ -54,7 +54,8 @@ Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milli
 Socket accept_on(const Socket& listener);
 
 /// Looks up the name and tries to connect until `timeout` is over, because the other end may start
-/// later. If it never came, the socket is closed.
+/// later. The last attempt may take 100 ms more, and the last look-up as long as the system's
+/// resolver allows. If the other end never came, the socket is closed.
 /// @throws UsageError if the host has no address at the end
 Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::milliseconds timeout);
 

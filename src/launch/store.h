@@ -84,7 +84,9 @@ class Store {
   /// Waits until every rank calls it, so that none ends while another still needs it.
   /// @throws RankError if a rank was lost, or if a rank does not leave in time. Time in which a
   /// rank works alone does not count
-  void leave(std::chrono::milliseconds timeout = std::chrono::minutes(10));
+  void leave(std::chrono::milliseconds timeout);
+  /// Waits as long as ranks wait for each other at the start.
+  void leave() { leave(rendezvous_.patience); }
 
  private:
   void join(Socket listener);

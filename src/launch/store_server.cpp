@@ -30,8 +30,7 @@ StoreServer::~StoreServer() {
 
 // After a loss ranks may still be on their way, started when rank 0 was: they hear of it, too.
 bool StoreServer::serves() const {
-  if (!stopping_) return true;
-  return loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_;
+  return !stopping_ || (loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_);
 }
 
 void StoreServer::serve() {
@@ -43,15 +42,10 @@ void StoreServer::serve() {
     for (std::size_t i = 1; i < watched.size(); ++i) {
       if (watched[i].revents != 0) receive(connections_[i - 1]);
     }
-    std::erase_if(connections_, [](const Connection& c) { return !c.open; });
-    if (watched[0].revents == POLLIN) accept();
+    std::erase_if(connections_, [](const Connection& c) { return !c.open || !c.socket.is_open(); });
+    if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
     end_roll_call();
   }
-}
-
-void StoreServer::accept() {
-  Socket socket = accept_on(listener_);
-  if (socket.is_open()) connections_.push_back({.socket = std::move(socket)});
 }
 
 void StoreServer::receive(Connection& connection) {
@@ -95,12 +89,19 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
 
 void StoreServer::greet(Connection& connection, const Frame& hello) {
   Member member;
-  std::string objection = objection_to(hello, member);
+  const std::string objection = objection_to(hello, member);
   if (!objection.empty()) return refuse(connection, objection);
   connection.rank = member.rank;  // the one we wait for: if it does not fit, the run is over
   all_came_ = ++came_ == rendezvous_.size;
-  objection = misfit_of(member);
-  if (!objection.empty()) return refuse(connection, objection);
+  if (member.size != rendezvous_.size) {
+    return refuse(connection, fmt::format("it expects {} ranks, rank 0 expects {}", member.size,
+                                          rendezvous_.size));
+  }
+  if (member.program != rendezvous_.program) {
+    return refuse(connection,
+                  fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
+                              member.rank, member.program, rendezvous_.program));
+  }
   connection.socket.send(encode({.kind = Kind::welcome}));
   if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
@@ -116,17 +117,6 @@ std::string StoreServer::objection_to(const Frame& hello, Member& member) const 
     if (c.rank == member.rank) {
       return fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer());
     }
-  }
-  return "";
-}
-
-std::string StoreServer::misfit_of(const Member& member) const {
-  if (member.size != rendezvous_.size) {
-    return fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size);
-  }
-  if (member.program != rendezvous_.program) {
-    return fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
-                       member.rank, member.program, rendezvous_.program);
   }
   return "";
 }

@@ -40,14 +40,12 @@ class StoreServer {
 
   void serve();
   bool serves() const;
-  void accept();
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);
   // Why a process that says hello is not accepted; empty if it is. A stranger does not end the run.
   // Fills `member` with what the process says of itself.
   std::string objection_to(const Frame& hello, Member& member) const;
-  std::string misfit_of(const Member& member) const;
   void refuse(Connection& connection, const std::string& why);
   void set(Connection& connection, const Frame& frame);
   void begin_roll_call();

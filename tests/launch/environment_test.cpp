@@ -96,8 +96,8 @@ const Variables kStep = kMaster + Variables{{"SLURM_PROCID", "1"},
 TEST(Environment, BelievesTheNumbersOfASlurmStepBeforeThoseOfItsJob) {
   for (int step = 2; step < 9; ++step) {
     const std::string tasks = std::to_string(step);
-    const auto r = read(kStep + Variables{{"SLURM_STEP_NUM_TASKS", tasks},
-                                          {"SLURM_STEP_TASKS_PER_NODE", tasks}});
+    const auto r = read(
+        kStep + Variables{{"SLURM_STEP_NUM_TASKS", tasks}, {"SLURM_STEP_TASKS_PER_NODE", tasks}});
     EXPECT_EQ(r->size, step);
     EXPECT_EQ(r->local_size, step);
   }

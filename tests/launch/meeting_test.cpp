@@ -79,6 +79,25 @@ TEST(Socket, NoticesASilentMachineIn20Seconds) {
 #endif
 }
 
+// A machine drops what comes to a port where too many wait already. So does a firewall, and then
+// connect() alone would try for minutes.
+TEST(Socket, GivesUpInTimeWhereNobodyAnswers) {
+#if defined(__linux__)
+  const Socket silent = launch::listen_on("127.0.0.1", 0);
+  ASSERT_EQ(listen(silent.descriptor(), 0), 0);
+  std::vector<Socket> waiting;
+  do {
+    waiting.push_back(launch::connect_to("127.0.0.1", silent.local_port(), 0ms));
+  } while (waiting.back().is_open() && waiting.size() < 8);
+  EXPECT_FALSE(waiting.back().is_open());
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(launch::connect_to("127.0.0.1", silent.local_port(), 300ms).is_open());
+  const auto took = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(took, 300ms);
+  EXPECT_LE(took, 5s);
+#endif
+}
+
 TEST(Store, SaysThatThePortIsTaken) {
   const Socket taken = launch::listen_on("127.0.0.1", 0);
   const Rendezvous r{.port = taken.local_port(), .size = 2};
@@ -132,6 +151,23 @@ TEST(Store, RefusesANameThatOtherMachinesWouldNotReach) {
       EXPECT_TRUE(end().starts_with(refused ? why : "rank 1 was not let in")) << end();
     }
   }
+}
+
+// By default ranks wait for each other at the end as long as at the start.
+TEST(Store, WaitsForTheLastToLeaveAsLongAsForTheFirst) {
+  Party run(2);
+  Rendezvous hasty = run.of(0);
+  hasty.patience = 20ms;
+  std::thread slow([&] {
+    Store one(run.of(1));
+    one.loss(10s);
+  });
+  {
+    Store zero(hasty);
+    EXPECT_EQ(message_of<RankError>([&] { zero.leave(); }),
+              "rank 0 waited 0 s for all ranks to leave");
+  }
+  slow.join();
 }
 
 }  // namespace

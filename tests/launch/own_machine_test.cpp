@@ -56,6 +56,20 @@ TEST_F(OwnMachine, RunsRanksWithoutProc) {
   });
 }
 
+// No interface is up, not even lo, so no rank can be reached.
+TEST_F(OwnMachine, WithoutANetworkEndsInTime) {
+  on_own_machine(CLONE_NEWNET, []() -> std::string {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto outcome = launch::run_processes(
+        2, [](Store&) {}, 300ms);
+    if (outcome.exit_code != 1) return "exit code " + number(outcome.exit_code);
+    if (outcome.message.find("found nobody at 127.0.0.1:") == std::string::npos) {
+      return outcome.message;
+    }
+    return std::chrono::steady_clock::now() - begin > 5s ? "too late" : "";
+  });
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing
 #endif
