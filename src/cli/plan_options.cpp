@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -126,8 +125,8 @@ plan::Machine PlanOptions::find_machine() const {
   return found;
 }
 
-PlanOptions parse_plan_options(const std::vector<std::string>& args) {
-  PlanOptions o;
+PlanOptions parse_plan_options(const std::vector<std::string>& args, const Changes& changes) {
+  PlanOptions o{.arguments = args, .changes = changes};
   TrainOptions& t = o.training;
   t.vocab_size = vocabulary_of(t.dataset);  // to be shown by --help
   CommandLine line(kUsage);
@@ -152,6 +151,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("json", "the same for programs", o.json);
   line.take(train_command_line(t, "", {"scratch", "resume"}));
   line.parse(args);
+  for (const auto& [name, value] : changes) line.set(name, value, "planned: ");
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   settle_machine(o, line);
@@ -164,33 +164,22 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   return o;
 }
 
-void change(PlanOptions& o, const std::string& option, std::int64_t value) {
-  using enum fsdp::ShardingStrategy;
-  TrainOptions& t = o.training;
-  if (option == "recompute") o.practice.recompute = static_cast<plan::Recompute>(value);
-  if (option == "batch_size") t.batch_size = value;
-  if (option == "strategy" && t.ranks > 1) {
-    const fsdp::Sharding& sharding = fsdp::kShardings.at(static_cast<std::size_t>(value));
-    t.strategy = sharding.strategy;
-    if (!sharding.replicates) t.shard_size = 0;
+PlanOptions changed(const PlanOptions& o, const std::string& option, const std::string& value) {
+  const TrainOptions& t = o.training;
+  if (option == "strategy" && t.ranks == 1) return o;
+  Changes changes = o.changes;
+  changes.emplace_back(option, value);
+  if (option == "ranks") {
+    const std::int64_t ranks = std::stoll(value), steps = t.gradient_accumulation_steps;
+    if (steps % t.ranks == 0 || ranks % t.ranks == 0)
+      changes.emplace_back("gradient_accumulation_steps", fmt::to_string(steps * ranks / t.ranks));
+    if (ranks == 1) changes.emplace_back("strategy", "no_shard");
   }
-  if (option != "ranks") return;
-  std::int64_t& steps = t.gradient_accumulation_steps;
-  if (steps % t.ranks == 0 || value % t.ranks == 0) steps = steps * value / t.ranks;
-  if (value == 1) {
-    t.strategy = no_shard;
-    t.shard_size = 0;
-  } else if (t.ranks == 1) {
-    t.strategy = full_shard;
-  }
-  t.ranks = static_cast<int>(value);
-}
-
-std::string word_of(const std::string& option, std::int64_t value) {
-  const auto row = static_cast<std::size_t>(value);
-  if (option == "strategy") return std::string(fsdp::kShardings.at(row).name);
-  if (option == "recompute") return std::array{"none", "selective", "block"}.at(row);
-  return fmt::to_string(value);
+  if (const auto& [name, last] = changes.back(); name == "strategy" && last != "hybrid_shard")
+    changes.emplace_back("shard_size", "0");
+  PlanOptions other = parse_plan_options(o.arguments, changes);
+  other.training.vocab_size = t.vocab_size;  // perhaps that of a text
+  return other;
 }
 
 }  // namespace nanofsdp::cli

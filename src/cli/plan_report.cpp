@@ -43,21 +43,18 @@ std::string seconds(double s) {
 std::string gigabytes(double bytes) { return fmt::format("{:.2f} GB", 1e-9 * bytes); }
 
 // What people try first: options, and their values.
-std::vector<std::pair<std::string, std::vector<std::int64_t>>> remedies(const PlanOptions& o) {
+std::vector<std::pair<std::string, std::vector<std::string>>> remedies(const PlanOptions& o) {
   const TrainOptions& t = o.training;
-  std::vector<std::int64_t> recompute, rows, strategy, ranks;
-  for (const Recompute value : {Recompute::selective, Recompute::block}) {
-    if (value <= o.practice.recompute || o.parameters > 0) continue;
-    recompute.push_back(static_cast<std::int64_t>(value));
-  }
+  std::vector<std::string> recompute = {"selective", "block"}, rows, strategy, ranks;
+  recompute.erase(recompute.begin(), recompute.begin() + static_cast<int>(o.practice.recompute));
+  if (o.parameters > 0) recompute.clear();
   for (std::int64_t n = t.batch_size / 2; n >= 1; n /= 2) {
-    if (n * t.gradient_accumulation_steps >= t.ranks) rows.push_back(n);
+    if (n * t.gradient_accumulation_steps >= t.ranks) rows.push_back(fmt::to_string(n));
   }
   using enum fsdp::ShardingStrategy;
-  if (t.strategy != full_shard && t.ranks > 1)
-    strategy.push_back(static_cast<std::int64_t>(full_shard));
+  if (t.strategy != full_shard && t.ranks > 1) strategy.emplace_back("full_shard");
   if (fsdp::sharding_of(t.strategy).optimizer || t.ranks == 1) {
-    for (int times = 2; times <= 64; times *= 2) ranks.push_back(times * t.ranks);
+    for (int times = 2; times <= 64; times *= 2) ranks.push_back(fmt::to_string(times * t.ranks));
   }
   return {{"recompute", recompute}, {"batch_size", rows}, {"strategy", strategy}, {"ranks", ranks}};
 }
@@ -66,14 +63,12 @@ std::vector<std::pair<std::string, std::vector<std::int64_t>>> remedies(const Pl
 std::string what_would_fit(const PlanOptions& o, double memory) {
   std::string text;
   for (const auto& [option, values] : remedies(o)) {
-    for (const std::int64_t value : values) {
-      PlanOptions other = o;
+    for (const std::string& value : values) {
+      PlanOptions other = changed(o, option, value);
       other.machine.clear();
-      change(other, option, value);
       const auto peak = static_cast<double>(plan_of(other).reserved);
       if (peak > memory) continue;
-      text +=
-          fmt::format("  --{}={} would take {}\n", option, word_of(option, value), gigabytes(peak));
+      text += fmt::format("  --{}={} would take {}\n", option, value, gigabytes(peak));
       break;
     }
   }
