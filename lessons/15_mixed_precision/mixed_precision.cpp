@@ -5,8 +5,8 @@
 #include <cmath>
 #include <vector>
 
-#include "cli/recipes.h"
 #include "comm/traffic.h"
+#include "frame/recipes.h"
 #include "fsdp/collectives.h"
 #include "trainee.h"
 
@@ -132,7 +132,7 @@ int main(int argc, char** argv) {
   lesson.print(
       fmt::format("bfloat16 master  {}{:>7}", lesson::row(master, in_float32), master.moved));
   lesson.answer(master.moved);
-  for (const cli::Recipe& r : cli::kRecipes) {
+  for (const lesson::Recipe& r : lesson::kRecipes) {
     lesson.print(
         fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",
                     r.name, r.master, r.parameter, r.gradient, r.moment, r.bytes_a_parameter()));

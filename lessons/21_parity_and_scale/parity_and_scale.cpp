@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/recipes.h"
 #include "frame/lesson.h"
+#include "frame/recipes.h"
 #include "frame/nanogpt.h"
 #include "frame/pytorch.h"
 #include "picture.h"
@@ -103,7 +103,7 @@ int main(int argc, char** argv) {
 
   std::string figure = "7500000000 parameters, 64 ranks, stages 0 to 3, GB:";
   for (int stage = 0; stage < 4; ++stage) {
-    figure += fmt::format(" {:.1f}", 7.5 * cli::kRecipes[2].bytes_a_parameter(stage, 64));
+    figure += fmt::format(" {:.1f}", 7.5 * lesson::kRecipes[2].bytes_a_parameter(stage, 64));
   }
   lesson.print(figure);
   lesson.print("full_shard, bytes of a rank     keeps      borrows  sends in a step");

@@ -1,15 +1,15 @@
-#include "cli/recipes.h"
-
 #include <gtest/gtest.h>
 
-// Tests the numbers of the papers.
+#include "../../lessons/frame/recipes.h"
 
-namespace nanofsdp::cli::recipes_test {
+// The papers' figures.
+
+namespace lesson::recipes_test {
 namespace {
 
 constexpr double kGigabyte = 1e9;
 
-// This is ZeRO (arXiv 1910.02054), figure 1 and section 3.1: 7.5 billion parameters, 64 ranks.
+// ZeRO (arXiv 1910.02054), figure 1 and section 3.1: 7.5 billion parameters, 64 ranks.
 TEST(PapersCount, IsZeroFigure1) {
   const Recipe& recipe = kRecipes[2];
   EXPECT_EQ(recipe.name, "master weights (O2)");
@@ -19,7 +19,7 @@ TEST(PapersCount, IsZeroFigure1) {
   }
 }
 
-// The bytes for each parameter of every recipe, whole and on 4 ranks, by hand.
+// Bytes a parameter of each recipe, whole; and on 4 ranks, by hand.
 TEST(PapersCount, DividesWhatTheStageShards) {
   const double on_4[][4] = {
       {16, 10, 7, 4},   // 4, 4, 8
@@ -36,4 +36,4 @@ TEST(PapersCount, DividesWhatTheStageShards) {
 }
 
 }  // namespace
-}  // namespace nanofsdp::cli::recipes_test
+}  // namespace lesson::recipes_test

@@ -3,7 +3,7 @@
 #include <array>
 #include <string_view>
 
-namespace nanofsdp::cli {
+namespace lesson {
 
 /// @file
 /// @brief The bytes that papers count for a parameter, to compare them with a plan.
@@ -36,4 +36,4 @@ inline constexpr std::array<Recipe, 4> kRecipes = {{
     {.name = "all bfloat16 (O3)", .master = 0, .parameter = 2, .gradient = 2, .moment = 2},
 }};
 
-}  // namespace nanofsdp::cli
+}  // namespace lesson
