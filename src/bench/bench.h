@@ -105,25 +105,7 @@ struct Saturation {
 /// The curve through two measurements; half is at least 0.
 Saturation saturation(double short_size, double short_rate, double long_size, double long_rate);
 
-/// The share of its peak that a part of the machine reaches, so that a step takes as long as
-/// measured.
-/// @param at_whole, at_half predicted seconds of the step at a share of 1 and of 1/2
-double share_for(double measured, double at_whole, double at_half);
-
 /// The text of a machine file of a CPU. @param about the first line
 std::string machine_text(const plan::Machine& machine, const std::string& about);
-
-/// The ranks that make a step.
-struct Crew {
-  const char* name;
-  int ranks, threads;
-  fsdp::ShardingStrategy strategy;
-  bool apart = false;  ///< whether ranks do not communicate, for a comparison with ranks that do
-  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;  ///< the layout of shards
-};
-
-/// Measures a training step in seconds: the mean of `steps` steps after the first two.
-Sample time_steps(const BenchOptions& options, const Crew& crew,
-                  const train::TrainerOptions& training, const data::Dataset& dataset, int steps);
 
 }  // namespace nanofsdp::bench

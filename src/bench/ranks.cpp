@@ -113,6 +113,15 @@ constexpr Timed kTimed[] = {{"4 x 128", 4, 4, 128, 64, 12, 0, 50},
                             {"6 x 384", 6, 6, 384, 256, 12, 0, 2},
                             {"124M", 12, 12, 768, 64, 4, 50304, 2}};
 
+// The ranks that make a step.
+struct Crew {
+  const char* name;
+  int ranks, threads;
+  fsdp::ShardingStrategy strategy;
+  bool apart = false;  // whether ranks do not communicate, for a comparison with ranks that do
+  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
+};
+
 constexpr auto kPerParameter = fsdp::LayoutKind::per_parameter;
 constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
                            {"2 threads", 1, 2, fsdp::ShardingStrategy::no_shard},
@@ -138,8 +147,7 @@ std::string text_of(std::int64_t vocabulary) {
   return text;
 }
 
-}  // namespace
-
+// Seconds of a training step: the mean of `steps` steps after the first two.
 Sample time_steps(const BenchOptions& options, const Crew& crew,
                   const train::TrainerOptions& training, const data::Dataset& dataset, int steps) {
   const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -159,6 +167,8 @@ Sample time_steps(const BenchOptions& options, const Crew& crew,
                            .transport = options.transport},
                           body);
 }
+
+}  // namespace
 
 Rates bench_collectives(const BenchOptions& options, int ranks) {
   std::vector<Candidate> candidates;
