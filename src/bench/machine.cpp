@@ -27,7 +27,7 @@ namespace {
 
 using plan::Machine;
 
-constexpr int kRanks = 2;  // of the collectives
+constexpr int kRanks = 2;  // the ranks that measure collectives
 
 double fetched(const Cost& cost) { return cost.read + cost.overwritten; }
 

@@ -87,8 +87,9 @@ template void CommandLine::add(const std::string&, const std::string&, std::int6
 template void CommandLine::add(const std::string&, const std::string&, double&, const Range&);
 
 void CommandLine::choose(const std::string& name, const std::string& help,
-                         const std::vector<std::string>& words, Setter setter) {
-  add(name, help, words.front(), [=](const std::string& value) {
+                         const std::vector<std::string>& words, Setter setter,
+                         const std::string& usual) {
+  add(name, help, usual.empty() ? words.front() : usual, [=](const std::string& value) {
     if (std::ranges::count(words, value) == 0) {
       wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value);
     }
@@ -103,13 +104,12 @@ void CommandLine::take(const CommandLine& other) {
   }
 }
 
-std::string CommandLine::settings(const std::vector<std::string>& leave_out) const {
-  std::string text;
-  for (const Option& option : options_) {
-    if (std::ranges::find(leave_out, option.name) != leave_out.end()) continue;
-    text += option.name + "=" + option.value + "\n";
-  }
-  return text;
+std::map<std::string, std::string> CommandLine::settings(
+    const std::vector<std::string>& leave_out) const {
+  std::map<std::string, std::string> all;
+  for (const Option& option : options_) all[option.name] = option.value;
+  for (const std::string& name : leave_out) all.erase(name);
+  return all;
 }
 
 std::string CommandLine::help() const {

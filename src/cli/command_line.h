@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -35,9 +36,10 @@ class CommandLine {
   template <class Number>  // int, std::int64_t or double
   void add(const std::string& name, const std::string& help, Number& target, const Range& range);
 
-  /// An option that is one of a few words, the first of them its default.
+  /// An option that is one of a few words.
+  /// @param usual its default; empty: the first word
   void choose(const std::string& name, const std::string& help,
-              const std::vector<std::string>& words, Setter setter);
+              const std::vector<std::string>& words, Setter setter, const std::string& usual = "");
 
   /// An option with a setter of its own.
   void add(const std::string& name, const std::string& help, std::string shown_default,
@@ -67,9 +69,8 @@ class CommandLine {
 
   std::string help() const;
 
-  /// "name=value" lines of all options but `leave_out`, in order, as they were typed or are by
-  /// default.
-  std::string settings(const std::vector<std::string>& leave_out) const;
+  /// The values of all options but `leave_out`, by name, as they were typed or are by default.
+  std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
  private:
   struct Option {

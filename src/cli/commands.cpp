@@ -12,7 +12,7 @@
 #include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/report.h"
-#include "cli/sample.h"
+#include "cli/saved_model.h"
 #include "cli/trace_file.h"
 #include "comm/run_ranks.h"
 #include "launch/launch.h"

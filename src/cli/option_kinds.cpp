@@ -75,26 +75,16 @@ void add_sizes(CommandLine& line, TrainOptions& o) {
   line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
 }
 
-fsdp::ShardingStrategy parse_strategy(const std::string& name) {
-  const auto* found = std::ranges::find(fsdp::kShardings, name, &fsdp::Sharding::name);
-  require(found != fsdp::kShardings.end(), "strategy",
-          "no_shard, shard_optimizer, shard_gradients, shard_grad_op, full_shard or hybrid_shard",
-          "'" + name + "'");
-  return found->strategy;
-}
-
-fsdp::ShardingStrategy zero_stage(const std::string& stage) {
-  const std::size_t at = std::string_view("0123").find(stage);
-  require(stage.size() == 1 && at < 4, "zero", "0, 1, 2 or 3", "'" + stage + "'");
-  return fsdp::kShardings[at].strategy;
-}
-
 void add_sharding(CommandLine& line, TrainOptions& o) {
-  line.add("strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
-           name_of(o.strategy),
-           [&o](const std::string& name) { o.strategy = parse_strategy(name); });
-  line.add("zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3", "3",
-           [&o](const std::string& stage) { o.strategy = zero_stage(stage); });
+  std::vector<std::pair<std::string, fsdp::ShardingStrategy>> strategies, stages;
+  for (const fsdp::Sharding& row : fsdp::kShardings) {
+    strategies.emplace_back(row.name, row.strategy);
+    if (stages.size() < 4) stages.emplace_back(fmt::to_string(stages.size()), row.strategy);
+  }
+  choose(line, "strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
+         o.strategy, strategies);
+  choose(line, "zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3",
+         o.strategy, stages);
   using enum fsdp::LayoutKind;
   choose(line, "layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)", o.layout,
          {{"flat", flat}, {"per_parameter", per_parameter}});

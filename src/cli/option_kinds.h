@@ -30,11 +30,6 @@ inline constexpr Range kFraction{0, 1 - 0x1p-25, "a number in [0, 1)"};  // in f
 inline constexpr Range kTemperature{1e-6, kAny, "at least 1e-6"};
 inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more than 0"};
 
-/// "no_shard" ... "hybrid_shard", or ZeRO's stage, "0" to "3".
-/// @throws UsageError naming the choices
-fsdp::ShardingStrategy parse_strategy(const std::string& name);
-fsdp::ShardingStrategy zero_stage(const std::string& stage);
-
 /// Throws unless `holds`. Numbers print as they would be typed.
 template <class T>
 void require(bool holds, const char* name, const std::string& expected, const T& got,
@@ -43,15 +38,17 @@ void require(bool holds, const char* name, const std::string& expected, const T&
                      .got = fmt::format("{}", got), .hint = hint);
 }
 
-/// An option that is one of a few words, each with its meaning. The first is the default.
+/// An option that is one of a few words, each with a meaning. The default is what `target` is now.
 template <class T>
 void choose(CommandLine& line, const char* name, const char* help, T& target,
             const std::vector<std::pair<std::string, T>>& meanings) {
   std::vector<std::string> words;
   for (const auto& [word, meaning] : meanings) words.push_back(word);
-  line.choose(name, help, words, [=, &target](const std::string& word) {
+  const auto set = [=, &target](const std::string& word) {
     target = meanings[std::ranges::find(words, word) - words.begin()].second;
-  });
+  };
+  const auto usual = std::ranges::find(meanings, target, &std::pair<std::string, T>::second);
+  line.choose(name, help, words, set, usual->first);
 }
 
 /// nanoGPT's options that do nothing here; one that asks for something leaves a note.

@@ -139,8 +139,9 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
   settle_backend(line, o);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
-  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"}) +
-               fmt::format("saves={}\ntraces={}\n", o.saves(), !o.trace.empty());
+  o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"});
+  o.settings["saves"] = fmt::format("{}", o.saves());
+  o.settings["traces"] = fmt::format("{}", !o.trace.empty());
   return o;
 }
 

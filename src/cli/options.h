@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -53,14 +54,14 @@ struct SampleOptions : SavedModel, comm::RanksOptions {
   double temperature = 0.8;
   std::int64_t top_k = 200;
   std::int64_t seed = 1337;
-  std::string settings{};  ///< what all ranks must have alike, "name=value" a line
+  std::map<std::string, std::string> settings{};  ///< what all ranks must have alike
   std::vector<std::string> notes{};
 };
 
 /// Options of `nanofsdp export`.
 struct ExportOptions : SavedModel, comm::RanksOptions {
-  std::string to;          ///< the directory of the files
-  std::string settings{};  ///< as of SampleOptions
+  std::string to;                                 ///< the directory of the files
+  std::map<std::string, std::string> settings{};  ///< as of SampleOptions
 };
 
 /// Thrown when the arguments hold --help or -h: to be printed on stdout, exit code 0.

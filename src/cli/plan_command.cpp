@@ -1,18 +1,151 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <numeric>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "base/json.h"
 #include "bench/numbers.h"
+#include "cli/chart.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/option_kinds.h"
+#include "cli/outputs.h"
 #include "cli/plan_options.h"
 #include "cli/plan_report.h"
 #include "cli/trace_file.h"
 
 namespace nanofsdp::cli {
 namespace {
+
+std::vector<std::string> split(const std::string& words) {
+  std::vector<std::string> all;
+  std::istringstream text(words);
+  for (std::string word; std::getline(text, word, ',');) all.push_back(word);
+  return all;
+}
+
+// What an option is set to. Numbers: 1, 2, 4 ... and the last.
+std::vector<std::string> values_of(const std::string& option, const PlanOptions& o) {
+  const TrainOptions& t = o.training;
+  const bool groups = t.shard_size > 0;
+  if (option == "recompute") return {"none", "selective", "block"};
+  std::vector<std::string> all;
+  if (option == "strategy") {
+    for (const fsdp::Sharding& sharding : fsdp::kShardings) {
+      if (groups || !sharding.replicates) all.emplace_back(sharding.name);
+    }
+    return all;
+  }
+  require(option == "ranks" || option == "batch_size", "sweep",
+          "ranks, batch_size, strategy or recompute, with commas", "'" + option + "'");
+  const std::int64_t last = option == "ranks" ? t.ranks : t.batch_size;
+  for (std::int64_t n = 1; n <= last; n = n == last ? last + 1 : std::min(2 * n, last)) {
+    if (option != "ranks" || !groups || n % t.shard_size == 0) all.push_back(fmt::to_string(n));
+  }
+  return all;
+}
+
+// A row of the table.
+struct Planned {
+  std::vector<std::string> choices;
+  plan::Plan plan{};
+  Verdict verdict{};
+  std::string refused{};  // why there is no plan
+};
+
+// All combinations, the last option fastest.
+std::vector<std::vector<std::string>> combinations(const PlanOptions& o,
+                                                   const std::vector<std::string>& options) {
+  std::vector<std::vector<std::string>> all = {{}};
+  for (const std::string& option : options) {
+    std::vector<std::vector<std::string>> longer;
+    for (const auto& choices : all) {
+      for (const std::string& value : values_of(option, o)) {
+        longer.emplace_back(choices).push_back(value);
+      }
+    }
+    all = std::move(longer);
+  }
+  return all;
+}
+
+Planned planned(PlanOptions o, const std::vector<std::string>& options,
+                const std::vector<std::string>& choices) try {
+  for (std::size_t i = 0; i < options.size(); ++i) o = changed(o, options[i], choices[i]);
+  Planned row{choices, plan_of(o)};
+  if (row.plan.time) row.verdict = judge(o, row.plan);
+  return row;
+} catch (const UsageError& error) {
+  return {.choices = choices, .refused = error.what()};
+}
+
+constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
+                                    "#d55e00", "#56b4e9", "#cc79a7"};
+
+// Tokens a second of a rank, or without a machine bytes at the peak, over the first axis; a line
+// for each choice of the others. What does not fit is a ring.
+std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
+                    const std::vector<std::string>& options) {
+  const bool timed = !o.machine.empty();
+  const std::size_t places = values_of(options[0], o).size();
+  Chart chart{
+      .title = timed ? o.model + " on " + o.machine + ": tokens/s of a rank (a ring: does not fit)"
+                     : o.model + ": GB of a rank",
+      .across = options[0],
+      .last = static_cast<double>(std::max<std::size_t>(places, 2) - 1)};
+  const std::size_t lines = rows.size() / places;  // the last axis is the fastest
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto& [choices, plan, verdict, refused] = rows[i];
+    if (i < lines) {
+      chart.lines.push_back({fmt::format("{}", fmt::join(choices.begin() + 1, choices.end(), " ")),
+                             kColours[i % 6], 1.5 * static_cast<double>(1 + i / 6)});
+    }
+    if (i % lines == 0) chart.words.push_back(choices[0]);
+    if (!refused.empty()) continue;
+    const double value = timed ? verdict.tokens_per_s : 1e-9 * static_cast<double>(plan.reserved);
+    chart.lines[i % lines].points.push_back(
+        {static_cast<double>(i / lines), value, value, timed && !verdict.fits});
+  }
+  chart.words.resize(places + 1);  // one place alone has an empty one beside it
+  const double height = std::max(320.0, 18 * static_cast<double>(lines));
+  return svg_page(height + 80, draw_chart(chart, 40, height));
+}
+
+void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
+                 const std::vector<std::string>& names) {
+  for (const std::string& name : names) fmt::print("{:<17}", name);
+  fmt::print("{:>10}", "GB");
+  if (!o.machine.empty()) {
+    fmt::print("{:>6}{:>11}{:>12}{:>8}{:>12}", "fits", "step, s", "tokens/s", "mfu", "exposed");
+  }
+  fmt::print("\n");
+  for (const auto& [choices, plan, v, refused] : rows) {
+    for (const std::string& choice : choices) fmt::print("{:<17}", choice);
+    const double gigabytes = 1e-9 * static_cast<double>(plan.reserved);
+    fmt::print("{:>10}", refused.empty() ? fmt::format("{:.2f}", gigabytes) : "no: " + refused);
+    if (plan.time) {
+      fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", v.fits ? "yes" : "no", v.seconds,
+                 v.tokens_per_s, 100 * v.mfu,
+                 100 * (v.exposed_gathers + v.exposed_reductions) / v.seconds);
+    }
+    fmt::print("\n");
+  }
+}
+
+int sweep(const PlanOptions& o) {
+  const std::vector<std::string> options = split(o.sweep);
+  std::vector<Planned> rows;
+  for (const auto& choices : combinations(o, options)) rows.push_back(planned(o, options, choices));
+  const bool none = std::ranges::count(rows, "", &Planned::refused) == 0;
+  NANOFSDP_REFUSE_IF(none, .what = rows[0].refused);
+  print_table(o, rows, options);
+  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, options));
+  return 0;
+}
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;

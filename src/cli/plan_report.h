@@ -34,7 +34,4 @@ std::string explain_time(const PlanOptions& options, const plan::Plan& plan);
 template <class Json>
 Json json_of(const PlanOptions& options, const plan::Plan& plan);
 
-/// `--sweep`: a plan for each choice, as a table, and as a picture. @returns the exit code
-int sweep(const PlanOptions& options);
-
 }  // namespace nanofsdp::cli

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "base/device.h"
@@ -75,8 +76,8 @@ struct TrainerOptions {
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;
 
-  /// The settings that must be equal on all ranks, in lines "name=value".
-  std::string settings{};
+  /// The settings that must be equal on all ranks, by name.
+  std::map<std::string, std::string> settings{};
 };
 
 /// The model that the options ask for.

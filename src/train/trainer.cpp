@@ -165,7 +165,8 @@ void Trainer::require_agreement() {
   const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
     comm::require_agreement(mesh_.world(), *context_.compute, what, fingerprint, hint);
   };
-  require("options", nanofsdp::fingerprint(options_.settings), "start all with the same command");
+  require("options", nanofsdp::fingerprint(fmt::format("{}", options_.settings)),
+          "start all with the same command");
   require("model", nanofsdp::fingerprint(model), "start all from the same program");
   require("data", dataset_.fingerprint(), "give all the same text");
 }

@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <map>
-#include <sstream>
-
 #include "base/check.h"
 #include "store/checkpoint.h"
 #include "store/weights.h"
@@ -10,20 +7,6 @@
 #include "train/trainer.h"
 
 namespace nanofsdp::train {
-namespace {
-
-// Splits lines "name=value" into a map by name.
-std::map<std::string, std::string> options_map(const std::string& settings) {
-  std::map<std::string, std::string> options;
-  std::istringstream lines(settings);
-  for (std::string name, value; std::getline(lines, name, '=') && std::getline(lines, value);) {
-    options.emplace(name, value);
-  }
-  return options;
-}
-
-}  // namespace
-
 void Trainer::resume() {
   const store::Manifest manifest = store::read_manifest(options_.out_dir);
   const RunState state = run_state_of(manifest.metadata, options_.out_dir);
@@ -56,7 +39,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                                   .alphabet = tokenizer.chars(),
                                                   .vocab_size = tokenizer.vocab_size(),
                                                   .pieces = tokenizer.pieces(),
-                                                  .options = options_map(options_.settings)}));
+                                                  .options = options_.settings}));
   if (aside) saved_ = iteration;
   tape_.release();  // frees memory that save_weights needs
   const std::string path = store::checkpoint_path(options_.out_dir).string();

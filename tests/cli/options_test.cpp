@@ -225,7 +225,7 @@ TEST(Options, ATextOutdoesTheDatasetOfAConfig) {
 
 TEST(Options, RanksMustShareAllButWhereFilesLie) {
   const auto settings = [](const Args& args) { return parse(args).settings; };
-  const std::string alike = settings({"--out_dir=a", "--trace=a.json", "--metrics=a", "--text=a"});
+  const auto alike = settings({"--out_dir=a", "--trace=a.json", "--metrics=a", "--text=a"});
   EXPECT_EQ(alike, settings({"--out_dir=b", "--trace=b.json", "--metrics=b", "--text=b"}));
   EXPECT_EQ(alike, settings({"--out_dir=a", "--trace=a.json", "--text=a"}));
   EXPECT_NE(alike, settings({"--trace=a.json", "--metrics=a", "--text=a"}));

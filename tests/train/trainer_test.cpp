@@ -264,7 +264,7 @@ TEST(Trainer, RefusesRanksThatDisagree) {
       nanofsdp::testing::run_ranks(
           Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
             TrainerOptions o = small();
-            o.settings = "learning_rate=0.01\n";
+            o.settings = {{"learning_rate", "0.01"}};
             o.max_iters = 1;
             if (context.rank == 1) change(o);
             const data::Dataset dataset = text(o, other_text ? context.rank : 0);
@@ -278,7 +278,11 @@ TEST(Trainer, RefusesRanksThatDisagree) {
   };
   const auto nothing = [](TrainerOptions&) {};
   EXPECT_EQ(error_of(nothing, false), "");
-  EXPECT_NE(error_of([](TrainerOptions& o) { o.settings = "learning_rate=0.02\n"; }, false)
+  EXPECT_NE(error_of(
+                [](TrainerOptions& o) {
+                  o.settings = {{"learning_rate", "0.02"}};
+                },
+                false)
                 .find("ranks disagree on options: rank 0"),
             std::string::npos);
   EXPECT_NE(error_of([](TrainerOptions& o) { o.n_embd = 4; }, false).find("on model"),

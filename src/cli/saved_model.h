@@ -2,21 +2,11 @@
 
 #include "cli/options.h"
 #include "comm/run_ranks.h"
-#include "fsdp/fully_shard.h"
-#include "train/model_file.h"
 
 namespace nanofsdp::cli {
 
 /// @file
 /// @brief Uses a saved model: to write text, or to write the model to other files.
-
-/// Reads the description of a trained model.
-/// @throws UsageError if there is none
-train::WeightsInfo read_info(const SavedModel& saved);
-
-/// Fills a model of that configuration. Every rank reads, and keeps the elements that belong to it.
-/// @throws UsageError if the files are not of this model
-void load(const SavedModel& saved, fsdp::ShardedModel& model);
 
 /// Reads what `nanofsdp sample` needs: the model's description, its tokenizer and the prompt. The
 /// body then shards the model over the ranks, and rank 0 prints the notes and the text.

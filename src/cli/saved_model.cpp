@@ -1,4 +1,4 @@
-#include "cli/sample.h"
+#include "cli/saved_model.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -20,6 +20,23 @@
 
 namespace nanofsdp::cli {
 namespace {
+
+// ---- a saved model
+
+train::WeightsInfo read_info(const SavedModel& saved) {
+  if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
+  return train::read_pretrained_info(saved.pretrained);
+}
+
+void load(const SavedModel& saved, fsdp::ShardedModel& model) {
+  if (saved.pretrained.empty()) {
+    store::load_weights(saved.out_dir, model);
+  } else {
+    train::load_pretrained(saved.pretrained, model);
+  }
+}
+
+// ---- sample
 
 constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // largest size of a prompt in bytes
 
@@ -59,7 +76,7 @@ void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh&
   const auto require = [&](const char* what, const std::string& text, const char* hint) {
     comm::require_agreement(mesh.world(), stream, what, fingerprint(text), hint);
   };
-  require("options", o.settings, "start all with the same command");
+  require("options", fmt::format("{}", o.settings), "start all with the same command");
   require("the prompt or the model",
           fmt::format("{} {}", train::metadata_of(train::WeightsInfo{.config = writer.config}),
                       writer.prompt),
@@ -87,20 +104,23 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
   }
 }
 
+// ---- export
+
+void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
+                  const ExportOptions& o, const train::WeightsInfo& info) {
+  comm::Mesh mesh(std::move(world));
+  const store::Metadata metadata = train::metadata_of(info);
+  comm::require_agreement(mesh.world(), *context.compute, "the model",
+                          fingerprint(fmt::format("{} {}", o.settings, metadata)),
+                          "start all with the same command, and give all the same files");
+  gpt::GPT model(info.config);
+  fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
+  load(o, sharded);
+  store::save_sharded_weights(o.to, sharded, metadata);
+  if (context.rank == 0) fmt::print("saved weights in {} files: {}\n", mesh.size(), o.to);
+}
+
 }  // namespace
-
-train::WeightsInfo read_info(const SavedModel& saved) {
-  if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
-  return train::read_pretrained_info(saved.pretrained);
-}
-
-void load(const SavedModel& saved, fsdp::ShardedModel& model) {
-  if (saved.pretrained.empty()) {
-    store::load_weights(saved.out_dir, model);
-  } else {
-    train::load_pretrained(saved.pretrained, model);
-  }
-}
 
 comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
   for (const std::string& note : options.notes) {
@@ -109,6 +129,13 @@ comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
   return [&options, writer = std::make_shared<const Writer>(read_writer(options))](
              Context& context, std::unique_ptr<comm::Communicator> world) {
     write_samples(context, std::move(world), options, *writer);
+  };
+}
+
+comm::RankBody prepare_export(const ExportOptions& options, int /*rank*/) {
+  return [&options, info = std::make_shared<const train::WeightsInfo>(read_info(options))](
+             Context& context, std::unique_ptr<comm::Communicator> world) {
+    write_shards(context, std::move(world), options, *info);
   };
 }
 
