@@ -99,7 +99,7 @@ void CommandLine::choose(const std::string& name, const std::string& help,
 
 void CommandLine::take(const CommandLine& other) {
   for (const Option& option : other.options_) {
-    if (std::ranges::find(options_, option.name, &Option::name) != options_.end()) continue;
+    if (has(option.name)) continue;
     options_.push_back({.name = option.name, .value = option.value, .setter = option.setter});
   }
 }
@@ -146,7 +146,7 @@ void CommandLine::set(const std::string& name, const std::string& value, const s
   apply(option);
 }
 
-void CommandLine::parse(const std::vector<std::string>& args) {
+void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
   for (const std::string& argument : args) {
     if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
   }
@@ -174,13 +174,18 @@ void CommandLine::parse(const std::vector<std::string>& args) {
   }
 
   if (config) {
-    for (const Setting& setting : read_config(*config)) {
-      const std::string place = fmt::format("{}:{}: ", *config, setting.line);
-      NANOFSDP_REFUSE_IF(setting.name == "config",
-                         .what = place + "a config file cannot name another");
-      Option& option = find(setting.name, place);
-      option.value = setting.value;
-      option.place = place;
+    const Config file = read_config(*config);
+    recipe_ = fmt::format("nanoGPT's defaults, and {}{}", *config,
+                          file.imports ? " (its imports are passed over)" : "");
+    for (const auto& [name, value, line] : file.settings) {
+      const bool is_default = line == 0, known = has(name);
+      if (!known && (is_default || file.helpers.contains(name))) continue;
+      if (is_default && !completes) continue;
+      const std::string place = fmt::format("{}:{}: ", *config, line);
+      NANOFSDP_REFUSE_IF(name == "config", .what = place + "a config file cannot name another");
+      Option& option = find(name, place);
+      option.value = value;
+      option.place = is_default ? kNanoGptsPlace : place;
     }
   }
   for (auto& [option, value] : typed) {  // the command line has the last word

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <optional>
@@ -51,15 +52,22 @@ class CommandLine {
   /// Sets the variables: first from the config file, if a positional argument or --config names
   /// one, then from `args` (--name=value or --name value); of an option given twice the last
   /// counts.
+  /// @param completes whether what a config file leaves out has nanoGPT's default, where this line
+  ///   has such an option. (Without a config file, the variables have their own.)
   /// @throws UsageError naming the option, for an unknown one also the nearest that exists
   /// @throws HelpRequested (options.h) if --help or -h is among the arguments
-  void parse(const std::vector<std::string>& args);
+  void parse(const std::vector<std::string>& args, bool completes = false);
 
   /// Whether parse() saw the option among its arguments (not only in the config file).
   bool given(const std::string& name) { return find(name).place == ""; }
 
-  /// Whether neither the command line nor a file has set it: it has its default.
-  bool is_default(const std::string& name) { return !find(name).place; }
+  /// Whether neither the command line nor a file has set it: it has its default, or nanoGPT's.
+  bool is_default(const std::string& name) {
+    return find(name).place.value_or(kNanoGptsPlace) == kNanoGptsPlace;
+  }
+
+  /// Where parse() began, for people: "nanoGPT's defaults, and config/train_gpt2.py".
+  const std::string& recipe() const { return recipe_; }
 
   /// What an option was given, or is by default.
   const std::string& value(const std::string& name) { return find(name).value; }
@@ -73,6 +81,7 @@ class CommandLine {
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
  private:
+  static constexpr const char* kNanoGptsPlace = "nanoGPT's default: ";
   struct Option {
     std::string group{};
     std::string name;
@@ -82,11 +91,15 @@ class CommandLine {
     std::optional<std::string> place{};  // of that other: "" or "path:line: " in a config file
   };
 
+  bool has(const std::string& name) const {
+    return std::ranges::find(options_, name, &Option::name) != options_.end();
+  }
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
 
   std::string usage_;
   std::string group_;
+  std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
   std::vector<Option> options_;
 };
 

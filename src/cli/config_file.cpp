@@ -11,58 +11,60 @@
 
 #include "base/check.h"
 #include "base/file.h"
+#include "cli/python.h"
 
 namespace nanofsdp {
 
-// The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary.
+// The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary. What
+// the others leave out stands in nanogpt.py.
 extern const std::span<const std::pair<std::string_view, const std::string_view&>> kConfigs;
+extern const std::string_view kNanoGpt;
 
 namespace cli {
 namespace {
 
-// name = constant. Groups: 1 name, 2 and 3 what stands between quotes, 4 any other constant.
-const std::regex kAssignment(R"re(\s*(\w+)\s*=\s*)re"
-                             R"re((?:'((?:[^'\\]|\\.)*)'|"((?:[^"\\]|\\.)*)"|)re"
-                             R"re((True|False|[-+.eE\d]*\d[-+.eE\d]*))\s*(?:#[^\n]*)?)re");
 constexpr std::uint64_t kMostBytes = 1 << 20;
 constexpr std::size_t kLongest = 1000;  // a line; the depth of the regex's recursion is limited
 
-/// What a quoted string means: \n and \t are escapes, other characters behind a \ are themselves.
-std::string unescape(const std::string& text) {
-  std::string value;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const bool escaped = text[i] == '\\';
-    const char c = text[i += escaped];
-    value += escaped && c == 'n' ? '\n' : escaped && c == 't' ? '\t' : c;
+void take_lines(std::string_view text, const std::string& path, PythonNames& names,
+                Config& config) {
+  static const std::regex import(R"((import|from)\s.*)"),
+      assignment(R"(([A-Za-z_]\w*)\s*=(?!=)\s*(.*))");
+  std::istringstream lines{std::string(text)};
+  int number = 1;
+  for (std::string line; std::getline(lines, line); ++number) {
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    line.erase(0, line.find_first_not_of(" \t"));
+    if (line.empty() || line[0] == '#') continue;
+    const Fault fault{.what = fmt::format("{}:{}", path, number),
+                      .expected = "name = value",
+                      .got = "'" + line + "'"};
+    std::smatch match;
+    const bool odd = line.size() > kLongest || line.find('\0') != line.npos;
+    const bool passed_over = !odd && std::regex_match(line, import);
+    config.imports |= passed_over;
+    if (passed_over) continue;
+    if (odd || !std::regex_match(line, match, assignment)) throw UsageError(fault);
+    const PythonValue value = evaluate_python(match.str(2), names, fault);
+    names.values[match[1]] = value;
+    config.settings.push_back({match[1], value.text, number});
   }
-  return value;
 }
 
 }  // namespace
 
-std::vector<Setting> parse_config(std::string_view text, const std::string& path) {
-  std::vector<Setting> settings;
-  std::istringstream lines{std::string(text)};
-  int number = 0;
-  for (std::string line; std::getline(lines, line);) {
-    ++number;
-    const std::size_t first = line.find_first_not_of(" \t\r");
-    if (first == std::string::npos || line[first] == '#') continue;
-    std::smatch match;
-    const bool odd = line.size() > kLongest || line.find('\0') != std::string::npos;
-    NANOFSDP_REFUSE_IF(
-        odd || !std::regex_match(line, match, kAssignment),
-        .what = fmt::format("{}:{}", path, number),
-        .expected = "name = a number, True, False or a quoted string",
-        .got = "'" + line.substr(first, line.find_last_not_of(" \t\r") + 1 - first) + "'");
-    settings.push_back({match[1],
-                        match[4].matched ? match.str(4) : unescape(match.str(2) + match.str(3)),
-                        number});
-  }
-  return settings;
+Config parse_config(std::string_view text, const std::string& path) {
+  PythonNames names;
+  Config config;
+  take_lines(kNanoGpt, "nanogpt.py", names, config);
+  for (Setting& setting : config.settings) setting.line = 0;
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // as Windows' editors begin a file
+  take_lines(text, path, names, config);
+  config.helpers = names.read;
+  return config;
 }
 
-std::vector<Setting> read_config(const std::string& path) {
+Config read_config(const std::string& path) {
   const std::filesystem::path file(path);
   std::error_code ignored;
   const bool exists = std::filesystem::exists(file, ignored);
@@ -71,7 +73,7 @@ std::vector<Setting> read_config(const std::string& path) {
     if (file.stem() == name && !exists) return parse_config(text, path);
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
-  return parse_config(read_file(path,
+  return parse_config(read_text(path,
                                 {.what = "config file '" + path + "'",
                                  .expected = "a text file, or one that is built in: " + names},
                                 kMostBytes),

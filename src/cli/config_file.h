@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,29 +8,38 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief nanoGPT's config files: Python assignments, of which only constants are understood.
+/// @brief nanoGPT's config files: Python assignments (python.h), one a line.
 ///
-///     # a comment
-///     batch_size = 64  # another
+///     import time
+///     batch_size = 64  # a comment
 ///     out_dir = 'out-shakespeare-char'
 ///     always_save_checkpoint = False
+///     gradient_accumulation_steps = 5 * 8
+///     wandb_run_name = 'ft-' + str(time.time())
 ///
-/// Numbers, True, False and quoted strings; no expressions, no imports.
+/// Imports are passed over. What such a file leaves out has the default of nanoGPT's train.py.
 
 /// One line `name = value`.
 struct Setting {
   std::string name;
   std::string value;  ///< without quotes
-  int line = 0;       ///< counted from 1
+  int line = 0;       ///< counted from 1; 0: the file leaves it out, this is nanoGPT's default
+};
+
+/// What a file says.
+struct Config {
+  std::vector<Setting> settings;    ///< nanoGPT's defaults come first
+  std::set<std::string> helpers{};  ///< names that other lines read
+  bool imports = false;             ///< whether there were import lines, which are passed over
 };
 
 /// @param path names the text in messages
 /// @throws UsageError naming the line that is not `name = value`
-std::vector<Setting> parse_config(std::string_view text, const std::string& path);
+Config parse_config(std::string_view text, const std::string& path);
 
 /// Reads the file at `path`. Where there is none, a built-in config of the same base name takes its
 /// place: "config/train_shakespeare_char.py" and "train_shakespeare_char" are the same.
 /// @throws UsageError listing the built-in ones if there is neither
-std::vector<Setting> read_config(const std::string& path);
+Config read_config(const std::string& path);
 
 }  // namespace nanofsdp::cli

@@ -131,7 +131,8 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
                            const std::vector<std::string>& init_from,
                            const std::vector<std::string>& args) {
   CommandLine line = train_command_line(o, usage, init_from);
-  line.parse(args);
+  line.parse(args, /*completes=*/!o.eval_only);
+  o.recipe = line.recipe();
   settle_model(o, line);
   check_together(o);
   settle_text(o, line);

@@ -33,6 +33,7 @@ struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptio
   std::string trace;          ///< a Chrome trace of a few steps; empty: none
   std::string products;  ///< which kernels of cuBLAS are the fastest (ops/matmul.h); empty: none
   bool explain = false;
+  std::string recipe{};  ///< on which the options stand, for people
 
   /// One line for each option that asks for what this program does not do, to be shown at start-up.
   std::vector<std::string> notes{};

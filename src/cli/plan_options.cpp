@@ -150,7 +150,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args, const Chang
   line.add("trace", "a Chrome trace of the step on the machine", t.trace);
   line.add("json", "the same for programs", o.json);
   line.take(train_command_line(t, "", {"scratch", "resume"}));
-  line.parse(args);
+  line.parse(args, /*completes=*/true);
   for (const auto& [name, value] : changes) line.set(name, value, "planned: ");
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");

@@ -83,6 +83,7 @@ void Report::started() {
                    plural(context_.compute->threads(), "thread"),
                    context_.world_size > 1 ? ", " + name_of(options_.backend) : "",
                    context_.transport.empty() ? "" : " over " + context_.transport));
+  if (!options_.eval_only) line("recipe     " + options_.recipe);
   line(fmt::format("data       {}: {} {} to train on, {} to validate", dataset_.name(),
                    grouped(dataset_.size(data::Split::train)),
                    dataset_.tokenizer().chars().empty() ? "tokens" : "characters",

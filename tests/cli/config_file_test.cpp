@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <utility>
+
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
@@ -12,49 +15,108 @@ using nanofsdp::testing::one_line_with;
 using nanofsdp::testing::TemporaryDirectory;
 using nanofsdp::testing::usage_error;
 
-std::string value_of(const std::string& line) {
-  const std::vector<Setting> settings = parse_config(line, "c.py");
-  return settings.size() == 1 && settings[0].name == "x" ? settings[0].value : "not understood";
+// What the file says itself.
+std::vector<Setting> settings_of(const std::string& text) {
+  std::vector<Setting> settings = parse_config(text, "c.py").settings;
+  std::erase_if(settings, [](const Setting& setting) { return setting.line == 0; });
+  return settings;
+}
+
+std::string value_of(const std::string& line, const std::string& before = "") {
+  const std::vector<Setting> settings = settings_of(before + line);
+  return !settings.empty() && settings.back().name == "x" ? settings.back().value
+                                                          : "not understood";
 }
 
 TEST(ConfigFile, UnderstandsPythonsConstants) {
   EXPECT_EQ(value_of("x = 64"), "64");
-  EXPECT_EQ(value_of("x=-1e-3 # small"), "-1e-3");
+  EXPECT_EQ(value_of("x=-1e-3 # small"), "-0.001");
+  EXPECT_EQ(value_of("x = 1e-3"), "1e-3") << "as it was typed";
   EXPECT_EQ(value_of("  x\t=  .5#half\r"), ".5");
+  EXPECT_EQ(value_of("x = 600_000"), "600000");
+  EXPECT_EQ(value_of("x = 9007199254740993"), "9007199254740993") << "not through a double";
   EXPECT_EQ(value_of("x = True"), "True");
   EXPECT_EQ(value_of("x = False  # no"), "False");
   EXPECT_EQ(value_of("x = 'out-char'"), "out-char");
   EXPECT_EQ(value_of("x = \"it's # not a comment\"  # a comment"), "it's # not a comment");
   EXPECT_EQ(value_of("x = ''"), "");
   EXPECT_EQ(value_of(R"(x = 'a\n\'b\' = "c" \\')"), "a\n'b' = \"c\" \\");
+  EXPECT_EQ(value_of("x = 'Zoë'"), "Zoë");
+  EXPECT_EQ(value_of("\xef\xbb\xbfx = 1"), "1") << "behind a byte order mark";
+}
+
+TEST(ConfigFile, ComputesAsPythonDoes) {
+  EXPECT_EQ(value_of("x = 5 * 8"), "40");
+  EXPECT_EQ(value_of("x = 2 + 3 * 4 - 1"), "13");
+  EXPECT_EQ(value_of("x = (2 + 3) * 4"), "20");
+  EXPECT_EQ(value_of("x = 10 - 4 - 3"), "3");
+  EXPECT_EQ(value_of("x = 2 ** 3 ** 2"), "512");
+  EXPECT_EQ(value_of("x = -2 ** 2"), "-4");
+  EXPECT_EQ(value_of("x = 2 ** -1"), "0.5");
+  EXPECT_EQ(value_of("x = 7 // 2 * 2 + 7 % 4"), "9");
+  EXPECT_EQ(value_of("x = -7 // 2"), "-4");
+  EXPECT_EQ(value_of("x = -7 % 4"), "1");
+  EXPECT_EQ(value_of("x = 600000 / 2"), "300000") << "whole, so that steps can be counted by it";
+  EXPECT_EQ(value_of("x = int(6e5 / 7)"), "85714");
+  EXPECT_EQ(value_of("x = 'a' + \"b\" + '\\u00e9'"), "ab\u00e9");
+  EXPECT_EQ(value_of("x = y / 10", "y = 6e-4\n"), "5.9999999999999995e-05");
+  EXPECT_EQ(value_of("x = max_iters", "max_iters = 5000\n"), "5000");
+  EXPECT_EQ(value_of("x = learning_rate / 10"), "5.9999999999999995e-05") << "of nanoGPT's";
+  EXPECT_EQ(value_of("x = 'ft-' + str(5)"), "ft-5");
+  const std::string time = value_of("x = 'ft-' + str(time.time())");
+  EXPECT_GT(std::stod(time.substr(3)), 1.7e9);
 }
 
 TEST(ConfigFile, KeepsOrderAndLineNumbers) {
-  const auto settings = parse_config("# first\n\na = 1\n  # more\nb = 'two'", "c.py");
+  const std::string text = "# first\nimport time\na = 1\n  # more\nb = 'two'";
+  const std::vector<Setting> settings = settings_of(text);
   ASSERT_EQ(settings.size(), 2u);
+  EXPECT_TRUE(parse_config(text, "c.py").imports);
+  EXPECT_FALSE(parse_config("a = 1", "c.py").imports);
   EXPECT_EQ(settings[0].name, "a");
   EXPECT_EQ(settings[0].line, 3);
   EXPECT_EQ(settings[1].value, "two");
   EXPECT_EQ(settings[1].line, 5);
 }
 
-TEST(ConfigFile, NamesTheLineItDoesNotUnderstand) {
-  for (const char* line :
-       {"import time", "x = 5 * 8", "x = time.time()", "x = 'open", "x = 'a' + 'b'", "x =", "= 3",
-        "x", "x y = 3", "x = none", "x = -", "x = [1]", "if x == 3:", "x += 1"}) {
-    const std::string error =
-        usage_error([&] { parse_config("a = 1\n" + std::string(line), "c.py"); });
-    EXPECT_TRUE(one_line_with(error, {"c.py:2", "name = a number", line})) << error;
+TEST(ConfigFile, NamesTheLineItDoesNotUnderstandAndWhatItExpectedThere) {
+  using Refused = std::pair<std::string, std::string>;
+  for (const auto& [line, expected] :
+       {Refused{"x = 'open", "a quoted string"},
+        Refused{"x =", "a number"},
+        Refused{"= 3", "name = value"},
+        Refused{"x", "name = value"},
+        Refused{"x y = 3", "name = value"},
+        Refused{"x = none", "a name from above"},
+        Refused{"x = -", "a number"},
+        Refused{"x = [1]", "a number"},
+        Refused{"x == 3", "name = value"},
+        Refused{"if x == 3:", "name = value"},
+        Refused{"x += 1", "name = value"},
+        Refused{"x = 1 / 0", "a divisor other than 0"},
+        Refused{"x = 5 % (2 - 2)", "a divisor other"},
+        Refused{"x = 1 + 'a'", "a number, not 'a'"},
+        Refused{"x = True * 2", "a number, not 'True'"},
+        Refused{"x = 1 2", "one value and no more"},
+        Refused{"x = 5k", "one value and no more"},
+        Refused{"x = (1", "a closing parenthesis"},
+        Refused{"x = open('y')", "str(x), int(x) or time.time()"},
+        Refused{"x = 'a\\q'", "escapes in strings to be"},
+        Refused{"x = 1e999", "a finite number"},
+        Refused{"x = " + std::string(900, '(') + "1", "a closing parenthesis"},
+        Refused{"x = " + std::string(1200, '1'), "name = value"}}) {
+    const std::string error = usage_error([&] { parse_config("a = 1\n" + line, "c.py"); });
+    EXPECT_TRUE(one_line_with(error, {"c.py:2: expected ", expected.c_str()})) << error;
   }
 }
 
 TEST(ConfigFile, IsReadFromAFileOrElseBuiltIn) {
   const TemporaryDirectory directory;
   const std::string path = directory.write("train_shakespeare_char.py", "n_layer = 99\n");
-  ASSERT_EQ(read_config(path).size(), 1u);  // the file comes before the built-in config
-  const auto built_in = read_config("config/train_shakespeare_char.py");
-  EXPECT_EQ(built_in.size(), 22u);
-  EXPECT_EQ(read_config("train_shakespeare_char").size(), built_in.size());
+  const auto last = [](const std::string& name) { return read_config(name).settings.back(); };
+  EXPECT_EQ(last(path).value, "99") << "the file wins";
+  EXPECT_EQ(last("config/train_shakespeare_char.py").name, "warmup_iters");
+  EXPECT_EQ(last("train_shakespeare_char").name, "warmup_iters");
 }
 
 TEST(ConfigFile, ListsTheBuiltInOnesWhereThereIsNone) {

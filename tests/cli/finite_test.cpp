@@ -59,7 +59,7 @@ TEST(Explosion, IsOneLineAndKeepsWhatWasSaved) {
                            "'out/checkpoint' is still the checkpoint of iteration 4"}) {
     EXPECT_NE(bad.err.find(word), std::string::npos) << word << " in: " << bad.err;
   }
-  EXPECT_EQ(bad.out.find(" nan"), std::string::npos) << bad.out;
+  EXPECT_EQ(bad.out.find(" nan,"), std::string::npos) << bad.out;
   EXPECT_EQ(files_of(directory.file("out")), before);
   const Result resumed = train(directory, {"--init_from=resume", "--max_iters=8"});
   EXPECT_EQ(resumed.exit_code, 0) << resumed.err;

@@ -110,13 +110,14 @@ TEST(Fuzz, OfConfigFiles) {
   const TemporaryDirectory directory;
   const std::string ours = NANOFSDP_SOURCE_DIR "/data/configs/train_shakespeare_char.py";
   const std::string seeds[] = {read_file(ours, {}, 1 << 20),
-                               "n_layer = 2\nout_dir = 'a\\'b\\n' # c\nbias=True\n\nbeta1 = .9\n"};
+                               "import time\nn_layer = 2 * (3 - 1)\nmin_lr = beta1 / 1e4\nout_dir "
+                               "= 'a\\'b\\n' # c\nbias=True\n\nbeta1 = .9\n"};
   Mutator mutator(2);
   Count count;
   for (int i = 0; i < fuzz_rounds(1'500); ++i) {
     const std::string text = mutator.damage(mutator.pick(seeds));
     attempt(count, [&] {
-      for (const Setting& setting : parse_config(text, "c.py")) {
+      for (const Setting& setting : parse_config(text, "c.py").settings) {
         ASSERT_FALSE(setting.name.empty());
         ASSERT_EQ(setting.value.find('\0'), std::string::npos);
       }

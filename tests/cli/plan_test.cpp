@@ -106,7 +106,8 @@ TEST(Plan, TakesAConfigOfATraining) {
       directory.write("config", "model = 'llama-3-8b'\nbatch_size = 6\nblock_size = 512\n");
   EXPECT_TRUE(model_of({config, "--ranks=2"}).ends_with(" 2 x 6 x 512"));
   const std::string of_text = directory.write("of_text", "text = 'any'\n");
-  EXPECT_EQ(model_of({of_text, "--dataset=tales"}), model_of({}));
+  EXPECT_EQ(model_of({of_text, "--dataset=tales"}),
+            "gpt, 12 x 768, vocabulary 52, dropout 0, 40 x 12 x 1024");
 }
 
 // The row of `text` that begins with `name`, with one space between words.

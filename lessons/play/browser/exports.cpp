@@ -35,6 +35,6 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
   throw UsageError(fault);
 }
-std::vector<nanofsdp::cli::Setting> nanofsdp::cli::read_config(const std::string& name) {
+nanofsdp::cli::Config nanofsdp::cli::read_config(const std::string& name) {
   throw UsageError({.what = "config file " + name, .expected = "options: a page has no files"});
 }
