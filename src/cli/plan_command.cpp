@@ -28,7 +28,7 @@ std::vector<std::string> split(const std::string& words) {
   return all;
 }
 
-// What an option is set to. Numbers: 1, 2, 4 ... and the last.
+// The values of an option in a sweep. For numbers they are 1, 2, 4 ... and the option's own.
 std::vector<std::string> values_of(const std::string& option, const PlanOptions& o) {
   const TrainOptions& t = o.training;
   const bool groups = t.shard_size > 0;
@@ -87,7 +87,7 @@ constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
                                     "#d55e00", "#56b4e9", "#cc79a7"};
 
 // Tokens a second of a rank, or without a machine bytes at the peak, over the first axis; a line
-// for each choice of the others. What does not fit is a ring.
+// for each choice of the others. A plan that does not fit is a ring.
 std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
                     const std::vector<std::string>& options) {
   const bool timed = !o.machine.empty();

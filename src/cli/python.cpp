@@ -58,7 +58,7 @@ class Expression {
   PythonValue sum() { return chain({"+", "-"}, &Expression::product); }
   PythonValue product() { return chain({"//", "*", "/", "%"}, &Expression::power); }
 
-  // Operands with any of these signs between them, of which the first binds first.
+  // Operands with any of these signs between them. Python computes them from left to right.
   PythonValue chain(std::initializer_list<std::string_view> signs,
                     PythonValue (Expression::*operand)()) {
     PythonValue left = (this->*operand)();

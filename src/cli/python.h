@@ -14,12 +14,12 @@ namespace nanofsdp::cli {
 /// @brief As much of Python as nanoGPT's config files use: the value of one expression.
 
 struct PythonValue {
-  std::string text;                ///< as an option takes it: a string without its quotes
+  std::string text;                ///< the option's value: a string has no quotes here
   std::optional<double> number{};  ///< strings, True and False have none
   bool is_string = false;
 };
 
-/// What a file has assigned so far, and which of these names it has read.
+/// The names that a file has assigned so far, and those that it has read.
 struct PythonNames {
   std::map<std::string, PythonValue> values{};
   std::set<std::string> read{};

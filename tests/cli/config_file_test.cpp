@@ -15,7 +15,7 @@ using nanofsdp::testing::one_line_with;
 using nanofsdp::testing::TemporaryDirectory;
 using nanofsdp::testing::usage_error;
 
-// What the file says itself.
+// The file's own settings, without the defaults.
 std::vector<Setting> settings_of(const std::string& text) {
   std::vector<Setting> settings = parse_config(text, "c.py").settings;
   std::erase_if(settings, [](const Setting& setting) { return setting.line == 0; });
