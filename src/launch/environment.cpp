@@ -35,8 +35,6 @@ constexpr std::array kFamilies = {
     Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
            "SLURM_STEP_ID"}};
 
-constexpr int kPort = 29500;  // PyTorch's
-
 std::string text_of(const Getenv& getenv, const char* name) {
   const char* const value = getenv(name);
   return value == nullptr ? "" : value;
@@ -80,19 +78,19 @@ int tasks_here(const Getenv& getenv, const char* name, int size) {
   return tasks > 0 && tasks <= size ? tasks : 0;
 }
 
-Rendezvous of_family(const Family& family, const Getenv& getenv) {
+std::optional<Rendezvous> of_family(const Family& family, const Getenv& getenv) {
   Rendezvous r;
   r.size = number(getenv, family.size, 1, 1'000'000);
-  if (r.size == 1) return r;
+  if (r.size == 1) return std::nullopt;
   r.rank = number(getenv, family.rank, 0, r.size - 1);
   r.local_size = family.if_set ? tasks_here(getenv, family.local_size, r.size)
                                : number(getenv, family.local_size, 1, r.size, 0);
   r.local_rank = number(getenv, family.local_rank, 0, r.size - 1, r.rank);
   r.host = required(getenv, "MASTER_ADDR", r.local_size == r.size ? "127.0.0.1" : "",
                     "the name or address of rank 0's machine");
-  // torchrun's agent has the port for itself, and says so.
+  // The default port is PyTorch's. torchrun's agent has the port for itself, and says so.
   const bool taken = text_of(getenv, "TORCHELASTIC_USE_AGENT_STORE") == "True";
-  r.port = static_cast<std::uint16_t>(number(getenv, "MASTER_PORT", 1, 65534, kPort) + taken);
+  r.port = static_cast<std::uint16_t>(number(getenv, "MASTER_PORT", 1, 65534, 29500) + taken);
   const std::string run = text_of(getenv, family.run);
   r.token = required(getenv, "NANOFSDP_TOKEN", run == "none" ? "" : run,
                      "a word that only this run's ranks know");
@@ -108,8 +106,7 @@ std::optional<Rendezvous> rendezvous_from(const Getenv& getenv) {
   for (const Family& family : kFamilies) {
     if (getenv(family.rank) == nullptr && getenv(family.size) == nullptr) continue;
     if (family.if_set != nullptr && getenv(family.if_set) == nullptr) continue;
-    const Rendezvous r = of_family(family, getenv);
-    return r.size > 1 ? std::optional(r) : std::nullopt;
+    return of_family(family, getenv);
   }
   return std::nullopt;
 }
