@@ -22,6 +22,7 @@ namespace connections = gloo::transport::uv;
 
 #include "base/patience.h"
 #include "base/platform.h"
+#include "launch/socket.h"
 
 namespace nanofsdp::comm {
 namespace {
@@ -88,6 +89,7 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
                                        const Circle& circle) {
   auto context = std::make_shared<gloo::rendezvous::Context>(
       circle.rank, static_cast<int>(circle.members.size()));
+  launch::require_descriptors(circle.members.size(), "connections of a group");
   const std::string complaint = complaint_of([&] {
     if (!run.device) open_device(run);
     // Gloo waits five times this for a peer to connect, whoever is lost meanwhile; and all are

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <vector>
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -45,8 +46,7 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_poi
 
 Socket tcp_socket() {
   Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
-  NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno),
-                 .hint = "raise the limit on open files (ulimit -n), or use fewer ranks");
+  NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno));
   return socket;
 }
 
@@ -134,6 +134,15 @@ std::uint16_t Socket::local_port() const { return ntohs(address_of(*this, getsoc
 std::string Socket::peer() const {
   const sockaddr_in address = address_of(*this, getpeername);
   return fmt::format("{}:{}", text_of(address), ntohs(address.sin_port));
+}
+
+void require_descriptors(std::size_t ranks, const std::string& what) {
+  std::vector<Socket> spare(ranks + 8);
+  for (Socket& socket : spare) socket = Socket(::socket(AF_INET, SOCK_STREAM, 0));
+  NANOFSDP_REFUSE_IF(!spare.back().is_open(), .what = what,
+                     .expected = fmt::format("descriptors for {} ranks, and 8 more", ranks),
+                     .got = fmt::format("a limit of {}", sysconf(_SC_OPEN_MAX)),
+                     .hint = "raise the limit on open files (ulimit -n), or use fewer ranks");
 }
 
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -44,6 +45,12 @@ class Socket {
  private:
   int descriptor_ = -1;
 };
+
+/// Checks that this process can open a connection to each of `ranks`, and eight descriptors more
+/// for the rest of its work.
+/// @param what the connections, for the error: "connections of rank 0"
+/// @throws UsageError if it cannot. The error names the limit
+void require_descriptors(std::size_t ranks, const std::string& what);
 
 /// Listens on the address of `host`, which must be one of this machine's, and on no other. With
 /// port 0 it takes any free one. A name that is not known is looked up until `wait` is over.

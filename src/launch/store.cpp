@@ -26,9 +26,7 @@ void check_reachable(const Rendezvous& r, const std::string& address) {
   if (!is_loopback(address) || all_here) return;
   NANOFSDP_REFUSE(.what = "MASTER_ADDR", .expected = "an address that other machines reach",
                   .got = fmt::format("{}, which is {} here", r.host, address),
-                  .hint =
-                      "give the address of rank 0's network interface; if all ranks are on "
-                      "this machine, give 127.0.0.1");
+                  .hint = "give that of a network interface, or 127.0.0.1 if all ranks are here");
 }
 
 }  // namespace
@@ -41,6 +39,7 @@ Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
 void Store::join(Socket listener) {
   Rendezvous where = rendezvous_;
   if (rank() == 0) {
+    require_descriptors(static_cast<std::size_t>(size()), "connections of rank 0");
     if (!listener.is_open()) listener = listen_on(where.host, where.port, where.patience);
     where.port = listener.local_port();
     server_ = std::make_unique<StoreServer>(std::move(listener), rendezvous_);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -91,6 +92,23 @@ TEST_F(Gloo, MeetsOnceUnderAName) {
   });
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_NE(outcome.message.find("was set before"), std::string::npos) << outcome.message;
+}
+
+// Without a descriptor for a connection, Gloo would end the process. Each group needs its own.
+TEST_F(Gloo, WithTooFewDescriptorsNamesTheLimit) {
+  const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
+    Context context(store.rank(), 3);
+    const auto world = comm::make_gloo(context, store, {.transport = comm::Transport::gloo});
+    std::vector<std::unique_ptr<Communicator>> groups;
+    const rlimit limit{64, 64};
+    setrlimit(RLIMIT_NOFILE, &limit);
+    while (groups.size() < 64) groups.push_back(world->split(0));
+  });
+  EXPECT_EQ(outcome.exit_code, 2) << outcome.message;
+  EXPECT_EQ(outcome.message.find("connections of a group: expected descriptors for 3 ranks"), 0u)
+      << outcome.message;
+  EXPECT_NE(outcome.message.find("got a limit of 64"), std::string::npos) << outcome.message;
+  EXPECT_NE(outcome.message.find("ulimit -n"), std::string::npos) << outcome.message;
 }
 
 // The test waits for seconds, because it tests a timeout.

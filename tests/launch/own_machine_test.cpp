@@ -5,6 +5,8 @@
 #include <string>
 #include <thread>
 
+#include <sys/resource.h>
+
 #include "base/platform.h"
 #include "launch/launch.h"
 #include "launch/party.h"
@@ -54,6 +56,25 @@ TEST_F(OwnMachine, RunsRanksWithoutProc) {
         launch::run_processes(2, [](Store& store) { store.set("of " + number(store.rank()), ""); });
     return outcome.message;
   });
+}
+
+// Rank 0 has a connection to each rank. If it cannot open all of them, it says so at once.
+TEST_F(OwnMachine, WithTooFewDescriptorsNamesTheLimit) {
+  for (const int ranks : {2, 64}) {
+    on_own_machine(0, [ranks]() -> std::string {
+      const rlimit limit{40, 40};
+      if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return "no limit";
+      const auto outcome = launch::run_processes(
+          ranks, [](Store&) {}, 10s);
+      if (ranks == 2) return outcome.message;
+      if (outcome.exit_code != 2) return "exit code " + number(outcome.exit_code);
+      const bool named =
+          outcome.message.starts_with("connections of rank 0: expected descriptors for 64 ranks") &&
+          outcome.message.find("got a limit of 40") != std::string::npos &&
+          outcome.message.find("ulimit -n") != std::string::npos;
+      return named ? "" : outcome.message;
+    });
+  }
 }
 
 // No interface is up, not even lo, so no rank can be reached.
