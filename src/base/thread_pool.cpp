@@ -55,10 +55,7 @@ void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) 
   round_.fetch_add(1, std::memory_order_release);
   round_.notify_all();
   run_range(0);
-  for (auto left = pending_.load(std::memory_order_acquire); left != 0;
-       left = pending_.load(std::memory_order_acquire)) {
-    wait_while(pending_, left);
-  }
+  while (const auto left = pending_.load(std::memory_order_acquire)) wait_while(pending_, left);
 }
 
 void ThreadPool::run_range(int index) const {

@@ -44,7 +44,9 @@ Result on_ranks(const comm::RanksOptions& options,
   if (outcome.exit_code == 2) throw UsageError({.what = outcome.message});
   std::rewind(file.get());
   if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
-    throw std::runtime_error(outcome.message);
+    throw std::runtime_error(!outcome.message.empty()
+                                 ? outcome.message
+                                 : "ended by " + name_signal(outcome.exit_code - 128));
   }
   return result;
 }

@@ -64,7 +64,12 @@ Writer read_writer(const SampleOptions& o) {
     info.pieces = pieces;
   }
   Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
-  writer.prompt = writer.tokenizer->encode(start);
+  try {
+    writer.prompt = writer.tokenizer->encode(start);
+  } catch (const UsageError&) {  // a text may have no line ends
+    if (o.start != SampleOptions().start || info.chars.empty()) throw;
+    writer.prompt = {writer.tokenizer->opening()};
+  }
   if (!writer.prompt.empty()) return writer;
   NANOFSDP_REFUSE(.what = "--start", .expected = "at least one character", .got = "an empty file");
 }

@@ -34,7 +34,8 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   NANOFSDP_REFUSE_IF(
       !rest.starts_with(encoded) || code > 0x10ffff || (code >= 0xd800 && code <= 0xdfff),
       .what = fmt::format("byte {}", at), .expected = "UTF-8",
-      .got = fmt::format("0x{:02x}", first), .hint = "convert it, as with: iconv -t UTF-8");
+      .got = fmt::format("0x{:02x}", first),
+      .hint = "convert it, as with: iconv -f ENCODING -t UTF-8");
   at += encoded.size();
   return code;
 }

@@ -88,7 +88,7 @@ std::string beside_cause(const std::string& first, std::string why, int rank) {
 Report report_of(const Body& body, const Rendezvous& rendezvous) {
   std::optional<Store> store;
   try {
-    body(store.emplace(rendezvous));
+    in_words([&] { body(store.emplace(rendezvous)); });
     store->leave();
     return {.told = true};
   } catch (const std::exception& e) {
@@ -112,8 +112,12 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
 
 const char* hint_for(int signal) {
   if (signal == SIGKILL) return "if nobody did that, memory ran out: use fewer ranks or less batch";
-  if (signal == SIGTERM || signal == SIGHUP) return "somebody ended it";
-  return "that is a bug: please report it with the output of a debug build";
+  if (signal == SIGXCPU) return "its CPU time has reached the limit that `ulimit -t` shows";
+  if (signal == SIGBUS) return "perhaps /dev/shm or a disk is full, or a file that it read was cut";
+  if (signal == SIGUSR1 || signal == SIGUSR2) return "schedulers send it before time is up";
+  const bool bug = signal == SIGSEGV || signal == SIGABRT || signal == SIGFPE || signal == SIGILL;
+  return bug ? "that is a bug: please report it with the output of a debug build"
+             : "somebody ended it";
 }
 
 // The running ranks. Whoever is left when it is destroyed is killed and reaped.
@@ -182,8 +186,9 @@ class Children {
     const Report& report = reports_[static_cast<std::size_t>(rank)];
     if (WIFSIGNALED(status)) {
       const int number = WTERMSIG(status);
-      // Ctrl-C goes to the whole foreground group: children may die of it before we see it.
-      if (number == SIGINT) return interrupted(number);
+      // Ctrl-C goes to the whole foreground group, so children may die of it before we see it. A
+      // reader of the output, as `head`, may end when it has enough, and that is no error.
+      if (number == SIGINT || number == SIGPIPE) return interrupted(number);
       if (kill_at_) return;
       failed(128 + number, fmt::format("rank {} was killed by {}; {}", rank, name_signal(number),
                                        hint_for(number)));

@@ -81,7 +81,7 @@ TEST(Tokenizer, NamesTheByteAtWhichUtf8Stops) {
   };
   for (const std::string_view text : wrong) {
     const std::string error = usage_error([&] { CharTokenizer{text}; });
-    EXPECT_TRUE(one_line_with(error, {"byte 2", "UTF-8"})) << error;
+    EXPECT_TRUE(one_line_with(error, {"byte 2", "iconv -f ENCODING -t UTF-8"})) << error;
   }
 }
 
