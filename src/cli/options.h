@@ -62,6 +62,7 @@ struct SampleOptions : SavedModel, comm::RanksOptions {
 /// Options of `nanofsdp export`.
 struct ExportOptions : SavedModel, comm::RanksOptions {
   std::string to;                                 ///< the directory of the files
+  DType dtype = DType::float32;                   ///< the dtype of the weights in the files
   std::map<std::string, std::string> settings{};  ///< as of SampleOptions
 };
 

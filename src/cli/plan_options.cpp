@@ -26,15 +26,10 @@ constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
     {"gpt2-large", {1024, 50'257, 36, 20, 1280}},
     {"gpt2-xl", {1024, 50'257, 48, 25, 1600}}};
 
-std::vector<std::string> model_names() {
+void add_model(CommandLine& line, PlanOptions& o) {
   std::vector<std::string> names = {"gpt"};
   for (const auto& [name, config] : kGpt2s) names.emplace_back(name);
   for (const plan::TransformerShape& shape : plan::kTransformers) names.emplace_back(shape.name);
-  return names;
-}
-
-void add_model(CommandLine& line, PlanOptions& o) {
-  const std::vector<std::string> names = model_names();
   line.group("Model");
   line.choose("model",
               fmt::format("gpt: by the sizes below; or {}",

@@ -71,6 +71,8 @@ ExportOptions parse_export_options(const std::vector<std::string>& args) {
   line.group("Options");
   add_saved_model(line, o);
   line.add("to", "a directory for the files; default: shards in out_dir (ours)", o.to);
+  choose(line, "dtype", "of the weights in the files: float32 or bfloat16", o.dtype,
+         {{"float32", DType::float32}, {"bfloat16", DType::bfloat16}});
   add_device(line, o.device);
   parse(line, o, args);
   if (o.to.empty()) o.to = o.out_dir + "/shards";

@@ -121,7 +121,7 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
   gpt::GPT model(info.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   load(o, sharded);
-  store::save_sharded_weights(o.to, sharded, metadata);
+  store::save_sharded_weights(o.to, sharded, metadata, o.dtype);
   if (context.rank == 0) fmt::print("saved weights in {} files: {}\n", mesh.size(), o.to);
 }
 

@@ -60,7 +60,8 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   std::vector<TensorInfo> tensors;
   Metadata metadata{{"format", kPt}};
   for (const StateSlice& slice : slices) {
-    for (const auto& [name, values] : slice.tensors) tensors.push_back({name, {values.numel()}});
+    for (const auto& [name, values] : slice.tensors)
+      tensors.push_back({name, {values.numel()}, name_in_file(values.dtype())});
     json place = {{"shape", slice.parameter.shape.dims()},
                   {"range", {slice.range.begin, slice.range.end}}};
     if (slice.steps != nullptr) place["step"] = *slice.steps;

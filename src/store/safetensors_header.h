@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "base/dtype.h"
+
 namespace nanofsdp::store {
 
 /// @file
@@ -59,6 +61,9 @@ struct TensorInfo {
     return a.name == b.name && a.shape == b.shape;
   }
 };
+
+/// The format's name of float32 or bfloat16.
+inline std::string name_in_file(DType dtype) { return dtype == DType::bfloat16 ? "BF16" : "F32"; }
 
 /// The number of bytes of an element; 0 if we do not know the dtype.
 std::uint64_t bytes_of_dtype(const std::string& dtype);

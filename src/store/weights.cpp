@@ -73,7 +73,7 @@ std::filesystem::path weights_path(const std::string& out_dir) {
 
 TensorInfo info_of(const nn::Parameter& parameter) {
   const auto dims = parameter.shape.dims();
-  return {parameter.name, {dims.begin(), dims.end()}};
+  return {parameter.name, {dims.begin(), dims.end()}, name_in_file(parameter.dtype)};
 }
 
 std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
@@ -136,7 +136,7 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 }
 
 void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& model,
-                          Metadata metadata) {
+                          Metadata metadata, DType dtype) {
   comm::Mesh& mesh = model.mesh();
   require_names(model);
   std::vector<TensorInfo> boxes;
@@ -149,6 +149,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
       const std::int64_t row = tensor.numel() / tensor.shape[0];
       offsets[0] = chunk.begin / row, tensor.shape[0] = chunk.size() / row;
     }
+    if (dtype == DType::bfloat16) tensor.dtype = name_in_file(dtype);
     sharding[tensor.name][kSavedOffsets] = offsets;
     boxes.push_back(std::move(tensor));
   }

@@ -51,10 +51,12 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
 /// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).
 /// Collective; when it returns on any rank, all files are written.
 /// @param directory without other weights; it need not exist
+/// @param dtype float32 or bfloat16, to which the weights are rounded in the files. Parameters that
+///   are stored as bfloat16 are written as bfloat16 in any case
 /// @throws UsageError, on every rank, if it has other weights, or a file cannot be written; Error
 /// as require_names()
 void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& model,
-                          Metadata metadata);
+                          Metadata metadata, DType dtype = DType::float32);
 
 /// Fills a model that has the parameters of the files. Every rank reads, and keeps the elements
 /// that belong to it. Collective; when it returns on any rank, all ranks have read.

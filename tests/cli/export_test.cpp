@@ -41,6 +41,18 @@ TEST(Export, WritesAFileARankOfTheSameModel) {
   EXPECT_EQ(sample(directory, "--out_dir=two"), sample(directory, "--out_dir=out"));
 }
 
+TEST(Export, RoundsToBfloat16WhereThatIsAsked) {
+  const TemporaryDirectory directory;
+  train(directory);
+  output_of(directory, {"export", "--to=half", "--dtype=bfloat16", "--ranks=2"});
+  output_of(directory, {"export", "--to=whole", "--ranks=2"});
+  const auto bytes = [&](const std::string& to) {
+    return fs::file_size(directory.file(to + "/shard-00001-model-00001-of-00001.safetensors"));
+  };
+  EXPECT_LT(bytes("half"), bytes("whole"));
+  sample(directory, "--out_dir=half");  // which reads it
+}
+
 // GPT-2's files lack nanofsdp's description of the model, so export adds it.
 TEST(Export, WritesAPretrainedModel) {
   const TemporaryDirectory directory;

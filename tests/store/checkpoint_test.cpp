@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/fingerprint.h"
+#include "store/safetensors.h"
 #include "support/checkpoints.h"
 
 namespace nanofsdp::store {
@@ -85,8 +86,8 @@ TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
   }
 }
 
-// Frozen parameters that are stored in bfloat16 lie in files as float32, with the same values. So
-// other ranks load them, and a model that has them in float32.
+// Frozen parameters that are stored in bfloat16 lie in files as bfloat16. Other ranks load them,
+// and so does a model that has them in float32.
 TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
   const TemporaryDirectory directory;
   const auto weights_at = [](int world, fsdp::LayoutKind layout, DType stored, const auto& body) {
@@ -108,6 +109,14 @@ TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
         t.step(0);
         save(t, directory.file("half"), 1);
       });
+  const SafetensorsFile file(directory.file("half/checkpoint/rank_1_of_4.safetensors"));
+  ASSERT_GT(file.tensors().size(), 4u);
+  for (const TensorInfo& tensor : file.tensors()) {
+    const bool trains = file.metadata().contains(tensor.name)
+                            ? file.metadata().at(tensor.name).find("step") != std::string::npos
+                            : true;  // a moment
+    EXPECT_EQ(tensor.dtype, trains ? "F32" : "BF16") << tensor.name;
+  }
   const auto load_it = [&](TinyTraining& t) { load(t, directory.file("half")); };
   for (const DType stored : {DType::bfloat16, DType::float32}) {
     EXPECT_EQ(weights_at(3, per_parameter, stored, load_it), saved);

@@ -91,6 +91,21 @@ TEST(ShardedWeights, SavedByAnyNumberOfRanksAreLoadedByAnyOther) {
   }
 }
 
+// Each number is rounded to the nearest bfloat16, and half the bytes are written.
+TEST(ShardedWeights, AreRoundedToBfloat16WhereThatIsAsked) {
+  const TemporaryDirectory directory;
+  std::vector<float> saved = at(3, kSaved, [&](fsdp::ShardedModel& model) {
+    save_sharded_weights(directory.file("half"), model, {}, DType::bfloat16);
+  });
+  save_at(3, directory.file("whole"));
+  for (float& x : saved) x = to_float32(to_bfloat16(x));
+  EXPECT_EQ(load_at(2, directory.file("half"), fsdp::LayoutKind::flat), saved);
+  for (const int number : {1, 2, 3}) {
+    const SafetensorsFile half(directory.file("half/" + shard(number)));
+    for (const TensorInfo& tensor : half.tensors()) EXPECT_EQ(tensor.dtype, "BF16");
+  }
+}
+
 // PyTorch reads these: names of files, shapes, and the places where the boxes begin.
 TEST(ShardedWeights, EachRankHasTheRowsOfTorchChunk) {
   const TemporaryDirectory directory;
