@@ -52,9 +52,8 @@ class HeldSignals {
     sigset_t arrived;
     sigpending(&arrived);
     int taken = 0;
-    for (const int number : kHeld) {
-      if (taken == 0 && sigismember(&arrived, number) == 1) sigwait(&held_, &taken);
-    }
+    const auto is_here = [&](int number) { return sigismember(&arrived, number) == 1; };
+    if (std::ranges::any_of(kHeld, is_here)) sigwait(&held_, &taken);
     return taken;
   }
 
@@ -123,7 +122,7 @@ const char* hint_for(int signal) {
 // The running ranks. Whoever is left when it is destroyed is killed and reaped.
 class Children {
  public:
-  Children(const HeldSignals& signals, int size) : signals_(signals) {
+  explicit Children(int size) {
     void* const memory = mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(size),
                               PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     NANOFSDP_CHECK(memory != MAP_FAILED, .what = "ranks' reports", .got = std::strerror(errno));
@@ -136,8 +135,6 @@ class Children {
     }
     munmap(reports_.data(), reports_.size_bytes());
   }
-  Children(const Children&) = delete;
-  Children& operator=(const Children&) = delete;
 
   void start(const Body& body, const Rendezvous& rendezvous) {
     const pid_t parent = getpid();
@@ -213,7 +210,7 @@ class Children {
     consequence_ = false;
   }
 
-  const HeldSignals& signals_;
+  const HeldSignals signals_;
   std::span<Report> reports_;    // of the ranks
   std::vector<pid_t> children_;  // of the ranks; 0: it has ended
   Outcome outcome_;
@@ -242,10 +239,9 @@ Outcome run_processes(int size, const Body& body, std::chrono::milliseconds pati
   NANOFSDP_CHECK(size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
                  .got = fmt::format("{}", size));
   require_single_thread();
-  const HeldSignals signals;
   Rendezvous rendezvous{
       .token = random_token(), .size = size, .local_size = size, .patience = patience};
-  Children children(signals, size);
+  Children children(size);
   {
     // Listening before there are ranks: none comes too early, and no port can be lost to others.
     const Socket listener = listen_on(rendezvous.host, 0);
