@@ -64,34 +64,26 @@ Writer read_writer(const SampleOptions& o) {
     info.pieces = pieces;
   }
   Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
-  try {
-    writer.prompt = writer.tokenizer->encode(start);
-  } catch (const UsageError&) {  // a text may have no line ends
-    if (o.start != SampleOptions().start || info.chars.empty()) throw;
-    writer.prompt = {writer.tokenizer->opening()};
-  }
+  const bool lacks = !info.chars.empty() && info.chars.find('\n') == std::string::npos;
+  const bool opens = lacks && o.start == SampleOptions().start;  // a text may have no line ends
+  writer.prompt =
+      opens ? std::vector{writer.tokenizer->opening()} : writer.tokenizer->encode(start);
   if (!writer.prompt.empty()) return writer;
   NANOFSDP_REFUSE(.what = "--start", .expected = "at least one character", .got = "an empty file");
-}
-
-// Requires that all ranks have the same options and model. If a launcher started them with others,
-// they would wait for each other, or mix two models.
-void require_agreement(const SampleOptions& o, const Writer& writer, comm::Mesh& mesh,
-                       Stream& stream) {
-  const auto require = [&](const char* what, const std::string& text, const char* hint) {
-    comm::require_agreement(mesh.world(), stream, what, fingerprint(text), hint);
-  };
-  require("options", fmt::format("{}", o.settings), "start all with the same command");
-  require("the prompt or the model",
-          fmt::format("{} {}", train::metadata_of(train::WeightsInfo{.config = writer.config}),
-                      writer.prompt),
-          "give all the same");
 }
 
 void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
                    const SampleOptions& o, const Writer& writer) {
   comm::Mesh mesh(std::move(world));
-  require_agreement(o, writer, mesh, *context.compute);
+  // If a launcher started ranks with other options or models, they would wait for each other, or
+  // mix two models.
+  comm::require_agreement(mesh.world(), *context.compute, "options",
+                          fingerprint(fmt::format("{}", o.settings)),
+                          "start all with the same command");
+  const auto model_file = train::metadata_of(train::WeightsInfo{.config = writer.config});
+  comm::require_agreement(mesh.world(), *context.compute, "the prompt or the model",
+                          fingerprint(fmt::format("{} {}", model_file, writer.prompt)),
+                          "give all the same");
   gpt::GPT model(writer.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   load(o, sharded);

@@ -85,28 +85,26 @@ std::string beside_cause(const std::string& first, std::string why, int rank) {
 
 // Runs the body; if it fails, the other ranks hear why.
 Report report_of(const Body& body, const Rendezvous& rendezvous) {
+  Report report{.told = true};
   std::optional<Store> store;
   try {
     in_words([&] { body(store.emplace(rendezvous)); });
     store->leave();
-    return {.told = true};
   } catch (const std::exception& e) {
     const auto* const between_ranks = dynamic_cast<const RankError*>(&e);
     const bool usage = dynamic_cast<const UsageError*>(&e) != nullptr;
     const bool of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr;
-    Report report{.told = true,
-                  .exit_code = usage ? 2 : 1,
-                  .consequence = between_ranks != nullptr && between_ranks->consequence()};
+    report.exit_code = usage ? 2 : 1;
+    report.consequence = between_ranks != nullptr && between_ranks->consequence();
     std::string why = e.what();
     if (store) store->fail(why);
-    if (store && between_ranks != nullptr) {
-      why = beside_cause(store->loss(0ms), why, rendezvous.rank);
-    }
+    const bool asks = store && between_ranks != nullptr;
+    if (asks) why = beside_cause(store->loss(0ms), why, rendezvous.rank);
     // Some messages belong to all ranks alike, and some name their rank themselves.
     if (!of_all && !why.starts_with("rank")) why = fmt::format("rank {}: {}", rendezvous.rank, why);
     why.copy(report.text.data(), report.text.size() - 1);  // the last character stays 0
-    return report;
   }
+  return report;
 }
 
 const char* hint_for(int signal) {
@@ -115,8 +113,7 @@ const char* hint_for(int signal) {
   if (signal == SIGBUS) return "perhaps /dev/shm or a disk is full, or a file that it read was cut";
   if (signal == SIGUSR1 || signal == SIGUSR2) return "schedulers send it before time is up";
   const bool bug = signal == SIGSEGV || signal == SIGABRT || signal == SIGFPE || signal == SIGILL;
-  return bug ? "that is a bug: please report it with the output of a debug build"
-             : "somebody ended it";
+  return bug ? "this is a bug: please report a debug build's output" : "somebody ended it";
 }
 
 // The running ranks. Whoever is left when it is destroyed is killed and reaped.
