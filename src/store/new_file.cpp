@@ -12,14 +12,6 @@
 #include "base/check.h"
 
 namespace nanofsdp::store {
-namespace {
-
-std::string directory_of(const std::string& path) {
-  const std::string directory = std::filesystem::path(path).parent_path().string();
-  return directory.empty() ? "." : directory;
-}
-
-}  // namespace
 
 void sync_directory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
@@ -58,7 +50,7 @@ void NewFile::finish() {
   if (::fsync(file_) != 0) cannot_write(path_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   ::close(std::exchange(file_, -1));
-  sync_directory(directory_of(path_));
+  sync_directory(std::filesystem::absolute(path_).parent_path().string());
 }
 
 void write_new_file(const std::filesystem::path& path, std::string_view text) {
