@@ -50,7 +50,7 @@ TEST(Export, RoundsToBfloat16WhereThatIsAsked) {
     return fs::file_size(directory.file(to + "/shard-00001-model-00001-of-00001.safetensors"));
   };
   EXPECT_LT(bytes("half"), bytes("whole"));
-  sample(directory, "--out_dir=half");  // which reads it
+  sample(directory, "--out_dir=half");  // bfloat16 can be read
 }
 
 // GPT-2's files lack nanofsdp's description of the model, so export adds it.
