@@ -26,15 +26,19 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-// Asks for a name that is not known until `deadline` is over, because it may become known.
+// Asks for a name that is not known until `deadline` is over, because it may become known. Says on
+// stderr once that it waits.
 sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_point deadline) {
   const addrinfo wanted{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
-  while (const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found)) {
+  for (bool told = false; const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);) {
     NANOFSDP_REFUSE_IF(
         Clock::now() >= deadline, .what = "MASTER_ADDR",
         .expected = "the name or address of rank 0's machine",
         .got = fmt::format("'{}' ({}) in five times --timeout", host, gai_strerror(error)));
+    if (!std::exchange(told, true)) {
+      fmt::print(stderr, "nanofsdp: waits for MASTER_ADDR '{}' ({})\n", host, gai_strerror(error));
+    }
     std::this_thread::sleep_for(50ms);
   }
   sockaddr_in address{};
@@ -76,9 +80,8 @@ bool reaches(const Socket& socket, const sockaddr_in& address, std::chrono::mill
   return answer.revents == POLLOUT;
 }
 
-using NameOf = int (*)(int, sockaddr*, socklen_t*);
-
-sockaddr_in address_of(const Socket& socket, NameOf which) {
+// @param which getsockname or getpeername
+sockaddr_in address_of(const Socket& socket, auto which) {
   sockaddr_in address{};
   socklen_t size = sizeof address;
   which(socket.descriptor(), reinterpret_cast<sockaddr*>(&address), &size);
@@ -99,11 +102,6 @@ Socket::Socket(int descriptor) : descriptor_(descriptor) {
 
 Socket::~Socket() {
   if (is_open()) close(descriptor_);
-}
-
-Socket& Socket::operator=(Socket&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
 }
 
 bool Socket::send(std::string_view bytes) const {

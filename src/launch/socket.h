@@ -21,8 +21,11 @@ class Socket {
   ~Socket();
   /// Takes the connection of `other`, which is closed afterwards.
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  /// Closes its own connection, and takes that of `other`.
-  Socket& operator=(Socket&& other) noexcept;
+  /// Takes the connection of `other`, and closes its own.
+  Socket& operator=(Socket other) noexcept {
+    std::swap(descriptor_, other.descriptor_);
+    return *this;
+  }
 
   bool is_open() const { return descriptor_ >= 0; }  ///< false for a default Socket
   int descriptor() const { return descriptor_; }     ///< for poll(); -1 if it is closed

@@ -11,8 +11,7 @@
 namespace nanofsdp::testing {
 namespace {
 
-// Containers and chroots may lack /proc. Then ranks use TCP, and the files of a checkpoint have
-// names from the beginning.
+// A container or a chroot may lack /proc. Then ranks use TCP, and a run trains, saves and resumes.
 TEST(WithoutProc, RanksTrainAndSaveAndResume) {
   const TemporaryDirectory directory;
   on_own_machine(CLONE_NEWNS, [&]() -> std::string {

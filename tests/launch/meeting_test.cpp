@@ -127,8 +127,12 @@ TEST(Store, LooksUpAHostAsLongAsItTriesToConnect) {
     const auto begin = std::chrono::steady_clock::now();
     const Rendezvous r{
         .host = "no.such.host.invalid", .port = 1, .rank = rank, .size = 2, .patience = 200ms};
+    ::testing::internal::CaptureStderr();
     EXPECT_THROW(const Store store(r), UsageError);
+    const std::string said = ::testing::internal::GetCapturedStderr();
     EXPECT_GE(std::chrono::steady_clock::now() - begin, 200ms);
+    EXPECT_EQ(said.find("nanofsdp: waits for MASTER_ADDR 'no.such.host.invalid' ("), 0u) << said;
+    EXPECT_EQ(said.find('\n') + 1, said.size()) << "once, however often it is looked up: " << said;
   }
 }
 
