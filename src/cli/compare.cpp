@@ -58,8 +58,10 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
 
 // Refuses options of a training that have no meaning when four runs are compared.
 void refuse_others(const std::vector<std::string>& args) {
-  for (const char* name : {"strategy", "zero", "shard_size", "backend", "eval_only", "out_dir",
-                           "init_from", "metrics", "reference", "trace", "explain"}) {
+  for (const char* name :
+       {"strategy", "zero", "shard_size", "backend", "eval_only", "eval_interval", "eval_iters",
+        "log_interval", "sample", "always_save_checkpoint", "out_dir", "init_from", "pretrained",
+        "metrics", "reference", "trace", "products", "explain"}) {
     const std::string option = std::string("--") + name;
     for (const std::string& arg : args) {
       if (arg != option && !arg.starts_with(option + "=")) continue;
@@ -77,11 +79,12 @@ int compare_command(const std::vector<std::string>& args) {
   std::vector<std::string> all = {"--ranks=4", "--max_iters=100"};
   all.insert(all.end(), args.begin(), args.end());
   TrainOptions options = parse_train_options(all);
+  options.threads = threads_per_rank(options, options.ranks);
   const data::Dataset dataset = data::load_dataset(options, options.block_size);
   fmt::print(
       "{} of {}; {} of nanoGPT's recipe under each stage of ZeRO\n\n"
       "{:>34}{:>14}{:>14}\n",
-      plural(options.ranks, "rank"), plural(threads_per_rank(options, options.ranks), "thread"),
+      plural(options.ranks, "rank"), plural(options.threads, "thread"),
       plural(options.max_iters, "step"), "bytes a", "sent by a", "peak of a");
   fmt::print("{:>34}{:>14}{:>14}{:>11}{:>10}  {}\n", "parameter", "rank a step", "rank",
              "ms a step", "loss", "losses and weights");
@@ -89,13 +92,10 @@ int compare_command(const std::vector<std::string>& args) {
   std::uint64_t first = 0;
   for (int stage = 0; stage < 4; ++stage) {
     options.strategy = fsdp::kShardings[stage].strategy;
-    const Row row =
-        bench::on_ranks<Row>({.ranks = options.ranks,
-                              .threads = threads_per_rank(options, options.ranks),
-                              .backend = comm::default_backend()},
-                             [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                               return train_row(options, dataset, context, std::move(world));
-                             });
+    const Row row = bench::on_ranks<Row>(
+        options, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+          return train_row(options, dataset, context, std::move(world));
+        });
     fmt::print("zero {} {:<17}{:>10.2f}{:>14}{:>14}{:>11.1f}{:>10.4f}  {:016x}\n", stage,
                name_of(options.strategy),
                static_cast<double>(row.at_rest) / static_cast<double>(row.numel),
