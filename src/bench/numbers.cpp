@@ -18,11 +18,6 @@ std::string megabytes(std::int64_t bytes) {
   return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6);
 }
 
-std::string minutes(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds);
-  return fmt::format("{}:{:02}", s / 60, s % 60);
-}
-
 std::string plural(std::int64_t n, const char* noun) {
   return fmt::format("{} {}{}", grouped(n), noun, n == 1 ? "" : "s");
 }

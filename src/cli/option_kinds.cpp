@@ -7,30 +7,25 @@
 namespace nanofsdp::cli {
 namespace {
 
-/// nanoGPT's options that do nothing here. Another word than the first is worth a note.
-struct Ignored {
-  const char* name;
-  std::vector<std::string> words;
-  const char* note;
-};
-const std::vector<Ignored> kIgnored = {
-    {"compile", {"False", "True"}, "the program is compiled already"},
-    {"dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32"},
-    {"wandb_log", {"False", "True"}, "see --metrics=FILE"}};
-
 const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::float32},
                                                             {"bfloat16", DType::bfloat16}};
 
 }  // namespace
 
+void note(std::vector<std::string>& notes, const std::string& name, const std::string& value,
+          const std::string& why) {
+  notes.push_back(fmt::format("--{}={} does nothing here: {}", name, value, why));
+}
+
 void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
-  for (const Ignored& option : kIgnored) {
-    line.choose(option.name, "no effect", option.words, [&](const std::string& value) {
-      if (value == option.words[0]) return;
-      notes.push_back(
-          fmt::format("--{}={} does nothing here: {}", option.name, value, option.note));
+  const auto add = [&](const char* name, const std::vector<std::string>& words, const char* why) {
+    line.choose(name, "no effect", words, [=, &notes](const std::string& value) {
+      if (value != words[0]) note(notes, name, value, why);
     });
-  }
+  };
+  add("compile", {"False", "True"}, "the program is compiled already");
+  add("dtype", {"float32", "bfloat16", "float16"}, "the CPU computes in float32");
+  add("wandb_log", {"False", "True"}, "see --metrics=FILE");
 }
 
 void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,

@@ -51,6 +51,10 @@ void choose(CommandLine& line, const char* name, const char* help, T& target,
   line.choose(name, help, words, set, usual->first);
 }
 
+/// Notes that an option does nothing, and why.
+void note(std::vector<std::string>& notes, const std::string& name, const std::string& value,
+          const std::string& why);
+
 /// nanoGPT's options that do nothing here; one that asks for something leaves a note.
 void add_ignored(CommandLine& line, std::vector<std::string>& notes);
 

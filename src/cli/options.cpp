@@ -4,6 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <sstream>
+#include <tuple>
 
 #include "base/check.h"
 #include "cli/command_line.h"
@@ -55,7 +57,7 @@ void check_together(const TrainOptions& o) {
   data::check_step({o.batch_size, o.gradient_accumulation_steps, o.ranks});
   require(o.reference.empty() || !o.out_dir.empty(), "reference", "--out_dir=DIR beside it",
           "none");
-  if (!o.decay_lr) return;
+  if (!o.decay_lr || o.eval_only) return;
   const char* hint = "set both, or --decay_lr=False";
   require(o.min_lr <= o.learning_rate, "min_lr",
           fmt::format("at most --learning_rate={}", o.learning_rate), o.min_lr, hint);
@@ -77,8 +79,7 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
   };
   for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
     if (line.given(name) && line.value(name) != said(name)) {
-      o.notes.push_back(fmt::format("--{}={} does nothing here: the checkpoint has {}", name,
-                                    line.value(name), said(name)));
+      note(o.notes, name, line.value(name), "the checkpoint has " + said(name));
     }
     line.set(name, said(name), place);
   }
@@ -88,7 +89,7 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
   if (saved.alphabet.empty()) o.vocab_size = saved.vocab_size;
   o.pieces = saved.pieces;
   if (o.pretrained.empty()) return;
-  o.notes.push_back("--pretrained does nothing here: the checkpoint has the weights");
+  note(o.notes, "pretrained", o.pretrained, "the checkpoint has the weights");
   o.pretrained.clear();
 }
 
@@ -117,12 +118,32 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
 
 /// Which model. Every option that is not of its sizes is what this command says.
 void settle_model(TrainOptions& o, CommandLine& line) {
-  if (o.resumes()) {
-    settle_resumed(o, line);
-  } else if (o.init_from == "scratch") {
-    require_no_pretrained(o.pretrained);
-  } else {
-    settle_pretrained(o, line);
+  if (o.resumes()) return settle_resumed(o, line);
+  if (o.init_from != "scratch") return settle_pretrained(o, line);
+  require_no_pretrained(o.pretrained);
+}
+
+// Notes options that were typed and change nothing in this run.
+void note_idle(TrainOptions& o, CommandLine& line) {
+  const bool alone = o.ranks == 1, whole = o.strategy == fsdp::ShardingStrategy::no_shard;
+  const data::StepShape step{o.batch_size, o.gradient_accumulation_steps, o.ranks};
+  const std::tuple<bool, const char*, const char*> rows[] = {
+      {o.eval_only, "nothing is trained",
+       "gradient_accumulation_steps dropout max_iters learning_rate weight_decay beta1 beta2 "
+       "grad_clip decay_lr warmup_iters lr_decay_iters min_lr eval_interval sample log_interval "
+       "always_save_checkpoint no_sync reduce_dtype backward_prefetch recompute trace"},
+      {!o.eval_only && !o.decay_lr, "--decay_lr=False", "warmup_iters lr_decay_iters min_lr"},
+      {!o.eval_only && o.out_dir.empty(), "nothing is saved", "always_save_checkpoint"},
+      {alone, "one rank shares nothing", "strategy zero layout backend transport"},
+      {alone || whole, "nothing is gathered", "forward_prefetch backward_prefetch"},
+      {data::micro_steps_per_rank(step) == 1, "a step has one reduction", "no_sync"},
+      {o.init_from != "scratch", "the first weights are read", "init_order"},
+      {o.device == Device::cpu, "it is for a GPU", "products"},
+      {true, "see --metrics=FILE", "wandb_project wandb_run_name"}};
+  for (const auto& [idle, why, names] : rows) {
+    std::istringstream words(idle ? names : "");
+    for (std::string name; words >> name;)
+      if (line.given(name)) note(o.notes, name, line.value(name), why);
   }
 }
 
@@ -138,6 +159,7 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
   settle_text(o, line);
   settle_strategy(o, line);
   settle_backend(line, o);
+  note_idle(o, line);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Where files lie is each rank's own affair; whether all save and trace together is not.
   o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"});

@@ -170,9 +170,9 @@ void Report::step(std::int64_t iteration, const train::StepResult& result) {
   const std::string mfu =
       peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";
   if (terminal_) {
-    const double left = static_cast<double>(options_.max_iters - iteration) * mean;
-    line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {} left", iteration, options_.max_iters,
-                     result.loss, rate, minutes(left)),
+    const int left = static_cast<int>(static_cast<double>(options_.max_iters - iteration) * mean);
+    line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {}:{:02} left", iteration,
+                     options_.max_iters, result.loss, rate, left / 60, left % 60),
          /*stays=*/false);
   } else {
     line(fmt::format("iter {}: loss {:.4f}, time {:.2f}ms, {} tokens/s{}", iteration, result.loss,

@@ -24,11 +24,8 @@ void add_saved_model(CommandLine& line, SavedModel& o) {
 
 void settle_saved_model(SavedModel& o) {
   require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
-  if (o.init_from == "resume") {
-    require_no_pretrained(o.pretrained);
-  } else if (o.pretrained.empty()) {
-    o.pretrained = "data/" + o.init_from;
-  }
+  if (o.init_from == "resume") return require_no_pretrained(o.pretrained);
+  if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
 }
 
 // The last options, which are the ranks'; then reads and settles all.
@@ -60,6 +57,8 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   add_device(line, o.device);
   add_ignored(line, o.notes);
   parse(line, o, args);
+  require(o.pretrained.empty() || !line.given("out_dir"), "out_dir", "nothing beside --init_from",
+          o.out_dir);
   require(!o.start.empty(), "start", "at least one character", "nothing");
   o.settings = line.settings({"out_dir", "pretrained", "vocab", "start"});
   return o;

@@ -29,11 +29,8 @@ train::WeightsInfo read_info(const SavedModel& saved) {
 }
 
 void load(const SavedModel& saved, fsdp::ShardedModel& model) {
-  if (saved.pretrained.empty()) {
-    store::load_weights(saved.out_dir, model);
-  } else {
-    train::load_pretrained(saved.pretrained, model);
-  }
+  if (saved.pretrained.empty()) return store::load_weights(saved.out_dir, model);
+  train::load_pretrained(saved.pretrained, model);
 }
 
 // ---- sample

@@ -3,6 +3,7 @@
 #include <map>
 #include <optional>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -47,11 +48,8 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) {
   }
 }
 
-struct Read {
-  TensorInfo tensor;
-  std::int64_t first = 0;
-  Tensor to;
-};
+// A tensor of a file, the first element that is read, and the memory that takes it.
+using Read = std::tuple<TensorInfo, std::int64_t, Tensor>;
 
 }  // namespace
 

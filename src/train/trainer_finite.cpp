@@ -15,10 +15,7 @@
 namespace nanofsdp::train {
 namespace {
 
-struct NamedTensor {
-  std::string name;
-  Tensor values;
-};
+using NamedTensor = std::pair<std::string, Tensor>;
 
 // The name of the first of `tensors` that is not finite on any rank; empty if all are finite.
 // Collective. It reads every number, so it is used only at the end of a run and for checkpoints.
@@ -26,7 +23,7 @@ std::string first_not_finite(Context& context, comm::Mesh& mesh,
                              const std::vector<NamedTensor>& tensors) {
   std::vector<float> room;
   const auto is_finite = [&](const NamedTensor& tensor) {
-    return std::ranges::all_of(on_host<float>(*context.compute, tensor.values, room),
+    return std::ranges::all_of(on_host<float>(*context.compute, tensor.second, room),
                                [](float x) { return std::isfinite(x); });
   };
   auto mine = static_cast<double>(std::ranges::find_if_not(tensors, is_finite) - tensors.begin());
@@ -34,7 +31,7 @@ std::string first_not_finite(Context& context, comm::Mesh& mesh,
   comm::gather_on_host(mesh.world(), *context.compute, Tensor(&mine, {1}, DType::float64),
                        Tensor(all.data(), {mesh.size()}, DType::float64), "finite");
   const auto first = static_cast<std::size_t>(*std::ranges::min_element(all));
-  return first < tensors.size() ? tensors[first].name : "";
+  return first < tensors.size() ? tensors[first].first : "";
 }
 
 // Shows a number that is never negative, without the sign that a NaN may have.

@@ -20,8 +20,8 @@ using testing::read_file;
 using testing::TemporaryDirectory;
 using Words = std::vector<std::string>;
 
-const Words kSmall = {"--n_layer=1",    "--n_embd=16",    "--n_head=2", "--block_size=8",
-                      "--batch_size=4", "--eval_iters=1", "--threads=1"};
+const Words kSmall = {"--n_layer=1",    "--n_embd=16",    "--n_head=2",
+                      "--block_size=8", "--batch_size=4", "--threads=1"};
 
 Words command(Words words, const Words& more) {
   words.insert(words.end(), kSmall.begin(), kSmall.end());

@@ -175,10 +175,10 @@ TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
   fs::remove_all(d.file("data/gpt2"));
   const std::string out = train({"--init_from=resume", "--max_iters=8", "--out_dir=out",
                                  "--n_layer=7", "--pretrained=data/gpt2"});
-  for (const char* line :
-       {"--n_layer=7 does nothing here: the checkpoint has 2", "--pretrained does nothing here",
-        "2 layers, 2 heads, 8 wide, 8 tokens of context, vocabulary 264",
-        "resumed    out/checkpoint at iteration 4"}) {
+  for (const char* line : {"--n_layer=7 does nothing here: the checkpoint has 2",
+                           "--pretrained=data/gpt2 does nothing here",
+                           "2 layers, 2 heads, 8 wide, 8 tokens of context, vocabulary 264",
+                           "resumed    out/checkpoint at iteration 4"}) {
     EXPECT_NE(out.find(line), std::string::npos) << line << out;
   }
   EXPECT_TRUE(testing::read_file(d.file("out/model.safetensors")) ==
