@@ -69,7 +69,9 @@ Dataset encoded_dataset(const TextOptions& o, std::int64_t block_size) {
   const Fault fault{.what = "--dataset=" + o.dataset,
                     .expected = "tales, shakespeare_char, or " + folder +
                                 "/train.bin and val.bin, which nanoGPT's prepare.py writes",
-                    .hint = "--text=FILE for a text of your own"};
+                    .hint =
+                        "--dataset=tales is built in, --text=FILE is a text of your own (a "
+                        "config file that names none means nanoGPT's openwebtext)"};
   MappedFile train(folder + "/train.bin", fault), val(folder + "/val.bin", fault);
   return Dataset(std::move(train), std::move(val), tokenizer_beside(folder, o), folder, block_size);
 }
