@@ -22,7 +22,8 @@ namespace {
   NANOFSDP_REFUSE(.what = "--" + name, .expected = expected, .got = "'" + value + "'");
 }
 
-/// Levenshtein's: how many characters to insert, remove or replace to make one of the other.
+/// Levenshtein's distance: how many characters must be inserted, removed or replaced to turn one
+/// text into the other.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::size_t> row(b.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
@@ -45,7 +46,7 @@ void CommandLine::add(const std::string& name, const std::string& help, std::str
 }
 
 void CommandLine::add(const std::string& name, const std::string& help, std::string& target) {
-  // A newline is shown as it would be written in a string.
+  // A newline is shown as it is written in a string.
   add(name, help, target == "\n" ? "\\n" : target,
       [&target](const std::string& value) { target = value; });
 }
@@ -188,7 +189,7 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
       option.place = is_default ? kNanoGptsPlace : place;
     }
   }
-  for (auto& [option, value] : typed) {  // the command line has the last word
+  for (auto& [option, value] : typed) {  // the command line comes last
     option->value = value;
     option->place = "";
   }

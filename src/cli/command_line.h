@@ -17,24 +17,25 @@ namespace nanofsdp::cli {
 struct Range {
   double least;
   double end;
-  const char* words;  ///< for messages
+  const char* words;  ///< the range in words, for messages
 };
 
 class CommandLine {
  public:
-  using Setter = std::function<void(const std::string& value)>;  ///< throws UsageError
+  using Setter = std::function<void(const std::string& value)>;  ///< it throws UsageError
 
   /// @param usage the first lines of the help text
   explicit CommandLine(std::string usage) : usage_(std::move(usage)) {}
 
-  /// A heading in the help text, over the options added next.
+  /// Adds a heading to the help text, over the options that are added next.
   void group(std::string title) { group_ = std::move(title); }
 
-  /// An option whose value goes to `target`, which holds its default now and outlives this object.
-  /// Integers and numbers must fill the whole value; booleans are True, False, true, false, 1, 0.
+  /// Adds an option whose value goes to `target`. The target holds the default now, and outlives
+  /// this object. Integers and numbers must fill the whole value. Booleans are True, False, true,
+  /// false, 1, 0.
   void add(const std::string& name, const std::string& help, std::string& target);
   void add(const std::string& name, const std::string& help, bool& target);
-  template <class Number>  // int, std::int64_t or double
+  template <class Number>  // Number is int, std::int64_t or double
   void add(const std::string& name, const std::string& help, Number& target, const Range& range);
 
   /// An option that is one of a few words.
@@ -42,7 +43,7 @@ class CommandLine {
   void choose(const std::string& name, const std::string& help,
               const std::vector<std::string>& words, Setter setter, const std::string& usual = "");
 
-  /// An option with a setter of its own.
+  /// Adds an option with a setter of its own.
   void add(const std::string& name, const std::string& help, std::string shown_default,
            Setter setter);
 
@@ -69,7 +70,7 @@ class CommandLine {
   /// Where parse() began, for people: "nanoGPT's defaults, and config/train_gpt2.py".
   const std::string& recipe() const { return recipe_; }
 
-  /// What an option was given, or is by default.
+  /// The value of an option: the given one, or the default.
   const std::string& value(const std::string& name) { return find(name).value; }
 
   /// After parse(): sets an option, as if `place` had given it ("file.json: "), which errors name.
@@ -86,9 +87,10 @@ class CommandLine {
     std::string group{};
     std::string name;
     std::string help{};
-    std::string value;  // the default until parse() has read another
+    std::string value;  // the default, until parse() has read another value
     Setter setter;
-    std::optional<std::string> place{};  // of that other: "" or "path:line: " in a config file
+    // The place of the given value: "", or "path:line: " in a config file.
+    std::optional<std::string> place{};
   };
 
   bool has(const std::string& name) const {

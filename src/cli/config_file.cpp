@@ -24,7 +24,8 @@ namespace cli {
 namespace {
 
 constexpr std::uint64_t kMostBytes = 1 << 20;
-constexpr std::size_t kLongest = 1000;  // a line; the depth of the regex's recursion is limited
+// Longest line, because the recursion of the regex has a limit.
+constexpr std::size_t kLongest = 1000;
 
 void take_lines(std::string_view text, const std::string& path, PythonNames& names,
                 Config& config) {

@@ -37,8 +37,8 @@ struct Config {
 /// @throws UsageError naming the line that is not `name = value`
 Config parse_config(std::string_view text, const std::string& path);
 
-/// Reads the file at `path`. Where there is none, a built-in config of the same base name takes its
-/// place: "config/train_shakespeare_char.py" and "train_shakespeare_char" are the same.
+/// Reads the file at `path`. If there is no such file, it reads the built-in config of the same
+/// base name: "config/train_shakespeare_char.py" and "train_shakespeare_char" are the same.
 /// @throws UsageError listing the built-in ones if there is neither
 Config read_config(const std::string& path);
 

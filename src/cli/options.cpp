@@ -34,8 +34,8 @@ Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only
 run that saved it, unless you say others. A --text must be given again.
 )";
 
-/// Refuses at once what no rank can hold: its part of parameters, gradients and moments, one block
-/// whole, and the input of every block.
+/// Refuses a training at once if no rank can hold it: its part of parameters, gradients and
+/// moments, one whole block, and the input of every block.
 void check_memory(const TrainOptions& o) {
   const double width = o.n_embd, block = 12 * width * width;
   const double inputs = width * o.batch_size * o.block_size;
@@ -46,7 +46,7 @@ void check_memory(const TrainOptions& o) {
           "a smaller model or batch, or more ranks");
 }
 
-/// What no option can be told alone.
+/// Refuses options that do not fit together.
 void check_together(const TrainOptions& o) {
   require(o.n_embd % o.n_head == 0, "n_embd", fmt::format("a multiple of --n_head={}", o.n_head),
           o.n_embd);
@@ -65,8 +65,8 @@ void check_together(const TrainOptions& o) {
           fmt::format("more than --warmup_iters={}", o.warmup_iters), o.lr_decay_iters, hint);
 }
 
-/// A model that is resumed has the sizes that it was saved with, as in nanoGPT: the same command is
-/// given again, and what it says of them no longer counts.
+/// A resumed model has the sizes with which it was saved, as in nanoGPT. The same command is given
+/// again, and its sizes do not count any more.
 void settle_resumed(TrainOptions& o, CommandLine& line) {
   require(!o.out_dir.empty(), "init_from", "--out_dir=DIR beside resume", "none");
   const train::RunState saved =
@@ -93,8 +93,8 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
   o.pretrained.clear();
 }
 
-/// A pretrained model has the sizes that its files say: to ask for others is to ask for another
-/// model. Only its context may be cropped: nanoGPT's crop_block_size.
+/// A pretrained model has the sizes in its files, and other sizes would mean another model. Only
+/// the context may be cropped, as in nanoGPT's crop_block_size.
 void settle_pretrained(TrainOptions& o, CommandLine& line) {
   if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
   for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
@@ -116,7 +116,7 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
   o.chars = info.chars;
 }
 
-/// Which model. Every option that is not of its sizes is what this command says.
+/// Finds the model. All options except its sizes are those of this command.
 void settle_model(TrainOptions& o, CommandLine& line) {
   if (o.resumes()) return settle_resumed(o, line);
   if (o.init_from != "scratch") return settle_pretrained(o, line);
@@ -147,7 +147,7 @@ void note_idle(TrainOptions& o, CommandLine& line) {
   }
 }
 
-// Of train or of eval, by what `o` says before: the defaults.
+// Reads the options of train or of eval. `o` holds the defaults.
 TrainOptions parse_options(TrainOptions o, const char* usage,
                            const std::vector<std::string>& init_from,
                            const std::vector<std::string>& args) {
@@ -161,7 +161,8 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
   settle_backend(line, o);
   note_idle(o, line);
   o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
-  // Where files lie is each rank's own affair; whether all save and trace together is not.
+  // Each rank may have its files in other places. But all ranks must save, or none, and all must
+  // trace, or none.
   o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"});
   o.settings["saves"] = fmt::format("{}", o.saves());
   o.settings["traces"] = fmt::format("{}", !o.trace.empty());

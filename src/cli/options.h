@@ -12,44 +12,45 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief What the command line says, checked: `nanofsdp train`, `eval`, `sample`, `export`.
+/// @brief Reads and checks the command lines of `nanofsdp train`, `eval`, `sample` and `export`.
 ///
-/// Options bear nanoGPT's names and meanings (its train.py, sample.py), so its README's commands
-/// work as they stand, the positional config file included. Settings count in this order, the later
-/// one wins: defaults, config file, command line; and the sizes of a model that is resumed, or
-/// finetuned, are its own. Whatever is wrong throws one UsageError that names the option, what was
-/// expected and what to write instead.
+/// Options have nanoGPT's names and meanings (its train.py, sample.py), so the commands of its
+/// README work as they stand, with the positional config file. A later source overrides an earlier
+/// one, in this order: defaults, config file, command line. A model that is resumed or finetuned
+/// keeps its own sizes. Every mistake throws one UsageError that names the option, the expected
+/// value, and what to write instead.
 
 using comm::Backend;
 
-/// Options of `nanofsdp train` and `nanofsdp eval`: what the trainer and the data ask for, and what
-/// is of the command alone.
+/// The options of `nanofsdp train` and `nanofsdp eval`: those of the trainer, of the data and of
+/// the ranks, and those of the command itself.
 struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptions {
-  // What a person sees.
+  // The output for people.
   std::int64_t log_interval = 10;
-  std::int64_t sample = 500;  ///< tokens of the text written at the end; 0: none
+  std::int64_t sample = 500;  ///< tokens of the text at the end; 0: none
   std::string metrics;        ///< a JSON lines file; empty: none
-  std::string reference;      ///< another run's, drawn beside this one; empty: none
-  std::string trace;          ///< a Chrome trace of a few steps; empty: none
-  std::string products;  ///< which kernels of cuBLAS are the fastest (ops/matmul.h); empty: none
+  /// The metrics file of another run, which is drawn beside this one; empty: none.
+  std::string reference;
+  std::string trace;     ///< a Chrome trace of a few steps; empty: none
+  std::string products;  ///< a file with the fastest kernels of cuBLAS (ops/matmul.h); empty: none
   bool explain = false;
   std::string recipe{};  ///< on which the options stand, for people
 
-  /// One line for each option that asks for what this program does not do, to be shown at start-up.
+  /// Notes for start-up, one for each option that this program does not have.
   std::vector<std::string> notes{};
 };
 
-/// Which trained model.
+/// The choice of a trained model.
 struct SavedModel {
-  std::string out_dir = "out";  ///< where `train --out_dir` saved
+  std::string out_dir = "out";  ///< the directory of `train --out_dir`
   std::string init_from = "resume";
-  std::string pretrained;  ///< the directory of another model instead (pretrained.h); empty: none
+  std::string pretrained;  ///< the directory of another model (pretrained.h); empty: none
 };
 
 /// Options of `nanofsdp sample`.
 struct SampleOptions : SavedModel, comm::RanksOptions {
   std::string vocab;         ///< a vocab.json; empty: the model's own
-  std::string start = "\n";  ///< the prompt, or FILE: and where it is
+  std::string start = "\n";  ///< the prompt, or FILE: and a path
   std::int64_t num_samples = 1;
   std::int64_t max_new_tokens = 500;
   double temperature = 0.8;
@@ -63,29 +64,29 @@ struct SampleOptions : SavedModel, comm::RanksOptions {
 struct ExportOptions : SavedModel, comm::RanksOptions {
   std::string to;                                 ///< the directory of the files
   DType dtype = DType::float32;                   ///< the dtype of the weights in the files
-  std::map<std::string, std::string> settings{};  ///< as of SampleOptions
+  std::map<std::string, std::string> settings{};  ///< see SampleOptions
 };
 
-/// Thrown when the arguments hold --help or -h: to be printed on stdout, exit code 0.
+/// Thrown when the arguments hold --help or -h. The text is printed on stdout, with exit code 0.
 struct HelpRequested {
   std::string text;
 };
 
-/// @param args what follows `nanofsdp train`
+/// @param args the arguments after `nanofsdp train`
 /// @throws UsageError, HelpRequested
 TrainOptions parse_train_options(const std::vector<std::string>& args);
 
-/// `nanofsdp eval` is `train --eval_only --init_from=resume`, where `--out_dir` is "out" by
-/// default. What decides its numbers is by default as in the run that saved: dataset, batch_size,
-/// eval_iters, seed, and the model's sizes anyway.
+/// Reads the options of `nanofsdp eval`, which is `train --eval_only --init_from=resume`. The
+/// default of `--out_dir` is "out". The options that decide its numbers have the values of the run
+/// that was saved: dataset, batch_size, eval_iters, seed, and the model's sizes.
 /// @throws UsageError, HelpRequested
 TrainOptions parse_eval_options(const std::vector<std::string>& args);
 
-/// @param args what follows `nanofsdp sample`
+/// @param args the arguments after `nanofsdp sample`
 /// @throws UsageError, HelpRequested
 SampleOptions parse_sample_options(const std::vector<std::string>& args);
 
-/// @param args what follows `nanofsdp export`
+/// @param args the arguments after `nanofsdp export`
 /// @throws UsageError, HelpRequested
 ExportOptions parse_export_options(const std::vector<std::string>& args);
 

@@ -19,7 +19,7 @@ CONFIG is one of train's config files, or a file of these options. All options o
 so any training can be planned: --text or --dataset says the vocabulary, --init_from=gpt2 the model.
 )";
 
-// GPT-2's, which we compute; the others are somebody else's.
+// GPT-2's models, which this program can train; it only plans the others.
 constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
     {"gpt2", {1024, 50'257, 12, 12, 768}},
     {"gpt2-medium", {1024, 50'257, 24, 16, 1024}},
@@ -72,12 +72,12 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   if (line.is_default("param_dtype")) t.precision.param_dtype = DType::bfloat16;
 }
 
-// Files of tokens need not be there yet.
+// The vocabulary of a dataset. Files of tokens need not exist yet.
 std::int64_t vocabulary_of(const std::string& dataset) {
   return dataset == "tales" ? 52 : dataset == "shakespeare_char" ? 65 : 50304;
 }
 
-// A machine says what its ranks compute on.
+// A machine decides the device of its ranks.
 void settle_machine(PlanOptions& o, CommandLine& line) {
   if (o.machine.empty()) return;
   const bool gpu = plan::find_machine(o.machine).kind == plan::Machine::Kind::gpu;
@@ -123,7 +123,7 @@ plan::Machine PlanOptions::find_machine() const {
 PlanOptions parse_plan_options(const std::vector<std::string>& args, const Changes& changes) {
   PlanOptions o{.arguments = args, .changes = changes};
   TrainOptions& t = o.training;
-  t.vocab_size = vocabulary_of(t.dataset);  // to be shown by --help
+  t.vocab_size = vocabulary_of(t.dataset);  // --help shows this number
   CommandLine line(kUsage);
   add_model(line, o);
   line.group("Ranks");

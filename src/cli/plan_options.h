@@ -14,29 +14,29 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief Options of `nanofsdp plan`.
+/// @brief The options of `nanofsdp plan`.
 
 /// Options without --, and their values.
 using Changes = std::vector<std::pair<std::string, std::string>>;
 
-/// A run that is not run.
+/// A training that is planned and not run.
 struct PlanOptions {
-  TrainOptions training;                 ///< as it would be trained
-  std::string model = "gpt";             ///< by name; "gpt": by its sizes
-  plan::Practice practice;               ///< how a published model is run
-  double parameters = 0;                 ///< in place of a model, 0: none
-  double unit = 0;                       ///< of them in a unit, 0: all in the root
-  std::string machine;                   ///< by name, or a file; empty: no time
-  double network = 0;                    ///< bytes/s of a rank between nodes, 0: the machine's
-  std::string sweep;                     ///< what is varied, "ranks,batch_size"; empty: nothing
-  std::string picture;                   ///< where the sweep is drawn
-  bool json = false;                     ///< for programs
+  TrainOptions training;      ///< options of the training
+  std::string model = "gpt";  ///< name of a model; "gpt": sizes are given
+  plan::Practice practice;    ///< how a program runs a published model
+  double parameters = 0;      ///< number of parameters, if there is no model; 0: there is one
+  double unit = 0;            ///< largest number of them in a unit; 0: all in the root
+  std::string machine;        ///< name of a machine, or a file; empty: no time
+  double network = 0;         ///< bytes/s of a rank between nodes; 0: the machine's
+  std::string sweep;          ///< options that are varied, "ranks,batch_size"; empty: none
+  std::string picture;        ///< file for the picture of the sweep
+  bool json = false;          ///< whether to print JSON for programs
   std::vector<std::string> arguments{};  ///< from which all this was read,
   Changes changes{};                     ///< and what changed() has set behind them
 
-  /// The model, without values.
+  /// Makes the model, without values.
   std::unique_ptr<nn::Module> make_model() const;
-  plan::Machine find_machine() const;  ///< @pre one is named
+  plan::Machine find_machine() const;  ///< @pre a machine is named
   /// Whether ranks compute on GPUs.
   bool is_gpu() const { return training.device == Device::cuda; }
 };

@@ -18,9 +18,9 @@ namespace {
 using plan::Machine;
 using plan::Recompute;
 
-// More would take gigabytes of log.
+// More passes would need gigabytes of log.
 constexpr std::int64_t kMostPasses = 20'000;
-// Of more elements 64 bits might not count the bytes.
+// With more elements, 64 bits might not be enough for the bytes.
 constexpr double kMostElements = 1e17;
 
 int threads_of(const PlanOptions& o, const Machine* machine) {
@@ -29,7 +29,7 @@ int threads_of(const PlanOptions& o, const Machine* machine) {
   return std::max(1, static_cast<int>(machine->cores) / t.ranks);
 }
 
-// The products of a model that recomputes nothing.
+// The operations of matrix products in a model without recompute.
 double model_products(PlanOptions o) {
   o.practice.recompute = Recompute::none;
   o.machine.clear();
@@ -42,7 +42,7 @@ std::string seconds(double s) {
 
 std::string gigabytes(double bytes) { return fmt::format("{:.2f} GB", 1e-9 * bytes); }
 
-// What people try first: options, and their values.
+// The options that people try first, with their values.
 std::vector<std::pair<std::string, std::vector<std::string>>> remedies(const PlanOptions& o) {
   const TrainOptions& t = o.training;
   std::vector<std::string> recompute = {"selective", "block"}, rows, strategy, ranks;
@@ -59,7 +59,7 @@ std::vector<std::pair<std::string, std::vector<std::string>>> remedies(const Pla
   return {{"recompute", recompute}, {"batch_size", rows}, {"strategy", strategy}, {"ranks", ranks}};
 }
 
-// At most one value of an option.
+// Advice with at most one value for each option.
 std::string what_would_fit(const PlanOptions& o, double memory) {
   std::string text;
   for (const auto& [option, values] : remedies(o)) {
@@ -75,7 +75,7 @@ std::string what_would_fit(const PlanOptions& o, double memory) {
   return text.empty() ? "  no single change makes it fit\n" : text;
 }
 
-// A unit is whole while it computes: no number of ranks makes it smaller.
+// A unit is whole while it computes, so no number of ranks makes it smaller.
 std::string what_is_too_large(const plan::Plan& plan, double memory) {
   const double whole = static_cast<double>(plan.of(MemoryClass::unsharded_parameters) +
                                            plan.of(MemoryClass::unsharded_gradients));
@@ -98,12 +98,13 @@ plan::Plan plan_of(const PlanOptions& o) {
   run.options.wrap_policy = plan::is_block;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
-      std::min<std::int64_t>(run.options.forward_prefetch, blocks));  // as in a training
+      // The same limit as in a training.
+      std::min<std::int64_t>(run.options.forward_prefetch, blocks));
   const auto passes = std::ssize(run.work.rows) * (blocks + 1);
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);
-  double made = 0;  // elements of a token, by all products
+  double made = 0;  // elements that all products make for a token
   for (const nn::Parameter* p : model->named_parameters()) {
     if (p->shape.rank() == 2) made += static_cast<double>(p->shape[0]);
   }

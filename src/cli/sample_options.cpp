@@ -28,7 +28,7 @@ void settle_saved_model(SavedModel& o) {
   if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
 }
 
-// The last options, which are the ranks'; then reads and settles all.
+// Adds the last options, which are those of the ranks. Then reads and settles all.
 template <class Options>
 void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) {
   line.group("Ranks (ours)");

@@ -11,7 +11,7 @@ namespace nanofsdp::comm {
 
 void gather_on_host(Communicator& world, Stream& stream, Tensor mine, Tensor all,
                     const std::string& unit) {
-  Ledger ledger;  // a few bytes a rank, for this once: nobody's account
+  Ledger ledger;  // a few bytes for each rank, used once, so no other ledger counts them
   const Buffer memory(ledger, MemoryClass::communication, all.bytes(), stream.device());
   const Tensor whole = memory.tensor(all.shape(), all.dtype());
   const Tensor own = whole.slice(world.rank() * mine.numel(), mine.numel());
@@ -24,7 +24,7 @@ void gather_on_host(Communicator& world, Stream& stream, Tensor mine, Tensor all
 void require_agreement(Communicator& world, Stream& stream, const std::string& what,
                        std::uint64_t fingerprint, const std::string& hint) {
   std::vector<std::uint64_t> all(static_cast<std::size_t>(world.size()));
-  // Eight bytes, which no collective interprets.
+  // These are eight bytes, which no collective interprets as a number.
   gather_on_host(world, stream, Tensor(&fingerprint, {1}, DType::float64),
                  Tensor(all.data(), {world.size()}, DType::float64), what);
   for (std::size_t rank = 1; rank < all.size(); ++rank) {

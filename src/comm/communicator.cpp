@@ -10,7 +10,7 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// `chunk` is chunk `rank` of `whole`, or they share no byte.
+// Whether `chunk` is chunk `rank` of `whole`, or the two share no byte.
 bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
   if (chunk.bytes() == 0) return true;
   const Address a = chunk.address(), b = whole.address();
@@ -38,7 +38,7 @@ std::shared_ptr<void> Communicator::busy(const std::string& at) {
   return {nullptr, [this](void*) { work(-1, ""); }};
 }
 
-// Counts the call, then does it.
+// Counts the call, then runs it.
 Event Communicator::issue(Stream& stream, const Collective& collective) {
   if (collective.control) return ++traffic_.control, run(stream, collective);
   static constexpr std::int64_t Traffic::*kOperations[] = {
@@ -46,7 +46,7 @@ Event Communicator::issue(Stream& stream, const Collective& collective) {
   const Operation& of = collective.operation;
   const bool from_root = of.kind == Kind::broadcast, is_root = from_root && of.root == rank();
   const std::int64_t chunk = of.count * static_cast<std::int64_t>(size_of(of.dtype));
-  const std::int64_t others = (size() - 1) * chunk;  // 0 of a barrier
+  const std::int64_t others = (size() - 1) * chunk;  // 0 for a barrier
   ++(traffic_.*kOperations[static_cast<int>(of.kind)]);
   traffic_.bytes_sent += from_root && !is_root ? 0 : others;
   traffic_.bytes_received += is_root ? 0 : from_root ? chunk : others;
@@ -90,7 +90,8 @@ Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call
   const Tensor mine = x.slice(rank() * n, n);
   reduce_scatter(stream, x, mine, op, call);
   const Event done = all_gather(stream, mine, x, call);
-  --(call.control ? traffic_.control : traffic_.all_gathers);  // both are one operation
+  // Both calls together count as one operation.
+  --(call.control ? traffic_.control : traffic_.all_gathers);
   if (!call.control) --traffic_.reduce_scatters, ++traffic_.all_reduces;
   return done;
 }

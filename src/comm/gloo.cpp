@@ -23,19 +23,21 @@ namespace nanofsdp::comm {
 namespace {
 
 using Message = GlooWire::Message;
-using Messages = std::deque<Message>;  // which never moves what it holds
+using Messages = std::deque<Message>;  // a deque never moves its elements
 using Way = Message::Way;
 
-// A segment of a reduce_scatter, and how many are under way at once: receiving one while summing
-// another. Smaller ones cost more in hand-overs between threads than they hide.
+// The number of segments of a reduce_scatter that are under way at a time: one is received while
+// another is summed. With smaller segments, threads would wait for each other more than the overlap
+// saves.
 constexpr std::size_t kWindow = 2;
 constexpr std::size_t kSegmentBytes = kGlooWindowBytes / kWindow;
 
-constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;  // Gloo's own begin with 1 .. 8
+// Gloo's own slots begin with 1 .. 8.
+constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
 
-// Payload travels in a slot that is a hash of the operation. What belongs to different calls never
-// meets, so no message is longer than its receiver expects, which would end the receiver's process
-// inside Gloo, or shorter, which would pass in silence.
+// Payload is sent in a slot that is a hash of the operation. So messages of different calls never
+// match, and every message has the length that its receiver expects. A longer message would end the
+// receiver's process inside Gloo, and a shorter one would give no error.
 std::uint64_t payload_slot(const Operation& operation) {
   const std::uint64_t sequence = operation.sequence & 0x7fffff;
   const std::uint64_t hash = fingerprint(std::as_bytes(std::span(&operation, 1)));
@@ -72,7 +74,7 @@ class GlooGroup final : public Group {
  private:
   using Kind = Operation::Kind;
 
-  // The i-th peer, i = 1 .. size - 1: every rank begins with another one.
+  // The i-th peer, i = 1 .. size - 1. Every rank begins with another peer.
   int peer(int i) const { return (rank_ + i) % size_; }
 
   static void wait_for(Messages& messages) {
@@ -83,11 +85,12 @@ class GlooGroup final : public Group {
   const std::shared_ptr<ProcessRun> run_;
   const std::string name_;
   GlooWire wire_;
-  Buffer scratch_;  // what peers sent for the sum
+  Buffer scratch_;  // chunks from peers, which are summed here
 };
 
-// A rank sends a chunk to each peer and receives one from each; in a broadcast, only the root sends
-// and the others receive. A chunk is one message, but in a reduce_scatter it comes in segments.
+// A rank sends a chunk to each peer and receives one from each. In a broadcast only the root sends,
+// and the others receive. A chunk is one message, except in a reduce_scatter, where it is sent in
+// segments.
 void GlooGroup::run(Stream& stream, const Collective& call) {
   const Operation& operation = wire_.peers().begin(call.operation);
   const Tensor &in = call.in, &out = call.out;
@@ -98,13 +101,14 @@ void GlooGroup::run(Stream& stream, const Collective& call) {
   const std::size_t segments = (chunk + longest - 1) / longest;
   const auto bytes_of = [&](std::size_t k) { return std::min(longest, chunk - k * longest); };
   if (reduces) scratch_.grow(gloo_scratch_bytes(size_, static_cast<std::int64_t>(chunk)));
-  // Where segment k from peer(i) lands: to be summed, in one of two windows of the scratch memory.
+  // The place for segment k from peer(i). Segments that are summed go to one of two windows of the
+  // scratch memory.
   const auto landing = [&](std::size_t k, int i) {
     if (!reduces) return at(out, from_root ? 0 : peer(i) * chunk);
     const std::size_t window = k % kWindow * (size_ - 1) * kSegmentBytes;
     return at(scratch_.tensor({0}), window + (i - 1) * bytes_of(k));
   };
-  std::vector<History> histories(static_cast<std::size_t>(size_));  // as the peers say
+  std::vector<History> histories(static_cast<std::size_t>(size_));  // the peers' calls
   Messages calls, sent;
   std::array<Messages, kWindow> received;
   const auto post = [&](std::size_t k, int i) {
@@ -127,8 +131,8 @@ void GlooGroup::run(Stream& stream, const Collective& call) {
                       operation.reduce);
   };
 
-  // Tells the peers what this rank calls and hears it from them; meanwhile the first messages of
-  // the payload are posted, so this costs no round trip.
+  // Sends this rank's calls to the peers, and receives theirs. The first messages of the payload
+  // are posted at the same time, so this needs no additional round trip.
   for (int i = 1; i < size_; ++i) {
     calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories[peer(i)],
                        sizeof(History));
@@ -164,7 +168,7 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   std::iota(all.members.begin(), all.members.end(), 0);
   if (why_not.empty()) {
     context.transport = "shared memory";
-    // Nothing was taken before, so each rank's desk begins where its part does.
+    // No desk was taken before, so each rank's desk is at the begin of its part.
     all.desks.assign(all.members.size(), take_desk(*run));
     return on_streams(make_reading_group(std::move(run), all));
   }

@@ -8,7 +8,7 @@
 #if GLOO_HAVE_TRANSPORT_TCP
 #include <gloo/transport/tcp/device.h>
 namespace connections = gloo::transport::tcp;
-#else  // not on Linux: over libuv
+#else  // outside Linux, Gloo uses libuv
 #include <gloo/transport/uv/device.h>
 namespace connections = gloo::transport::uv;
 #endif
@@ -30,27 +30,27 @@ namespace {
 using namespace std::chrono_literals;
 using std::chrono::milliseconds;
 
-// Runs `f`. What Gloo has to say if it fails, without the place in its source; empty if it does
-// not.
+// Runs `f`. Returns Gloo's error text if it fails, without the place in Gloo's source; empty if it
+// succeeds.
 template <class F>
 std::string complaint_of(const F& f) try {
   f();
   return "";
-} catch (const CommError&) {  // ours
+} catch (const CommError&) {  // our own error
   throw;
-} catch (const std::exception& e) {  // gloo::EnforceNotMet is no gloo::Exception
+} catch (const std::exception& e) {  // gloo::EnforceNotMet is not a gloo::Exception
   const std::string text = e.what();
   const auto end = text.find("] ");
   return text.substr(end == std::string::npos ? 0 : end + 2);
 }
 
-// Gloo's view of the store: the corner that belongs to one group.
+// The store in the form that Gloo needs, with the keys of one group only.
 class Corner final : public gloo::rendezvous::Store, public std::enable_shared_from_this<Corner> {
  public:
   Corner(ProcessRun& run, std::string name) : run_(run), name_(std::move(name)) {}
 
-  // Before April 2025 Gloo asked for a Store&, since then it asks for this pointer. None of its
-  // macros says which it is, but the compiler knows: a Corner& converts to either.
+  // Before April 2025 Gloo took a Store&, since then it takes this pointer. No macro of Gloo says
+  // which it is, but the compiler knows: a Corner& converts to both.
   operator std::shared_ptr<gloo::rendezvous::Store>() { return shared_from_this(); }
 
   void set(const std::string& key, const std::vector<char>& value) override {
@@ -63,7 +63,7 @@ class Corner final : public gloo::rendezvous::Store, public std::enable_shared_f
   void wait(const std::vector<std::string>& keys) override {
     for (const std::string& key : keys) get(key);
   }
-  // Gloo's own time for this is fixed at 30 seconds.
+  // Gloo's own time for this is always 30 seconds.
   void wait(const std::vector<std::string>& keys, const milliseconds&) override { wait(keys); }
 
  private:
@@ -71,12 +71,13 @@ class Corner final : public gloo::rendezvous::Store, public std::enable_shared_f
   const std::string name_;
 };
 
-// One IO thread for the groups of this process.
+// Opens the IO thread for all groups of this process.
 void open_device(ProcessRun& run) {
-  // Gloo writes to sockets whose other end may have died; that is an error, not an end.
+  // Gloo writes to sockets whose other end may have died. This must be an error, and not end the
+  // process.
   std::signal(SIGPIPE, SIG_IGN);
-  // By default Gloo binds to the address of the host's name, which may be anything; and an
-  // interface may have several addresses.
+  // By default Gloo binds to the address of the host's name, which may be wrong. Also, an interface
+  // may have several addresses.
   connections::attr attributes;
   attributes.iface = run.store.interface();
   attributes.hostname = run.store.interface().empty() ? run.store.address() : "";
@@ -92,15 +93,17 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
   launch::require_descriptors(circle.members.size(), "connections of a group");
   const std::string complaint = complaint_of([&] {
     if (!run.device) open_device(run);
-    // Gloo waits five times this for a peer to connect, whoever is lost meanwhile; and all are
-    // there. Messages have a time of their own.
+    // Gloo waits five times this time for a peer to connect, even if a rank was lost, and all ranks
+    // have come by now. Messages have a timeout of their own.
     context->setTimeout(std::min<milliseconds>(run.timeout, 4s));
     auto corner = std::make_shared<Corner>(run, name);
-    // A rank that Gloo waits for has no name: see first that all have come; and a rank that is soon
-    // done must not leave while another is still connecting.
+    // Gloo's errors do not name the rank for which it waits. So this first checks that all ranks
+    // have come. Also, a rank that is soon done must not leave while another one is still
+    // connecting.
     run.gather(name + "/here", "", circle.members);
     context->connectFullMesh(*corner, run.device);
-    // Longer than a rank may take to connect: it knows better who it was that did not.
+    // This takes longer than the time in which a rank may connect, so the rank that waits for the
+    // missing one gives the error.
     run.gather(name + "/connected", "", circle.members, /*patience=*/2);
   });
   if (!complaint.empty()) throw run.setup_error(complaint);
@@ -114,8 +117,8 @@ GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, con
       peers_(std::move(run), circle, [this](const std::string&) { cut(); }),
       waking_(std::async(std::launch::async, [this] { wake_often(); })) {}
 
-// Who waits looks how long it has waited, and whether the group has failed. A timeout of Gloo's own
-// would end all connections, also where this rank only has to be patient.
+// A waiting rank looks at the time and at the state of the group. Gloo's own timeout would end all
+// connections, even if this rank only has to wait longer.
 void GlooWire::wake_often() {
   const std::future<void> end = end_.get_future();
   while (end.wait_for(Patience::kLook) == std::future_status::timeout) {
@@ -127,7 +130,8 @@ void GlooWire::wake_often() {
   }
 }
 
-// Gloo signals an error to some waiters only. Close the rest: no pointer into our memory remains.
+// Gloo signals an error only to some of the waiters. This closes the other connections, so no
+// pointer into our memory remains.
 void GlooWire::cut() noexcept {
   complaint_of([&] { context_->closeConnections(); });
 }
@@ -140,7 +144,7 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot
       buffer_(wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes)) {
   std::string complaint;
   {
-    const std::lock_guard lock(wire.mutex_);  // cut() comes before it or after it
+    const std::lock_guard lock(wire.mutex_);  // cut() runs before this or after it
     wire.peers_.check();
     complaint = complaint_of([&] {
       way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);

@@ -13,11 +13,11 @@ class StreamCommunicator final : public Communicator {
       : Communicator(group->rank(), group->size()), group_(std::move(group)) {}
 
   ~StreamCommunicator() override {
-    // Every piece of work that waits or runs on the CPU holds the group too.
+    // All work that waits, or that runs on the CPU, holds the group too.
     if (group_.use_count() > 1) group_->abort("its communicator was destroyed");
     try {
       last_.synchronize();
-    } catch (...) {  // its waiters hear of it
+    } catch (...) {  // the callers that wait for it get the error
     }
   }
 
@@ -41,7 +41,7 @@ class StreamCommunicator final : public Communicator {
   }
 
   std::unique_ptr<Communicator> split(int color) override {
-    last_.synchronize();  // a split is a call as well, on this thread
+    last_.synchronize();  // a split is a call too, on this thread
     return on_streams(group_->split(color));
   }
 
@@ -51,9 +51,10 @@ class StreamCommunicator final : public Communicator {
 
  private:
   std::shared_ptr<Group> group_;
-  const Stream* stream_ = nullptr;  // of the last call,
-  Operation before_{};              // which this is;
-  Event last_;                      // passes after all work so far: a communicator has one stream
+  const Stream* stream_ = nullptr;  // the stream of the last call,
+  Operation before_{};              // the last call itself,
+  Event last_;  // and its event, which passes after all work so far, because a communicator has one
+                // stream
 };
 
 }  // namespace

@@ -39,7 +39,7 @@ void launch_threads(int world_size, int threads,
                  .expected = "ranks on the CPU", .got = "ranks on a GPU");
   auto group = make_local_group(world_size, options);
   std::mutex mutex;
-  std::exception_ptr cause, consequence;  // the first of each
+  std::exception_ptr cause, consequence;  // the first cause and the first consequence
   const auto keep = [&](std::exception_ptr& first) {
     const std::lock_guard lock(mutex);
     if (!first) first = std::current_exception();
@@ -47,7 +47,7 @@ void launch_threads(int world_size, int threads,
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank, comm = std::move(group[rank])]() mutable {
-      // A rank that unwinds destroys its communicators, which tells those who wait for it.
+      // A rank that throws destroys its communicators, which tells the ranks that wait for it.
       try {
         Context context(rank, world_size, threads, options.device);
         body(context, std::move(comm));

@@ -28,7 +28,7 @@ Mesh::Mesh(std::unique_ptr<Communicator> world, int shard_size, int post_forward
   std::vector<int> colors{rank / shard, rank / shard, rank % shard};
   if (near > 0) colors.push_back(rank / near);
   for (const int color : colors) groups_.push_back(groups_[kWorld]->split(color));
-  reset_traffic();  // what the world did before
+  reset_traffic();  // drops the traffic of the world before this
 }
 
 Traffic Mesh::traffic() const {

@@ -15,7 +15,8 @@
 namespace nanofsdp::comm {
 namespace {
 
-// The end of a collective. CUDA alone would wait for ever, or take an aborted one for done.
+// The end of a collective. A CUDA event alone would wait for ever, or take an aborted collective
+// for a finished one.
 class NcclEvent final : public nanofsdp::cuda::LateEvent {
  public:
   NcclEvent(cudaStream_t stream, std::shared_ptr<NcclWire> wire, const History& history)
@@ -24,7 +25,8 @@ class NcclEvent final : public nanofsdp::cuda::LateEvent {
   bool ready() override {
     if (passed_) return true;
     const bool passed = LateEvent::ready();
-    // In this order: what has passed before an abort is done, whatever NCCL has come to since.
+    // The order matters: work that passed before an abort is done, whatever error NCCL has had
+    // since.
     wire_->check(history_, passed);
     return passed_ = passed;
   }
@@ -33,7 +35,7 @@ class NcclEvent final : public nanofsdp::cuda::LateEvent {
     wire_->wait(history_, wire_->options().timeout, [this] { return ready(); });
   }
 
-  // The first collective between two ranks connects them.
+  // The first collective between two ranks connects them, so this waits longer.
   void wait_for_launch() override {
     wire_->wait(history_, wire_->options().connect_timeout, [this] { return is_on_stream(); });
   }
@@ -42,7 +44,7 @@ class NcclEvent final : public nanofsdp::cuda::LateEvent {
   bool is_launched() override { return wire_->check(history_) == ncclSuccess; }
 
   const std::shared_ptr<NcclWire> wire_;
-  const History history_;  // up to this collective
+  const History history_;  // the calls up to this collective
   std::atomic<bool> passed_{false};
 };
 
@@ -56,12 +58,12 @@ class NcclCommunicator final : public Communicator {
         scratch_(ledger, MemoryClass::communication, 0, Device::cuda) {}
 
   ~NcclCommunicator() override {
-    // A rank in trouble may be alone in leaving, and must not wait for the others.
+    // If the rank has failed, it may be the only one that leaves, and must not wait for the others.
     if (is_busy() || std::uncaught_exceptions() > 0) wire_->abort(kDestroyed);
     try {
       if (last_) last_->wait_for_device();
       wire_->close(history_);
-    } catch (...) {  // nobody is left to hear of it
+    } catch (...) {  // no caller is left for this error
       wire_->abort(kDestroyed);
     }
   }
@@ -99,12 +101,12 @@ class NcclCommunicator final : public Communicator {
   bool is_busy() const noexcept {
     try {
       return last_ && !last_->ready();
-    } catch (...) {  // aborted, which may take the device a moment
+    } catch (...) {  // aborted; the device may take a moment for it
       return true;
     }
   }
 
-  // Work in flight uses the scratch memory that is given back here.
+  // Work in flight still uses the old scratch memory.
   void need_scratch(std::uint64_t bytes) {
     if (bytes > scratch_.bytes() && last_) last_->synchronize();
     scratch_.grow(bytes);
@@ -144,7 +146,7 @@ class NcclCommunicator final : public Communicator {
     const NcclLibrary& nccl = wire_->nccl();
     const auto& [operation, in, out, control] = collective;
     const Kind kind = operation.kind;
-    if (kind == Kind::barrier) {  // a sum that nobody looks at: no rank has it before all have come
+    if (kind == Kind::barrier) {  // a sum without a use: no rank has it before all have come
       void* const x = scratch_.tensor({1}).raw();
       return nccl.ncclAllReduce(x, x, 1, ncclFloat32, ncclSum, comm, on);
     }
@@ -154,7 +156,7 @@ class NcclCommunicator final : public Communicator {
                                     type, operation.reduce == ReduceOp::sum ? ncclSum : ncclAvg,
                                     comm, on);
     }
-    // To copy, NCCL needs no more than bytes.
+    // To copy, NCCL only needs bytes.
     if (kind == Kind::all_gather) {
       return nccl.ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
     }
@@ -164,8 +166,9 @@ class NcclCommunicator final : public Communicator {
   Ledger& ledger_;
   const std::shared_ptr<NcclWire> wire_;
   History history_{};
-  std::shared_ptr<NcclEvent> last_;  // passes after all work so far: a communicator has one stream
-  Buffer scratch_;                   // what peers sent for a sum; a barrier's operand
+  // Passes after all work so far, because a communicator has one stream.
+  std::shared_ptr<NcclEvent> last_;
+  Buffer scratch_;  // chunks of peers, which are summed here; or a barrier's operand
 };
 
 }  // namespace

@@ -17,8 +17,8 @@ struct NcclFabric {
   const NcclLibrary nccl;
   launch::Store& store;
   const NcclOptions options;
-  NcclWire::Late launching;  // of the last call; empty if it is launched or its group is gone
-  std::mutex mutex;          // of:
+  NcclWire::Late launching;  // event of the last call; empty if it is launched or its group is gone
+  std::mutex mutex;          // guards what follows
   std::vector<NcclWire*> wires;
 
   NcclFabric(launch::Store& the_store, const NcclOptions& the_options)
@@ -33,7 +33,7 @@ struct NcclFabric {
 
 namespace {
 
-constexpr milliseconds kFarewell = 10s;  // for the others to take their leave as well
+constexpr milliseconds kFarewell = 10s;  // time for the others to leave, too
 
 std::string in_words(const NcclLibrary& nccl, ncclResult_t result, ncclComm_t comm) {
   const std::string details = nccl.ncclGetLastError(comm);
@@ -42,23 +42,24 @@ std::string in_words(const NcclLibrary& nccl, ncclResult_t result, ncclComm_t co
                      line);
 }
 
-// What NCCL reads in its first call, unless the user has set it.
+// Sets the variables that NCCL reads in its first call, except those that the user has set.
 void set_environment(int rank, const std::string& interface, bool share_gpu) {
   const auto set = [](const char* name, const std::string& value) {
     setenv(name, value.c_str(), /*overwrite=*/0);
   };
   if (!interface.empty()) set("NCCL_SOCKET_IFNAME", interface);
   if (!share_gpu) return;
-  set("NCCL_HOSTID", fmt::format("nanofsdp-rank{}", rank));  // it refuses two of a host on one GPU
-  set("NCCL_MULTI_RANK_GPU_ENABLE", "1");                    // how NCCL 2.30 and later are asked
+  // NCCL refuses two ranks of one host on a GPU.
+  set("NCCL_HOSTID", fmt::format("nanofsdp-rank{}", rank));
+  set("NCCL_MULTI_RANK_GPU_ENABLE", "1");  // the same permission for NCCL 2.30 and later
   set("NCCL_SOCKET_IFNAME", "lo");
   set("NCCL_NET", "Socket");
   for (const char* unheard_of : {"NCCL_MNNVL_ENABLE", "NCCL_NVLS_ENABLE", "NCCL_RAS_ENABLE"})
-    set(unheard_of, "0");     // between such hosts
-  set("NCCL_MAX_CTAS", "2");  // all ranks' kernels must find room at once
+    set(unheard_of, "0");     // NCCL must not use these between such hosts
+  set("NCCL_MAX_CTAS", "2");  // the kernels of all ranks must fit at the same time
 }
 
-// Rank 0 makes the id under which the ranks meet; the store carries it.
+// Rank 0 makes the id of the run, and the store gives it to the other ranks.
 ncclUniqueId agree_on_id(NcclFabric& fabric) {
   launch::Store& store = fabric.store;
   ncclUniqueId id{};
@@ -106,7 +107,7 @@ void NcclWire::wait(const History& history, milliseconds patience,
                     const std::function<bool()>& done) {
   for (Patience soon(1ms), rest(patience); !done();) {
     if (rest.is_over()) rest = give_up(history, patience);
-    // The first moments are for a collective on its way to the stream.
+    // A collective that is about to reach the stream needs only a moment.
     soon.is_over() ? std::this_thread::sleep_for(50us) : std::this_thread::yield();
   }
 }
@@ -114,7 +115,7 @@ void NcclWire::wait(const History& history, milliseconds patience,
 ncclResult_t NcclWire::check(const History& history, bool passed) {
   std::unique_lock lock(mutex_);
   throw_if_aborted(history);
-  if (passed || comm_ == nullptr) return ncclSuccess;  // closed, when all was done
+  if (passed || comm_ == nullptr) return ncclSuccess;  // it was closed after all its work was done
   ncclResult_t state = ncclSuccess;
   if (const auto refused = nccl().ncclCommGetAsyncError(comm_, &state)) state = refused;
   lock.unlock();
@@ -124,11 +125,12 @@ ncclResult_t NcclWire::check(const History& history, bool passed) {
 
 std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
   auto child = std::make_shared<NcclWire>(fabric_);
-  // Colors of NCCL's are not negative; those of ours that differ in the sign bit alone become one.
-  call(history, [&](ncclComm_t comm) {  // which keeps the order of the ranks
+  // NCCL's colors are not negative. Two of our colors that differ only in the sign bit become one.
+  call(history, [&](ncclComm_t comm) {  // keeps the order of the ranks
     return nccl().ncclCommSplit(comm, color & 0x7fffffff, /*key=*/0, &child->comm_, nullptr);
   });
-  child->call(history, [](ncclComm_t) { return ncclSuccess; });  // until it is ready as well
+  // Waits until the new group is ready.
+  child->call(history, [](ncclComm_t) { return ncclSuccess; });
   return child;
 }
 
@@ -156,7 +158,7 @@ const NcclOptions& NcclWire::options() const { return fabric_->options; }
 
 const NcclLibrary& NcclWire::nccl() const { return fabric_->nccl; }
 
-// `what` follows "rank 2 ...".
+// The error of this rank; `what` follows the words "rank 2".
 CommError NcclWire::error(CommError::Kind kind, const History& history,
                           const std::string& what) const {
   const int rank = fabric_->store.rank();
@@ -178,7 +180,7 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
   const std::string words = in_words(nccl(), result, comm_);
   lock.unlock();
   abort(words);
-  // The store knows who was lost first and why, or soon will.
+  // The store knows which rank was lost first and why, or will soon know it.
   const std::string cause = others ? fabric_->store.loss(2s) : "";
   if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
   throw error(others ? CommError::Kind::peer_lost : CommError::Kind::failed, history,
@@ -186,7 +188,7 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
 }
 
 Patience NcclWire::give_up(const History& history, milliseconds patience) {
-  Patience rest(patience - fabric_->store.idle());  // ask before this rank gives up
+  Patience rest(patience - fabric_->store.idle());  // asks the ranks before this rank gives up
   if (!rest.is_over()) return rest;
   abort("it waited in vain");
   throw error(CommError::Kind::timeout, history,

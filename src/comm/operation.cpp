@@ -8,7 +8,7 @@
 namespace nanofsdp::comm {
 namespace {
 
-// The last calls of a rank.
+// The line with the last calls of a rank.
 std::string line_of(int rank, const History& history) {
   std::string text = fmt::format("\n  rank {}:", rank);
   const char* link = history[0].sequence > 1 ? " ... > " : " ";
@@ -36,7 +36,7 @@ std::string describe(const Operation& operation) {
 
 Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call) {
   Operation operation{.count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
-  // The last character stays 0.
+  // The last character stays 0, so the text always ends.
   call.unit.copy(operation.unit.data(), operation.unit.size() - 1);
   return operation;
 }

@@ -42,7 +42,8 @@ const Operation& Peers::begin(const Operation& operation) {
 
 void Peers::agree(int peer, const History& theirs) {
   if (calls_.back() == theirs.back()) return;
-  abort("its ranks disagreed");  // other peers may agree, and be sending: let go of the memory
+  abort("its ranks disagreed");  // other peers may agree and send, so their messages must release
+                                 // the memory
   throw mismatch_error(rank_, calls_, circle_.members[peer], theirs);
 }
 
@@ -62,12 +63,13 @@ void Peers::check() const {
 
 CommError Peers::failure(const std::vector<int>& peers, bool timed_out, const std::string& why,
                          const std::string& told) try {
-  if (!timed_out) check();  // a rank that has waited so long says so, whatever others say meanwhile
+  // After a whole timeout this rank tells its own error, whatever others say meanwhile.
+  if (!timed_out) check();
   std::string names;
   for (const int peer : peers)
     names += (names.empty() ? "rank " : ", rank ") + std::to_string(circle_.members[peer]);
-  // The peer may be a victim, too. As long as nobody lets go the one who is lost stands out; and
-  // the run knows who was lost first and why, or soon will.
+  // The peer may have failed because of another rank. As long as no rank leaves, the lost one can
+  // be recognised. The run knows which rank was lost first and why, or will soon know it.
   const std::string cause = timed_out ? "" : run_->loss();
   const std::string what =
       timed_out ? fmt::format("waited {} ms in vain for {}", run_->timeout.count(), names)

@@ -21,23 +21,23 @@ using namespace std::chrono_literals;
 
 constexpr std::size_t kMailBytes = 1 << 16;
 
-// A process that waits first offers its core to others, again and again: to sleep and be woken
-// takes longer than many a wait.
+// A process that waits first yields its core again and again, because sleeping and waking take
+// longer than many waits.
 constexpr auto kYield = 50us;
 
-// Twice the number of times that ranks have come, and whether the group has failed.
+// Twice the number of times that ranks have come, plus one if the group has failed.
 using Count = std::uint32_t;
 constexpr Count kOnce = 2, kFailed = 1;
 
-// All zeros at first, or as good as that. In shared memory two mails lie behind it.
+// A rank's desk. All its bytes may be zero at first. In shared memory, two mails lie behind it.
 struct Desk {
-  alignas(64) std::atomic<Count> count{0};  // of the group; the first rank's
-  alignas(64) std::atomic<Count> came{0};   // how far the count was to go when its rank last came
-  std::atomic<bool> left{false};            // its rank will not come again:
-  std::array<char, 256> why{};              // as it says; nothing if it just went
-  std::atomic<int> ranks{0}, gone{0};  // of the group; of them, those that read no desk any more
-  Event ready{}, done{};               // on a GPU: its operand is there; it has read all
-  // Its rank's calls up to this one, and how far from here the operand lies. Calls take turns.
+  alignas(64) std::atomic<Count> count{0};  // the group's, on the first rank's desk
+  alignas(64) std::atomic<Count> came{0};   // the goal of its rank when it last came
+  std::atomic<bool> left{false};            // whether its rank will not come again
+  std::array<char, 256> why{};              // the reason; empty if it has simply left
+  std::atomic<int> ranks{0}, gone{0};       // ranks of the group; ranks that read no desk any more
+  Event ready{}, done{};  // on a GPU: its operand is ready; it has read all operands
+  // The rank's calls up to this one, and the operand's place from here. Calls use them in turn.
   alignas(64) std::array<History, 2> calls{};
   std::array<Address, 2> operands{};
 };
@@ -71,19 +71,19 @@ class ReadingGroup final : public Group {
 
   ~ReadingGroup() override {
     peers_.abort("");
-    const std::lock_guard lock(peers_.run()->mutex);  // nobody else is in leave() either
+    const std::lock_guard lock(peers_.run()->mutex);  // no rank is in leave() now
     for (Desk* desk : desks_) ++desk->gone;
   }
 
   bool serves(Device device) const override { return device == Device::cpu || memory_ == nullptr; }
 
   void run(Stream& stream, const Collective& call) override {
-    // The sum of one is the one, and so is the average.
+    // With one rank, the sum and the average are the operand.
     if (size_ == 1) return copy_within(stream, call.in.raw(), call.out);
     const Clock::time_point met_at = meet(stream, call);
     try {
       read(stream, call);
-    } catch (...) {  // a GPU's error. The other threads have met this one: they wait until it parts
+    } catch (...) {  // a GPU's error: the other threads wait until this one comes again
       if (memory_ == nullptr) come(/*surely=*/true);
       throw;
     }
@@ -98,14 +98,14 @@ class ReadingGroup final : public Group {
   void abort(const std::string& reason) noexcept override { peers_.abort(reason); }
 
  private:
-  // Which of the two calls on a desk is this one.
+  // The entry of a desk that this call uses.
   std::size_t turn() const { return peers_.calls().back().sequence % 2; }
 
-  // Whether the operands of this call lie on desks.
+  // Whether the operands of this call are copied to the desks.
   bool is_mailed(const Tensor& in) const { return memory_ != nullptr && in.bytes() <= kMailBytes; }
 
-  // Lays the operand open and waits until all ranks have come, with equal operations. From then on
-  // this rank can read the ranks' operands, until it parts.
+  // Says where the operand lies, and waits until all ranks have come with equal operations. After
+  // that this rank can read the operands of all ranks, until it parts.
   Clock::time_point meet(Stream& stream, const Collective& call) {
     peers_.begin(call.operation);
     mine_.calls[turn()] = peers_.calls();
@@ -118,12 +118,12 @@ class ReadingGroup final : public Group {
     return met_at;
   }
 
-  // Whether this rank has nothing to give: in another's broadcast.
+  // Whether this rank has no operand, because another one broadcasts.
   bool listens(const Operation& operation) const {
     return operation.kind == Kind::broadcast && operation.root != rank_;
   }
 
-  // Where the others find the operand.
+  // Returns the place where the others find the operand, and copies it there if necessary.
   const void* lay_open(const Collective& call) {
     const Tensor& in = call.in;
     if (listens(call.operation) || in.bytes() == 0) return nullptr;
@@ -138,25 +138,25 @@ class ReadingGroup final : public Group {
     return place;
   }
 
-  // Where this rank can read a rank's operand.
+  // The place where this rank can read a rank's operand.
   const std::byte* operand_of(int peer, const Tensor& in) const {
     const Address place = address_of(desks_[peer]) + desks_[peer]->operands[turn()];
     return static_cast<std::byte*>(pointer_to(peer == rank_ ? in.address() : place));
   }
 
-  // On a GPU: what comes later on the stream comes after these events of all ranks.
+  // On a GPU, later work of the stream comes after these events of all ranks.
   void wait_for(Stream& stream, Event Desk::*event) {
     if (stream.device() == Device::cpu) return;
     for (const Desk* peer : desks_) stream.wait(peer->*event);
   }
 
-  // Moves what this rank needs to where it needs it.
+  // Copies or adds the data that this rank needs.
   void read(Stream& stream, const Collective& call) {
     const auto& [operation, in, out, control] = call;
     wait_for(stream, &Desk::ready);
     const std::int64_t n = in.numel();
     if (operation.kind == Kind::reduce_scatter) {
-      // In place, a rank writes its own chunk of `in`, which nobody else reads.
+      // In place, a rank writes its own chunk of `in`, which no other rank reads.
       std::vector<const void*> chunks;
       for (int peer = 0; peer < size_; ++peer) {
         chunks.push_back(operand_of(peer, in) + rank_ * out.bytes());
@@ -172,13 +172,13 @@ class ReadingGroup final : public Group {
     if (stream.device() != Device::cpu) mine_.done = stream.record();
   }
 
-  // Waits until nobody reads any more. Threads do so though the group has failed, or an operand
-  // might be freed while another thread copies it. Processes find zeros in what was freed, and do
-  // not come to the end of this wait; and a lost one would never part.
+  // Waits until no rank reads any more. Threads also wait if the group has failed, because an
+  // operand might be freed while another thread copies it. Processes do not: they read zeros from
+  // freed memory, and a lost process would never come.
   void part(Stream& stream, const Collective& call, Clock::time_point met_at) {
     come(/*surely=*/memory_ == nullptr);
     wait_for(stream, &Desk::done);
-    // What was read from the others takes its time over the pretended link.
+    // With a pretended link, the bytes of the other ranks take time.
     const auto [less, more] = std::minmax({call.in.bytes(), call.out.bytes()});
     const auto received = static_cast<double>(listens(call.operation) ? more : more - less);
     const auto time = peers_.run()->link.time_for(received);
@@ -188,8 +188,8 @@ class ReadingGroup final : public Group {
     }
   }
 
-  // Counts this rank, and waits until all have come as often.
-  // @param surely whether the group has failed or not
+  // Counts this rank, and waits until all ranks have come as often.
+  // @param surely whether it must do so even if the group has failed
   void come(bool surely = false) {
     goal_ += kOnce * static_cast<Count>(size_);
     Count seen = count_;
@@ -206,8 +206,7 @@ class ReadingGroup final : public Group {
       if (late) late = (patience = peers_.run()->rest()).is_over();
       if (late || (failed && !surely)) {
         const CommError error = failure(/*timed_out=*/!failed);
-        // Threads: if all have come meanwhile, they may be reading, and it has not failed for
-        // anyone.
+        // If all threads have come meanwhile, they may be reading, and the call has not failed.
         if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;
       } else if (memory_ != nullptr && Clock::now() - begin < kYield) {
         std::this_thread::yield();
@@ -219,7 +218,7 @@ class ReadingGroup final : public Group {
 
   bool is_reached(Count count) const { return static_cast<std::int32_t>(count - goal_) >= 0; }
 
-  // Why not all have come. Now the group has failed.
+  // Finds out why not all ranks have come. The group has failed then.
   CommError failure(bool timed_out) {
     std::vector<int> whom;
     std::string told;
@@ -232,7 +231,7 @@ class ReadingGroup final : public Group {
     return peers_.failure(whom, timed_out, "it left", told);
   }
 
-  // This rank will not come again: wakes all who wait, here and there.
+  // Says that this rank will not come again, and wakes all that wait, in every process.
   void leave(const std::string& why) {
     why.copy(mine_.why.data(), mine_.why.size() - 1);  // the last character stays 0
     mine_.left = true;
@@ -240,13 +239,13 @@ class ReadingGroup final : public Group {
     wake(count_);
   }
 
-  SharedMemory* const memory_;      // null: ranks are threads
-  const std::vector<Desk*> desks_;  // of the ranks
-  Desk& mine_;                      // this rank's
-  std::atomic<Count>& count_;       // of the group
-  Count goal_ = 0;                  // what the count is when all have come
-  Buffer copy_;                     // of a large one from elsewhere
-  Peers peers_;                     // last: may wake who sleeps from now on
+  SharedMemory* const memory_;      // null if ranks are threads
+  const std::vector<Desk*> desks_;  // the ranks' desks
+  Desk& mine_;                      // the desk of this rank
+  std::atomic<Count>& count_;       // the counter of the group
+  Count goal_ = 0;                  // the count when all have come
+  Buffer copy_;                     // a copy of a large operand that lies elsewhere
+  Peers peers_;  // the last member, because it may wake waiting ranks as soon as it exists
 };
 
 }  // namespace
@@ -260,8 +259,8 @@ std::uint64_t take_desk(Run& run) {
     return unread;
   });
   if (!run.memory) return address_of(run.desks.emplace_back(std::make_shared<Desk>()).get());
-  // A peer may have come to it already: it is all zeros, and nobody writes there once more. It
-  // stays when the run ends here, for peers that still read it.
+  // A peer may have come to the desk already. The memory has only zeros, and no code writes zeros
+  // there again. If the run ends here, the desk stays for peers that still read it.
   void* const desk = run.memory->allocate(sizeof(Desk) + 2 * kMailBytes);
   run.desks.emplace_back(desk, [](void*) {});
   return run.memory->offset_of(desk);
@@ -271,7 +270,7 @@ Circle split(Group& group, const Peers& peers, int color) {
   const auto stream = make_compute_stream(Device::cpu, /*threads=*/1);
   const auto gather = [&](std::uint64_t mine) {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
-    group.run(*stream, {.operation = {.kind = Kind::split},  // of bytes, not of numbers
+    group.run(*stream, {.operation = {.kind = Kind::split},  // the operands are bytes, not numbers
                         .in = Tensor(&mine, {1}, DType::float64),
                         .out = Tensor(all.data(), {group.size()}, DType::float64)});
     return all;

@@ -15,7 +15,7 @@
 namespace nanofsdp::comm {
 namespace {
 
-// Whether this build has Gloo. Where it has not, make_gloo() is never called.
+// Whether this build has Gloo. If it has not, make_gloo() is never called.
 #ifdef NANOFSDP_GLOO
 constexpr bool kGloo = true;
 #else
@@ -91,7 +91,8 @@ std::string name_of(Backend backend) {
 
 int threads_per_rank(const RanksOptions& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());  // 0 if unknown
+  // 0 if the number is unknown.
+  const int cores = static_cast<int>(std::thread::hardware_concurrency());
   return std::max(1, cores / std::max(1, local_ranks > 0 ? local_ranks : options.ranks));
 }
 
@@ -107,7 +108,7 @@ int run_ranks(const RanksOptions& options, const RankBody& body) try {
 }
 
 void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body) {
-  require_processes(options);  // before a GPU is asked for
+  require_processes(options);  // before the program asks for a GPU
   Context context(store.rank(), store.size(), threads_per_rank(options, store.local_size()),
                   options.device, store.local_rank());
   body(context, connect(context, store, options));

@@ -17,8 +17,8 @@ namespace nanofsdp::comm {
 
 namespace {
 
-// The file for the memory of these ranks: the first one makes it and says where it is open, and
-// there the others open it. -1 with errno where that is not possible.
+// Opens the file for the memory of these ranks. The first rank makes it and tells its descriptor,
+// and the others open it there. Returns -1 with errno if that is not possible.
 int open_common_file(ProcessRun& run, const std::vector<int>& ranks) {
   const bool first = run.store.rank() == ranks[0];
   const auto bytes = ranks.size() * SharedMemory::part_bytes(static_cast<int>(ranks.size()));

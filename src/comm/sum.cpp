@@ -8,9 +8,10 @@
 namespace nanofsdp::comm {
 namespace {
 
-// Elements that are summed at a time: so few that the processor fetches the next ones meanwhile.
+// Elements that are summed at a time. They are so few that the processor fetches the next ones
+// meanwhile.
 constexpr std::int64_t kBlock = 256;
-constexpr std::int64_t kSumGrain = 64 * kBlock;  // for a thread at least
+constexpr std::int64_t kSumGrain = 64 * kBlock;  // the least number of elements for a thread
 
 float load(float x) { return x; }
 float load(bfloat16 x) { return to_float32(x); }

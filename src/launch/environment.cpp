@@ -14,14 +14,14 @@ namespace {
 
 using Getenv = std::function<const char*(const char*)>;
 
-// How a launcher tells a process who it is.
+// The variables by which a launcher tells a process its rank.
 struct Family {
   const char* rank;
   const char* size;
   const char* local_rank;
   const char* local_size;
-  const char* run;               // its name for the run, which others do not know by chance
-  const char* if_set = nullptr;  // believed only then
+  const char* run;  // the launcher's name for the run, which other processes do not know by chance
+  const char* if_set = nullptr;  // the launcher counts only if this is set
 };
 constexpr std::array kFamilies = {
     Family{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
@@ -40,7 +40,7 @@ std::string text_of(const Getenv& getenv, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Of a variable that may be missing if there is something else.
+// A number that may be missing if there is something else.
 int number(const Getenv& getenv, const char* name, int least, int most,
            std::optional<int> otherwise = {}) {
   if (otherwise && getenv(name) == nullptr) return *otherwise;
@@ -94,7 +94,7 @@ std::optional<Rendezvous> of_family(const Family& family, const Getenv& getenv) 
   const std::string run = text_of(getenv, family.run);
   r.token = required(getenv, "NANOFSDP_TOKEN", run == "none" ? "" : run,
                      "a word that only this run's ranks know");
-  const std::string gloo = text_of(getenv, "GLOO_SOCKET_IFNAME");  // PyTorch's name for it
+  const std::string gloo = text_of(getenv, "GLOO_SOCKET_IFNAME");  // PyTorch's name of the variable
   r.interface = getenv("NANOFSDP_IFACE") == nullptr ? gloo : text_of(getenv, "NANOFSDP_IFACE");
   r.program = program_fingerprint();
   return r;

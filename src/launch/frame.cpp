@@ -14,7 +14,7 @@ struct Header {
   std::uint32_t value_bytes = 0;
 };
 
-constexpr std::uint32_t kMostBytes = 1 << 20;  // of a key or a value; ours are far smaller
+constexpr std::uint32_t kMostBytes = 1 << 20;  // the largest key or value; ours are far smaller
 
 }  // namespace
 

@@ -28,17 +28,17 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-constexpr auto kSettle = 1s;  // how long a consequence waits for its cause to show
-constexpr auto kGrace = 2s;   // between SIGTERM and SIGKILL
+constexpr auto kSettle = 1s;  // how long a consequence waits for its cause
+constexpr auto kGrace = 2s;   // the time between SIGTERM and SIGKILL
 
-// Holds back the signals that end a process, for the parent to take one by one.
+// Blocks the signals that end a process, so that the parent can take them one by one.
 class HeldSignals {
  public:
   HeldSignals() {
     sigemptyset(&held_);
     for (const int number : kHeld) sigaddset(&held_, number);
     pthread_sigmask(SIG_BLOCK, &held_, &before_);
-    // Where it is ignored, the system would reap our children before we can ask.
+    // If it were ignored, the system would reap our children before we can ask for them.
     std::signal(SIGCHLD, SIG_DFL);
   }
   ~HeldSignals() { release(); }
@@ -47,7 +47,7 @@ class HeldSignals {
 
   void release() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
-  // The number of one that has arrived, which is then dealt with; or 0.
+  // Takes a signal that has arrived and returns its number, or 0.
   int take() const {
     sigset_t arrived;
     sigpending(&arrived);
@@ -63,27 +63,27 @@ class HeldSignals {
   sigset_t before_;
 };
 
-// What a child tells its parent when its body is done. It lies in memory that both have.
+// A child's report to its parent when its body is done. It lies in memory that both share.
 struct Report {
   bool told = false;  // whether it is done
   int exit_code = 0;
-  bool consequence = false;  // of another rank's failure
+  bool consequence = false;  // another rank failed first
   std::array<char, 3000> text{};
 };
 
-// Adds to an error between ranks what failed first. A rank that has lost another one, or has waited
-// too long for it, does not know why. The other one may have ended because of a third rank.
+// Adds to an error between ranks the first failure. A rank that has lost another rank, or has
+// waited too long for it, does not know why. The other rank may have ended because of a third one.
 std::string beside_cause(const std::string& first, std::string why, int rank) {
   const bool ours = first.starts_with(fmt::format("rank {} failed", rank));
   const bool said = why.find(first) != std::string::npos ||
                     first.find(why.substr(0, why.find('\n'))) != std::string::npos;
   if (ours || said) return why;
   const bool both = why.find(kInVain) != why.npos && first.find(kInVain) != first.npos;
-  if (both) return why + "\n  before that, " + first;  // what this rank has called is news as well
+  if (both) return why + "\n  before that, " + first;  // the last calls of this rank are news, too
   return why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
 }
 
-// Runs the body; if it fails, the other ranks hear why.
+// Runs the body. If it fails, the other ranks are told why.
 Report report_of(const Body& body, const Rendezvous& rendezvous) {
   Report report{.told = true};
   std::optional<Store> store;
@@ -100,7 +100,7 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
     if (store) store->fail(why);
     const bool asks = store && between_ranks != nullptr;
     if (asks) why = beside_cause(store->loss(0ms), why, rendezvous.rank);
-    // Some messages belong to all ranks alike, and some name their rank themselves.
+    // Some messages belong to all ranks, and some name their rank themselves.
     if (!of_all && !why.starts_with("rank")) why = fmt::format("rank {}: {}", rendezvous.rank, why);
     why.copy(report.text.data(), report.text.size() - 1);  // the last character stays 0
   }
@@ -116,14 +116,14 @@ const char* hint_for(int signal) {
   return bug ? "this is a bug: please report a debug build's output" : "somebody ended it";
 }
 
-// The running ranks. Whoever is left when it is destroyed is killed and reaped.
+// The running ranks. The destructor kills and reaps those that still run.
 class Children {
  public:
   explicit Children(int size) {
     void* const memory = mmap(nullptr, sizeof(Report) * static_cast<std::size_t>(size),
                               PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     NANOFSDP_CHECK(memory != MAP_FAILED, .what = "ranks' reports", .got = std::strerror(errno));
-    reports_ = {static_cast<Report*>(memory), static_cast<std::size_t>(size)};  // zeros
+    reports_ = {static_cast<Report*>(memory), static_cast<std::size_t>(size)};  // all zeros
   }
   ~Children() {
     signal_all(SIGKILL);
@@ -135,7 +135,7 @@ class Children {
 
   void start(const Body& body, const Rendezvous& rendezvous) {
     const pid_t parent = getpid();
-    std::fflush(nullptr);  // or parent and child would both write what is buffered
+    std::fflush(nullptr);  // otherwise parent and child would both write the buffered text
     const pid_t pid = fork();
     if (pid == 0) {
       die_with_parent(parent);
@@ -194,7 +194,7 @@ class Children {
     }
   }
 
-  // Keeps the first failure, but a cause replaces a consequence.
+  // Keeps the first failure, except that a cause replaces a consequence.
   void failed(int exit_code, const std::string& message, bool consequence = false) {
     if (outcome_.exit_code == 0) failed_at_ = Clock::now();
     if (outcome_.exit_code != 0 && (consequence || !consequence_)) return;
@@ -208,12 +208,12 @@ class Children {
   }
 
   const HeldSignals signals_;
-  std::span<Report> reports_;    // of the ranks
-  std::vector<pid_t> children_;  // of the ranks; 0: it has ended
+  std::span<Report> reports_;    // one for each rank
+  std::vector<pid_t> children_;  // the process ids of the ranks; 0: it has ended
   Outcome outcome_;
-  bool consequence_ = false;  // outcome_ is one
+  bool consequence_ = false;  // whether outcome_ is a consequence
   Clock::time_point failed_at_;
-  std::optional<Clock::time_point> kill_at_;  // once ranks are being ended
+  std::optional<Clock::time_point> kill_at_;  // is set when ranks are being ended
 };
 
 std::string random_token() {
@@ -222,7 +222,7 @@ std::string random_token() {
 }
 
 void require_single_thread() {
-  // A thread that has just been joined may still be on its way out.
+  // A thread that has just been joined may still exist for a moment.
   for (int i = 0; i < 100 && count_threads() > 1; ++i) std::this_thread::sleep_for(1ms);
   NANOFSDP_CHECK(count_threads() == 1, .what = "launch of local ranks",
                  .expected = "a process without other threads",
@@ -240,7 +240,8 @@ Outcome run_processes(int size, const Body& body, std::chrono::milliseconds pati
       .token = random_token(), .size = size, .local_size = size, .patience = patience};
   Children children(size);
   {
-    // Listening before there are ranks: none comes too early, and no port can be lost to others.
+    // It listens before there are ranks, so no rank comes too early, and no other process can take
+    // the port.
     const Socket listener = listen_on(rendezvous.host, 0);
     rendezvous.port = listener.local_port();
     rendezvous.listener = listener.descriptor();

@@ -58,11 +58,12 @@ void set_option(const Socket& socket, int level, int name, int value) {
   setsockopt(socket.descriptor(), level, name, &value, sizeof value);
 }
 
-// Small messages go at once; a machine that vanishes without a word is noticed in 20 seconds.
+// Small messages are sent at once. If a machine disappears without an error, the connection ends
+// within 20 seconds.
 void set_up(const Socket& socket) {
   set_option(socket, IPPROTO_TCP, TCP_NODELAY, 1);
   set_option(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
-#if defined(TCP_KEEPIDLE)  // POSIX of 2024; macOS goes on for two hours
+#if defined(TCP_KEEPIDLE)  // POSIX of 2024; without these options macOS goes on for two hours
   set_option(socket, IPPROTO_TCP, TCP_KEEPIDLE, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPINTVL, 5);
   set_option(socket, IPPROTO_TCP, TCP_KEEPCNT, 3);
@@ -146,7 +147,8 @@ void require_descriptors(std::size_t ranks, const std::string& what) {
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait) {
   const sockaddr_in address = resolve(host, port, Clock::now() + wait);
   Socket listener = tcp_socket();
-  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);  // a run that has just ended is no obstacle
+  // So a run that has just ended does not block the port.
+  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
   NANOFSDP_REFUSE_IF(bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address),
                           sizeof address) != 0 ||
                          listen(listener.descriptor(), SOMAXCONN) != 0,
@@ -169,8 +171,8 @@ Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::mill
     const sockaddr_in address = resolve(host, port, deadline);
     Socket socket = tcp_socket();
     set_up(socket);
-    // Before anybody listens there, the system may pick that very port for us, and we are our own
-    // peer. Whoever wants to listen there may, all the same.
+    // While no process listens there, the system may choose this very port for our end, and then we
+    // are our own peer. With this option another process can still listen there.
     set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
     const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (reaches(socket, address, std::clamp<std::chrono::milliseconds>(rest, 100ms, 1s)) &&

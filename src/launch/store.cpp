@@ -18,8 +18,9 @@ using namespace std::chrono_literals;
 
 bool is_loopback(const std::string& address) { return address.starts_with("127."); }
 
-// The others would look for rank 0 on their own machines. If nobody says where they are, 127.0.0.1
-// and localhost mean that all are here. A machine's name may be 127.0.1.1 there and nowhere else.
+// The other ranks would look for rank 0 on their own machines. If the user has not said where they
+// are, 127.0.0.1 and localhost mean that all ranks are on this machine. A machine may know its own
+// name as 127.0.1.1, which other machines do not.
 void check_reachable(const Rendezvous& r, const std::string& address) {
   const bool said = is_loopback(r.host) || r.host.starts_with("localhost");
   const bool all_here = r.local_size > 0 ? r.local_size >= r.size : said;
@@ -32,7 +33,7 @@ void check_reachable(const Rendezvous& r, const std::string& address) {
 }  // namespace
 
 Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
-  Socket listener(rendezvous.listener);  // a forked rank has a copy, needed or not
+  Socket listener(rendezvous.listener);  // a forked rank has a copy, even if it does not need it
   if (size() > 1) join(std::move(listener));
 }
 
@@ -87,7 +88,7 @@ void Store::listen() {
 
 void Store::say(const Frame& frame) {
   const std::lock_guard lock(saying_);
-  socket_.send(encode(frame));  // where it fails, the thread hears the end of the connection
+  socket_.send(encode(frame));  // if this fails, the thread sees the end of the connection
 }
 
 void Store::handle(const Frame& frame) {
@@ -170,8 +171,8 @@ void Store::work(int begins, const std::string& at) {
 void Store::fail(const std::string& why) noexcept try {
   if (size() == 1) return;
   say({.kind = Kind::failed, .value = why.substr(0, why.find('\n'))});
-  loss(2s);                        // our own: then the others have it too
-} catch (const std::exception&) {  // they hear of it when the connection closes
+  loss(2s);                        // our own message comes back when the others have it too
+} catch (const std::exception&) {  // they learn of it when the connection closes
 }
 
 void Store::leave(milliseconds timeout) {

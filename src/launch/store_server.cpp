@@ -16,7 +16,7 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLinger = 2s;
-constexpr auto kAnswer = 1s;  // for a process that runs, however busy it is
+constexpr auto kAnswer = 1s;  // enough for any process that runs, even if it is busy
 
 StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
     : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
@@ -24,11 +24,12 @@ StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
 StoreServer::~StoreServer() {
   stop_at_ = Clock::now() + (all_came_ ? 0s : kLinger);
   stopping_ = true;
-  if (all_came_) listener_.shut_down();  // wakes poll(), on Linux at least
+  if (all_came_) listener_.shut_down();  // wakes poll(), at least on Linux
   thread_.join();
 }
 
-// After a loss ranks may still be on their way, started when rank 0 was: they hear of it, too.
+// After a loss, ranks that were started together with rank 0 may still come. They must learn of the
+// loss too.
 bool StoreServer::serves() const {
   return !stopping_ || (loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_);
 }
@@ -91,7 +92,8 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   Member member;
   const std::string objection = objection_to(hello, member);
   if (!objection.empty()) return refuse(connection, objection);
-  connection.rank = member.rank;  // the one we wait for: if it does not fit, the run is over
+  // A rank that the run waits for: if it does not fit, the run is over.
+  connection.rank = member.rank;
   all_came_ = ++came_ == rendezvous_.size;
   if (member.size != rendezvous_.size) {
     return refuse(connection, fmt::format("it expects {} ranks, rank 0 expects {}", member.size,
@@ -160,7 +162,7 @@ void StoreServer::end_roll_call() {
 }
 
 void StoreServer::lose(int rank, const std::string& how) {
-  if (loss_.kind == Kind::lost) return;  // what follows is a consequence
+  if (loss_.kind == Kind::lost) return;  // later losses are consequences
   const std::chrono::duration<double> after = Clock::now() - start_;
   loss_ = {.kind = Kind::lost,
            .value = fmt::format("rank {} {} ({:.1f} s after the start)", rank, how, after.count())};
