@@ -38,7 +38,7 @@ class CommandLine {
   template <class Number>  // Number is int, std::int64_t or double
   void add(const std::string& name, const std::string& help, Number& target, const Range& range);
 
-  /// An option that is one of a few words.
+  /// Adds an option that is one of a few words.
   /// @param usual its default; empty: the first word
   void choose(const std::string& name, const std::string& help,
               const std::vector<std::string>& words, Setter setter, const std::string& usual = "");
@@ -51,10 +51,10 @@ class CommandLine {
   void take(const CommandLine& other);
 
   /// Sets the variables: first from the config file, if a positional argument or --config names
-  /// one, then from `args` (--name=value or --name value); of an option given twice the last
-  /// counts.
-  /// @param completes whether what a config file leaves out has nanoGPT's default, where this line
-  ///   has such an option. (Without a config file, the variables have their own.)
+  /// one, then from `args` (--name=value or --name value); if an option is given twice, the last
+  /// value counts.
+  /// @param completes whether options that a config file leaves out get nanoGPT's default, if this
+  ///   line has them. (Without a config file, the variables have their own.)
   /// @throws UsageError naming the option, for an unknown one also the nearest that exists
   /// @throws HelpRequested (options.h) if --help or -h is among the arguments
   void parse(const std::vector<std::string>& args, bool completes = false);
@@ -62,12 +62,14 @@ class CommandLine {
   /// Whether parse() saw the option among its arguments (not only in the config file).
   bool given(const std::string& name) { return find(name).place == ""; }
 
-  /// Whether neither the command line nor a file has set it: it has its default, or nanoGPT's.
+  /// Whether the option has its default, or nanoGPT's, because neither the command line nor a file
+  /// has set it.
   bool is_default(const std::string& name) {
     return find(name).place.value_or(kNanoGptsPlace) == kNanoGptsPlace;
   }
 
-  /// Where parse() began, for people: "nanoGPT's defaults, and config/train_gpt2.py".
+  /// The settings with which parse() began, for people: "nanoGPT's defaults, and
+  /// config/train_gpt2.py".
   const std::string& recipe() const { return recipe_; }
 
   /// The value of an option: the given one, or the default.
@@ -78,7 +80,7 @@ class CommandLine {
 
   std::string help() const;
 
-  /// The values of all options but `leave_out`, by name, as they were typed or are by default.
+  /// The values of all options except `leave_out`, by name: the given ones, or the defaults.
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
  private:

@@ -15,8 +15,8 @@
 
 namespace nanofsdp {
 
-// The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary. What
-// the others leave out stands in nanogpt.py.
+// The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary.
+// nanogpt.py has the settings that the others leave out.
 extern const std::span<const std::pair<std::string_view, const std::string_view&>> kConfigs;
 extern const std::string_view kNanoGpt;
 
@@ -59,7 +59,8 @@ Config parse_config(std::string_view text, const std::string& path) {
   Config config;
   take_lines(kNanoGpt, "nanogpt.py", names, config);
   for (Setting& setting : config.settings) setting.line = 0;
-  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // as Windows' editors begin a file
+  // An editor of Windows begins a file with these bytes.
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);
   take_lines(text, path, names, config);
   config.helpers = names.read;
   return config;

@@ -8,7 +8,7 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief nanoGPT's config files: Python assignments (python.h), one a line.
+/// @brief Reads nanoGPT's config files: Python assignments (python.h), one in each line.
 ///
 ///     import time
 ///     batch_size = 64  # a comment
@@ -17,7 +17,8 @@ namespace nanofsdp::cli {
 ///     gradient_accumulation_steps = 5 * 8
 ///     wandb_run_name = 'ft-' + str(time.time())
 ///
-/// Imports are passed over. What such a file leaves out has the default of nanoGPT's train.py.
+/// Imports are skipped. A setting that such a file leaves out has the default of nanoGPT's
+/// train.py.
 
 /// One line `name = value`.
 struct Setting {
@@ -26,7 +27,7 @@ struct Setting {
   int line = 0;       ///< counted from 1; 0: the file leaves it out, this is nanoGPT's default
 };
 
-/// What a file says.
+/// The contents of a file.
 struct Config {
   std::vector<Setting> settings;    ///< nanoGPT's defaults come first
   std::set<std::string> helpers{};  ///< names that other lines read

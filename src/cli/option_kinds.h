@@ -38,7 +38,8 @@ void require(bool holds, const char* name, const std::string& expected, const T&
                      .got = fmt::format("{}", got), .hint = hint);
 }
 
-/// An option that is one of a few words, each with a meaning. The default is what `target` is now.
+/// Adds an option that is one of a few words, each with a meaning. The default is the present value
+/// of `target`.
 template <class T>
 void choose(CommandLine& line, const char* name, const char* help, T& target,
             const std::vector<std::pair<std::string, T>>& meanings) {

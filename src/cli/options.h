@@ -56,7 +56,7 @@ struct SampleOptions : SavedModel, comm::RanksOptions {
   double temperature = 0.8;
   std::int64_t top_k = 200;
   std::int64_t seed = 1337;
-  std::map<std::string, std::string> settings{};  ///< what all ranks must have alike
+  std::map<std::string, std::string> settings{};  ///< settings that must be equal on all ranks
   std::vector<std::string> notes{};
 };
 

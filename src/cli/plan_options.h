@@ -41,14 +41,14 @@ struct PlanOptions {
   bool is_gpu() const { return training.device == Device::cuda; }
 };
 
-/// Reads no text: with --text and without --vocab_size, training.vocab_size is 0.
+/// Reads the options, and no text: with --text and without --vocab_size, training.vocab_size is 0.
 /// @param changes options that are set behind the arguments
 /// @throws UsageError, HelpRequested
 PlanOptions parse_plan_options(const std::vector<std::string>& args, const Changes& changes = {});
 
-/// The same options, but for one that people vary (ranks, batch_size, strategy or recompute), and
-/// for what follows from it: with other ranks, each rank keeps its accumulation steps where they
-/// divide; one rank shards nothing, and only hybrid_shard knows groups.
+/// The same options with another value of one that people vary (ranks, batch_size, strategy or
+/// recompute), and with its consequences. With other ranks, each rank keeps its accumulation steps
+/// if they divide. One rank shards nothing, and only hybrid_shard has groups.
 /// @throws UsageError as parse_plan_options()
 PlanOptions changed(const PlanOptions& o, const std::string& option, const std::string& value);
 

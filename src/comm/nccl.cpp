@@ -113,8 +113,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   //! [sum_in_turns]
-  // Each rank sends every peer the peer's chunk, and sums what it gets with its own. A long chunk
-  // takes several turns.
+  // Each rank sends every peer the peer's chunk, and adds its own chunks and theirs. A long chunk
+  // is reduced in several turns.
   void sum_in_turns(Stream& stream, const Collective& collective, cudaStream_t on) {
     const auto& [operation, in, out, control] = collective;
     const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(out.dtype()));
@@ -124,7 +124,7 @@ class NcclCommunicator final : public Communicator {
     for (std::int64_t begin = 0; begin < n; begin += longest) {
       const std::int64_t count = std::min(longest, n - begin);
       wire_->call(history_, [&, &nccl = wire_->nccl()](ncclComm_t comm) {
-        nccl.ncclGroupStart();  // what goes wrong until its end, the end tells
+        nccl.ncclGroupStart();  // ncclGroupEnd reports errors up to itself
         for (int peer = 0, place = 0; peer < size(); ++peer) {
           const Tensor part = in.slice(peer * n + begin, count);
           addends[peer] = part.raw();
