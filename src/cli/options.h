@@ -34,7 +34,7 @@ struct TrainOptions : train::TrainerOptions, data::TextOptions, comm::RanksOptio
   std::string trace;     ///< a Chrome trace of a few steps; empty: none
   std::string products;  ///< a file with the fastest kernels of cuBLAS (ops/matmul.h); empty: none
   bool explain = false;
-  std::string recipe{};  ///< on which the options stand, for people
+  std::string recipe{};  ///< the settings on which the options are based, for people
 
   /// Notes for start-up, one for each option that this program does not have.
   std::vector<std::string> notes{};

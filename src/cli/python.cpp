@@ -35,7 +35,7 @@ class Expression {
     throw UsageError(fault_);
   }
 
-  // Takes off one of the symbols, behind blanks; empty if none stands here.
+  // Removes and returns the symbol that comes next, after blanks; empty if there is none.
   std::string_view take(std::initializer_list<std::string_view> symbols) {
     rest_.remove_prefix(std::min(rest_.find_first_not_of(" \t"), rest_.size()));
     for (const std::string_view symbol : symbols) {
@@ -46,7 +46,7 @@ class Expression {
     return "";
   }
 
-  // Takes off what the pattern matches here; empty if that is nothing.
+  // Removes and returns the text that the pattern matches here; empty if it matches none.
   std::string take(const std::regex& pattern) {
     std::cmatch match;
     const char *const begin = rest_.data(), *const end = begin + rest_.size();

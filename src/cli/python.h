@@ -11,7 +11,7 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief As much of Python as nanoGPT's config files use: the value of one expression.
+/// @brief The part of Python that nanoGPT's config files use: the value of one expression.
 
 struct PythonValue {
   std::string text;                ///< the option's value: a string has no quotes here

@@ -113,8 +113,8 @@ class NcclCommunicator final : public Communicator {
   }
 
   //! [sum_in_turns]
-  // Each rank sends every peer the peer's chunk, and adds its own chunks and theirs. A long chunk
-  // is reduced in several turns.
+  // Each rank sends every peer the peer's chunk, and adds those that it gets to its own. A long
+  // chunk is reduced in several turns.
   void sum_in_turns(Stream& stream, const Collective& collective, cudaStream_t on) {
     const auto& [operation, in, out, control] = collective;
     const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(out.dtype()));

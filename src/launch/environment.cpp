@@ -64,7 +64,7 @@ std::string required(const Getenv& getenv, const char* name, const std::string& 
                   .got = "nothing", .hint = "export the same one on every machine");
 }
 
-// How many tasks of Slurm's are on this node; 0: unknown. "2(x3),1" says two on each of the first
+// The number of Slurm's tasks on this node; 0: unknown. "2(x3),1" means two on each of the first
 // three nodes, and one on the fourth. A number alone is that of every node. The job's number may be
 // larger than the step.
 int tasks_here(const Getenv& getenv, const char* name, int size) {

@@ -181,7 +181,7 @@ class Children {
     if (WIFSIGNALED(status)) {
       const int number = WTERMSIG(status);
       // Ctrl-C goes to the whole foreground group, so children may die of it before we see it. A
-      // reader of the output, as `head`, may end when it has enough, and that is no error.
+      // reader of the output, such as `head`, may end when it has enough, which is not an error.
       if (number == SIGINT || number == SIGPIPE) return interrupted(number);
       if (kill_at_) return;
       failed(128 + number, fmt::format("rank {} was killed by {}; {}", rank, name_signal(number),

@@ -147,7 +147,7 @@ void require_descriptors(std::size_t ranks, const std::string& what) {
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait) {
   const sockaddr_in address = resolve(host, port, Clock::now() + wait);
   Socket listener = tcp_socket();
-  // So a run that has just ended does not block the port.
+  // With this option, a run that has just ended does not block the port.
   set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
   NANOFSDP_REFUSE_IF(bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address),
                           sizeof address) != 0 ||

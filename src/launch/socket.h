@@ -21,7 +21,7 @@ class Socket {
   ~Socket();
   /// Takes the connection of `other`, which is closed afterwards.
   Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  /// Takes the connection of `other`, and closes its own.
+  /// Closes its own connection, and takes that of `other`.
   Socket& operator=(Socket other) noexcept {
     std::swap(descriptor_, other.descriptor_);
     return *this;
