@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <cstdlib>
 #include <random>
@@ -32,8 +33,15 @@ class Mutator {
   }
 
   /// Returns `text` after one to four changes: it replaces a byte or a bit, removes, doubles or
-  /// moves a piece, or puts in a number or a word that often causes errors.
+  /// moves a piece, or puts in a number or a word that often causes errors. Some texts also get
+  /// brackets in each other, so deep that a reader which calls itself would run out of stack.
   std::string damage(std::string text) {
+    if (below(50) == 0) {
+      std::string brackets;
+      const std::string bracket = pick(std::array<const char*, 3>{"[", "{\"a\":", "("});
+      for (std::size_t depth = 1 + below(200'000); depth > 0; --depth) brackets += bracket;
+      text.insert(below(text.size() + 1), brackets);
+    }
     for (std::size_t changes = 1 + below(4); changes > 0; --changes) {
       const std::size_t at = below(text.size() + 1), length = 1 + below(1 + below(40));
       const std::string piece = text.substr(at, length);
