@@ -126,9 +126,7 @@ std::string CommandLine::help() const {
 }
 
 CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
-  const auto distance = [&](const Option& option) {
-    return edit_distance(name.substr(0, 64), option.name);
-  };
+  const auto distance = [&](const Option& o) { return edit_distance(name.substr(0, 64), o.name); };
   Option& nearest = *std::ranges::min_element(options_, {}, distance);
   if (nearest.name == name) return nearest;
   const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);

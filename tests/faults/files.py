@@ -13,31 +13,16 @@ CHECKPOINT = re.compile(
 
 
 def not_due(folder: Path) -> list[str]:
-    """Files and directories under a run's folder that nobody asked for. A file gets its temporary
-    name when it is whole, and keeps it for an instant: who is killed then leaves it."""
+    """Files and directories under a run's folder that nobody asked for. A file has a temporary name
+    while it is written: a process that is killed then leaves it. The file of the lock stays."""
     left = []
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if name.endswith(".tmp") and is_whole(path):
-            name = name.removesuffix(".tmp")
-        ours = name in ("tmp", "out", "out/filler") or name.startswith(("stdout.", "stderr.", "given."))
+        name = name.removesuffix(".tmp")
+        ours = name in ("tmp", "out", "out/filler", "out/run.lock") or name.startswith(("stdout.", "stderr.", "given."))
         if not ours and name not in DUE and not CHECKPOINT.fullmatch(name):
             left.append(name)
     return left
-
-
-def is_whole(path: Path) -> bool:
-    """Whether a JSON or safetensors file, by its name or a temporary one, ends where it should."""
-    data = path.read_bytes()
-    try:
-        if ".safetensors" not in path.name:
-            return bool(json.loads(data))
-        size = struct.unpack_from("<Q", data)[0]
-        header = json.loads(data[8:8 + size])
-        header.pop("__metadata__", None)
-        return len(data) == 8 + size + max(t["data_offsets"][1] for t in header.values())
-    except (struct.error, ValueError):
-        return False
 
 
 def last_checkpoint(out_dir: Path) -> int:
