@@ -34,7 +34,7 @@ class Mutator {
 
   /// Returns `text` after one to four changes: it replaces a byte or a bit, removes, doubles or
   /// moves a piece, or puts in a number or a word that often causes errors. Some texts also get
-  /// brackets in each other, so many that a recursive reader would run out of stack.
+  /// brackets in each other, up to 200,000, on which a recursive reader would run out of stack.
   std::string damage(std::string text) {
     if (below(50) == 0) {
       std::string brackets;
