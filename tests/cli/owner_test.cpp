@@ -94,7 +94,9 @@ TEST(Owner, FromScratchSetsAsideWhatAnotherRunSaved) {
                                                    "--init_from=scratch", "--eval_interval=1"}));
     const std::string aside = "o/set_aside." + std::to_string(n);
     EXPECT_EQ(out.find("what another run saved here: " + aside) != out.npos, n > 0) << out;
-    if (n > 0) EXPECT_EQ(saved_in(d.file(aside)), names);
+    if (n > 0) {
+      EXPECT_EQ(saved_in(d.file(aside)), names);
+    }
     names = saved_in(d.file("o"));
     EXPECT_EQ(names.size(), 4u);  // two checkpoints, weights, a picture
     weights.push_back(read_file(d.file("o/model.safetensors")));
