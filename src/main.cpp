@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
   nanofsdp::keep_freed_memory();
   try {
     prepare_for_output();
-    const int exit_code = nanofsdp::in_words([&] { return run({argv + 1, argv + argc}); });
+    const int exit_code = nanofsdp::with_named_errors([&] { return run({argv + 1, argv + argc}); });
     // For another exit code, an error has been printed already.
     if (exit_code == 0) nanofsdp::cli::flush_stdout();
     return exit_code;

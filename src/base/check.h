@@ -56,7 +56,7 @@ class RunError : public std::runtime_error {
 /// Returns the result of `work`. An object that `work` throws leaves as a std::exception with a text
 /// for people. So do std::bad_alloc, which has no such text, and objects of any other type.
 template <class Work>
-auto in_words(const Work& work) try {
+auto with_named_errors(const Work& work) try {
   return work();
 } catch (const std::bad_alloc&) {
   throw std::runtime_error("memory ran out; use fewer ranks, less batch or a smaller model");

@@ -99,7 +99,7 @@ int threads_per_rank(const RanksOptions& options, int local_ranks) {
 int run_ranks(const RanksOptions& options, const RankBody& body) try {
   keep_freed_memory();
   auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
-  if (!rendezvous) return in_words([&] { return start_ranks(options, body); });
+  if (!rendezvous) return with_named_errors([&] { return start_ranks(options, body); });
   rendezvous->patience = options.patience();
   return launch::join(*rendezvous, [&](launch::Store& store) { run_rank(store, options, body); });
 } catch (const std::exception& error) {
