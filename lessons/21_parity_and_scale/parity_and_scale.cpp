@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "frame/lesson.h"
-#include "frame/recipes.h"
 #include "frame/nanogpt.h"
 #include "frame/pytorch.h"
+#include "frame/recipes.h"
 #include "picture.h"
 #include "plan/transformer.h"
 #include "runs.h"

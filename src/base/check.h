@@ -53,8 +53,8 @@ class RunError : public std::runtime_error {
   explicit RunError(const Fault& fault);
 };
 
-/// Returns the result of `work`. An object that `work` throws leaves as a std::exception with a text
-/// for people. So do std::bad_alloc, which has no such text, and objects of any other type.
+/// Returns the result of `work`. An object that `work` throws leaves as a std::exception with a
+/// text for people. So do std::bad_alloc, which has no such text, and objects of any other type.
 template <class Work>
 auto with_named_errors(const Work& work) try {
   return work();

@@ -14,11 +14,11 @@ namespace nanofsdp::store {
 /// one directory, they would damage each other's checkpoints.
 ///
 /// The run locks the empty file DIR/run.lock (fcntl()'s F_SETLK). The system keeps the lock while
-/// the process lives, also while the process is stopped, and drops the lock when the process ends in
-/// any way; the file stays. The lock holds among the processes of one machine, and among machines
-/// whose file system has locks for all of them. NFS has such locks, unless it is mounted with
-/// `nolock` or `local_lock`. On a file system without any locks, a run goes on without one. The lock
-/// is the process's: one process can hold a directory twice.
+/// the process lives, also while the process is stopped, and drops the lock when the process ends
+/// in any way; the file stays. The lock holds among the processes of one machine, and among
+/// machines whose file system has locks for all of them. NFS has such locks, unless it is mounted
+/// with `nolock` or `local_lock`. On a file system without any locks, a run goes on without one.
+/// The lock is the process's: one process can hold a directory twice.
 /// @returns an owner: when the last copy of it is destroyed, the directory is free
 /// @throws UsageError naming the other process; or if the directory cannot be made or written
 std::shared_ptr<void> own_directory(const std::string& path);
