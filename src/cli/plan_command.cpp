@@ -57,7 +57,7 @@ struct Planned {
   std::string refused{};  // why there is no plan
 };
 
-// All combinations, the last option fastest.
+// All combinations of values. The value of the last option changes first.
 std::vector<std::vector<std::string>> combinations(const PlanOptions& o,
                                                    const std::vector<std::string>& options) {
   std::vector<std::vector<std::string>> all = {{}};

@@ -67,7 +67,7 @@ class Expression {
     return left;
   }
 
-  // Of -2 ** 2, Python computes the power first.
+  // Python computes the power in -2 ** 2 first.
   PythonValue power() {
     if (const std::string_view sign = take({"+", "-"}); !sign.empty())
       return combine(of(0), sign, power());
@@ -97,8 +97,7 @@ class Expression {
     if (name == "True" || name == "False") return {name};
     const auto found = names_.values.find(name);
     if (found == names_.values.end())
-      refuse("a number, True, False, a quoted string, a name from above, str(x), int(x) or " +
-             std::string("time.time()"));
+      refuse("a number, a bool, a quoted string, a name from above, str(x), int(x) or time.time()");
     names_.read.insert(name);
     return found->second;
   }

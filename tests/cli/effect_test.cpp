@@ -96,7 +96,9 @@ void expect_effects(const std::string& command, const Words& base,
     const std::string of_b = outcome(Words{command} + base + more + Words{name + b});
     EXPECT_TRUE(of_a.starts_with("exit code 0")) << name << a << "\n" << of_a;
     EXPECT_TRUE(of_b.starts_with("exit code 0")) << name << b << "\n" << of_b;
-    const bool said = of_b.find(name + b + " does nothing here: ") != std::string::npos;
+    const std::string note = name + b + " does nothing here: ";
+    const bool said = of_b.find(note) != std::string::npos;
+    EXPECT_EQ(of_b.find(note), of_b.rfind(note)) << "each option is noted once\n" << of_b;
     EXPECT_TRUE(of_a != of_b || said) << command << " " << name << a << " and " << b << "\n"
                                       << of_a;
   }
