@@ -31,8 +31,8 @@ constexpr const char* kHelp =
     "  nanofsdp plan [--name=value ...]             what a rank will hold and move, by formula\n"
     "  nanofsdp bench [--name=value ...]            measure operators, collectives, steps\n"
     "\n"
-    "`nanofsdp train --help` and so on list the options; `nanofsdp --version` says which one\n"
-    "this is.\n";
+    "`nanofsdp train --help` and so on list the options that most runs need, --help=all lists\n"
+    "every option; `nanofsdp --version` says which one this is.\n";
 
 // Opens /dev/null for each of stdin, stdout and stderr that was closed when the program started.
 // Otherwise a file that the program opens would take its place. Nothing can be written there, and

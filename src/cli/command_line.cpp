@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <set>
+#include <sstream>
 #include <type_traits>
 
 #include "base/check.h"
@@ -42,6 +44,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 void CommandLine::add(const std::string& name, const std::string& help, std::string shown_default,
                       Setter setter) {
+  if (has(name)) return;
   options_.push_back({group_, name, help, std::move(shown_default), std::move(setter)});
 }
 
@@ -98,13 +101,6 @@ void CommandLine::choose(const std::string& name, const std::string& help,
   });
 }
 
-void CommandLine::take(const CommandLine& other) {
-  for (const Option& option : other.options_) {
-    if (has(option.name)) continue;
-    options_.push_back({.name = option.name, .value = option.value, .setter = option.setter});
-  }
-}
-
 std::map<std::string, std::string> CommandLine::settings(
     const std::vector<std::string>& leave_out) const {
   std::map<std::string, std::string> all;
@@ -113,16 +109,20 @@ std::map<std::string, std::string> CommandLine::settings(
   return all;
 }
 
-std::string CommandLine::help() const {
+std::string CommandLine::help(bool all) {
+  std::set<std::string> common;
+  std::istringstream words(common_);
+  for (std::string name; words >> name;) common.insert(find(name).name);
+  all = all || common.empty();
   std::string text = usage_;
   std::string_view group;
   for (const Option& option : options_) {
-    if (option.help.empty()) continue;
+    if (!all && !common.contains(option.name)) continue;
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
     text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
                         option.help);
   }
-  return text;
+  return all ? text : text + "\nMost runs need no others. --help=all lists all options.\n";
 }
 
 CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
@@ -131,7 +131,8 @@ CommandLine::Option& CommandLine::find(const std::string& name, const std::strin
   if (nearest.name == name) return nearest;
   const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
   NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
-                  .hint = similar ? "did you mean --" + nearest.name + "?" : "--help lists them");
+                  .hint =
+                      similar ? "did you mean --" + nearest.name + "?" : "--help=all lists them");
 }
 
 void CommandLine::apply(const Option& option) try {
@@ -149,7 +150,10 @@ void CommandLine::set(const std::string& name, const std::string& value, const s
 
 void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
   for (const std::string& argument : args) {
-    if (argument == "--help" || argument == "-h") throw HelpRequested{help()};
+    const bool all = argument == "--help=all";
+    if (all || argument == "--help" || argument == "-h") throw HelpRequested{help(all)};
+    if (argument.starts_with("--help="))
+      wrong_value("help", "--help or --help=all", argument.substr(7));
   }
   std::optional<std::string> config;
   std::vector<std::pair<Option*, std::string>> typed;
@@ -157,7 +161,7 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
     if (!argument->starts_with("--")) {
       NANOFSDP_REFUSE_IF(argument->empty() || argument->starts_with('-') || config,
                          .what = "argument '" + *argument + "'", .expected = "--name=value",
-                         .hint = "--help lists the names");
+                         .hint = "--help=all lists the names");
       config = *argument;
       continue;
     }

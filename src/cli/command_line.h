@@ -25,7 +25,11 @@ class CommandLine {
   using Setter = std::function<void(const std::string& value)>;  ///< it throws UsageError
 
   /// @param usage the first lines of the help text
-  explicit CommandLine(std::string usage) : usage_(std::move(usage)) {}
+  /// @param common names of the options that --help lists, with blanks between them; empty: it
+  /// lists
+  ///   all, as --help=all always does
+  CommandLine(std::string usage, std::string common = "")
+      : usage_(std::move(usage)), common_(std::move(common)) {}
 
   /// Adds a heading to the help text, over the options that are added next.
   void group(std::string title) { group_ = std::move(title); }
@@ -43,12 +47,10 @@ class CommandLine {
   void choose(const std::string& name, const std::string& help,
               const std::vector<std::string>& words, Setter setter, const std::string& usual = "");
 
-  /// Adds an option with a setter of its own.
+  /// Adds an option with a setter of its own. If the line has an option of this name already, no
+  /// add() or choose() changes it.
   void add(const std::string& name, const std::string& help, std::string shown_default,
            Setter setter);
-
-  /// Takes the options of another command that this one lacks. They have no line in the help.
-  void take(const CommandLine& other);
 
   /// Sets the variables: first from the config file, if a positional argument or --config names
   /// one, then from `args` (--name=value or --name value); if an option is given twice, the last
@@ -56,7 +58,7 @@ class CommandLine {
   /// @param completes whether options that a config file leaves out get nanoGPT's default, if this
   ///   line has them. (Without a config file, the variables have their own.)
   /// @throws UsageError naming the option, for an unknown one also the nearest that exists
-  /// @throws HelpRequested (options.h) if --help or -h is among the arguments
+  /// @throws HelpRequested (options.h) if --help, -h or --help=all is among the arguments
   void parse(const std::vector<std::string>& args, bool completes = false);
 
   /// Whether parse() saw the option among its arguments (not only in the config file).
@@ -78,8 +80,6 @@ class CommandLine {
   /// After parse(): sets an option, as if `place` had given it ("file.json: "), which errors name.
   void set(const std::string& name, const std::string& value, const std::string& place);
 
-  std::string help() const;
-
   /// The values of all options except `leave_out`, by name: the given ones, or the defaults.
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
@@ -100,8 +100,9 @@ class CommandLine {
   }
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
+  std::string help(bool all);
 
-  std::string usage_;
+  std::string usage_, common_;
   std::string group_;
   std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
   std::vector<Option> options_;

@@ -10,6 +10,38 @@ namespace {
 const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::float32},
                                                             {"bfloat16", DType::bfloat16}};
 
+// Adds how a training is sharded, and in which dtypes.
+void add_sharding(CommandLine& line, TrainOptions& o) {
+  std::vector<std::pair<std::string, fsdp::ShardingStrategy>> strategies, stages;
+  for (const fsdp::Sharding& row : fsdp::kShardings) {
+    strategies.emplace_back(row.name, row.strategy);
+    if (stages.size() < 4) stages.emplace_back(fmt::to_string(stages.size()), row.strategy);
+  }
+  choose(line, "strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
+         o.strategy, strategies);
+  choose(line, "zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3",
+         o.strategy, stages);
+  using enum fsdp::LayoutKind;
+  choose(line, "layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)", o.layout,
+         {{"flat", flat}, {"per_parameter", per_parameter}});
+  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
+           {0, kSize.end, "0 or more"});
+  line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
+           o.reshard_after_forward, {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
+           {0, kSize.end, "0 or more"});
+  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
+  choose(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
+         o.precision.param_dtype, kDTypes);
+  choose(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
+         o.precision.reduce_dtype, kDTypes);
+  choose(line, "reduction", "with NCCL, what adds: ordered (owners, in rank order) or ring (NCCL)",
+         o.reduction, {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
+  using enum fsdp::BackwardPrefetch;
+  choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
+         o.backward_prefetch, {{"pre", pre}, {"post", post}, {"none", none}});
+}
+
 }  // namespace
 
 void note(std::vector<std::string>& notes, const std::string& name, const std::string& value,
@@ -43,12 +75,11 @@ void require_no_pretrained(const std::string& pretrained) {
           "'" + pretrained + "'");
 }
 
-void add_device(CommandLine& line, Device& target, bool used_here) {
+void add_device(CommandLine& line, Device& target) {
   line.choose("device", "cpu or cuda", {"cpu", "cuda"}, [=, &target](const std::string& value) {
     target = value == "cuda" ? Device::cuda : Device::cpu;
-    const std::string problem = used_here ? why_not(target) : "";
-    if (problem.empty()) return;
-    NANOFSDP_REFUSE(.what = "--device", .expected = "cpu", .got = value, .hint = problem);
+    const std::string problem = why_not(target);
+    require(problem.empty(), "device", "cpu", value, problem);
   });
 }
 
@@ -60,61 +91,6 @@ void settle_backend(CommandLine& line, comm::RanksOptions& o) {
           name_of(o.backend));
   require(o.reduction == comm::Reduction::ordered || o.backend == Backend::nccl, "reduction",
           "ordered with --backend=" + name_of(o.backend), "ring", "the ring is NCCL's");
-}
-
-void add_sizes(CommandLine& line, TrainOptions& o) {
-  line.add("n_layer", "blocks", o.n_layer, kLayers);
-  line.add("n_head", "attention heads of a block", o.n_head, kSize);
-  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
-  line.add("bias", "biases in Linear and LayerNorm", o.bias);
-  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
-}
-
-void add_sharding(CommandLine& line, TrainOptions& o) {
-  std::vector<std::pair<std::string, fsdp::ShardingStrategy>> strategies, stages;
-  for (const fsdp::Sharding& row : fsdp::kShardings) {
-    strategies.emplace_back(row.name, row.strategy);
-    if (stages.size() < 4) stages.emplace_back(fmt::to_string(stages.size()), row.strategy);
-  }
-  choose(line, "strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
-         o.strategy, strategies);
-  choose(line, "zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3",
-         o.strategy, stages);
-  using enum fsdp::LayoutKind;
-  choose(line, "layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)", o.layout,
-         {{"flat", flat}, {"per_parameter", per_parameter}});
-  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
-           {0, kSize.end, "0 or more"});
-  line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
-           o.reshard_after_forward, {0, kSize.end, "0 or more"});
-  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
-           {0, kSize.end, "0 or more"});
-  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
-  choose(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
-         o.precision.param_dtype, kDTypes);
-  choose(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
-         o.precision.reduce_dtype, kDTypes);
-  choose(line, "reduction", "with NCCL, what adds: ordered (owners, in rank order) or ring (NCCL)",
-         o.reduction, {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
-}
-
-void add_recompute(CommandLine& line, gpt::Recompute& recompute) {
-  using enum gpt::Recompute;
-  choose(line, "recompute",
-         "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; of "
-         "others all but attention and every other product)",
-         recompute,
-         {{"none", none},
-          {"selective", selective},
-          {"block", block},
-          {"True", block},
-          {"False", none}});
-}
-
-void add_backward_prefetch(CommandLine& line, TrainOptions& o) {
-  using enum fsdp::BackwardPrefetch;
-  choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
-         o.backward_prefetch, {{"pre", pre}, {"post", post}, {"none", none}});
 }
 
 std::string sharding_details(const TrainOptions& o) {
@@ -152,12 +128,6 @@ void settle_text(TrainOptions& o, CommandLine& line) {
   if (line.given("dataset")) o.text.clear();
 }
 
-void add_backend(CommandLine& line, Backend& target) {
-  using enum Backend;
-  choose(line, "backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
-         target, {{"gloo", gloo}, {"nccl", nccl}, {"local", local}});
-}
-
 void add_transport(CommandLine& line, comm::Transport& target) {
   using enum comm::Transport;
   choose(line, "transport",
@@ -168,7 +138,9 @@ void add_transport(CommandLine& line, comm::Transport& target) {
 void add_ranks(CommandLine& line, comm::RanksOptions& o) {
   o.backend = comm::default_backend();  // unless --backend is given
   line.add("ranks", "how many share the work", o.ranks, kProcesses);
-  add_backend(line, o.backend);
+  using enum Backend;
+  choose(line, "backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
+         o.backend, {{"gloo", gloo}, {"nccl", nccl}, {"local", local}});
   add_transport(line, o.transport);
   line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
   line.add("timeout",
@@ -176,9 +148,7 @@ void add_ranks(CommandLine& line, comm::RanksOptions& o) {
            o.timeout, {1, 86401, "1 to 86400"});
 }
 
-CommandLine train_command_line(TrainOptions& o, const char* usage,
-                               const std::vector<std::string>& init_from) {
-  CommandLine line(usage);
+void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::string>& init_from) {
   line.group("Data and batches");
   line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
            o.dataset);
@@ -187,7 +157,11 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
            o.gradient_accumulation_steps, kSize);
   line.group("Model");
-  add_sizes(line, o);
+  line.add("n_layer", "blocks", o.n_layer, kLayers);
+  line.add("n_head", "attention heads of a block", o.n_head, kSize);
+  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
+  line.add("bias", "biases in Linear and LayerNorm", o.bias);
+  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
   line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
   line.group("Optimizer (AdamW)");
   line.add("max_iters", "steps", o.max_iters, kNoneOrMore);
@@ -213,8 +187,16 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   line.group("Ranks (ours)");
   add_ranks(line, o);
   add_sharding(line, o);
-  add_backward_prefetch(line, o);
-  add_recompute(line, o.recompute);
+  using enum gpt::Recompute;
+  choose(line, "recompute",
+         "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; of "
+         "others all but attention and every other product)",
+         o.recompute,
+         {{"none", none},
+          {"selective", selective},
+          {"block", block},
+          {"True", block},
+          {"False", none}});
   choose(line, "init_order", "whose weights a seed gives: nanogpt or fsdp", o.init_order,
          {{"nanogpt", train::InitOrder::nanogpt}, {"fsdp", train::InitOrder::fsdp}});
   line.add("metrics", "a file for one JSON object a step", o.metrics);
@@ -232,7 +214,6 @@ CommandLine train_command_line(TrainOptions& o, const char* usage,
   add_ignored(line, o.notes);
   line.add("wandb_project", "no effect", "", [](const std::string&) {});
   line.add("wandb_run_name", "no effect", "", [](const std::string&) {});
-  return line;
 }
 
 }  // namespace nanofsdp::cli

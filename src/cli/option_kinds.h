@@ -68,24 +68,12 @@ void add_init_from(CommandLine& line, const std::vector<std::string>& own, const
 /// @throws UsageError if it is not
 void require_no_pretrained(const std::string& pretrained);
 
-/// Adds --device. @throws UsageError if the device is used here and does not exist
-void add_device(CommandLine& line, Device& target, bool used_here = true);
+/// Adds --device. @throws UsageError if the device does not exist
+void add_device(CommandLine& line, Device& target);
 
 /// Chooses the backend, unless --backend is given: Gloo for the host's memory, NCCL for GPUs.
 /// @throws UsageError for the other one's device, and for NCCL's ring without NCCL
 void settle_backend(CommandLine& line, comm::RanksOptions& o);
-
-/// Adds the model's sizes.
-void add_sizes(CommandLine& line, TrainOptions& o);
-
-/// Adds the options of sharding, and the dtypes.
-void add_sharding(CommandLine& line, TrainOptions& o);
-
-/// Adds --recompute, which says what backward computes again.
-void add_recompute(CommandLine& line, gpt::Recompute& recompute);
-
-/// Adds --backward_prefetch, which says when backward gathers the next unit.
-void add_backward_prefetch(CommandLine& line, TrainOptions& o);
 
 /// The details of the sharding that the strategy's name does not give. The text is empty, or begins
 /// with a comma.
@@ -101,18 +89,15 @@ void settle_strategy(TrainOptions& o, CommandLine& line);
 /// @throws UsageError
 void settle_text(TrainOptions& o, CommandLine& line);
 
-/// Adds --backend, which says how ranks are connected.
-void add_backend(CommandLine& line, Backend& target);
 /// Adds --transport, which says how the backend gloo sends bytes.
 void add_transport(CommandLine& line, comm::Transport& target);
 
 /// Adds the options of the ranks: their number, and how they are connected.
 void add_ranks(CommandLine& line, comm::RanksOptions& o);
 
-/// Makes all options of a training. They set `o`, which holds the defaults now and outlives the
-/// line.
+/// Adds all options of a training that the line lacks. They set `o`, which holds the defaults now
+/// and outlives the line.
 /// @param init_from its words for our own models; the default comes first
-CommandLine train_command_line(TrainOptions& o, const char* usage,
-                               const std::vector<std::string>& init_from);
+void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::string>& init_from);
 
 }  // namespace nanofsdp::cli

@@ -34,6 +34,16 @@ Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only
 run that saved it, unless you say others. A --text must be given again.
 )";
 
+// The options that --help lists.
+constexpr char kTrainCommon[] =
+    "dataset text batch_size gradient_accumulation_steps n_layer n_head n_embd block_size dropout "
+    "max_iters learning_rate eval_interval eval_iters sample out_dir ranks backend threads "
+    "strategy zero layout shard_size param_dtype reduce_dtype recompute metrics trace explain seed "
+    "init_from device";
+constexpr char kEvalCommon[] =
+    "dataset text batch_size eval_iters out_dir ranks backend threads strategy param_dtype metrics "
+    "seed init_from device";
+
 /// Refuses a training at once if no rank can hold it: its part of parameters, gradients and
 /// moments, one whole block, and the input of every block.
 void check_memory(const TrainOptions& o) {
@@ -149,10 +159,10 @@ void note_idle(TrainOptions& o, CommandLine& line) {
 }
 
 // Reads the options of train or of eval. `o` holds the defaults.
-TrainOptions parse_options(TrainOptions o, const char* usage,
+TrainOptions parse_options(TrainOptions o, CommandLine line,
                            const std::vector<std::string>& init_from,
                            const std::vector<std::string>& args) {
-  CommandLine line = train_command_line(o, usage, init_from);
+  add_training(line, o, init_from);
   line.parse(args, /*completes=*/!o.eval_only);
   o.recipe = line.recipe();
   settle_model(o, line);
@@ -173,7 +183,7 @@ TrainOptions parse_options(TrainOptions o, const char* usage,
 }  // namespace
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
-  return parse_options({}, kTrainUsage, {"scratch", "resume"}, args);
+  return parse_options({}, {kTrainUsage, kTrainCommon}, {"scratch", "resume"}, args);
 }
 
 TrainOptions parse_eval_options(const std::vector<std::string>& args) {
@@ -181,7 +191,7 @@ TrainOptions parse_eval_options(const std::vector<std::string>& args) {
   defaults.init_from = "resume";
   defaults.eval_only = true;
   defaults.out_dir = "out";
-  TrainOptions o = parse_options(defaults, kEvalUsage, {"resume"}, args);
+  TrainOptions o = parse_options(defaults, {kEvalUsage, kEvalCommon}, {"resume"}, args);
   require(o.eval_only, "eval_only", "True: this is `nanofsdp eval`", "False");
   return o;
 }

@@ -67,7 +67,8 @@ struct ExportOptions : SavedModel, comm::RanksOptions {
   std::map<std::string, std::string> settings{};  ///< see SampleOptions
 };
 
-/// Thrown when the arguments hold --help or -h. The text is printed on stdout, with exit code 0.
+/// Thrown when the arguments hold --help, -h or --help=all. The text is printed on stdout, with
+/// exit code 0.
 struct HelpRequested {
   std::string text;
 };

@@ -19,6 +19,12 @@ CONFIG is one of train's config files, or a file of these options. All options o
 so any training can be planned: --text or --dataset says the vocabulary, --init_from=gpt2 the model.
 )";
 
+// The options that --help lists.
+constexpr char kCommon[] =
+    "model vocab_size parameters n_layer n_head n_embd block_size batch_size "
+    "gradient_accumulation_steps ranks strategy zero shard_size param_dtype reduce_dtype recompute "
+    "device machine sweep picture trace json";
+
 // GPT-2's models, which this program can train; it only plans the others.
 constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
     {"gpt2", {1024, 50'257, 12, 12, 768}},
@@ -35,17 +41,12 @@ void add_model(CommandLine& line, PlanOptions& o) {
               fmt::format("gpt: by the sizes below; or {}",
                           fmt::join(names.begin() + 1, names.end(), ", ")),
               names, [&o](const std::string& name) { o.model = name; });
-  add_sizes(line, o.training);
   line.add("vocab_size", "different tokens", o.training.vocab_size, kSize);
   line.add("parameters", "a bare number of them in place of a model", o.parameters,
            {0, 1e15, "a number in [0, 1e15)"});
   line.add("unit", "so many of these a unit, the rest in the root; 0: all there", o.unit,
            {0, 1e15, "a number in [0, 1e15)"});
   line.group("How it is run");
-  line.add("batch_size", "rows of a micro-batch, over all ranks", o.training.batch_size, kSize);
-  line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
-           o.training.gradient_accumulation_steps, kSize);
-  add_recompute(line, o.practice.recompute);
   line.add("recompute_every", "of so many blocks one recomputes", o.practice.every, kLayers);
   line.add("compile", "somebody else's model: elementwise work in sequence is one kernel",
            o.practice.compiled);
@@ -124,16 +125,12 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args, const Chang
   PlanOptions o{.arguments = args, .changes = changes};
   TrainOptions& t = o.training;
   t.vocab_size = vocabulary_of(t.dataset);  // --help shows this number
-  CommandLine line(kUsage);
+  CommandLine line(kUsage, kCommon);
   add_model(line, o);
   line.group("Ranks");
   line.add("ranks", "how many share the work", t.ranks, kSize);
-  line.add("threads", "of a rank, on the CPU", t.threads, {1, 1025, "1 to 1024"});
-  add_device(line, t.device, /*used_here=*/false);
-  add_backend(line, t.backend);
-  add_transport(line, t.transport);
-  add_sharding(line, t);
-  add_backward_prefetch(line, t);
+  choose(line, "device", "cpu or cuda, which need not be here", t.device,
+         {{"cpu", Device::cpu}, {"cuda", Device::cuda}});
   line.group("What is told");
   line.add("machine", "a100-80, h100, h100-96, h200, or a file: how long a step takes there",
            o.machine);
@@ -144,11 +141,12 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args, const Chang
   line.add("picture", "an SVG file of the sweep", o.picture);
   line.add("trace", "a Chrome trace of the step on the machine", t.trace);
   line.add("json", "the same for programs", o.json);
-  line.take(train_command_line(t, "", {"scratch", "resume"}));
+  add_training(line, t, {"scratch", "resume"});
   line.parse(args, /*completes=*/true);
   for (const auto& [name, value] : changes) line.set(name, value, "planned: ");
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
+  o.practice.recompute = t.recompute;
   settle_machine(o, line);
   settle_model(o, line);
   settle_text(t, line);

@@ -172,7 +172,7 @@ TEST(Effect, LongOfEveryOptionOfTrainIsSeenOrSaid) {
   std::set<std::string> tried = kElsewhere;
   for (const Trial& trial : kOfTraining) tried.insert(trial.option);
   const TemporaryDirectory directory;
-  std::istringstream help(testing::output_of(directory, {"train", "--help"}));
+  std::istringstream help(testing::output_of(directory, {"train", "--help=all"}));
   const std::regex option(R"(  --(\w+)=.*)");
   std::smatch match;
   for (std::string line; std::getline(help, line);) {

@@ -82,7 +82,7 @@ std::vector<std::string> names_in(const std::string& help) {
 TEST(Fuzz, OfCommandLines) {
   std::string help;
   try {
-    parse_train_options({"--help"});
+    parse_train_options({"--help=all"});
   } catch (const HelpRequested& request) {
     help = request.text;
   }

@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <sstream>
+
+#include "cli/plan_options.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
@@ -189,20 +193,61 @@ TEST(Options, APretrainedModelSaysItsSizes) {
   EXPECT_TRUE(one_line_with(error, {"--block_size", "at most 16", "64"})) << error;
 }
 
-TEST(Options, HelpListsEveryOptionInItsGroup) {
-  for (const char* flag : {"--help", "-h"}) {
-    try {
-      parse({"--n_layer=3", flag});
-      ADD_FAILURE() << "no help";
-    } catch (const HelpRequested& help) {
-      for (const char* words :
-           {"nanofsdp train", "Model\n", "--n_layer=4 ", "--min_lr=0.0001 ", "--bias=False ",
-            "--strategy=full_shard ", "--wandb_run_name=", "Ranks (ours)\n", "--text= "}) {
-        EXPECT_NE(help.text.find(words), std::string::npos) << words << " in\n" << help.text;
-      }
-    }
+template <class Parse>
+std::string help_of(const Parse& parse_options, const Args& args) {
+  try {
+    parse_options(args);
+  } catch (const HelpRequested& help) {
+    return help.text;
+  }
+  ADD_FAILURE() << "no help";
+  return "";
+}
+
+TEST(Options, HelpListsOptionsInTheirGroups) {
+  const std::string common = help_of(parse, {"--n_layer=3", "--help"});
+  EXPECT_EQ(common, help_of(parse, {"-h"}));
+  const std::string all = help_of(parse, {"--help=all"});
+  for (const char* words : {"nanofsdp train", "Model\n", "--n_layer=4 ", "--strategy=full_shard ",
+                            "Ranks (ours)\n", "--text= "}) {
+    EXPECT_NE(common.find(words), std::string::npos) << words << " in\n" << common;
+    EXPECT_NE(all.find(words), std::string::npos) << words << " in\n" << all;
+  }
+  for (const char* words : {"--min_lr=0.0001 ", "--bias=False ", "--wandb_run_name="}) {
+    EXPECT_EQ(common.find(words), std::string::npos) << words << " in\n" << common;
+    EXPECT_NE(all.find(words), std::string::npos) << words << " in\n" << all;
   }
   EXPECT_THROW(parse_sample_options({"--help"}), HelpRequested);
+}
+
+std::vector<std::string> options_in(const std::string& help) {
+  std::istringstream text(help);
+  std::vector<std::string> options;
+  for (std::string line; std::getline(text, line);) {
+    if (line.starts_with("  --")) options.push_back(line);
+  }
+  return options;
+}
+
+// A user reads at most a page. The long list has the same lines in the same order, and more.
+TEST(Options, TheShortHelpIsAPartOfTheLongOne) {
+  const auto expect_part = [](const auto& parse_options, std::size_t least, std::size_t most) {
+    const std::string common = help_of(parse_options, {"--help"});
+    const auto some = options_in(common), all = options_in(help_of(parse_options, {"--help=all"}));
+    EXPECT_GE(some.size(), least) << common;
+    EXPECT_LE(some.size(), most) << common;
+    auto rest = all.begin();
+    for (const std::string& line : some) {
+      rest = std::find(rest, all.end(), line);
+      EXPECT_NE(rest, all.end()) << line;
+    }
+    EXPECT_EQ(some.size() < all.size(), common.find("--help=all lists all") != common.npos);
+  };
+  expect_part(parse, 25, 35);
+  expect_part(parse_eval_options, 10, 20);
+  expect_part(parse_sample_options, 10, 25);
+  expect_part(parse_export_options, 5, 15);
+  expect_part([](const Args& args) { return parse_plan_options(args); }, 20, 30);
 }
 
 }  // namespace
