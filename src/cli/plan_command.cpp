@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
 #include "bench/numbers.h"
 #include "cli/chart.h"
 #include "cli/commands.h"
@@ -51,36 +50,33 @@ std::vector<std::string> values_of(const std::string& option, const PlanOptions&
 
 // A row of the table.
 struct Planned {
-  std::vector<std::string> choices;
-  plan::Plan plan{};
-  Verdict verdict{};
+  std::vector<std::string> choices{};
+  nlohmann::ordered_json plan{};
   std::string refused{};  // why there is no plan
 };
-
-// All combinations of values. The value of the last option changes first.
-std::vector<std::vector<std::string>> combinations(const PlanOptions& o,
-                                                   const std::vector<std::string>& options) {
-  std::vector<std::vector<std::string>> all = {{}};
-  for (const std::string& option : options) {
-    std::vector<std::vector<std::string>> longer;
-    for (const auto& choices : all) {
-      for (const std::string& value : values_of(option, o)) {
-        longer.emplace_back(choices).push_back(value);
-      }
-    }
-    all = std::move(longer);
-  }
-  return all;
-}
 
 Planned planned(PlanOptions o, const std::vector<std::string>& options,
                 const std::vector<std::string>& choices) try {
   for (std::size_t i = 0; i < options.size(); ++i) o = changed(o, options[i], choices[i]);
-  Planned row{choices, plan_of(o)};
-  if (row.plan.time) row.verdict = judge(o, row.plan);
-  return row;
+  return {choices, json_of(o, plan_of(o))};
 } catch (const UsageError& error) {
   return {.choices = choices, .refused = error.what()};
+}
+
+// A row for each combination of values. The value of the last option changes first.
+std::vector<Planned> rows_of(const PlanOptions& o, const std::vector<std::string>& options) {
+  std::vector<Planned> rows = {{}};
+  for (const std::string& option : options) {
+    std::vector<Planned> longer;
+    for (const Planned& row : rows) {
+      for (const std::string& value : values_of(option, o)) {
+        longer.emplace_back(row).choices.push_back(value);
+      }
+    }
+    rows = std::move(longer);
+  }
+  for (Planned& row : rows) row = planned(o, options, row.choices);
+  return rows;
 }
 
 constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
@@ -99,16 +95,17 @@ std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
       .last = static_cast<double>(std::max<std::size_t>(places, 2) - 1)};
   const std::size_t lines = rows.size() / places;  // the last axis is the fastest
   for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [choices, plan, verdict, refused] = rows[i];
+    const auto& [choices, plan, refused] = rows[i];
     if (i < lines) {
       chart.lines.push_back({fmt::format("{}", fmt::join(choices.begin() + 1, choices.end(), " ")),
                              kColours[i % 6], 1.5 * static_cast<double>(1 + i / 6)});
     }
     if (i % lines == 0) chart.words.push_back(choices[0]);
     if (!refused.empty()) continue;
-    const double value = timed ? verdict.tokens_per_s : 1e-9 * static_cast<double>(plan.reserved);
+    const double value = plan[timed ? "tokens_per_s" : "reserved_bytes"];
+    const double height = timed ? value : 1e-9 * value;
     chart.lines[i % lines].points.push_back(
-        {static_cast<double>(i / lines), value, value, timed && !verdict.fits});
+        {static_cast<double>(i / lines), height, height, timed && !plan["fits"]});
   }
   chart.words.resize(places + 1);  // one place alone has an empty one beside it
   const double height = std::max(320.0, 18 * static_cast<double>(lines));
@@ -123,14 +120,16 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
     fmt::print("{:>6}{:>11}{:>12}{:>8}{:>12}", "fits", "step, s", "tokens/s", "mfu", "exposed");
   }
   fmt::print("\n");
-  for (const auto& [choices, plan, v, refused] : rows) {
+  for (const auto& [choices, plan, refused] : rows) {
     for (const std::string& choice : choices) fmt::print("{:<17}", choice);
-    const double gigabytes = 1e-9 * static_cast<double>(plan.reserved);
-    fmt::print("{:>10}", refused.empty() ? fmt::format("{:.2f}", gigabytes) : "no: " + refused);
-    if (plan.time) {
-      fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", v.fits ? "yes" : "no", v.seconds,
-                 v.tokens_per_s, 100 * v.mfu,
-                 100 * (v.exposed_gathers + v.exposed_reductions) / v.seconds);
+    const double bytes = plan.value("reserved_bytes", 0.0), seconds = plan.value("seconds", 0.0);
+    fmt::print("{:>10}", refused.empty() ? fmt::format("{:.2f}", 1e-9 * bytes) : "no: " + refused);
+    if (seconds > 0) {
+      const double mfu = plan["mfu"], tokens = plan["tokens_per_s"];
+      const double gathers = plan["exposed_seconds"]["all_gathers"],
+                   reductions = plan["exposed_seconds"]["reductions"];
+      fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", plan["fits"] ? "yes" : "no",
+                 seconds, tokens, 100 * mfu, 100 * (gathers + reductions) / seconds);
     }
     fmt::print("\n");
   }
@@ -138,8 +137,7 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
 
 int sweep(const PlanOptions& o) {
   const std::vector<std::string> options = split(o.sweep);
-  std::vector<Planned> rows;
-  for (const auto& choices : combinations(o, options)) rows.push_back(planned(o, options, choices));
+  const std::vector<Planned> rows = rows_of(o, options);
   const bool none = std::ranges::count(rows, "", &Planned::refused) == 0;
   NANOFSDP_REFUSE_IF(none, .what = rows[0].refused);
   print_table(o, rows, options);
@@ -173,7 +171,7 @@ int plan_command(const std::vector<std::string>& args) {
     write_trace(plan.spans, t.ranks - 1, t.trace);
   }
   if (!o.json) print_plan(o, plan);
-  if (o.json) fmt::print("{}\n", json_of<nlohmann::ordered_json>(o, plan).dump(2));
+  if (o.json) fmt::print("{}\n", json_of(o, plan).dump(2));
   return 0;
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "base/json.h"
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
 #include "comm/run_ranks.h"
@@ -115,54 +114,12 @@ plan::Plan plan_of(const PlanOptions& o) {
   return plan::plan(*model, run, on);
 }
 
-Verdict judge(const PlanOptions& o, const plan::Plan& plan) {
+nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
-  const Machine machine = o.find_machine();
-  const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
-  const int threads = threads_of(o, &machine);
-  const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
-  const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
-  const auto tokens = static_cast<double>(t.tokens_of_step()) / t.ranks;
-  const plan::Played& played = *plan.time;
-  const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
-  return {.seconds = played.seconds,
-          .tokens_per_s = tokens / played.seconds,
-          .mfu = model_products(o) / played.seconds / peak,
-          .communication = played.busy[1] + played.busy[2],
-          .exposed_gathers = played.exposed[1],
-          .exposed_reductions = played.exposed[2],
-          .memory = memory,
-          .fits = static_cast<double>(plan.reserved) <= memory};
-}
-
-std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
-  if (!plan.time) return "";
-  const Verdict v = judge(o, plan);
-  std::string text = fmt::format("on {}\n", o.machine);
-  const auto row = [&](const char* name, const std::string& value) {
-    text += fmt::format("  {:<22}{}\n", name, value);
-  };
-  row("step", seconds(v.seconds));
-  row("tokens/s", fmt::format("{:.0f} a rank, {:.0f} in all", v.tokens_per_s,
-                              v.tokens_per_s * o.training.ranks));
-  row("mfu", fmt::format("{:.1f} %", 100 * v.mfu));
-  row("communication",
-      fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
-                  seconds(v.communication), seconds(v.exposed_gathers + v.exposed_reductions),
-                  seconds(v.exposed_gathers), seconds(v.exposed_reductions)));
-  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
-                            gigabytes(v.memory), v.fits ? "fits" : "does not fit"));
-  if (!v.fits) text += what_is_too_large(plan, v.memory) + what_would_fit(o, v.memory);
-  return text + "\n";
-}
-
-template <class Json>
-Json json_of(const PlanOptions& o, const plan::Plan& plan) {
-  Json json;
-  json["model"] = o.parameters > 0 ? "parameters" : o.model;
-  json["parameters"] = std::reduce(plan.units.begin(), plan.units.end());
-  json["ranks"] = o.training.ranks;
-  json["strategy"] = fsdp::name_of(o.training.strategy);
+  nlohmann::ordered_json json = {{"model", o.parameters > 0 ? "parameters" : o.model},
+                                 {"parameters", std::reduce(plan.units.begin(), plan.units.end())},
+                                 {"ranks", t.ranks},
+                                 {"strategy", fsdp::name_of(t.strategy)}};
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
   json["reserved_bytes"] = plan.reserved;
   json["peak_bytes"] = plan.total_peak;
@@ -172,19 +129,44 @@ Json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["bytes_sent"] = plan.step.bytes_sent;
   json["bytes_across"] = plan.bytes_across;
   if (!plan.time) return json;
-  const Verdict v = judge(o, plan);
+  const Machine machine = o.find_machine();
+  const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
+  const int threads = threads_of(o, &machine);
+  const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
+  const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
+  const auto& [seconds, busy, exposed] = *plan.time;
+  const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
   json["machine"] = o.machine;
-  json["seconds"] = v.seconds;
-  json["tokens_per_s"] = v.tokens_per_s;
-  json["mfu"] = v.mfu;
-  json["communication_seconds"] = v.communication;
-  json["exposed_seconds"] = {{"all_gathers", v.exposed_gathers},
-                             {"reductions", v.exposed_reductions}};
-  json["memory_bytes"] = v.memory;
-  json["fits"] = v.fits;
+  json["seconds"] = seconds;
+  json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / seconds;
+  json["mfu"] = model_products(o) / seconds / peak;
+  json["communication_seconds"] = busy[1] + busy[2];
+  json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
+  json["memory_bytes"] = memory;
+  json["fits"] = static_cast<double>(plan.reserved) <= memory;
   return json;
 }
-template nlohmann::json json_of(const PlanOptions&, const plan::Plan&);
-template nlohmann::ordered_json json_of(const PlanOptions&, const plan::Plan&);
+
+std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
+  if (!plan.time) return "";
+  const auto json = json_of(o, plan);
+  const double tokens = json["tokens_per_s"], mfu = json["mfu"], memory = json["memory_bytes"];
+  const double gathers = plan.time->exposed[1], reductions = plan.time->exposed[2];
+  std::string text = fmt::format("on {}\n", o.machine);
+  const auto row = [&](const char* name, const std::string& value) {
+    text += fmt::format("  {:<22}{}\n", name, value);
+  };
+  row("step", seconds(json["seconds"]));
+  row("tokens/s", fmt::format("{:.0f} a rank, {:.0f} in all", tokens, tokens * o.training.ranks));
+  row("mfu", fmt::format("{:.1f} %", 100 * mfu));
+  row("communication",
+      fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
+                  seconds(json["communication_seconds"]), seconds(gathers + reductions),
+                  seconds(gathers), seconds(reductions)));
+  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
+                            gigabytes(memory), json["fits"] ? "fits" : "does not fit"));
+  if (!json["fits"]) text += what_is_too_large(plan, memory) + what_would_fit(o, memory);
+  return text + "\n";
+}
 
 }  // namespace nanofsdp::cli

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "base/json.h"
 #include "cli/plan_options.h"
 #include "plan/plan.h"
 
@@ -13,27 +14,15 @@ namespace nanofsdp::cli {
 /// Makes the plan that the options ask for, for the rank that has most rows.
 plan::Plan plan_of(const PlanOptions& options);
 
-/// The consequences of a plan on a machine.
-struct Verdict {
-  double seconds = 0;        ///< seconds of a step
-  double tokens_per_s = 0;   ///< tokens/s of a rank
-  double mfu = 0;            ///< model FLOPs utilisation, 0 to 1: recomputation does not count
-  double communication = 0;  ///< seconds in which at least one collective was running
-  /// Seconds in which computation waited for these.
-  double exposed_gathers = 0, exposed_reductions = 0;
-  double memory = 0;  ///< bytes of memory that a rank has on the machine
-  bool fits = false;  ///< whether the plan's peak is smaller
-};
-
-/// Computes the consequences. @pre the plan has a machine
-Verdict judge(const PlanOptions& options, const plan::Plan& plan);
+/// A plan as one JSON object: memory and traffic of a rank. On a machine it has these, too:
+/// "seconds" of a step; "tokens_per_s" of a rank; "mfu", model FLOPs utilisation from 0 to 1, in
+/// which recomputation does not count; "communication_seconds" in which at least one collective was
+/// running; "exposed_seconds" in which computation waited for collectives; "memory_bytes" that a
+/// rank has there; and whether the plan "fits".
+nlohmann::ordered_json json_of(const PlanOptions& options, const plan::Plan& plan);
 
 /// The text about the time of a step, and whether the plan fits, or what would fit. It is empty
 /// without a machine.
 std::string explain_time(const PlanOptions& options, const plan::Plan& plan);
-
-/// The plan as one JSON object: nlohmann::json, or nlohmann::ordered_json.
-template <class Json>
-Json json_of(const PlanOptions& options, const plan::Plan& plan);
 
 }  // namespace nanofsdp::cli

@@ -11,7 +11,8 @@ namespace nanofsdp::play {
 nlohmann::json plan_run(const std::vector<std::string>& args) {
   const cli::PlanOptions options = cli::parse_plan_options(args);
   const plan::Plan plan = cli::plan_of(options);
-  nlohmann::json answer = {{"plan", cli::json_of<nlohmann::json>(options, plan)}};
+  nlohmann::json answer;
+  answer["plan"] = nlohmann::json(cli::json_of(options, plan));
   // The step ends with its last span, which is the optimizer's.
   double end = 0;
   for (const Span& span : plan.spans) end = std::max(end, span.end);
