@@ -9,7 +9,7 @@
 /// @param layout of one unit
 /// @param rank   the rank that has the shard
 /// @param shard  the rank's gradients of the unit, layout.shard_numel() elements. Elements that are
-///   padding may hold any value, NaN too; leave them out.
-///   layout.piece(i, rank).in_shard is the range of the shard that holds parameter i
+///   padding may hold any value, NaN too; leave them out. layout.piece(i, rank).in_shard is the
+///   range of the shard that holds parameter i
 /// @return the sum of the squares of the gradients in the shard, in double
 double squares(const nanofsdp::fsdp::Layout& layout, int rank, std::span<const float> shard);

@@ -17,7 +17,6 @@
 /// @param blocks at least 1
 /// @param W      at least 2
 /// @return the largest k from 1 to `blocks` for which kept and borrowed bytes together fit into
-/// `memory`;
-///   0 if no k does
+///   `memory`; 0 if no k does
 std::int64_t blocks_a_unit(std::int64_t memory, std::int64_t blocks, std::int64_t block,
                            std::int64_t root, std::int64_t W);

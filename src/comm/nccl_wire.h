@@ -49,8 +49,7 @@ class NcclWire {
 
   /// NCCL's state: ncclSuccess or ncclInProgress. @throws CommError for any other, or if aborted
   /// @param passed whether the work that the caller asks about is done. Then a later error of
-  /// NCCL's
-  ///   does not concern it
+  ///   NCCL's does not concern it
   ncclResult_t check(const History& history, bool passed = false);
 
   /// Makes the group of the ranks with this color. Waits until all have come.

@@ -46,8 +46,7 @@ class ShardedModel {
   /// strategy. Parameters that have values keep them; deferred_init gives values to the others.
   /// @param context, model, mesh must outlive this object
   /// @throws Error if a parameter is sharded already, or if the mesh has groups and the strategy
-  /// does
-  ///         not use groups
+  ///         does not use groups
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
   /// Afterwards the model has no values, so save them before. It keeps the user's hooks.
   ~ShardedModel();
@@ -75,11 +74,9 @@ class ShardedModel {
   /// read.
   /// @param dy the gradient of the output, in its shape; backward may overwrite it
   /// @param last_micro_step whether the optimizer steps next. Then gradients that were kept whole
-  /// are
-  ///        reduced now
+  ///        are reduced now
   /// @throws Error if zero_grad should have been called since the last step, or if backward does
-  /// not
-  ///         restore what forward saved
+  ///         not restore what forward saved
   void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
 
   /// Says whether the next backward is that of the last micro-step: PyTorch's set_is_last_backward.

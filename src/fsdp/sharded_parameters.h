@@ -46,13 +46,11 @@ namespace nanofsdp::fsdp {
 class ShardedParameters {
  public:
   /// @param parameters in the model's order. All of them train, or none does, and all have one
-  ///   dtype.
-  ///        They must outlive this object. Values that they have are float32; they are rounded here
-  ///        if the dtype is bfloat16
+  ///        dtype. They must outlive this object. Values that they have are float32; they are
+  ///        rounded here if the dtype is bfloat16
   /// @param kept the kinds of memory that this rank stores only a shard of. In the layout per
-  ///   parameter a shard is
-  ///        no slice of the whole; so there either all that the optimizer reads is sharded, or
-  ///        nothing
+  ///        parameter a shard is no slice of the whole; so there either all that the optimizer
+  ///        reads is sharded, or nothing
   /// @throws Error if one of the parameters is sharded already
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& kept, std::int64_t alignment,

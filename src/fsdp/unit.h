@@ -34,8 +34,7 @@ class Unit {
   /// Shards the module's parameters.
   /// @param context, mesh, options must outlive the unit, and so must the parameters
   /// @param parameters, gradients must outlive the unit too. They may be allocated after it is
-  /// made,
-  ///        but before it is used
+  ///        made, but before it is used
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
        WholeMemory& parameters, WholeMemory& gradients);
   Unit(Unit&&) = default;

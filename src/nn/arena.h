@@ -33,8 +33,7 @@ class Arena {
   /// The same, but keeps `tensor`: the compute stream copies it to `position`. If that would free
   /// less than a 64th of its bytes, it stays where it is.
   /// @returns the tensor where it lies now. If it is older than `position`, or not of this arena,
-  /// it
-  ///        does not move
+  ///        it does not move
   Tensor keep(Position position, const Tensor& tensor);
 
   /// Frees all tensors. Then the arena is one block.
