@@ -8,7 +8,7 @@
 #include "comm/traffic.h"
 #include "frame/recipes.h"
 #include "fsdp/collectives.h"
-#include "trainee.h"
+#include "sums.h"
 
 // Lesson 15: bfloat16 is sent, float32 is added up.
 
@@ -25,18 +25,6 @@ bfloat16 rounded(float x) {  // to the nearest; in the middle, to the one that e
 }
 float widened(bfloat16 x) { return std::bit_cast<float>(std::uint32_t{x.bits} << 16); }
 //! [rounded]
-
-// A weight of 1 that gets the same update in every step.
-std::vector<double> updated(float update, int steps, bool in_bfloat16) {
-  std::vector<double> values = {1};
-  float weight = 1;
-  for (int i = 0; i < steps; ++i) {
-    weight += update;
-    if (in_bfloat16) weight = widened(rounded(weight));
-    values.push_back(weight);
-  }
-  return values;
-}
 
 //! [gather]
 std::vector<float> gather(Stream& stream, comm::Communicator& group, std::span<const float> shard) {
@@ -101,8 +89,8 @@ int main(int argc, char** argv) {
   lesson::Lesson lesson(argc, argv);
   lesson.claim(lesson::rounds_as_library(rounded), "rounds as the library");
   for (const float update : {0.001f, 0.004f}) {
-    const double in_float32 = updated(update, 1000, false).back();
-    const double in_bfloat16 = updated(update, 1000, true).back();
+    const double in_float32 = lesson::updated(update, 1000, false).back();
+    const double in_bfloat16 = lesson::updated(update, 1000, true).back();
     lesson.print(fmt::format("1 + 1000 x {}: {:.3f} in float32, {:.3f} in bfloat16", update,
                              in_float32, in_bfloat16));
     if (update == 0.001f) lesson.answer(std::lround(1000 * in_bfloat16));
@@ -137,7 +125,15 @@ int main(int argc, char** argv) {
         fmt::format("{:<20} master {} + parameter {} + gradient {} + moments 2 x {} = {:>2}",
                     r.name, r.master, r.parameter, r.gradient, r.moment, r.bytes_a_parameter()));
   }
-  lesson.picture(lesson::drawing({updated(0.001f, 200, true), updated(0.001f, 200, false),
-                                  updated(0.004f, 200, false), updated(0.004f, 200, true)}));
+  using Errors = lesson::SumErrors;
+  const std::vector<Errors> errors = lesson::sum_errors();
+  lesson.print("sum over W ranks, W =        2        8       32       96      384     1024");
+  lesson.print("ring in bfloat16     " + lesson::percents(errors, &Errors::ring));
+  lesson.print("tree in bfloat16     " + lesson::percents(errors, &Errors::tree));
+  lesson.print("bfloat16, float32 sum" + lesson::percents(errors, &Errors::owner));
+  lesson.claim(errors.back().in_float32 < 1e-4, "a ring in float32 has no such error");
+  lesson::Svg svg = lesson::drawing();
+  draw(svg, errors);
+  lesson.picture(svg);
   return lesson.end("100 steps in bfloat16 by hand are full_shard's, to the bit");
 }

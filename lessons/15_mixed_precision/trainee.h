@@ -154,11 +154,26 @@ inline std::string row(const Curve& run, const Curve& right) {
   return text + fmt::format("{:>10}", off);
 }
 
-/// A weight that starts at 1, after each of 200 updates.
-/// @param four of 0.001 in bfloat16 and float32, of 0.004 in float32 and bfloat16
-inline Svg drawing(const std::vector<std::vector<double>>& four) {
+inline float rounded_once(float x) { return to_float32(to_bfloat16(x)); }
+
+/// A weight of 1 that gets the same update in every step, at first and after each step.
+inline std::vector<double> updated(float update, int steps, bool in_bfloat16) {
+  std::vector<double> values = {1};
+  float weight = 1;
+  for (int i = 0; i < steps; ++i) {
+    weight += update;
+    if (in_bfloat16) weight = rounded_once(weight);
+    values.push_back(weight);
+  }
+  return values;
+}
+
+/// Draws such weights over 200 updates, and leaves room below.
+inline Svg drawing() {
+  const std::vector<double> four[] = {updated(0.001f, 200, true), updated(0.001f, 200, false),
+                                      updated(0.004f, 200, false), updated(0.004f, 200, true)};
   constexpr int kLeft = 40, kTop = 50, kBelow = 290, kStep = 6, kOne = 200;  // pixels
-  Svg svg(500, 330);
+  Svg svg(500, 660);
   svg.text(8, 18, "A weight of 1 that gets the same update 200 times.");
   svg.text(8, 38, "weight");
   for (int tenths = 10; tenths <= 20; tenths += 2) {
