@@ -73,7 +73,7 @@ void ShardedModel::make_units() {
                                 whole_gradients_);
   }
   const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
-  const Whole slots = pool_slots(options_, static_cast<int>(n) - 1, depth);
+  const SlotCounts slots = pool_slots(options_, static_cast<int>(n) - 1, depth);
   whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, slots.parameters,
                              compute_dtype(options_.precision, context_.device));
   whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, slots.gradients,
@@ -263,7 +263,7 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
 // Shows whole parameters in float32. Returns the memory that holds them; it is empty if the rank
 // stores whole parameters.
 Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
-  auto* const group = row.kept().parameters ? &mesh_.gather() : nullptr;
+  auto* const group = row.at_rest().parameters ? &mesh_.gather() : nullptr;
   if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
   const Layout& layout = row.layout();
   const std::int64_t whole = layout.whole_numel();

@@ -46,7 +46,7 @@ void GradNorm::compute(std::span<Unit> units, double max_norm) {
   for (const Unit& unit : units) {
     if (unit.rows().front().is_reduced()) add_squares(stream, unit.rows().front(), squares);
   }
-  if (units.back().rows().front().kept().optimizer) {
+  if (units.back().rows().front().at_rest().optimizer) {
     stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,
                                          {.unit = "gradient norm", .control = true}));
   }

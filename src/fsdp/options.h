@@ -62,12 +62,12 @@ struct Options {
 
   /// The kinds of memory that a rank keeps only a shard of. If a unit computes with a copy, the
   /// rank need not keep whole parameters.
-  /// @param stored, computed the dtypes of its parameters
-  Sharding kept(DType stored, DType computed) const {
-    Sharding kept = sharding();
-    if (borrows_parameters(stored, computed)) kept.parameters = kept.optimizer;
-    if (copies()) kept.gradients = true;
-    return kept;
+  /// @param dtype the dtype of its parameters
+  Sharding at_rest(DType dtype, Device device) const {
+    Sharding row = sharding();
+    if (borrows_parameters(dtype, compute_dtype(precision, device))) row.parameters = row.optimizer;
+    if (copies()) row.gradients = true;
+    return row;
   }
 };
 

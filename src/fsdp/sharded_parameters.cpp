@@ -18,12 +18,12 @@ std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters) 
 }
 
 ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters,
-                                     int rank, int world_size, const Sharding& kept,
+                                     int rank, int world_size, const Sharding& at_rest,
                                      std::int64_t alignment, LayoutKind kind)
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(specs_of(parameters_), world_size, alignment, kind),
-      kept_(kept),
+      at_rest_(at_rest),
       rank_(rank),
       trains_(!parameters_.empty() && parameters_[0]->requires_grad),
       has_value_(parameters_.size()),
@@ -33,8 +33,8 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
                    .got = "one that is sharded", .hint = "a model can be sharded once");
   }
   const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
-  stored_parameters_ = store_as(MemoryClass::parameter_shards, kept.parameters, dtype);
-  if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, kept.gradients);
+  stored_parameters_ = store_as(MemoryClass::parameter_shards, at_rest.parameters, dtype);
+  if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, at_rest.gradients);
   std::vector<float> room;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const Tensor& given = parameters_[i]->data;
@@ -69,7 +69,7 @@ ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class, 
 //! [ranges]
 
 Tensor ShardedParameters::shard_of(const Stored& stored) const {
-  if (stored.sharded || !kept_.optimizer) return stored.all;
+  if (stored.sharded || !at_rest_.optimizer) return stored.all;
   return stored.all.slice(rank_ * layout_.shard_numel(), layout_.shard_numel());
 }
 
@@ -152,7 +152,7 @@ std::vector<bool> ShardedParameters::have_gradients() const {
 //! [mark_missing_gradients]
 
 void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
-  const Piece piece = kept_.parameters ? layout_.piece(i, rank_) : all(i);
+  const Piece piece = at_rest_.parameters ? layout_.piece(i, rank_) : all(i);
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));

@@ -48,12 +48,12 @@ class ShardedParameters {
   /// @param parameters in the model's order. All of them train, or none does, and all have one
   ///        dtype. They must outlive this object. Values that they have are float32; they are
   ///        rounded here if the dtype is bfloat16
-  /// @param kept the kinds of memory that this rank stores only a shard of. In the layout per
+  /// @param at_rest the kinds of memory that this rank stores only a shard of. In the layout per
   ///        parameter a shard is no slice of the whole; so there either all that the optimizer
   ///        reads is sharded, or nothing
   /// @throws Error if one of the parameters is sharded already
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
-                    int world_size, const Sharding& kept, std::int64_t alignment,
+                    int world_size, const Sharding& at_rest, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat);
   /// Afterwards the parameters have neither values nor gradients.
   ~ShardedParameters();
@@ -82,13 +82,13 @@ class ShardedParameters {
   /// The gradients of the same elements.
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }
   /// The kinds of memory that this rank stores only a shard of.
-  const Sharding& kept() const { return kept_; }
+  const Sharding& at_rest() const { return at_rest_; }
   /// The place of the elements of parameter `i` that this rank updates.
-  Piece owned(std::size_t i) const { return kept_.optimizer ? layout_.piece(i, rank_) : all(i); }
+  Piece owned(std::size_t i) const { return at_rest_.optimizer ? layout_.piece(i, rank_) : all(i); }
 
   /// The shape of these elements: that of the parameter if it has them all; [rows, ...] if the
   /// layout cuts between rows; otherwise [elements].
-  Shape owned_shape(std::size_t i) const { return shape_of(i, kept_.optimizer); }
+  Shape owned_shape(std::size_t i) const { return shape_of(i, at_rest_.optimizer); }
 
   /// Points `data` of every parameter at `whole` [whole_numel], or at the stored memory if `whole`
   /// is empty.
@@ -145,7 +145,7 @@ class ShardedParameters {
   Context& context_;
   std::vector<nn::Parameter*> parameters_;
   Layout layout_;
-  Sharding kept_;
+  Sharding at_rest_;
   int rank_;
   bool trains_;
   std::vector<bool> has_value_;

@@ -8,7 +8,7 @@
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
-Whole pool_slots(const Options& options, int blocks, int depth) {
+SlotCounts pool_slots(const Options& options, int blocks, int depth) {
   const bool discards = options.sharding().parameters && options.sharding().reshards_after_forward;
   const std::int64_t around = std::max(depth, 1);
   return {.parameters =
@@ -145,7 +145,7 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       memory_(memory) {
   if (!row.trains()) return;
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
-  if (row.kept().gradients) largest = std::max(largest, row.layout().whole_numel());
+  if (row.at_rest().gradients) largest = std::max(largest, row.layout().whole_numel());
   memory.wire_for(options.precision.reduce_dtype, options, row.layout());
 }
 

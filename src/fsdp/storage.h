@@ -19,10 +19,10 @@ namespace nanofsdp::fsdp {
 ///
 /// All work is ordered on streams. On a GPU no step blocks the host.
 
-/// One number for whole parameters, and one for whole gradients.
-struct Whole {
-  std::int64_t parameters = 0;  ///< slots, or elements
-  std::int64_t gradients = 0;   ///< slots, or elements
+/// How many slots the units without the root share.
+struct SlotCounts {
+  std::int64_t parameters = 0;  ///< slots for whole parameters
+  std::int64_t gradients = 0;   ///< slots for whole gradients
 };
 
 /// How many units, without the root, may be whole at a time. Usually two: while one unit computes
@@ -31,7 +31,7 @@ struct Whole {
 /// units stay unsharded, each has a slot.
 /// @param blocks the number of units without the root
 /// @param depth the largest number of units that lie inside each other
-Whole pool_slots(const Options& options, int blocks, int depth = 1);
+SlotCounts pool_slots(const Options& options, int blocks, int depth = 1);
 
 /// Memory that the units share for their whole parameters, or for their whole gradients. When a
 /// unit is made it says how much it needs.

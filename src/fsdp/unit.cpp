@@ -25,9 +25,9 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
     const auto [frozen, dtype] = kind;
     NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
                    .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
-    const Sharding kept = options.kept(dtype, compute_dtype(options.precision, context.device));
-    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(), kept,
-                      options.alignment_on(mesh.replicas()), options.layout);
+    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(),
+                      options.at_rest(dtype, context.device), options.alignment_on(mesh.replicas()),
+                      options.layout);
   }
   return rows;
 }

@@ -14,7 +14,7 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
     for (const fsdp::ShardedParameters& row : units[u].rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
         fsdp::Piece piece = row.owned(i);
-        if (shard_alone && !row.kept().optimizer) {
+        if (shard_alone && !row.at_rest().optimizer) {
           const std::int64_t begin = piece.in_shard.begin;
           piece.in_parameter = row.layout().piece(i, row.rank()).in_parameter;
           piece.in_shard = {begin + piece.in_parameter.begin, begin + piece.in_parameter.end};

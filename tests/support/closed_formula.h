@@ -90,9 +90,13 @@ struct UnitLayout {
 using fsdp::MixedPrecision;
 using fsdp::Options;
 using fsdp::ParameterSpec;
-using fsdp::Whole;
 
 using Size = std::int64_t;
+
+// Elements or bytes: of whole parameters, and of whole gradients.
+struct Sizes {
+  Size parameters = 0, gradients = 0;
+};
 
 inline Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
 
@@ -102,15 +106,15 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   const MixedPrecision& precision = options.precision;
   const Size four = bytes_of(DType::float32);
   const DType computed = fsdp::compute_dtype(precision, device);
-  const fsdp::Sharding kept = options.kept(DType::float32, computed);  // for parameters that train
+  const fsdp::Sharding kept = options.at_rest(DType::float32, device);  // for parameters that train
   // Elements of whole copies, gradients and optimizer state; and bytes of rows that are cast or
   // copied before they are sent.
-  Whole whole, largest, root, wire;
+  Sizes whole, largest, root, wire;
   Size gradients = 0, remembered = 0;
   int depth = 0;
-  const auto visit = [&](const RowLayout& row, Whole& unit) {
+  const auto visit = [&](const RowLayout& row, Sizes& unit) {
     const bool half = row.dtype == DType::bfloat16;
-    const bool sharded = options.kept(row.dtype, computed).parameters;
+    const bool sharded = options.at_rest(row.dtype, device).parameters;
     const Size stored = sharded ? row.shard_numel : row.whole_numel;
     plan.of(MemoryClass::parameter_shards) += bytes_of(row.dtype) * stored;
     if (options.borrows_parameters(row.dtype, computed)) unit.parameters += row.whole_numel;
@@ -125,7 +129,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   };
   for (const UnitLayout& layout : layouts) {
     const RowLayout& row = layout.trained;
-    Whole of_unit{0, row.whole_numel};
+    Sizes of_unit{0, row.whole_numel};
     visit(row, of_unit);
     for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit);
     whole.parameters += of_unit.parameters;
@@ -143,7 +147,8 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
       depth = std::max(depth, layout.depth);
     }
   }
-  const Whole slots = fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
+  const fsdp::SlotCounts slots =
+      fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
   const Size element = bytes_of(computed);
   plan.of(MemoryClass::gradient_shards) = four * gradients;
   plan.of(MemoryClass::optimizer) = 2 * four * remembered;
