@@ -70,8 +70,7 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
   return text;
 }
 
-std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
-                         const comm::Traffic* step) {
+std::string explain_plan(const plan::Plan& plan, const Ledger* ledger, const comm::Traffic* step) {
   const Ledger none;
   const Ledger& held = ledger == nullptr ? none : *ledger;
   const comm::Traffic moved = step == nullptr ? comm::Traffic() : *step;
@@ -95,7 +94,7 @@ std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledge
                                plan.of(MemoryClass::optimizer);
   text +=
       fmt::format("  between steps {:.2f} bytes a parameter: parameters, gradients, optimizer\n",
-                  static_cast<double>(at_rest) / static_cast<double>(numel));
+                  static_cast<double>(at_rest) / static_cast<double>(plan.numel()));
   line("traffic of a step", "planned", "measured");
   row("all-gathers", plan.step.all_gathers, moved.all_gathers);
   row("reduce-scatters", plan.step.reduce_scatters, moved.reduce_scatters);

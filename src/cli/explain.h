@@ -23,7 +23,6 @@ std::string explain_layouts(std::span<const fsdp::Unit> units);
 
 /// Memory by class and traffic of a step: as planned, and beside it as measured.
 /// @param ledger, step of one rank; both are null before the run
-std::string explain_plan(const plan::Plan& plan, std::int64_t numel, const Ledger* ledger,
-                         const comm::Traffic* step);
+std::string explain_plan(const plan::Plan& plan, const Ledger* ledger, const comm::Traffic* step);
 
 }  // namespace nanofsdp::cli

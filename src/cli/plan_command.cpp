@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -147,14 +146,13 @@ int sweep(const PlanOptions& o) {
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
-  const std::int64_t numel = std::reduce(plan.units.begin(), plan.units.end());
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
-  fmt::print("model      {} parameters in {} units: {}\n", grouped(numel), plan.units.size(),
+  fmt::print("model      {} parameters in {} units: {}\n", grouped(plan.numel()), plan.units.size(),
              unit_sizes(plan.units));
   fmt::print("sharding   {}{}, {} of {}; {} elements a shard, padding {}\n\n",
              fsdp::name_of(t.strategy), sharding_details(t), plural(t.ranks / F, "group"),
-             plural(F, "rank"), grouped(plan.shard), grouped(F * plan.shard - numel));
-  fmt::print("{}\n{}", explain_plan(plan, numel, nullptr, nullptr), explain_time(o, plan));
+             plural(F, "rank"), grouped(plan.shard), grouped(F * plan.shard - plan.numel()));
+  fmt::print("{}\n{}", explain_plan(plan, nullptr, nullptr), explain_time(o, plan));
 }
 
 }  // namespace

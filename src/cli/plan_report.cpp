@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -117,7 +116,7 @@ plan::Plan plan_of(const PlanOptions& o) {
 nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
   nlohmann::ordered_json json = {{"model", o.parameters > 0 ? "parameters" : o.model},
-                                 {"parameters", std::reduce(plan.units.begin(), plan.units.end())},
+                                 {"parameters", plan.numel()},
                                  {"ranks", t.ranks},
                                  {"strategy", fsdp::name_of(t.strategy)}};
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);

@@ -111,9 +111,8 @@ void Report::started() {
   if (!options_.products.empty()) line("products   the fastest, as in " + options_.products);
   open_files();
   if (!options_.explain) return;
-  numel_ = parameters;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
-       explain_plan(planned(), numel_, nullptr, nullptr));
+       explain_plan(planned(), nullptr, nullptr));
 }
 
 // Files are opened, and saved files set aside, only now, after all checks that come before
@@ -247,7 +246,7 @@ void Report::finish() {
     if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
   }
   if (options_.explain && steps_ > 0) {
-    line("\n" + explain_plan(planned(), numel_, &ledger, &last_step_));
+    line("\n" + explain_plan(planned(), &ledger, &last_step_));
   }
 }
 

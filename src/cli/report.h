@@ -11,7 +11,6 @@
 #include "comm/traffic.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
-#include "plan/transformer.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
@@ -71,7 +70,6 @@ class Report final : public train::Listener {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   comm::Traffic traffic_;    // traffic until the end of the last step
   comm::Traffic last_step_;  // traffic of the last step
-  std::int64_t numel_ = 0;   // parameters of the model
   double flops_ = 0;         // the model's operations of a rank in a step
   double peak_flops_ = 0;    // operations that a rank can reach in a second; 0: unknown
   std::string title_;        // title of the picture

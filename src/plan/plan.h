@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <vector>
 
@@ -52,6 +53,9 @@ struct Plan {
   double products = 0;            ///< floating-point operations of the step's matrix products
   std::optional<Played> time{};   ///< times of a step on a machine
   std::deque<Span> spans{};       ///< the spans of that step, for a trace
+
+  /// The number of the model's parameters.
+  std::int64_t numel() const { return std::reduce(units.begin(), units.end()); }
 
   /// The most bytes that are reserved for a class at any moment of the run. Most classes reach this
   /// in every step; some reach it only while the model is initialised, or while all weights are
