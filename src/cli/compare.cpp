@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <regex>
 #include <vector>
 
 #include "base/transfer.h"
@@ -58,17 +59,16 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
 
 // Refuses options of a training that have no meaning when four runs are compared.
 void refuse_others(const std::vector<std::string>& args) {
-  for (const char* name :
-       {"strategy", "zero", "shard_size", "backend", "eval_only", "eval_interval", "eval_iters",
-        "log_interval", "sample", "always_save_checkpoint", "out_dir", "init_from", "pretrained",
-        "metrics", "reference", "trace", "products", "explain"}) {
-    const std::string option = std::string("--") + name;
-    for (const std::string& arg : args) {
-      if (arg != option && !arg.starts_with(option + "=")) continue;
-      NANOFSDP_REFUSE(.what = option, .expected = "an option of `nanofsdp compare`",
-                      .got = "one of `nanofsdp train` alone",
-                      .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing");
-    }
+  static const std::regex of_train(
+      "--(strategy|zero|shard_size|backend|eval_only|eval_interval|eval_iters|log_interval|sample|"
+      "always_save_checkpoint|out_dir|init_from|pretrained|metrics|reference|trace|products|"
+      "explain)");
+  for (const std::string& arg : args) {
+    const std::string option = arg.substr(0, arg.find('='));
+    NANOFSDP_REFUSE_IF(std::regex_match(option, of_train), .what = option,
+                       .expected = "an option of `nanofsdp compare`",
+                       .got = "one of `nanofsdp train` alone",
+                       .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing");
   }
 }
 

@@ -123,8 +123,7 @@ void settle_strategy(TrainOptions& o, CommandLine& line) {
 void settle_text(TrainOptions& o, CommandLine& line) {
   NANOFSDP_REFUSE_IF(line.given("text") && line.given("dataset"),
                      .what = "--text and --dataset both name a text; give one of them");
-  NANOFSDP_REFUSE_IF(line.given("text") && o.text.empty(), .what = "--text",
-                     .expected = "the name of a file", .got = "nothing");
+  require(!line.given("text") || !o.text.empty(), "text", "the name of a file", "nothing");
   if (line.given("dataset")) o.text.clear();
 }
 
