@@ -2,14 +2,15 @@
 
 #include <cstdio>
 #include <regex>
+#include <span>
 #include <vector>
 
+#include "base/fingerprint.h"
 #include "base/transfer.h"
 #include "bench/numbers.h"
 #include "bench/on_ranks.h"
 #include "cli/commands.h"
 #include "cli/options.h"
-#include "comm/agreement.h"
 #include "train/trainer.h"
 
 namespace nanofsdp::cli {
@@ -17,25 +18,29 @@ namespace {
 
 // The run of one strategy, as rank 0 sees it.
 struct Row {
-  std::int64_t numel = 0;         // parameters of the model
-  std::int64_t at_rest = 0;       // bytes between steps: parameters, gradients, optimizer
-  std::int64_t peak = 0;          // bytes of all classes
-  std::int64_t sent = 0;          // bytes that the last step sent
-  double seconds = 0;             // mean time of a step, without the first
-  double loss = 0;                // loss of the last step
-  std::uint64_t fingerprint = 0;  // fingerprint of all losses, norms and final weights
+  std::int64_t numel = 0;    // parameters of the model
+  std::int64_t at_rest = 0;  // bytes between steps: parameters, gradients, optimizer
+  std::int64_t peak = 0;     // bytes of all classes
+  std::int64_t sent = 0;     // bytes that the last step sent
+  double seconds = 0;        // mean time of a step, without the first
+  double loss = 0;           // loss of the last step
+  // The fingerprint of all losses, norms and final weights.
+  std::uint64_t fingerprint = nanofsdp::fingerprint("");
 };
 
 Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context& context,
               std::unique_ptr<comm::Communicator> world) {
   train::Trainer trainer(context, std::move(world), options, dataset);
   Row row;
-  std::vector<double> numbers;
+  const auto hash = [&](std::span<const std::byte> bytes) {
+    row.fingerprint = nanofsdp::fingerprint(bytes, row.fingerprint);
+  };
   comm::Traffic before;
   for (std::int64_t i = 0; i < options.max_iters; ++i) {
     before = trainer.mesh().traffic();
     const train::StepResult step = trainer.step(i);
-    numbers.insert(numbers.end(), {step.loss, step.grad_norm});
+    const double numbers[] = {step.loss, step.grad_norm};
+    hash(std::as_bytes(std::span(numbers)));
     if (i > 0) row.seconds += step.seconds / static_cast<double>(options.max_iters - 1);
     row.loss = step.loss;
   }
@@ -46,14 +51,11 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
   }
   row.peak = context.ledger.total_peak();
   row.sent = (trainer.mesh().traffic() - before).bytes_sent;
-  std::string bits(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(double));
   std::vector<float> room;
   trainer.model().summon_full_parameters([&](const nn::Parameter& parameter) {
-    const auto whole = on_host<float>(*context.compute, parameter.data, room);
-    bits.append(reinterpret_cast<const char*>(whole.data()), whole.size_bytes());
+    hash(std::as_bytes(on_host<float>(*context.compute, parameter.data, room)));
     row.numel += parameter.data.numel();
   });
-  row.fingerprint = nanofsdp::fingerprint(bits);
   return row;
 }
 
