@@ -19,6 +19,11 @@ constexpr std::size_t kMostPoints = 500;
 // covers another.
 constexpr const char *kOurs = "#56b4e9", *kVal = "#009e73", *kReference = "#333333";
 
+// The colours that the lessons give to parameters, gradients, the optimizer, activations and
+// all-gathers, by class of memory.
+constexpr const char* kHeld[] = {"#56b4e9", "#e69f00", "#009e73", "#56b4e9",
+                                 "#e69f00", "#cccccc", "#9a6fd0"};
+
 // Draws a bar for each class that held memory. `y` moves below the bars.
 std::string memory(const Ledger& ledger, double& y) {
   const auto total = static_cast<double>(std::max<std::int64_t>(ledger.total_peak(), 1));
@@ -31,7 +36,7 @@ std::string memory(const Ledger& ledger, double& y) {
     const double left = kChartLeft + 158, width = 400 * static_cast<double>(bytes) / total;
     svg += svg_text(left - 8, y + 14, "end", std::string(name_of(c))) +
            fmt::format(R"(<rect x="{}" y="{}" width="{:.1f}" height="14" fill="{}"/>)", left, y + 3,
-                       width, kOurs) +
+                       width, kHeld[static_cast<std::size_t>(c)]) +
            svg_text(left + width + 8, y + 14, "start", grouped(bytes) + " bytes");
     y += 20;
   }

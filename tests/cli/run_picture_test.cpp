@@ -160,6 +160,8 @@ TEST(RunPicture, PutsEveryValueInItsPlace) {
     EXPECT_NE(svg.find(words), std::string::npos) << words;
   }
   EXPECT_EQ(svg.find("activations"), std::string::npos);  // there are no activations
+  // The bar of a class has the colour that the lessons give to what it holds.
+  EXPECT_NE(svg.find("height=\"14\" fill=\"#009e73\""), std::string::npos) << "the optimizer's";
 }
 
 // The run has just begun, has diverged, or has values that are all equal, tiny, or huge.
