@@ -12,7 +12,6 @@
 #include "base/build_info.h"
 #include "base/check.h"
 #include "base/file.h"
-#include "base/json.h"
 #include "bench/bench.h"
 #include "bench/numbers.h"
 #include "bench/planned.h"
@@ -24,16 +23,6 @@
 #include "store/owned_directory.h"
 
 namespace nanofsdp::cli {
-namespace {
-
-using nlohmann::ordered_json;
-
-void write_line(std::ofstream& file, const ordered_json& json) {
-  if (file << json.dump() << '\n' << std::flush) return;
-  NANOFSDP_REFUSE(.what = "cannot write --metrics", .got = std::strerror(errno));
-}
-
-}  // namespace
 
 Report::Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
                train::Trainer& trainer)
@@ -133,37 +122,40 @@ void Report::open_files() {
   metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
 }
 
+void Report::record(const nlohmann::ordered_json& json) {
+  curves_.add(json);
+  if (options_.metrics.empty() || metrics_ << json.dump() << '\n' << std::flush) return;
+  NANOFSDP_REFUSE(.what = "cannot write --metrics", .got = std::strerror(errno));
+}
+
 void Report::step(std::int64_t iteration, const train::StepResult& result) {
   step_seconds_ += result.seconds;
   ++steps_;
   if (!speaks_) return;
   const comm::Traffic traffic = trainer_.mesh().traffic();
   const auto tokens = static_cast<double>(options_.tokens_of_step());
-  if (!options_.metrics.empty() || iteration % options_.log_interval == 0) {
-    curves_.loss.add(iteration, result.loss);
-    curves_.grad_norm.add(iteration, result.grad_norm);
-    curves_.tokens_per_s.add(iteration, tokens / result.seconds);
-  }
-  if (!options_.metrics.empty()) {
-    ordered_json peak;
+  const bool is_logged = iteration % options_.log_interval == 0;
+  if (is_logged || !options_.metrics.empty()) {
+    nlohmann::ordered_json peak;
     for (const MemoryClass c : kMemoryClasses) {
       peak[std::string(name_of(c))] = context_.ledger.count(c).reserved_peak;
     }
-    ordered_json json = {{"iter", iteration},
-                         {"loss", result.loss},
-                         {"grad_norm", result.grad_norm},
-                         {"lr", result.lr},
-                         {"ms", result.seconds * 1e3},
-                         {"tokens_per_s", tokens / result.seconds},
-                         {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
-                         {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
-                         {"peak_bytes", peak}};
+    nlohmann::ordered_json json = {
+        {"iter", iteration},
+        {"loss", result.loss},
+        {"grad_norm", result.grad_norm},
+        {"lr", result.lr},
+        {"ms", result.seconds * 1e3},
+        {"tokens_per_s", tokens / result.seconds},
+        {"bytes_sent", traffic.bytes_sent - traffic_.bytes_sent},
+        {"bytes_received", traffic.bytes_received - traffic_.bytes_received},
+        {"peak_bytes", peak}};
     if (peak_flops_ > 0) json["mfu"] = utilisation(result.seconds);
-    write_line(metrics_, json);
+    record(json);
   }
   last_step_ = traffic - traffic_;
   traffic_ = traffic;
-  if (iteration % options_.log_interval != 0) return;
+  if (!is_logged) return;
   const double mean = step_seconds_ / static_cast<double>(steps_);
   const std::string rate = grouped(static_cast<std::int64_t>(tokens / mean));
   const std::string mfu =
@@ -183,12 +175,8 @@ void Report::evaluation(std::int64_t iteration, const train::EvalResult& result)
   last_evaluation_ = result;
   line(fmt::format("step {}: train loss {:.4f}, val loss {:.4f}", iteration, result.train_loss,
                    result.val_loss));
-  if (speaks_ && !options_.metrics.empty()) {
-    write_line(
-        metrics_,
-        {{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
-  }
-  curves_.val_loss.add(iteration, result.val_loss);
+  if (!speaks_) return;
+  record({{"iter", iteration}, {"train_loss", result.train_loss}, {"val_loss", result.val_loss}});
 }
 
 void Report::settled() {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/context.h"
+#include "base/json.h"
 #include "cli/options.h"
 #include "cli/run_picture.h"
 #include "comm/traffic.h"
@@ -58,6 +59,8 @@ class Report final : public train::Listener {
   // If it does not stay, the next line replaces it, as in progress.
   void line(const std::string& text, bool stays = true);
   void open_files();
+  // Adds a line of metrics to the curves, and to the file if there is one.
+  void record(const nlohmann::ordered_json& json);
 
   const TrainOptions& options_;
   const Context& context_;

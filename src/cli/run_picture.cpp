@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "base/file.h"
-#include "base/json.h"
 #include "bench/numbers.h"
 
 namespace nanofsdp::cli {
@@ -64,28 +63,30 @@ std::vector<Chart::Point> Curve::points(std::int64_t last) const {
   return points;
 }
 
+void Curves::add(const nlohmann::json& line, std::int64_t end) {
+  const auto value = [&](const char* name) {
+    const bool there = line.is_object() && line.contains(name) && line[name].is_number();
+    return there ? line[name].get<double>() : std::nan("");
+  };
+  const double iter = value("iter");
+  if (!(iter >= 0 && iter < std::min(static_cast<double>(end), 1e12))) return;
+  const auto iteration = static_cast<std::int64_t>(iter);
+  loss.add(iteration, value("loss"));
+  val_loss.add(iteration, value("val_loss"));
+  grad_norm.add(iteration, value("grad_norm"));
+  tokens_per_s.add(iteration, value("tokens_per_s"));
+}
+
 void Curves::read(const std::string& path, const Fault& fault, std::int64_t end) {
   const MappedFile file(path, fault);
   std::string_view rest(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   while (!rest.empty()) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
-    nlohmann::json json;
     try {
-      json = parse_json(line, {});
+      add(parse_json(line, {}), end);
     } catch (const UsageError&) {  // perhaps half a line; the later lines count
     }
-    const auto value = [&](const char* name) {
-      const bool there = json.is_object() && json.contains(name) && json[name].is_number();
-      return there ? json[name].get<double>() : std::nan("");
-    };
-    const double iter = value("iter");
-    if (!(iter >= 0 && iter < std::min(static_cast<double>(end), 1e12))) continue;
-    const auto iteration = static_cast<std::int64_t>(iter);
-    loss.add(iteration, value("loss"));
-    val_loss.add(iteration, value("val_loss"));
-    grad_norm.add(iteration, value("grad_norm"));
-    tokens_per_s.add(iteration, value("tokens_per_s"));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/json.h"
 #include "base/ledger.h"
 #include "cli/chart.h"
 
@@ -38,6 +39,9 @@ class Curve {
 /// The curves of one run.
 struct Curves {
   Curve loss, val_loss, grad_norm, tokens_per_s;
+
+  /// Adds the values of a line of metrics, if it is an object with an "iter" before `end`.
+  void add(const nlohmann::json& line, std::int64_t end = std::numeric_limits<std::int64_t>::max());
 
   /// Adds the values of a metrics file for iterations before `end`. It skips every line that is not
   /// a JSON object with "iter", because a run that was killed may leave such a line.
