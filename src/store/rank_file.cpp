@@ -1,9 +1,9 @@
 #include "store/rank_file.h"
 
+#include <deque>
 #include <map>
 #include <optional>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "base/check.h"
@@ -23,13 +23,12 @@ constexpr char kPt[] = "pt";  // tells PyTorch's readers that the tensors are Py
 struct Pieces {
   std::vector<std::int64_t> shape;
   std::vector<fsdp::Range> ranges;
-  std::vector<std::size_t> files;  // the file of each range
+  std::vector<const SafetensorsFile*> files;  // the file of each range
   std::optional<std::int64_t> steps;
 };
 using Index = std::map<std::string, Pieces>;
 
-void add_to_index(Index& index, const fs::path& path, std::size_t file) {
-  const SafetensorsFile rank_file(path.string());
+void add_to_index(Index& index, const fs::path& path, const SafetensorsFile& rank_file) {
   const Fault fault{.what = "checkpoint file '" + path.string() + "'",
                     .expected = "metadata that say which pieces of parameters it has"};
   for (const auto& [name, text] : rank_file.metadata()) {
@@ -43,13 +42,10 @@ void add_to_index(Index& index, const fs::path& path, std::size_t file) {
       pieces.ranges.push_back({range.at(0), range.at(1)});
       const auto [begin, end] = pieces.ranges.back();
       if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
-      pieces.files.push_back(file);
+      pieces.files.push_back(&rank_file);
     });
   }
 }
-
-// A tensor of a file, the first element that is read, and the memory that takes it.
-using Read = std::tuple<TensorInfo, std::int64_t, Tensor>;
 
 }  // namespace
 
@@ -79,14 +75,17 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
 void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
                      std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
                      std::int64_t steps) {
-  const auto path = [&](std::size_t file) { return directory / rank_file_name(file, files); };
   Index index;
-  for (std::size_t file = 0; file < files; ++file) add_to_index(index, path(file), file);
+  std::deque<SafetensorsFile> opened;
+  for (std::size_t rank = 0; rank < files; ++rank) {
+    const fs::path path = directory / rank_file_name(rank, files);
+    add_to_index(index, path, opened.emplace_back(path.string()));
+  }
   std::vector<TensorInfo> there;
   for (const auto& [name, pieces] : index) there.push_back({name, pieces.shape});
   require_same_tensors(model, there, "checkpoint '" + directory.string() + "'");
 
-  std::vector<std::vector<Read>> reads(files);
+  std::vector<float> room;
   for (const StateSlice& slice : slices) {
     const Pieces& pieces = index[slice.parameter.name];
     const auto items = plan_reads(slice.range, pieces.ranges);
@@ -97,20 +96,11 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
     for (const ReadItem& item : *items) {
       for (const auto& [name, values] : slice.tensors) {
         const Tensor to = values.slice(item.in_wanted.begin, item.in_wanted.size());
-        reads[pieces.files[item.saved]].push_back(
-            {{name, {pieces.ranges[item.saved].size()}}, item.in_saved.begin, to});
+        room.resize(static_cast<std::size_t>(to.numel()));
+        pieces.files[item.saved]->read({name, {pieces.ranges[item.saved].size()}},
+                                       item.in_saved.begin, room);
+        transfer(stream, Tensor(room.data(), to.shape()), to);
       }
-    }
-  }
-  std::vector<float> room;
-  // Opens one file at a time, because there may be many.
-  for (std::size_t file = 0; file < files; ++file) {
-    if (reads[file].empty()) continue;
-    SafetensorsFile from(path(file).string());
-    for (const auto& [tensor, first, to] : reads[file]) {
-      room.resize(static_cast<std::size_t>(to.numel()));
-      from.read(tensor, first, room);
-      transfer(stream, Tensor(room.data(), to.shape()), to);
     }
   }
 }

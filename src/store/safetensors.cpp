@@ -5,9 +5,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 
 #include "base/check.h"
@@ -86,36 +84,26 @@ const NewFile& SafetensorsWriter::finish() {
 
 // ---- reading
 
-SafetensorsFile::SafetensorsFile(std::string path) : path_(std::move(path)) {
-  std::error_code error;
-  const std::uint64_t size = std::filesystem::file_size(path_, error);
-  const bool none = error == std::errc::no_such_file_or_directory;
-  if (error) malformed(path_, "a safetensors file", none ? "no such file" : error.message());
+SafetensorsFile::SafetensorsFile(std::string path)
+    : path_(std::move(path)),
+      file_(path_, {.what = "weights '" + path_ + "'", .expected = "a safetensors file"}) {
+  const std::size_t size = file_.bytes().size();
   if (size < kPrefix) {
     malformed(path_, "8 bytes that give the header's length",
               fmt::format("a file of {} bytes", size));
   }
-  // The stream has no buffer, because each read is of a whole tensor at another place of the file.
-  file_.rdbuf()->pubsetbuf(nullptr, 0);
-  file_.open(path_, std::ios::binary);
   std::uint64_t header_size = 0;
-  read_bytes(&header_size, kPrefix);
+  std::memcpy(&header_size, file_.bytes().data(), kPrefix);
   const std::uint64_t room = std::min(size - kPrefix, kLargestHeader);
   if (header_size > room) {
     const Fault it = stranger(header_size);
     malformed(path_, fmt::format("a header of at most {} bytes", room), it.got, it.hint);
   }
-  std::string text(header_size, '\0');
-  read_bytes(text.data(), header_size);
-  data_begin_ = kPrefix + header_size;
-  header_ = parse_header(text, size - data_begin_, path_);
+  const auto header = file_.bytes().subspan(kPrefix, header_size);
+  data_ = file_.bytes().subspan(kPrefix + header_size);
+  header_ = parse_header({reinterpret_cast<const char*>(header.data()), header.size()},
+                         data_.size(), path_);
   for (const TensorInfo& tensor : header_.tensors) named_[tensor.name] = &tensor;
-}
-
-void SafetensorsFile::read_bytes(void* to, std::uint64_t bytes) {
-  if (!file_.read(static_cast<char*>(to), static_cast<std::streamsize>(bytes))) {
-    malformed(path_, "a file that can be read", std::strerror(errno));
-  }
 }
 
 const TensorInfo& SafetensorsFile::find(const TensorInfo& wanted) const {
@@ -124,7 +112,8 @@ const TensorInfo& SafetensorsFile::find(const TensorInfo& wanted) const {
   return *found->second;
 }
 
-void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::span<float> to) {
+void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first,
+                           std::span<float> to) const {
   const TensorInfo& tensor = find(wanted);
   const auto count = static_cast<std::int64_t>(to.size());
   NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
@@ -134,20 +123,19 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first, std::sp
   if (!narrow && tensor.dtype != "F32")
     malformed(path_, fmt::format("tensor '{}' in F32, BF16 or F16", tensor.name), tensor.dtype,
               "convert it, as with tensor.to(torch.bfloat16)");
-  const std::uint64_t begin = data_begin_ + tensor.begin;
-  const std::uint64_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
-  file_.clear();
-  file_.seekg(static_cast<std::streamoff>(begin + static_cast<std::uint64_t>(first) * size));
-  if (!narrow) return read_bytes(to.data(), to.size_bytes());
+  const std::size_t size = narrow ? sizeof(std::uint16_t) : sizeof(float);
+  const auto from =
+      data_.subspan(tensor.begin + static_cast<std::size_t>(first) * size, to.size() * size);
+  if (!narrow) return void(std::ranges::copy(from, std::as_writable_bytes(to).begin()));
   std::vector<std::uint16_t> bits(to.size());
-  read_bytes(bits.data(), bits.size() * size);
+  std::ranges::copy(from, std::as_writable_bytes(std::span(bits)).begin());
   const bool brain = tensor.dtype == "BF16";
   std::ranges::transform(bits, to.begin(), [=](std::uint16_t x) {
     return brain ? to_float32(bfloat16{x}) : to_float32_of_half(x);
   });
 }
 
-std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) {
+std::vector<float> SafetensorsFile::read(const TensorInfo& wanted) const {
   std::vector<float> values(static_cast<std::size_t>(find(wanted).numel()));
   read(wanted, 0, values);
   return values;

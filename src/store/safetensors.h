@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <fstream>
 #include <map>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/file.h"
 #include "store/new_file.h"
 #include "store/safetensors_header.h"
 
@@ -52,11 +52,13 @@ class SafetensorsWriter {
   std::int64_t written_ = 0;  // and the number of its elements that are written
 };
 
-/// Reads one file: the header at once, and tensors on demand.
+/// Reads one file: the header at once, and tensors on demand. The file is mapped (base/file.h): it
+/// needs no descriptor while it is open, and it must not shrink.
 class SafetensorsFile {
  public:
   /// @throws UsageError saying what is wrong if the file is missing or malformed in any way
   explicit SafetensorsFile(std::string path);
+  SafetensorsFile(SafetensorsFile&&) = default;  // a copy would look into the header of the other
 
   /// The texts in the header, by name.
   const Metadata& metadata() const { return header_.metadata; }
@@ -65,18 +67,17 @@ class SafetensorsFile {
 
   /// @throws UsageError if the file has no such tensor, or it has another shape or a dtype that we
   ///   do not read
-  std::vector<float> read(const TensorInfo& tensor);
+  std::vector<float> read(const TensorInfo& tensor) const;
 
   /// Reads a part of a tensor: elements [first, first + to.size()), counted row-major.
-  void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to);
+  void read(const TensorInfo& tensor, std::int64_t first, std::span<float> to) const;
 
  private:
   const TensorInfo& find(const TensorInfo& wanted) const;
-  void read_bytes(void* to, std::uint64_t bytes);
 
   std::string path_;
-  std::ifstream file_;
-  std::uint64_t data_begin_ = 0;
+  MappedFile file_;
+  std::span<const std::byte> data_;  // the bytes behind the header
   SafetensorsHeader header_;
   std::map<std::string, const TensorInfo*> named_;  // those of the header
 };

@@ -151,7 +151,7 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
             fmt::format("{} of them", got), "is a file missing?");
 }
 
-std::vector<float> WeightsFiles::read(const TensorInfo& wanted) {
+std::vector<float> WeightsFiles::read(const TensorInfo& wanted) const {
   const auto found = std::ranges::lower_bound(tensors_, wanted.name, {}, &TensorInfo::name);
   const bool none = found == tensors_.end() || found->name != wanted.name;
   require_tensor(wanted, none ? nullptr : &*found, path_);

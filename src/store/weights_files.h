@@ -44,7 +44,7 @@ struct Box {
   std::vector<std::int64_t> offsets;
 };
 
-/// Reads the headers of all files at once, and tensors on demand. All files stay open.
+/// Reads the headers of all files at once, and tensors on demand.
 class WeightsFiles {
  public:
   /// @throws UsageError naming the file that is missing or malformed, or a tensor that the files do
@@ -59,7 +59,7 @@ class WeightsFiles {
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
   /// @throws UsageError if there is no such tensor or it has another shape
-  std::vector<float> read(const TensorInfo& tensor);
+  std::vector<float> read(const TensorInfo& tensor) const;
 
  private:
   void add(std::size_t file, const std::string& path);

@@ -1,6 +1,7 @@
 #include "store/weights_files.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -65,6 +66,23 @@ TEST_F(WeightsFilesTest, BoxesOfAnyFormBecomeOneTensor) {
   EXPECT_EQ(read({"w", {2, 3, 2}}), all);
   EXPECT_EQ(read({"v", {2}}), Values({3, 4}));
   EXPECT_EQ(read({"one", {}}), Values({5}));
+}
+
+// A run of many ranks leaves more files than a process may have open.
+TEST_F(WeightsFilesTest, ManyFilesAreReadWithFewDescriptors) {
+  constexpr std::int64_t kFiles = 100;
+  for (std::int64_t i = 0; i < kFiles; ++i) {
+    write(std::to_string(i) + ".safetensors", {{"w", {1}, {static_cast<float>(i)}, {i}}});
+  }
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit few{.rlim_cur = 50, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &few);
+  Values all(kFiles), got;
+  std::iota(all.begin(), all.end(), 0.f);
+  EXPECT_EQ(testing::usage_error([&] { got = read({"w", {kFiles}}); }), "no error");
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(got, all);
 }
 
 // PyTorch saves a rank without rows in this way: an empty box behind the last row.
