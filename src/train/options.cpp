@@ -36,6 +36,7 @@ fsdp::Options fsdp_options(const TrainerOptions& options, Device device) {
           .no_sync = options.no_sync,
           .reduction = comm::ReduceOp::sum,
           .alignment = static_cast<std::int64_t>(16 / element),
+          .pool = options.pool,
           .wrap_policy = fsdp::is_a<gpt::Block>};
 }
 

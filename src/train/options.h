@@ -71,6 +71,7 @@ struct TrainerOptions {
   fsdp::MixedPrecision precision{};
   int forward_prefetch = 1;
   fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
+  bool pool = true;      ///< whether units share slots, or each has slots of its own
   bool no_sync = false;  ///< whether only the last micro-step reduces gradients
   gpt::Recompute recompute = gpt::Recompute::none;
   InitOrder init_order = InitOrder::nanogpt;

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <memory>
 
+#include <utility>
 #include "base/buffer.h"
 #include "base/context.h"
 #include "base/rng.h"
@@ -69,7 +71,13 @@ class Trainer {
   /// Builds and initialises the model. Collective.
   /// @param options, dataset outlive the trainer
   Trainer(Context& context, std::unique_ptr<comm::Communicator> world,
-          const TrainerOptions& options, const data::Dataset& dataset);
+          const TrainerOptions& options, const data::Dataset& dataset)
+      : Trainer(context,
+                comm::Mesh(std::move(world), options.shard_size, options.reshard_after_forward),
+                options, dataset) {}
+  /// The same for a mesh that exists already, which may be one of a simulated device.
+  Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& options,
+          const data::Dataset& dataset);
 
   /// Makes up to max_iters steps. It evaluates before the first step, every eval_interval steps,
   /// and after the last. If out_dir is set, an evaluation saves a checkpoint, from which a run can
@@ -91,6 +99,8 @@ class Trainer {
   comm::Mesh& mesh() { return mesh_; }
   fsdp::ShardedModel& model() { return sharded_; }
 
+  fsdp::AdamW& optimizer() { return optimizer_; }
+  nn::Tape& tape() { return tape_; }
  private:
   void require_agreement();
   void resume();

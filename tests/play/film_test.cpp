@@ -139,8 +139,8 @@ TEST(Training, OfThePageIsTheTrainersToTheBit) {
   });
   Session session(short_rows, dataset);
   for (const double loss : expected) {
-    session.on_every_rank([](Player& p) { p.training.step(); });
-    EXPECT_EQ(session.player(0).training.loss(), loss);
+    session.on_every_rank([](Player& p) { p.step(); });
+    EXPECT_EQ(session.player(0).last.loss, loss);
   }
 }
 

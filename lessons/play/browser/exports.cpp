@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "cli/config_file.h"
 #include "engine/binding.h"
+#include "train/pretrained.h"
 
 /// @file
 /// @brief The functions that JavaScript calls. Another call fetches the answer. The reason: a call
@@ -34,6 +35,9 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 // A page has no files, so this refuses all of them.
 std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
   throw UsageError(fault);
+}
+void nanofsdp::train::load_pretrained(const std::string& directory, fsdp::ShardedModel&) {
+  throw UsageError({.what = "weights in " + directory, .expected = "none: a page has no files"});
 }
 nanofsdp::cli::Config nanofsdp::cli::read_config(const std::string& name) {
   throw UsageError({.what = "config file " + name, .expected = "options: a page has no files"});

@@ -26,7 +26,7 @@ Settings settings_in(const Json& request) {
 
 Json begun(Session& session) {
   std::int64_t parameters = 0;
-  for (const fsdp::Unit& unit : session.player(0).training.model().units()) {
+  for (const fsdp::Unit& unit : session.player(0).trainer.model().units()) {
     parameters += unit.numel();
   }
   return {{"parameters", parameters}};
@@ -35,17 +35,17 @@ Json begun(Session& session) {
 Json train(Session& session, int steps) {
   Json losses = Json::array();
   for (int i = 0; i < steps; ++i) {
-    session.on_every_rank([](Player& p) { p.training.step(); });
-    losses.push_back(session.player(0).training.loss());
+    session.on_every_rank([](Player& p) { p.step(); });
+    losses.push_back(session.player(0).last.loss);
   }
-  return {{"losses", losses}, {"steps", session.player(0).training.steps()}};
+  return {{"losses", losses}, {"steps", session.player(0).steps}};
 }
 
 Json weights(Session& session) {
   std::vector<std::string> hashes(static_cast<std::size_t>(session.settings().ranks));
   session.on_every_rank([&](Player& p) {
     hashes[static_cast<std::size_t>(p.context.rank)] =
-        fmt::format("{:016x}", p.training.fingerprint_of_weights());
+        fmt::format("{:016x}", p.fingerprint_of_weights());
   });
   return {{"weights", hashes}};
 }
@@ -53,7 +53,7 @@ Json weights(Session& session) {
 Json sample(Session& session, std::int64_t length) {
   std::string text;
   session.on_every_rank([&](Player& p) {
-    std::string mine = p.training.sample(length);
+    std::string mine = p.trainer.sample(length);
     if (p.context.rank == 0) text = std::move(mine);
   });
   return {{"text", text}};

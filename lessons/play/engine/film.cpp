@@ -19,24 +19,29 @@ namespace {
 
 using Json = nlohmann::json;
 
+std::int64_t batch_bytes(const Settings& settings) {
+  constexpr std::int64_t kToken = 2 * sizeof(std::int32_t);  // an input and a target
+  return settings.options.batch_size * settings.options.block_size * kToken;
+}
+
 // The same rank on a simulated device. Its log and its film are those of the second step.
 struct Simulated {
   Simulated(int rank, const Settings& settings, const data::Dataset& dataset)
       : context(rank, settings.ranks, 1, Device::simulated_cpu),
         recorder(context),
-        training(context, plan::make_simulated_mesh(context, settings.options.shard_size), settings,
-                 dataset) {
-    training.step();
+        trainer(context, plan::make_simulated_mesh(context, settings.options.shard_size),
+                settings.options, dataset) {
+    trainer.step(0);
     const std::size_t first = context.issued.size();
-    recorder.start([this] { return training.activations(); });
-    training.step();
+    recorder.start(trainer.tape(), batch_bytes(settings));
+    trainer.step(1);
     recorder.stop();
     played = plan::play(context.issued, machine_of(settings), {settings.ranks, 1}, first);
   }
 
   plan::SimulatedRank context;
   Recorder recorder;
-  Training training;
+  train::Trainer trainer;
   plan::Played played;
 };
 
@@ -139,16 +144,20 @@ nlohmann::json spans_of(const std::deque<Span>& spans, double begin) {
 nlohmann::json film_one_step(const Settings& settings, const data::Dataset& dataset) {
   Session session(settings, dataset);
   std::vector<comm::Traffic> traffic(static_cast<std::size_t>(settings.ranks));
-  session.on_every_rank([](Player& p) { p.training.step(); });
-  const double first_loss = session.player(0).training.loss();
+  session.on_every_rank([](Player& p) { p.step(); });
+  const double first_loss = session.player(0).last.loss;
   session.on_every_rank([&](Player& p) {
-    p.training.mesh().reset_traffic();
+    train::Trainer& trainer = p.trainer;
+    trainer.mesh().reset_traffic();
     std::optional<Probe> probe;
-    if (!settings.parameter.empty()) p.recorder.follow(probe.emplace(p.training.probe()));
-    p.recorder.start([&] { return p.training.activations(); });
-    p.training.step();
+    if (!settings.parameter.empty()) {
+      p.recorder.follow(probe.emplace(trainer.model().units(), trainer.optimizer(),
+                                      settings.parameter, settings.element));
+    }
+    p.recorder.start(trainer.tape(), batch_bytes(settings));
+    p.step();
     p.recorder.stop();
-    traffic[static_cast<std::size_t>(p.context.rank)] = p.training.mesh().traffic();
+    traffic[static_cast<std::size_t>(p.context.rank)] = trainer.mesh().traffic();
   });
   Json ranks = Json::array();
   for (int rank = 0; rank < settings.ranks; ++rank) {
@@ -157,15 +166,15 @@ nlohmann::json film_one_step(const Settings& settings, const data::Dataset& data
     require_agreement(rank, player.recorder, simulated.recorder);
     ranks.push_back(rank_of(player, traffic[static_cast<std::size_t>(rank)], simulated));
   }
-  Training& training = session.player(0).training;
+  Player& player = session.player(0);
   Json film = {{"ranks", ranks},
-               {"units", units_of(training.model())},
-               {"parameters", parameters_of(training.model())},
-               {"losses", {first_loss, training.loss()}},
-               {"grad_norm", training.grad_norm()}};
+               {"units", units_of(player.trainer.model())},
+               {"parameters", parameters_of(player.trainer.model())},
+               {"losses", {first_loss, player.last.loss}},
+               {"grad_norm", player.last.grad_norm}};
   std::vector<std::uint64_t> hashes(traffic.size());
   session.on_every_rank([&](Player& p) {
-    hashes[static_cast<std::size_t>(p.context.rank)] = p.training.fingerprint_of_weights();
+    hashes[static_cast<std::size_t>(p.context.rank)] = p.fingerprint_of_weights();
   });
   film["weights"] = Json::array();
   for (const std::uint64_t hash : hashes) film["weights"].push_back(fmt::format("{:016x}", hash));

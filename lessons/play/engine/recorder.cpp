@@ -51,8 +51,8 @@ Recorder::Recorder(Context& context) : context_(context) {
   }
 }
 
-void Recorder::start(std::function<std::int64_t()> activations) {
-  activations_ = std::move(activations);
+void Recorder::start(nn::Tape& tape, std::int64_t batch) {
+  tape_ = &tape, batch_ = batch, bottom_ = top();
   on_ = true;
   context_.tracer.start();
   look();
@@ -70,7 +70,8 @@ void Recorder::look(bool is_last) {
   for (std::size_t c = 0; c < kMemoryClasses.size(); ++c) {
     now.memory[c] = context_.ledger.count(kMemoryClasses[c]).in_use;
   }
-  now.memory[static_cast<std::size_t>(MemoryClass::activations)] = activations_();
+  now.memory[static_cast<std::size_t>(MemoryClass::activations)] =
+      batch_ + static_cast<std::int64_t>(top() - bottom_);
   std::vector<std::string> events = context_.tracer.take_order();
   const std::size_t spans = context_.tracer.spans().size();
   const bool is_news =

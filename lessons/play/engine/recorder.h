@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "base/context.h"
 #include "engine/probe.h"
+#include "nn/tape.h"
 
 namespace nanofsdp::play {
 
@@ -50,9 +50,11 @@ class Recorder {
   /// Puts itself between the rank and its streams. The context is new, and outlives the recorder.
   explicit Recorder(Context& context);
 
-  /// Starts recording, together with the tracer.
-  /// @param activations returns the bytes that they take now
-  void start(std::function<std::int64_t()> activations);
+  /// Starts recording, together with the tracer, between two passes. A pass before has sized the
+  /// tape, so all activations lie in one block.
+  /// @param tape of the rank; outlives the recording
+  /// @param batch the bytes of a batch, which count as activations, too
+  void start(nn::Tape& tape, std::int64_t batch);
   void stop();  ///< stops recording; the record stays
   /// Also records this number. The probe outlives the recording.
   void follow(const Probe& probe) { probe_ = &probe; }
@@ -65,13 +67,16 @@ class Recorder {
 
  private:
   class Watched;
+  Address top() const { return tape_->allocate({0}).address(); }
   void look(bool is_last = false);
   void see(const Values& values);
 
   Context& context_;
   Stream* compute_ = nullptr;  // the rank's own stream
   bool on_ = false;
-  std::function<std::int64_t()> activations_;
+  nn::Tape* tape_ = nullptr;
+  Address bottom_ = 0;          // address of an empty tape
+  std::int64_t batch_ = 0;      // bytes of a batch
   std::deque<Sample> samples_;  // a deque never moves its elements
   std::vector<Happening> happenings_;
   const Probe* probe_ = nullptr;

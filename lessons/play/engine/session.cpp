@@ -3,9 +3,12 @@
 #include <algorithm>
 #include <exception>
 #include <mutex>
+#include <span>
+#include <string_view>
 #include <thread>
 #include <utility>
 
+#include "base/fingerprint.h"
 #include "comm/local.h"
 
 namespace nanofsdp::play {
@@ -14,8 +17,15 @@ Player::Player(std::unique_ptr<comm::Communicator> world, const Settings& settin
                const data::Dataset& dataset)
     : context(world->rank(), world->size()),
       recorder(context),
-      training(context, comm::Mesh(std::move(world), settings.options.shard_size), settings,
-               dataset) {}
+      trainer(context, std::move(world), settings.options, dataset) {}
+
+std::uint64_t Player::fingerprint_of_weights() {
+  std::uint64_t hash = fingerprint(std::string_view());
+  trainer.model().summon_full_parameters([&](const nn::Parameter& parameter) {
+    hash = fingerprint(std::as_bytes(parameter.data.span<float>()), hash);
+  });
+  return hash;
+}
 
 Session::Session(const Settings& settings, const data::Dataset& dataset)
     : settings_(settings), players_(static_cast<std::size_t>(settings.ranks)) {

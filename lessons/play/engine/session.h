@@ -7,7 +7,8 @@
 #include <vector>
 
 #include "engine/recorder.h"
-#include "engine/training.h"
+#include "engine/settings.h"
+#include "train/trainer.h"
 
 namespace nanofsdp::play {
 
@@ -20,9 +21,16 @@ struct Player {
   Player(std::unique_ptr<comm::Communicator> world, const Settings& settings,
          const data::Dataset& dataset);
 
+  /// Makes one optimizer step.
+  void step() { last = trainer.step(steps++); }
+  /// The fingerprint of every weight, in float32, in the order of the units. Collective.
+  std::uint64_t fingerprint_of_weights();
+
   Context context;
   Recorder recorder;
-  Training training;
+  train::Trainer trainer;
+  train::StepResult last{};  ///< the results of the last step
+  std::int64_t steps = 0;    ///< number of steps so far
 };
 
 /// Ranks that are threads of this process. In a browser they are fibers.

@@ -108,7 +108,7 @@ void set(Settings& s, const std::string& name, const Json& value) {
   else if (name == "no_sync")
     o.no_sync = boolean(name, value);
   else if (name == "pool")
-    s.pool = boolean(name, value);
+    o.pool = boolean(name, value);
   else if (name == "parameter" && value.is_string())
     s.parameter = value;
   else if (name == "element")
@@ -133,12 +133,6 @@ Settings parse_settings(std::string_view json) {
   for (const auto& [name, value] : object.items()) set(settings, name, value);
   if (o.strategy != fsdp::ShardingStrategy::hybrid_shard) o.shard_size = 0;
   return settings;
-}
-
-fsdp::Options fsdp_options(const Settings& settings) {
-  fsdp::Options options = train::fsdp_options(settings.options);
-  options.pool = settings.pool;
-  return options;
 }
 
 plan::Machine machine_of(const Settings& settings) {

@@ -4,7 +4,6 @@
 #include <string>
 #include <string_view>
 
-#include "fsdp/options.h"
 #include "plan/machine.h"
 #include "train/options.h"
 
@@ -17,7 +16,6 @@ namespace nanofsdp::play {
 struct Settings {
   train::TrainerOptions options{};  ///< options by their names on the command line
   int ranks = 4;                    ///< W, 1 to 8
-  bool pool = true;                 ///< units share slots, or each has slots of its own
   double link = 100e6;              ///< bytes/s into each rank
   double arithmetic = 10e9;         ///< floating-point operations/s of each rank
   /// Name of a parameter; one of its elements is followed; empty: none is.
@@ -30,9 +28,6 @@ struct Settings {
 /// for a step.
 /// @throws UsageError naming the setting that is unknown or out of range
 Settings parse_settings(std::string_view json);
-
-/// Turns settings into the options of fully_shard().
-fsdp::Options fsdp_options(const Settings& settings);
 
 /// The machine of the clock. Each rank has a machine of its own, with one core that computes and
 /// one for each of two collectives, so collectives take no time from computation. Its memory is so

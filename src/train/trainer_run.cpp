@@ -1,12 +1,45 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
 
 #include "base/check.h"
+#include "comm/agreement.h"
 #include "store/checkpoint.h"
+#include "store/owned_directory.h"
 #include "store/weights.h"
 #include "train/model_file.h"
 #include "train/trainer.h"
 
+// The whole run of a trainer, with its files. The page in which a model trains in a browser has no
+// files, so it is built without these functions.
+
 namespace nanofsdp::train {
+
+// Before the first step, this compares what ranks may have got differently if they were started one
+// by one.
+void Trainer::require_agreement() {
+  std::string model;
+  for (const store::TensorInfo& p : store::infos_of(sharded_)) {
+    model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
+  }
+  const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
+    comm::require_agreement(mesh_.world(), *context_.compute, what, fingerprint, hint);
+  };
+  require("options", nanofsdp::fingerprint(fmt::format("{}", options_.settings)),
+          "start all with the same command");
+  require("model", nanofsdp::fingerprint(model), "start all from the same program");
+  require("data", dataset_.fingerprint(), "give all the same text");
+}
+
+// Switches the tracer on for a few steps, after the first steps are over.
+void Trainer::trace(std::int64_t iteration) {
+  const std::int64_t first =
+      first_ + std::clamp<std::int64_t>(options_.max_iters - first_ - kTracedSteps, 0, 10);
+  if (iteration == first) context_.tracer.start();
+  if (iteration == first + kTracedSteps) context_.tracer.stop();
+}
+
 void Trainer::resume() {
   const store::Manifest manifest = store::read_manifest(options_.out_dir);
   const RunState state = run_state_of(manifest.metadata, options_.out_dir);
@@ -53,6 +86,36 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                               .pieces = tokenizer.pieces()}),
                       context_.rank);
   listener.saved(store::weights_path(options_.out_dir).string());
+}
+
+void Trainer::run(Listener& listener) {
+  require_agreement();
+  std::shared_ptr<void> owned;
+  if (options_.saves() && context_.rank == 0) owned = store::own_directory(options_.out_dir);
+  if (options_.resumes()) resume();
+  listener.started();
+  if (options_.resumes()) {
+    listener.resumed(store::checkpoint_path(options_.out_dir).string(), first_);
+  }
+  if (options_.eval_only) return listener.evaluation(first_, evaluate());
+  for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
+    const bool first = iteration == first_, last = iteration == options_.max_iters;
+    if (iteration % options_.eval_interval == 0 || first || last) {
+      const EvalResult result = evaluate();
+      require_finite(iteration, result);
+      listener.evaluation(iteration, result);
+      const bool best = result.val_loss < best_val_loss_;
+      if (best) best_val_loss_ = result.val_loss;
+      const bool wanted = best || options_.always_save_checkpoint;
+      if (wanted && !first && options_.saves()) save(iteration, result.val_loss, listener);
+      listener.settled();
+    }
+    trace(iteration);
+    if (last) break;
+    const StepResult result = step(iteration);
+    require_finite(iteration, result);
+    listener.step(iteration, result);
+  }
 }
 
 }  // namespace nanofsdp::train
