@@ -43,22 +43,18 @@ Trainer::Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& option
                       generator_);
 }
 
-Tensor Trainer::batch_tensor(int half, std::int64_t rows) const {
-  const std::int64_t T = options_.block_size;
-  return batch_.tensor({2 * options_.batch_size * T}, DType::int32)
-      .slice(half * options_.batch_size * T, rows * T)
-      .view({rows, T});
-}
-
-data::Batch Trainer::drawn(std::int64_t rows) {
-  const auto n = static_cast<std::size_t>(rows * options_.block_size);
-  return {std::span(drawn_).first(n), std::span(drawn_).subspan(drawn_.size() / 2, n)};
-}
-
-void Trainer::send(const data::Batch& batch, std::int64_t rows) {
-  const Shape shape{rows, options_.block_size};
-  transfer(*context_.compute, Tensor(batch.x.data(), shape, DType::int32), batch_tensor(0, rows));
-  transfer(*context_.compute, Tensor(batch.y.data(), shape, DType::int32), batch_tensor(1, rows));
+// Draws a batch, and returns the inputs and targets of this rank's rows where the model reads them.
+// If the rows do not count, they have no targets.
+std::array<Tensor, 2> Trainer::draw(data::Split split, Generator& generator, data::BatchRows rows,
+                                    bool counts) {
+  const std::int64_t T = options_.block_size, n = rows.count * T;
+  const auto half = static_cast<std::size_t>(n);
+  const data::Batch batch{std::span(drawn_).first(half), std::span(drawn_).subspan(half, half)};
+  dataset_.draw(split, generator, options_.batch_size, rows, batch);
+  if (!counts) std::ranges::fill(batch.y, -1);
+  const Tensor both = batch_.tensor({2 * n}, DType::int32);
+  transfer(*context_.compute, Tensor(drawn_.data(), both.shape(), DType::int32), both);
+  return {both.slice(0, n).view({rows.count, T}), both.slice(n, n).view({rows.count, T})};
 }
 
 StepResult Trainer::step(std::int64_t iteration) {
@@ -69,12 +65,10 @@ StepResult Trainer::step(std::int64_t iteration) {
   for (std::int64_t m = 0; m < shape_.gradient_accumulation_steps; ++m) {
     // Every rank draws every micro-batch, so all generators stay equal.
     const bool is_mine = mine != plan_.end() && mine->index == m;
-    const data::BatchRows rows = is_mine ? mine->rows : data::BatchRows{};
-    const data::Batch batch = drawn(rows.count);
-    dataset_.draw(data::Split::train, generator_, shape_.batch_size, rows, batch);
+    const auto batch =
+        draw(data::Split::train, generator_, is_mine ? mine->rows : data::BatchRows{});
     if (!is_mine) continue;
-    send(batch, rows.count);
-    forward_backward(iteration, *mine, mine + 1 == plan_.end());
+    forward_backward(iteration, *mine, batch, mine + 1 == plan_.end());
     ++mine;
   }
   const double lr = learning_rate_at(options_, iteration);
@@ -90,17 +84,17 @@ StepResult Trainer::step(std::int64_t iteration) {
 }
 
 void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& micro_step,
-                               bool last) {
+                               const std::array<Tensor, 2>& batch, bool last) {
   const auto& [index, rows] = micro_step;
+  const auto& [x, y] = batch;
   tape_.begin(/*training=*/true, {.seed = static_cast<std::uint64_t>(options_.seed),
                                   .iteration = iteration,
                                   .micro_step = index,
                                   .first_row = rows.first});
   //! [backward]
-  const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
+  const Tensor logits = sharded_.forward(tape_, x);
   const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
-  const Tensor dlogits =
-      nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), losses_.sum(0), 1 / tokens);
+  const Tensor dlogits = nn::cross_entropy(tape_, logits, y, losses_.sum(0), 1 / tokens);
   sharded_.backward(tape_, dlogits, last);
   //! [backward]
 }
@@ -125,13 +119,9 @@ void Trainer::evaluate_batch(data::Split split, Generator& generator, Tensor tot
   // collectives.
   const bool counts = rows.count > 0;
   if (!counts) rows = {0, 1};
-  const data::Batch batch = drawn(rows.count);
-  dataset_.draw(split, generator, options_.batch_size, rows, batch);
-  if (!counts) std::ranges::fill(batch.y, -1);
-  send(batch, rows.count);
+  const auto batch = draw(split, generator, rows, counts);
   tape_.begin(/*training=*/false);
-  const Tensor logits = sharded_.forward(tape_, batch_tensor(0, rows.count));
-  nn::cross_entropy(tape_, logits, batch_tensor(1, rows.count), total);
+  nn::cross_entropy(tape_, sharded_.forward(tape_, batch[0]), batch[1], total);
   tape_.end();
 }
 

@@ -1,11 +1,12 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
-#include <string>
 #include <memory>
-
+#include <string>
 #include <utility>
+
 #include "base/buffer.h"
 #include "base/context.h"
 #include "base/rng.h"
@@ -98,9 +99,9 @@ class Trainer {
 
   comm::Mesh& mesh() { return mesh_; }
   fsdp::ShardedModel& model() { return sharded_; }
-
   fsdp::AdamW& optimizer() { return optimizer_; }
   nn::Tape& tape() { return tape_; }
+
  private:
   void require_agreement();
   void resume();
@@ -110,11 +111,11 @@ class Trainer {
   void require_finite_state(std::int64_t iteration);
   [[noreturn]] void stop(std::int64_t iteration, const std::string& got) const;
   void trace(std::int64_t iteration);
-  void forward_backward(std::int64_t iteration, const data::MicroStep& micro_step, bool last);
+  void forward_backward(std::int64_t iteration, const data::MicroStep& micro_step,
+                        const std::array<Tensor, 2>& batch, bool last);
   void evaluate_batch(data::Split split, Generator& generator, Tensor total);
-  data::Batch drawn(std::int64_t rows);
-  void send(const data::Batch& batch, std::int64_t rows);
-  Tensor batch_tensor(int half, std::int64_t rows) const;
+  std::array<Tensor, 2> draw(data::Split split, Generator& generator, data::BatchRows rows,
+                             bool counts = true);
 
   Context& context_;
   const TrainerOptions& options_;
