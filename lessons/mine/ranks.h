@@ -57,16 +57,14 @@ class Rounding final : public comm::Communicator {
         between_(between),
         average_(average) {}
 
-  std::int64_t bytes_sent() const { return sent_; }  ///< sent by gathers and reductions
+  /// Sent by gathers and reductions.
+  std::int64_t bytes_sent() const { return traffic().bytes_sent - saved_; }
 
-  nanofsdp::Event run(Stream& stream, const comm::Collective& collective) override {
-    const comm::Operation& operation = collective.operation;
+  nanofsdp::Event run(Stream& stream, const comm::Operation& operation, Tensor in,
+                      Tensor out) override {
     if (operation.kind != comm::Operation::Kind::reduce_scatter) {
-      const auto chunk = operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
-      if (!collective.control) sent_ += (size() - 1) * chunk;
-      return inner_.run(stream, collective);
+      return inner_.run(stream, operation, in, out);
     }
-    const Tensor &in = collective.in, &out = collective.out;
     std::vector<bfloat16>& row = between_.board[static_cast<std::size_t>(rank())];
     row.resize(static_cast<std::size_t>(in.numel()));
     std::ranges::transform(in.span<float>(), row.begin(), to_bfloat16);
@@ -81,7 +79,7 @@ class Rounding final : public comm::Communicator {
     const bool sums = operation.reduce == comm::ReduceOp::sum;
     const float times = sums ? static_cast<float>(size()) : 1.0f;
     std::ranges::transform(mean, out.f32(), [&](bfloat16 x) { return times * to_float32(x); });
-    sent_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(bfloat16));
+    saved_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(float) - sizeof(bfloat16));
     return inner_.barrier(stream);  // now every rank has read
   }
 
@@ -93,7 +91,7 @@ class Rounding final : public comm::Communicator {
   comm::Communicator& inner_;
   Between& between_;
   decltype(Pieces::average) average_;
-  std::int64_t sent_ = 0;
+  std::int64_t saved_ = 0;  // bytes that bfloat16 has saved
 };
 
 }  // namespace lesson::mine

@@ -92,13 +92,14 @@ Sample time_collective(const BenchOptions& options, int ranks, const Collective&
 class Apart final : public comm::Group {
  public:
   using Group::Group;
-  void run(Stream& stream, const comm::Collective& call) override {
-    // A gather of numbers that must be equal gives the rank's own number for each rank.
-    const bool sums = call.operation.kind == comm::Operation::Kind::reduce_scatter;
-    if (!sums && (!call.control || call.in.empty())) return;
-    const std::int64_t n = std::min(call.in.numel(), call.out.numel());
-    const void* x = call.in.slice(sums ? rank_ * n : 0, n).raw();
-    for (int r = 0; r * n < call.out.numel(); ++r) copy_within(stream, x, call.out.slice(r * n, n));
+  void run(Stream& stream, const comm::Operation& operation, Tensor in, Tensor out) override {
+    // A gather of numbers that must be equal gives the rank's own number for each rank. They are
+    // float64, and parameters are not.
+    const bool sums = operation.kind == comm::Operation::Kind::reduce_scatter;
+    if (!sums && operation.dtype != DType::float64) return;
+    const std::int64_t n = std::min(in.numel(), out.numel());
+    const void* x = in.slice(sums ? rank_ * n : 0, n).raw();
+    for (int r = 0; r * n < out.numel(); ++r) copy_within(stream, x, out.slice(r * n, n));
   }
   std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank_, size_); }
   void abort(const std::string&) noexcept override {}

@@ -39,23 +39,23 @@ std::shared_ptr<void> Communicator::busy(const std::string& at) {
 }
 
 // Counts the call, then runs it.
-Event Communicator::issue(Stream& stream, const Collective& collective) {
-  if (collective.control) return ++traffic_.control, run(stream, collective);
+Event Communicator::issue(Stream& stream, const Operation& of, Tensor in, Tensor out,
+                          const Call& call) {
+  if (call.control) return ++traffic_.control, run(stream, of, in, out);
   static constexpr std::int64_t Traffic::*kOperations[] = {
       &Traffic::all_gathers, &Traffic::reduce_scatters, &Traffic::broadcasts, &Traffic::control};
-  const Operation& of = collective.operation;
   const bool from_root = of.kind == Kind::broadcast, is_root = from_root && of.root == rank();
   const std::int64_t chunk = of.count * static_cast<std::int64_t>(size_of(of.dtype));
   const std::int64_t others = (size() - 1) * chunk;  // 0 for a barrier
   ++(traffic_.*kOperations[static_cast<int>(of.kind)]);
   traffic_.bytes_sent += from_root && !is_root ? 0 : others;
   traffic_.bytes_received += is_root ? 0 : from_root ? chunk : others;
-  return run(stream, collective);
+  return run(stream, of, in, out);
 }
 
 Event Communicator::all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) {
   check_chunks(*this, in, out, "all_gather: in and out");
-  return issue(stream, {operation_of(Kind::all_gather, in, call), in, out, call.control});
+  return issue(stream, operation_of(Kind::all_gather, in, call), in, out, call);
 }
 
 Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
@@ -64,22 +64,22 @@ Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, Reduce
   NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
                        .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
                        .got = std::string(name_of(in.dtype())));
-  Collective collective{operation_of(Kind::reduce_scatter, out, call), in, out, call.control};
-  collective.operation.reduce = op;
-  return issue(stream, collective);
+  Operation operation = operation_of(Kind::reduce_scatter, out, call);
+  operation.reduce = op;
+  return issue(stream, operation, in, out, call);
 }
 
 Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& call) {
   NANOFSDP_CHECK_SHAPE(root >= 0 && root < size(), .what = "broadcast: root",
                        .expected = fmt::format("a rank below {}", size()),
                        .got = fmt::format("{}", root));
-  Collective collective{operation_of(Kind::broadcast, x, call), x, x, call.control};
-  collective.operation.root = root;
-  return issue(stream, collective);
+  Operation operation = operation_of(Kind::broadcast, x, call);
+  operation.root = root;
+  return issue(stream, operation, x, x, call);
 }
 
 Event Communicator::barrier(Stream& stream, const Call& call) {
-  return issue(stream, {operation_of(Kind::barrier, {}, call), {}, {}, call.control});
+  return issue(stream, operation_of(Kind::barrier, {}, call), {}, {}, call);
 }
 
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {

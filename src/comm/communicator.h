@@ -64,7 +64,7 @@ class CommError : public launch::RankError {
   Kind kind_;
 };
 
-struct Collective;  // operation.h
+struct Operation;  // operation.h
 
 /// A group of ranks, as one of them sees it. One thread issues all its calls. A call throws
 /// ShapeError if its operands do not fit. If the collective fails, the call throws CommError, or
@@ -103,8 +103,10 @@ class Communicator {
   const Traffic& traffic() const { return traffic_; }
   void reset_traffic() { traffic_ = {}; }  ///< sets all counts to 0
 
-  /// Runs one collective. Backends implement it, and communicators that wrap another one.
-  virtual Event run(Stream& stream, const Collective& collective) = 0;
+  /// Runs one collective. Backends implement it, and communicators that wrap another one. In a
+  /// broadcast `in` and `out` are both `x`; a barrier has neither.
+  /// @param operation the call, which has no number yet
+  virtual Event run(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
 
   /// Makes a group of the ranks that pass the same color. They keep their order, and the group has
   /// an order of calls of its own. Collective over this group; blocks the host.
@@ -131,7 +133,7 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  private:
-  Event issue(Stream& stream, const Collective& collective);
+  Event issue(Stream& stream, const Operation& operation, Tensor in, Tensor out, const Call& call);
 
   const int rank_, size_;
   Traffic traffic_;

@@ -58,7 +58,7 @@ class GlooGroup final : public Group {
         wire_(run_, name_, circle),
         scratch_(*run_->ledger, MemoryClass::communication, 0) {}
 
-  void run(Stream& stream, const Collective& call) override;
+  void run(Stream& stream, const Operation& call, Tensor in, Tensor out) override;
 
   std::shared_ptr<Group> split(int color) override {
     const Circle circle = comm::split(*this, wire_.peers(), color);
@@ -91,9 +91,8 @@ class GlooGroup final : public Group {
 // A rank sends a chunk to each peer and receives one from each. In a broadcast only the root sends,
 // and the others receive. A chunk is one message, except in a reduce_scatter, where it is sent in
 // segments.
-void GlooGroup::run(Stream& stream, const Collective& call) {
-  const Operation& operation = wire_.peers().begin(call.operation);
-  const Tensor &in = call.in, &out = call.out;
+void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out) {
+  const Operation& operation = wire_.peers().begin(call);
   const bool reduces = operation.kind == Kind::reduce_scatter;
   const bool from_root = operation.kind == Kind::broadcast;
   const std::size_t chunk = (reduces ? out : in).bytes();

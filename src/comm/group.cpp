@@ -21,22 +21,23 @@ class StreamCommunicator final : public Communicator {
     }
   }
 
-  Event run(Stream& stream, const Collective& collective) override {
+  Event run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     NANOFSDP_CHECK(group_->serves(stream.device()), .what = "collective",
                    .expected = "a stream of the CPU", .got = "one of a GPU",
                    .hint = "between GPUs use NCCL");
-    NANOFSDP_CHECK_SHAPE(collective.operation.kind == Operation::Kind::barrier ||
-                             collective.in.device() == stream.device(),
-                         .what = "collective", .expected = "memory of the stream's device",
-                         .got = "memory of another");
+    NANOFSDP_CHECK_SHAPE(
+        operation.kind == Operation::Kind::barrier || in.device() == stream.device(),
+        .what = "collective", .expected = "memory of the stream's device",
+        .got = "memory of another");
     NANOFSDP_CHECK(stream_ == &stream || last_.ready(), .what = "communicator on two streams",
                    .expected = describe(before_) + " to be over",
-                   .got = describe(collective.operation) + " on another stream",
+                   .got = describe(operation) + " on another stream",
                    .hint = "wait for its event first, or split a communicator for each stream");
     stream_ = &stream;
-    before_ = collective.operation;
-    stream.enqueue(group_->announce(collective.operation),
-                   [group = group_, &stream, collective] { group->run(stream, collective); });
+    before_ = operation;
+    stream.enqueue(group_->announce(operation), [group = group_, &stream, operation, in, out] {
+      group->run(stream, operation, in, out);
+    });
     return last_ = stream.record();
   }
 

@@ -31,7 +31,7 @@ class Group {
 
   /// Runs one of the collectives (communicator.h). A split is an all_gather of what the ranks must
   /// know for it.
-  virtual void run(Stream& stream, const Collective& collective) = 0;
+  virtual void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) = 0;
 
   /// Makes a group of the ranks with this color. They keep their order.
   virtual std::shared_ptr<Group> split(int color) = 0;

@@ -68,19 +68,19 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  Event run(Stream& stream, const Collective& collective) override {
-    const Kind kind = collective.operation.kind;
-    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || collective.in.device() == Device::cuda,
+  Event run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
+    const Kind kind = operation.kind;
+    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || in.device() == Device::cuda,
                          .what = "collective through NCCL", .expected = "memory of the GPU",
                          .got = "memory of the CPU");
-    append(history_, collective.operation);
+    append(history_, operation);
     const cudaStream_t on = nanofsdp::cuda::native(stream);
     const bool ring = wire_->options().reduction == Reduction::ring;
     if (kind == Kind::barrier) need_scratch(sizeof(float));
     const auto event = std::make_shared<NcclEvent>(on, wire_, history_);
-    const auto call = [&](ncclComm_t comm) { return begin(collective, comm, on); };
+    const auto call = [&](ncclComm_t comm) { return begin(operation, in, out, comm, on); };
     ring || kind != Kind::reduce_scatter ? wire_->begin(history_, call, event)
-                                         : sum_in_turns(stream, collective, on);
+                                         : sum_in_turns(stream, operation.reduce, in, out, on);
     nanofsdp::cuda::follow(stream, last_ = event);
     return Event(event);
   }
@@ -115,8 +115,8 @@ class NcclCommunicator final : public Communicator {
   //! [sum_in_turns]
   // Each rank sends every peer the peer's chunk, and adds those that it gets to its own. A long
   // chunk is reduced in several turns.
-  void sum_in_turns(Stream& stream, const Collective& collective, cudaStream_t on) {
-    const auto& [operation, in, out, control] = collective;
+  void sum_in_turns(Stream& stream, ReduceOp op, const Tensor& in, const Tensor& out,
+                    cudaStream_t on) {
     const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(out.dtype()));
     const std::int64_t longest = nccl_window_bytes(size()) / each;
     need_scratch(nccl_scratch_bytes(size(), n * each));
@@ -136,15 +136,14 @@ class NcclCommunicator final : public Communicator {
         }
         return nccl.ncclGroupEnd();
       });
-      sum_in_rank_order(stream, addends, out.slice(begin, count).raw(), count, out.dtype(),
-                        operation.reduce);
+      sum_in_rank_order(stream, addends, out.slice(begin, count).raw(), count, out.dtype(), op);
     }
   }
   //! [sum_in_turns]
 
-  ncclResult_t begin(const Collective& collective, ncclComm_t comm, cudaStream_t on) {
+  ncclResult_t begin(const Operation& operation, const Tensor& in, const Tensor& out,
+                     ncclComm_t comm, cudaStream_t on) {
     const NcclLibrary& nccl = wire_->nccl();
-    const auto& [operation, in, out, control] = collective;
     const Kind kind = operation.kind;
     if (kind == Kind::barrier) {  // a sum without a use: no rank has it before all have come
       void* const x = scratch_.tensor({1}).raw();

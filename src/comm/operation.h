@@ -37,13 +37,6 @@ Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& ca
 /// no number, the text has none.
 std::string describe(const Operation& operation);
 
-/// A call and its operands, which fit, as a backend gets them.
-struct Collective {
-  Operation operation{};  ///< it has no number yet
-  Tensor in{}, out{};     ///< in a broadcast both are `x`; a barrier has neither
-  bool control = false;   ///< see Call::control
-};
-
 /// The last five calls of a rank in one group. The latest is the last one. If there were fewer, the
 /// others have the sequence 0. Ranks that use Gloo send it to each other with every call, as it
 /// lies in memory. When they disagree it is too late to ask.

@@ -77,17 +77,17 @@ class ReadingGroup final : public Group {
 
   bool serves(Device device) const override { return device == Device::cpu || memory_ == nullptr; }
 
-  void run(Stream& stream, const Collective& call) override {
+  void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     // With one rank, the sum and the average are the operand.
-    if (size_ == 1) return copy_within(stream, call.in.raw(), call.out);
-    const Clock::time_point met_at = meet(stream, call);
+    if (size_ == 1) return copy_within(stream, in.raw(), out);
+    const Clock::time_point met_at = meet(stream, operation, in);
     try {
-      read(stream, call);
+      read(stream, operation, in, out);
     } catch (...) {  // a GPU's error: the other threads wait until this one comes again
       if (memory_ == nullptr) come(/*surely=*/true);
       throw;
     }
-    if (!is_mailed(call.in)) part(stream, call, met_at);
+    if (!is_mailed(in)) part(stream, listens(operation), in, out, met_at);
   }
 
   std::shared_ptr<Group> split(int color) override {
@@ -106,10 +106,10 @@ class ReadingGroup final : public Group {
 
   // Says where the operand lies, and waits until all ranks have come with equal operations. After
   // that this rank can read the operands of all ranks, until it parts.
-  Clock::time_point meet(Stream& stream, const Collective& call) {
-    peers_.begin(call.operation);
+  Clock::time_point meet(Stream& stream, const Operation& operation, const Tensor& in) {
+    peers_.begin(operation);
     mine_.calls[turn()] = peers_.calls();
-    const void* const operand = lay_open(call);
+    const void* const operand = lay_open(operation, in);
     mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
     come();
@@ -124,9 +124,8 @@ class ReadingGroup final : public Group {
   }
 
   // Returns the place where the others find the operand, and copies it there if necessary.
-  const void* lay_open(const Collective& call) {
-    const Tensor& in = call.in;
-    if (listens(call.operation) || in.bytes() == 0) return nullptr;
+  const void* lay_open(const Operation& operation, const Tensor& in) {
+    if (listens(operation) || in.bytes() == 0) return nullptr;
     void* place = in.raw();
     if (is_mailed(in)) {
       place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn() * kMailBytes;
@@ -151,8 +150,7 @@ class ReadingGroup final : public Group {
   }
 
   // Copies or adds the data that this rank needs.
-  void read(Stream& stream, const Collective& call) {
-    const auto& [operation, in, out, control] = call;
+  void read(Stream& stream, const Operation& operation, const Tensor& in, const Tensor& out) {
     wait_for(stream, &Desk::ready);
     const std::int64_t n = in.numel();
     if (operation.kind == Kind::reduce_scatter) {
@@ -175,12 +173,13 @@ class ReadingGroup final : public Group {
   // Waits until no rank reads any more. Threads also wait if the group has failed, because an
   // operand might be freed while another thread copies it. Processes do not: they read zeros from
   // freed memory, and a lost process would never come.
-  void part(Stream& stream, const Collective& call, Clock::time_point met_at) {
+  void part(Stream& stream, bool listens, const Tensor& in, const Tensor& out,
+            Clock::time_point met_at) {
     come(/*surely=*/memory_ == nullptr);
     wait_for(stream, &Desk::done);
     // With a pretended link, the bytes of the other ranks take time.
-    const auto [less, more] = std::minmax({call.in.bytes(), call.out.bytes()});
-    const auto received = static_cast<double>(listens(call.operation) ? more : more - less);
+    const auto [less, more] = std::minmax({in.bytes(), out.bytes()});
+    const auto received = static_cast<double>(listens ? more : more - less);
     const auto time = peers_.run()->link.time_for(received);
     const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {
@@ -270,9 +269,9 @@ Circle split(Group& group, const Peers& peers, int color) {
   const auto stream = make_compute_stream(Device::cpu, /*threads=*/1);
   const auto gather = [&](std::uint64_t mine) {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
-    group.run(*stream, {.operation = {.kind = Kind::split},  // the operands are bytes, not numbers
-                        .in = Tensor(&mine, {1}, DType::float64),
-                        .out = Tensor(all.data(), {group.size()}, DType::float64)});
+    // The operands are bytes, not numbers.
+    group.run(*stream, {.kind = Kind::split}, Tensor(&mine, {1}, DType::float64),
+              Tensor(all.data(), {group.size()}, DType::float64));
     return all;
   };
   const std::vector<std::uint64_t> colors = gather(static_cast<std::uint64_t>(color));

@@ -95,7 +95,7 @@ class SimulatedGroup final : public comm::Group {
   }
 
   // No stream calls this, because a simulated stream does no work.
-  void run(Stream&, const comm::Collective&) override {}
+  void run(Stream&, const comm::Operation&, Tensor, Tensor) override {}
   void abort(const std::string&) noexcept override {}
 
   std::shared_ptr<comm::Group> split(int) override {

@@ -19,9 +19,9 @@ class LateWire final : public comm::Communicator {
                     std::chrono::microseconds delay = std::chrono::milliseconds(4))
       : Communicator(inner->rank(), inner->size()), inner_(std::move(inner)), delay_(delay) {}
 
-  Event run(Stream& stream, const comm::Collective& collective) override {
+  Event run(Stream& stream, const comm::Operation& operation, Tensor in, Tensor out) override {
     stream.enqueue([delay = delay_] { std::this_thread::sleep_for(delay); });
-    return inner_->run(stream, collective);
+    return inner_->run(stream, operation, in, out);
   }
   std::unique_ptr<Communicator> split(int color) override {
     return std::make_unique<LateWire>(inner_->split(color), delay_);
