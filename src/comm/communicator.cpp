@@ -31,6 +31,17 @@ void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& w
                        .got = "operands that overlap otherwise");
 }
 
+void check_addends(const Tensor& in) {
+  NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
+                       .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
+                       .got = std::string(name_of(in.dtype())));
+}
+
+// The bytes of the other ranks' chunks. All have the size of `chunk`.
+std::int64_t bytes_of_others(const Communicator& comm, const Tensor& chunk) {
+  return (comm.size() - 1) * static_cast<std::int64_t>(chunk.bytes());
+}
+
 }  // namespace
 
 std::shared_ptr<void> Communicator::busy(const std::string& at) {
@@ -38,62 +49,52 @@ std::shared_ptr<void> Communicator::busy(const std::string& at) {
   return {nullptr, [this](void*) { work(-1, ""); }};
 }
 
-// Counts the call, then runs it.
-Event Communicator::issue(Stream& stream, const Operation& of, Tensor in, Tensor out,
-                          const Call& call) {
-  if (call.control) return ++traffic_.control, run(stream, of, in, out);
-  static constexpr std::int64_t Traffic::*kOperations[] = {
-      &Traffic::all_gathers, &Traffic::reduce_scatters, &Traffic::broadcasts, &Traffic::control};
-  const bool from_root = of.kind == Kind::broadcast, is_root = from_root && of.root == rank();
-  const std::int64_t chunk = of.count * static_cast<std::int64_t>(size_of(of.dtype));
-  const std::int64_t others = (size() - 1) * chunk;  // 0 for a barrier
-  ++(traffic_.*kOperations[static_cast<int>(of.kind)]);
-  traffic_.bytes_sent += from_root && !is_root ? 0 : others;
-  traffic_.bytes_received += is_root ? 0 : from_root ? chunk : others;
-  return run(stream, of, in, out);
+void Communicator::count(const Call& call, const Traffic& traffic) {
+  traffic_ = traffic_ + (call.control ? Traffic{.control = 1} : traffic);
 }
 
 Event Communicator::all_gather(Stream& stream, Tensor in, Tensor out, const Call& call) {
   check_chunks(*this, in, out, "all_gather: in and out");
-  return issue(stream, operation_of(Kind::all_gather, in, call), in, out, call);
+  const std::int64_t bytes = bytes_of_others(*this, in);
+  count(call, {.all_gathers = 1, .bytes_sent = bytes, .bytes_received = bytes});
+  return run(stream, operation_of(Kind::all_gather, in, call), in, out);
 }
 
 Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
                                    const Call& call) {
   check_chunks(*this, out, in, "reduce_scatter: out and in");
-  NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
-                       .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
-                       .got = std::string(name_of(in.dtype())));
-  Operation operation = operation_of(Kind::reduce_scatter, out, call);
-  operation.reduce = op;
-  return issue(stream, operation, in, out, call);
+  check_addends(in);
+  const std::int64_t bytes = bytes_of_others(*this, out);
+  count(call, {.reduce_scatters = 1, .bytes_sent = bytes, .bytes_received = bytes});
+  return run(stream, operation_of(Kind::reduce_scatter, out, call, op), in, out);
 }
 
 Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& call) {
   NANOFSDP_CHECK_SHAPE(root >= 0 && root < size(), .what = "broadcast: root",
                        .expected = fmt::format("a rank below {}", size()),
                        .got = fmt::format("{}", root));
-  Operation operation = operation_of(Kind::broadcast, x, call);
-  operation.root = root;
-  return issue(stream, operation, x, x, call);
+  const auto received = static_cast<std::int64_t>(root == rank() ? 0 : x.bytes());
+  const std::int64_t sent = root == rank() ? bytes_of_others(*this, x) : 0;
+  count(call, {.broadcasts = 1, .bytes_sent = sent, .bytes_received = received});
+  return run(stream, operation_of(Kind::broadcast, x, call, ReduceOp::sum, root), x, x);
 }
 
 Event Communicator::barrier(Stream& stream, const Call& call) {
-  return issue(stream, operation_of(Kind::barrier, {}, call), {}, {}, call);
+  count(call, {.control = 1});
+  return run(stream, operation_of(Kind::barrier, {}, call), {}, {});
 }
 
 Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {
   NANOFSDP_CHECK_SHAPE(x.numel() % size() == 0, .what = "all_reduce: x",
                        .expected = fmt::format("a multiple of {} ranks", size()),
                        .got = fmt::format("{} elements", x.numel()), .hint = "pad it with zeros");
+  check_addends(x);
   const std::int64_t n = x.numel() / size();
   const Tensor mine = x.slice(rank() * n, n);
-  reduce_scatter(stream, x, mine, op, call);
-  const Event done = all_gather(stream, mine, x, call);
-  // Both calls together count as one operation.
-  --(call.control ? traffic_.control : traffic_.all_gathers);
-  if (!call.control) --traffic_.reduce_scatters, ++traffic_.all_reduces;
-  return done;
+  const std::int64_t bytes = 2 * bytes_of_others(*this, mine);
+  count(call, {.all_reduces = 1, .bytes_sent = bytes, .bytes_received = bytes});
+  run(stream, operation_of(Kind::reduce_scatter, mine, call, op), x, mine);
+  return run(stream, operation_of(Kind::all_gather, mine, call), mine, x);
 }
 
 }  // namespace nanofsdp::comm

@@ -133,7 +133,7 @@ class Communicator {
   virtual void abort(const std::string& reason) noexcept = 0;
 
  private:
-  Event issue(Stream& stream, const Operation& operation, Tensor in, Tensor out, const Call& call);
+  void count(const Call& call, const Traffic& traffic);
 
   const int rank_, size_;
   Traffic traffic_;

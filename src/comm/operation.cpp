@@ -34,8 +34,10 @@ std::string describe(const Operation& operation) {
   return text;
 }
 
-Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call) {
-  Operation operation{.count = chunk.numel(), .kind = kind, .dtype = chunk.dtype()};
+Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call, ReduceOp reduce,
+                       int root) {
+  Operation operation{
+      .count = chunk.numel(), .kind = kind, .reduce = reduce, .dtype = chunk.dtype(), .root = root};
   // The last character stays 0, so the text always ends.
   call.unit.copy(operation.unit.data(), operation.unit.size() - 1);
   return operation;

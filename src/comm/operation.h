@@ -31,7 +31,8 @@ struct Operation {
 static_assert(sizeof(Operation) == 64 && std::has_unique_object_representations_v<Operation>);
 
 /// Makes a call without a number. Its chunks are like `chunk`.
-Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call);
+Operation operation_of(Operation::Kind kind, const Tensor& chunk, const Call& call,
+                       ReduceOp reduce = ReduceOp::sum, int root = 0);
 
 /// The text of a call, such as "all_gather 17 of 4097 float32 a rank for unit h.0". If the call has
 /// no number, the text has none.
