@@ -51,21 +51,20 @@ std::byte* at(const Tensor& x, std::size_t bytes) {
 
 class GlooGroup final : public Group {
  public:
-  GlooGroup(std::shared_ptr<ProcessRun> run, std::string name, const Circle& circle)
-      : Group(circle.rank, static_cast<int>(circle.members.size())),
+  GlooGroup(std::shared_ptr<ProcessRun> run, std::string name, const GroupSpec& spec)
+      : Group(spec.rank, static_cast<int>(spec.members.size())),
         run_(std::move(run)),
         name_(std::move(name)),
-        wire_(run_, name_, circle),
+        wire_(run_, name_, spec),
         scratch_(*run_->ledger, MemoryClass::communication, 0) {}
 
   void run(Stream& stream, const Operation& call, Tensor in, Tensor out) override;
 
   std::shared_ptr<Group> split(int color) override {
-    const Circle circle = comm::split(*this, wire_.peers(), color);
-    if (!circle.desks.empty()) return make_reading_group(run_, circle);
+    const GroupSpec spec = comm::split(*this, wire_.peers(), color);
+    if (!spec.desks.empty()) return make_reading_group(run_, spec);
     const std::uint64_t sequence = wire_.peers().calls().back().sequence;
-    return std::make_shared<GlooGroup>(run_, fmt::format("{}.{}.{}", name_, sequence, color),
-                                       circle);
+    return std::make_shared<GlooGroup>(run_, fmt::format("{}.{}.{}", name_, sequence, color), spec);
   }
 
   void work(int begins, const std::string& at) override { run_->work(begins, at); }
@@ -162,8 +161,8 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   const std::string why_not =
       options.transport == Transport::gloo ? "as asked" : share_memory(*run);
   context.shared = run->memory;
-  Circle all{.rank = context.rank,
-             .members = std::vector<int>(static_cast<std::size_t>(context.world_size))};
+  GroupSpec all{.rank = context.rank,
+                .members = std::vector<int>(static_cast<std::size_t>(context.world_size))};
   std::iota(all.members.begin(), all.members.end(), 0);
   if (why_not.empty()) {
     context.transport = "shared memory";

@@ -87,10 +87,10 @@ void open_device(ProcessRun& run) {
 
 // Connects the ranks that meet under `name`.
 std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
-                                       const Circle& circle) {
-  auto context = std::make_shared<gloo::rendezvous::Context>(
-      circle.rank, static_cast<int>(circle.members.size()));
-  launch::require_descriptors(circle.members.size(), "connections of a group");
+                                       const GroupSpec& spec) {
+  auto context =
+      std::make_shared<gloo::rendezvous::Context>(spec.rank, static_cast<int>(spec.members.size()));
+  launch::require_descriptors(spec.members.size(), "connections of a group");
   const std::string complaint = complaint_of([&] {
     if (!run.device) open_device(run);
     // Gloo waits five times this time for a peer to connect, even if a rank was lost, and all ranks
@@ -100,11 +100,11 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
     // Gloo's errors do not name the rank for which it waits. So this first checks that all ranks
     // have come. Also, a rank that is soon done must not leave while another one is still
     // connecting.
-    run.gather(name + "/here", "", circle.members);
+    run.gather(name + "/here", "", spec.members);
     context->connectFullMesh(*corner, run.device);
     // This takes longer than the time in which a rank may connect, so the rank that waits for the
     // missing one gives the error.
-    run.gather(name + "/connected", "", circle.members, /*patience=*/2);
+    run.gather(name + "/connected", "", spec.members, /*patience=*/2);
   });
   if (!complaint.empty()) throw run.setup_error(complaint);
   return context;
@@ -112,9 +112,9 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
 
 }  // namespace
 
-GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const Circle& circle)
-    : context_(connect(*run, name, circle)),
-      peers_(std::move(run), circle, [this](const std::string&) { cut(); }),
+GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const GroupSpec& spec)
+    : context_(connect(*run, name, spec)),
+      peers_(std::move(run), spec, [this](const std::string&) { cut(); }),
       waking_(std::async(std::launch::async, [this] { wake_often(); })) {}
 
 // A waiting rank looks at the time and at the state of the group. Gloo's own timeout would end all

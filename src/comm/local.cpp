@@ -19,12 +19,12 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
   run->link = options.link;
   run->sharers.resize(static_cast<std::size_t>(world_size));
   std::iota(run->sharers.begin(), run->sharers.end(), 0);
-  Circle circle{.members = run->sharers};
-  for (int rank = 0; rank < world_size; ++rank) circle.desks.push_back(take_desk(*run));
+  GroupSpec spec{.members = run->sharers};
+  for (int rank = 0; rank < world_size; ++rank) spec.desks.push_back(take_desk(*run));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
-    circle.rank = rank;
-    ranks.push_back(on_streams(make_reading_group(run, circle)));
+    spec.rank = rank;
+    ranks.push_back(on_streams(make_reading_group(run, spec)));
   }
   return ranks;
 }

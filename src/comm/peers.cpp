@@ -18,12 +18,9 @@ void Run::abort(const std::string& reason) {
   for (Peers* group : groups) group->abort(reason);
 }
 
-Peers::Peers(std::shared_ptr<Run> run, const Circle& circle,
+Peers::Peers(std::shared_ptr<Run> run, const GroupSpec& spec,
              std::function<void(const std::string&)> cut)
-    : run_(std::move(run)),
-      circle_(circle),
-      rank_(circle.members[circle.rank]),
-      cut_(std::move(cut)) {
+    : run_(std::move(run)), spec_(spec), rank_(spec.members[spec.rank]), cut_(std::move(cut)) {
   const std::lock_guard lock(run_->mutex);
   run_->groups.push_back(this);
   if (!run_->aborted.empty()) abort(run_->aborted);
@@ -44,7 +41,7 @@ void Peers::agree(int peer, const History& theirs) {
   if (calls_.back() == theirs.back()) return;
   abort("its ranks disagreed");  // other peers may agree and send, so their messages must release
                                  // the memory
-  throw mismatch_error(rank_, calls_, circle_.members[peer], theirs);
+  throw mismatch_error(rank_, calls_, spec_.members[peer], theirs);
 }
 
 void Peers::abort(const std::string& reason) noexcept {
@@ -67,7 +64,7 @@ CommError Peers::failure(const std::vector<int>& peers, bool timed_out, const st
   if (!timed_out) check();
   std::string names;
   for (const int peer : peers)
-    names += (names.empty() ? "rank " : ", rank ") + std::to_string(circle_.members[peer]);
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(spec_.members[peer]);
   // The peer may have failed because of another rank. As long as no rank leaves, the lost one can
   // be recognised. The run knows which rank was lost first and why, or will soon know it.
   const std::string cause = timed_out ? "" : run_->loss();

@@ -57,7 +57,7 @@ struct Run {
 };
 
 /// The description of a new group, as one of its ranks sees it.
-struct Circle {
+struct GroupSpec {
   int rank = 0;  ///< number of this rank in the group
   /// Numbers of the group's ranks in the run, by which errors name them.
   std::vector<int> members{};
@@ -71,13 +71,13 @@ class Peers {
  public:
   /// @param cut is called once, from any thread, when the group has failed. It wakes the ranks that
   ///   wait
-  Peers(std::shared_ptr<Run> run, const Circle& circle,
+  Peers(std::shared_ptr<Run> run, const GroupSpec& spec,
         std::function<void(const std::string& reason)> cut);
   ~Peers();
 
   const std::shared_ptr<Run>& run() const { return run_; }  ///< the run of the group
   /// Numbers of the ranks in the run.
-  const std::vector<int>& members() const { return circle_.members; }
+  const std::vector<int>& members() const { return spec_.members; }
 
   /// The calls of this rank, which errors name.
   const History& calls() const { return calls_; }
@@ -103,7 +103,7 @@ class Peers {
  private:
   using Kind = CommError::Kind;
   const std::shared_ptr<Run> run_;
-  const Circle circle_;
+  const GroupSpec spec_;
   const int rank_;  // number of this rank in the run
   const std::function<void(const std::string&)> cut_;
   History calls_{};

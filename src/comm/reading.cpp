@@ -43,12 +43,12 @@ struct Desk {
 };
 static_assert(std::atomic<Count>::is_always_lock_free);
 
-std::vector<Desk*> desks_of(const Run& run, const Circle& circle) {
+std::vector<Desk*> desks_of(const Run& run, const GroupSpec& spec) {
   std::vector<Desk*> desks;
-  for (std::size_t i = 0; i < circle.members.size(); ++i) {
-    const auto part = std::ranges::find(run.sharers, circle.members[i]) - run.sharers.begin();
-    void* const desk = run.memory ? run.memory->at(static_cast<int>(part), circle.desks[i])
-                                  : pointer_to(circle.desks[i]);
+  for (std::size_t i = 0; i < spec.members.size(); ++i) {
+    const auto part = std::ranges::find(run.sharers, spec.members[i]) - run.sharers.begin();
+    void* const desk = run.memory ? run.memory->at(static_cast<int>(part), spec.desks[i])
+                                  : pointer_to(spec.desks[i]);
     desks.push_back(static_cast<Desk*>(desk));
   }
   return desks;
@@ -56,13 +56,13 @@ std::vector<Desk*> desks_of(const Run& run, const Circle& circle) {
 
 class ReadingGroup final : public Group {
  public:
-  ReadingGroup(std::shared_ptr<Run> run, const Circle& circle)
-      : Group(circle.rank, static_cast<int>(circle.members.size())),
+  ReadingGroup(std::shared_ptr<Run> run, const GroupSpec& spec)
+      : Group(spec.rank, static_cast<int>(spec.members.size())),
         memory_(run->memory.get()),
-        desks_(desks_of(*run, circle)),
-        mine_(*desks_[circle.rank]),
+        desks_(desks_of(*run, spec)),
+        mine_(*desks_[spec.rank]),
         count_(desks_[0]->count),
-        peers_(run, circle, [this](const std::string& why) { leave(why); }) {
+        peers_(run, spec, [this](const std::string& why) { leave(why); }) {
     mine_.ranks = size_;
     if (memory_ == nullptr) return;
     copy_ = Buffer(*run->ledger, MemoryClass::communication, 0, Device::cpu, Buffer::Use::whole,
@@ -265,7 +265,7 @@ std::uint64_t take_desk(Run& run) {
   return run.memory->offset_of(desk);
 }
 
-Circle split(Group& group, const Peers& peers, int color) {
+GroupSpec split(Group& group, const Peers& peers, int color) {
   const auto stream = make_compute_stream(Device::cpu, /*threads=*/1);
   const auto gather = [&](std::uint64_t mine) {
     std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
@@ -275,22 +275,22 @@ Circle split(Group& group, const Peers& peers, int color) {
     return all;
   };
   const std::vector<std::uint64_t> colors = gather(static_cast<std::uint64_t>(color));
-  Circle circle;
+  GroupSpec spec;
   for (int i = 0; i < group.size(); ++i) {
     if (colors[i] != colors[group.rank()]) continue;
-    if (i == group.rank()) circle.rank = static_cast<int>(circle.members.size());
-    circle.members.push_back(peers.members()[i]);
+    if (i == group.rank()) spec.rank = static_cast<int>(spec.members.size());
+    spec.members.push_back(peers.members()[i]);
   }
-  const bool share = std::ranges::includes(peers.run()->sharers, circle.members);
+  const bool share = std::ranges::includes(peers.run()->sharers, spec.members);
   const std::vector<std::uint64_t> desks = gather(share ? take_desk(*peers.run()) : 0);
   for (int i = 0; i < group.size(); ++i) {
-    if (share && colors[i] == colors[group.rank()]) circle.desks.push_back(desks[i]);
+    if (share && colors[i] == colors[group.rank()]) spec.desks.push_back(desks[i]);
   }
-  return circle;
+  return spec;
 }
 
-std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle) {
-  return std::make_shared<ReadingGroup>(std::move(run), circle);
+std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const GroupSpec& spec) {
+  return std::make_shared<ReadingGroup>(std::move(run), spec);
 }
 
 }  // namespace nanofsdp::comm

@@ -43,9 +43,9 @@ namespace nanofsdp::comm {
 std::uint64_t take_desk(Run& run);
 
 /// Makes the group of the ranks with this color. Collective over the group.
-Circle split(Group& group, const Peers& peers, int color);
+GroupSpec split(Group& group, const Peers& peers, int color);
 
 /// Makes a rank's end of a group whose ranks can read each other's memory.
-std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const Circle& circle);
+std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const GroupSpec& spec);
 
 }  // namespace nanofsdp::comm

@@ -29,13 +29,13 @@ TEST(Desks, OfThreadsGoWithTheirGroups) {
   constexpr int kRanks = 3;
   const auto run = std::make_shared<comm::Run>(10s);
   run->sharers = {0, 1, 2};
-  comm::Circle circle{.members = run->sharers};
-  for (int rank = 0; rank < kRanks; ++rank) circle.desks.push_back(take_desk(*run));
+  comm::GroupSpec spec{.members = run->sharers};
+  for (int rank = 0; rank < kRanks; ++rank) spec.desks.push_back(take_desk(*run));
   std::vector<std::thread> ranks;
-  for (; circle.rank < kRanks; ++circle.rank) {
-    ranks.emplace_back([&, circle] {
-      Context context(circle.rank, kRanks);
-      const auto world = comm::on_streams(comm::make_reading_group(run, circle));
+  for (; spec.rank < kRanks; ++spec.rank) {
+    ranks.emplace_back([&, spec] {
+      Context context(spec.rank, kRanks);
+      const auto world = comm::on_streams(comm::make_reading_group(run, spec));
       for (int i = 0; i < 200; ++i) make_groups(context, *world);
     });
   }

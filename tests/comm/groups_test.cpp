@@ -170,7 +170,7 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
 TEST(Peers, OfEveryGroupHearOfALoss) {
   const auto run = std::make_shared<comm::Run>(std::chrono::seconds(9));
   std::string before, after;
-  const comm::Circle two{.rank = 0, .members = {0, 1}};
+  const comm::GroupSpec two{.rank = 0, .members = {0, 1}};
   const comm::Peers early(run, two, [&](const std::string& reason) { before = reason; });
   run->abort("rank 1 was killed");
   const comm::Peers late(run, two, [&](const std::string& reason) { after = reason; });
