@@ -142,7 +142,7 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
     copy_within(stream, in.raw(), out.slice(rank_ * in.numel(), in.numel()));
   }
   wait_for(calls);
-  for (int i = 1; i < size_; ++i) wire_.peers().agree(peer(i), histories[peer(i)]);
+  for (int i = 1; i < size_; ++i) wire_.peers().require_same_call(peer(i), histories[peer(i)]);
   for (std::size_t k = 0; k < segments; ++k) {
     wait_for(received[k % kWindow]);
     if (reduces) sum(k);

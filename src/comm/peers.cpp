@@ -37,7 +37,7 @@ const Operation& Peers::begin(const Operation& operation) {
   return calls_.back();
 }
 
-void Peers::agree(int peer, const History& theirs) {
+void Peers::require_same_call(int peer, const History& theirs) {
   if (calls_.back() == theirs.back()) return;
   abort("its ranks disagreed");  // other peers may agree and send, so their messages must release
                                  // the memory

@@ -86,7 +86,7 @@ class Peers {
   const Operation& begin(const Operation& operation);
   /// Compares the calls of a peer with those of this rank. @throws CommError mismatch if they
   /// differ; then the group has failed
-  void agree(int peer, const History& theirs);
+  void require_same_call(int peer, const History& theirs);
 
   /// Says that the group has failed. Any thread may call it.
   void abort(const std::string& reason) noexcept;

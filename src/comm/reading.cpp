@@ -114,7 +114,8 @@ class ReadingGroup final : public Group {
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
     come();
     const Clock::time_point met_at = Clock::now();
-    for (int peer = 0; peer < size_; ++peer) peers_.agree(peer, desks_[peer]->calls[turn()]);
+    for (int peer = 0; peer < size_; ++peer)
+      peers_.require_same_call(peer, desks_[peer]->calls[turn()]);
     return met_at;
   }
 
