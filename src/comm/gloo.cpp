@@ -32,16 +32,16 @@ using Way = Message::Way;
 constexpr std::size_t kWindow = 2;
 constexpr std::size_t kSegmentBytes = kGlooWindowBytes / kWindow;
 
-// Gloo's own slots begin with 1 .. 8.
-constexpr std::uint64_t kOperationSlot = std::uint64_t{0x40} << 56;
+// Gloo's own tags begin with 1 .. 8.
+constexpr std::uint64_t kOperationTag = std::uint64_t{0x40} << 56;
 
-// Payload is sent in a slot that is a hash of the operation. So messages of different calls never
+// Payload is sent in a tag that is a hash of the operation. So messages of different calls never
 // match, and every message has the length that its receiver expects. A longer message would end the
 // receiver's process inside Gloo, and a shorter one would give no error.
-std::uint64_t payload_slot(const Operation& operation) {
+std::uint64_t payload_tag(const Operation& operation) {
   const std::uint64_t sequence = operation.sequence & 0x7fffff;
   const std::uint64_t hash = fingerprint(std::as_bytes(std::span(&operation, 1)));
-  return kOperationSlot | std::uint64_t{1} << 55 | sequence << 32 |
+  return kOperationTag | std::uint64_t{1} << 55 | sequence << 32 |
          ((hash ^ hash >> 32) & 0xffffffff);
 }
 
@@ -62,7 +62,7 @@ class GlooGroup final : public Group {
 
   std::shared_ptr<Group> split(int color) override {
     const GroupSpec spec = comm::split(*this, wire_.peers(), color);
-    if (!spec.desks.empty()) return make_reading_group(run_, spec);
+    if (!spec.slots.empty()) return make_reading_group(run_, spec);
     const std::uint64_t sequence = wire_.peers().calls().back().sequence;
     return std::make_shared<GlooGroup>(run_, fmt::format("{}.{}.{}", name_, sequence, color), spec);
   }
@@ -110,14 +110,14 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
   Messages calls, sent;
   std::array<Messages, kWindow> received;
   const auto post = [&](std::size_t k, int i) {
-    const std::uint64_t slot = payload_slot(operation);
+    const std::uint64_t tag = payload_tag(operation);
     if (!from_root || peer(i) == operation.root) {
-      received[k % kWindow].emplace_back(wire_, Way::receive, peer(i), slot, landing(k, i),
+      received[k % kWindow].emplace_back(wire_, Way::receive, peer(i), tag, landing(k, i),
                                          bytes_of(k));
     }
     if (!from_root || rank_ == operation.root) {
       const std::byte* const segment = at(in, (reduces ? peer(i) * chunk : 0) + k * longest);
-      sent.emplace_back(wire_, Way::send, peer(i), slot, segment, bytes_of(k));
+      sent.emplace_back(wire_, Way::send, peer(i), tag, segment, bytes_of(k));
     }
   };
   std::vector<const void*> addends(static_cast<std::size_t>(size_));
@@ -132,9 +132,9 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
   // Sends this rank's calls to the peers, and receives theirs. The first messages of the payload
   // are posted at the same time, so this needs no additional round trip.
   for (int i = 1; i < size_; ++i) {
-    calls.emplace_back(wire_, Way::receive, peer(i), kOperationSlot, &histories[peer(i)],
+    calls.emplace_back(wire_, Way::receive, peer(i), kOperationTag, &histories[peer(i)],
                        sizeof(History));
-    calls.emplace_back(wire_, Way::send, peer(i), kOperationSlot, &wire_.peers().calls(),
+    calls.emplace_back(wire_, Way::send, peer(i), kOperationTag, &wire_.peers().calls(),
                        sizeof(History));
     for (std::size_t k = 0; k < std::min(kWindow, segments); ++k) post(k, i);
   }
@@ -166,8 +166,8 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   std::iota(all.members.begin(), all.members.end(), 0);
   if (why_not.empty()) {
     context.transport = "shared memory";
-    // No desk was taken before, so each rank's desk is at the begin of its part.
-    all.desks.assign(all.members.size(), take_desk(*run));
+    // No slot was taken before, so each rank's slot is at the begin of its part.
+    all.slots.assign(all.members.size(), take_slot(*run));
     return on_streams(make_reading_group(std::move(run), all));
   }
   if (options.transport == Transport::shared) {

@@ -136,8 +136,8 @@ void GlooWire::cut() noexcept {
   complaint_of([&] { context_->closeConnections(); });
 }
 
-GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot,
-                           const void* memory, std::size_t bytes)
+GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t tag, const void* memory,
+                           std::size_t bytes)
     : wire_(wire),
       way_(way),
       peer_(peer),
@@ -147,7 +147,7 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t slot
     const std::lock_guard lock(wire.mutex_);  // cut() runs before this or after it
     wire.peers_.check();
     complaint = complaint_of([&] {
-      way == Way::send ? buffer_->send(peer, slot, 0, bytes) : buffer_->recv(peer, slot, 0, bytes);
+      way == Way::send ? buffer_->send(peer, tag, 0, bytes) : buffer_->recv(peer, tag, 0, bytes);
     });
     if (complaint.empty()) wire.under_way_.push_back(buffer_.get());
   }

@@ -39,7 +39,7 @@ class GlooWire {
   Peers& peers() { return peers_; }
 
   /// A message between two ranks. Its memory must not change until wait() returns or the wire is
-  /// aborted. The sent and the received message match by their slot. Messages of one slot arrive in
+  /// aborted. The sent and the received message match by their tag. Messages of one tag arrive in
   /// order.
   class Message {
    public:
@@ -47,7 +47,7 @@ class GlooWire {
 
     /// Posts the message and does not block. Both ends must give its exact size, because otherwise
     /// Gloo ends the process. A rank must not send to itself, because Gloo would crash.
-    Message(GlooWire& wire, Way way, int peer, std::uint64_t slot, const void* memory,
+    Message(GlooWire& wire, Way way, int peer, std::uint64_t tag, const void* memory,
             std::size_t bytes);
     ~Message();
 

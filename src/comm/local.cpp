@@ -20,7 +20,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
   run->sharers.resize(static_cast<std::size_t>(world_size));
   std::iota(run->sharers.begin(), run->sharers.end(), 0);
   GroupSpec spec{.members = run->sharers};
-  for (int rank = 0; rank < world_size; ++rank) spec.desks.push_back(take_desk(*run));
+  for (int rank = 0; rank < world_size; ++rank) spec.slots.push_back(take_slot(*run));
   std::vector<std::unique_ptr<Communicator>> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     spec.rank = rank;

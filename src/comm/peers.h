@@ -53,7 +53,7 @@ struct Run {
   std::mutex mutex{};          ///< guards what follows
   std::string aborted{};       ///< the reason of abort()
   std::vector<Peers*> groups{};                ///< the groups that exist now
-  std::vector<std::shared_ptr<void>> desks{};  ///< the desks of this process (reading.h)
+  std::vector<std::shared_ptr<void>> slots{};  ///< the slots of this process (reading.h)
 };
 
 /// The description of a new group, as one of its ranks sees it.
@@ -61,8 +61,8 @@ struct GroupSpec {
   int rank = 0;  ///< number of this rank in the group
   /// Numbers of the group's ranks in the run, by which errors name them.
   std::vector<int> members{};
-  /// The ranks' desks, if they can read each other's memory; else empty.
-  std::vector<std::uint64_t> desks{};
+  /// The ranks' slots, if they can read each other's memory; else empty.
+  std::vector<std::uint64_t> slots{};
 };
 
 /// The ranks of one group. It knows the calls that this rank has made, and whether the group has

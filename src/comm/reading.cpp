@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 using Kind = Operation::Kind;
 using namespace std::chrono_literals;
 
-constexpr std::size_t kMailBytes = 1 << 16;
+constexpr std::size_t kInlineBytes = 1 << 16;  // the longest operand that is copied to a slot
 
 // A process that waits first yields its core again and again, because sleeping and waking take
 // longer than many waits.
@@ -29,29 +29,30 @@ constexpr auto kYield = 50us;
 using Count = std::uint32_t;
 constexpr Count kOnce = 2, kFailed = 1;
 
-// A rank's desk. All its bytes may be zero at first. In shared memory, two mails lie behind it.
-struct Desk {
-  alignas(64) std::atomic<Count> count{0};  // the group's, on the first rank's desk
-  alignas(64) std::atomic<Count> came{0};   // the goal of its rank when it last came
-  std::atomic<bool> left{false};            // whether its rank will not come again
-  std::array<char, 256> why{};              // the reason; empty if it has simply left
-  std::atomic<int> ranks{0}, gone{0};       // ranks of the group; ranks that read no desk any more
-  Event ready{}, done{};  // on a GPU: its operand is ready; it has read all operands
+// A rank's slot. All its bytes may be zero at first. In shared memory, room for the inline operands
+// of two calls lies behind it.
+struct Slot {
+  alignas(64) std::atomic<Count> count{0};    // the group's, on the first rank's slot
+  alignas(64) std::atomic<Count> arrived{0};  // the goal of its rank when it last arrived
+  std::atomic<bool> left{false};              // whether its rank will not come again
+  std::array<char, 256> why{};                // the reason; empty if it has simply left
+  std::atomic<int> ranks{0}, gone{0};  // ranks of the group; ranks that read no slot any more
+  Event ready{}, done{};               // on a GPU: its operand is ready; it has read all operands
   // The rank's calls up to this one, and the operand's place from here. Calls use them in turn.
   alignas(64) std::array<History, 2> calls{};
   std::array<Address, 2> operands{};
 };
 static_assert(std::atomic<Count>::is_always_lock_free);
 
-std::vector<Desk*> desks_of(const Run& run, const GroupSpec& spec) {
-  std::vector<Desk*> desks;
+std::vector<Slot*> slots_of(const Run& run, const GroupSpec& spec) {
+  std::vector<Slot*> slots;
   for (std::size_t i = 0; i < spec.members.size(); ++i) {
     const auto part = std::ranges::find(run.sharers, spec.members[i]) - run.sharers.begin();
-    void* const desk = run.memory ? run.memory->at(static_cast<int>(part), spec.desks[i])
-                                  : pointer_to(spec.desks[i]);
-    desks.push_back(static_cast<Desk*>(desk));
+    void* const slot = run.memory ? run.memory->at(static_cast<int>(part), spec.slots[i])
+                                  : pointer_to(spec.slots[i]);
+    slots.push_back(static_cast<Slot*>(slot));
   }
-  return desks;
+  return slots;
 }
 
 class ReadingGroup final : public Group {
@@ -59,9 +60,9 @@ class ReadingGroup final : public Group {
   ReadingGroup(std::shared_ptr<Run> run, const GroupSpec& spec)
       : Group(spec.rank, static_cast<int>(spec.members.size())),
         memory_(run->memory.get()),
-        desks_(desks_of(*run, spec)),
-        mine_(*desks_[spec.rank]),
-        count_(desks_[0]->count),
+        slots_(slots_of(*run, spec)),
+        mine_(*slots_[spec.rank]),
+        count_(slots_[0]->count),
         peers_(run, spec, [this](const std::string& why) { leave(why); }) {
     mine_.ranks = size_;
     if (memory_ == nullptr) return;
@@ -72,7 +73,7 @@ class ReadingGroup final : public Group {
   ~ReadingGroup() override {
     peers_.abort("");
     const std::lock_guard lock(peers_.run()->mutex);  // no rank is in leave() now
-    for (Desk* desk : desks_) ++desk->gone;
+    for (Slot* slot : slots_) ++slot->gone;
   }
 
   bool serves(Device device) const override { return device == Device::cpu || memory_ == nullptr; }
@@ -84,10 +85,10 @@ class ReadingGroup final : public Group {
     try {
       read(stream, operation, in, out);
     } catch (...) {  // a GPU's error: the other threads wait until this one comes again
-      if (memory_ == nullptr) come(/*surely=*/true);
+      if (memory_ == nullptr) arrive(/*even_if_failed=*/true);
       throw;
     }
-    if (!is_mailed(in)) part(stream, listens(operation), in, out, met_at);
+    if (!is_inline(in)) depart(stream, only_receives(operation), in, out, met_at);
   }
 
   std::shared_ptr<Group> split(int color) override {
@@ -98,38 +99,39 @@ class ReadingGroup final : public Group {
   void abort(const std::string& reason) noexcept override { peers_.abort(reason); }
 
  private:
-  // The entry of a desk that this call uses.
+  // The entry of a slot that this call uses.
   std::size_t turn() const { return peers_.calls().back().sequence % 2; }
 
-  // Whether the operands of this call are copied to the desks.
-  bool is_mailed(const Tensor& in) const { return memory_ != nullptr && in.bytes() <= kMailBytes; }
+  // Whether the operands of this call are copied to the slots.
+  bool is_inline(const Tensor& in) const { return memory_ && in.bytes() <= kInlineBytes; }
 
   // Says where the operand lies, and waits until all ranks have come with equal operations. After
-  // that this rank can read the operands of all ranks, until it parts.
+  // that this rank can read the operands of all ranks, until it departs.
   Clock::time_point meet(Stream& stream, const Operation& operation, const Tensor& in) {
     peers_.begin(operation);
     mine_.calls[turn()] = peers_.calls();
-    const void* const operand = lay_open(operation, in);
+    const void* const operand = publish(operation, in);
     mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
-    come();
+    arrive();
     const Clock::time_point met_at = Clock::now();
-    for (int peer = 0; peer < size_; ++peer)
-      peers_.require_same_call(peer, desks_[peer]->calls[turn()]);
+    for (int peer = 0; peer < size_; ++peer) {
+      peers_.require_same_call(peer, slots_[peer]->calls[turn()]);
+    }
     return met_at;
   }
 
   // Whether this rank has no operand, because another one broadcasts.
-  bool listens(const Operation& operation) const {
+  bool only_receives(const Operation& operation) const {
     return operation.kind == Kind::broadcast && operation.root != rank_;
   }
 
   // Returns the place where the others find the operand, and copies it there if necessary.
-  const void* lay_open(const Operation& operation, const Tensor& in) {
-    if (listens(operation) || in.bytes() == 0) return nullptr;
+  const void* publish(const Operation& operation, const Tensor& in) {
+    if (only_receives(operation) || in.bytes() == 0) return nullptr;
     void* place = in.raw();
-    if (is_mailed(in)) {
-      place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn() * kMailBytes;
+    if (is_inline(in)) {
+      place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn() * kInlineBytes;
     } else if (memory_ != nullptr && !memory_->owns(place)) {
       copy_.grow(in.bytes());
       place = copy_.tensor({0}).raw();
@@ -140,19 +142,19 @@ class ReadingGroup final : public Group {
 
   // The place where this rank can read a rank's operand.
   const std::byte* operand_of(int peer, const Tensor& in) const {
-    const Address place = address_of(desks_[peer]) + desks_[peer]->operands[turn()];
+    const Address place = address_of(slots_[peer]) + slots_[peer]->operands[turn()];
     return static_cast<std::byte*>(pointer_to(peer == rank_ ? in.address() : place));
   }
 
   // On a GPU, later work of the stream comes after these events of all ranks.
-  void wait_for(Stream& stream, Event Desk::*event) {
+  void wait_for(Stream& stream, Event Slot::*event) {
     if (stream.device() == Device::cpu) return;
-    for (const Desk* peer : desks_) stream.wait(peer->*event);
+    for (const Slot* peer : slots_) stream.wait(peer->*event);
   }
 
   // Copies or adds the data that this rank needs.
   void read(Stream& stream, const Operation& operation, const Tensor& in, const Tensor& out) {
-    wait_for(stream, &Desk::ready);
+    wait_for(stream, &Slot::ready);
     const std::int64_t n = in.numel();
     if (operation.kind == Kind::reduce_scatter) {
       // In place, a rank writes its own chunk of `in`, which no other rank reads.
@@ -174,13 +176,13 @@ class ReadingGroup final : public Group {
   // Waits until no rank reads any more. Threads also wait if the group has failed, because an
   // operand might be freed while another thread copies it. Processes do not: they read zeros from
   // freed memory, and a lost process would never come.
-  void part(Stream& stream, bool listens, const Tensor& in, const Tensor& out,
-            Clock::time_point met_at) {
-    come(/*surely=*/memory_ == nullptr);
-    wait_for(stream, &Desk::done);
+  void depart(Stream& stream, bool only_receives, const Tensor& in, const Tensor& out,
+              Clock::time_point met_at) {
+    arrive(/*even_if_failed=*/memory_ == nullptr);
+    wait_for(stream, &Slot::done);
     // With a pretended link, the bytes of the other ranks take time.
     const auto [less, more] = std::minmax({in.bytes(), out.bytes()});
-    const auto received = static_cast<double>(listens ? more : more - less);
+    const auto received = static_cast<double>(only_receives ? more : more - less);
     const auto time = peers_.run()->link.time_for(received);
     const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {
@@ -189,22 +191,22 @@ class ReadingGroup final : public Group {
   }
 
   // Counts this rank, and waits until all ranks have come as often.
-  // @param surely whether it must do so even if the group has failed
-  void come(bool surely = false) {
+  // @param even_if_failed whether it must do so even if the group has failed
+  void arrive(bool even_if_failed = false) {
     goal_ += kOnce * static_cast<Count>(size_);
     Count seen = count_;
     do {
-      if ((seen & kFailed) != 0 && !surely) throw failure(/*timed_out=*/false);
+      if ((seen & kFailed) != 0 && !even_if_failed) throw failure(/*timed_out=*/false);
     } while (!count_.compare_exchange_weak(seen, seen + kOnce));
-    mine_.came = goal_;
+    mine_.arrived = goal_;
     if (is_reached(seen + kOnce)) return wake(count_);
     Patience patience(peers_.run()->timeout);
     const auto begin = Clock::now();
     while (!is_reached(seen = count_)) {
       const bool failed = (seen & kFailed) != 0;
-      bool late = !surely && !failed && patience.is_over();
+      bool late = !even_if_failed && !failed && patience.is_over();
       if (late) late = (patience = peers_.run()->rest()).is_over();
-      if (late || (failed && !surely)) {
+      if (late || (failed && !even_if_failed)) {
         const CommError error = failure(/*timed_out=*/!failed);
         // If all threads have come meanwhile, they may be reading, and the call has not failed.
         if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;
@@ -223,10 +225,10 @@ class ReadingGroup final : public Group {
     std::vector<int> whom;
     std::string told;
     for (int peer = 0; peer < size_; ++peer) {
-      const Desk& desk = *desks_[peer];
-      if (timed_out ? is_reached(desk.came) : !desk.left) continue;
+      const Slot& slot = *slots_[peer];
+      if (timed_out ? is_reached(slot.arrived) : !slot.left) continue;
       whom.push_back(peer);
-      if (desk.left && told.empty()) told = desk.why.data();
+      if (slot.left && told.empty()) told = slot.why.data();
     }
     return peers_.failure(whom, timed_out, "it left", told);
   }
@@ -240,8 +242,8 @@ class ReadingGroup final : public Group {
   }
 
   SharedMemory* const memory_;      // null if ranks are threads
-  const std::vector<Desk*> desks_;  // the ranks' desks
-  Desk& mine_;                      // the desk of this rank
+  const std::vector<Slot*> slots_;  // the ranks' slots
+  Slot& mine_;                      // the slot of this rank
   std::atomic<Count>& count_;       // the counter of the group
   Count goal_ = 0;                  // the count when all have come
   Buffer copy_;                     // a copy of a large operand that lies elsewhere
@@ -250,20 +252,20 @@ class ReadingGroup final : public Group {
 
 }  // namespace
 
-std::uint64_t take_desk(Run& run) {
+std::uint64_t take_slot(Run& run) {
   const std::lock_guard lock(run.mutex);
-  std::erase_if(run.desks, [&](const std::shared_ptr<void>& memory) {
-    const Desk& desk = *static_cast<const Desk*>(memory.get());
-    const bool unread = desk.ranks > 0 && desk.gone == desk.ranks;
+  std::erase_if(run.slots, [&](const std::shared_ptr<void>& memory) {
+    const Slot& slot = *static_cast<const Slot*>(memory.get());
+    const bool unread = slot.ranks > 0 && slot.gone == slot.ranks;
     if (unread && run.memory) run.memory->release(memory.get());
     return unread;
   });
-  if (!run.memory) return address_of(run.desks.emplace_back(std::make_shared<Desk>()).get());
-  // A peer may have come to the desk already. The memory has only zeros, and no code writes zeros
-  // there again. If the run ends here, the desk stays for peers that still read it.
-  void* const desk = run.memory->allocate(sizeof(Desk) + 2 * kMailBytes);
-  run.desks.emplace_back(desk, [](void*) {});
-  return run.memory->offset_of(desk);
+  if (!run.memory) return address_of(run.slots.emplace_back(std::make_shared<Slot>()).get());
+  // A peer may have come to the slot already. The memory has only zeros, and no code writes zeros
+  // there again. If the run ends here, the slot stays for peers that still read it.
+  void* const slot = run.memory->allocate(sizeof(Slot) + 2 * kInlineBytes);
+  run.slots.emplace_back(slot, [](void*) {});
+  return run.memory->offset_of(slot);
 }
 
 GroupSpec split(Group& group, const Peers& peers, int color) {
@@ -283,9 +285,9 @@ GroupSpec split(Group& group, const Peers& peers, int color) {
     spec.members.push_back(peers.members()[i]);
   }
   const bool share = std::ranges::includes(peers.run()->sharers, spec.members);
-  const std::vector<std::uint64_t> desks = gather(share ? take_desk(*peers.run()) : 0);
+  const std::vector<std::uint64_t> slots = gather(share ? take_slot(*peers.run()) : 0);
   for (int i = 0; i < group.size(); ++i) {
-    if (share && colors[i] == colors[group.rank()]) spec.desks.push_back(desks[i]);
+    if (share && colors[i] == colors[group.rank()]) spec.slots.push_back(slots[i]);
   }
   return spec;
 }

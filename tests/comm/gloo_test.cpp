@@ -53,7 +53,7 @@ TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
     try {
       wire.peers().begin({.kind = comm::Operation::Kind::barrier});
       if (store.rank() == 1) throw wire.peers().failure({2}, /*timed_out=*/false, "unplugged");
-      Message(wire, Message::Way::receive, /*peer=*/1, /*slot=*/99, nullptr, 0).wait();
+      Message(wire, Message::Way::receive, /*peer=*/1, /*tag=*/99, nullptr, 0).wait();
     } catch (const CommError& e) {
       if (store.rank() == 1) std::this_thread::sleep_for(200ms);
       throw launch::RankError(e.what(), e.kind() == CommError::Kind::aborted);

@@ -76,7 +76,7 @@ TEST_F(Shared, CopiesOnlyWhatLiesElsewhere) {
 }
 
 // A rank may leave when its last call is done, although others still read the operand that it
-// copied to its desk.
+// copied to its slot.
 TEST_F(Shared, WhatARankMailedOutlivesIt) {
   for (int round = 0; round < 10; ++round) {
     run_ranks(Backend::shared, 3, [](Context& context, std::unique_ptr<Communicator> world) {
