@@ -51,7 +51,7 @@ std::byte* at(const Tensor& x, std::size_t bytes) {
 
 class GlooGroup final : public Group {
  public:
-  GlooGroup(std::shared_ptr<ProcessRun> run, std::string name, const GroupSpec& spec)
+  GlooGroup(std::shared_ptr<ProcessState> run, std::string name, const GroupSpec& spec)
       : Group(spec.rank, static_cast<int>(spec.members.size())),
         run_(std::move(run)),
         name_(std::move(name)),
@@ -81,7 +81,7 @@ class GlooGroup final : public Group {
     messages.clear();
   }
 
-  const std::shared_ptr<ProcessRun> run_;
+  const std::shared_ptr<ProcessState> run_;
   const std::string name_;
   GlooWire wire_;
   Buffer scratch_;  // chunks from peers, which are summed here
@@ -156,7 +156,7 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
-  auto run = std::make_shared<ProcessRun>(store, options.timeout, options.connect_timeout);
+  auto run = std::make_shared<ProcessState>(store, options.timeout, options.connect_timeout);
   run->ledger = &context.ledger;
   const std::string why_not =
       options.transport == Transport::gloo ? "as asked" : share_memory(*run);

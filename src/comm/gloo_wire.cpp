@@ -47,7 +47,7 @@ std::string complaint_of(const F& f) try {
 // The store in the form that Gloo needs, with the keys of one group only.
 class Corner final : public gloo::rendezvous::Store, public std::enable_shared_from_this<Corner> {
  public:
-  Corner(ProcessRun& run, std::string name) : run_(run), name_(std::move(name)) {}
+  Corner(ProcessState& run, std::string name) : run_(run), name_(std::move(name)) {}
 
   // Before April 2025 Gloo took a Store&, since then it takes this pointer. No macro of Gloo says
   // which it is, but the compiler knows: a Corner& converts to both.
@@ -67,12 +67,12 @@ class Corner final : public gloo::rendezvous::Store, public std::enable_shared_f
   void wait(const std::vector<std::string>& keys, const milliseconds&) override { wait(keys); }
 
  private:
-  ProcessRun& run_;
+  ProcessState& run_;
   const std::string name_;
 };
 
 // Opens the IO thread for all groups of this process.
-void open_device(ProcessRun& run) {
+void open_device(ProcessState& run) {
   // Gloo writes to sockets whose other end may have died. This must be an error, and not end the
   // process.
   std::signal(SIGPIPE, SIG_IGN);
@@ -86,7 +86,7 @@ void open_device(ProcessRun& run) {
 }
 
 // Connects the ranks that meet under `name`.
-std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
+std::shared_ptr<gloo::Context> connect(ProcessState& run, const std::string& name,
                                        const GroupSpec& spec) {
   auto context =
       std::make_shared<gloo::rendezvous::Context>(spec.rank, static_cast<int>(spec.members.size()));
@@ -112,7 +112,8 @@ std::shared_ptr<gloo::Context> connect(ProcessRun& run, const std::string& name,
 
 }  // namespace
 
-GlooWire::GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const GroupSpec& spec)
+GlooWire::GlooWire(std::shared_ptr<ProcessState> run, const std::string& name,
+                   const GroupSpec& spec)
     : context_(connect(*run, name, spec)),
       peers_(std::move(run), spec, [this](const std::string&) { cut(); }),
       waking_(std::async(std::launch::async, [this] { wake_often(); })) {}

@@ -32,7 +32,7 @@ class GlooWire {
   /// a process have one IO thread, which binds to the address that leads to rank 0. After that, the
   /// process ignores SIGPIPE.
   /// @throws CommError setup
-  GlooWire(std::shared_ptr<ProcessRun> run, const std::string& name, const GroupSpec& spec);
+  GlooWire(std::shared_ptr<ProcessState> run, const std::string& name, const GroupSpec& spec);
   ~GlooWire() { end_.set_value(); }
 
   /// The ranks that it connects. When the group fails, the connections are cut.

@@ -15,7 +15,7 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
                                                             const LocalOptions& options) {
   NANOFSDP_CHECK(world_size >= 1, .what = "local group", .expected = "at least 1 rank",
                  .got = std::to_string(world_size));
-  auto run = std::make_shared<Run>(options.timeout);
+  auto run = std::make_shared<RunState>(options.timeout);
   run->link = options.link;
   run->sharers.resize(static_cast<std::size_t>(world_size));
   std::iota(run->sharers.begin(), run->sharers.end(), 0);

@@ -9,16 +9,16 @@ namespace nanofsdp::comm {
 
 using namespace std::chrono_literals;
 
-Run::Run(std::chrono::milliseconds the_timeout)
+RunState::RunState(std::chrono::milliseconds the_timeout)
     : timeout(std::clamp<std::chrono::milliseconds>(the_timeout, 1ms, Patience::kLongest)) {}
 
-void Run::abort(const std::string& reason) {
+void RunState::abort(const std::string& reason) {
   const std::lock_guard lock(mutex);
   aborted = reason;
   for (Peers* group : groups) group->abort(reason);
 }
 
-Peers::Peers(std::shared_ptr<Run> run, const GroupSpec& spec,
+Peers::Peers(std::shared_ptr<RunState> run, const GroupSpec& spec,
              std::function<void(const std::string&)> cut)
     : run_(std::move(run)), spec_(spec), rank_(spec.members[spec.rank]), cut_(std::move(cut)) {
   const std::lock_guard lock(run_->mutex);

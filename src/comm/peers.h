@@ -25,9 +25,9 @@ class Peers;
 
 /// The state that all groups of a process share. This base class is for ranks that are threads of
 /// one process. Ranks that are processes have a derived one (sharing.h).
-struct Run {
-  explicit Run(std::chrono::milliseconds timeout);  ///< the timeout is at least 1 ms
-  virtual ~Run() = default;
+struct RunState {
+  explicit RunState(std::chrono::milliseconds timeout);  ///< the timeout is at least 1 ms
+  virtual ~RunState() = default;
 
   /// How the rank that was lost first was lost. It is empty if no rank was lost, which is always so
   /// for threads. The function waits a short time for such news.
@@ -71,11 +71,11 @@ class Peers {
  public:
   /// @param cut is called once, from any thread, when the group has failed. It wakes the ranks that
   ///   wait
-  Peers(std::shared_ptr<Run> run, const GroupSpec& spec,
+  Peers(std::shared_ptr<RunState> run, const GroupSpec& spec,
         std::function<void(const std::string& reason)> cut);
   ~Peers();
 
-  const std::shared_ptr<Run>& run() const { return run_; }  ///< the run of the group
+  const std::shared_ptr<RunState>& run() const { return run_; }  ///< state of the process
   /// Numbers of the ranks in the run.
   const std::vector<int>& members() const { return spec_.members; }
 
@@ -102,7 +102,7 @@ class Peers {
 
  private:
   using Kind = CommError::Kind;
-  const std::shared_ptr<Run> run_;
+  const std::shared_ptr<RunState> run_;
   const GroupSpec spec_;
   const int rank_;  // number of this rank in the run
   const std::function<void(const std::string&)> cut_;

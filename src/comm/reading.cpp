@@ -44,7 +44,7 @@ struct Slot {
 };
 static_assert(std::atomic<Count>::is_always_lock_free);
 
-std::vector<Slot*> slots_of(const Run& run, const GroupSpec& spec) {
+std::vector<Slot*> slots_of(const RunState& run, const GroupSpec& spec) {
   std::vector<Slot*> slots;
   for (std::size_t i = 0; i < spec.members.size(); ++i) {
     const auto part = std::ranges::find(run.sharers, spec.members[i]) - run.sharers.begin();
@@ -57,7 +57,7 @@ std::vector<Slot*> slots_of(const Run& run, const GroupSpec& spec) {
 
 class ReadingGroup final : public Group {
  public:
-  ReadingGroup(std::shared_ptr<Run> run, const GroupSpec& spec)
+  ReadingGroup(std::shared_ptr<RunState> run, const GroupSpec& spec)
       : Group(spec.rank, static_cast<int>(spec.members.size())),
         memory_(run->memory.get()),
         slots_(slots_of(*run, spec)),
@@ -252,7 +252,7 @@ class ReadingGroup final : public Group {
 
 }  // namespace
 
-std::uint64_t take_slot(Run& run) {
+std::uint64_t take_slot(RunState& run) {
   const std::lock_guard lock(run.mutex);
   std::erase_if(run.slots, [&](const std::shared_ptr<void>& memory) {
     const Slot& slot = *static_cast<const Slot*>(memory.get());
@@ -292,7 +292,7 @@ GroupSpec split(Group& group, const Peers& peers, int color) {
   return spec;
 }
 
-std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const GroupSpec& spec) {
+std::shared_ptr<Group> make_reading_group(std::shared_ptr<RunState> run, const GroupSpec& spec) {
   return std::make_shared<ReadingGroup>(std::move(run), spec);
 }
 

@@ -40,12 +40,12 @@ namespace nanofsdp::comm {
 /// may still read a slot after its rank has left the group.
 /// @returns the place of the slot: its offset in the rank's part of the shared memory, or its
 ///   address
-std::uint64_t take_slot(Run& run);
+std::uint64_t take_slot(RunState& run);
 
 /// Makes the group of the ranks with this color. Collective over the group.
 GroupSpec split(Group& group, const Peers& peers, int color);
 
 /// Makes a rank's end of a group whose ranks can read each other's memory.
-std::shared_ptr<Group> make_reading_group(std::shared_ptr<Run> run, const GroupSpec& spec);
+std::shared_ptr<Group> make_reading_group(std::shared_ptr<RunState> run, const GroupSpec& spec);
 
 }  // namespace nanofsdp::comm

@@ -19,7 +19,7 @@ namespace {
 
 // Opens the file for the memory of these ranks. The first rank makes it and tells its descriptor,
 // and the others open it there. Returns -1 with errno if that is not possible.
-int open_common_file(ProcessRun& run, const std::vector<int>& ranks) {
+int open_common_file(ProcessState& run, const std::vector<int>& ranks) {
   const bool first = run.store.rank() == ranks[0];
   const auto bytes = ranks.size() * SharedMemory::part_bytes(static_cast<int>(ranks.size()));
   const int file = first ? open_shared_file(bytes) : -1, error = errno;
@@ -34,21 +34,21 @@ int open_common_file(ProcessRun& run, const std::vector<int>& ranks) {
 
 }  // namespace
 
-ProcessRun::ProcessRun(launch::Store& the_store, std::chrono::milliseconds the_timeout,
-                       std::chrono::milliseconds the_connect_timeout)
-    : Run(the_timeout), store(the_store), connect_timeout(the_connect_timeout) {
+ProcessState::ProcessState(launch::Store& the_store, std::chrono::milliseconds the_timeout,
+                           std::chrono::milliseconds the_connect_timeout)
+    : RunState(the_timeout), store(the_store), connect_timeout(the_connect_timeout) {
   sharers = {store.rank()};
   store.on_loss([this](const std::string& what) { abort(what); });
 }
 
-std::string ProcessRun::hear(const std::string& key, const std::string& what, int patience) {
+std::string ProcessState::hear(const std::string& key, const std::string& what, int patience) {
   const auto most = patience * connect_timeout;
   if (const auto value = store.get(key, most)) return *value;
   throw setup_error(fmt::format("{} did not come in {} ms", what, most.count()));
 }
 
-std::vector<std::string> ProcessRun::gather(const std::string& key, const std::string& mine,
-                                            const std::vector<int>& ranks, int patience) {
+std::vector<std::string> ProcessState::gather(const std::string& key, const std::string& mine,
+                                              const std::vector<int>& ranks, int patience) {
   store.set(fmt::format("{}.{}", key, store.rank()), mine);
   std::vector<std::string> all;
   for (const int rank : ranks) {
@@ -57,12 +57,12 @@ std::vector<std::string> ProcessRun::gather(const std::string& key, const std::s
   return all;
 }
 
-CommError ProcessRun::setup_error(const std::string& complaint) {
+CommError ProcessState::setup_error(const std::string& complaint) {
   const std::string cause = store.roll_call();
   return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
 }
 
-std::string share_memory(ProcessRun& run) {
+std::string share_memory(ProcessState& run) {
   std::vector<int> all(static_cast<std::size_t>(run.store.size())), here;
   std::iota(all.begin(), all.end(), 0);
   const std::string space = process_space();

@@ -19,11 +19,11 @@ namespace nanofsdp::comm {
 /// ranks of one machine share memory.
 
 /// The state that all groups of a process share, if the ranks are processes.
-struct ProcessRun final : Run {
+struct ProcessState final : RunState {
   /// After this, all waiting in these groups ends if a rank is lost.
-  ProcessRun(launch::Store& store, std::chrono::milliseconds timeout,
-             std::chrono::milliseconds connect_timeout);
-  ~ProcessRun() override { store.on_loss({}); }
+  ProcessState(launch::Store& store, std::chrono::milliseconds timeout,
+               std::chrono::milliseconds connect_timeout);
+  ~ProcessState() override { store.on_loss({}); }
 
   std::string loss() override { return store.loss(std::chrono::seconds(1)); }
   void work(int begins, const std::string& at) override { store.work(begins, at); }
@@ -56,6 +56,6 @@ struct ProcessRun final : Run {
 /// descriptor. Collective over the run.
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError setup, if a rank does not come
-std::string share_memory(ProcessRun& run);
+std::string share_memory(ProcessState& run);
 
 }  // namespace nanofsdp::comm

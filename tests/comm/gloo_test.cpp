@@ -48,7 +48,7 @@ class Gloo : public ::testing::Test {
 // consequences, even if the report of the first error comes late.
 TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
-    auto run = std::make_shared<comm::ProcessRun>(store, 60s, 60s);
+    auto run = std::make_shared<comm::ProcessState>(store, 60s, 60s);
     comm::GlooWire wire(std::move(run), "cut", {.rank = store.rank(), .members = {0, 1, 2}});
     try {
       wire.peers().begin({.kind = comm::Operation::Kind::barrier});

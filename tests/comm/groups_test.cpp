@@ -168,7 +168,7 @@ TEST_P(Groups, MayBeDestroyedWithWorkInFlight) {
 
 // A group learns of a lost rank even if the group is made after the loss.
 TEST(Peers, OfEveryGroupHearOfALoss) {
-  const auto run = std::make_shared<comm::Run>(std::chrono::seconds(9));
+  const auto run = std::make_shared<comm::RunState>(std::chrono::seconds(9));
   std::string before, after;
   const comm::GroupSpec two{.rank = 0, .members = {0, 1}};
   const comm::Peers early(run, two, [&](const std::string& reason) { before = reason; });

@@ -27,7 +27,7 @@ void make_groups(Context& context, Communicator& world) {
 
 TEST(Slots, OfThreadsGoWithTheirGroups) {
   constexpr int kRanks = 3;
-  const auto run = std::make_shared<comm::Run>(10s);
+  const auto run = std::make_shared<comm::RunState>(10s);
   run->sharers = {0, 1, 2};
   comm::GroupSpec spec{.members = run->sharers};
   for (int rank = 0; rank < kRanks; ++rank) spec.slots.push_back(take_slot(*run));
