@@ -10,7 +10,7 @@ namespace nanofsdp {
 
 /// The bytes that a collective sends over the network. Ranks r, r + stride, r + 2 stride ... take
 /// part.
-struct Message {
+struct Payload {
   double bytes = 0;  ///< bytes that each rank sends, and also receives
   int ranks = 1;     ///< number of ranks in the group; a group of 1 sends nothing
   int stride = 1;    ///< distance between neighbours in the group, in ranks of the run
@@ -28,7 +28,7 @@ struct Cost {
   double written = 0;      ///< bytes written to memory
   double overwritten = 0;  ///< written bytes that are not read before: a CPU's cache fetches them
   int launches = 1;        ///< kernels that a GPU launches
-  Message message{};       ///< bytes that a collective sends
+  Payload payload{};       ///< bytes that a collective sends
 };
 
 }  // namespace nanofsdp

@@ -107,13 +107,13 @@ class Player {
 
   void begin(Lane& lane, const Cost& cost) {
     const double seconds = work_seconds(machine_, setup_, cost);
-    lane = {std::move(lane.queue), true, cost.message.ranks > 1, 0, seconds};
+    lane = {std::move(lane.queue), true, cost.payload.ranks > 1, 0, seconds};
     if (on_cpu(machine_)) {
       const int threads = &lane == &lanes_[0] ? setup_.threads : 1;
       lane.share = std::min(1.0, threads / cores_of(machine_, setup_));
     }
     if (lane.collective) {
-      const Transfer t = transfer(machine_, setup_, cost.message);
+      const Transfer t = transfer(machine_, setup_, cost.payload);
       lane.latency = seconds + t.latency;
       lane.left = t.seconds;
       if (!on_cpu(machine_)) lane.resource = t.leaves_node ? network : node;
@@ -199,9 +199,9 @@ double work_seconds(const Machine& machine, const Setup& setup, const Cost& cost
          cost.launches * machine.kernel_time;
 }
 
-Transfer transfer(const Machine& machine, const Setup& setup, const Message& message) {
-  const double n = message.ranks;
-  const double k = std::clamp(std::floor(machine.node_ranks / message.stride), 1.0, n);
+Transfer transfer(const Machine& machine, const Setup& setup, const Payload& payload) {
+  const double n = payload.ranks;
+  const double k = std::clamp(std::floor(machine.node_ranks / payload.stride), 1.0, n);
   const double m = std::ceil(n / k);
   const double ranks = sharers(machine, setup);
   const double cards = on_cpu(machine) ? 1 / ranks : k;
@@ -209,7 +209,7 @@ Transfer transfer(const Machine& machine, const Setup& setup, const Message& mes
   const double outside = cards * machine.network_bandwidth / machine.network_oversubscription;
   const double bandwidth = m == 1 ? inside : k == 1 ? outside : std::min(inside, outside);
   const double latency = (n - m) * machine.node_latency + (m - 1) * machine.network_latency;
-  const double seconds = message.bytes / (bandwidth * machine.network_efficiency);
+  const double seconds = payload.bytes / (bandwidth * machine.network_efficiency);
   if (on_cpu(machine)) return {0, latency + seconds, m > 1};
   return {latency, seconds, m > 1};
 }

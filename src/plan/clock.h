@@ -52,7 +52,7 @@ struct Transfer {
   bool leaves_node = false;  ///< whether its link is the network
 };
 
-/// The time in which each rank of a group sends `message.bytes` bytes. The group has n ranks: k on
+/// The time in which each rank of a group sends `payload.bytes` bytes. The group has n ranks: k on
 /// each of m nodes.
 ///
 /// GPUs form rings (NCCL, src/graph/tuning.cc): a collective has n - 1 steps, and m - 1 of these go
@@ -65,7 +65,7 @@ struct Transfer {
 /// Inside a node, or with one rank a node, only one of the two bandwidths counts. Ranks on CPUs
 /// share memory and network of their node. There the thread of the stream does all of this, and
 /// sends and receives a message for each other rank, which is the latency.
-Transfer transfer(const Machine& machine, const Setup& setup, const Message& message);
+Transfer transfer(const Machine& machine, const Setup& setup, const Payload& payload);
 
 /// The times of a part of a log.
 struct Played {

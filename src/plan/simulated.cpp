@@ -91,7 +91,7 @@ class SimulatedGroup final : public comm::Group {
     if (reduces && needs_) scratch_.grow(needs_(size_, first_, last, chunk));
     // In a broadcast only the root sends.
     const auto sent = static_cast<double>((size_ - 1) * chunk);
-    return {.message = {.bytes = sent, .ranks = size_, .stride = stride_}};
+    return {.payload = {.bytes = sent, .ranks = size_, .stride = stride_}};
   }
 
   // No stream calls this, because a simulated stream does no work.

@@ -27,7 +27,7 @@ void expect_moves(const Cost& cost, double flops, double read, double written, i
   EXPECT_EQ(cost.read, read);
   EXPECT_EQ(cost.written, written);
   EXPECT_EQ(cost.launches, launches);
-  EXPECT_EQ(cost.message.bytes, 0);
+  EXPECT_EQ(cost.payload.bytes, 0);
 }
 
 TEST(Cost, OfElementwise) {

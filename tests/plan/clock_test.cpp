@@ -67,7 +67,7 @@ TEST(Clock, OnACpuTheHostIsTheComputeStream) {
 TEST(Clock, CollectivesShareALinkButNoLatency) {
   Log log;
   log.work(1, kSeven);
-  log.work(2, {.message = {.bytes = 200, .ranks = 3}});  // latency of 2 s
+  log.work(2, {.payload = {.bytes = 200, .ranks = 3}});  // latency of 2 s
   // 100 bytes of the first collective are sent when the second begins. Each sends 50 bytes a second
   // until 6 s. Then 300 bytes of the first are left.
   EXPECT_EQ(log.on(gpu()).busy, (Seconds{0, 9, 6}));
@@ -76,7 +76,7 @@ TEST(Clock, CollectivesShareALinkButNoLatency) {
 TEST(Clock, LinksInsideAndBetweenNodesAreTwo) {
   Log log;
   log.work(1, kSeven);
-  log.work(2, {.message = {.bytes = 20, .ranks = 2, .stride = 4}});
+  log.work(2, {.payload = {.bytes = 20, .ranks = 2, .stride = 4}});
   EXPECT_EQ(log.on(gpu(), {.ranks = 8}).busy, (Seconds{0, 7, 3 + 2}));
 }
 
@@ -93,7 +93,7 @@ TEST(Clock, ACollectiveOnACpuTakesItsCoreFromTheComputation) {
   Machine machine = cpu();
   machine.cores = 2;
   Log log;
-  log.work(1, {.message = {.bytes = 200, .ranks = 2}});  // latency of 1 s, then 4 s
+  log.work(1, {.payload = {.bytes = 200, .ranks = 2}});  // latency of 1 s, then 4 s
   log.work(0, kTen);
   const Played played = log.on(machine, {.ranks = 2});
   EXPECT_EQ(played.seconds, 5 + 10);
@@ -104,7 +104,7 @@ TEST(Clock, ACollectiveOnACpuTakesItsCoreFromTheComputation) {
 
 TEST(Clock, AMessageToNobodyTakesNoLink) {
   Log log;
-  log.work(1, {.message = {.bytes = 600, .ranks = 1}});
+  log.work(1, {.payload = {.bytes = 600, .ranks = 1}});
   EXPECT_EQ(log.on(gpu()).seconds, 0);
 }
 
@@ -175,7 +175,7 @@ TEST(Clock, PlaysAStepOfLlama3_70B) {
   for (const Issued& issued : rank.issued) {
     products += issued.cost.products;
     attention += issued.cost.attention;
-    sent += issued.cost.message.bytes;
+    sent += issued.cost.payload.bytes;
   }
   const double C = 8192, K = 1024, F = 28'672, V = 128'256, T = 8192;
   const double matrices = 80 * (2 * C * C + 2 * C * K + 3 * C * F) + C * V;

@@ -57,9 +57,9 @@ TEST(StepCost, OfCollectivesIsWhatIsCounted) {
       training.step();
       double sent = 0, across = 0;
       for (const Issued& issued : context.issued) {
-        const Message& message = issued.cost.message;
-        sent += message.bytes;
-        if (message.stride > 1) across += message.bytes;
+        const Payload& payload = issued.cost.payload;
+        sent += payload.bytes;
+        if (payload.stride > 1) across += payload.bytes;
       }
       const comm::Traffic traffic = mesh.traffic();
       const std::int64_t norms = traffic.control * 8 * (W - 1);  // one number for each peer

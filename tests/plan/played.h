@@ -35,7 +35,7 @@ inline Machine cpu() {
 inline constexpr Setup kSetup{.ranks = 16};  // on four nodes
 inline constexpr Cost kTen{.flops = 10};
 // Inside a node: 1 s, then 6 s.
-inline constexpr Cost kSeven{.message = {.bytes = 600, .ranks = 2}};
+inline constexpr Cost kSeven{.payload = {.bytes = 600, .ranks = 2}};
 
 /// A log of three streams, the number that a Context has.
 struct Log {

@@ -18,9 +18,9 @@ using Seconds = std::vector<double>;
 // With faster memory the second collective begins earlier, beside the one that is waited for.
 TEST(Clock, AFasterMachineMayTakeLonger) {
   Log log;
-  const std::size_t gathered = log.work(1, {.message = {.bytes = 800, .ranks = 2}});
+  const std::size_t gathered = log.work(1, {.payload = {.bytes = 800, .ranks = 2}});
   log.wait(2, 0, log.work(0, {.read = 10}));
-  log.work(2, {.message = {.bytes = 800, .ranks = 2}});
+  log.work(2, {.payload = {.bytes = 800, .ranks = 2}});
   log.wait(0, 1, gathered);
   log.work(0, {.flops = 20});
   Machine machine = gpu();
@@ -45,7 +45,7 @@ struct RandomLog : Log {
           break;
         case 3:
           work(stream,
-               {.message = {.bytes = 100.0 * below(9), .ranks = 2, .stride = 1 << below(4)}});
+               {.payload = {.bytes = 100.0 * below(9), .ranks = 2, .stride = 1 << below(4)}});
           break;
         case 4:
           wait(stream, other, past);
@@ -98,8 +98,8 @@ TEST(RandomLogs, TakeNoLessThanAStreamAndNoMoreThanAll) {
       double& of_stream = streams[static_cast<std::size_t>(i.stream)];
       of_stream += work_seconds(machine, kSetup, i.cost);
       launching += i.cost.launches * machine.launch_time;
-      if (i.cost.message.ranks < 2) continue;
-      const Transfer t = transfer(machine, kSetup, i.cost.message);
+      if (i.cost.payload.ranks < 2) continue;
+      const Transfer t = transfer(machine, kSetup, i.cost.payload);
       of_stream += t.latency + t.seconds;
     }
     const Played played = log.on(machine, kSetup);

@@ -57,7 +57,7 @@ TEST(SimulatedDevice, DoesNoWorkAndWritesDownItsCost) {
   SimulatedRank context(0, 1, 1, Device::simulated_cuda);
   bool done = false;
   context.compute->enqueue({.flops = 5, .read = 3, .written = 2}, [&] { done = true; });
-  context.gather->enqueue({.message = {.bytes = 7, .ranks = 2}}, [&] { done = true; });
+  context.gather->enqueue({.payload = {.bytes = 7, .ranks = 2}}, [&] { done = true; });
   context.compute->synchronize();
   EXPECT_FALSE(done);
   const auto& all = context.issued;
@@ -67,7 +67,7 @@ TEST(SimulatedDevice, DoesNoWorkAndWritesDownItsCost) {
   EXPECT_EQ(all[0].cost.read, 3);
   EXPECT_EQ(all[0].cost.written, 2);
   EXPECT_EQ(all[1].stream, 1);
-  EXPECT_EQ(all[1].cost.message.bytes, 7);
+  EXPECT_EQ(all[1].cost.payload.bytes, 7);
 }
 
 // Work without a stated cost writes the bytes that were allocated since the last work, and reads

@@ -35,7 +35,7 @@ TEST(Transfer, OfGpusIsARing) {
 
 TEST(Transfer, OfCpusSharesMemoryAndNetworkOfTheNodeAndIsAllWork) {
   const Machine m = cpu();
-  const Message four{.bytes = 800, .ranks = 4};
+  const Payload four{.bytes = 800, .ranks = 4};
   expect_transfer(transfer(m, {.ranks = 4}, four), 0, 3 + 800.0 / 25, false);
   expect_transfer(transfer(m, {.ranks = 8}, {.bytes = 800, .ranks = 8}), 0, 6 + 3 + 800 / 2.5,
                   true);
