@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include <poll.h>
@@ -17,6 +18,14 @@ using namespace std::chrono_literals;
 
 constexpr auto kLinger = 2s;
 constexpr auto kAnswer = 1s;  // enough for any process that runs, even if it is busy
+
+namespace {
+
+void require(bool fits, const std::string& objection) {
+  if (!fits) throw std::runtime_error(objection);
+}
+
+}  // namespace
 
 StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
     : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
@@ -63,8 +72,12 @@ void StoreServer::receive(Connection& connection) {
       if (!frame) return;
       handle(connection, *frame);
     }
-  } catch (const std::exception& e) {
-    refuse(connection, e.what());
+  } catch (const std::exception& e) {  // the other end does not fit
+    const std::string why = e.what();
+    std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), e.what());
+    connection.socket.send(encode({.kind = Kind::lost, .value = why}));
+    connection.open = false;
+    if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
   }
 }
 
@@ -81,53 +94,38 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
     connection.answered = true;
     idle_ = std::min(idle_, std::chrono::milliseconds(std::stoll(frame.key)));
     if (!frame.value.empty()) work_ = fmt::format("rank {} {}", connection.rank, frame.value);
-  } else if (frame.kind == Kind::leave) {
-    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
   } else {
-    refuse(connection, "not a rank's to say");
+    require(frame.kind == Kind::leave, "not a rank's to say");
+    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
   }
 }
 
 void StoreServer::greet(Connection& connection, const Frame& hello) {
-  Member member;
-  const std::string objection = objection_to(hello, member);
-  if (!objection.empty()) return refuse(connection, objection);
+  const Member member = member_of(hello);
   // A rank that the run waits for: if it does not fit, the run is over.
   connection.rank = member.rank;
   all_came_ = ++came_ == rendezvous_.size;
-  if (member.size != rendezvous_.size) {
-    return refuse(connection, fmt::format("it expects {} ranks, rank 0 expects {}", member.size,
-                                          rendezvous_.size));
-  }
-  if (member.program != rendezvous_.program) {
-    return refuse(connection,
-                  fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
-                              member.rank, member.program, rendezvous_.program));
-  }
+  require(member.size == rendezvous_.size,
+          fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size));
+  require(member.program == rendezvous_.program,
+          fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
+                      member.rank, member.program, rendezvous_.program));
   connection.socket.send(encode({.kind = Kind::welcome}));
   if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
 
-std::string StoreServer::objection_to(const Frame& hello, Member& member) const {
-  if (hello.kind != Kind::hello || hello.value.size() != sizeof member) return "not a rank's hello";
-  if (hello.key != rendezvous_.token) return "not this run's token (NANOFSDP_TOKEN)";
+Member StoreServer::member_of(const Frame& hello) const {
+  Member member;
+  require(hello.kind == Kind::hello && hello.value.size() == sizeof member, "not a rank's hello");
+  require(hello.key == rendezvous_.token, "not this run's token (NANOFSDP_TOKEN)");
   std::memcpy(&member, hello.value.data(), sizeof member);
-  if (member.rank < 0 || member.rank >= rendezvous_.size) {
-    return fmt::format("there is no rank {} of {}", member.rank, rendezvous_.size);
-  }
+  require(member.rank >= 0 && member.rank < rendezvous_.size,
+          fmt::format("there is no rank {} of {}", member.rank, rendezvous_.size));
   for (const Connection& c : connections_) {
-    if (c.rank == member.rank) {
-      return fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer());
-    }
+    require(c.rank != member.rank,
+            fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer()));
   }
-  return "";
-}
-
-void StoreServer::refuse(Connection& connection, const std::string& why) {
-  std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), why.c_str());
-  connection.socket.send(encode({.kind = Kind::lost, .value = why}));
-  connection.open = false;
-  if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
+  return member;
 }
 
 void StoreServer::set(Connection& connection, const Frame& frame) {
