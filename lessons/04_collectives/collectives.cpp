@@ -8,7 +8,6 @@
 
 #include "base/rng.h"
 #include "comm/local.h"
-#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "picture.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "frame/lesson.h"
 #include "frame/train.h"
 #include "picture.h"

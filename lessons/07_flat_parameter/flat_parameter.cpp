@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "comm/local.h"
-#include "comm/traffic.h"
 #include "frame/lesson.h"
 #include "frame/nanogpt.h"
 #include "fsdp/layout.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/buffer.h"
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "frame/learner.h"
 #include "fsdp/sharded_parameters.h"
 #include "ops/adamw.h"

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "frame/recipes.h"
 #include "fsdp/collectives.h"
 #include "sums.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "frame/lesson.h"
 #include "library.h"
 

@@ -13,7 +13,6 @@
 
 #include "comm/local.h"
 #include "comm/mesh.h"
-#include "comm/traffic.h"
 #include "data/dataset.h"
 #include "frame/nanogpt.h"
 #include "frame/train.h"

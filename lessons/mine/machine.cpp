@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "comm/local.h"
-#include "comm/traffic.h"
 #include "ranks.h"
 #include "step.h"
 

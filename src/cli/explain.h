@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/ledger.h"
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "fsdp/fully_shard.h"
 #include "plan/plan.h"
 

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "cli/options.h"
 #include "cli/run_picture.h"
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "data/dataset.h"
 #include "plan/plan.h"
 #include "train/trainer.h"

@@ -5,7 +5,7 @@
 
 #include "base/device.h"
 #include "base/tensor.h"
-#include "comm/traffic.h"
+#include "base/traffic.h"
 #include "launch/rank_error.h"
 
 namespace nanofsdp::comm {
@@ -33,6 +33,8 @@ namespace nanofsdp::comm {
 /// for every backend and any timing. So one process that adds in the same order gets the same bits.
 /// An average is the sum, multiplied once by 1/W. Only NCCL's ring adds in another order, if the
 /// caller asks for it.
+
+using nanofsdp::Traffic;
 
 /// How a reduction combines the numbers of the ranks.
 enum class ReduceOp { sum, average };

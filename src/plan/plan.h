@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/ledger.h"
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "fsdp/fully_shard.h"
 #include "plan/clock.h"
 #include "plan/rehearsal.h"

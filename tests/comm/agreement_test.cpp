@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "support/ranks.h"
 
 namespace nanofsdp::testing {

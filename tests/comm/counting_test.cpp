@@ -5,7 +5,6 @@
 #include "base/rng.h"
 #include "comm/mesh.h"
 #include "comm/rank_data.h"
-#include "comm/traffic.h"
 #include "support/ranks.h"
 
 namespace nanofsdp::testing {

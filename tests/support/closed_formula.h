@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ledger.h"
-#include "comm/traffic.h"
+#include "comm/communicator.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/layout.h"
 
