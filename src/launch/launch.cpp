@@ -73,11 +73,11 @@ struct Report {
 
 // Adds to an error between ranks the first failure. A rank that has lost another rank, or has
 // waited too long for it, does not know why. The other rank may have ended because of a third one.
-std::string beside_cause(const std::string& first, std::string why, int rank) {
-  const bool ours = first.starts_with(fmt::format("rank {} failed", rank));
+std::string beside_cause(const std::string& first, std::string why) {
+  // The first failure may be this one, or one that this text tells already.
   const bool said = why.find(first) != std::string::npos ||
                     first.find(why.substr(0, why.find('\n'))) != std::string::npos;
-  if (ours || said) return why;
+  if (said) return why;
   const bool both = why.find(kInVain) != why.npos && first.find(kInVain) != first.npos;
   if (both) return why + "\n  before that, " + first;  // the last calls of this rank are news, too
   return why.insert(std::min(why.find('\n'), why.size()), "; before that, " + first);
@@ -98,10 +98,9 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
     report.consequence = between_ranks != nullptr && between_ranks->consequence();
     std::string why = e.what();
     if (store) store->fail(why);
-    const bool asks = store && between_ranks != nullptr;
-    if (asks) why = beside_cause(store->loss(0ms), why, rendezvous.rank);
-    // Some messages belong to all ranks, and some name their rank themselves.
-    if (!of_all && !why.starts_with("rank")) why = fmt::format("rank {}: {}", rendezvous.rank, why);
+    if (store && between_ranks != nullptr) why = beside_cause(store->loss(0ms), why);
+    // Some messages belong to all ranks, and those of a RankError name their rank.
+    if (!of_all && between_ranks == nullptr) why = fmt::format("rank {}: {}", rendezvous.rank, why);
     why.copy(report.text.data(), report.text.size() - 1);  // the last character stays 0
   }
   return report;

@@ -14,7 +14,7 @@ inline constexpr char kInVain[] = " in vain ";
 /// An error between ranks. One failure often causes errors on many ranks, and one of them is first.
 class RankError : public std::runtime_error {
  public:
-  /// @param consequence whether another rank failed first
+  /// @param message names the rank  @param consequence whether another rank failed first
   RankError(const std::string& message, bool consequence)
       : std::runtime_error(message), consequence_(consequence) {}
 

@@ -20,12 +20,12 @@ TEST(Cause, IsToldInTheFirstLineOfWhatItSetOff) {
       std::this_thread::sleep_for(10s);  // until it is ended, because only rank 0 must tell of both
     }
     store.loss(10s);
-    throw RankError("waited in vain\n  rank 0: barrier 1", /*consequence=*/false);
+    throw RankError("rank 0 waited in vain\n  rank 0: barrier 1", /*consequence=*/false);
   });
   EXPECT_EQ(outcome.exit_code, 1);
   const std::string first = outcome.message.substr(0, outcome.message.find('\n'));
   EXPECT_TRUE(
-      first.starts_with("rank 0: waited in vain; before that, rank 1 failed: the disk is "
+      first.starts_with("rank 0 waited in vain; before that, rank 1 failed: the disk is "
                         "full"))
       << outcome.message;
   EXPECT_TRUE(outcome.message.ends_with("\n  rank 0: barrier 1")) << outcome.message;
