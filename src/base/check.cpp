@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <new>
+
 namespace nanofsdp {
 
 namespace {
@@ -23,6 +25,16 @@ std::string shown(const std::string& text) {
 UsageError::UsageError(const Fault& fault) : std::runtime_error(shown(describe(fault))) {}
 
 RunError::RunError(const Fault& fault) : std::runtime_error(describe(fault)) {}
+
+int with_named_errors(const std::function<int()>& work) try {
+  return work();
+} catch (const std::bad_alloc&) {
+  throw std::runtime_error("memory ran out; use fewer ranks, less batch or a smaller model");
+} catch (const std::exception&) {
+  throw;
+} catch (...) {
+  throw std::runtime_error("an exception that is no std::exception was thrown");
+}
 
 std::string describe(const Fault& fault) {
   std::string text = fault.what;

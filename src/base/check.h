@@ -1,6 +1,6 @@
 #pragma once
 
-#include <new>
+#include <functional>
 #include <stdexcept>
 #include <string>
 
@@ -55,16 +55,7 @@ class RunError : public std::runtime_error {
 
 /// Returns the result of `work`. An object that `work` throws leaves as a std::exception with a
 /// text for people. So do std::bad_alloc, which has no such text, and objects of any other type.
-template <class Work>
-auto with_named_errors(const Work& work) try {
-  return work();
-} catch (const std::bad_alloc&) {
-  throw std::runtime_error("memory ran out; use fewer ranks, less batch or a smaller model");
-} catch (const std::exception&) {
-  throw;
-} catch (...) {
-  throw std::runtime_error("an exception that is no std::exception was thrown");
-}
+int with_named_errors(const std::function<int()>& work);
 
 /// One line: `what: expected E, got G; hint`.
 std::string describe(const Fault& fault);

@@ -88,7 +88,7 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
   Report report{.told = true};
   std::optional<Store> store;
   try {
-    with_named_errors([&] { body(store.emplace(rendezvous)); });
+    with_named_errors([&] { return body(store.emplace(rendezvous)), 0; });
     store->leave();
   } catch (const std::exception& e) {
     const auto* const between_ranks = dynamic_cast<const RankError*>(&e);
