@@ -28,8 +28,7 @@ class Operands {
  public:
   explicit Operands(Context& context) : context_(context) {}
   Tensor operator()(Shape shape, DType dtype = DType::float32) {
-    buffers_.emplace_back(context_.ledger, MemoryClass::activations,
-                          static_cast<std::size_t>(shape.numel()) * size_of(dtype));
+    buffers_.push_back(context_.buffer(MemoryClass::activations, shape.numel(), dtype));
     const Tensor tensor = buffers_.back().tensor(shape, dtype);
     if (dtype == DType::float32) generator_.uniform(tensor.span<float>(), -1, 1);
     return tensor;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <memory>
 #include <string>
@@ -16,74 +15,75 @@
 namespace nanofsdp::bench {
 namespace {
 
-// The operands of a collective: `mine` is the rank's chunk of `all`.
+// A rank, and the operands of a collective.
 struct Chunks {
-  Tensor mine, all;
-  Tensor others;  // has the length of `all`, and lies in memory that no peer reads
+  comm::Communicator& world;
+  Stream& stream;
+  Tensor mine, all;  // `mine` is the rank's chunk of `all`
+  Tensor others;     // has the length of `all`, and lies in memory that no peer reads
+  Tensor of(const Tensor& whole, int rank) const {
+    return whole.slice(rank * mine.numel(), mine.numel());
+  }
 };
 
 // Plain loops over the bytes that a rank receives. They are the limits of the collectives.
-Event copy_chunks_of_others(comm::Communicator& world, Stream& stream, const Chunks& c) {
-  const std::int64_t chunk = c.mine.numel();
-  for (int peer = 0; peer < world.size(); ++peer) {
-    if (peer == world.rank()) continue;
-    std::memcpy(c.all.slice(peer * chunk, chunk).raw(), c.others.slice(peer * chunk, chunk).raw(),
-                c.mine.bytes());
+void copy_chunks_of_others(const Chunks& c) {
+  for (int peer = 0; peer < c.world.size(); ++peer) {
+    if (peer == c.world.rank()) continue;
+    std::memcpy(c.of(c.all, peer).raw(), c.of(c.others, peer).raw(), c.mine.bytes());
   }
-  return stream.record();
 }
-Event add_chunks_of_others(comm::Communicator& world, Stream& stream, const Chunks& c) {
-  const std::int64_t chunk = c.mine.numel();
-  for (int peer = 1; peer < world.size(); ++peer) {
-    add(c.mine.span<float>(), c.others.slice(peer * chunk, chunk).span<float>());
+void add_chunks_of_others(const Chunks& c) {
+  for (int peer = 1; peer < c.world.size(); ++peer) {
+    add(c.mine.span<float>(), c.of(c.others, peer).span<float>());
   }
-  return stream.record();
 }
 
 struct Collective {
   const char* name;
   int passes;         // each rank sends W - 1 chunks this often; 0: a limit, which sends nothing
   const char* limit;  // name of the loop that limits it
-  Event (*call)(comm::Communicator& world, Stream& stream, const Chunks& chunks);
+  void (*call)(const Chunks& chunks);
 };
 constexpr Collective kCollectives[] = {
     {"memcpy", 0, "", copy_chunks_of_others},
     {"all_gather", 1, "memcpy",
-     [](comm::Communicator& world, Stream& stream, const Chunks& c) {
-       return world.all_gather(stream, c.mine, c.all);
-     }},
+     [](const Chunks& c) { c.stream.wait(c.world.all_gather(c.stream, c.mine, c.all)); }},
     {"sum", 0, "", add_chunks_of_others},
     {"reduce_scatter", 1, "sum",
-     [](comm::Communicator& world, Stream& stream, const Chunks& c) {
-       return world.reduce_scatter(stream, c.all, c.mine, comm::ReduceOp::sum);
+     [](const Chunks& c) {
+       c.stream.wait(c.world.reduce_scatter(c.stream, c.all, c.mine, comm::ReduceOp::sum));
      }},
-    {"all_reduce", 2, "", [](comm::Communicator& world, Stream& stream, const Chunks& c) {
-       return world.all_reduce(stream, c.all, comm::ReduceOp::average);
+    {"all_reduce", 2, "", [](const Chunks& c) {
+       c.stream.wait(c.world.all_reduce(c.stream, c.all, comm::ReduceOp::average));
      }}};
+
+comm::RanksOptions ranks_of(const BenchOptions& options, int ranks, int threads) {
+  return {.ranks = ranks,
+          .threads = threads,
+          .backend = options.backend,
+          .transport = options.transport};
+}
 
 Sample time_collective(const BenchOptions& options, int ranks, const Collective& collective,
                        std::int64_t bytes) {
-  return on_ranks<Sample>(
-      {.ranks = ranks, .threads = 1, .backend = options.backend, .transport = options.transport},
-      [=](Context& context, std::unique_ptr<comm::Communicator> world) {
-        const std::int64_t W = world->size(), chunk = bytes / 4 / W;
-        const Buffer memory = context.buffer(MemoryClass::communication, chunk * W);
-        const Buffer elsewhere = context.buffer(MemoryClass::activations, chunk * W);
-        const Tensor all = memory.tensor({chunk * W});
-        const Chunks chunks{.mine = all.slice(world->rank() * chunk, chunk),
-                            .all = all,
-                            .others = elsewhere.tensor({chunk * W})};
-        Stream& stream = *context.compute;
-        const auto call = [&] { stream.wait(collective.call(*world, stream, chunks)); };
-        // The number of calls must be the same on every rank, so it does not depend on clocks.
-        const int calls = bytes > (1 << 20) ? 20 : 200;
-        for (int i = 0; i < calls / 10; ++i) call();
-        stream.wait(world->barrier(stream));
-        const auto begin = std::chrono::steady_clock::now();
-        for (int i = 0; i < calls; ++i) call();
-        const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin;
-        return Sample{passed.count() / calls};
-      });
+  const auto body = [=](Context& context, std::unique_ptr<comm::Communicator> world) {
+    const std::int64_t W = world->size(), chunk = bytes / 4 / W;
+    const Buffer memory = context.buffer(MemoryClass::communication, chunk * W);
+    const Buffer elsewhere = context.buffer(MemoryClass::activations, chunk * W);
+    Stream& stream = *context.compute;
+    const Tensor all = memory.tensor({chunk * W});
+    const Chunks chunks{*world, stream, all.slice(world->rank() * chunk, chunk), all,
+                        elsewhere.tensor({chunk * W})};
+    // The number of calls must be the same on every rank, so it does not depend on clocks.
+    const int calls = bytes > (1 << 20) ? 20 : 200;
+    for (int i = 0; i < calls / 10; ++i) collective.call(chunks);
+    stream.wait(world->barrier(stream));
+    const double begin = now_seconds();
+    for (int i = 0; i < calls; ++i) collective.call(chunks);
+    return Sample{(now_seconds() - begin) / calls};
+  };
+  return on_ranks<Sample>(ranks_of(options, ranks, 1), body);
 }
 
 // A group whose ranks do not communicate, to measure a sharded step without communication. Each
@@ -162,11 +162,7 @@ Sample time_steps(const BenchOptions& options, const Crew& crew,
     sample.bytes = context.ledger.total_peak();
     return sample;
   };
-  return on_ranks<Sample>({.ranks = crew.ranks,
-                           .threads = crew.threads,
-                           .backend = options.backend,
-                           .transport = options.transport},
-                          body);
+  return on_ranks<Sample>(ranks_of(options, crew.ranks, crew.threads), body);
 }
 
 }  // namespace
