@@ -28,9 +28,8 @@ Trainer::Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& option
       shape_{options.batch_size, options.gradient_accumulation_steps, context.world_size},
       plan_(data::plan_step(shape_, context.rank)),
       drawn_(static_cast<std::size_t>(2 * options.batch_size * options.block_size)),
-      batch_(context.ledger, MemoryClass::activations, drawn_.size() * size_of(DType::int32),
-             context.device),
-      losses_(context, mesh_, 2) {
+      batch_(context.buffer(MemoryClass::activations, std::ssize(drawn_), DType::int32)),
+      losses_(context.buffer(MemoryClass::communication, 2 * mesh_.size(), DType::float64)) {
   set_recompute(model_, options.recompute);
   if (!options.pretrained.empty()) {
     load_pretrained(options.pretrained, sharded_);
@@ -57,19 +56,42 @@ std::array<Tensor, 2> Trainer::draw(data::Split split, Generator& generator, dat
   return {both.slice(0, n).view({rows.count, T}), both.slice(n, n).view({rows.count, T})};
 }
 
+// The sums to which this rank adds its losses: that of a step, or one for each split.
+Tensor Trainer::loss_sums() const {
+  return losses_.tensor({2 * mesh_.size()}, DType::float64).slice(2 * mesh_.rank(), 2);
+}
+
+void Trainer::clear_losses() {
+  std::array<double, 2> zeros{};
+  transfer(*context_.compute, Tensor(zeros.data(), {2}, DType::float64), loss_sums());
+}
+
+// The sums over all ranks, added in rank order. Collective; blocks the host.
+std::array<double, 2> Trainer::losses_over_ranks() {
+  const Tensor all = losses_.tensor({2 * mesh_.size()}, DType::float64);
+  Stream& stream = *context_.compute;
+  if (mesh_.size() > 1) {
+    stream.wait(
+        mesh_.world().all_gather(stream, loss_sums(), all, {.unit = "loss", .control = true}));
+  }
+  std::vector<double> values(static_cast<std::size_t>(all.numel()));
+  transfer(stream, all, Tensor(values.data(), all.shape(), DType::float64));
+  std::array<double, 2> sums{};
+  for (std::size_t i = 0; i < values.size(); ++i) sums[i % 2] += values[i];
+  return sums;
+}
+
 StepResult Trainer::step(std::int64_t iteration) {
   const double begin = now_seconds();
-  losses_.clear();
+  clear_losses();
   sharded_.zero_grad();
-  auto mine = plan_.begin();
   for (std::int64_t m = 0; m < shape_.gradient_accumulation_steps; ++m) {
     // Every rank draws every micro-batch, so all generators stay equal.
-    const bool is_mine = mine != plan_.end() && mine->index == m;
+    const auto mine = std::ranges::find(plan_, m, &data::MicroStep::index);
+    const bool is_mine = mine != plan_.end();
     const auto batch =
         draw(data::Split::train, generator_, is_mine ? mine->rows : data::BatchRows{});
-    if (!is_mine) continue;
-    forward_backward(iteration, *mine, batch, mine + 1 == plan_.end());
-    ++mine;
+    if (is_mine) forward_backward(iteration, *mine, batch, mine + 1 == plan_.end());
   }
   const double lr = learning_rate_at(options_, iteration);
   const std::size_t span = context_.tracer.begin(*context_.compute, Lane::compute, "optimizer");
@@ -77,7 +99,7 @@ StepResult Trainer::step(std::int64_t iteration) {
   context_.tracer.end(*context_.compute, span);
 
   const auto tokens = static_cast<double>(shape_.rows() * options_.block_size);
-  return {.loss = losses_.over_ranks()[0] / tokens,
+  return {.loss = losses_over_ranks()[0] / tokens,
           .grad_norm = item<float>(*context_.compute, sharded_.grad_norm()),
           .lr = lr,
           .seconds = now_seconds() - begin};
@@ -94,19 +116,20 @@ void Trainer::forward_backward(std::int64_t iteration, const data::MicroStep& mi
   //! [backward]
   const Tensor logits = sharded_.forward(tape_, x);
   const auto tokens = static_cast<float>(shape_.rows() * options_.block_size);
-  const Tensor dlogits = nn::cross_entropy(tape_, logits, y, losses_.sum(0), 1 / tokens);
+  const Tensor dlogits = nn::cross_entropy(tape_, logits, y, loss_sums().slice(0, 1), 1 / tokens);
   sharded_.backward(tape_, dlogits, last);
   //! [backward]
 }
 
 EvalResult Trainer::evaluate() {
-  losses_.clear();
+  clear_losses();
   Generator generator(static_cast<std::uint64_t>(options_.seed) + 1);
   for (std::int64_t i = 0; i < 2 * options_.eval_iters; ++i) {
     const bool val = i >= options_.eval_iters;
-    evaluate_batch(val ? data::Split::val : data::Split::train, generator, losses_.sum(val));
+    evaluate_batch(val ? data::Split::val : data::Split::train, generator,
+                   loss_sums().slice(val, 1));
   }
-  const std::vector<double> sums = losses_.over_ranks();
+  const auto sums = losses_over_ranks();
   const auto tokens = static_cast<double>(options_.eval_iters) *
                       static_cast<double>(options_.batch_size * options_.block_size);
   return {.train_loss = sums[0] / tokens, .val_loss = sums[1] / tokens};

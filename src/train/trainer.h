@@ -17,7 +17,6 @@
 #include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
 #include "nn/tape.h"
-#include "train/loss_meter.h"
 #include "train/options.h"
 
 namespace nanofsdp::train {
@@ -114,6 +113,9 @@ class Trainer {
   void forward_backward(std::int64_t iteration, const data::MicroStep& micro_step,
                         const std::array<Tensor, 2>& batch, bool last);
   void evaluate_batch(data::Split split, Generator& generator, Tensor total);
+  Tensor loss_sums() const;
+  void clear_losses();
+  std::array<double, 2> losses_over_ranks();
   std::array<Tensor, 2> draw(data::Split split, Generator& generator, data::BatchRows rows,
                              bool counts = true);
 
@@ -130,9 +132,9 @@ class Trainer {
   std::vector<data::MicroStep> plan_;  // this rank's share of a step
   std::vector<std::int32_t> drawn_;    // x and y, where the host draws them
   Buffer batch_;                       // int32: x and y, where the model reads them
-  LossMeter losses_;
-  std::int64_t first_ = 0;   // the iteration at which this run began
-  std::int64_t saved_ = -1;  // iteration of the last checkpoint; -1: none yet
+  Buffer losses_;                      // float64 [W, 2]: each rank adds its losses to its own row
+  std::int64_t first_ = 0;             // the iteration at which this run began
+  std::int64_t saved_ = -1;            // iteration of the last checkpoint; -1: none yet
   double best_val_loss_ = std::numeric_limits<double>::infinity();
 };
 
