@@ -22,15 +22,12 @@ constexpr char kMetadata[] = "__metadata__";
 
 constexpr std::uint64_t kMostBytes = std::numeric_limits<std::int64_t>::max();
 
-using Interval = std::pair<std::uint64_t, std::uint64_t>;  // bytes [first, second) of the data
-
 bool are_integers(const json& list) {
   return list.is_array() &&
          std::ranges::all_of(list, [](const json& item) { return item.is_number_unsigned(); });
 }
 
-std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry,
-                                      const std::string& path) {
+TensorInfo place(const std::string& name, const json& entry, const std::string& path) {
   const auto member = [&](const char* key, const char* kind, const auto& is_such) {
     const auto found = entry.find(key);
     if (found != entry.end() && is_such(*found)) return *found;
@@ -52,7 +49,7 @@ std::pair<Interval, TensorInfo> place(const std::string& name, const json& entry
               fmt::format("data_offsets [{}] for shape [{}] of {}", fmt::join(offsets, ", "),
                           fmt::join(shape, ", "), dtype));
   }
-  return {{offsets[0], offsets[1]}, {name, {shape.begin(), shape.end()}, dtype, offsets[0]}};
+  return {name, {shape.begin(), shape.end()}, dtype, offsets[0], offsets[1]};
 }
 
 // Adds "3 missing: a, b, c" to the faults, with at most four names. Adds nothing if there are no
@@ -84,22 +81,19 @@ void require_tensor(const TensorInfo& wanted, const TensorInfo* found, const std
 void require_same_tensors(std::span<const TensorInfo> of_model, std::span<const TensorInfo> of_file,
                           const std::string& file) {
   std::vector<std::string> missing, surplus, reshaped, faults;
-  std::map<std::string_view, const TensorInfo*> there, wanted;
+  std::map<std::string_view, const TensorInfo*> there;  // those that the model has not asked for
   for (const TensorInfo& tensor : of_file) there[tensor.name] = &tensor;
   for (const TensorInfo& tensor : of_model) {
-    wanted[tensor.name] = &tensor;
-    const auto found = there.find(tensor.name);
-    if (found == there.end()) {
+    const auto found = there.extract(tensor.name);
+    if (found.empty()) {
       if (tensor.numel() > 0) missing.push_back(tensor.name);
-    } else if (found->second->shape != tensor.shape) {
+    } else if (found.mapped()->shape != tensor.shape) {
       reshaped.push_back(fmt::format("{} ([{}], not [{}])", tensor.name,
-                                     fmt::join(found->second->shape, ", "),
+                                     fmt::join(found.mapped()->shape, ", "),
                                      fmt::join(tensor.shape, ", ")));
     }
   }
-  for (const TensorInfo& tensor : of_file) {
-    if (!wanted.contains(tensor.name)) surplus.push_back(tensor.name);
-  }
+  for (const auto& [name, tensor] : there) surplus.emplace_back(name);
   tell(faults, "missing", missing);
   tell(faults, "surplus", surplus);
   tell(faults, "of another shape", reshaped);
@@ -159,7 +153,6 @@ std::string write_header(const SafetensorsHeader& header) {
 SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes,
                                const std::string& path) {
   SafetensorsHeader result;
-  std::multimap<Interval, TensorInfo> placed;  // sorted by place
   const Fault fault{.what = "weights '" + path + "'",
                     .expected = "a header that is a JSON object, with strings in __metadata__"};
   parse_json(text, fault, [&](const json& header) {
@@ -168,18 +161,20 @@ SafetensorsHeader parse_header(const std::string& text, std::uint64_t data_bytes
       if (name == kMetadata) {
         result.metadata = entry.get<Metadata>();
       } else {
-        placed.insert(place(name, entry, path));
+        result.tensors.push_back(place(name, entry, path));
       }
     }
   });
+  std::ranges::stable_sort(result.tensors, {}, [](const TensorInfo& tensor) {
+    return std::pair(tensor.begin, tensor.end);
+  });
   std::uint64_t next = 0;
-  for (const auto& [interval, tensor] : placed) {
-    if (interval.first != next) {
+  for (const TensorInfo& tensor : result.tensors) {
+    if (tensor.begin != next) {
       malformed(path, fmt::format("tensor '{}' at byte {} of the data", tensor.name, next),
-                fmt::to_string(interval.first));
+                fmt::to_string(tensor.begin));
     }
-    next = interval.second;
-    result.tensors.push_back(tensor);
+    next = tensor.end;
   }
   if (next == data_bytes) return result;
   malformed(path, fmt::format("{} bytes of data, as the header says", next),

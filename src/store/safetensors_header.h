@@ -53,7 +53,7 @@ struct TensorInfo {
   std::vector<std::int64_t> shape;  ///< empty: a scalar
   /// The format's name of it. We read F32, F16 and BF16, and write F32 and BF16.
   std::string dtype = "F32";
-  std::uint64_t begin = 0;  ///< begin of the tensor in the data, as it was read
+  std::uint64_t begin = 0, end = 0;  ///< bytes of the tensor in the data, as it was read
 
   std::int64_t numel() const;  ///< number of elements; a scalar has one
   /// Two tensors are equal if their names and shapes are; the dtypes may differ.
