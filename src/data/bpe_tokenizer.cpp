@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <filesystem>
+#include <stdexcept>
 #include <system_error>
 #include <utility>
 
@@ -107,19 +108,18 @@ std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
 }
 
 std::vector<std::string> read_vocab(const std::string& path) {
-  Fault fault{.what = "vocabulary '" + path + "'", .expected = "GPT-2's vocab.json"};
-  const auto json = parse_json(read_file(path, fault, kMostBytes), fault);
-  std::vector<std::string> pieces(json.is_object() ? json.size() : 0);
-  fault.got = "something else";
-  if (pieces.empty()) throw UsageError(fault);
-  for (const auto& [piece, token] : json.items()) {
-    const bool fits = token.is_number_unsigned() && token.get<std::size_t>() < pieces.size() &&
-                      pieces[token.get<std::size_t>()].empty() && !piece.empty();
-    fault.got = fmt::format("'{}': {}", piece, token.dump());
-    if (!fits) throw UsageError(fault);
-    pieces[token.get<std::size_t>()] = piece;
-  }
-  return pieces;
+  const Fault fault{.what = "vocabulary '" + path + "'", .expected = "GPT-2's vocab.json"};
+  return parse_json(read_file(path, fault, kMostBytes), fault, [](const nlohmann::json& list) {
+    std::vector<std::string> pieces(list.is_object() ? list.size() : 0);
+    if (pieces.empty()) throw std::invalid_argument("something else");
+    for (const auto& [piece, token] : list.items()) {
+      const std::size_t i = token.is_number_unsigned() ? token.get<std::size_t>() : pieces.size();
+      if (i >= pieces.size() || !pieces[i].empty() || piece.empty())
+        throw std::invalid_argument(fmt::format("'{}': {}", piece, token.dump()));
+      pieces[i] = piece;
+    }
+    return pieces;
+  });
 }
 
 std::vector<std::string> read_vocab_in(const std::string& directory) {
