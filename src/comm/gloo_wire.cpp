@@ -45,19 +45,19 @@ std::string complaint_of(const F& f) try {
 }
 
 // The store in the form that Gloo needs, with the keys of one group only.
-class Corner final : public gloo::rendezvous::Store, public std::enable_shared_from_this<Corner> {
+class Keys final : public gloo::rendezvous::Store, public std::enable_shared_from_this<Keys> {
  public:
-  Corner(ProcessState& run, std::string name) : run_(run), name_(std::move(name)) {}
+  Keys(ProcessState& run, std::string name) : run_(run), name_(std::move(name)) {}
 
   // Before April 2025 Gloo took a Store&, since then it takes this pointer. No macro of Gloo says
-  // which it is, but the compiler knows: a Corner& converts to both.
+  // which it is, but the compiler knows: a Keys& converts to both.
   operator std::shared_ptr<gloo::rendezvous::Store>() { return shared_from_this(); }
 
   void set(const std::string& key, const std::vector<char>& value) override {
     run_.store.set(name_ + "/" + key, {value.begin(), value.end()});
   }
   std::vector<char> get(const std::string& key) override {
-    const std::string value = run_.hear(name_ + "/" + key, "the address " + key);
+    const std::string value = run_.read(name_ + "/" + key, "the address " + key);
     return {value.begin(), value.end()};
   }
   void wait(const std::vector<std::string>& keys) override {
@@ -96,12 +96,12 @@ std::shared_ptr<gloo::Context> connect(ProcessState& run, const std::string& nam
     // Gloo waits five times this time for a peer to connect, even if a rank was lost, and all ranks
     // have come by now. Messages have a timeout of their own.
     context->setTimeout(std::min<milliseconds>(run.timeout, 4s));
-    auto corner = std::make_shared<Corner>(run, name);
+    auto keys = std::make_shared<Keys>(run, name);
     // Gloo's errors do not name the rank for which it waits. So this first checks that all ranks
     // have come. Also, a rank that is soon done must not leave while another one is still
     // connecting.
     run.gather(name + "/here", "", spec.members);
-    context->connectFullMesh(*corner, run.device);
+    context->connectFullMesh(*keys, run.device);
     // This takes longer than the time in which a rank may connect, so the rank that waits for the
     // missing one gives the error.
     run.gather(name + "/connected", "", spec.members, /*patience=*/2);

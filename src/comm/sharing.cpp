@@ -41,7 +41,7 @@ ProcessState::ProcessState(launch::Store& the_store, std::chrono::milliseconds t
   store.on_loss([this](const std::string& what) { abort(what); });
 }
 
-std::string ProcessState::hear(const std::string& key, const std::string& what, int patience) {
+std::string ProcessState::read(const std::string& key, const std::string& what, int patience) {
   const auto most = patience * connect_timeout;
   if (const auto value = store.get(key, most)) return *value;
   throw setup_error(fmt::format("{} did not come in {} ms", what, most.count()));
@@ -52,7 +52,7 @@ std::vector<std::string> ProcessState::gather(const std::string& key, const std:
   store.set(fmt::format("{}.{}", key, store.rank()), mine);
   std::vector<std::string> all;
   for (const int rank : ranks) {
-    all.push_back(hear(fmt::format("{}.{}", key, rank), fmt::format("rank {}", rank), patience));
+    all.push_back(read(fmt::format("{}.{}", key, rank), fmt::format("rank {}", rank), patience));
   }
   return all;
 }

@@ -32,11 +32,11 @@ struct ProcessState final : RunState {
   /// Reads the value that another rank has left in the store.
   /// @param what the thing that the value is, for the error  @param patience in connect_timeouts
   /// @throws CommError setup, if it does not come in time
-  std::string hear(const std::string& key, const std::string& what, int patience = 1);
+  std::string read(const std::string& key, const std::string& what, int patience = 1);
 
   /// Exchanges values of these ranks under `key`, which must be new. The value of this rank is
   /// `mine`.
-  /// @throws CommError as hear()
+  /// @throws CommError as read()
   std::vector<std::string> gather(const std::string& key, const std::string& mine,
                                   const std::vector<int>& ranks, int patience = 1);
 
