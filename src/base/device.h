@@ -101,22 +101,8 @@ class Event {
   std::shared_ptr<State> state_;
 };
 
-/// The body of a loop over a range of indices. Unlike std::function, it allocates nothing.
-class RangeBody {
- public:
-  /// @param body outlives this object; called as body(begin, end)
-  template <class F>
-  explicit RangeBody(const F& body)
-      : object_(&body), call_([](const void* object, std::int64_t begin, std::int64_t end) {
-          (*static_cast<const F*>(object))(begin, end);
-        }) {}
-  /// Calls the body.
-  void operator()(std::int64_t begin, std::int64_t end) const { call_(object_, begin, end); }
-
- private:
-  const void* object_;
-  void (*call_)(const void*, std::int64_t, std::int64_t);
-};
+/// The body of a loop over a range of indices, which is called as body(begin, end).
+using RangeBody = std::function<void(std::int64_t, std::int64_t)>;
 
 /// A FIFO of work. One thread enqueues; a failed piece of work fails everything after it.
 class Stream {
@@ -161,7 +147,8 @@ class Stream {
   /// For work inside the stream.
   template <class F>
   void parallel_for(std::int64_t n, std::int64_t grain, const F& body) {
-    if (n > 0) parallel_ranges(n, grain, RangeBody(body));
+    // A std::function of a reference allocates nothing.
+    if (n > 0) parallel_ranges(n, grain, std::cref(body));
   }
 
  private:
