@@ -27,12 +27,11 @@ struct Context {
   /// @throws Error if the machine has no such device
   explicit Context(int my_rank = 0, int ranks = 1, int threads = 1, Device on = Device::cpu,
                    int local_rank = -1)
-      : rank(my_rank),
-        world_size(ranks),
-        device(use_device(on, local_rank < 0 ? my_rank : local_rank)),
-        compute(make_compute_stream(on, threads)),
-        gather(make_communication_stream(on, threads)),
-        reduce(make_communication_stream(on, threads)) {}
+      // Arguments in braces are evaluated in order, so the device is in use before there are
+      // streams.
+      : Context{my_rank, ranks,
+                make_compute_stream(use_device(on, local_rank < 0 ? my_rank : local_rank), threads),
+                make_communication_stream(on, threads), make_communication_stream(on, threads)} {}
 
   /// Makes a rank that uses the caller's streams.
   Context(int my_rank, int ranks, std::unique_ptr<Stream> computing,
