@@ -73,17 +73,13 @@ class Mesh {
   Communicator& replicate() { return *groups_[kReplicate]; }  ///< the same shard, for reductions
   /// The post-forward group, for all-gathers. It is null if that is the shard group.
   Communicator* post_forward() {
-    return has_post_forward() ? groups_[kPostForward].get() : nullptr;
+    return groups_.size() > kPostForward ? groups_[kPostForward].get() : nullptr;
   }
 
   /// The traffic of all communicators since the last reset.
   Traffic traffic() const;
   /// The traffic of the replicate group, which leaves the shard group.
   Traffic traffic_across() const { return groups_[kReplicate]->traffic(); }
-  /// The traffic of the post-forward group, if there is one.
-  Traffic traffic_near() const {
-    return has_post_forward() ? groups_[kPostForward]->traffic() : Traffic();
-  }
   void reset_traffic();  ///< sets all counts to 0
 
   /// Aborts all communicators. Call it when one fails, so that no stream waits for a timeout.
@@ -91,7 +87,6 @@ class Mesh {
 
  private:
   enum Group : std::size_t { kWorld, kGather, kReduce, kReplicate, kPostForward };
-  bool has_post_forward() const { return groups_.size() > kPostForward; }
 
   // In the order of their names; the last one may be missing.
   std::vector<std::unique_ptr<Communicator>> groups_;

@@ -56,7 +56,9 @@ Bytes bytes_of_a_step(const TinyOptions& options) {
         training.step(1);
         if (context.rank != 0) return;
         bytes.all = training.mesh.traffic().bytes_sent;
-        bytes.near = training.mesh.traffic_near().bytes_sent;
+        if (const auto* near = training.mesh.post_forward()) {
+          bytes.near = near->traffic().bytes_sent;
+        }
         bytes.held = context.ledger.count(MemoryClass::unsharded_parameters).reserved;
         bytes.plan = formula::plan(formula::layouts_of(training.sharded.units()),
                                    {.strategy = options.strategy,
