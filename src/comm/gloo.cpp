@@ -158,12 +158,12 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
   if (context.world_size == 1) return make_self();
   auto run = std::make_shared<ProcessState>(store, options.timeout, options.connect_timeout);
   run->ledger = &context.ledger;
-  const std::string why_not =
-      options.transport == Transport::gloo ? "as asked" : share_memory(*run);
-  context.shared = run->memory;
   GroupSpec all{.rank = context.rank,
                 .members = std::vector<int>(static_cast<std::size_t>(context.world_size))};
   std::iota(all.members.begin(), all.members.end(), 0);
+  const std::string why_not =
+      options.transport == Transport::gloo ? "as asked" : share_memory(*run, all.members);
+  context.shared = run->memory;
   if (why_not.empty()) {
     context.transport = "shared memory";
     // No slot was taken before, so each rank's slot is at the begin of its part.

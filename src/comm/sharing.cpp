@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 #include <sstream>
 
 #include <unistd.h>
@@ -62,9 +61,8 @@ CommError ProcessState::setup_error(const std::string& complaint) {
   return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
 }
 
-std::string share_memory(ProcessState& run) {
-  std::vector<int> all(static_cast<std::size_t>(run.store.size())), here;
-  std::iota(all.begin(), all.end(), 0);
+std::string share_memory(ProcessState& run, const std::vector<int>& all) {
+  std::vector<int> here;
   const std::string space = process_space();
   const std::vector<std::string> spaces = run.gather("memory/space", space, all);
   std::ranges::copy_if(all, std::back_inserter(here),
