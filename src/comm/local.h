@@ -33,7 +33,7 @@ struct Link {
   std::chrono::duration<double> latency{0};  ///< the latency of each collective
 
   /// How long a collective takes at least, after all its ranks have come.
-  /// @param bytes the payload that this rank receives (traffic.h)
+  /// @param bytes the payload that this rank receives (base/traffic.h)
   std::chrono::duration<double> time_for(double bytes) const {
     const double seconds = bytes_per_second > 0 ? bytes / bytes_per_second : 0;
     return latency + std::chrono::duration<double>(seconds);
