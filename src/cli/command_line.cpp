@@ -8,8 +8,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
-#include <set>
-#include <sstream>
 #include <type_traits>
 
 #include "base/check.h"
@@ -22,6 +20,11 @@ namespace {
 [[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
                               const std::string& value) {
   NANOFSDP_REFUSE(.what = "--" + name, .expected = expected, .got = "'" + value + "'");
+}
+
+/// Whether a word is one of several, which have blanks between them.
+bool contains(const std::string& words, const std::string& word) {
+  return (" " + words + " ").find(" " + word + " ") != std::string::npos;
 }
 
 /// Levenshtein's distance: how many characters must be inserted, removed or replaced to turn one
@@ -109,15 +112,12 @@ std::map<std::string, std::string> CommandLine::settings(
   return all;
 }
 
-std::string CommandLine::help(bool all) {
-  std::set<std::string> common;
-  std::istringstream words(common_);
-  for (std::string name; words >> name;) common.insert(find(name).name);
-  all = all || common.empty();
+std::string CommandLine::help(bool all) const {
+  all = all || common_.empty();
   std::string text = usage_;
   std::string_view group;
   for (const Option& option : options_) {
-    if (!all && !common.contains(option.name)) continue;
+    if (contains(refused_, option.name) || (!all && !contains(common_, option.name))) continue;
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
     text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
                         option.help);
@@ -169,6 +169,9 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
     const std::string name = argument->substr(2, equals - 2);
     std::string& value =
         name == "config" ? config.emplace() : typed.emplace_back(&find(name), "").second;
+    NANOFSDP_REFUSE_IF(contains(refused_, name), .what = "--" + name,
+                       .expected = "an option of this command, which --help=all lists",
+                       .got = "one of `nanofsdp train` alone");
     if (equals != std::string::npos) {
       value = argument->substr(equals + 1);
     } else if (argument + 1 != args.end() && !argument[1].starts_with("--")) {

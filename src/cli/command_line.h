@@ -28,8 +28,9 @@ class CommandLine {
   /// @param common names of the options that --help lists, with blanks between them; empty: it
   /// lists
   ///   all, as --help=all always does
-  CommandLine(std::string usage, std::string common = "")
-      : usage_(std::move(usage)), common_(std::move(common)) {}
+  /// @param refused names of options that only a config file may set; no help lists them
+  CommandLine(std::string usage, std::string common = "", std::string refused = "")
+      : usage_(std::move(usage)), common_(std::move(common)), refused_(std::move(refused)) {}
 
   /// Adds a heading to the help text, over the options that are added next.
   void group(std::string title) { group_ = std::move(title); }
@@ -100,9 +101,9 @@ class CommandLine {
   }
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
-  std::string help(bool all);
+  std::string help(bool all) const;
 
-  std::string usage_, common_;
+  std::string usage_, common_, refused_;
   std::string group_;
   std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
   std::vector<Option> options_;

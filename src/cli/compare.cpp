@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <regex>
 #include <span>
 #include <vector>
 
@@ -59,28 +58,10 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
   return row;
 }
 
-// Refuses options of a training that have no meaning when four runs are compared.
-void refuse_others(const std::vector<std::string>& args) {
-  static const std::regex of_train(
-      "--(strategy|zero|shard_size|backend|eval_only|eval_interval|eval_iters|log_interval|sample|"
-      "always_save_checkpoint|out_dir|init_from|pretrained|metrics|reference|trace|products|"
-      "explain)");
-  for (const std::string& arg : args) {
-    const std::string option = arg.substr(0, arg.find('='));
-    NANOFSDP_REFUSE_IF(std::regex_match(option, of_train), .what = option,
-                       .expected = "an option of `nanofsdp compare`",
-                       .got = "one of `nanofsdp train` alone",
-                       .hint = "compare runs ZeRO-0 to 3 over Gloo and writes nothing");
-  }
-}
-
 }  // namespace
 
 int compare_command(const std::vector<std::string>& args) {
-  refuse_others(args);
-  std::vector<std::string> all = {"--ranks=4", "--max_iters=100"};
-  all.insert(all.end(), args.begin(), args.end());
-  TrainOptions options = parse_train_options(all);
+  TrainOptions options = parse_compare_options(args);
   options.threads = threads_per_rank(options, options.ranks);
   const data::Dataset dataset = data::load_dataset(options, options.block_size);
   fmt::print(

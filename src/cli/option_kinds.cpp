@@ -28,8 +28,7 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
            {0, kSize.end, "0 or more"});
   line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
            o.reshard_after_forward, {0, kSize.end, "0 or more"});
-  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch,
-           {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch, kNoneOrMore);
   line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
   choose(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
          o.precision.param_dtype, kDTypes);

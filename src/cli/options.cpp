@@ -34,12 +34,27 @@ Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only
 run that saved it, unless you say others. A --text must be given again.
 )";
 
+constexpr char kCompareUsage[] =
+    R"(nanofsdp compare [CONFIG] [--name=value ...]
+
+Makes the same training under ZeRO-0 to 3, over Gloo, and writes no file. Prints the memory and the
+traffic of a rank in each, and whether losses and weights have the same bits. The options are those
+of `nanofsdp train`.
+)";
+
 // The options that --help lists.
 constexpr char kTrainCommon[] =
     "dataset text batch_size gradient_accumulation_steps n_layer n_head n_embd block_size dropout "
     "max_iters learning_rate eval_interval eval_iters sample out_dir ranks backend threads "
     "strategy zero layout shard_size param_dtype reduce_dtype recompute metrics trace explain seed "
     "init_from device";
+constexpr char kCompareCommon[] =
+    "dataset text batch_size gradient_accumulation_steps n_layer n_head n_embd block_size dropout "
+    "max_iters learning_rate ranks threads layout param_dtype reduce_dtype recompute seed";
+// The options of train that compare sets itself, or has no use for.
+constexpr char kNotCompared[] =
+    "strategy zero shard_size backend eval_only eval_interval eval_iters log_interval sample "
+    "always_save_checkpoint out_dir init_from pretrained metrics reference trace products explain";
 constexpr char kEvalCommon[] =
     "dataset text batch_size eval_iters out_dir ranks backend threads strategy param_dtype metrics "
     "seed init_from device";
@@ -158,7 +173,7 @@ void note_idle(TrainOptions& o, CommandLine& line) {
   }
 }
 
-// Reads the options of train or of eval. `o` holds the defaults.
+// Reads the options of train, eval or compare. `o` holds the defaults.
 TrainOptions parse_options(TrainOptions o, CommandLine line,
                            const std::vector<std::string>& init_from,
                            const std::vector<std::string>& args) {
@@ -184,6 +199,13 @@ TrainOptions parse_options(TrainOptions o, CommandLine line,
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
   return parse_options({}, {kTrainUsage, kTrainCommon}, {"scratch", "resume"}, args);
+}
+
+TrainOptions parse_compare_options(const std::vector<std::string>& args) {
+  TrainOptions defaults;
+  defaults.ranks = 4;
+  defaults.max_iters = 100;
+  return parse_options(defaults, {kCompareUsage, kCompareCommon, kNotCompared}, {"scratch"}, args);
 }
 
 TrainOptions parse_eval_options(const std::vector<std::string>& args) {

@@ -83,6 +83,11 @@ TrainOptions parse_train_options(const std::vector<std::string>& args);
 /// @throws UsageError, HelpRequested
 TrainOptions parse_eval_options(const std::vector<std::string>& args);
 
+/// Reads the options of `nanofsdp compare`: those of train, without the ones that would make its
+/// four runs unlike, or that write files.
+/// @throws UsageError, HelpRequested
+TrainOptions parse_compare_options(const std::vector<std::string>& args);
+
 /// @param args the arguments after `nanofsdp sample`
 /// @throws UsageError, HelpRequested
 SampleOptions parse_sample_options(const std::vector<std::string>& args);

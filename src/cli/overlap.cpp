@@ -8,11 +8,11 @@ namespace nanofsdp::cli {
 
 Overlap overlap(const std::deque<Span>& spans) {
   Overlap result;
-  double now = 0;               // time of the main thread in the replay
-  double seen = 0;              // time of the main thread in the run
+  double now = 0;  // time of the main thread in the replay
+  // Time of the main thread in the run.
+  double seen = spans.empty() ? 0 : spans.front().issued;
   std::map<Lane, double> free;  // when a lane has done all work that was issued before
   std::vector<double> done(spans.size() + 1);  // when each span is done in the replay; [0]: no span
-  if (!spans.empty()) seen = spans.front().issued;
   for (std::size_t i = 0; i < spans.size(); ++i) {
     const Span& span = spans[i];
     if (span.lane == Lane::compute) continue;
