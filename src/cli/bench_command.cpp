@@ -19,8 +19,8 @@ int bench_command(const std::vector<std::string>& args) {
   int threads = cores, ranks = 2;
   std::string machine;
   CommandLine line(
-      "Usage: nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and "
-      "whole training steps. Leave the machine alone meanwhile.");
+      "nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and whole training "
+      "steps. Leave the machine alone meanwhile.\n");
   line.group("Options");
   line.choose("only", "operators, collectives, steps or all",
               {"all", "operators", "collectives", "steps"},
