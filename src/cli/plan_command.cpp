@@ -2,7 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <sstream>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -18,13 +18,6 @@
 
 namespace nanofsdp::cli {
 namespace {
-
-std::vector<std::string> split(const std::string& words) {
-  std::vector<std::string> all;
-  std::istringstream text(words);
-  for (std::string word; std::getline(text, word, ',');) all.push_back(word);
-  return all;
-}
 
 // The values of an option in a sweep. For numbers they are 1, 2, 4 ... and the option's own.
 std::vector<std::string> values_of(const std::string& option, const PlanOptions& o) {
@@ -135,7 +128,10 @@ void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
 }
 
 int sweep(const PlanOptions& o) {
-  const std::vector<std::string> options = split(o.sweep);
+  const std::regex comma(",");
+  const std::vector<std::string> options(
+      std::sregex_token_iterator(o.sweep.begin(), o.sweep.end(), comma, -1),
+      std::sregex_token_iterator());
   const std::vector<Planned> rows = rows_of(o, options);
   const bool none = std::ranges::count(rows, "", &Planned::refused) == 0;
   NANOFSDP_REFUSE_IF(none, .what = rows[0].refused);
