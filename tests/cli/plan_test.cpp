@@ -165,6 +165,15 @@ TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
   EXPECT_NEAR(mfu * 989e12 / (flops * tokens), 1, 0.02);
   EXPECT_GT(json["communication_seconds"], json["exposed_seconds"]["all_gathers"]);
   EXPECT_TRUE(json["fits"]);
+  Words in_words = words;
+  in_words.pop_back();  // without --json
+  const double gathers = json["exposed_seconds"]["all_gathers"],
+               reductions = json["exposed_seconds"]["reductions"];
+  EXPECT_EQ(row(printed(in_words), "communication"),
+            fmt::format(" {:.2f} ms, of which {:.2f} ms exposed: {:.2f} ms all-gathers, {:.2f} ms "
+                        "reductions",
+                        1e3 * json["communication_seconds"].get<double>(),
+                        1e3 * (gathers + reductions), 1e3 * gathers, 1e3 * reductions));
 
   const std::string text = printed({"plan", "--model=llama-3-70b", "--machine=h100", "--ranks=64"});
   EXPECT_NE(text.find("does not fit"), text.npos) << text;
