@@ -29,13 +29,8 @@ Buffer::Buffer(Buffer&& other) noexcept { *this = std::move(other); }
 Buffer& Buffer::operator=(Buffer&& other) noexcept {
   if (this == &other) return *this;
   release();
-  ledger_ = other.ledger_;
-  class_ = other.class_;
-  device_ = other.device_;
-  use_ = other.use_;
-  shared_ = other.shared_;
-  first_ = std::exchange(other.first_, 0);
-  bytes_ = std::exchange(other.bytes_, 0);
+  *this = std::as_const(other);
+  other.first_ = other.bytes_ = 0;
   return *this;
 }
 

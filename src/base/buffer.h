@@ -43,6 +43,7 @@ class Buffer {
   Tensor tensor(Shape shape, DType dtype = DType::float32, std::uint64_t offset = 0) const;
 
  private:
+  Buffer& operator=(const Buffer&) = default;  // copies the members: then two own the memory
   void release();
 
   Ledger* ledger_ = nullptr;
