@@ -190,11 +190,9 @@ Rates bench_collectives(const BenchOptions& options, int ranks) {
 
 void bench_steps(const BenchOptions& options) {
   for (const Timed& timed : kTimed) {
-    train::TrainerOptions settings{.batch_size = timed.batch,
-                                   .block_size = timed.block,
-                                   .n_layer = timed.layers,
-                                   .n_head = timed.heads,
-                                   .n_embd = timed.width};
+    train::TrainerOptions settings;
+    settings.batch_size = timed.batch, settings.block_size = timed.block;
+    settings.n_layer = timed.layers, settings.n_head = timed.heads, settings.n_embd = timed.width;
     const data::Dataset dataset =
         timed.vocabulary == 0 ? data::load_dataset({}, timed.block)
                               : data::Dataset(text_of(timed.vocabulary), "characters", timed.block);

@@ -35,7 +35,8 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
   choose(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
          o.precision.reduce_dtype, kDTypes);
   choose(line, "reduction", "with NCCL, what adds: ordered (owners, in rank order) or ring (NCCL)",
-         o.reduction, {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
+         o.RanksOptions::reduction,
+         {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
   using enum fsdp::BackwardPrefetch;
   choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
          o.backward_prefetch, {{"pre", pre}, {"post", post}, {"none", none}});

@@ -24,20 +24,15 @@ void set_recompute(const gpt::GPT& model, gpt::Recompute what) {
 }
 
 fsdp::Options fsdp_options(const TrainerOptions& options, Device device) {
+  fsdp::Options sharding = options;
   // Parameters begin at multiples of 16 bytes, which the fastest kernels require.
   const std::size_t element = size_of(fsdp::compute_dtype(options.precision, device));
+  sharding.alignment = static_cast<std::int64_t>(16 / element);
   // Gradients are summed and not averaged, because each rank has divided its own by the tokens of
   // all ranks.
-  return {.strategy = options.strategy,
-          .layout = options.layout,
-          .precision = options.precision,
-          .forward_prefetch = options.forward_prefetch,
-          .backward_prefetch = options.backward_prefetch,
-          .no_sync = options.no_sync,
-          .reduction = comm::ReduceOp::sum,
-          .alignment = static_cast<std::int64_t>(16 / element),
-          .pool = options.pool,
-          .wrap_policy = fsdp::is_a<gpt::Block>};
+  sharding.reduction = comm::ReduceOp::sum;
+  sharding.wrap_policy = fsdp::is_a<gpt::Block>;
+  return sharding;
 }
 
 }  // namespace nanofsdp::train

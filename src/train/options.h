@@ -5,10 +5,7 @@
 #include <string>
 
 #include "base/device.h"
-#include "fsdp/fully_shard.h"
-#include "fsdp/mixed_precision.h"
-#include "fsdp/schedule.h"
-#include "fsdp/strategy.h"
+#include "fsdp/options.h"
 #include "gpt/config.h"
 #include "gpt/gpt.h"
 
@@ -21,7 +18,10 @@ namespace nanofsdp::train {
 /// The program whose order of random draws makes the weights.
 enum class InitOrder { nanogpt, fsdp };
 
-struct TrainerOptions {
+///
+/// Those of sharding are the options of fully_shard(). The trainer decides three of these itself:
+/// `reduction`, `alignment` and `wrap_policy` (fsdp_options()).
+struct TrainerOptions : fsdp::Options {
   // The options of batches.
   std::int64_t batch_size = 12;                  ///< rows of a micro-batch, over all ranks
   std::int64_t block_size = 64;                  ///< tokens of a row
@@ -62,17 +62,10 @@ struct TrainerOptions {
   std::string out_dir{};  ///< empty: the run saves nothing
   bool saves() const { return !out_dir.empty() && !eval_only; }
 
-  // The options of sharding.
-  fsdp::ShardingStrategy strategy = fsdp::ShardingStrategy::full_shard;
+  // The options of sharding that fully_shard() does not have.
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
   /// Ranks that together keep a unit until backward; 0: the whole group.
   int reshard_after_forward = 0;
-  fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
-  fsdp::MixedPrecision precision{};
-  int forward_prefetch = 1;
-  fsdp::BackwardPrefetch backward_prefetch = fsdp::BackwardPrefetch::pre;
-  bool pool = true;      ///< whether units share slots, or each has slots of its own
-  bool no_sync = false;  ///< whether only the last micro-step reduces gradients
   gpt::Recompute recompute = gpt::Recompute::none;
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;

@@ -89,7 +89,7 @@ TEST(Planned, KeepsScratchForOrderedReductionsOverNccl) {
   const auto model = planned_gpt(train::config_of(o, 11), gpt::Recompute::none);
   const auto planned = [&](comm::Backend backend, comm::Reduction reduction) {
     o.backend = backend;
-    o.reduction = reduction;
+    o.RanksOptions::reduction = reduction;
     return plan::plan(*model, planned_run(o, o, 1, 1, Device::simulated_cuda, 4));
   };
   const plan::Plan local = planned(comm::Backend::local, comm::Reduction::ordered);
