@@ -4,14 +4,14 @@
 
 namespace nanofsdp::fsdp {
 
-BufferPool::BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
-                       DType dtype)
-    : context_(context),
-      class_(memory_class),
-      numel_(numel),
-      dtype_(dtype),
-      planned_(static_cast<std::size_t>(slots)) {
-  while (slots_.size() < planned_) add_slot();
+BufferPool::BufferPool(Context& context, MemoryClass memory_class, std::int64_t slots,
+                       std::int64_t numel, DType dtype)
+    : context_(context), class_(memory_class), numel_(numel), dtype_(dtype) {
+  plan(slots);
+}
+
+void BufferPool::plan(std::int64_t slots) {
+  for (planned_ = slots; std::ssize(slots_) < planned_;) add_slot();
 }
 
 void BufferPool::add_slot() {
@@ -39,7 +39,7 @@ void BufferPool::release(Slot& slot, Event free) {
 }
 
 void BufferPool::shrink() {
-  while (slots_.size() > planned_ && std::erase(free_, &slots_.back()) > 0) {
+  while (std::ssize(slots_) > planned_ && std::erase(free_, &slots_.back()) > 0) {
     slots_.back().free.synchronize();
     slots_.pop_back();
   }

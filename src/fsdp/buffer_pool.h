@@ -32,7 +32,7 @@ class BufferPool {
 
   /// Allocates the slots.
   /// @param numel elements of each slot
-  BufferPool(Context& context, MemoryClass memory_class, int slots, std::int64_t numel,
+  BufferPool(Context& context, MemoryClass memory_class, std::int64_t slots, std::int64_t numel,
              DType dtype = DType::float32);
 
   /// Returns a free slot. If there is none, it adds one. Write to it only after `slot.free`.
@@ -44,7 +44,10 @@ class BufferPool {
   /// Gives a slot back. @param free passes after its last use
   void release(Slot& slot, Event free);
 
-  /// Frees the slots that were added, except those in use.
+  /// Allocates slots until there are this many. If there are more, shrink() frees the others.
+  void plan(std::int64_t slots);
+
+  /// Frees the slots that are more than planned, except those in use.
   void shrink();
 
  private:
@@ -56,7 +59,7 @@ class BufferPool {
   DType dtype_;
   std::deque<Slot> slots_;  // a deque does not move its elements when one is added
   std::deque<Slot*> free_;  // free slots; the slot that was given back first comes first
-  std::size_t planned_;
+  std::int64_t planned_ = 0;
 };
 
 }  // namespace nanofsdp::fsdp

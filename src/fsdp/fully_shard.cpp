@@ -72,8 +72,7 @@ void ShardedModel::make_units() {
     turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), whole_parameters_,
                                 whole_gradients_);
   }
-  const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
-  const SlotCounts slots = pool_slots(options_, static_cast<int>(n) - 1, depth);
+  const SlotCounts slots = slot_counts();
   whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, slots.parameters,
                              compute_dtype(options_.precision, context_.device));
   whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, slots.gradients,
@@ -119,10 +118,9 @@ void ShardedModel::attach(Unit& unit) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
     schedule_.end_forward(unit);
     const bool backward_comes = tape.training() && !schedule_.in_backward();
-    if (backward_comes) unit.keep_slice();
-    // Backward begins with the root, so the root stays. After an evaluation no unit stays.
-    const bool stays = unit.is_root() || !options_.sharding().reshards_after_forward;
-    unit.reshard(/*keep=*/tape.training() && stays);
+    if (backward_comes && unit.reshard_after_forward) unit.keep_slice();
+    // After an evaluation no unit stays.
+    unit.reshard(/*keep=*/tape.training() && !unit.reshard_after_forward);
     if (backward_comes) ++unit.pending_calls;
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
@@ -137,21 +135,22 @@ void ShardedModel::attach(Unit& unit) {
   };
   on.post_backward = [this, &unit](nn::Tape& tape) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
-    unit.reshard(/*keep=*/keeps_after_backward());
+    unit.reshard(/*keep=*/keeps_after_backward(unit));
     prefetch_in_backward(unit, BackwardPrefetch::post);
     if (--unit.pending_calls == 0) reduce(unit);
   };
 }
 
-void ShardedModel::backward(nn::Tape& tape, Tensor dy, bool last_micro_step) {
-  last_micro_step_ = last_micro_step;
+void ShardedModel::backward(nn::Tape& tape, Tensor dy, std::optional<bool> last_micro_step) {
+  const LastMicroStep scope(*this, last_micro_step.value_or(last_micro_step_));
   model_.backward(tape, dy);
   tape.end_backward();
 }
 
 void ShardedModel::end_pass(bool backward) {
   for (Unit* unit : backward_order_) {
-    unit->end_of_use(/*keep=*/backward && keeps_after_backward() && unit->pending_calls == 0);
+    if (!backward) unit->wait_for_reduction();  // the pass is given up
+    unit->end_of_use(/*keep=*/backward && keeps_after_backward(*unit) && unit->pending_calls == 0);
     if (--unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
     if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
@@ -173,6 +172,7 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
   agree_on_values();
   tape.at_end(end_of_pass_);
   schedule_.begin();
+  if (whole_parameters_.units) whole_parameters_.units->plan(slot_counts().parameters);
   for (Unit& unit : units_) {
     unit.gathered_since_last_forward = unit.took_gradients = false;
     ++unit.passes;
@@ -180,9 +180,17 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
   context_.gather->wait(context_.compute->record());  // after the optimizer has written the shards
 }
 
-// True for FSDP's shard_grad_op under no_sync: then the next forward gathers nothing.
-bool ShardedModel::keeps_after_backward() const {
-  return options_.no_sync && !last_micro_step_ && !options_.sharding().reshards_after_forward;
+// Also true for FSDP's shard_grad_op under no_sync: then the next forward gathers nothing.
+bool ShardedModel::keeps_after_backward(const Unit& unit) const {
+  const bool goes_on = options_.no_sync && !last_micro_step_;
+  return !unit.reshard_after_backward || (goes_on && !options_.sharding().reshards_after_forward);
+}
+
+SlotCounts ShardedModel::slot_counts() const {
+  const std::span<const Unit> blocks = units().first(units_.size() - 1);
+  const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
+  return pool_slots(options_, std::ssize(blocks), depth,
+                    std::ranges::count_if(blocks, &Unit::stays));
 }
 
 void ShardedModel::prefetch_in_forward(const Unit& unit, Purpose purpose) {
@@ -240,7 +248,10 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
   // Whether unsharded parameters are exact.
   const bool exact = options_.precision.param_dtype == DType::float32;
-  for (const Unit& unit : units_) unit.require_at_rest("summon_full_parameters", true);
+  for (const Unit& unit : units_) {
+    unit.require_at_rest("summon_full_parameters", /*or_under_way=*/true);
+    unit.require_initialised();
+  }
   agree_on_values();
   context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {

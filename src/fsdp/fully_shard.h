@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "fsdp/grad_norm.h"
 #include "fsdp/schedule.h"
@@ -74,23 +75,34 @@ class ShardedModel {
   /// read.
   /// @param dy the gradient of the output, in its shape; backward may overwrite it
   /// @param last_micro_step whether the optimizer steps next. Then gradients that were kept whole
-  ///        are reduced now
+  ///        are reduced now. If it is not given, as LastMicroStep says, or else true
   /// @throws Error if zero_grad should have been called since the last step, or if backward does
   ///         not restore what forward saved
-  void backward(nn::Tape& tape, Tensor dy, bool last_micro_step = true);
+  void backward(nn::Tape& tape, Tensor dy, std::optional<bool> last_micro_step = {});
 
-  /// Says whether the next backward is that of the last micro-step: PyTorch's set_is_last_backward.
-  /// You need it if several models share a tape. Then you call Module::backward of each model, and
-  /// Tape::end_backward after them.
-  void set_last_micro_step(bool last) { last_micro_step_ = last; }
+  // The controls of FSDP2. Each is set for the unit `module`, or for all units. Call them between
+  // two passes, and in the same way on all ranks. They throw an Error if the module is not a unit.
 
-  /// Switches gradient synchronisation on or off, for the unit `module` or for all units. While it
-  /// is off, backward adds up whole gradients. The first backward after it is on again reduces
-  /// them. FSDP2 has this function and the two below. Call them in the same way on all ranks.
-  /// @throws Error if the module is not a unit
-  void set_requires_gradient_sync(bool sync, const nn::Module* module = nullptr) {
-    const std::span<Unit> named = module == nullptr ? units() : std::span(&unit_of(*module), 1);
-    for (Unit& unit : named) unit.requires_gradient_sync = sync;
+  /// Switches gradient synchronisation on or off. While it is off, backward adds up whole
+  /// gradients. The first backward after it is on again reduces them.
+  void set_requires_gradient_sync(bool on, const nn::Module* module = nullptr) {
+    for (Unit& unit : units(module)) unit.requires_gradient_sync = on;
+  }
+  /// Under hybrid_shard: while it is off, gradients are reduced inside each group of ranks only,
+  /// and the optimizer sees none. The first last micro-step after it is on again adds up the
+  /// groups.
+  void set_requires_all_reduce(bool on, const nn::Module* module = nullptr) {
+    for (Unit& unit : units(module)) unit.requires_all_reduce = on;
+  }
+  /// Says whether the unit is resharded after its forward, and gathered again for its backward. At
+  /// first this is as the strategy says; the root is not resharded.
+  void set_reshard_after_forward(bool on, const nn::Module* module = nullptr) {
+    for (Unit& unit : units(module)) unit.reshard_after_forward = on;
+  }
+  /// While it is off, the unit stays unsharded after its backward. Then the next micro-step does
+  /// not gather it. After an optimizer step it is gathered again.
+  void set_reshard_after_backward(bool on, const nn::Module* module = nullptr) {
+    for (Unit& unit : units(module)) unit.reshard_after_backward = on;
   }
   /// Says which units are gathered ahead when forward reaches the unit `module`, as long as slots
   /// are free. Without this call these are the units that came next in the last pass.
@@ -134,18 +146,23 @@ class ShardedModel {
   void summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit);
 
  private:
+  friend class LastMicroStep;
   void make_units();
   void agree_on_values();
   Buffer gather_exactly(ShardedParameters& row, const std::string& unit);
   void attach(Unit& unit);
   void begin_pass(nn::Tape& tape);
   Unit& unit_of(const nn::Module& module);
+  std::span<Unit> units(const nn::Module* module) {
+    return module == nullptr ? units() : std::span(&unit_of(*module), 1);
+  }
   std::vector<Unit*> units_of(const Modules& modules);
   void prefetch_in_forward(const Unit& unit, Purpose purpose);
   void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
   void reduce(Unit& unit);
   void end_pass(bool backward);
-  bool keeps_after_backward() const;
+  bool keeps_after_backward(const Unit& unit) const;
+  SlotCounts slot_counts() const;
 
   Context& context_;
   nn::Module& model_;
@@ -160,6 +177,21 @@ class ShardedModel {
   std::shared_ptr<nn::Tape::EndOfPass> end_of_pass_;
   bool last_micro_step_ = true;
   bool agreed_ = false;  // whether the ranks have compared the first values
+};
+
+/// As long as it lives, it says whether a backward is that of the last micro-step (PyTorch's
+/// set_is_last_backward). You need it if several models share a tape. Then you call
+/// Module::backward of each model, and Tape::end_backward after them:
+///
+///     const LastMicroStep scope(sharded, step == steps - 1);
+class LastMicroStep {
+ public:
+  LastMicroStep(ShardedModel& model, bool last)
+      : said_(model.last_micro_step_), before_(std::exchange(said_, last)) {}
+  ~LastMicroStep() { said_ = before_; }  ///< the earlier answer holds again
+
+ private:
+  bool &said_, before_;
 };
 
 /// Makes a ShardedModel, under PyTorch's name. This is a whole step of a model that takes one

@@ -8,11 +8,14 @@
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
-SlotCounts pool_slots(const Options& options, int blocks, int depth) {
-  const bool discards = options.sharding().parameters && options.sharding().reshards_after_forward;
+SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth,
+                      std::optional<std::int64_t> staying) {
+  const Sharding& sharding = options.sharding();
+  const std::int64_t stay = staying.value_or(sharding.reshards_after_forward ? 0 : blocks);
   const std::int64_t around = std::max(depth, 1);
-  return {.parameters =
-              discards && options.pool ? around + std::max(1, options.forward_prefetch) : blocks,
+  const std::int64_t in_turn = around + std::max(1, options.forward_prefetch);
+  const std::int64_t some = stay > 0 ? std::min(blocks, stay + in_turn) : in_turn;
+  return {.parameters = options.pool && sharding.parameters ? some : blocks,
           .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
 }
 
@@ -149,11 +152,10 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
   memory.wire_for(options.precision.reduce_dtype, options, row.layout());
 }
 
-bool WholeGradients::are_due(bool synchronise, bool last_micro_step) const {
-  const bool now = synchronise && (last_micro_step || !options_.accumulates());
-  const bool unsummed = options_.sharding().replicates && last_micro_step && landed_ && !complete_;
+bool WholeGradients::are_due(Reduction how) const {
+  const bool unsummed = how.across && landed_ && !complete_;
   const bool here = slot_ != nullptr || !options_.sharding().parameters;
-  return row_->trains() && (unsummed || (now && here));
+  return row_->trains() && (unsummed || (how.in_group && here));
 }
 
 void WholeGradients::begin_backward() {
@@ -186,22 +188,22 @@ Tensor WholeGradients::whole() const {
 }
 
 //! [landed]
-void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, bool synchronise,
-                            bool last_micro_step, const comm::Call& call) {
+void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, Reduction how,
+                            const comm::Call& call) {
   const Wire wire = memory_.wire_for(options_.precision.reduce_dtype, options_, row_->layout());
   const comm::ReduceOp op = options_.reduction;
-  if (synchronise && options_.sharding().optimizer) {
+  if (how.in_group && options_.sharding().optimizer) {
     land(stream, reduce_scatter(stream, mesh.reduce(), whole(), wire, op, call));
-  } else if (synchronise) {
+  } else if (how.in_group) {
     all_reduce(stream, mesh.reduce(), whole(), wire, op, call);
   }
   // Groups add up their shards once in a step, when the shard has all micro-steps.
-  if (options_.sharding().replicates && last_micro_step) {
+  if (how.across) {
     mesh.replicate().all_reduce(stream, row_->gradient_shard(), op, call);
   }
   // The stored gradients are now sums over all ranks.
-  complete_ = last_micro_step && (!pool_ || options_.sharding().replicates);
-  if (options_.sharding().replicates) row_->set_reduced(last_micro_step);
+  complete_ = how.across || !pool_;
+  if (options_.sharding().replicates) row_->set_reduced(how.across);
 }
 //! [landed]
 

@@ -27,11 +27,13 @@ struct SlotCounts {
 
 /// How many units, without the root, may be whole at a time. Usually two: while one unit computes
 /// in a slot, the next one is gathered into the other slot, or the last one is reduced from it.
-/// Units that are gathered further ahead need more slots, and so do units inside other units. If
-/// units stay unsharded, each has a slot.
+/// Units that are gathered further ahead need more slots, and so do units inside other units. Each
+/// unit that stays unsharded has a slot of its own.
 /// @param blocks the number of units without the root
 /// @param depth the largest number of units that lie inside each other
-SlotCounts pool_slots(const Options& options, int blocks, int depth = 1);
+/// @param staying the number of units that stay unsharded; if it is not given, as the strategy says
+SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth = 1,
+                      std::optional<std::int64_t> staying = {});
 
 /// Memory that the units share for their whole parameters, or for their whole gradients. When a
 /// unit is made it says how much it needs.
@@ -123,6 +125,12 @@ class WholeParameters {
   Event slice_written_;
 };
 
+/// The sums of a reduction: over the ranks of a group that shards the parameters, and then across
+/// the groups.
+struct Reduction {
+  bool in_group = false, across = false;
+};
+
 /// The whole gradients of a unit's parameters that train.
 class WholeGradients {
  public:
@@ -130,10 +138,9 @@ class WholeGradients {
   WholeGradients(Context& context, const Options& options, ShardedParameters& row,
                  WholeMemory& memory, bool is_root);
 
-  /// Whether they must be reduced after this backward. If the strategy keeps whole parameters, a
+  /// Whether there is something to reduce in this way. If the strategy keeps whole parameters, a
   /// rank that has not used the unit takes part as well, for another rank may have used it.
-  /// @param synchronise if false, whole gradients go on adding up on each rank
-  bool are_due(bool synchronise, bool last_micro_step) const;
+  bool are_due(Reduction how) const;
 
   /// Borrows a slot for them, unless they have one.
   /// @returns an event that passes when the slot may be written
@@ -146,10 +153,8 @@ class WholeGradients {
 
   /// Marks the gradients that this rank does not have. Call it before a reduction.
   void mark_missing() { row_->mark_missing_gradients(*context_.compute, whole()); }
-  /// With `synchronise`, reduces them and adds the result to the shard. After the last micro-step,
-  /// replicas also add up their shards.
-  void reduce(Stream& stream, comm::Mesh& mesh, bool synchronise, bool last_micro_step,
-              const comm::Call& call);
+  /// Reduces them and adds the result to the shard. Across groups the shards are reduced.
+  void reduce(Stream& stream, comm::Mesh& mesh, Reduction how, const comm::Call& call);
   /// Gives the slot back. It is free when the event has passed.
   void give_back(const Event& free);
 

@@ -36,7 +36,8 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
            WholeMemory& parameters, WholeMemory& gradients)
-    : context_(context),
+    : reshard_after_forward(options.sharding().reshards_after_forward && wrapped.depth > 0),
+      context_(context),
       mesh_(mesh),
       options_(options),
       wrapped_(std::move(wrapped)),
@@ -82,10 +83,12 @@ void Unit::take_gradients() {
 }
 
 void Unit::reduce_gradients(bool last_micro_step) {
-  const bool synchronise = requires_gradient_sync;
-  if (state_ == State::reducing || !gradients_.are_due(synchronise, last_micro_step)) return;
+  const Reduction how{
+      .in_group = requires_gradient_sync && (last_micro_step || !options_.accumulates()),
+      .across = options_.sharding().replicates && requires_all_reduce && last_micro_step};
+  if (state_ == State::reducing || !gradients_.are_due(how)) return;
   advance(State::sharded, State::reducing, "reduction of gradients");
-  if (synchronise) {
+  if (how.in_group) {
     take_gradients();  // zeros, if this rank did not use the unit
     gradients_.mark_missing();
   }
@@ -95,9 +98,9 @@ void Unit::reduce_gradients(bool last_micro_step) {
   context_.tracer.issue((options_.sharding().optimizer ? "RS." : "AR.") + name());
   const std::size_t span = context_.tracer.begin(stream, Lane::reduce, name());
   const std::int64_t before = mesh_.traffic().bytes_received;
-  gradients_.reduce(stream, mesh_, synchronise, last_micro_step, {.unit = name()});
+  gradients_.reduce(stream, mesh_, how, {.unit = name()});
   reduced_ = context_.tracer.end(stream, span, mesh_.traffic().bytes_received - before);
-  if (synchronise) gradients_.give_back(reduced_);
+  if (how.in_group) gradients_.give_back(reduced_);
 }
 //! [unshard]
 

@@ -112,9 +112,19 @@ class Unit {
   ///        under way, and a backward may be to come
   void require_at_rest(const char* why, bool or_under_way = false) const;
 
-  // ShardedModel sets the members below.
-  /// If false, this unit does not reduce its gradients: they add up whole on each rank.
-  bool requires_gradient_sync = true;
+  /// @throws Error naming the parameters that have no values yet
+  void require_initialised() const;
+
+  // ShardedModel sets the members below. The first four are its controls of a unit.
+  bool requires_gradient_sync = true;  ///< whether backward reduces the gradients
+  bool requires_all_reduce = true;     ///< whether groups of ranks then add up their shards
+  /// Whether the unit is resharded between forward and backward. At first the root is not, because
+  /// backward begins with it.
+  bool reshard_after_forward;
+  bool reshard_after_backward = true;  ///< whether it is resharded when the pass is over
+  /// Whether it stays unsharded at one of these moments.
+  bool stays() const { return !reshard_after_forward || !reshard_after_backward; }
+
   /// The units that are gathered ahead when forward, or backward, reaches this unit. If it is not
   /// set, these are the units that came next in the last pass.
   std::optional<std::vector<Unit*>> ahead_in_forward{}, ahead_in_backward{};
@@ -128,7 +138,6 @@ class Unit {
 
  private:
   void advance(State from, State to, const char* verb);
-  void require_initialised() const;
   void gather(Purpose purpose);
 
   Context& context_;

@@ -62,8 +62,7 @@ void backward_row(const LayerNormBackward& a, std::int64_t r, Row dweight, Row d
 void layer_norm(Stream& stream, const LayerNormForward& a) {
   const Require require(stream, a.x);
   require_rank("layer_norm: x", a.x, 2);
-  const std::int64_t R = a.x.dim(0);
-  const std::int64_t C = a.x.dim(1);
+  const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
   require("layer_norm: x", a.x, {R, C});
   require.parameter("layer_norm: weight", a.weight, {C});
   if (!a.bias.empty()) require.parameter("layer_norm: bias", a.bias, {C});
@@ -83,8 +82,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
 void layer_norm(Stream& stream, const LayerNormBackward& a) {
   const Require require(stream, a.x);
   require_rank("layer_norm: x", a.x, 2);
-  const std::int64_t R = a.x.dim(0);
-  const std::int64_t C = a.x.dim(1);
+  const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
   require("layer_norm: x", a.x, {R, C});
   require("layer_norm: dy", a.dy, {R, C});
   require.parameter("layer_norm: weight", a.weight, {C});

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +14,7 @@ namespace nanofsdp::fsdp {
 namespace {
 
 using testing::Backend;
+using testing::Owned;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
@@ -109,6 +112,131 @@ TEST(PrefetchLists, MayNameUnitsThatAreDone) {
   EXPECT_EQ(order_of_a_step(lists), order_of_a_step(nothing));
 }
 
+// A unit that is not resharded after forward has one gather less, and the memory of one slot more.
+TEST(Resharding, AfterForwardIsSaidOfEachUnit) {
+  const auto middle = [](ShardedModel& sharded, gpt::GPT& model) {
+    sharded.set_reshard_after_forward(false, model.blocks()[1].get());
+  };
+  EXPECT_EQ(order_of_a_step(middle),
+            "U.root U.b0 F.b0 R.b0 U.b1 F.b1 r.b1 U.b2 F.b2 R.b2 r.root u.root "
+            "U.b2 R.b2 RS.b2 u.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
+  const auto root_too = [](ShardedModel& sharded, gpt::GPT&) {
+    sharded.set_reshard_after_forward(true);
+  };
+  EXPECT_EQ(order_of_a_step(root_too),
+            "U.root U.b0 F.b0 R.b0 U.b1 F.b1 R.b1 U.b2 F.b2 R.b2 R.root U.root "
+            "U.b2 R.b2 RS.b2 U.b1 R.b1 RS.b1 U.b0 R.b0 RS.b0 R.root RS.root ");
+}
+
+// The result of two steps of two micro-steps.
+struct Done {
+  std::vector<float> record{};
+  comm::Traffic traffic{};
+  std::int64_t whole = 0;  // bytes of all slots for whole parameters, after the steps
+};
+
+Done two_steps(TinyOptions options, const std::function<void(ShardedModel&, gpt::GPT&)>& prepare,
+               int ranks = 2) {
+  Done done;
+  options.steps = options.micro_steps = 2;
+  testing::run_ranks(Backend::local, ranks,
+                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                       TinyTraining training(context, std::move(world), options);
+                       prepare(training.sharded, training.model);
+                       const std::vector<float> record = training.run();
+                       if (context.rank != 0) return;
+                       done = {record, training.mesh.traffic(),
+                               context.ledger.count(MemoryClass::unsharded_parameters).reserved};
+                     });
+  return done;
+}
+
+// As under shard_grad_op, if it is said of all units: the same bits, gathers and bytes of memory.
+TEST(Resharding, AfterNoForwardIsShardGradOp) {
+  const auto usual = [](ShardedModel&, gpt::GPT&) {};
+  const auto none = [](ShardedModel& sharded, gpt::GPT&) {
+    sharded.set_reshard_after_forward(false);
+  };
+  const Done given = two_steps({}, usual), said = two_steps({}, none);
+  const Done named = two_steps({.strategy = ShardingStrategy::shard_grad_op}, usual);
+  EXPECT_EQ(said.record, given.record);
+  EXPECT_EQ(said.record, named.record);
+  EXPECT_EQ(said.traffic, named.traffic);
+  EXPECT_EQ(said.whole, named.whole);
+  EXPECT_GT(said.whole, given.whole);
+}
+
+// The second micro-step of each step gathers nothing for its forward, and the first does.
+TEST(Resharding, AfterBackwardEndsWithTheOptimizersStep) {
+  const auto usual = [](ShardedModel&, gpt::GPT&) {};
+  const auto stays = [](ShardedModel& sharded, gpt::GPT&) {
+    sharded.set_reshard_after_forward(false);
+    sharded.set_reshard_after_backward(false);
+  };
+  const Done given = two_steps({}, usual), said = two_steps({}, stays);
+  EXPECT_EQ(said.record, given.record);
+  EXPECT_EQ(given.traffic.all_gathers, 2 * 2 * (2 * 4 - 1));  // 4 units
+  EXPECT_EQ(said.traffic.all_gathers, 2 * 4);
+  EXPECT_EQ(said.traffic.reduce_scatters, given.traffic.reduce_scatters);
+}
+
+std::vector<float> of_shards(ShardedModel& sharded) {
+  std::vector<float> all;
+  for (const ShardedParameters* row : sharded.rows()) {
+    const std::span<float> shard = row->gradient_shard().span<float>();
+    all.insert(all.end(), shard.begin(), shard.end());
+  }
+  return all;
+}
+
+// Groups add up their shards in the second step only, and get the sum of both steps.
+TEST(AllReduce, WaitsUntilItIsRequired) {
+  const TinyOptions options{.strategy = ShardingStrategy::hybrid_shard, .shard_size = 2};
+  testing::run_ranks(
+      Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        TinyTraining training(context, std::move(world), options);
+        ShardedModel& sharded = training.sharded;
+        const auto across = [&] { return training.mesh.traffic_across().all_reduces; };
+        sharded.zero_grad();
+        sharded.set_requires_all_reduce(false);
+        training.micro_step(0, 0);
+        EXPECT_EQ(across(), 0);
+        for (const ShardedParameters* row : sharded.rows()) EXPECT_FALSE(row->is_reduced());
+        sharded.set_requires_all_reduce(true);
+        training.micro_step(0, 0);
+        EXPECT_EQ(across(), 4);
+        const std::vector<float> twice = of_shards(sharded);
+        sharded.zero_grad();
+        training.micro_step(0, 0);
+        std::vector<float> once = of_shards(sharded);
+        for (float& x : once) x *= 2;  // exact
+        EXPECT_EQ(twice, once);
+      });
+}
+
+TEST(LastMicroStep, IsAsBeforeWhenTheScopeIsOver) {
+  testing::run_ranks(
+      Backend::local, 2, [](Context& context, std::unique_ptr<comm::Communicator> world) {
+        TinyTraining training(context, std::move(world), {.micro_steps = 2, .no_sync = true});
+        const auto reductions = [&] { return training.mesh.traffic().reduce_scatters; };
+        const auto backward = [&] {
+          Owned<std::int32_t> x = testing::tiny_tokens(0, 0, context.rank, 1, 0);
+          training.tape.begin(true, {.seed = 1});
+          Owned<float> dy(training.sharded.forward(training.tape, x).shape());
+          training.sharded.backward(training.tape, dy);
+        };
+        {
+          const LastMicroStep scope(training.sharded, false);
+          backward();
+          { const LastMicroStep inner(training.sharded, false); }
+          backward();
+          EXPECT_EQ(reductions(), 0);
+        }
+        backward();
+        EXPECT_EQ(reductions(), 4);
+      });
+}
+
 TEST(Controls, AreOfUnits) {
   testing::run_ranks(
       Backend::self, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
@@ -116,6 +244,9 @@ TEST(Controls, AreOfUnits) {
         const nn::Linear stranger({.in = 1, .out = 1});
         ShardedModel& sharded = training.sharded;
         EXPECT_THROW(sharded.set_requires_gradient_sync(false, &stranger), Error);
+        EXPECT_THROW(sharded.set_requires_all_reduce(false, &stranger), Error);
+        EXPECT_THROW(sharded.set_reshard_after_forward(false, &stranger), Error);
+        EXPECT_THROW(sharded.set_reshard_after_backward(false, &stranger), Error);
         EXPECT_THROW(sharded.set_modules_to_forward_prefetch(stranger, {}), Error);
         EXPECT_THROW(sharded.set_modules_to_backward_prefetch(training.model, {&stranger}), Error);
       });

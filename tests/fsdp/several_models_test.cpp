@@ -75,7 +75,7 @@ TEST(SeveralModels, OnOneTapeAreAsOne) {
             one.backward(tape, dy, last);
             tape.begin(true);
             second.forward(tape, first.forward(tape, x));
-            first.set_last_micro_step(last), second.set_last_micro_step(last);
+            const LastMicroStep of_first(first, last), of_second(second, last);
             apart.first.backward(tape, apart.second.backward(tape, again));
             tape.end_backward();
             EXPECT_EQ(gradients(first.units()[0], second.units()[0]),

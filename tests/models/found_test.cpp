@@ -155,5 +155,12 @@ TEST(Found, ZerosThatSomeRanksHaveAddedTo) {
                           .children = {{.kind = Kind::unused, .unit = true}}}});
 }
 
+// Parameters without values were shown to a visitor, if units compute with rounded ones.
+TEST(Found, PartialValuesInBfloat16AreRefused) {
+  expect_equal({.first = First::partial,
+                .parts = {{.world = {.param_dtype = DType::bfloat16}}},
+                .model = {.kind = Kind::affine}});
+}
+
 }  // namespace
 }  // namespace models

@@ -130,10 +130,11 @@ class Generator {
 
   Action anything() {
     Action a{.what = one_of({Do::pass, Do::evaluate, Do::evaluate, Do::give_up, Do::fail,
-                             Do::zero_grad, Do::clip, Do::step, Do::sync, Do::train, Do::look,
-                             Do::summon, Do::summon, Do::ahead, Do::save, Do::load})};
+                             Do::zero_grad, Do::clip, Do::step, Do::sync, Do::across,
+                             Do::after_forward, Do::after_backward, Do::train, Do::look, Do::summon,
+                             Do::summon, Do::ahead, Do::save, Do::load})};
     a.on = chance(a.what == Do::train ? 15 : 65);
-    if (a.what == Do::sync) a.which = unit_or_all();
+    if (a.what >= Do::sync && a.what <= Do::after_backward) a.which = unit_or_all();
     if (a.what == Do::ahead && !may_order_) a.what = Do::look;
     const bool counts = a.what == Do::fail || a.what == Do::train || a.what == Do::look ||
                         a.what == Do::summon || a.what == Do::ahead;

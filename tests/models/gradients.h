@@ -55,7 +55,7 @@ class Gradients {
     reduced_.assign(static_cast<std::size_t>(world_.ranks / group_of(world_)),
                     std::vector<Gradient>(sizes_.size()));
     for (std::size_t unit = 0; unit < units_.size(); ++unit) {
-      units_[unit] = {.sync = units_[unit].sync};
+      units_[unit] = {.sync = units_[unit].sync, .across = units_[unit].across};
       for (const std::size_t p : members_[unit]) {
         if (!has_zeros(p)) continue;
         for (auto& group : reduced_) group[p].emplace(sizes_[p]);
@@ -63,11 +63,11 @@ class Gradients {
     }
   }
 
-  /// Switches synchronisation on or off for one unit, or for all (-1).
-  void sync(int unit, bool on) {
+  /// Switches synchronisation on or off for one unit, or for all (-1): in groups, or across them.
+  void sync(int unit, bool on, bool across = false) {
     for (std::size_t u = 0; u < units_.size(); ++u) {
       const bool named = unit < 0 || u == static_cast<std::size_t>(unit) % units_.size();
-      if (named) units_[u].sync = on;
+      if (named) (across ? units_[u].across : units_[u].sync) = on;
     }
   }
   bool all_sync() const { return std::ranges::all_of(units_, &Unit::sync); }
@@ -90,7 +90,8 @@ class Gradients {
       Unit& unit = units_[u];
       if (members_[u].empty()) continue;
       const bool now = unit.sync && (last || !options().accumulates());
-      const bool across = sharding().replicates && last && !unit.complete;
+      const bool may = last && unit.across;
+      const bool across = sharding().replicates && may && !unit.complete;
       const bool in_group = now && (unit.taken || !sharding().parameters);
       if (in_group) reduce_in_groups(u);
       if (across && unit.landed) sum_across(u);
@@ -98,8 +99,9 @@ class Gradients {
       // On all ranks, also on those that have not used the unit.
       if (!reduces && are_stored_whole()) unit.shown = false;
       if (!reduces) continue;
-      unit.shown = last || !sharding().replicates;
-      unit.complete = last && world_.ranks > 1 && (are_stored_whole() || sharding().replicates);
+      unit.shown = may || !sharding().replicates;
+      unit.complete =
+          world_.ranks > 1 && (sharding().replicates ? may : last && are_stored_whole());
     }
   }
 
@@ -116,7 +118,7 @@ class Gradients {
 
  private:
   struct Unit {
-    bool sync = true;
+    bool sync = true, across = true;
     bool taken = false;     // ranks may have added to its gradients since the last reduction
     bool landed = false;    // a reduction has added to the reduced gradients
     bool shown = true;      // the reduced gradients are the same on all ranks

@@ -71,21 +71,25 @@ enum class Do {
   clip,       ///< computes the norm without a step; not `on`: clips nothing
   step,       ///< clip, and a step of the optimizer
   sync,       ///< switches gradient synchronisation `on` or off for the unit `which`; -1: for all
-  train,      ///< the parameter `which` trains from now on, or (not `on`) is frozen
-  look,       ///< reads names, gradients and values of the module `which`
-  summon,     ///< visits all parameters; not `on`: the visitor throws at the parameter `which`
-  ahead,      ///< sets the units that are gathered ahead of `which`, in forward (`on`) or backward
-  save,       ///< saves a checkpoint
-  load        ///< loads the last checkpoint, if there is one
+  across,     ///< the same for the sum across groups of ranks
+  after_forward,   ///< says whether these units are resharded after forward
+  after_backward,  ///< says whether they are resharded after backward
+  train,           ///< the parameter `which` trains from now on, or (not `on`) is frozen
+  look,            ///< reads names, gradients and values of the module `which`
+  summon,          ///< visits all parameters; not `on`: the visitor throws at the parameter `which`
+  ahead,  ///< sets the units that are gathered ahead of `which`, in forward (`on`) or backward
+  save,   ///< saves a checkpoint
+  load    ///< loads the last checkpoint, if there is one
 };
 
 inline std::string_view name_of(Do what) {
   static constexpr std::string_view kNames[] = {
-      "pass", "evaluate", "give_up", "fail",   "zero_grad", "clip", "step",
-      "sync", "train",    "look",    "summon", "ahead",     "save", "load"};
+      "pass",  "evaluate", "give_up",       "fail",           "zero_grad", "clip", "step",
+      "sync",  "across",   "after_forward", "after_backward", "train",     "look", "summon",
+      "ahead", "save",     "load"};
   return kNames[static_cast<std::size_t>(what)];
 }
-inline constexpr int kDos = 14;  ///< number of the actions
+inline constexpr int kDos = 17;  ///< number of the actions
 
 /// An action. A number that is too large begins again at the first one.
 struct Action {

@@ -121,6 +121,10 @@ class Rank {
         rest_.sync(action.which, action.on);
         return sharded_.set_requires_gradient_sync(
             action.on, action.which < 0 ? nullptr : &unit_of(sharded_, action.which).module());
+      case Do::across:
+      case Do::after_forward:
+      case Do::after_backward:
+        return control(action);
       case Do::train:
         if (parameters_.empty()) return;
         parameters_[static_cast<std::size_t>(action.which) % parameters_.size()]
@@ -142,6 +146,19 @@ class Rank {
     }
   }
 
+  void control(const Action& action) {
+    for (int u = 0; u < static_cast<int>(sharded_.units().size()); ++u) {
+      const nn::Module& module = sharded_.units()[static_cast<std::size_t>(u)].module();
+      if (action.which >= 0 && &unit_of(sharded_, action.which).module() != &module) continue;
+      if (action.what == Do::across) sharded_.set_requires_all_reduce(action.on, &module);
+      if (action.what == Do::after_forward) sharded_.set_reshard_after_forward(action.on, &module);
+      if (action.what == Do::after_backward) {
+        sharded_.set_reshard_after_backward(action.on, &module);
+      }
+    }
+    rest_.controlled();
+  }
+
   void pass(const Action& action, const std::string& place, std::size_t depth) {
     const Turn turn = course_.turn(action);
     const bool backward = action.what == Do::pass;
@@ -161,6 +178,7 @@ class Rank {
 
   Pass begin(const Action& action, const Turn& turn) {
     Pass pass = pass_of(action, turn, context_.rank);
+    rest_.begun();
     pass.at_unit = [this](const nn::Module& module) { rest_.require_piece(module); };
     return pass;
   }
@@ -176,7 +194,7 @@ class Rank {
     model_.pass.in_backward = true;
     Owned<float> dy = input_of(program_, context_.rank, turn, Input::gradient);
     if (!turn.is_by_hand()) return sharded_.backward(tape, dy, action.on);
-    sharded_.set_last_micro_step(action.on);
+    const fsdp::LastMicroStep scope(sharded_, action.on);
     const Tensor dx = model_.root().backward(tape, dy);
     record_.add(place + "gradient of the input", dx.span<float>());
     tape.end_backward();

@@ -115,6 +115,8 @@ class Reference {
         return step(action, place);
       case Do::sync:
         return gradients_->sync(action.which, action.on);
+      case Do::across:
+        return gradients_->sync(action.which, action.on, /*across=*/true);
       case Do::train:
         if (states_.empty()) return;
         states_[static_cast<std::size_t>(action.which) % states_.size()].parameter->requires_grad =
@@ -135,6 +137,8 @@ class Reference {
         return course_->updated();
       case Do::look:
       case Do::ahead:
+      case Do::after_forward:
+      case Do::after_backward:
         return;
     }
   }

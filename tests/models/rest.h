@@ -35,6 +35,7 @@ class Rest {
                                        .post_forward_size = world.post_forward_size,
                                        .micro_steps = micro_steps})),
         planned_(whole_bytes()),
+        first_slots_(slots()),
         slices_(context.ledger.count(MemoryClass::unsharded_parameters).in_use) {}
 
   /// Requires that exactly the expected memory is reserved, for nested, frozen and shared
@@ -60,11 +61,18 @@ class Rest {
     if (unit < 0) return sync_.assign(sync_.size(), on);
     sync_[static_cast<std::size_t>(unit) % sync_.size()] = on;
   }
+  void begun() { slots_ = slots(); }  ///< a pass begins: now the controls count
+  void controlled() {                 ///< units may stay unsharded from now on
+    const auto stays = [](const fsdp::Unit& unit) { return unit.stays() && !unit.is_root(); };
+    stayed_ = stayed_ || std::ranges::any_of(sharded_.units(), stays);
+  }
   void forgotten() { adds_up_ = false; }  ///< gradients have been zeroed
   void reduced(bool last) {               ///< a backward is over
     const bool all_sync = std::ranges::all_of(sync_, [](bool on) { return on; });
     adds_up_ = !all_sync || (options_of(world_).accumulates() && !last);
-    keeps_ = world_.no_sync && !last && world_.strategy == ShardingStrategy::shard_grad_op;
+    const auto stays = [](const fsdp::Unit& unit) { return !unit.reshard_after_backward; };
+    keeps_ = std::ranges::any_of(sharded_.units(), stays) ||
+             (world_.no_sync && !last && world_.strategy == ShardingStrategy::shard_grad_op);
   }
   void ended() { keeps_ = false; }  ///< a pass without backward is over
 
@@ -78,9 +86,10 @@ class Rest {
   }
   /// Requires the same of the pools at the end of a pass.
   void require_pools(const std::string& place) const {
-    if (adds_up_ || whole_bytes() == planned_) return;
+    const std::int64_t expected = planned_ + plan_.slot_bytes * (slots_ - first_slots_);
+    if (adds_up_ || keeps_ || whole_bytes() == expected) return;
     throw std::runtime_error(fmt::format("after {}: expected pools of {} bytes, got {}", place,
-                                         planned_, whole_bytes()));
+                                         expected, whole_bytes()));
   }
 
   /// A user's hooks of a unit run outside the library's. So there each parameter must show the
@@ -88,7 +97,7 @@ class Rest {
   void require_piece(const nn::Module& module) const {
     if (!fsdp::sharding_of(sharded_.strategy()).reshards_after_forward) return;
     for (const fsdp::Unit& unit : sharded_.units()) {
-      if (&unit.module() != &module || unit.is_root()) continue;
+      if (&unit.module() != &module || unit.is_root() || stayed_) continue;
       for (const fsdp::ShardedParameters& row : unit.rows()) {
         for (std::size_t i = 0; i < row.parameters().size(); ++i) {
           const nn::Parameter& parameter = *row.parameters()[i];
@@ -103,6 +112,15 @@ class Rest {
   }
 
  private:
+  // The slots for whole parameters that the pool has in addition to the root's.
+  std::int64_t slots() const {
+    const std::span<const fsdp::Unit> blocks = sharded_.units().first(sharded_.units().size() - 1);
+    int depth = 0;
+    for (const fsdp::Unit& unit : sharded_.units()) depth = std::max(depth, unit.depth());
+    const auto staying = std::ranges::count_if(blocks, &fsdp::Unit::stays);
+    return fsdp::pool_slots(options_of(world_), std::ssize(blocks), depth, staying).parameters;
+  }
+
   // Bytes that are reserved for whole parameters and gradients.
   std::int64_t whole_bytes() const {
     return context_.ledger.count(MemoryClass::unsharded_parameters).reserved +
@@ -122,9 +140,10 @@ class Rest {
   World world_;
   std::vector<bool> sync_;
   nanofsdp::formula::Plan plan_;
-  std::int64_t planned_ = 0;
+  std::int64_t planned_ = 0, first_slots_ = 0, slots_ = first_slots_;
   std::int64_t slices_ = 0;  // bytes of post-forward groups' slices, which are always in use
   bool adds_up_ = false, keeps_ = false;
+  bool stayed_ = false;  // whether a unit but the root has ever stayed unsharded
 };
 
 }  // namespace models

@@ -90,7 +90,7 @@ struct Caller {
     Owned<float> dy = random_tensor({2, kCallerWidth}, 500 + 10 * passes + context.rank);
     tape.begin(true);
     sharded.forward(tape, x);
-    sharded.set_last_micro_step(last);
+    const fsdp::LastMicroStep scope(sharded, last);
     model.backward(tape, dy);
     context.compute->synchronize();  // the stream reads them, and the tape's memory
     tape.end_backward();

@@ -33,6 +33,7 @@ struct Plan {
   std::int64_t init_scratch = 0;
   /// The traffic of a rank in one optimizer step.
   comm::Traffic step;
+  std::int64_t slot_bytes = 0;    ///< bytes of a slot for whole parameters of a unit
   std::int64_t bytes_across = 0;  ///< bytes of them that are sent to other shard groups
 
   std::int64_t& of(MemoryClass c) { return bytes[static_cast<std::size_t>(c)]; }
@@ -152,6 +153,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   const Size element = bytes_of(computed);
   plan.of(MemoryClass::gradient_shards) = four * gradients;
   plan.of(MemoryClass::optimizer) = 2 * four * remembered;
+  plan.slot_bytes = element * largest.parameters;
   plan.of(MemoryClass::unsharded_parameters) =
       element * (slots.parameters * largest.parameters + root.parameters);
   if (post_forward_size > 0) {
