@@ -190,7 +190,7 @@ SlotCounts ShardedModel::slot_counts() const {
   const std::span<const Unit> blocks = units().first(units_.size() - 1);
   const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
   return pool_slots(options_, std::ssize(blocks), depth,
-                    std::ranges::count_if(blocks, &Unit::stays));
+                    std::count_if(blocks.begin(), blocks.end(), std::mem_fn(&Unit::stays)));
 }
 
 void ShardedModel::prefetch_in_forward(const Unit& unit, Purpose purpose) {
