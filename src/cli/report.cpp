@@ -233,9 +233,7 @@ void Report::finish() {
     const std::int64_t peak = ledger.count(c).reserved_peak;
     if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
   }
-  if (options_.explain && steps_ > 0) {
-    line("\n" + explain_plan(planned(), &ledger, &last_step_));
-  }
+  if (options_.explain && steps_ > 0) line("\n" + explain_plan(planned(), &ledger, &last_step_));
 }
 
 void Report::sample(const std::string& text) { line("\n--- a sample ---\n" + text); }

@@ -28,9 +28,7 @@ std::shared_ptr<const Tokenizer> tokenizer_from_meta(const nlohmann::json& meta)
   const std::int64_t vocab_size = meta.at("vocab_size");
   if (vocab_size < 1 || vocab_size > 65'536 || !stoi.is_object())
     throw std::invalid_argument("something else");
-  if (stoi.empty()) {
-    return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
-  }
+  if (stoi.empty()) return std::make_shared<BpeTokenizer>(vocab_size, std::vector<std::string>());
   std::string chars;
   for (const auto& [c, token] : stoi.items()) chars += c;
   auto tokenizer = std::make_shared<CharTokenizer>(chars);

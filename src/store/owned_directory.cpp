@@ -25,7 +25,12 @@ std::shared_ptr<void> own_directory(const std::string& path) {
   const std::shared_ptr<void> owned(nullptr, [=](void*) { ::close(file); });
   struct flock lock {};
   lock.l_type = F_WRLCK;
-  if (::fcntl(file, F_SETLK, &lock) == 0 || (errno != EACCES && errno != EAGAIN)) return owned;
+  const auto is_taken = [&] {
+    return ::fcntl(file, F_SETLK, &lock) != 0 && (errno == EACCES || errno == EAGAIN);
+  };
+  // The ranks of a run whose launcher was killed end a moment later.
+  for (int tries = 0; tries < 10 && is_taken(); ++tries) ::usleep(100'000);
+  if (!is_taken()) return owned;
   ::fcntl(file, F_GETLK, &lock);
   NANOFSDP_REFUSE(.what = "--out_dir=" + path,
                   .expected = "a directory that no other run saves into",

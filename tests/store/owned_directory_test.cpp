@@ -47,6 +47,28 @@ TEST(OwnedDirectory, HasOneOwnerThatIsNamed) {
   EXPECT_EQ(error_elsewhere(d.file("o/p")), "no error");
 }
 
+// The ranks of a killed launcher hold the folder a moment longer, and its user starts it again at
+// once.
+TEST(OwnedDirectory, IsWaitedForWhileItsOwnerEnds) {
+  const TemporaryDirectory d;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const auto owned = own_directory(d.file("o"));
+    const bool told = write(ends[1], "x", 1) == 1;
+    usleep(300'000);
+    _exit(told ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(ends[0], &byte, 1), 1);
+  EXPECT_EQ(usage_error([&] { own_directory(d.file("o")); }), "no error");
+  int status = 1;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  close(ends[0]), close(ends[1]);
+}
+
 TEST(OwnedDirectory, OfWhichNoneCanBeMadeIsRefused) {
   const TemporaryDirectory d;
   d.write("file", "x");
