@@ -89,8 +89,8 @@ class ShardedModel {
     for (Unit& unit : units(module)) unit.requires_gradient_sync = on;
   }
   /// Under hybrid_shard: while it is off, gradients are reduced inside each group of ranks only,
-  /// and the optimizer sees none. The first last micro-step after it is on again adds up the
-  /// groups.
+  /// and the optimizer sees none. When it is on again, the next backward of a last micro-step adds
+  /// up the groups.
   void set_requires_all_reduce(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.requires_all_reduce = on;
   }
@@ -179,7 +179,7 @@ class ShardedModel {
   bool agreed_ = false;  // whether the ranks have compared the first values
 };
 
-/// As long as it lives, it says whether a backward is that of the last micro-step (PyTorch's
+/// Says whether a backward is that of the last micro-step, as long as the object lives (PyTorch's
 /// set_is_last_backward). You need it if several models share a tape. Then you call
 /// Module::backward of each model, and Tape::end_backward after them:
 ///

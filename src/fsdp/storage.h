@@ -153,7 +153,8 @@ class WholeGradients {
 
   /// Marks the gradients that this rank does not have. Call it before a reduction.
   void mark_missing() { row_->mark_missing_gradients(*context_.compute, whole()); }
-  /// Reduces them and adds the result to the shard. Across groups the shards are reduced.
+  /// Computes the sums that `how` names: that of a group is added to the shard, and that across
+  /// groups replaces the shard.
   void reduce(Stream& stream, comm::Mesh& mesh, Reduction how, const comm::Call& call);
   /// Gives the slot back. It is free when the event has passed.
   void give_back(const Event& free);
