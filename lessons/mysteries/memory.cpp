@@ -235,7 +235,9 @@ std::vector<Mystery> memory_mysteries() {
        "After forward a block is not cut into 4 parts but into 2, and each rank keeps its half "
        "until "
        "backward: half of the model, on every rank, in every block. That is the price of gathers "
-       "that stay inside a node. Met in pytorch/pytorch 147179."},
+       "that stay inside a node. Met in pytorch/pytorch 147179. Two engines kept a buffer for each "
+       "layer in backward, which also grows with the depth: pytorch/pytorch 179443 and "
+       "ISEEKYAN/Megatron-LM 158."},
       {"A user accumulates gradients over micro-batches, and switched synchronisation off until "
        "the "
        "last one, to send less. Before and after:",

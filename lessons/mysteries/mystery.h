@@ -29,6 +29,7 @@ struct Mystery {
 std::vector<Mystery> memory_mysteries();    ///< 1 to 6
 std::vector<Mystery> training_mysteries();  ///< 7 to 10
 std::vector<Mystery> order_mysteries();     ///< 11 and 12
+std::vector<Mystery> count_mysteries();     ///< 13 to 15
 
 /// All mysteries.
 std::vector<Mystery> all();

@@ -9,7 +9,7 @@ namespace lesson::mystery {
 
 std::vector<Mystery> all() {
   std::vector<Mystery> mysteries = memory_mysteries();
-  for (auto more : {training_mysteries(), order_mysteries()}) {
+  for (auto more : {training_mysteries(), order_mysteries(), count_mysteries()}) {
     mysteries.insert(mysteries.end(), more.begin(), more.end());
   }
   std::ptrdiff_t turn = 0;  // rotates the causes, so that the right one is not always the first

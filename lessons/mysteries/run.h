@@ -53,9 +53,9 @@ struct Rank {
   /// @param options with the wrap policy, if there is one
   Rank(Context& context, std::unique_ptr<comm::Communicator> world, const gpt::GPTConfig& config,
        const fsdp::Options& options, int post_forward = 0,
-       const std::function<void(gpt::GPT&)>& prepare = nullptr)
+       const std::function<void(gpt::GPT&)>& prepare = nullptr, int shard_size = 0)
       : context(context),
-        mesh(std::move(world), 0, post_forward),
+        mesh(std::move(world), shard_size, post_forward),
         model(config),
         sharded(context, (prepare ? prepare(model) : void(), model), mesh, options),
         tape(context) {

@@ -29,7 +29,7 @@ std::vector<double> numbers(const std::string& text, const std::string& row) {
 
 std::string symptoms(std::size_t number) { return all()[number - 1].symptoms(); }
 
-TEST(Mysteries, AreTwelve) { EXPECT_EQ(all().size(), 12u); }
+TEST(Mysteries, AreFifteen) { EXPECT_EQ(all().size(), 15u); }
 
 TEST(Mysteries, AcceptOneAnswerAndHelpWithEveryOther) {
   for (const Mystery& mystery : all()) {
@@ -137,6 +137,46 @@ TEST(Mysteries, OneBlockOfOneRankTakesAGatherLonger) {
 TEST(Mysteries, TheErrorNamesRankAndUnits) {
   const std::string text = symptoms(12);
   for (const char* name : {"rank 1", "h.2", "h.3"}) EXPECT_NE(text.find(name), text.npos) << text;
+}
+
+// Four micro-batches make four times the reduce-scatters of one, and each row costs the same bytes.
+TEST(Mysteries, AccumulationSavesNothing) {
+  const std::string text = symptoms(13);
+  EXPECT_EQ(numbers(text, "reduce-scatters"), (std::vector<double>{5, 20})) << text;
+  const auto of_a_row = numbers(text, "the same, for each row");
+  ASSERT_EQ(of_a_row.size(), 2u) << text;
+  EXPECT_GT(of_a_row[0], 0);
+  EXPECT_EQ(of_a_row[0], of_a_row[1]);
+  EXPECT_NE(numbers(text, "rows of a rank")[0], numbers(text, "rows of a rank")[1]) << text;
+}
+
+// The sender holds the whole model, the others hold a unit; a step needs less than the sender has.
+TEST(Mysteries, OnlyTheSenderHoldsTheWholeFile) {
+  const std::string text = symptoms(14);
+  const auto sent = numbers(text, "communication"), shards = numbers(text, "parameter shards"),
+             sum = numbers(text, "all classes"),
+             step = numbers(text, "a step, without activations");
+  for (const auto& row : {sent, shards, sum, step}) ASSERT_EQ(row.size(), 3u) << text;
+  EXPECT_EQ(sent[0], 8 * shards[0]) << text;
+  EXPECT_GT(sum[0], step[0]) << text;
+  for (const int rank : {1, 2}) {
+    EXPECT_LT(3 * sent[rank], sent[0]) << text;
+    EXPECT_LT(sum[rank], step[rank]) << text;
+  }
+  EXPECT_EQ(numbers(text, "optimizer"), (std::vector<double>{0, 0, 0})) << text;
+}
+
+// The steps are equally long and learn the same, and the printed number falls with the replicas.
+TEST(Mysteries, PrintedTokensAreThoseOfReplicas) {
+  const std::string text = symptoms(15);
+  for (const char* row : {"rows of a rank", "tokens of a row", "loss of rank 0 in step 3"}) {
+    const auto values = numbers(text, row);
+    EXPECT_EQ(std::set<double>(values.begin(), values.end()).size(), 1u) << text;
+  }
+  const auto printed = numbers(text, "tokens a second, as printed"),
+             ms = numbers(text, "ms of a step");
+  ASSERT_EQ(printed.size(), 3u) << text;
+  for (const int i : {0, 1}) EXPECT_NEAR(printed[i] * ms[i] / (printed[i + 1] * ms[i + 1]), 2, 0.1);
 }
 
 }  // namespace
