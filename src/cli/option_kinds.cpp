@@ -93,11 +93,15 @@ void settle_backend(CommandLine& line, comm::RanksOptions& o) {
           "ordered with --backend=" + name_of(o.backend), "ring", "the ring is NCCL's");
 }
 
-std::string sharding_details(const TrainOptions& o) {
-  if (o.ranks == 1) return "";
+std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy,
+                          const std::string& units, std::int64_t shard, std::int64_t padding) {
+  const std::string start = "sharding   " + fsdp::name_of(strategy);
+  if (!sharding_of(strategy).optimizer) return start + ", " + units + "; no shards";
   const int k = o.reshard_after_forward;
-  return (o.layout == fsdp::LayoutKind::per_parameter ? ", per parameter" : "") +
-         (k > 0 ? fmt::format(", over {} until backward", plural(k, "rank")) : "");
+  return start + (o.layout == fsdp::LayoutKind::per_parameter ? ", per parameter" : "") +
+         (k > 0 ? fmt::format(", over {} until backward", plural(k, "rank")) : "") +
+         fmt::format(", {}; {} elements a shard, padding {}", units, grouped(shard),
+                     grouped(padding));
 }
 
 void settle_strategy(TrainOptions& o, CommandLine& line) {

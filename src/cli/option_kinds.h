@@ -75,9 +75,11 @@ void add_device(CommandLine& line, Device& target);
 /// @throws UsageError for the other one's device, and for NCCL's ring without NCCL
 void settle_backend(CommandLine& line, comm::RanksOptions& o);
 
-/// The details of the sharding that the strategy's name does not give. The text is empty, or begins
-/// with a comma.
-std::string sharding_details(const TrainOptions& o);
+/// The line that describes the sharding. If the strategy shards nothing, no shard has a size.
+/// @param strategy on one rank, another one than the options name
+/// @param units    their number or their groups, in words
+std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy,
+                          const std::string& units, std::int64_t shard, std::int64_t padding);
 
 /// Call it after parse(). --strategy and --zero both name the sharding, so only one may be given.
 /// hybrid_shard in one group, or in groups of one, has a simpler name.

@@ -145,9 +145,9 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   fmt::print("model      {} parameters in {} units: {}\n", grouped(plan.numel()), plan.units.size(),
              unit_sizes(plan.units));
-  fmt::print("sharding   {}{}, {} of {}; {} elements a shard, padding {}\n\n",
-             fsdp::name_of(t.strategy), sharding_details(t), plural(t.ranks / F, "group"),
-             plural(F, "rank"), grouped(plan.shard), grouped(F * plan.shard - plan.numel()));
+  const std::string groups = plural(t.ranks / F, "group") + " of " + plural(F, "rank");
+  fmt::print("{}\n\n",
+             sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()));
   fmt::print("{}\n{}", explain_plan(plan, nullptr, nullptr), explain_time(o, plan));
 }
 

@@ -21,17 +21,9 @@ constexpr std::int64_t kMostPasses = 20'000;
 // With more elements, 64 bits might not be enough for the bytes.
 constexpr double kMostElements = 1e17;
 
-int threads_of(const PlanOptions& o, const Machine* machine) {
-  const TrainOptions& t = o.training;
+int threads_of(const TrainOptions& t, const Machine* machine) {
   if (machine == nullptr || t.threads > 0) return comm::threads_per_rank(t, t.ranks);
   return std::max(1, static_cast<int>(machine->cores) / t.ranks);
-}
-
-// The operations of matrix products in a model without recompute.
-double model_products(PlanOptions o) {
-  o.practice.recompute = Recompute::none;
-  o.machine.clear();
-  return plan_of(o).products;
 }
 
 std::string seconds(double s) {
@@ -57,8 +49,15 @@ std::vector<std::pair<std::string, std::vector<std::string>>> remedies(const Pla
   return {{"recompute", recompute}, {"batch_size", rows}, {"strategy", strategy}, {"ranks", ranks}};
 }
 
-// Advice with at most one value for each option.
-std::string what_would_fit(const PlanOptions& o, double memory) {
+// Advice with at most one value for each option. A unit that is discarded is whole while it
+// computes, so no number of ranks makes it smaller.
+std::string what_would_fit(const PlanOptions& o, const plan::Plan& plan, double memory) {
+  const auto whole = static_cast<double>(plan.of(MemoryClass::unsharded_parameters) +
+                                         plan.of(MemoryClass::unsharded_gradients));
+  if (whole > memory && sharding_of(o.training.strategy).reshards_after_forward) {
+    return fmt::format("  whole units alone take {}: the model needs smaller ones\n",
+                       gigabytes(whole));
+  }
   std::string text;
   for (const auto& [option, values] : remedies(o)) {
     for (const std::string& value : values) {
@@ -71,15 +70,6 @@ std::string what_would_fit(const PlanOptions& o, double memory) {
     }
   }
   return text.empty() ? "  no single change makes it fit\n" : text;
-}
-
-// A unit is whole while it computes, so no number of ranks makes it smaller.
-std::string what_is_too_large(const plan::Plan& plan, double memory) {
-  const double whole = static_cast<double>(plan.of(MemoryClass::unsharded_parameters) +
-                                           plan.of(MemoryClass::unsharded_gradients));
-  if (whole <= memory) return "";
-  return fmt::format("  whole units alone take {}: the model needs smaller ones\n",
-                     gigabytes(whole));
 }
 
 }  // namespace
@@ -109,7 +99,7 @@ plan::Plan plan_of(const PlanOptions& o) {
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
           t.batch_size);
-  run.threads = threads_of(o, on);
+  run.threads = threads_of(t, on);
   return plan::plan(*model, run, on);
 }
 
@@ -130,7 +120,7 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   if (!plan.time) return json;
   const Machine machine = o.find_machine();
   const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
-  const int threads = threads_of(o, &machine);
+  const int threads = threads_of(t, &machine);
   const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
   const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
   const auto& [seconds, busy, exposed] = *plan.time;
@@ -138,7 +128,10 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["machine"] = o.machine;
   json["seconds"] = seconds;
   json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / seconds;
-  json["mfu"] = model_products(o) / seconds / peak;
+  PlanOptions plain = o;  // products that are computed again do not count
+  plain.practice.recompute = Recompute::none;
+  plain.machine.clear();
+  json["mfu"] = plan_of(plain).products / seconds / peak;
   json["communication_seconds"] = busy[1] + busy[2];
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
   json["memory_bytes"] = memory;
@@ -159,12 +152,12 @@ std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
   row("tokens/s", fmt::format("{:.0f} a rank, {:.0f} in all", tokens, tokens * o.training.ranks));
   row("mfu", fmt::format("{:.1f} %", 100 * mfu));
   row("communication",
-      fmt::format("{}, of which {} exposed: {} all-gathers, {} reductions",
+      fmt::format("{}, of which {} exposed: {} for parameters, {} for gradients",
                   seconds(json["communication_seconds"]), seconds(gathers + reductions),
                   seconds(gathers), seconds(reductions)));
   row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
                             gigabytes(memory), json["fits"] ? "fits" : "does not fit"));
-  if (!json["fits"]) text += what_is_too_large(plan, memory) + what_would_fit(o, memory);
+  if (!json["fits"]) text += what_would_fit(o, plan, memory);
   return text + "\n";
 }
 

@@ -82,9 +82,8 @@ void Report::started() {
                   "vocabulary {}",
                   grouped(parameters), options_.n_layer, options_.n_head, options_.n_embd,
                   options_.block_size, dataset_.tokenizer().vocab_size()));
-  line(fmt::format("sharding   {}{}, {} units: {}; {} elements a shard, padding {}",
-                   fsdp::name_of(model.strategy()), sharding_details(options_), units.size(),
-                   unit_sizes(units), grouped(shard), padding));
+  line(sharding_line(options_, model.strategy(),
+                     fmt::format("{} units: {}", units.size(), unit_sizes(units)), shard, padding));
   if (!options_.eval_only) flops_ = plan(gpt::Recompute::none).products;
   title_ = fmt::format("{} parameters, {} over {}", grouped(parameters),
                        fsdp::name_of(model.strategy()), plural(context_.world_size, "rank"));

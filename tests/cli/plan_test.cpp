@@ -171,8 +171,8 @@ TEST(Plan, SaysHowLongAStepTakesAndWhatWouldFit) {
                reductions = json["exposed_seconds"]["reductions"];
   const std::string told = printed(in_words);
   EXPECT_EQ(row(told.substr(told.find("on h100")), "communication"),
-            fmt::format(" {:.2f} ms, of which {:.2f} ms exposed: {:.2f} ms all-gathers, {:.2f} ms "
-                        "reductions",
+            fmt::format(" {:.2f} ms, of which {:.2f} ms exposed: {:.2f} ms for parameters, "
+                        "{:.2f} ms for gradients",
                         1e3 * json["communication_seconds"].get<double>(),
                         1e3 * (gathers + reductions), 1e3 * gathers, 1e3 * reductions));
 
