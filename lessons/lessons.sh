@@ -24,7 +24,7 @@ number_of() {
 compile() {
   log=$build/lessons/build.log
   [ -x "$build/lessons/$1" ] ||
-    echo "Building $1 and what it stands on: a minute or two the first time, then seconds."
+    echo "Building $1 and what it stands on: seconds or a few minutes the first time, then seconds."
   {
     env -u MAKEFLAGS -u MAKELEVEL cmake --build $build --parallel "${JOBS:-2}" --target "$1" 2>&1 ||
       echo "not built"
@@ -45,17 +45,29 @@ limited() {
   if command -v timeout >/dev/null; then timeout 60 "$@"; else "$@"; fi
 }
 
-# Whether the reader has begun an exercise: built it, or removed its TODO. `next` builds no others,
-# because to build all of them takes minutes.
-begun() {
-  [ -x "$build/lessons/exercise_$1" ] ||
-    ! grep -q "TODO(lesson $1)" "lessons/$1_$2/$2_exercise.cpp"
-}
+# Whether the comment with which an exercise begins is still there.
+has_todo() { grep -q "TODO(lesson $1)" "lessons/$1_$2/$2_exercise.cpp"; }
 
-# Whether the reader has solved it. What the checker says is in $said.
+# Whether the reader has begun an exercise: built it, or removed its TODO. `next` and `mine` build no
+# others, because to build all of them takes minutes.
+begun() { [ -x "$build/lessons/exercise_$1" ] || ! has_todo "$1" "$2"; }
+
+# Whether the reader has solved it: for every command the checker decides, and not the TODO. What the
+# checker says is in the file `said`.
 solved() {
   compile "exercise_$1" >$build/lessons/said 2>&1 &&
-    limited "$build/lessons/exercise_$1" >$build/lessons/said
+    limited "$build/lessons/exercise_$1" >$build/lessons/said 2>&1
+}
+
+# What the exit code of a checker means, if the checker could not say it.
+explain() {
+  if [ "$2" -eq 124 ]; then
+    echo "Exercise $1 did not end within a minute. Which loop, or which wait, never ends?"
+  elif [ "$2" -gt 128 ]; then
+    echo "Exercise $1 crashed: the system stopped your code. The likeliest reason is an index outside an"
+    echo "array: a negative one (in C++, -1 % 4 is -1), or one that is not below the size. It can also"
+    echo "be a division of integers by 0, or a function that calls itself without end."
+  fi
 }
 
 pieces=lessons/mine/pieces.txt  # of the machine: number, lesson, function, place
@@ -90,10 +102,16 @@ case $1 in
   exercise)
     number_of exercise "${2:-}"
     compile "exercise_$number" || exit 1
-    "$build/lessons/exercise_$number" || {
-      echo "Yours is $folder/${name}_exercise.cpp; a hint is under \"Your turn\" in $folder/README.md."
-      exit 1
-    }
+    code=0
+    limited "$build/lessons/exercise_$number" || code=$?
+    if [ $code -eq 0 ]; then
+      ! has_todo "$number" "$name" ||
+        echo "It counts as yours. You may remove the comment TODO(lesson $number) from your file."
+      exit 0
+    fi
+    explain "$number" $code
+    echo "Yours is $folder/${name}_exercise.cpp; a hint is under \"Your turn\" in $folder/README.md."
+    exit 1
     ;;
   next)
     all=0 done=0 next= yours=
@@ -121,16 +139,15 @@ Hint: $hint"
     RANKS=${RANKS:-2} yours= wrong=
     for number in $(cut -d' ' -f1 $pieces | uniq); do
       name=$(sed -n "s/^$number \([^ ]*\) .*/\1/p" "$list")
-      in=with
-      if grep -q "TODO(lesson $number)" "lessons/${number}_$name/${name}_exercise.cpp"; then
-        in=without
+      in=without
+      if ! begun "$number" "$name"; then
+        :
       elif solved "$number"; then
-        yours="$yours $number"
+        in=with yours="$yours $number"
       elif grep -q '^not built$' $build/lessons/build.log; then
-        in=without
         echo "lesson $number: your function does not compile (make exercise N=$number)"
-      else
-        wrong="$wrong $number"
+      elif ! has_todo "$number" "$name"; then
+        in=with wrong="$wrong $number"
       fi
       put_in "$number" $in
     done
@@ -149,7 +166,8 @@ Hint: $hint"
     while read -r number name hint; do
       stub=lessons/${number}_$name/${name}_exercise.cpp
       if solved "$number"; then
-        ! grep -q "TODO(lesson $number)" "$stub" || fail lessons "$stub: the checker passes a stub"
+        ! has_todo "$number" "$name" ||
+          fail lessons "$stub passes with its TODO: if you wrote it, remove the comment; if not, its checker sees nothing"
         echo "exercise $number: solved"
       else
         echo "exercise $number: waits for you"
