@@ -37,8 +37,8 @@ static int check_step() {
     for (int slots = 1; slots <= 4; ++slots) {
       const lesson::Played yours = lesson::play(step(units, slots), units, slots);
       exercise.expect(lesson::Score{yours.mistake, yours.exposed},
-                      lesson::Score{"", lesson::par(units, slots)}, "{} units, {} slots", units,
-                      slots);
+                      lesson::Score{"", lesson::par(units, slots), "at most "},
+                      "{} units, {} slots", units, slots);
     }
   }
   return exercise.end();
@@ -52,6 +52,8 @@ static void show(const std::string& program) {
   if (yours.mistake.empty()) {
     fmt::print("{} ms exposed (par, the library's: {}), {} ms in all, at most {} slots in use.\n",
                yours.exposed, par, yours.total, yours.most_slots);
+    if (yours.exposed == par) fmt::print("This is par. It can be beaten.\n");
+    if (yours.exposed < par) fmt::print("You have beaten par.\n");
   } else {
     fmt::print("{}.\n", yours.mistake);
   }

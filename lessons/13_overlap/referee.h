@@ -31,12 +31,14 @@ inline int par(int units, int slots) { return kLink * (slots == 1 ? 2 * units + 
 struct Score {
   std::string mistake;
   int exposed;
+  std::string_view at_most = "";  ///< these words, before a number that may be beaten
 
   friend bool operator==(const Score& yours, const Score& par) {
     return yours.mistake.empty() && yours.exposed <= par.exposed;
   }
   friend std::string to_string(const Score& score) {
-    return score.mistake.empty() ? fmt::format("{} ms exposed", score.exposed) : score.mistake;
+    return score.mistake.empty() ? fmt::format("{}{} ms exposed", score.at_most, score.exposed)
+                                 : score.mistake;
   }
 };
 

@@ -46,14 +46,22 @@ int Lesson::end(const std::string& shown) const {
   print("ok: " + shown);
   if (guesses_.empty()) return 0;
   print(fmt::format("\n{:<10}{:>16}{:>16}", "question", "yours", "measured"));
+  bool surprised = false;
   for (std::size_t i = 0; i < answers_.size(); ++i) {
     const bool guessed = i < guesses_.size();
     const std::string yours = guessed ? std::to_string(guesses_[i]) : "-";
-    const char* mark = !guessed ? "" : guesses_[i] == answers_[i] ? "  right" : "  not yet";
+    const bool surprise = guessed && guesses_[i] != answers_[i];
+    surprised |= surprise;
+    const char* mark = surprise ? "  a surprise" : guessed ? "  right" : "";
     print(fmt::format("{:<10}{:>16}{:>16}{}", i + 1, yours, answers_[i], mark));
   }
   if (guesses_.size() > answers_.size()) {
     print(fmt::format("There are only {} questions.", answers_.size()));
+  }
+  if (surprised) {
+    print(
+        "A surprise teaches most. The fold \"Answer\" on the page says where the number comes "
+        "from.");
   }
   return 0;
 }

@@ -24,6 +24,8 @@ emcmake cmake -S lessons/play/browser -B build/play/engine \
   cat build/play.log >&2
   exit 1
 }
+[ -e build/play/index.html ] ||
+  echo "Compiling the engine for the browser: some minutes the first time, then seconds."
 cmake --build build/play/engine --parallel "${JOBS:-1}"
 python3 lessons/play/assemble.py build/play/engine build/play/index.html
 echo "Open build/play/index.html in a browser."

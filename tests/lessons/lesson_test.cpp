@@ -37,6 +37,9 @@ TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   const std::size_t guesses = ran.out.find("\n\nquestion ");
   ASSERT_NE(guesses, ran.out.npos) << ran.out;
   EXPECT_NE(ran.out.find(" yours ", guesses), ran.out.npos) << ran.out;
+  // No answer is -2, so the program says kindly where to look.
+  EXPECT_NE(ran.out.find("  a surprise\n", guesses), ran.out.npos) << ran.out;
+  EXPECT_NE(ran.out.find("The fold \"Answer\" on the page", guesses), ran.out.npos) << ran.out;
   EXPECT_NE(ran.out.find("\nok: "), ran.out.npos) << ran.out;
   Readme text = readme();
   int outputs = 0;
@@ -125,6 +128,7 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   const std::size_t pytorch = text.find("\n## In PyTorch\n");
   EXPECT_LT(text.find("\n```python\n", pytorch), at) << "In PyTorch has no line of Python";
   EXPECT_TRUE(text.starts_with("# " + number_of(folder()) + " · "));
+  EXPECT_NE(text.find("<details><summary>Answer</summary>"), text.npos);
   const std::string prose = readme().prose();
   const std::regex word("[A-Za-z][A-Za-z'-]*");
   EXPECT_LE(std::distance(std::sregex_iterator(prose.begin(), prose.end(), word), {}), 1000);
