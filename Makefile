@@ -109,6 +109,14 @@ mystery: ## A run that has gone wrong: make mystery N=1, then with ANSWER="CAUSE
 	@$(configure_lessons)
 	@JOBS=$(JOBS) sh lessons/lessons.sh mystery "$(N)" "$(ANSWER)"
 
+torch: ## + The lines of PyTorch at the end of a lesson, run and counted: make torch N=11 (PYTHON=...)
+	@MAKE="$(MAKE)" PYTHON="$(PYTHON)" sh lessons/in_pytorch/torch.sh "$(N)"
+
+tales:
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target print_tales
+	@build/release/tests/print_tales > build/tales.txt
+
 grade: ## + Points for all exercises, in a process each: build/grade/results.json (FROM=folder)
 	@$(need_python)
 	@$(configure_lessons)
@@ -226,4 +234,4 @@ help-all: ## All that there is
 clean: ## + Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery torch tales grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean

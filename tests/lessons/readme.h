@@ -148,10 +148,11 @@ class Readme {
 
 inline bool updating() { return std::getenv("UPDATE_LESSONS") != nullptr; }
 
-/// The lines between two markers `//! [name]`, without their common indent and other markers.
+/// The lines between two markers `//! [name]`, in Python `#! [name]`, without their common indent
+/// and other markers.
 /// @throws std::runtime_error unless there are exactly two
 inline std::string snippet(const std::string& source, const std::string& name) {
-  const std::string marker = "//! [" + name + "]";
+  const std::string marker = "! [" + name + "]";
   std::vector<std::string> lines;
   int markers = 0;
   std::size_t indent = std::string::npos;
@@ -161,7 +162,7 @@ inline std::string snippet(const std::string& source, const std::string& name) {
     begin = end + 1;
     if (line.find(marker) != line.npos) {
       ++markers;
-    } else if (markers == 1 && line.find("//! [") == line.npos) {
+    } else if (markers == 1 && line.find("! [") == line.npos) {
       lines.push_back(line);
       if (!line.empty()) indent = std::min(indent, line.find_first_not_of(' '));
     }
