@@ -206,6 +206,15 @@ bench-torch: ## + One training step beside PyTorch's, in turns: time and memory 
 	@python3 tests/parity/bench_torch.py --binary=build/release/nanofsdp --out=build/bench_torch \
 	  --tales=build/tales.txt --python="$(PYTHON)" $(ARGS)
 
+trace: ## + One step of FSDP in PyTorch's trace and in ours, drawn (PYTHON=... has PyTorch)
+	@$(need_python)
+	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
+	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
+	@build/release/tests/print_tales > build/tales.txt
+	@$(firstword $(PYTHON) python3) lessons/trace/record.py build/trace --text=build/tales.txt \
+	  --binary=build/release/nanofsdp
+	@python3 lessons/trace/draw.py build/trace build/trace
+
 bench-tcp: ## + The collectives beside raw TCP of the same bytes, in turns (RANKS=4 for more ranks)
 	@$(need_python)
 	@$(configure) build/release $(options)
@@ -234,4 +243,4 @@ help-all: ## All that there is
 clean: ## + Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery torch tales grade handout lessons asan tsan shakespeare parity exchange llama bench-torch bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery torch tales grade handout lessons asan tsan shakespeare parity exchange llama bench-torch trace bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
