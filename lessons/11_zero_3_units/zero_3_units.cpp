@@ -24,7 +24,7 @@ constexpr int kSteps = 8;
 // addresses of forward.
 enum class Backward { gathers, remembers };
 
-//! [hooks]
+// A spoiler for the exercise: the hooks for a model that calls each block once.
 void attach(Unit& unit, bool is_root, Backward how) {
   nn::Module::Hooks& hooks = unit.gradient.unit.module->hooks;
   hooks.pre_forward = [&unit](nn::Tape&) { unit.gather(); };
@@ -40,7 +40,6 @@ void attach(Unit& unit, bool is_root, Backward how) {
     unit.gradient.reduce(), unit.note("RS.");
   };
 }
-//! [hooks]
 
 Run by_hand(const train::TrainerOptions& o, const data::Dataset& text, Backward how, bool poison) {
   const auto rank = [&](Context& context, auto& world, auto& learner, auto& losses, Run& run) {

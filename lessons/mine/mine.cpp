@@ -41,8 +41,10 @@ std::string compare(const Numbers& yours, const Setup& setup, const nanofsdp::da
 
 void print_parts(const Numbers& yours, int W) {
   const auto& all = piece_infos();
+  const auto mine = std::ranges::count_if(
+      all, [&](const PieceInfo& piece) { return holds(yours, piece.number); });
   fmt::print("A sharded training on {} ranks, made of {} pieces; {} {} yours.\n", W, all.size(),
-             yours.size(), yours.size() == 1 ? "is" : "are");
+             mine, mine == 1 ? "is" : "are");
   for (const PieceInfo& piece : all) {
     fmt::print("  {} {:<14} {:<22} {}\n", piece.number,
                holds(yours, piece.number) ? "yours" : "the library's", piece.function, piece.place);

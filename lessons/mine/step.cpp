@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
-#include <sstream>
 #include <stdexcept>
+#include <utility>
 
 #include "frame/learner.h"
 #include "ops/adamw.h"
@@ -15,6 +14,7 @@ namespace lesson::mine {
 namespace {
 
 constexpr int kGather = 2, kCompute = 3;  // times of a block in milliseconds, for the schedule
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 }  // namespace
 
@@ -80,6 +80,42 @@ void show_gradients(Unit& unit, float* row) {
   }
 }
 
+// The verbs that a unit offers to the hooks of lesson 11.
+class ShardedRank::Verbs final : public HookedUnit {
+ public:
+  Verbs(ShardedRank& rank, Unit& unit) : rank_(rank), unit_(unit) {}
+
+  bool is_root() const override { return &unit_ == &rank_.units_.back(); }
+  bool is_training() const override { return rank_.training_; }
+  bool has_gradient() const override { return unit_.borrowed; }
+
+  void gather() override {
+    if (!std::exchange(unit_.ahead, false)) rank_.gather(unit_);
+    show_parameters(unit_, unit_.whole.f32());
+  }
+  void discard() override { rank_.discard(unit_); }
+  void borrow() override {
+    ops::fill(*rank_.context_.compute, {.x = unit_.whole_gradient, .value = kNaN});
+    show_gradients(unit_, unit_.whole_gradient.f32());
+    unit_.borrowed = true;
+  }
+  void zero() override {
+    ops::fill(*rank_.context_.compute, {.x = unit_.whole_gradient, .value = 0});
+  }
+  void reduce() override {
+    unit_.complete = true;
+    rank_.reduce_completed();
+  }
+
+  Unit& unit() { return unit_; }
+
+ private:
+  ShardedRank& rank_;
+  Unit& unit_;
+};
+
+ShardedRank::~ShardedRank() = default;
+
 ShardedRank::ShardedRank(Context& context, comm::Communicator& world, const Pieces& pieces,
                          std::deque<Unit>& units, const Rows& rows)
     : context_(context), world_(world), pieces_(pieces), units_(units) {
@@ -97,6 +133,7 @@ ShardedRank::ShardedRank(Context& context, comm::Communicator& world, const Piec
   root_slot_ = context.buffer(MemoryClass::unsharded_parameters, root);
   block_gradients_ = context.buffer(MemoryClass::unsharded_gradients, slots * block);
   root_gradient_ = context.buffer(MemoryClass::unsharded_gradients, root);
+  discarded_.assign(static_cast<std::size_t>(std::max(block, root)), kNaN);
   norm_ = context.buffer(MemoryClass::communication, 1);
   coefficient_ = context.buffer(MemoryClass::communication, 1);
   for (std::size_t u = 0; u < units.size(); ++u) {
@@ -131,92 +168,79 @@ void ShardedRank::load(const Rows& rows) {
 // runs forward again in its backward.
 void ShardedRank::attach(Unit& unit) {
   nn::Module& module = *unit.wrapped.module;
-  const bool is_root = &unit == &units_.back();
-  const auto hook = [this, &unit](::Hook which) {
-    return [this, &unit, which](nn::Tape&) { call(which, unit); };
+  Verbs& verbs = verbs_.emplace_back(*this, unit);
+  const auto hook = [this, &verbs](::Hook which) {
+    return [this, &verbs, which](nn::Tape&) { call(which, verbs); };
   };
-  nn::Module& first = is_root ? module : *module.children().front().second;
-  nn::Module& last = is_root ? module : *module.children().back().second;
+  nn::Module& first = verbs.is_root() ? module : *module.children().front().second;
+  nn::Module& last = verbs.is_root() ? module : *module.children().back().second;
   first.hooks.pre_forward = hook(::Hook::pre_forward);
   last.hooks.post_forward = hook(::Hook::post_forward);
   module.hooks.pre_backward = hook(::Hook::pre_backward);
   module.hooks.post_backward = hook(::Hook::post_backward);
-  module.recompute = !is_root;
+  module.recompute = !verbs.is_root();
 }
 
 void ShardedRank::begin_pass(bool training, bool first) {
-  std::vector<int> calls(units_.size() - 1);  // each block is called once, in order
-  std::iota(calls.begin(), calls.end(), 0);
-  std::istringstream words(pieces_.events_of(calls, training));
-  events_.clear(), used_.clear(), order_.clear(), reduced_ = 0;
-  for (std::string event; words >> event;) events_.push_back(event);
-  done_.assign(events_.size(), false);
-  first_ = first;
-  for (Unit& unit : units_) unit.ended = false;
+  training_ = training, first_ = first;
+  const int blocks = static_cast<int>(units_.size()) - 1;
+  blocks_.clear(), used_.clear(), order_.clear(), next_ = 0, reduced_ = 0;
+  for (int block = 0; block < blocks; ++block) blocks_.push_back(block);
+  for (int block = blocks - 1; training && block >= 0; --block) blocks_.push_back(block);
 }
 
-void ShardedRank::call(::Hook hook, Unit& unit) {
-  const bool is_root = &unit == &units_.back();
+void ShardedRank::call(::Hook hook, Verbs& verbs) {
+  Unit& unit = verbs.unit();
   const ::Action action = pieces_.on(hook, unit.state);
-  if (action == ::Action::gather) {
-    if (due("U." + unit.name)) gather(unit);
-    if (ahead_) gather_ahead();
-  }
-  if (hook == ::Hook::pre_backward) show_gradients(unit, unit.whole_gradient.f32());
-  if (action == ::Action::discard && due("R." + unit.name)) discard(unit);
-  if (hook == ::Hook::post_backward) unit.ended = true, reduce_completed();
+  if (action == ::Action::nothing) return;  // a recompute: the unit is unsharded for its backward
 
   // A unit is used where its forward begins. The root has both ends of the model, so it is also
   // used where its forward ends.
-  const bool uses = hook == ::Hook::pre_forward || (is_root && hook == ::Hook::post_forward);
-  if (uses && action != ::Action::nothing) {
+  if (hook == ::Hook::pre_forward || (verbs.is_root() && hook == ::Hook::post_forward)) {
     const auto is_this = [&](const Unit& other) { return &other == &unit; };
     used_.push_back(static_cast<int>(std::ranges::find_if(units_, is_this) - units_.begin()));
   }
-  if (is_root && hook == ::Hook::post_forward) order_ = pieces_.completion_order(used_);
-}
+  if (verbs.is_root() && hook == ::Hook::post_forward) order_ = pieces_.completion_order(used_);
 
-// If the list says that this event is next, marks it as done and returns true.
-bool ShardedRank::due(const std::string& event) {
-  const auto next = std::ranges::find(done_, false) - done_.begin();
-  if (next == std::ssize(done_) || events_[static_cast<std::size_t>(next)] != event) return false;
-  return done_[static_cast<std::size_t>(next)] = true;
+  using enum ::Hook;
+  (hook == pre_forward    ? pieces_.pre_forward
+   : hook == post_forward ? pieces_.post_forward
+   : hook == pre_backward ? pieces_.pre_backward
+                          : pieces_.post_backward)(verbs);
+  if (ahead_ && action == ::Action::gather) gather_ahead();
 }
 
 void ShardedRank::gather(Unit& unit) {
   const Tensor shard = unit.parameters.tensor({unit.layout.shard_numel()});
   context_.compute->wait(world_.all_gather(*context_.compute, shard, unit.whole));
-  show_parameters(unit, unit.whole.f32());
   unit.gathered = true;
+  if (&unit != &units_.back()) ++next_;
 }
 
-// Gathers the next unit of the list, if no unit has its slot.
+// Gathers the block that comes next, if no unit has its slot.
 void ShardedRank::gather_ahead() {
-  for (std::size_t e = 0; e < events_.size(); ++e) {
-    if (done_[e] || !events_[e].starts_with("U.")) continue;
-    const auto named = [&](const Unit& unit) { return "U." + unit.name == events_[e]; };
-    const auto unit = std::ranges::find_if(units_, named);
-    if (unit == units_.end()) return;
-    const auto has_slot = [&](const Unit& other) {
-      return other.gathered && other.whole.raw() == unit->whole.raw();
-    };
-    if (std::ranges::none_of(units_, has_slot)) gather(*unit), done_[e] = true;
-    return;
-  }
+  if (next_ >= blocks_.size()) return;
+  Unit& unit = units_[static_cast<std::size_t>(blocks_[next_])];
+  const auto has_slot = [&](const Unit& other) {
+    return other.gathered && other.whole.raw() == unit.whole.raw();
+  };
+  if (std::ranges::none_of(units_, has_slot)) gather(unit), unit.ahead = true;
 }
 
 void ShardedRank::discard(Unit& unit) {
-  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-  ops::fill(*context_.compute, {.x = unit.whole, .value = nan});  // no module computes with it now
+  ops::fill(*context_.compute, {.x = unit.whole, .value = kNaN});
+  show_parameters(unit, discarded_.data());
   unit.gathered = false;
 }
 
+// Lesson 03 says in which order gradients are complete. So all ranks reduce in the same order.
 void ShardedRank::reduce_completed() {
   for (; reduced_ < order_.size(); ++reduced_) {
     const int next = order_[reduced_];
     require(next >= 0 && next < std::ssize(units_), "lesson 03: a number that no unit has");
     Unit& unit = units_[static_cast<std::size_t>(next)];
-    if (!unit.ended || !due("RS." + unit.name)) return;
+    if (!std::exchange(unit.complete, false)) return;
+    unit.borrowed = false;
     pieces_.reduce_gradient(*context_.compute, world_, unit.whole_gradient.span<float>(),
                             unit.gradients.tensor({unit.layout.shard_numel()}).span<float>(),
                             first_);

@@ -9,8 +9,8 @@
 #include "machine.h"
 
 /// @file
-/// @brief One rank under full_shard: its shards, the slots, and the hooks that gather, discard and
-/// reduce.
+/// @brief One rank under full_shard: its shards, the slots, and the verbs that the hooks of lesson
+/// 11 call.
 
 namespace lesson::mine {
 
@@ -33,7 +33,10 @@ struct Unit {
   Buffer parameters{}, gradients{}, m{}, v{};
   Tensor whole{}, whole_gradient{};
   ::State state = ::State::idle;
-  bool gathered = false, ended = false;
+  bool gathered = false;  // whether its parameters are in their slot
+  bool ahead = false;     // whether they were gathered before the hook has asked for them
+  bool borrowed = false;  // whether it has a gradient that is not reduced
+  bool complete = false;  // whether that gradient may be reduced
 };
 
 /// The schedule of a forward over this number of blocks. Each is gathered when it is needed, or one
@@ -56,6 +59,7 @@ class ShardedRank {
   /// @param rows the first values
   ShardedRank(Context& context, comm::Communicator& world, const Pieces& pieces,
               std::deque<Unit>& units, const Rows& rows);
+  ~ShardedRank();
 
   /// Call it before forward. @param first whether this is the first micro-batch of its step
   void begin_pass(bool training, bool first);
@@ -68,9 +72,10 @@ class ShardedRank {
   int waits() const { return waits_; }
 
  private:
+  class Verbs;
+
   void attach(Unit& unit);
-  void call(::Hook hook, Unit& unit);
-  bool due(const std::string& event);
+  void call(::Hook hook, Verbs& verbs);
   void gather(Unit& unit);
   void gather_ahead();
   void discard(Unit& unit);
@@ -81,10 +86,12 @@ class ShardedRank {
   const Pieces& pieces_;
   std::deque<Unit>& units_;
   Buffer block_slots_, root_slot_, block_gradients_, root_gradient_, norm_, coefficient_;
-  bool ahead_ = false, first_ = true;
+  std::deque<Verbs> verbs_;
+  std::vector<float> discarded_;  // NaN: what the views of a discarded unit show
+  bool ahead_ = false, first_ = true, training_ = true;
   int waits_ = 0;
-  std::vector<std::string> events_;  // events of this pass, as lesson 11 lists them
-  std::vector<bool> done_;           // whether each of them is done
+  std::vector<int> blocks_;  // blocks in the order in which this pass gathers them
+  std::size_t next_ = 0;     // how many of these gathers have been issued
   // Units: in the order of forward; in the order in which their gradients are complete.
   std::vector<int> used_, order_;
   std::size_t reduced_ = 0;  // how many units of this order are reduced

@@ -37,6 +37,22 @@ TEST(Pages, BesideLessonsAreSealed) {
       << "digits of these pages have changed; if they were meant to: UPDATE_LESSONS=1";
 }
 
+TEST(Pages, BesideLessonsQuoteTheCodeAsItIs) {
+  for (const std::string& name : pages()) {
+    Readme page(kSource / name);
+    for (const Quote& quote : page.quotes()) {
+      const std::size_t hash = quote.source.find('#');
+      if (quote.kind != "from" || hash == quote.source.npos) continue;
+      const std::string code =
+          snippet(read(quote.source.substr(0, hash)), quote.source.substr(hash + 1));
+      if (updating() && quote.text != code)
+        page.rewrite(quote, code);
+      else
+        EXPECT_EQ(quote.text, code) << name << "; UPDATE_LESSONS=1 rewrites it";
+    }
+  }
+}
+
 // The single letters of a text, without articles, pronouns, C++, h.0, and the s of MB/s.
 std::set<char> letters(const std::string& text) {
   std::set<char> found;
