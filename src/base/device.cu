@@ -57,6 +57,22 @@ void LateEvent::wait_for_device() {
 
 namespace {
 
+// The nanoseconds of a clock that all multiprocessors share.
+__device__ long long now() {
+#ifdef __CUDACC__
+  long long time = 0;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(time));
+  return time;
+#else
+  return emulation::nanoseconds();
+#endif
+}
+
+__global__ void wait_for(long long nanoseconds) {
+  const long long end = now() + nanoseconds;
+  while (now() < end) __nanosleep(500);  // leaves the multiprocessor to other kernels
+}
+
 // The caller's thread launches the work, which runs on the device in order.
 class CudaStream final : public Stream {
  public:
@@ -84,6 +100,11 @@ class CudaStream final : public Stream {
     } else {
       event.synchronize();  // A device cannot wait for an event of a thread, so the host does.
     }
+  }
+
+  void hold(std::chrono::duration<double> time) override {
+    const unsigned blocks = time.count() > 0 ? 1 : 0;
+    launch(*this, blocks, 1, wait_for, static_cast<long long>(time.count() * 1e9));
   }
 
   void synchronize() override {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -129,6 +130,9 @@ class Stream {
 
   /// Says that memory for the next work has been allocated. A simulated stream counts it.
   virtual void allocated(std::uint64_t /*bytes*/) {}
+
+  /// Enqueues work that takes this long, and nothing else. Only a CUDA stream can do it.
+  virtual void hold(std::chrono::duration<double> /*time*/) {}
 
   /// The point after all work enqueued so far.
   virtual Event record() = 0;

@@ -34,9 +34,6 @@ std::unique_ptr<Communicator> make_self() { return std::move(make_local_group(1)
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options) {
-  const bool linked = options.link.bytes_per_second > 0 || options.link.latency.count() > 0;
-  NANOFSDP_CHECK(options.device == Device::cpu || !linked, .what = "pretended link",
-                 .expected = "ranks on the CPU", .got = "ranks on a GPU");
   auto group = make_local_group(world_size, options);
   std::mutex mutex;
   std::exception_ptr cause, consequence;  // the first cause and the first consequence

@@ -24,7 +24,8 @@ namespace nanofsdp::comm {
 ///
 /// Memory and TCP on one machine are too fast to show what overlap hides. So a group may pretend
 /// that a slower link connects its ranks. The data is the same. The stream of the collective
-/// sleeps, and leaves the cores to the computation.
+/// sleeps, and leaves the cores to the computation. On a GPU the stream runs a kernel of one thread
+/// that waits.
 
 /// The link that a group pretends to have. A group that is split from another one has a link of its
 /// own, with the same figures. A group of one rank needs no link.
@@ -43,7 +44,7 @@ struct Link {
 /// How long threads wait for each other, and where they compute.
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until all ranks have come
-  Link link{};                  ///< only on a CPU, for on a GPU no stream can sleep
+  Link link{};                  ///< the link that they pretend to have
   Device device = Device::cpu;  ///< the device of the Contexts that launch_threads makes
 };
 
@@ -61,7 +62,6 @@ std::unique_ptr<Communicator> make_self();
 /// rank throws, its communicators are destroyed, and the others end with peer_lost. Then this call
 /// throws the first error that is not such a consequence.
 /// @param threads how many threads the compute stream of each rank has
-/// @throws Error for a link between ranks on a GPU
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options = {});

@@ -81,14 +81,14 @@ class ReadingGroup final : public Group {
   void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     // With one rank, the sum and the average are the operand.
     if (size_ == 1) return copy_within(stream, in.raw(), out);
-    const Clock::time_point met_at = meet(stream, operation, in);
+    meet(stream, operation, in);
     try {
       read(stream, operation, in, out);
     } catch (...) {  // a GPU's error: the other threads wait until this one comes again
       if (memory_ == nullptr) arrive(/*even_if_failed=*/true);
       throw;
     }
-    if (!is_inline(in)) depart(stream, only_receives(operation), in, out, met_at);
+    if (!is_inline(in)) depart(stream, only_receives(operation), in, out);
   }
 
   std::shared_ptr<Group> split(int color) override {
@@ -107,18 +107,17 @@ class ReadingGroup final : public Group {
 
   // Says where the operand lies, and waits until all ranks have come with equal operations. After
   // that this rank can read the operands of all ranks, until it departs.
-  Clock::time_point meet(Stream& stream, const Operation& operation, const Tensor& in) {
+  void meet(Stream& stream, const Operation& operation, const Tensor& in) {
     peers_.begin(operation);
     mine_.calls[turn()] = peers_.calls();
     const void* const operand = publish(operation, in);
     mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
     arrive();
-    const Clock::time_point met_at = Clock::now();
+    met_at_ = Clock::now();
     for (int peer = 0; peer < size_; ++peer) {
       peers_.require_same_call(peer, slots_[peer]->calls[turn()]);
     }
-    return met_at;
   }
 
   // Whether this rank has no operand, because another one broadcasts.
@@ -176,15 +175,15 @@ class ReadingGroup final : public Group {
   // Waits until no rank reads any more. Threads also wait if the group has failed, because an
   // operand might be freed while another thread copies it. Processes do not: they read zeros from
   // freed memory, and a lost process would never come.
-  void depart(Stream& stream, bool only_receives, const Tensor& in, const Tensor& out,
-              Clock::time_point met_at) {
+  void depart(Stream& stream, bool only_receives, const Tensor& in, const Tensor& out) {
     arrive(/*even_if_failed=*/memory_ == nullptr);
     wait_for(stream, &Slot::done);
     // With a pretended link, the bytes of the other ranks take time.
     const auto [less, more] = std::minmax({in.bytes(), out.bytes()});
     const auto received = static_cast<double>(only_receives ? more : more - less);
     const auto time = peers_.run()->link.time_for(received);
-    const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
+    if (stream.device() != Device::cpu) return stream.hold(time);
+    const auto arrival = met_at_ + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {
       std::this_thread::sleep_until(std::min(arrival, Clock::now() + 50ms));
     }
@@ -246,6 +245,7 @@ class ReadingGroup final : public Group {
   Slot& mine_;                      // the slot of this rank
   std::atomic<Count>& count_;       // the counter of the group
   Count goal_ = 0;                  // the count when all have come
+  Clock::time_point met_at_;        // when all ranks had come to the first meeting of this call
   Buffer copy_;                     // a copy of a large operand that lies elsewhere
   Peers peers_;  // the last member, because it may wake waiting ranks as soon as it exists
 };

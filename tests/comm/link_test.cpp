@@ -119,21 +119,6 @@ TEST(Link, IsInheritedByGroupsThatAreSplitOff) {
   });
 }
 
-// A wait is the sleep of a stream's thread, and the streams of a GPU have no thread.
-TEST(Link, IsForRanksOnTheCpu) {
-  for (const Link& link : {Link{.bytes_per_second = 1e6}, Link{.latency = 1ms},
-                           Link{.bytes_per_second = 1e6, .latency = 1ms}}) {
-    int ranks = 0;
-    expect_error<Error>(
-        [&] {
-          comm::launch_threads(1, 1, [&](Context&, std::unique_ptr<Communicator>) { ++ranks; },
-                               {.link = link, .device = Device::cuda});
-        },
-        "pretended link: expected ranks on the CPU, got ranks on a GPU");
-    EXPECT_EQ(ranks, 0);
-  }
-}
-
 // If the abort waited for the link, or if a group of one rank had a link, this would take 40
 // seconds.
 TEST(Link, EndsWithAnAbort) {

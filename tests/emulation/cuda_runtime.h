@@ -109,6 +109,9 @@ unsigned lane();
 
 [[noreturn]] void trap();
 
+/// The time of the device's clock.
+long long nanoseconds();
+
 template <class T>
 T shuffle(T value, unsigned from) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t));
@@ -123,6 +126,7 @@ T shuffle(T value, unsigned from) {
 
 inline void __syncthreads() { emulation::block_barrier(); }
 inline void __syncwarp() { emulation::exchange(0, emulation::lane()); }
+inline void __nanosleep(unsigned) {}
 [[noreturn]] inline void __trap() { emulation::trap(); }
 
 template <class T>

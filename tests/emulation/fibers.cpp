@@ -4,6 +4,7 @@
 #include <ucontext.h>
 
 #include <array>
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <random>
@@ -272,6 +273,8 @@ void copy_later(unsigned to, const void* from, unsigned bytes, bool there) {
 }
 void wait_for_copies() { running->wait_for_copies(); }
 void trap() { throw std::runtime_error("emulated kernel: trap"); }
+
+long long nanoseconds() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
 void run(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread) {
   Block all(grid, block, shared, thread);

@@ -22,8 +22,9 @@ namespace nanofsdp::ops::cuda::flash {
 /// So a lane that rounds its own sums gets its own words of a left factor. A score becomes a weight
 /// in the lane that made it.
 ///
-/// This is the only file of the project that names instructions of a GPU. The emulation of
-/// tests/emulation has the same functions for a C++ compiler.
+/// Except for a clock in base/device.cu, this is the only file of the project that names
+/// instructions of a GPU. The emulation of tests/emulation has the same functions for a C++
+/// compiler.
 
 using Shared = unsigned;  ///< an address in shared memory
 
