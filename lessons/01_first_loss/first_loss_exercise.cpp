@@ -9,3 +9,8 @@ double loss_of(std::span<const float> logits, std::size_t target) {
   for (const double logit : logits) sum += std::exp(logit);
   return std::log(sum) - logits[target];
 }
+
+std::vector<double> slopes_of(std::span<const float> logits, std::size_t /*target*/) {
+  // Roughly 5 lines.
+  return std::vector<double>(logits.size());
+}

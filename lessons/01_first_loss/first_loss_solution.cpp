@@ -11,3 +11,12 @@ double loss_of(std::span<const float> logits, std::size_t target) {
   for (const double logit : logits) sum += std::exp(logit - largest);
   return largest + std::log(sum) - logits[target];
 }
+
+std::vector<double> slopes_of(std::span<const float> logits, std::size_t target) {
+  // The derivative of log(sum) is exp(z) / sum: the probability of the token. It is also the
+  // exponential of minus the loss that this token would have, which is never positive.
+  std::vector<double> slopes(logits.size());
+  for (std::size_t i = 0; i < logits.size(); ++i) slopes[i] = std::exp(-loss_of(logits, i));
+  slopes[target] -= 1;  // of - logits[target]
+  return slopes;
+}

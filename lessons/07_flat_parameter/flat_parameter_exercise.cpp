@@ -7,3 +7,9 @@ std::vector<std::span<float>> views(std::span<float> row, std::span<const Parame
   // TODO(lesson 07): roughly 8 lines.
   return std::vector<std::span<float>>(parameters.size(), row);
 }
+
+Place place_of(std::int64_t /*element*/, std::span<const ParameterSpec> /*parameters*/,
+               std::int64_t /*alignment*/) {
+  // Roughly 10 lines.
+  return {};
+}

@@ -88,6 +88,12 @@ class Readme {
     return without(text_, {"```[\\s\\S]*?```", "<!--[\\s\\S]*?-->", "\\]\\([^)]*\\)"});
   }
 
+  /// prose() without what lies behind folds: answers, hints, spoilers.
+  std::string open_prose() const {
+    return without(text_, {"<details>[\\s\\S]*?</details>", "```[\\s\\S]*?```", "<!--[\\s\\S]*?-->",
+                           "\\]\\([^)]*\\)"});
+  }
+
   /// The text without the parts that other tests compare: blocks that quote, comments, targets of
   /// links.
   std::string unquoted() const {
