@@ -136,40 +136,46 @@ struct Told {
   }
 };
 
-/// What a reader may have overlooked, if this hook has this difference.
+/// What a reader may have overlooked, if this hook did `yours` instead of `right`.
 inline std::string hint_for(const std::string& hook, const std::string& yours,
                             const std::string& right) {
-  const auto lacks = [](const std::string& all, const char* event) {
-    return (" " + all).find(std::string(" ") + event) == std::string::npos;
+  const auto has = [](const std::string& all, const char* event) {
+    return (" " + all).find(std::string(" ") + event) != std::string::npos;
   };
-  if (yours.find(", then") != yours.npos) return {};
-  if (hook == "pre_forward root" || hook.starts_with("pre_forward"))
-    return "every forward needs the unit's whole parameters, and nothing else.";
+  if (yours.find("then it stops: rank") != yours.npos) return {};
+  if (hook.starts_with("pre_forward")) return "Forward needs the parameters, and nothing else.";
   if (hook == "post_forward root") {
-    return lacks(right, "R.") ? "backward begins with the root, so its parameters stay."
-                              : "no backward follows an evaluation, so the root does not stay.";
+    return has(right, "R.") ? "No backward follows an evaluation. When is the root discarded?"
+                            : "Backward begins with the root, so its parameters stay.";
   }
-  if (hook.starts_with("post_forward"))
-    return "the next block needs the memory, and the gradient does not exist yet.";
+  if (hook.starts_with("post_forward")) {
+    return has(yours, "R.") ? "Backward has not begun, so there is no gradient yet."
+                            : "The next block needs the memory.";
+  }
+  if (hook == "pre_backward root")
+    return "The root is unsharded since forward. It needs memory for its gradient, and zeros in "
+           "it.";
   if (hook.starts_with("pre_backward")) {
-    return lacks(right, "U.") ? "the root has stayed unsharded since forward."
-                              : "the memory holds the parameters of another block now.";
+    return has(yours, "U.") ? "An earlier call in this backward may have borrowed the memory."
+                            : "The unit was discarded. Its memory holds NaN or another block.";
   }
-  if (lacks(yours, "R.") && !lacks(right, "R.")) return "no module needs these parameters now.";
-  if (!lacks(yours, "RS.") && lacks(right, "RS."))
-    return "backward will call this block again, and add to its gradient.";
-  if (lacks(yours, "RS.") && !lacks(right, "RS.")) {
-    return "the gradient is complete. Which calls does the unit count, and does an evaluation "
-           "count?";
-  }
-  return "the reduction does not need the parameters, so they are discarded first.";
+  if (has(right, "R.") && !has(yours, "R."))
+    return "No module needs these parameters now, and the next unit needs the memory.";
+  if (!has(right, "RS.") && has(yours, "RS."))
+    return "Backward will call this block again, and add to its gradient.";
+  if (has(right, "RS.") && !has(yours, "RS."))
+    return "The gradient is complete. Which forwards has the unit counted? An evaluation's, too?";
+  return has(yours, "RS.") && yours.find("then it stops") == yours.npos
+             ? "The reduction does not need the parameters, so they are discarded first."
+             : "What must the hook before backward have done?";
 }
 
-inline std::string hint_for_result(const std::string& line) {
-  if (line.find("sent") != line.npos) return "each gather and each reduction sends bytes.";
-  if (line.find("borrowed") != line.npos) return "when does the first backward of a unit begin?";
-  if (line.find("kept") != line.npos) return "after a pass, each borrowed gradient is reduced.";
-  if (line.find("NaN") != line.npos) return "borrowed memory holds NaN until zero() fills it.";
+inline std::string hint_for_number(const std::string& line) {
+  const auto has = [&](const char* word) { return line.find(word) != line.npos; };
+  if (has("sent")) return "Each gather and each reduction sends bytes.";
+  if (has("borrowed")) return "When does a unit need memory for its gradient, and not earlier?";
+  if (has("kept")) return "Something is still borrowed after the pass.";
+  if (has("NaN")) return "Borrowed memory holds NaN until zero() fills it.";
   return "zero() also removes what an earlier call of the block has added to the gradient.";
 }
 
@@ -204,7 +210,7 @@ inline Difference first_difference(const Told& yours, const Told& library) {
       for (std::size_t i = 0; i < (right.*lines).size(); ++i) {
         const std::string said = i < (part.*lines).size() ? (part.*lines)[i] : yours.stop;
         const std::string& wanted = (right.*lines)[i];
-        if (said != wanted) return {pass, said, wanted, hint_for_result(said)};
+        if (said != wanted) return {pass + ", after it", said, wanted, hint_for_number(said)};
       }
     }
   }

@@ -54,6 +54,7 @@ int main(int, char** argv) {
   if (!difference.where.empty()) {
     exercise.expect(difference.yours, difference.right, "{}", difference.where);
     if (!difference.hint.empty()) fmt::print("  Hint: {}\n", difference.hint);
+    fmt::print("(U. is a gather, R. a discard, RS. a reduction.)\n");
     return exercise.end();
   }
   const lesson::Told told(library[0]);

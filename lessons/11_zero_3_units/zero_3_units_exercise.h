@@ -29,7 +29,7 @@ class HookedUnit {
 
   /// All-gathers the parameters into the memory of whole parameters, which the views then show.
   virtual void gather() = 0;
-  /// The views show the shard again. The memory is filled with NaN.
+  /// Gives the memory back, filled with NaN. Another unit may gather into it next.
   virtual void discard() = 0;
   /// Borrows memory for the whole gradient. It holds NaN until zero() is called.
   virtual void borrow() = 0;

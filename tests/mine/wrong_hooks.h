@@ -109,7 +109,7 @@ inline const std::vector<Mistake>& mistakes() {
            if (unit.is_training() && !unit.has_gradient()) unit.borrow(), unit.zero();
          };
        },
-       "pass 1 (training, calls h.0 h.1 h.2)", "bytes borrowed at most: 960",
+       "pass 1 (training, calls h.0 h.1 h.2), after it", "bytes borrowed at most: 960",
        "bytes borrowed at most: 720"},
       {"DoesNotZero",
        [](FourHooks& h) {
@@ -118,7 +118,7 @@ inline const std::vector<Mistake>& mistakes() {
            if (!unit.has_gradient()) unit.borrow();
          };
        },
-       "pass 1 (training, calls h.0 h.1 h.2)", "gradient norm: NaN", "gradient norm: "},
+       "pass 1 (training, calls h.0 h.1 h.2), after it", "gradient norm: NaN", "gradient norm: "},
       {"NeverCountsDown",
        [](FourHooks& h) {
          h.post_backward = [](HookedUnit& unit) {
@@ -160,7 +160,7 @@ inline const std::vector<Mistake>& mistakes() {
            unit.zero();
          };
        },
-       "pass 4 (training, calls h.0 h.1 h.0)", "gradient norm: ", "gradient norm: "},
+       "pass 4 (training, calls h.0 h.1 h.0), after it", "gradient norm: ", "gradient norm: "},
       {"ReducesBeforeTheLastCall",
        [](FourHooks& h) {
          h.post_backward = [](HookedUnit& unit) {
