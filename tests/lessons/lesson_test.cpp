@@ -125,7 +125,7 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   for (const std::string heading :
        {"\n## Where we are\n", "\n## Predict\n", "\n## The idea\n", "\n## By hand\n",
         "\n## Run it\n", "\n## What the numbers say\n", "\n## In the library\n", "\n## Your turn\n",
-        "\n## In PyTorch\n", "\n## Takeaway\n"}) {
+        "\n## In a sentence\n", "\n## In PyTorch\n", "\n## Takeaway\n"}) {
     const std::size_t found = text.find(heading, at);
     ASSERT_NE(found, text.npos) << heading << " is missing or comes too early";
     at = found;
@@ -137,6 +137,19 @@ TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {
   // A page takes ten minutes to read. Folds are read afterwards.
   EXPECT_LE(words(readme().open_prose()), 1000);
   EXPECT_LE(words(readme().prose()), 1150);
+}
+
+// After the exercise a question asks for a sentence. The reader writes one before opening the fold.
+TEST_P(Lesson, AsksForASentenceAndHasAModelAnswer) {
+  static const std::regex question(
+      "\n## In a sentence\n\n([^\n]+\\?)\n\n<details><summary>A model answer</summary>\n\n"
+      "([^\n]+\\.)\n\n</details>\n");
+  const std::string text = readme().text();
+  std::smatch m;
+  ASSERT_TRUE(std::regex_search(text, m, question));
+  EXPECT_LE(words(m[1]), 40);
+  EXPECT_GE(words(m[2]), 15) << "an answer gives a reason";
+  EXPECT_LE(words(m[2]), 60);
 }
 
 // The program shows one idea. Helpers of several lessons lie in lessons/frame.
