@@ -90,6 +90,78 @@ TEST(Links, LeadFromEachLessonToTheNext) {
   }
 }
 
+// The lessons that the list of the lessons calls the short road.
+std::vector<std::filesystem::path> short_road() {
+  const std::string list = testing::read_file((kSource / "lessons/README.md").string());
+  const std::size_t begin = list.find("**The short road** is the lessons ");
+  const std::string text = list.substr(begin, list.find(" with ", begin) - begin);
+  std::vector<std::filesystem::path> road;
+  for (const auto& folder : lesson_folders()) {
+    if (text.find(number_of(folder)) != text.npos) road.push_back(folder);
+  }
+  return road;
+}
+
+std::string link_to(const std::filesystem::path& folder) {
+  return " · [^\\]]*\\]\\(\\.\\./" + folder.filename().string() + "/README\\.md\\)";
+}
+
+// On the short road a lesson leads to the next of the road, which may also be the next lesson.
+TEST(Links, LeadAlongTheShortRoad) {
+  const auto road = short_road();
+  ASSERT_EQ(road.size(), 7u);
+  for (std::size_t i = 0; i < road.size(); ++i) {
+    const std::string text = testing::read_file((road[i] / "README.md").string());
+    const std::string end = text.substr(text.find("\n## Takeaway\n"));
+    const bool last = i + 1 == road.size();
+    EXPECT_EQ(end.find("Here the short road ends.") != end.npos, last) << road[i];
+    if (last) continue;
+    const std::string number = number_of(road[i + 1]);
+    EXPECT_TRUE(std::regex_search(
+        end, std::regex("(Next|Short road): \\[" + number + link_to(road[i + 1]))))
+        << road[i];
+  }
+}
+
+// A lesson of the short road may name an earlier lesson beside the road, but needs it not: it says
+// what it uses of this lesson, and then names it in parentheses.
+TEST(Links, TheShortRoadNeedsNoLessonBesideIt) {
+  const auto road = short_road();
+  for (const auto& folder : road) {
+    const std::string prose = Readme(folder / "README.md").prose();
+    const std::string page = prose.substr(0, prose.find("\n## Takeaway\n"));
+    for (const auto& other : lesson_folders()) {
+      if (number_of(other) >= number_of(folder)) break;
+      if (std::ranges::find(road, other) != road.end()) continue;
+      const std::regex named("(\\(?)\\[?[Ll]essons? (?:[0-9]+ and )?" + number_of(other));
+      std::smatch first;
+      if (!std::regex_search(page, first, named)) continue;
+      EXPECT_EQ(first[1], "(") << folder.filename() << " needs lesson " << number_of(other);
+    }
+  }
+}
+
+// The list of the lessons marks side roads. Such a page says so, and the page before it.
+TEST(Links, SideRoadsAreMarked) {
+  const std::string list = testing::read_file((kSource / "lessons/README.md").string());
+  const auto folders = lesson_folders();
+  int marked = 0;
+  for (std::size_t i = 1; i < folders.size(); ++i) {
+    const std::string name = folders[i].filename().string();
+    const bool side = list.find("](" + name + "/README.md) (side road)") != list.npos;
+    const auto read = [&](std::size_t at) {
+      return testing::read_file((folders[at] / "README.md").string());
+    };
+    const std::string page = read(i), before = read(i - 1);
+    const std::size_t idea = page.find("\n## Predict\n");
+    EXPECT_EQ(page.substr(0, idea).find("side road") != page.npos, side) << name;
+    const std::size_t next = before.find("Next: [" + number_of(folders[i]));
+    EXPECT_EQ(before.find("side road", next) != before.npos, side) << name;
+    marked += side;
+  }
+  EXPECT_EQ(marked, 4);
+}
+
 // A number may be free for a future lesson.
 TEST(Links, LessonsHaveANumberEach) {
   int last = -1;
