@@ -180,7 +180,7 @@ parity: ## + Train beside PyTorch, same seed: a table and a plot (TORCH=install 
 	  --text=$(firstword $(wildcard $(NANOFSDP_SHAKESPEARE)) build/tales.txt) \
 	  --python="$(PYTHON)" $(if $(filter install,$(TORCH)),--install) $(ARGS)
 
-exchange: ## + Weights to PyTorch and back, and the lessons' lines of PyTorch (PYTHON=... has PyTorch)
+exchange: ## + Weights to PyTorch and back (PYTHON=... has PyTorch)
 	@$(need_python)
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
 	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_logits
@@ -189,7 +189,6 @@ exchange: ## + Weights to PyTorch and back, and the lessons' lines of PyTorch (P
 	@$(firstword $(PYTHON) python3) tests/parity/exchange_shards.py --binary=build/release/nanofsdp \
 	  --out=build/exchange/shards
 	@$(firstword $(PYTHON) python3) tests/parity/golden_shards.py --check
-	@$(firstword $(PYTHON) python3) tests/parity/in_pytorch.py
 
 llama: ## + Lesson 22's Llama beside PyTorch's: gradients, 100 steps, files, LoRA (PYTHON=... has PyTorch)
 	@$(need_python)

@@ -81,11 +81,19 @@ def next_batch(rows=12, context=64):
     return tuple(torch.stack([data[s + d : s + d + context] for s in starts]) for d in (0, 1))
 
 
-def adamw(model):
+def invented_rows(first, count, vocabulary=52):
+    """Rows of an invented language, the same in every run, and the tokens that follow."""
+    row = torch.arange(first, first + count)[:, None]
+    at = 3 * row + torch.arange(64 + 1)
+    tokens = (at * at + row) % vocabulary
+    return tokens[:, :-1], tokens[:, 1:]
+
+
+def adamw(model, beta2=0.99):
     """The optimizer of the lessons: matrices decay, layer norms do not."""
     groups = [[p for p in model.parameters() if (p.dim() >= 2) == matrix] for matrix in (True, False)]
     return torch.optim.AdamW([{"params": groups[0], "weight_decay": 0.1},
-                              {"params": groups[1], "weight_decay": 0.0}], lr=1e-3, betas=(0.9, 0.99))
+                              {"params": groups[1], "weight_decay": 0.0}], lr=1e-3, betas=(0.9, beta2))
 
 
 def warm_up(step):
@@ -152,10 +160,12 @@ def rows_of(numbers, ranks=None):
     return math.ceil(numbers / (ranks or world_size))
 
 
-def page(words, nth=0):
+def page(words, nth=0, lesson=None):
     """The other numbers in a line of the output that the lesson's page quotes: in the nth line that begins
-    with these words or, if none does, that has them."""
-    text = (pathlib.Path(sys.argv[0]).parent / "README.md").read_text(encoding="utf-8")
+    with these words or, if none does, that has them. `lesson` names another lesson, "23"."""
+    folder = pathlib.Path(sys.argv[0]).parent
+    folder = next(folder.parent.glob(f"{lesson}_*")) if lesson else folder
+    text = (folder / "README.md").read_text(encoding="utf-8")
     output = re.search(r"<!-- output: .* -->\n```text\n([^`]*)```", text).group(1)
     lines = [line.strip() for line in output.splitlines() if words in line]
     line = ([line for line in lines if line.startswith(words)] or lines)[nth]

@@ -74,7 +74,7 @@ def main():
     for program in programs:
         name, ranks = program.parent.name, ranks_of(program)
         if not number:
-            print(f"{name:22}{ranks} rank{'s' if ranks > 1 else ' '}  ", end="", flush=True)
+            print(f"{name:24}{ranks} rank{'s' if ranks > 1 else ' '}  ", end="", flush=True)
         out, well = run(program)
         if number:
             print(f"lesson {name}, {ranks} rank{'s' * (ranks > 1)}\n\n{out}", end="")
