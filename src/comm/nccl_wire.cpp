@@ -125,7 +125,9 @@ ncclResult_t NcclWire::check(const History& history, bool passed) {
 
 std::shared_ptr<NcclWire> NcclWire::split(const History& history, int color) {
   auto child = std::make_shared<NcclWire>(fabric_);
-  // NCCL's colors are not negative. Two of our colors that differ only in the sign bit become one.
+  // The groups do not share their resources (splitShare), because NCCL does not allow calls at the
+  // same time on communicators that do. NCCL's colors are not negative. Two of our colors that
+  // differ only in the sign bit become one.
   call(history, [&](ncclComm_t comm) {  // keeps the order of the ranks
     return nccl().ncclCommSplit(comm, color & 0x7fffffff, /*key=*/0, &child->comm_, nullptr);
   });

@@ -84,7 +84,7 @@ with_wheels() {
 
 build_it() {
   local targets=(nanofsdp print_tales test_nccl)
-  [[ $device == cuda ]] && targets+=(test_gpu)
+  [[ $device == cuda ]] && targets+=(test_gpu overlap_gpu)
   configure || with_wheels || return
   cmake --build $build --parallel "$(nproc)" --target "${targets[@]}" &&
     $build/tests/print_tales > "$work/tales.txt"
@@ -209,6 +209,7 @@ if run build 180 build_it; then
   with_pytorch step speed_compile 120 python3 tests/gpu/speed.py compile
   run ours_4 90 train ours_4 50 --device="$device" --ranks=4  # ranks on one GPU take turns: few steps
   parity
+  on_gpu step overlap 60 $build/tests/gpu/overlap_gpu
   on_gpu run synccheck 75 sanitize_operators synccheck
 fi
 wait  # for PyTorch, if the build failed

@@ -14,7 +14,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 PROGRAMS = "timeout nvidia-smi nvcc c++ cmake ninja python3 compute-sanitizer".split()
 BUILD = ["probe", "build", "smoke", "operators"]
 STEPS = ["cpu", "ours_1", "local_2", "local_4", "parity", "speed_ours", "memcheck", "racecheck", "race_attention", "memcheck_train",
-         "nccl", "ours_2", "killed_rank", "parity", "ours_4", "parity", "synccheck"]
+         "nccl", "ours_2", "killed_rank", "parity", "ours_4", "parity", "overlap", "synccheck"]
 PYTORCH = ["pytorch", "torch_1", "fsdp2_1", "speed_eager", "fsdp2_2", "speed_compile"]
 
 

@@ -54,7 +54,8 @@ case "$name $*" in
     esac ;;
   "cmake --build"*)
     mkdir -p build/gpu/tests/gpu
-    for program in nanofsdp tests/print_tales tests/test_nccl tests/gpu/test_gpu; do
+    for program in nanofsdp tests/print_tales tests/test_nccl tests/gpu/test_gpu \
+      tests/gpu/overlap_gpu; do
       ln -sf "$(realpath "$0")" build/gpu/$program
     done ;;
   *"import torch"*)
