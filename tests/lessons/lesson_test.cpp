@@ -32,6 +32,28 @@ class Lesson : public ::testing::TestWithParam<std::filesystem::path> {
   }
 };
 
+// The numbers that the program has measured, as it prints them beside guesses.
+std::vector<std::string> measured(const std::string& table) {
+  static const std::regex row("\n[0-9]+ +\\S+ +(-?[0-9]+)");
+  std::vector<std::string> found;
+  for (std::sregex_iterator m(table.begin(), table.end(), row), end; m != end; ++m) {
+    found.push_back((*m)[1]);
+  }
+  return found;
+}
+
+// The first numbers in the fold "Answer" of the page.
+std::vector<std::string> answers(const std::string& page, std::size_t count) {
+  static const std::regex number("[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+");
+  const std::size_t fold = page.find("<details><summary>Answer</summary>");
+  const std::string text = page.substr(fold, page.find("</details>", fold) - fold);
+  std::vector<std::string> found;
+  for (std::sregex_iterator m(text.begin(), text.end(), number), end; m != end; ++m) {
+    if (found.size() < count) found.push_back(without_commas(m->str()));
+  }
+  return found;
+}
+
 // The program runs once, with a picture and guesses, because some programs train for seconds. The
 // output after the guesses is not quoted.
 TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
@@ -47,6 +69,9 @@ TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   EXPECT_NE(ran.out.find("The fold \"Answer\" on the page", guesses), ran.out.npos) << ran.out;
   EXPECT_NE(ran.out.find("\nok: "), ran.out.npos) << ran.out;
   Readme text = readme();
+  const std::vector<std::string> numbers = measured(ran.out.substr(guesses + 1));
+  EXPECT_GE(numbers.size(), 2u);
+  EXPECT_EQ(answers(text.text(), numbers.size()), numbers) << "the page answers otherwise";
   int outputs = 0;
   for (const Quote& quote : text.quotes()) {
     if (quote.kind != "output") continue;
