@@ -117,6 +117,15 @@ tales:
 	@$(compile) build/release --parallel $(JOBS) --target print_tales
 	@build/release/tests/print_tales > build/tales.txt
 
+sheet: ## + A calculation in two dimensions with numbers for a student: FOR=alice, or CHECK=FILE
+	@$(need_python)
+	@python3 -B lessons/grade/sheet.py $(if $(CHECK),--check "$(CHECK)","$(FOR)" build)
+
+leaderboard: ## + Lesson 13's schedules of all students, the least exposed first: FROM=folder of folders
+	@$(need_python)
+	@$(configure_lessons)
+	@python3 lessons/grade/leaderboard.py build/release build/leaderboard "$(FROM)" $(ARGS)
+
 grade: ## + Points for all exercises, in a process each: build/grade/results.json (FROM=folder)
 	@$(need_python)
 	@$(configure_lessons)
@@ -205,11 +214,8 @@ bench-torch: ## + One training step beside PyTorch's, in turns: time and memory 
 	@python3 tests/parity/bench_torch.py --binary=build/release/nanofsdp --out=build/bench_torch \
 	  --tales=build/tales.txt --python="$(PYTHON)" $(ARGS)
 
-trace: ## + One step of FSDP in PyTorch's trace and in ours, drawn (PYTHON=... has PyTorch)
+trace: build tales ## + One step of FSDP in PyTorch's trace and in ours, drawn (PYTHON=... has PyTorch)
 	@$(need_python)
-	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
-	@$(compile) build/release --parallel $(JOBS) --target nanofsdp print_tales
-	@build/release/tests/print_tales > build/tales.txt
 	@$(firstword $(PYTHON) python3) lessons/trace/record.py build/trace --text=build/tales.txt \
 	  --binary=build/release/nanofsdp
 	@python3 lessons/trace/draw.py build/trace build/trace
@@ -242,4 +248,4 @@ help-all: ## All that there is
 clean: ## + Remove everything that was built or unpacked
 	rm -rf build
 
-.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery torch tales grade handout lessons asan tsan shakespeare parity exchange llama bench-torch trace bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean
+.PHONY: help build install uninstall train test test-all test-arm64 lesson exercise next mine mystery torch tales sheet leaderboard grade handout lessons asan tsan shakespeare parity exchange llama bench-torch trace bench-tcp mutants faults soak models gpu gpu-check gpu-deps play docs clean

@@ -1,10 +1,11 @@
 """Grades the exercises: points for each that passes its checker.
 
-    grade.py BUILD OUT [--from=FOLDER] [--seed=N] [--only=NN,NN]
+    grade.py BUILD OUT [--from=FOLDER] [--seed=N] [--only=NN,NN] [--sheet]
 
 BUILD is a configured build folder of this tree; OUT gets results.json (Gradescope's), junit.xml, and
 the tree in which everything is compiled: the lessons without their solutions, with the *_exercise.cpp
-files of FOLDER, if there is one (anywhere below it), in place of this tree's.
+files of FOLDER, if there is one (anywhere below it), in place of this tree's. With --sheet the sheet
+in two dimensions counts, too (sheet.py).
 
 Each checker runs in a process of its own, with limits, on random cases of a seed that is drawn for this
 run. It says a secret after the last case; without the secret there are no points, whatever is printed.
@@ -24,6 +25,8 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as xml
+
+import sheet
 
 POINTS = 10  # an exercise
 COMPILE_S, RUN_S, CPU_S = 600, 60, 30
@@ -100,7 +103,8 @@ def limit():
 
 
 def run_one(program, seed):
-    """Returns whether the checker says that all is right, and what it printed."""
+    """Returns whether the checker says that all is right, what it printed, and its number for the
+    leaderboard, if it has one."""
     secret = secrets.token_hex(32).encode()
     listen, say = os.pipe()
 
@@ -126,34 +130,46 @@ def run_one(program, seed):
         os.close(listen)
         output.seek(0)
         said = output.read(OUTPUT).decode(errors="replace")
-    if verdict == secret + b"y":
-        return True, said
+    if verdict.startswith(secret + b"y"):
+        number = verdict[len(secret) + 1:].decode()
+        return True, said, int(number) if number else None
     if code is None:
         said += f"\nended after {RUN_S} seconds"
     elif code < 0:
         said += f"\nended by signal {-code} ({signal.Signals(-code).name})"
     elif verdict != secret + b"n":
         said += "\nended before its checker did"
-    return False, said
+    return False, said, None
+
+
+def grade_sheet(handed_in):
+    """The result of the first sheet of the folder."""
+    sheets = sorted((handed_in or ROOT / "build").rglob(sheet.FILES))
+    points, said = sheet.grade(sheets[0].read_text(errors="replace")) if sheets else (0, "no sheet was handed in")
+    return {"name": "two_dimensions", "score": points, "max_score": sum(sheet.POINTS.values()), "said": said,
+            "seconds": 0}
 
 
 def write_results(out, results, seed):
     suite = xml.Element("testsuite", name="exercises", tests=str(len(results)),
-                        failures=str(sum(not r["right"] for r in results)))
-    tests = []
+                        failures=str(sum(r["score"] < r["max_score"] for r in results)))
+    tests, board = [], []
     for r in results:
         case = xml.SubElement(suite, "testcase", classname="exercises", name=r["name"],
                               time=f"{r['seconds']:.3f}")
         printable = "".join(c for c in r["said"] if c.isprintable() or c in "\n\t")
-        if not r["right"]:
+        right = r["score"] == r["max_score"]
+        if not right:
             xml.SubElement(case, "failure", message="not right").text = printable
-        tests.append({"name": r["name"], "score": POINTS if r["right"] else 0,
-                      "max_score": POINTS, "output": printable,
-                      "status": "passed" if r["right"] else "failed"})
+        tests.append({"name": r["name"], "score": r["score"], "max_score": r["max_score"],
+                      "output": printable, "status": "passed" if right else "failed"})
+        if r.get("number") is not None:
+            board.append({"name": f"{r['name']}: exposed ms", "value": r["number"], "order": "asc"})
     xml.ElementTree(suite).write(out / "junit.xml", encoding="unicode", xml_declaration=True)
     score = sum(t["score"] for t in tests)
     (out / "results.json").write_text(json.dumps(
-        {"score": score, "output": f"Random cases of seed {seed}.", "tests": tests}, indent=1))
+        {"score": score, "output": f"Random cases of seed {seed}.", "tests": tests, "leaderboard": board},
+        indent=1))
     return score
 
 
@@ -164,8 +180,11 @@ def main():
     parser.add_argument("--from", dest="handed_in", type=pathlib.Path)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 30))
     parser.add_argument("--only", default="")
+    parser.add_argument("--sheet", action="store_true")
     arguments = parser.parse_args()
     build, out = arguments.build, arguments.out
+    if arguments.sheet and sheet.answers is None:
+        sys.exit("make grade: a handout does not have the formulas of the sheet")
     out.mkdir(parents=True, exist_ok=True)
     copy_tree(out, arguments.handed_in)
     if not (out / "secret").exists():
@@ -182,14 +201,17 @@ def main():
         begin = time.monotonic()
         (out / "bin" / f"graded_{number}").unlink(missing_ok=True)
         said = compile_one(build, out, number, out / "compile.log")
-        right = False
+        right, exposed = False, None
         if said is None:
-            right, said = run_one(out / "bin" / f"graded_{number}", arguments.seed)
-        results.append({"name": f"{number} {name}", "right": right, "said": said.strip(),
-                        "seconds": time.monotonic() - begin})
-        print(f"{number} {name:<22} {POINTS if right else 0:>3} of {POINTS}", flush=True)
+            right, said, exposed = run_one(out / "bin" / f"graded_{number}", arguments.seed)
+        results.append({"name": f"{number} {name}", "score": POINTS if right else 0, "max_score": POINTS,
+                        "said": said.strip(), "seconds": time.monotonic() - begin, "number": exposed})
+        print(f"{number} {name:<22} {results[-1]['score']:>3} of {POINTS}", flush=True)
+    if arguments.sheet:
+        results.append(grade_sheet(arguments.handed_in))
+        print(f"{'two_dimensions':<25} {results[-1]['score']:>3} of {results[-1]['max_score']}")
     score = write_results(out, results, arguments.seed)
-    print(f"{score} of {POINTS * len(results)} points: {out}/results.json, {out}/junit.xml")
+    print(f"{score} of {sum(r['max_score'] for r in results)} points: {out}/results.json, {out}/junit.xml")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ for stub in lessons/[0-9]*_*/*_exercise.cpp; do
 done
 mkdir -p "$(dirname "$out")"
 # The golden numbers of PyTorch are what some lessons compare with.
-tar -czf "$out" --exclude='*_solution.cpp' --exclude='__pycache__' \
+tar -czf "$out" --exclude='*_solution.cpp' --exclude='*_solution.py' --exclude='__pycache__' \
   --exclude='data/shakespeare_char' --transform='s,^,nanofsdp/,' \
   CMakeLists.txt LICENSE Makefile README.md data lessons src tests/parity/golden \
   .clang-format .gitignore

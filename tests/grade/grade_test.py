@@ -53,6 +53,42 @@ def grade(files, seed=7):
     return {t["name"][:2]: t for t in results["tests"]}
 
 
+def leaderboard():
+    """Who exposes less is listed before, and who only prints a number is not listed."""
+    text = SOLUTIONS["13"].read_text()
+    discard = "    program.push_back({Line::discard, u});\n  }\n  for (int u = units - 1;"
+    gather = "if (u == units - 1 || !prefetch)"
+    expect(text.count(discard) == 1 and text.count(gather) == 1, "lesson 13's solution has changed")
+    kept = text.replace(discard, "    if (u + 1 < units)" + discard[3:]).replace(
+        gather, "if (u < units - 1 && !prefetch)")
+    prints = INCLUDES + text.replace("program;\n", 'program;\n  puts("13 overlap: exposed ms: 1"); exit(0);\n', 1)
+    class_ = OUT / "class"
+    shutil.rmtree(class_, ignore_errors=True)
+    for name, file in {"better": kept, "prints": prints, "same": text}.items():
+        (class_ / name).mkdir(parents=True)
+        (class_ / name / "overlap_exercise.cpp").write_text(file)
+    said = subprocess.run([sys.executable, ROOT / "lessons/grade/leaderboard.py", BUILD, OUT / "grade", class_],
+                          check=True, stdout=subprocess.PIPE, text=True).stdout
+    lines = [line.split() for line in said.splitlines()[1:]]
+    # The library exposes a collective of 5 ms more in each of the 24 steps: it discards the last unit.
+    library = int(lines[1][-1])
+    expect(lines == [["1", "better", str(library - 24 * 5)], ["2", "(the", "library)", str(library)],
+                     ["2", "same", str(library)], ["-", "prints", "does", "not", "pass", "yet"]], said)
+
+
+def sheet():
+    """A sheet counts where it is asked for, and a missing one has no points."""
+    for text, score in (("A calculation in two dimensions, for: practice\n1 = 4\n3 = 2_759_680\n", 3), ("", 0)):
+        folder = hand_in({"07": SOLUTIONS["07"].read_text()})
+        if text:
+            (folder / "two_dimensions_practice.txt").write_text(text)
+        subprocess.run([sys.executable, ROOT / "lessons/grade/grade.py", BUILD, OUT / "grade", f"--from={folder}",
+                        "--only=07", "--sheet"], check=True, stdout=subprocess.DEVNULL)
+        results = json.loads((OUT / "grade/results.json").read_text())
+        expect(results["score"] == 10 + score and results["tests"][-1]["max_score"] == 10,
+               f"the sheet: {results['tests'][-1]}")
+
+
 def expect(holds, what):
     if not holds:
         sys.exit(f"grade_test: {what}")
@@ -88,6 +124,8 @@ def broken(number):
 
 
 def main():
+    leaderboard()
+    sheet()
     solutions = {number: file.read_text() for number, file in SOLUTIONS.items()}
     for number, result in grade(solutions).items():
         expect(result["score"] == result["max_score"] > 0, f"our {number} fails: {result['output']}")

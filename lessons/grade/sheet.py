@@ -1,0 +1,102 @@
+"""The calculation of lessons/two_dimensions.md, with numbers of its own for each student.
+
+    sheet.py NAME FOLDER    writes FOLDER/two_dimensions_NAME.txt, with a place for each answer
+    sheet.py --check FILE   says which answers are right, if the formulas are in this tree
+"""
+
+import pathlib
+import random
+import re
+import sys
+
+try:
+    from two_dimensions_solution import answers
+except ImportError:  # a handout
+    answers = None
+
+FILES = "two_dimensions_*.txt"
+POINTS = {1: 1, 2: 1, 3: 2, 4: 2, 5: 2, 6: 1, 7: 1}
+TOLERANCE = 0.005
+TEXT = """\
+A calculation in two dimensions, for: {name}
+Write each answer behind its "=", as a number. An answer may be 0.5 % off. lessons/two_dimensions.md
+explains the words.
+
+{ranks} GPUs are {replicas} replicas. Each replica is a grid of shard groups and tensor groups; a tensor group has
+{tensor} GPUs. The model has {blocks} blocks, {width} wide, with 12 * width * width parameters each, and nothing
+else. A tensor group has {tokens} tokens in a micro-batch. What is sent inside a replica has 2 bytes an
+element. A GPU computes {tflops} TFLOP/s, and {gb_per_s} GB/s of a shard group's collectives pass it.
+
+1. How many GPUs does a shard group have?
+1 =
+2. How many bytes of float32 parameters, float32 gradients and Adam's two moments does a GPU keep?
+2 =
+3. How many bytes does a GPU send for tensor parallelism, for each token of its group, forward and
+   backward?
+3 =
+4. How many bytes does a GPU send for full_shard in a micro-batch, for each token of its tensor group?
+4 =
+5. From how many tokens of a tensor group on does full_shard send no more bytes than tensor parallelism?
+5 =
+6. How many bytes does a GPU send once a step to all-reduce its float32 gradients with the other replicas?
+6 =
+7. How many tokens for each GPU hide the gather of a block behind the forward of a block?
+7 =
+"""
+
+
+def numbers(name):
+    """The numbers of a sheet. They are functions of the student's name."""
+    draw = random.Random(f"nanofsdp, two dimensions: {name}")
+    n = {"replicas": draw.choice((2, 4, 8)), "tensor": draw.choice((2, 4, 8)), "blocks": draw.randint(24, 96),
+         "width": 512 * draw.randint(6, 24), "tokens": 1024 * draw.randint(2, 32),
+         "tflops": draw.randint(300, 700), "gb_per_s": draw.randint(40, 400)}
+    return n | {"ranks": n["replicas"] * n["tensor"] * draw.choice((4, 8, 16, 32))}
+
+
+def name_of(text):
+    found = re.match(r".* for: (.+)", text)
+    return found[1].strip() if found else None
+
+
+def given(text):
+    """The numbers that stand behind "1 =" and so on; of two answers to a question the last one."""
+    found = re.findall(r"^(\d) *= *([\d,_']*\.?\d*(?:e[+-]?\d+)?) *$", text, re.M)
+    return {int(question): float(re.sub("[,_']", "", number)) for question, number in found
+            if re.search(r"\d", number)}
+
+
+def grade(text):
+    """(points, what to say). A sheet without a name has no numbers, so it has no points."""
+    name = name_of(text)
+    if name is None:
+        return 0, "no sheet: its first line names the student"
+    right, yours = answers(numbers(name)), given(text)
+    points, said = 0, [f"the sheet of {name}"]
+    for question, worth in POINTS.items():
+        is_right = question in yours and abs(yours[question] - right[question]) <= TOLERANCE * right[question]
+        points += worth * is_right
+        said.append(f"{question}: {'right' if is_right else 'not yet' if question in yours else 'no answer'}")
+    return points, "\n".join(said)
+
+
+def main():
+    if sys.argv[1] == "--check":
+        if answers is None:
+            sys.exit("make sheet: a handout does not have the formulas; your teacher has them")
+        points, said = grade(pathlib.Path(sys.argv[2]).read_text(errors="replace"))
+        print(f"{said}\n{points} of {sum(POINTS.values())} points")
+        return
+    name = sys.argv[1]
+    if not name or "/" in name:
+        sys.exit(f"make sheet: FOR is to name the student, as in FOR=alice, got '{name}'")
+    out = pathlib.Path(sys.argv[2]) / FILES.replace("*", name)
+    if out.exists():
+        sys.exit(f"make sheet: {out} is there already, perhaps with answers")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(TEXT.format(name=name, **numbers(name)))
+    print(f"{out.read_text()}\nWrite your answers into {out}.")
+
+
+if __name__ == "__main__":
+    main()
