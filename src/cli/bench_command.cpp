@@ -18,23 +18,18 @@ int bench_command(const std::vector<std::string>& args) {
   std::string only = "all";
   int threads = cores, ranks = 2;
   std::string machine;
-  CommandLine line(
-      "nanofsdp bench [--name=value ...]\n\nMeasures operators, collectives and whole training "
-      "steps. Leave the machine alone meanwhile.\n");
+  CommandLine line("bench");
   line.group("Options");
-  line.choose("only", "operators, collectives, steps or all",
-              {"all", "operators", "collectives", "steps"},
+  line.choose("only", {"all", "operators", "collectives", "steps"},
               [&only](const std::string& section) { only = section; });
-  line.add("rows", "only rows whose heading, comma, name contain this", options.rows);
-  line.add("rounds", "rounds over which medians are taken", options.rounds, {1, 1e6, "at least 1"});
-  line.add("threads", "threads of the operators, beside 1", threads, {1, 1025, "1 to 1024"});
-  line.add("ranks", "ranks of the collectives", ranks, {2, 1e6, "at least 2"});
-  choose(line, "backend", "gloo (processes) or local (threads), of all ranks", options.backend,
+  line.add("rows", options.rows);
+  line.add("rounds", options.rounds, {1, 1e6, "at least 1"});
+  line.add("threads", threads, {1, 1025, "1 to 1024"});
+  line.add("ranks", ranks, {2, 1e6, "at least 2"});
+  choose(line, "backend", options.backend,
          {{"gloo", comm::Backend::gloo}, {"local", comm::Backend::local}});
   add_transport(line, options.transport);
-  line.add("machine",
-           "instead: a file for what plan --machine asks of this computer, measured in a minute",
-           machine);
+  line.add("machine", machine);
   line.parse(args);
   if (!machine.empty()) {
     // Checks that the file can be written, and keeps its text until the end.

@@ -8,14 +8,28 @@
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <span>
 #include <type_traits>
 
 #include "base/check.h"
 #include "cli/config_file.h"
 #include "cli/options.h"
 
-namespace nanofsdp::cli {
+namespace nanofsdp {
+
+// The names and texts of data/help/*.txt, which src/cmake/embed.cmake puts into the binary.
+extern const std::span<const std::pair<std::string_view, const std::string_view&>> kUsages;
+
+namespace cli {
 namespace {
+
+// The text of data/help/NAME.txt.
+std::string_view text_of(std::string_view file) {
+  for (const auto& [name, text] : kUsages) {
+    if (name == file) return text;
+  }
+  return "";
+}
 
 [[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
                               const std::string& value) {
@@ -45,20 +59,27 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
 
 }  // namespace
 
-void CommandLine::add(const std::string& name, const std::string& help, std::string shown_default,
-                      Setter setter) {
-  if (has(name)) return;
-  options_.push_back({group_, name, help, std::move(shown_default), std::move(setter)});
+CommandLine::CommandLine(std::string command, std::string refused)
+    : command_(std::move(command)), usage_(text_of(command_)), refused_(std::move(refused)) {
+  const std::size_t end = std::min(usage_.find("\n# "), usage_.size());
+  common_ = usage_.substr(end);
+  usage_.resize(end);
+  std::replace(common_.begin(), common_.end(), '\n', ' ');
 }
 
-void CommandLine::add(const std::string& name, const std::string& help, std::string& target) {
+void CommandLine::add(const std::string& name, std::string shown_default, Setter setter) {
+  if (has(name)) return;
+  options_.push_back({group_, name, std::move(shown_default), std::move(setter)});
+}
+
+void CommandLine::add(const std::string& name, std::string& target) {
   // A newline is shown as it is written in a string.
-  add(name, help, target == "\n" ? "\\n" : target,
+  add(name, target == "\n" ? "\\n" : target,
       [&target](const std::string& value) { target = value; });
 }
 
-void CommandLine::add(const std::string& name, const std::string& help, bool& target) {
-  add(name, help, target ? "True" : "False", [name, &target](const std::string& value) {
+void CommandLine::add(const std::string& name, bool& target) {
+  add(name, target ? "True" : "False", [name, &target](const std::string& value) {
     target = value == "True" || value == "true" || value == "1";
     if (!target && value != "False" && value != "false" && value != "0") {
       wrong_value(name, "True or False", value);
@@ -67,9 +88,8 @@ void CommandLine::add(const std::string& name, const std::string& help, bool& ta
 }
 
 template <class Number>
-void CommandLine::add(const std::string& name, const std::string& help, Number& target,
-                      const Range& range) {
-  add(name, help, fmt::format("{}", target), [name, range, &target](const std::string& value) {
+void CommandLine::add(const std::string& name, Number& target, const Range& range) {
+  add(name, fmt::format("{}", target), [name, range, &target](const std::string& value) {
     Number number{};
     const char *const begin = value.c_str(), *const end = begin + value.size(), *rest = begin;
     if constexpr (std::is_integral_v<Number>) {
@@ -89,14 +109,13 @@ void CommandLine::add(const std::string& name, const std::string& help, Number& 
   });
 }
 
-template void CommandLine::add(const std::string&, const std::string&, int&, const Range&);
-template void CommandLine::add(const std::string&, const std::string&, std::int64_t&, const Range&);
-template void CommandLine::add(const std::string&, const std::string&, double&, const Range&);
+template void CommandLine::add(const std::string&, int&, const Range&);
+template void CommandLine::add(const std::string&, std::int64_t&, const Range&);
+template void CommandLine::add(const std::string&, double&, const Range&);
 
-void CommandLine::choose(const std::string& name, const std::string& help,
-                         const std::vector<std::string>& words, Setter setter,
-                         const std::string& usual) {
-  add(name, help, usual.empty() ? words.front() : usual, [=](const std::string& value) {
+void CommandLine::choose(const std::string& name, const std::vector<std::string>& words,
+                         Setter setter, const std::string& usual) {
+  add(name, usual.empty() ? words.front() : usual, [=](const std::string& value) {
     if (std::ranges::count(words, value) == 0) {
       wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value);
     }
@@ -112,6 +131,16 @@ std::map<std::string, std::string> CommandLine::settings(
   return all;
 }
 
+// The option's words in options.txt: this command's own, or those that all commands share.
+std::string CommandLine::help_of(const std::string& name) const {
+  const std::string_view text = text_of("options");
+  for (const std::string& key : {"\n" + command_ + "." + name + " ", "\n" + name + " "}) {
+    const std::size_t at = text.find(key), begin = text.find_first_not_of(' ', at + key.size());
+    if (at != text.npos) return std::string(text.substr(begin, text.find('\n', begin) - begin));
+  }
+  return "";
+}
+
 std::string CommandLine::help(bool all) const {
   all = all || common_.empty();
   std::string text = usage_;
@@ -120,7 +149,7 @@ std::string CommandLine::help(bool all) const {
     if (contains(refused_, option.name) || (!all && !contains(common_, option.name))) continue;
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
     text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
-                        option.help);
+                        help_of(option.name));
   }
   return all ? text : text + "\nMost runs need no others. --help=all lists all options.\n";
 }
@@ -205,4 +234,5 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
   }
 }
 
-}  // namespace nanofsdp::cli
+}  // namespace cli
+}  // namespace nanofsdp

@@ -5,13 +5,15 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief A table of options `--name=value` that fills variables, and its help text.
+/// @brief A table of options `--name=value` that fills variables, and its help text. The words for
+/// people lie in data/help: a file for each command, and a line for each option in options.txt.
 
 /// The numbers an option takes: least <= value < end.
 struct Range {
@@ -24,13 +26,10 @@ class CommandLine {
  public:
   using Setter = std::function<void(const std::string& value)>;  ///< it throws UsageError
 
-  /// @param usage the first lines of the help text
-  /// @param common names of the options that --help lists, with blanks between them; empty: it
-  /// lists
-  ///   all, as --help=all always does
+  /// @param command data/help/COMMAND.txt has the first lines of the help text, and the names of
+  ///   the options that --help lists. If it names none, --help lists all, as --help=all always does
   /// @param refused names of options that only a config file may set; no help lists them
-  CommandLine(std::string usage, std::string common = "", std::string refused = "")
-      : usage_(std::move(usage)), common_(std::move(common)), refused_(std::move(refused)) {}
+  explicit CommandLine(std::string command, std::string refused = "");
 
   /// Adds a heading to the help text, over the options that are added next.
   void group(std::string title) { group_ = std::move(title); }
@@ -38,20 +37,19 @@ class CommandLine {
   /// Adds an option whose value goes to `target`. The target holds the default now, and outlives
   /// this object. Integers and numbers must fill the whole value. Booleans are True, False, true,
   /// false, 1, 0.
-  void add(const std::string& name, const std::string& help, std::string& target);
-  void add(const std::string& name, const std::string& help, bool& target);
+  void add(const std::string& name, std::string& target);
+  void add(const std::string& name, bool& target);
   template <class Number>  // Number is int, std::int64_t or double
-  void add(const std::string& name, const std::string& help, Number& target, const Range& range);
+  void add(const std::string& name, Number& target, const Range& range);
 
   /// Adds an option that is one of a few words.
   /// @param usual its default; empty: the first word
-  void choose(const std::string& name, const std::string& help,
-              const std::vector<std::string>& words, Setter setter, const std::string& usual = "");
+  void choose(const std::string& name, const std::vector<std::string>& words, Setter setter,
+              const std::string& usual = "");
 
   /// Adds an option with a setter of its own. If the line has an option of this name already, no
   /// add() or choose() changes it.
-  void add(const std::string& name, const std::string& help, std::string shown_default,
-           Setter setter);
+  void add(const std::string& name, std::string shown_default, Setter setter);
 
   /// Sets the variables: first from the config file, if a positional argument or --config names
   /// one, then from `args` (--name=value or --name value); if an option is given twice, the last
@@ -81,6 +79,12 @@ class CommandLine {
   /// After parse(): sets an option, as if `place` had given it ("file.json: "), which errors name.
   void set(const std::string& name, const std::string& value, const std::string& place);
 
+  /// After parse(): sets an option that has its default, and which keeps it in the sense of
+  /// is_default().
+  void set_default(const std::string& name, const std::string& value) {
+    if (is_default(name)) set(name, value, kNanoGptsPlace);
+  }
+
   /// The values of all options except `leave_out`, by name: the given ones, or the defaults.
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
@@ -89,7 +93,6 @@ class CommandLine {
   struct Option {
     std::string group{};
     std::string name;
-    std::string help{};
     std::string value;  // the default, until parse() has read another value
     Setter setter;
     // The place of the given value: "", or "path:line: " in a config file.
@@ -102,8 +105,9 @@ class CommandLine {
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
   std::string help(bool all) const;
+  std::string help_of(const std::string& name) const;
 
-  std::string usage_, common_, refused_;
+  std::string command_, usage_, common_, refused_;
   std::string group_;
   std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
   std::vector<Option> options_;

@@ -1,7 +1,5 @@
 #include "cli/option_kinds.h"
 
-#include <fmt/ranges.h>
-
 #include "bench/numbers.h"
 
 namespace nanofsdp::cli {
@@ -17,29 +15,21 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
     strategies.emplace_back(row.name, row.strategy);
     if (stages.size() < 4) stages.emplace_back(fmt::to_string(stages.size()), row.strategy);
   }
-  choose(line, "strategy", "what is sharded: no_shard (DDP) to full_shard (FSDP); see --zero",
-         o.strategy, strategies);
-  choose(line, "zero", "the same as a stage: 0 no_shard, 1 shard_optimizer, 2 shard_gradients, 3",
-         o.strategy, stages);
+  choose(line, "strategy", o.strategy, strategies);
+  choose(line, "zero", o.strategy, stages);
   using enum fsdp::LayoutKind;
-  choose(line, "layout", "how a unit is cut: flat (FSDP1) or per_parameter (FSDP2)", o.layout,
-         {{"flat", flat}, {"per_parameter", per_parameter}});
-  line.add("shard_size", "ranks that share a model, under hybrid_shard; 0: all", o.shard_size,
-           {0, kSize.end, "0 or more"});
-  line.add("reshard_after_forward", "ranks that keep all of a unit until backward; 0: all",
-           o.reshard_after_forward, {0, kSize.end, "0 or more"});
-  line.add("forward_prefetch", "units gathered ahead in forward", o.forward_prefetch, kNoneOrMore);
-  line.add("no_sync", "reduce gradients in the last micro-step only", o.no_sync);
-  choose(line, "param_dtype", "of gathered parameters: float32 or bfloat16",
-         o.precision.param_dtype, kDTypes);
-  choose(line, "reduce_dtype", "of reduced gradients: float32 or bfloat16",
-         o.precision.reduce_dtype, kDTypes);
-  choose(line, "reduction", "with NCCL, what adds: ordered (owners, in rank order) or ring (NCCL)",
-         o.RanksOptions::reduction,
+  choose(line, "layout", o.layout, {{"flat", flat}, {"per_parameter", per_parameter}});
+  line.add("shard_size", o.shard_size, {0, kSize.end, "0 or more"});
+  line.add("reshard_after_forward", o.reshard_after_forward, {0, kSize.end, "0 or more"});
+  line.add("forward_prefetch", o.forward_prefetch, kNoneOrMore);
+  line.add("no_sync", o.no_sync);
+  choose(line, "param_dtype", o.precision.param_dtype, kDTypes);
+  choose(line, "reduce_dtype", o.precision.reduce_dtype, kDTypes);
+  choose(line, "reduction", o.RanksOptions::reduction,
          {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
   using enum fsdp::BackwardPrefetch;
-  choose(line, "backward_prefetch", "gather the next unit early: none, pre or post",
-         o.backward_prefetch, {{"pre", pre}, {"post", post}, {"none", none}});
+  choose(line, "backward_prefetch", o.backward_prefetch,
+         {{"pre", pre}, {"post", post}, {"none", none}});
 }
 
 }  // namespace
@@ -51,7 +41,7 @@ void note(std::vector<std::string>& notes, const std::string& name, const std::s
 
 void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
   const auto add = [&](const char* name, const std::vector<std::string>& words, const char* why) {
-    line.choose(name, "no effect", words, [=, &notes](const std::string& value) {
+    line.choose(name, words, [=, &notes](const std::string& value) {
       if (value != words[0]) note(notes, name, value, why);
     });
   };
@@ -60,14 +50,12 @@ void add_ignored(CommandLine& line, std::vector<std::string>& notes) {
   add("wandb_log", {"False", "True"}, "see --metrics=FILE");
 }
 
-void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,
-                   std::string& init_from, std::string& pretrained) {
+void add_init_from(CommandLine& line, const std::vector<std::string>& own, std::string& init_from,
+                   std::string& pretrained) {
   std::vector<std::string> words = own;
   words.insert(words.end(), {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"});
-  line.choose("init_from", help + "; or gpt2, gpt2-medium, gpt2-large, gpt2-xl", words,
-              [&](const std::string& value) { init_from = value; });
-  line.add("pretrained", "gpt2's directory of Hugging Face; default data/gpt2, by its name (ours)",
-           pretrained);
+  line.choose("init_from", words, [&](const std::string& value) { init_from = value; });
+  line.add("pretrained", pretrained);
 }
 
 void require_no_pretrained(const std::string& pretrained) {
@@ -76,7 +64,7 @@ void require_no_pretrained(const std::string& pretrained) {
 }
 
 void add_device(CommandLine& line, Device& target) {
-  line.choose("device", "cpu or cuda", {"cpu", "cuda"}, [=, &target](const std::string& value) {
+  line.choose("device", {"cpu", "cuda"}, [=, &target](const std::string& value) {
     target = value == "cuda" ? Device::cuda : Device::cpu;
     const std::string problem = why_not(target);
     require(problem.empty(), "device", "cpu", value, problem);
@@ -133,90 +121,75 @@ void settle_text(TrainOptions& o, CommandLine& line) {
 
 void add_transport(CommandLine& line, comm::Transport& target) {
   using enum comm::Transport;
-  choose(line, "transport",
-         "of the backend gloo: shared (memory), gloo (TCP), or auto: shared where it can be",
-         target, {{"auto", automatic}, {"shared", shared}, {"gloo", gloo}});
+  choose(line, "transport", target, {{"auto", automatic}, {"shared", shared}, {"gloo", gloo}});
 }
 
 void add_ranks(CommandLine& line, comm::RanksOptions& o) {
   o.backend = comm::default_backend();  // unless --backend is given
-  line.add("ranks", "how many share the work", o.ranks, kProcesses);
+  line.add("ranks", o.ranks, kProcesses);
   using enum Backend;
-  choose(line, "backend", "gloo or nccl (processes; the CPU's or CUDA's), or local (threads)",
-         o.backend, {{"gloo", gloo}, {"nccl", nccl}, {"local", local}});
+  choose(line, "backend", o.backend, {{"gloo", gloo}, {"nccl", nccl}, {"local", local}});
   add_transport(line, o.transport);
-  line.add("threads", "of each rank; 0: cores / ranks", o.threads, {0, 1025, "0 to 1024"});
-  line.add("timeout",
-           "seconds that a rank waits for a message; five times that for all ranks to come",
-           o.timeout, {1, 86401, "1 to 86400"});
+  line.add("threads", o.threads, {0, 1025, "0 to 1024"});
+  line.add("timeout", o.timeout, {1, 86401, "1 to 86400"});
 }
 
 void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::string>& init_from) {
   line.group("Data and batches");
-  line.add("dataset", "tales (built in), shakespeare_char, or NAME: data/NAME/train.bin",
-           o.dataset);
-  line.add("text", "a text file of your own instead (ours)", o.text);
-  line.add("batch_size", "rows of a micro-batch, over all ranks", o.batch_size, kSize);
-  line.add("gradient_accumulation_steps", "micro-batches of a step, over all ranks",
-           o.gradient_accumulation_steps, kSize);
+  line.add("dataset", o.dataset);
+  line.add("text", o.text);
+  line.add("batch_size", o.batch_size, kSize);
+  line.add("gradient_accumulation_steps", o.gradient_accumulation_steps, kSize);
   line.group("Model");
-  line.add("n_layer", "blocks", o.n_layer, kLayers);
-  line.add("n_head", "attention heads of a block", o.n_head, kSize);
-  line.add("n_embd", "width, a multiple of n_head", o.n_embd, kSize);
-  line.add("bias", "biases in Linear and LayerNorm", o.bias);
-  line.add("block_size", "tokens of a row: the context", o.block_size, kSize);
-  line.add("dropout", "probability of dropping an activation", o.dropout, kFraction);
+  line.add("n_layer", o.n_layer, kLayers);
+  line.add("n_head", o.n_head, kSize);
+  line.add("n_embd", o.n_embd, kSize);
+  line.add("bias", o.bias);
+  line.add("block_size", o.block_size, kSize);
+  line.add("dropout", o.dropout, kFraction);
   line.group("Optimizer (AdamW)");
-  line.add("max_iters", "steps", o.max_iters, kNoneOrMore);
-  line.add("learning_rate", "the highest", o.learning_rate, kPositive);
-  line.add("weight_decay", "of matrices", o.weight_decay, kNoneOrMore);
-  line.add("beta1", "decay of the mean of gradients", o.beta1, kFraction);
-  line.add("beta2", "decay of the mean of their squares", o.beta2, kFraction);
-  line.add("grad_clip", "longest gradient; 0: any length", o.grad_clip, kNoneOrMore);
-  line.add("decay_lr", "warm up, then decay by a cosine", o.decay_lr);
-  line.add("warmup_iters", "steps of warm-up", o.warmup_iters, kNoneOrMore);
-  line.add("lr_decay_iters", "step at which min_lr is reached", o.lr_decay_iters, kNoneOrMore);
-  line.add("min_lr", "the last learning rate", o.min_lr, kNoneOrMore);
+  line.add("max_iters", o.max_iters, kNoneOrMore);
+  line.add("learning_rate", o.learning_rate, kPositive);
+  line.add("weight_decay", o.weight_decay, kNoneOrMore);
+  line.add("beta1", o.beta1, kFraction);
+  line.add("beta2", o.beta2, kFraction);
+  line.add("grad_clip", o.grad_clip, kNoneOrMore);
+  line.add("decay_lr", o.decay_lr);
+  line.add("warmup_iters", o.warmup_iters, kNoneOrMore);
+  line.add("lr_decay_iters", o.lr_decay_iters, kNoneOrMore);
+  line.add("min_lr", o.min_lr, kNoneOrMore);
   line.group("Evaluation and output");
-  line.add("eval_interval", "steps between evaluations", o.eval_interval, kCount);
-  line.add("eval_iters", "batches of an evaluation, for each split", o.eval_iters, kCount);
-  line.add("eval_only", "evaluate once, do not train", o.eval_only);
-  line.add("sample", "tokens of the text that is written at the end; 0: none (ours)", o.sample,
-           kNoneOrMore);
-  line.add("log_interval", "steps between lines of the log", o.log_interval, kCount);
-  line.add("out_dir", "where to save checkpoints and weights; empty: nowhere", o.out_dir);
-  line.add("always_save_checkpoint", "save also when the validation loss did not fall",
-           o.always_save_checkpoint);
+  line.add("eval_interval", o.eval_interval, kCount);
+  line.add("eval_iters", o.eval_iters, kCount);
+  line.add("eval_only", o.eval_only);
+  line.add("sample", o.sample, kNoneOrMore);
+  line.add("log_interval", o.log_interval, kCount);
+  line.add("out_dir", o.out_dir);
+  line.add("always_save_checkpoint", o.always_save_checkpoint);
   line.group("Ranks (ours)");
   add_ranks(line, o);
   add_sharding(line, o);
   using enum gpt::Recompute;
-  choose(line, "recompute",
-         "in backward: none, block (all but a block's input), or selective (of a GPT the MLP; of "
-         "others all but attention and every other product)",
-         o.recompute,
+  choose(line, "recompute", o.recompute,
          {{"none", none},
           {"selective", selective},
           {"block", block},
           {"True", block},
           {"False", none}});
-  choose(line, "init_order", "whose weights a seed gives: nanogpt or fsdp", o.init_order,
+  choose(line, "init_order", o.init_order,
          {{"nanogpt", train::InitOrder::nanogpt}, {"fsdp", train::InitOrder::fsdp}});
-  line.add("metrics", "a file for one JSON object a step", o.metrics);
-  line.add("reference", "a metrics file of another run (PyTorch's, say) to draw in out_dir/run.svg",
-           o.reference);
-  line.add("trace", "a file for a Chrome trace of three steps, of all ranks", o.trace);
-  line.add("products", "a file of cuBLAS's fastest kernels; what is new is timed", o.products);
-  line.add("explain", "show units, layouts, memory and traffic: planned, then measured", o.explain);
+  line.add("metrics", o.metrics);
+  line.add("reference", o.reference);
+  line.add("trace", o.trace);
+  line.add("products", o.products);
+  line.add("explain", o.explain);
   line.group("Also nanoGPT's");
-  line.add("seed", "of weights, batches and dropout", o.seed, kNoneOrMore);
-  add_init_from(line, init_from,
-                fmt::format("{}: the last checkpoint in out_dir", fmt::join(init_from, "; ")),
-                o.init_from, o.pretrained);
+  line.add("seed", o.seed, kNoneOrMore);
+  add_init_from(line, init_from, o.init_from, o.pretrained);
   add_device(line, o.device);
   add_ignored(line, o.notes);
-  line.add("wandb_project", "no effect", "", [](const std::string&) {});
-  line.add("wandb_run_name", "no effect", "", [](const std::string&) {});
+  line.add("wandb_project", "", [](const std::string&) {});
+  line.add("wandb_run_name", "", [](const std::string&) {});
 }
 
 }  // namespace nanofsdp::cli

@@ -41,7 +41,7 @@ void require(bool holds, const char* name, const std::string& expected, const T&
 /// Adds an option that is one of a few words, each with a meaning. The default is the present value
 /// of `target`.
 template <class T>
-void choose(CommandLine& line, const char* name, const char* help, T& target,
+void choose(CommandLine& line, const char* name, T& target,
             const std::vector<std::pair<std::string, T>>& meanings) {
   std::vector<std::string> words;
   for (const auto& [word, meaning] : meanings) words.push_back(word);
@@ -49,7 +49,7 @@ void choose(CommandLine& line, const char* name, const char* help, T& target,
     target = meanings[std::ranges::find(words, word) - words.begin()].second;
   };
   const auto usual = std::ranges::find(meanings, target, &std::pair<std::string, T>::second);
-  line.choose(name, help, words, set, usual->first);
+  line.choose(name, words, set, usual->first);
 }
 
 /// Notes that an option does nothing, and why.
@@ -61,8 +61,8 @@ void add_ignored(CommandLine& line, std::vector<std::string>& notes);
 
 /// Adds --init_from and --pretrained. `own` are the words of --init_from for our own models; the
 /// default comes first.
-void add_init_from(CommandLine& line, const std::vector<std::string>& own, const std::string& help,
-                   std::string& init_from, std::string& pretrained);
+void add_init_from(CommandLine& line, const std::vector<std::string>& own, std::string& init_from,
+                   std::string& pretrained);
 
 /// Requires that --pretrained is empty, because only GPT-2's models have it.
 /// @throws UsageError if it is not

@@ -18,46 +18,10 @@
 namespace nanofsdp::cli {
 namespace {
 
-constexpr char kTrainUsage[] =
-    R"(nanofsdp train [CONFIG] [--name=value ...]
-
-Trains a GPT with fully sharded data parallelism. Options have nanoGPT's names and meanings; these
-are the defaults, its recipe for a CPU on a text that is built in. CONFIG (or --config=CONFIG) is
-one of its config files; built in are train_shakespeare_char, train_shakespeare_char_cpu,
-train_gpt2 and finetune_shakespeare. Options outdo its settings.
-)";
-constexpr char kEvalUsage[] =
-    R"(nanofsdp eval [CONFIG] [--name=value ...]
-
-Evaluates the model in out_dir, saved on any number of ranks: `train --eval_only` with
---init_from=resume. The sizes are the model's; dataset, batch_size, eval_iters and seed those of the
-run that saved it, unless you say others. A --text must be given again.
-)";
-
-constexpr char kCompareUsage[] =
-    R"(nanofsdp compare [CONFIG] [--name=value ...]
-
-Makes the same training under ZeRO-0 to 3, over Gloo, and writes no file. Prints the memory and the
-traffic of a rank in each, and whether losses and weights have the same bits. The options are those
-of `nanofsdp train`.
-)";
-
-// The options that --help lists.
-constexpr char kTrainCommon[] =
-    "dataset text batch_size gradient_accumulation_steps n_layer n_head n_embd block_size dropout "
-    "max_iters learning_rate eval_interval eval_iters sample out_dir ranks backend threads "
-    "strategy zero layout shard_size param_dtype reduce_dtype recompute metrics trace explain seed "
-    "init_from device";
-constexpr char kCompareCommon[] =
-    "dataset text batch_size gradient_accumulation_steps n_layer n_head n_embd block_size dropout "
-    "max_iters learning_rate ranks threads layout param_dtype reduce_dtype recompute seed";
 // The options of train that compare sets itself, or has no use for.
 constexpr char kNotCompared[] =
     "strategy zero shard_size backend eval_only eval_interval eval_iters log_interval sample "
     "always_save_checkpoint out_dir init_from pretrained metrics reference trace products explain";
-constexpr char kEvalCommon[] =
-    "dataset text batch_size eval_iters out_dir ranks backend threads strategy param_dtype metrics "
-    "seed init_from device";
 
 /// Refuses a training at once if no rank can hold it: its part of parameters, gradients and
 /// moments, one whole block, and the input of every block.
@@ -198,14 +162,14 @@ TrainOptions parse_options(TrainOptions o, CommandLine line,
 }  // namespace
 
 TrainOptions parse_train_options(const std::vector<std::string>& args) {
-  return parse_options({}, {kTrainUsage, kTrainCommon}, {"scratch", "resume"}, args);
+  return parse_options({}, CommandLine("train"), {"scratch", "resume"}, args);
 }
 
 TrainOptions parse_compare_options(const std::vector<std::string>& args) {
   TrainOptions defaults;
   defaults.ranks = 4;
   defaults.max_iters = 100;
-  return parse_options(defaults, {kCompareUsage, kCompareCommon, kNotCompared}, {"scratch"}, args);
+  return parse_options(defaults, CommandLine("compare", kNotCompared), {"scratch"}, args);
 }
 
 TrainOptions parse_eval_options(const std::vector<std::string>& args) {
@@ -213,7 +177,7 @@ TrainOptions parse_eval_options(const std::vector<std::string>& args) {
   defaults.init_from = "resume";
   defaults.eval_only = true;
   defaults.out_dir = "out";
-  TrainOptions o = parse_options(defaults, {kEvalUsage, kEvalCommon}, {"resume"}, args);
+  TrainOptions o = parse_options(defaults, CommandLine("eval"), {"resume"}, args);
   require(o.eval_only, "eval_only", "True: this is `nanofsdp eval`", "False");
   return o;
 }

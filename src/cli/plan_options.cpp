@@ -1,6 +1,6 @@
 #include "cli/plan_options.h"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -9,21 +9,6 @@
 
 namespace nanofsdp::cli {
 namespace {
-
-constexpr char kUsage[] =
-    R"(nanofsdp plan [CONFIG] [--name=value ...]
-
-What each rank will hold and move in a training, and on a machine how long a step will take. The
-engine itself runs two steps, on a device without memory, for one rank that stands for all.
-CONFIG is one of train's config files, or a file of these options. All options of train are taken,
-so any training can be planned: --text or --dataset says the vocabulary, --init_from=gpt2 the model.
-)";
-
-// The options that --help lists.
-constexpr char kCommon[] =
-    "model vocab_size parameters n_layer n_head n_embd block_size batch_size "
-    "gradient_accumulation_steps ranks strategy zero shard_size param_dtype reduce_dtype recompute "
-    "device machine sweep picture trace json";
 
 // GPT-2's models, which this program can train; it only plans the others.
 constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
@@ -37,20 +22,14 @@ void add_model(CommandLine& line, PlanOptions& o) {
   for (const auto& [name, config] : kGpt2s) names.emplace_back(name);
   for (const plan::TransformerShape& shape : plan::kTransformers) names.emplace_back(shape.name);
   line.group("Model");
-  line.choose("model",
-              fmt::format("gpt: by the sizes below; or {}",
-                          fmt::join(names.begin() + 1, names.end(), ", ")),
-              names, [&o](const std::string& name) { o.model = name; });
-  line.add("vocab_size", "different tokens", o.training.vocab_size, kSize);
-  line.add("parameters", "a bare number of them in place of a model", o.parameters,
-           {0, 1e15, "a number in [0, 1e15)"});
-  line.add("unit", "so many of these a unit, the rest in the root; 0: all there", o.unit,
-           {0, 1e15, "a number in [0, 1e15)"});
+  line.choose("model", names, [&o](const std::string& name) { o.model = name; });
+  line.add("vocab_size", o.training.vocab_size, kSize);
+  line.add("parameters", o.parameters, {0, 1e15, "a number in [0, 1e15)"});
+  line.add("unit", o.unit, {0, 1e15, "a number in [0, 1e15)"});
   line.group("How it is run");
-  line.add("recompute_every", "of so many blocks one recomputes", o.practice.every, kLayers);
-  line.add("compile", "somebody else's model: elementwise work in sequence is one kernel",
-           o.practice.compiled);
-  line.add("fused_norm", "norms are one kernel, even where the rest is not", o.practice.fused_norm);
+  line.add("recompute_every", o.practice.every, kLayers);
+  line.add("compile", o.practice.compiled);
+  line.add("fused_norm", o.practice.fused_norm);
 }
 
 void settle_model(PlanOptions& o, CommandLine& line) {
@@ -125,22 +104,18 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args, const Chang
   PlanOptions o{.arguments = args, .changes = changes};
   TrainOptions& t = o.training;
   t.vocab_size = vocabulary_of(t.dataset);  // --help shows this number
-  CommandLine line(kUsage, kCommon);
+  CommandLine line("plan");
   add_model(line, o);
   line.group("Ranks");
-  line.add("ranks", "how many share the work", t.ranks, kSize);
-  choose(line, "device", "cpu or cuda, which need not be here", t.device,
-         {{"cpu", Device::cpu}, {"cuda", Device::cuda}});
+  line.add("ranks", t.ranks, kSize);
+  choose(line, "device", t.device, {{"cpu", Device::cpu}, {"cuda", Device::cuda}});
   line.group("What is told");
-  line.add("machine", "a100-80, h100, h100-96, h200, or a file: how long a step takes there",
-           o.machine);
-  line.add("network_bandwidth", "bytes/s of a rank between nodes; 0: the machine's", o.network,
-           kNoneOrMore);
-  line.add("sweep", "ranks, batch_size, strategy or recompute, or several: a table of all",
-           o.sweep);
-  line.add("picture", "an SVG file of the sweep", o.picture);
-  line.add("trace", "a Chrome trace of the step on the machine", t.trace);
-  line.add("json", "the same for programs", o.json);
+  line.add("machine", o.machine);
+  line.add("network_bandwidth", o.network, kNoneOrMore);
+  line.add("sweep", o.sweep);
+  line.add("picture", o.picture);
+  line.add("trace", t.trace);
+  line.add("json", o.json);
   add_training(line, t, {"scratch", "resume"});
   line.parse(args, /*completes=*/true);
   for (const auto& [name, value] : changes) line.set(name, value, "planned: ");

@@ -24,23 +24,9 @@ namespace {
 
 // ---- options
 
-constexpr char kSampleUsage[] =
-    R"(nanofsdp sample [CONFIG] [--name=value ...]
-
-Lets a trained GPT write. Options have the names and meanings of nanoGPT's sample.py.
-)";
-
-constexpr char kExportUsage[] =
-    R"(nanofsdp export [--name=value ...]
-
-Saves the weights of a trained GPT in one file a rank. PyTorch's distributed checkpoint loads them
-(HuggingFaceStorageReader) at any number of ranks, and so do `nanofsdp sample --out_dir=DIR` and
-every --pretrained=DIR.
-)";
-
 void add_saved_model(CommandLine& line, SavedModel& o) {
-  line.add("out_dir", "where `nanofsdp train --out_dir` saved", o.out_dir);
-  add_init_from(line, {"resume"}, "resume: the model in out_dir", o.init_from, o.pretrained);
+  line.add("out_dir", o.out_dir);
+  add_init_from(line, {"resume"}, o.init_from, o.pretrained);
 }
 
 void settle_saved_model(SavedModel& o) {
@@ -153,18 +139,16 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
 
 SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   SampleOptions o;
-  CommandLine line(kSampleUsage);
+  CommandLine line("sample");
   line.group("Options");
   add_saved_model(line, o);
-  line.add("start", "what the text begins with, or FILE:prompt.txt", o.start);
-  line.add("num_samples", "how many texts", o.num_samples, kSize);
-  line.add("max_new_tokens", "length of each", o.max_new_tokens, kSize);
-  line.add("temperature", "below 1: likelier tokens, above 1: wilder ones", o.temperature,
-           kTemperature);
-  line.add("top_k", "choose among so many likeliest tokens", o.top_k, kCount);
-  line.add("seed", "of the choices", o.seed, kNoneOrMore);
-  line.add("vocab", "GPT-2's vocab.json, to read the tokens of a model that lacks it (ours)",
-           o.vocab);
+  line.add("start", o.start);
+  line.add("num_samples", o.num_samples, kSize);
+  line.add("max_new_tokens", o.max_new_tokens, kSize);
+  line.add("temperature", o.temperature, kTemperature);
+  line.add("top_k", o.top_k, kCount);
+  line.add("seed", o.seed, kNoneOrMore);
+  line.add("vocab", o.vocab);
   add_device(line, o.device);
   add_ignored(line, o.notes);
   parse(line, o, args);
@@ -177,12 +161,11 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
 
 ExportOptions parse_export_options(const std::vector<std::string>& args) {
   ExportOptions o;
-  CommandLine line(kExportUsage);
+  CommandLine line("export");
   line.group("Options");
   add_saved_model(line, o);
-  line.add("to", "a directory for the files; default: shards in out_dir (ours)", o.to);
-  choose(line, "dtype", "of the weights in the files: float32 or bfloat16", o.dtype,
-         {{"float32", DType::float32}, {"bfloat16", DType::bfloat16}});
+  line.add("to", o.to);
+  choose(line, "dtype", o.dtype, {{"float32", DType::float32}, {"bfloat16", DType::bfloat16}});
   add_device(line, o.device);
   parse(line, o, args);
   if (o.to.empty()) o.to = o.out_dir + "/shards";

@@ -1,9 +1,12 @@
 #include <gtest/gtest.h>
 
 #include <cctype>
+#include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
+#include "plan/transformer.h"
 #include "support/process.h"
 #include "support/temporary_directory.h"
 
@@ -36,6 +39,43 @@ TEST(Help, OfEachCommandNamesTheCommandAndHasHeadings) {
       }
       EXPECT_GE(headings, 1) << help;
     }
+  }
+}
+
+// The help of --model lists every model, behind the length of its rows.
+TEST(Help, ListsTheModelsWithTheirRows) {
+  const TemporaryDirectory directory;
+  const std::string help = output_of(directory, {"plan", "--help"});
+  for (const plan::TransformerShape& shape : plan::kTransformers) {
+    const std::size_t at = help.find(" " + std::string(shape.name));
+    ASSERT_NE(at, help.npos) << shape.name;
+    const std::size_t before = help.rfind(": ", at), begin = help.rfind(' ', before - 1) + 1;
+    std::string rows = help.substr(begin, before - begin);
+    std::erase(rows, ',');
+    EXPECT_EQ(rows, std::to_string(shape.block_size)) << shape.name;
+  }
+}
+
+// data/help/options.txt has words for each option, and no others.
+TEST(Help, HasWordsForEachOption) {
+  const TemporaryDirectory directory;
+  std::set<std::string> used;
+  for (const std::string command :
+       {"train", "eval", "sample", "export", "compare", "plan", "bench"}) {
+    std::istringstream help(output_of(directory, {command, "--help=all"}));
+    const std::regex option(R"(  --(\w+)=.* (\S.*))");
+    std::smatch match;
+    for (std::string line; std::getline(help, line);) {
+      if (!line.starts_with("  --")) continue;
+      EXPECT_TRUE(std::regex_match(line, match, option)) << command << line;
+      used.insert({match[1], command + "." + match[1].str()});
+    }
+  }
+  std::istringstream words(
+      testing::read_file(std::string(NANOFSDP_SOURCE_DIR) + "/data/help/options.txt"));
+  for (std::string line; std::getline(words, line);) {
+    const std::string name = line.substr(0, line.find(' '));
+    EXPECT_TRUE(name == "#" || used.contains(name)) << line;
   }
 }
 
