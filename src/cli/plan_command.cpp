@@ -1,8 +1,7 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <regex>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,136 +18,161 @@
 namespace nanofsdp::cli {
 namespace {
 
-// The values of an option in a sweep. For numbers they are 1, 2, 4 ... and the option's own.
-std::vector<std::string> values_of(const std::string& option, const PlanOptions& o) {
-  const TrainOptions& t = o.training;
-  const bool groups = t.shard_size > 0;
-  if (option == "recompute") return {"none", "selective", "block"};
-  std::vector<std::string> all;
-  if (option == "strategy") {
-    for (const fsdp::Sharding& sharding : fsdp::kShardings) {
-      if (groups || !sharding.replicates) all.emplace_back(sharding.name);
-    }
-    return all;
+using nlohmann::ordered_json;
+
+double gib(double bytes) { return bytes / (1 << 30); }
+
+// The values of an option in a sweep, as words to type. For numbers they are 1, 2, 4 ... and the
+// option's own.
+Words values_of(const std::string& option, const TrainOptions& t) {
+  const bool groups = t.shard_size > 0, ranks = option == "ranks";
+  if (option == "recompute")
+    return {" --recompute=none", " --recompute=selective", " --recompute=block"};
+  Words all;
+  for (const fsdp::Sharding& s : fsdp::kShardings) {
+    const char* whole = groups && !s.replicates ? " --shard_size=0" : "";
+    if (groups || !s.replicates) all.push_back(fmt::format(" --strategy={}{}", s.name, whole));
   }
-  require(option == "ranks" || option == "batch_size", "sweep",
+  if (option == "strategy") return all;
+  require(ranks || option == "batch_size", "sweep",
           "ranks, batch_size, strategy or recompute, with commas", "'" + option + "'");
-  const std::int64_t last = option == "ranks" ? t.ranks : t.batch_size;
+  all.clear();
+  const std::int64_t last = ranks ? t.ranks : t.batch_size;
   for (std::int64_t n = 1; n <= last; n = n == last ? last + 1 : std::min(2 * n, last)) {
-    if (option != "ranks" || !groups || n % t.shard_size == 0) all.push_back(fmt::to_string(n));
+    if (!ranks || !groups || n % t.shard_size == 0)
+      all.push_back(ranks ? ranks_typed(t, n) : fmt::format(" --batch_size={}", n));
   }
   return all;
 }
 
-// A row of the table.
-struct Planned {
-  std::vector<std::string> choices{};
-  nlohmann::ordered_json plan{};
-  std::string refused{};  // why there is no plan
-};
-
-Planned planned(PlanOptions o, const std::vector<std::string>& options,
-                const std::vector<std::string>& choices) try {
-  for (std::size_t i = 0; i < options.size(); ++i) o = changed(o, options[i], choices[i]);
-  return {choices, json_of(o, plan_of(o))};
-} catch (const UsageError& error) {
-  return {.choices = choices, .refused = error.what()};
-}
-
-// A row for each combination of values. The value of the last option changes first.
-std::vector<Planned> rows_of(const PlanOptions& o, const std::vector<std::string>& options) {
-  std::vector<Planned> rows = {{}};
-  for (const std::string& option : options) {
-    std::vector<Planned> longer;
-    for (const Planned& row : rows) {
-      for (const std::string& value : values_of(option, o)) {
-        longer.emplace_back(row).choices.push_back(value);
-      }
-    }
-    rows = std::move(longer);
+// The plan with these words, which are "typed", or the reason for which it is "refused".
+ordered_json row_of(const PlanOptions& o, const std::string& words) {
+  ordered_json row;
+  try {
+    const PlanOptions typed = typed_behind(o, words);
+    row = json_of(typed, plan_of(typed));
+  } catch (const UsageError& error) {
+    row["refused"] = error.what();
   }
-  for (Planned& row : rows) row = planned(o, options, row.choices);
-  return rows;
+  row["typed"] = words;
+  return row;
 }
 
 constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
                                     "#d55e00", "#56b4e9", "#cc79a7"};
 
-// Tokens a second of a rank, or without a machine bytes at the peak, over the first axis; a line
-// for each choice of the others. A plan that does not fit is a ring.
-std::string drawing(const PlanOptions& o, const std::vector<Planned>& rows,
-                    const std::vector<std::string>& options) {
+// Tokens a second of a rank, or without a machine GiB at the peak, over the first axis; a line for
+// each choice of the others. A plan that does not fit is a ring.
+std::string drawing(const PlanOptions& o, const std::vector<ordered_json>& rows,
+                    const Words& across, const Words& others) {
   const bool timed = !o.machine.empty();
-  const std::size_t places = values_of(options[0], o).size();
   Chart chart{
       .title = timed ? o.model + " on " + o.machine + ": tokens/s of a rank (a ring: does not fit)"
-                     : o.model + ": GB of a rank",
-      .across = options[0],
-      .last = static_cast<double>(std::max<std::size_t>(places, 2) - 1)};
-  const std::size_t lines = rows.size() / places;  // the last axis is the fastest
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    const auto& [choices, plan, refused] = rows[i];
-    if (i < lines) {
-      chart.lines.push_back({fmt::format("{}", fmt::join(choices.begin() + 1, choices.end(), " ")),
-                             kColours[i % 6], 1.5 * static_cast<double>(1 + i / 6)});
-    }
-    if (i % lines == 0) chart.words.push_back(choices[0]);
-    if (!refused.empty()) continue;
-    const double value = plan[timed ? "tokens_per_s" : "reserved_bytes"];
-    const double height = timed ? value : 1e-9 * value;
-    chart.lines[i % lines].points.push_back(
-        {static_cast<double>(i / lines), height, height, timed && !plan["fits"]});
+                     : o.model + ": GiB of a rank",
+      .across = o.sweep.substr(0, o.sweep.find(',')),
+      .last = static_cast<double>(std::max<std::size_t>(across.size(), 2) - 1)};
+  for (const std::string& a : across) chart.words.push_back(a.substr(a.find('=') + 1));
+  chart.words.resize(across.size() + 1);  // one place alone has an empty one beside it
+  for (std::size_t i = 0; i < others.size(); ++i) {
+    chart.lines.push_back({others[i], kColours[i % 6], 1.5 * static_cast<double>(1 + i / 6)});
   }
-  chart.words.resize(places + 1);  // one place alone has an empty one beside it
-  const double height = std::max(320.0, 18 * static_cast<double>(lines));
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].contains("refused")) continue;
+    const double height = timed ? rows[i].value("tokens_per_s", 0.0) : gib(rows[i]["peak_bytes"]);
+    chart.lines[i % others.size()].points.push_back(
+        {static_cast<double>(i / others.size()), height, height, timed && !rows[i]["fits"]});
+  }
+  const double height = std::max(320.0, 18 * static_cast<double>(others.size()));
   return svg_page(height + 80, draw_chart(chart, 40, height));
 }
 
-void print_table(const PlanOptions& o, const std::vector<Planned>& rows,
-                 const std::vector<std::string>& names) {
-  for (const std::string& name : names) fmt::print("{:<17}", name);
-  fmt::print("{:>10}", "GB");
-  if (!o.machine.empty()) {
-    fmt::print("{:>6}{:>11}{:>12}{:>8}{:>12}", "fits", "step, s", "tokens/s", "mfu", "exposed");
-  }
-  fmt::print("\n");
-  for (const auto& [choices, plan, refused] : rows) {
-    for (const std::string& choice : choices) fmt::print("{:<17}", choice);
-    const double bytes = plan.value("reserved_bytes", 0.0), seconds = plan.value("seconds", 0.0);
-    fmt::print("{:>10}", refused.empty() ? fmt::format("{:.2f}", 1e-9 * bytes) : "no: " + refused);
-    if (seconds > 0) {
-      const double mfu = plan["mfu"], tokens = plan["tokens_per_s"];
-      const double gathers = plan["exposed_seconds"]["all_gathers"],
-                   reductions = plan["exposed_seconds"]["reductions"];
-      fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", plan["fits"] ? "yes" : "no",
-                 seconds, tokens, 100 * mfu, 100 * (gathers + reductions) / seconds);
+// The part of a step in which computation waits for collectives.
+double exposed(const ordered_json& plan) {
+  const ordered_json& seconds = plan["exposed_seconds"];
+  return (seconds["all_gathers"].get<double>() + seconds["reductions"].get<double>()) /
+         plan["seconds"].get<double>();
+}
+
+void print_table(const std::vector<ordered_json>& rows, bool timed) {
+  std::size_t width = 0;
+  for (const ordered_json& row : rows)
+    width = std::max(width, row["typed"].get_ref<const std::string&>().size());
+  fmt::print("{:<{}}{:>10}{}\n", " typed", width, "GiB",
+             timed ? "  fits    step, s    tokens/s     mfu     exposed" : "");
+  for (const ordered_json& row : rows) {
+    fmt::print("{:<{}}", row["typed"].get<std::string>(), width);
+    if (row.contains("refused")) {
+      fmt::print("  no: {}", row["refused"].get<std::string>());
+    } else {
+      fmt::print("{:>10.2f}", gib(row["peak_bytes"]));
+    }
+    if (row.contains("seconds")) {
+      fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", row["fits"] ? "yes" : "no",
+                 row["seconds"].get<double>(), row.value("tokens_per_s", 0.0),
+                 100 * row.value("mfu", 0.0), 100 * exposed(row));
     }
     fmt::print("\n");
   }
 }
 
 int sweep(const PlanOptions& o) {
-  const std::regex comma(",");
-  const std::vector<std::string> options(
-      std::sregex_token_iterator(o.sweep.begin(), o.sweep.end(), comma, -1),
-      std::sregex_token_iterator());
-  const std::vector<Planned> rows = rows_of(o, options);
-  const bool none = std::ranges::count(rows, "", &Planned::refused) == 0;
-  NANOFSDP_REFUSE_IF(none, .what = rows[0].refused);
-  print_table(o, rows, options);
-  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, options));
+  std::istringstream typed(o.sweep);
+  std::string option;
+  std::getline(typed, option, ',');
+  const Words across = values_of(option, o.training);
+  Words others = {""};
+  while (std::getline(typed, option, ',')) others = combined(others, values_of(option, o.training));
+  std::vector<ordered_json> rows;
+  for (const std::string& words : combined(across, others)) rows.push_back(row_of(o, words));
+  const auto refused = [](const ordered_json& row) { return row.contains("refused"); };
+  NANOFSDP_REFUSE_IF(std::ranges::all_of(rows, refused), .what = rows[0]["refused"]);
+  if (o.json) fmt::print("{}\n", ordered_json(rows).dump(2));
+  if (!o.json) print_table(rows, !o.machine.empty());
+  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, across, others));
   return 0;
+}
+
+std::string milliseconds(double s) {
+  return s < 1 ? fmt::format("{:.2f} ms", 1e3 * s) : fmt::format("{:.3f} s", s);
+}
+
+// The times of a step, and whether the plan fits, or what would fit.
+void print_time(const PlanOptions& o, const ordered_json& json) {
+  const double gathers = json["exposed_seconds"]["all_gathers"],
+               reductions = json["exposed_seconds"]["reductions"];
+  const bool fits = json["fits"];
+  fmt::print("on {}\n  {:<22}{}\n", o.machine, "step", milliseconds(json["seconds"]));
+  if (o.parameters == 0) {
+    const double tokens = json["tokens_per_s"], mfu = json["mfu"], hfu = json["hfu"];
+    fmt::print(
+        "  {:<22}{:.0f} a rank, {:.0f} in all\n"
+        "  {:<22}{:.1f} %, and {:.1f} % with what is recomputed (hfu); half of attention's pairs\n",
+        "tokens/s", tokens, tokens * o.training.ranks, "mfu", 100 * mfu, 100 * hfu);
+  }
+  fmt::print("  {:<22}{}, of which {} exposed: {} for parameters, {} for gradients\n",
+             "communication", milliseconds(json["communication_seconds"]),
+             milliseconds(gathers + reductions), milliseconds(gathers), milliseconds(reductions));
+  fmt::print("  {:<22}{:.2f} GiB at its largest, {:.2f} GiB held back, of {:.2f} GiB: {}\n{}\n",
+             "memory", gib(json["peak_bytes"]), gib(json["reserve_bytes"]),
+             gib(json["memory_bytes"]), fits ? "fits" : "does not fit",
+             fits ? "" : what_would_fit(o, json));
 }
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
+  const ordered_json json = json_of(o, plan);
+  std::string planned;
+  for (const auto& [name, value] : json["planned"].items())
+    planned += fmt::format(" --{}={}", name, value.get<std::string>());
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
   fmt::print("model      {} parameters in {} units: {}\n", grouped(plan.numel()), plan.units.size(),
              unit_sizes(plan.units));
+  fmt::print("planned   {}\n", planned);
   const std::string groups = plural(t.ranks / F, "group") + " of " + plural(F, "rank");
   fmt::print("{}\n\n",
              sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()));
-  fmt::print("{}\n{}", explain_plan(plan, nullptr, nullptr), explain_time(o, plan));
+  fmt::print("{}\n", explain_plan(plan, nullptr, nullptr));
+  if (plan.time) print_time(o, json);
 }
 
 }  // namespace

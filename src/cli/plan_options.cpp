@@ -30,6 +30,7 @@ void add_model(CommandLine& line, PlanOptions& o) {
   line.add("recompute_every", o.practice.every, kLayers);
   line.add("compile", o.practice.compiled);
   line.add("fused_norm", o.practice.fused_norm);
+  line.add("fused_loss", o.practice.fused_loss);
 }
 
 void settle_model(PlanOptions& o, CommandLine& line) {
@@ -42,14 +43,12 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   for (const char* name : {"n_layer", "n_head", "n_embd", "bias", "vocab_size"}) {
     require(!line.given(name), name, "nothing beside --model or --parameters", line.value(name));
   }
-  TrainOptions& t = o.training;
-  if (line.is_default("batch_size")) t.batch_size = 1;
-  if (line.is_default("gradient_accumulation_steps")) t.gradient_accumulation_steps = t.ranks;
+  line.set_default("batch_size", "1");
+  line.set_default("gradient_accumulation_steps", fmt::to_string(o.training.ranks));
   if (bare) return;
   const plan::TransformerShape* shape = plan::find_transformer(o.model);
-  if (line.is_default("block_size")) t.block_size = shape == nullptr ? 1024 : shape->block_size;
-  if (shape == nullptr || !o.is_gpu()) return;
-  if (line.is_default("param_dtype")) t.precision.param_dtype = DType::bfloat16;
+  line.set_default("block_size", fmt::to_string(shape == nullptr ? 1024 : shape->block_size));
+  if (shape != nullptr && !shape->is_llama) line.set_default("fused_loss", "True");
 }
 
 // The vocabulary of a dataset. Files of tokens need not exist yet.
@@ -63,7 +62,8 @@ void settle_machine(PlanOptions& o, CommandLine& line) {
   const bool gpu = plan::find_machine(o.machine).kind == plan::Machine::Kind::gpu;
   require(!line.given("device") || o.is_gpu() == gpu, "device",
           gpu ? "cuda on this --machine" : "cpu on this --machine", line.value("device"));
-  o.training.device = gpu ? Device::cuda : Device::cpu;
+  line.set("device", gpu ? "cuda" : "cpu", "--machine: ");
+  if (!gpu) line.set_default("memory_reserve", "0");
 }
 
 }  // namespace
@@ -100,8 +100,8 @@ plan::Machine PlanOptions::find_machine() const {
   return found;
 }
 
-PlanOptions parse_plan_options(const std::vector<std::string>& args, const Changes& changes) {
-  PlanOptions o{.arguments = args, .changes = changes};
+PlanOptions parse_plan_options(const std::vector<std::string>& args) {
+  PlanOptions o{.arguments = args};
   TrainOptions& t = o.training;
   t.vocab_size = vocabulary_of(t.dataset);  // --help shows this number
   CommandLine line("plan");
@@ -112,42 +112,57 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args, const Chang
   line.group("What is told");
   line.add("machine", o.machine);
   line.add("network_bandwidth", o.network, kNoneOrMore);
+  line.add("memory_reserve", o.reserve, kNoneOrMore);
   line.add("sweep", o.sweep);
   line.add("picture", o.picture);
   line.add("trace", t.trace);
   line.add("json", o.json);
   add_training(line, t, {"scratch", "resume"});
   line.parse(args, /*completes=*/true);
-  for (const auto& [name, value] : changes) line.set(name, value, "planned: ");
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
+  require(o.network == 0 || o.network >= 1e6, "network_bandwidth",
+          "bytes/s, 1e6 or more (400 Gb/s are 50e9); 0: the machine's", o.network);
   o.practice.recompute = t.recompute;
   settle_machine(o, line);
   settle_model(o, line);
+  if (o.is_gpu()) line.set_default("param_dtype", "bfloat16");
   settle_text(t, line);
   if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
   settle_strategy(t, line);
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
+  for (const char* name : {"batch_size", "block_size", "gradient_accumulation_steps", "device",
+                           "param_dtype", "reduce_dtype", "layout", "recompute", "recompute_every",
+                           "compile", "fused_norm", "fused_loss"}) {
+    o.planned[name] = line.value(name);
+  }
   return o;
 }
 
-PlanOptions changed(const PlanOptions& o, const std::string& option, const std::string& value) {
-  const TrainOptions& t = o.training;
-  if (option == "strategy" && t.ranks == 1) return o;
-  Changes changes = o.changes;
-  changes.emplace_back(option, value);
-  if (option == "ranks") {
-    const std::int64_t ranks = std::stoll(value), steps = t.gradient_accumulation_steps;
-    if (steps % t.ranks == 0 || ranks % t.ranks == 0)
-      changes.emplace_back("gradient_accumulation_steps", fmt::to_string(steps * ranks / t.ranks));
-    if (ranks == 1) changes.emplace_back("strategy", "no_shard");
+PlanOptions typed_behind(const PlanOptions& o, std::string_view words) {
+  Words all = o.arguments;
+  for (std::size_t next; words.starts_with(' '); words.remove_prefix(next)) {
+    next = std::min(words.find(' ', 1), words.size());
+    all.emplace_back(words.substr(1, next - 1));
   }
-  if (const auto& [name, last] = changes.back(); name == "strategy" && last != "hybrid_shard")
-    changes.emplace_back("shard_size", "0");
-  PlanOptions other = parse_plan_options(o.arguments, changes);
-  other.training.vocab_size = t.vocab_size;  // perhaps that of a text
+  PlanOptions other = parse_plan_options(all);
+  other.training.vocab_size = o.training.vocab_size;  // perhaps that of a text
   return other;
+}
+
+Words combined(const Words& first, const Words& second) {
+  Words all;
+  for (const std::string& a : first) {
+    for (const std::string& b : second) all.push_back(a + b);
+  }
+  return all;
+}
+
+std::string ranks_typed(const TrainOptions& o, std::int64_t ranks) {
+  const std::int64_t W = o.ranks, steps = o.gradient_accumulation_steps;
+  if (steps == W || steps % W != 0) return fmt::format(" --ranks={}", ranks);
+  return fmt::format(" --ranks={} --gradient_accumulation_steps={}", ranks, steps / W * ranks);
 }
 
 }  // namespace nanofsdp::cli

@@ -2,9 +2,10 @@
 
 #include <memory>
 #include <string>
-#include <utility>
+#include <string_view>
 #include <vector>
 
+#include "base/json.h"
 #include "cli/options.h"
 #include "nn/module.h"
 #include "plan/machine.h"
@@ -15,8 +16,8 @@ namespace nanofsdp::cli {
 /// @file
 /// @brief The options of `nanofsdp plan`.
 
-/// Options without --, and their values.
-using Changes = std::vector<std::pair<std::string, std::string>>;
+/// Options as they are typed. If they are to follow others, each has a blank before it.
+using Words = std::vector<std::string>;
 
 /// A training that is planned and not run.
 struct PlanOptions {
@@ -27,11 +28,13 @@ struct PlanOptions {
   double unit = 0;            ///< largest number of them in a unit; 0: all in the root
   std::string machine;        ///< name of a machine, or a file; empty: no time
   double network = 0;         ///< bytes/s of a rank between nodes; 0: the machine's
+  double reserve = 2;         ///< GiB of a rank that are held back
   std::string sweep;          ///< options that are varied, "ranks,batch_size"; empty: none
   std::string picture;        ///< file for the picture of the sweep
   bool json = false;          ///< whether to print JSON for programs
-  std::vector<std::string> arguments{};  ///< from which all this was read,
-  Changes changes{};                     ///< and what changed() has set behind them
+  Words arguments{};          ///< from which all this was read
+  /// The values of the options that decide most, for people.
+  nlohmann::ordered_json planned{};
 
   /// Makes the model, without values.
   std::unique_ptr<nn::Module> make_model() const;
@@ -41,14 +44,18 @@ struct PlanOptions {
 };
 
 /// Reads the options, and no text: with --text and without --vocab_size, training.vocab_size is 0.
-/// @param changes options that are set behind the arguments
 /// @throws UsageError, HelpRequested
-PlanOptions parse_plan_options(const std::vector<std::string>& args, const Changes& changes = {});
+PlanOptions parse_plan_options(const std::vector<std::string>& args);
 
-/// The same options with another value of one that people vary (ranks, batch_size, strategy or
-/// recompute), and with its consequences. With other ranks, each rank keeps its accumulation steps
-/// if they divide. One rank shards nothing, and only hybrid_shard has groups.
+/// The same options with more of them typed behind: " --ranks=8 --strategy=no_shard".
+/// @param words each has one blank before it
 /// @throws UsageError as parse_plan_options()
-PlanOptions changed(const PlanOptions& o, const std::string& option, const std::string& value);
+PlanOptions typed_behind(const PlanOptions& o, std::string_view words);
+
+/// The first words with each of the second ones behind them.
+Words combined(const Words& first, const Words& second);
+
+/// The words for another number of ranks. Each rank keeps its accumulation steps, if they divide.
+std::string ranks_typed(const TrainOptions& o, std::int64_t ranks);
 
 }  // namespace nanofsdp::cli

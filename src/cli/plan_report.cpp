@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <utility>
+#include <tuple>
 #include <vector>
 
 #include "bench/planned.h"
@@ -26,55 +26,59 @@ int threads_of(const TrainOptions& t, const Machine* machine) {
   return std::max(1, static_cast<int>(machine->cores) / t.ranks);
 }
 
-std::string seconds(double s) {
-  return s < 1 ? fmt::format("{:.2f} ms", 1e3 * s) : fmt::format("{:.3f} s", s);
+std::string gibibytes(std::int64_t bytes) {
+  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
 }
 
-std::string gigabytes(double bytes) { return fmt::format("{:.2f} GB", 1e-9 * bytes); }
+// The plan with these words typed behind the options; none if they are refused.
+std::optional<plan::Plan> plan_with(const PlanOptions& o, const std::string& words) try {
+  return plan_of(typed_behind(o, words), /*timed=*/false);
+} catch (const UsageError&) {
+  return {};
+}
 
-// The options that people try first, with their values.
-std::vector<std::pair<std::string, std::vector<std::string>>> remedies(const PlanOptions& o) {
+// The changes that people try first, as words with a blank before each. Later ones of a row save
+// more.
+std::vector<Words> remedies(const PlanOptions& o) {
   const TrainOptions& t = o.training;
-  std::vector<std::string> recompute = {"selective", "block"}, rows, strategy, ranks;
+  Words recompute = {" --recompute=selective", " --recompute=block"}, rows, ranks;
   recompute.erase(recompute.begin(), recompute.begin() + static_cast<int>(o.practice.recompute));
-  if (o.parameters > 0) recompute.clear();
-  for (std::int64_t n = t.batch_size / 2; n >= 1; n /= 2) {
-    if (n * t.gradient_accumulation_steps >= t.ranks) rows.push_back(fmt::to_string(n));
-  }
-  using enum fsdp::ShardingStrategy;
-  if (t.strategy != full_shard && t.ranks > 1) strategy.emplace_back("full_shard");
-  if (fsdp::sharding_of(t.strategy).optimizer || t.ranks == 1) {
-    for (int times = 2; times <= 64; times *= 2) ranks.push_back(fmt::to_string(times * t.ranks));
-  }
-  return {{"recompute", recompute}, {"batch_size", rows}, {"strategy", strategy}, {"ranks", ranks}};
+  const auto is_zero = [](const std::string& word) { return word.starts_with("--zero"); };
+  const bool zero = std::ranges::any_of(o.arguments, is_zero), alone = t.ranks == 1;
+  const std::string full = zero ? " --zero=3" : " --strategy=full_shard";
+  for (auto n = t.batch_size / 2; n >= 1; n /= 2)
+    rows.push_back(fmt::format(" --batch_size={}", n));
+  for (int n = 2 * t.ranks; n <= 64 * t.ranks; n *= 2)
+    ranks.push_back(ranks_typed(t, n) + (alone ? full : ""));
+  Words sharding;
+  if (!alone && t.strategy != fsdp::ShardingStrategy::full_shard)
+    sharding = {full + (t.shard_size > 0 ? " --shard_size=0" : "")};
+  std::vector<Words> all = {recompute, t.no_sync ? Words{" --no_sync=False"} : Words(), sharding,
+                            rows, ranks};
+  for (Words& row : all)
+    std::erase_if(row, [&](const std::string& words) { return !plan_with(o, words); });
+  std::erase(all, Words());
+  return all;
 }
 
-// Advice with at most one value for each option. A unit that is discarded is whole while it
-// computes, so no number of ranks makes it smaller.
-std::string what_would_fit(const PlanOptions& o, const plan::Plan& plan, double memory) {
-  const auto whole = static_cast<double>(plan.of(MemoryClass::unsharded_parameters) +
-                                         plan.of(MemoryClass::unsharded_gradients));
-  if (whole > memory && sharding_of(o.training.strategy).reshards_after_forward) {
-    return fmt::format("  whole units alone take {}: the model needs smaller ones\n",
-                       gigabytes(whole));
-  }
-  std::string text;
-  for (const auto& [option, values] : remedies(o)) {
-    for (const std::string& value : values) {
-      PlanOptions other = changed(o, option, value);
-      other.machine.clear();
-      const auto peak = static_cast<double>(plan_of(other).reserved);
-      if (peak > memory) continue;
-      text += fmt::format("  --{}={} would take {}\n", option, value, gigabytes(peak));
-      break;
-    }
-  }
-  return text.empty() ? "  no single change makes it fit\n" : text;
+// Names the largest part of the memory of a plan that is too large after all changes, and a way to
+// make that part smaller.
+std::string beyond_fsdp(const plan::Plan& plan) {
+  const auto units =
+      plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients);
+  const auto activations = plan.of(MemoryClass::activations);
+  const auto shards = plan.total_peak - units - activations;
+  const auto [bytes, what, help] =
+      std::max({std::tuple(shards, "shards", "more ranks, or offloading to the host"),
+                std::tuple(units, "whole units", "smaller units, or tensor parallelism"),
+                std::tuple(activations, "activations", "shorter rows, or context parallelism")});
+  return fmt::format("  FSDP alone cannot: after all changes {} take {}; what helps is {}\n", what,
+                     gibibytes(bytes), help);
 }
 
 }  // namespace
 
-plan::Plan plan_of(const PlanOptions& o) {
+plan::Plan plan_of(const PlanOptions& o, bool timed) {
   const TrainOptions& t = o.training;
   const std::unique_ptr<nn::Module> model = o.make_model();
   std::optional<Machine> machine;
@@ -100,7 +104,7 @@ plan::Plan plan_of(const PlanOptions& o) {
   require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
           t.batch_size);
   run.threads = threads_of(t, on);
-  return plan::plan(*model, run, on);
+  return plan::plan(*model, run, timed ? on : nullptr);
 }
 
 nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
@@ -109,6 +113,7 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
                                  {"parameters", plan.numel()},
                                  {"ranks", t.ranks},
                                  {"strategy", fsdp::name_of(t.strategy)}};
+  json["planned"] = o.planned;
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
   json["reserved_bytes"] = plan.reserved;
   json["peak_bytes"] = plan.total_peak;
@@ -124,41 +129,51 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
   const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
   const auto& [seconds, busy, exposed] = *plan.time;
+  const double reserve = o.reserve * (1 << 30);
   const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
   json["machine"] = o.machine;
   json["seconds"] = seconds;
-  json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / seconds;
-  PlanOptions plain = o;  // products that are computed again do not count
-  plain.practice.recompute = Recompute::none;
-  plain.machine.clear();
-  json["mfu"] = plan_of(plain).products / seconds / peak;
+  if (o.parameters == 0) {
+    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / seconds;
+    PlanOptions plain = o;  // products that are computed again do not count
+    plain.practice.recompute = Recompute::none;
+    json["mfu"] = plan_of(plain, /*timed=*/false).products / seconds / peak;
+    json["hfu"] = plan.products / seconds / peak;
+  }
   json["communication_seconds"] = busy[1] + busy[2];
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
   json["memory_bytes"] = memory;
-  json["fits"] = static_cast<double>(plan.reserved) <= memory;
+  json["reserve_bytes"] = reserve;
+  json["fits"] = static_cast<double>(plan.total_peak) + reserve <= memory;
   return json;
 }
 
-std::string explain_time(const PlanOptions& o, const plan::Plan& plan) {
-  if (!plan.time) return "";
-  const auto json = json_of(o, plan);
-  const double tokens = json["tokens_per_s"], mfu = json["mfu"], memory = json["memory_bytes"];
-  const double gathers = plan.time->exposed[1], reductions = plan.time->exposed[2];
-  std::string text = fmt::format("on {}\n", o.machine);
-  const auto row = [&](const char* name, const std::string& value) {
-    text += fmt::format("  {:<22}{}\n", name, value);
+std::string what_would_fit(const PlanOptions& o, const nlohmann::ordered_json& json) {
+  const double most = json["memory_bytes"].get<double>() - json["reserve_bytes"].get<double>();
+  const auto fits = [&](const std::string& words) {
+    const auto plan = plan_with(o, words);
+    return plan && plan->total_peak <= most;
   };
-  row("step", seconds(json["seconds"]));
-  row("tokens/s", fmt::format("{:.0f} a rank, {:.0f} in all", tokens, tokens * o.training.ranks));
-  row("mfu", fmt::format("{:.1f} %", 100 * mfu));
-  row("communication",
-      fmt::format("{}, of which {} exposed: {} for parameters, {} for gradients",
-                  seconds(json["communication_seconds"]), seconds(gathers + reductions),
-                  seconds(gathers), seconds(reductions)));
-  row("memory", fmt::format("{} of {}: {}", gigabytes(static_cast<double>(plan.reserved)),
-                            gigabytes(memory), json["fits"] ? "fits" : "does not fit"));
-  if (!json["fits"]) text += what_would_fit(o, plan, memory);
-  return text + "\n";
+  const std::vector<Words> all = remedies(o);
+  std::string text, every;
+  const auto try_pairs = [&](const Words& some, const Words& others) {
+    const Words pairs = combined(some, others);
+    const auto strongest = plan_with(o, pairs.back());
+    if (strongest && strongest->total_peak > most) return;
+    const auto first = std::ranges::find_if(pairs, fits);
+    if (first == pairs.end()) return;
+    text += fmt::format(" {} would take {}\n", *first, gibibytes(plan_with(o, *first)->total_peak));
+  };
+  for (const Words& words : all) try_pairs({""}, words);
+  if (!text.empty()) return text;
+  for (auto some = all.begin(); some != all.end(); ++some) {
+    for (auto others = some + 1; others != all.end(); ++others) try_pairs(*some, *others);
+    if (plan_with(o, every + some->back())) every += some->back();
+  }
+  if (!text.empty()) return "  no single change makes it fit; two do:\n" + text;
+  const plan::Plan last = *plan_with(o, every);
+  if (last.total_peak > most) return beyond_fsdp(last);
+  return fmt::format(" {} would take {}\n", every, gibibytes(last.total_peak));
 }
 
 }  // namespace nanofsdp::cli

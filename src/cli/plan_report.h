@@ -12,17 +12,23 @@ namespace nanofsdp::cli {
 /// @brief Prints a plan, for people and for programs.
 
 /// Makes the plan that the options ask for, for the rank that has most rows.
-plan::Plan plan_of(const PlanOptions& options);
+/// @param timed whether it has times, if the options name a machine
+plan::Plan plan_of(const PlanOptions& options, bool timed = true);
 
-/// A plan as one JSON object: memory and traffic of a rank. On a machine it has these, too:
-/// "seconds" of a step; "tokens_per_s" of a rank; "mfu", model FLOPs utilisation from 0 to 1, in
-/// which recomputation does not count; "communication_seconds" in which at least one collective was
-/// running; "exposed_seconds" in which computation waited for collectives; "memory_bytes" that a
-/// rank has there; and whether the plan "fits".
+/// A plan as one JSON object: what was "planned"; memory and traffic of a rank. On a machine it has
+/// these, too: "seconds" of a step; "tokens_per_s" of a rank; "mfu", model FLOPs utilisation from 0
+/// to 1, in which recomputation does not count, and "hfu", in which it does (both count the half of
+/// attention's pairs that a causal model needs); "communication_seconds" in which at least one
+/// collective was running; "exposed_seconds" in which computation waited for collectives;
+/// "memory_bytes" that a rank has there; "reserve_bytes" of them that are held back; and whether
+/// the plan "fits": whether the others hold "peak_bytes", the most at any moment of the run. A bare
+/// number of parameters has no tokens and no utilisation.
 nlohmann::ordered_json json_of(const PlanOptions& options, const plan::Plan& plan);
 
-/// The text about the time of a step, and whether the plan fits, or what would fit. It is empty
-/// without a machine.
-std::string explain_time(const PlanOptions& options, const plan::Plan& plan);
+/// Changes that make a plan fit. Each is made of options that can be typed behind the others, and
+/// was planned so. If one change is not enough, pairs are tried. If no pair is enough, the text
+/// says what takes the memory, and what else helps.
+/// @param json what json_of() returns for the options
+std::string what_would_fit(const PlanOptions& options, const nlohmann::ordered_json& json);
 
 }  // namespace nanofsdp::cli

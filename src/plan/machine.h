@@ -25,7 +25,7 @@ struct Machine {
   enum class Kind { cpu, gpu };  ///< the device on which ranks compute
   Kind kind = Kind::gpu;         ///< device of this machine
 
-  double memory = 0;            ///< bytes of a GPU, or of a CPU's node
+  double memory = 0;  ///< bytes of a GPU that a program can have, or bytes of a CPU's node
   double memory_bandwidth = 0;  ///< bytes/s read and written; of a CPU's node, fetched
   double cores = 1;  ///< cores of a node; a GPU counts as one. FLOP/s are those of one core
   double products_bfloat16 = 0;      ///< FLOP/s of products of bfloat16 matrices

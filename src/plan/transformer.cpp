@@ -89,14 +89,20 @@ Layer transformer(const TransformerShape& s, const Practice& practice) {
     embedding.behind.push_back(block(s, practice, again ? practice.recompute : Recompute::none));
     embedding.behind.back().name = "layers." + std::to_string(i);
   }
-  // The head: a norm, the product, the loss. The logits, as the product gives them and widened, are
-  // temporary. So are the gradients of the log-probabilities and of the logits. The
-  // log-probabilities are the output.
+  // The head: a norm, the product, the loss. In a loss that is not fused, the logits, as the
+  // product gives them and widened, are temporary. So are the gradients of the log-probabilities
+  // and of the logits. The log-probabilities are the output. A fused loss takes the product's
+  // logits, and makes their gradients.
   Layer head{.name = "head", .parameters = {{C}}, .width = V, .kept = bytes * 2 * C};
   head.forward = {{bytes * V, 4 * V}, {{.bytes = bytes * 2 * C}, {C, V}, {.bytes = 6 * V}}};
   head.backward = {
       {4 * V, 4 * V},
       {{.bytes = 16 * V, .launches = 3}, {C, V}, {C, V}, {.bytes = bytes * 4 * C, .launches = 2}}};
+  if (practice.fused_loss) {
+    head.dtype = practice.dtype;
+    head.forward = {{}, {{.bytes = bytes * 2 * C}, {C, V}}};
+    head.backward = {{bytes * V}, {{C, V}, {C, V}, {.bytes = bytes * 4 * C, .launches = 2}}};
+  }
   if (!s.is_llama) head.parameters.push_back({C});
   if (!s.tied) head.parameters.push_back({V, C});
   embedding.behind.push_back(head);

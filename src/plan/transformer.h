@@ -15,8 +15,7 @@ namespace nanofsdp::plan {
 /// One kind is Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU,
 /// and fewer heads of keys and values than of queries. The other is GPT as MosaicML trains it:
 /// LayerNorm, GELU, one product for queries, keys and values, and a head that shares the
-/// embedding's table. Attention is a fused kernel, which keeps no scores. The loss is computed in
-/// float32.
+/// embedding's table. Attention is a fused kernel, which keeps no scores.
 
 /// The shape of a model.
 struct TransformerShape {
@@ -46,10 +45,13 @@ struct Practice {
   std::int64_t every = 1;                 ///< one block in this number of blocks computes again
   bool compiled = false;    ///< consecutive elementwise work is one kernel (torch.compile)
   bool fused_norm = false;  ///< a norm is one kernel, even if the rest is not compiled
+  /// Whether the loss is one kernel, which reads the logits in the dtype of activations. Else
+  /// logits, log-probabilities and both gradients are made in float32.
+  bool fused_loss = false;
 };
 
-/// The model as layers for an Outline (outline.h). It turns tokens [B, T] into logits [B, T, V] in
-/// float32. Each block is a unit.
+/// The model as layers for an Outline (outline.h). It turns tokens [B, T] into logits [B, T, V].
+/// Each block is a unit.
 Layer transformer(const TransformerShape& shape, const Practice& practice);
 
 /// Models that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and

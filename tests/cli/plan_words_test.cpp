@@ -14,13 +14,16 @@ namespace {
 // A plan says nothing of shards, of all-gathers and of units that fit if the strategy has none.
 TEST(PlanInWords, NamesOnlyWhatTheStrategyHas) {
   for (const fsdp::Sharding& strategy : fsdp::kShardings) {
-    const PlanOptions o =
-        parse_plan_options({"--parameters=70e9", "--unit=60e9", "--machine=h100", "--ranks=16",
-                            "--strategy=" + std::string(strategy.name),
-                            strategy.replicates ? "--shard_size=8" : "--shard_size=0"});
-    const std::string text = explain_time(o, plan_of(o));
-    EXPECT_EQ(text.find("needs smaller ones") != text.npos, strategy.reshards_after_forward)
-        << text;
+    const std::vector<std::string> words = {
+        "--parameters=70e9",
+        "--unit=60e9",
+        "--machine=h100",
+        "--ranks=16",
+        "--strategy=" + std::string(strategy.name),
+        strategy.replicates ? "--shard_size=8" : "--shard_size=0"};
+    const PlanOptions o = parse_plan_options(words);
+    const std::string text = what_would_fit(o, json_of(o, plan_of(o)));
+    EXPECT_NE(text.find("whole units take"), text.npos) << text;
     EXPECT_EQ(text.find("all-gathers"), text.npos) << "a cast is no all-gather: " << text;
     const std::string line = sharding_line(o.training, strategy.strategy, "2 units", 9, 1);
     EXPECT_EQ(line.find("9 elements a shard, padding 1") != line.npos, strategy.optimizer) << line;

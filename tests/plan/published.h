@@ -148,7 +148,10 @@ struct Predicted {
 };
 
 inline Predicted predict(const Published& p) {
-  Outline model(transformer(*find_transformer(p.model), p.how));
+  const TransformerShape& shape = *find_transformer(p.model);
+  Practice how = p.how;
+  how.fused_loss = !shape.is_llama;  // MosaicML's, by default
+  Outline model(transformer(shape, how));
   Machine machine = find_machine(p.machine);
   machine.network_bandwidth = p.network;
   const Run run{
@@ -163,9 +166,9 @@ inline Predicted predict(const Published& p) {
       .work = {.rows = std::vector<std::int64_t>(static_cast<std::size_t>(p.micro_steps), p.rows),
                .tokens = p.tokens}};
   const Plan planned = plan(model, run, &machine);
-  const auto bytes = static_cast<double>(planned.reserved);
+  const auto bytes = static_cast<double>(planned.total_peak);
   return {static_cast<double>(p.rows * p.tokens * p.micro_steps) / planned.time->seconds,
-          bytes / (1 << 30), bytes <= machine.memory};
+          bytes / (1 << 30), bytes + 2.0 * (1 << 30) <= machine.memory};
 }
 
 }  // namespace nanofsdp::plan

@@ -14,7 +14,7 @@ namespace nanofsdp::play {
 /// @throws UsageError as the command
 nlohmann::json plan_run(const std::vector<std::string>& args);
 
-/// The command's text about time and memory. If the plan does not fit, it also says what would fit.
+/// What the command says would fit, for a plan that does not.
 /// @throws UsageError as the command
 std::string explain_run(const std::vector<std::string>& args);
 

@@ -52,8 +52,7 @@ export class Scale {
   async advise(args, mine) {
     const { text } = await this.engine.ask({ do: 'explain', args });
     if (mine !== this.asked) return;
-    const after = text.slice(text.indexOf('does not fit\n') + 'does not fit\n'.length);
-    this.view('advice').textContent = `The planner says:\n${after.trimEnd()}`;
+    this.view('advice').textContent = `The planner says:\n${text.trimEnd()}`;
     this.view('advice').hidden = false;
   }
 
@@ -88,11 +87,11 @@ export class Scale {
     this.view('figures').replaceChildren(...Object.entries(figures).map(([name, value]) =>
       htmlElement('div', {}, htmlElement('dt', { textContent: name }),
         htmlElement('dd', { textContent: value }))));
-    const [needs, has] = [plan.reserved_bytes, plan.memory_bytes].map(bytesText);
+    const [needs, has] = [plan.peak_bytes, plan.memory_bytes - plan.reserve_bytes].map(bytesText);
     this.view('verdict').className = plan.fits ? '' : 'bad';
     this.view('verdict').textContent = plan.fits
-      ? `It fits: a GPU holds ${needs} of its ${has}.`
-      : `OUT OF MEMORY: a GPU would need ${needs}, and has ${has}.`;
+      ? `It fits: a GPU holds ${needs} of the ${has} that it can have.`
+      : `OUT OF MEMORY: a GPU would need ${needs}, and can have ${has}.`;
     this.drawMemory();
     this.drawLanes();
     drawCrossing(this.view('curve'), this.points, axisOf(this.view('over').value), this.settings());
@@ -105,7 +104,7 @@ export class Scale {
   // One bar to scale, and the line of what the GPU has.
   drawMemory() {
     const svg = this.view('memory');
-    const { bytes, memory_bytes: has, reserved_bytes: needs } = this.plan;
+    const { bytes, peak_bytes: needs } = this.plan, has = this.plan.memory_bytes - this.plan.reserve_bytes;
     const width = svg.clientWidth || 320;
     svg.replaceChildren();
     svg.setAttribute('viewBox', `0 0 ${width} ${HEIGHT}`);
@@ -126,7 +125,7 @@ export class Scale {
     if (needs > has) svgElement('rect', { x: x(has), y: 24, width: x(needs) - x(has), height: 38, class: 'beyond' }, svg);
     svgElement('line', { x1: x(has), x2: x(has), y1: 18, y2: 66, class: 'limit' }, svg);
     const end = x(has) > width / 2 ? 'peak-text end' : 'peak-text';
-    svgElement('text', { x: x(has), y: 13, class: end }, svg).textContent = `the GPU has ${bytesText(has)}`;
+    svgElement('text', { x: x(has), y: 13, class: end }, svg).textContent = `the GPU can have ${bytesText(has)}`;
     svgElement('text', { x: Math.max(0, x(needs)), y: 79, class: x(needs) > width / 2 ? 'peak-text end' : 'peak-text' },
       svg).textContent = needs > has ? `${bytesText(needs - has)} too much` : `${bytesText(needs)} are held`;
     this.view('legend').replaceChildren(...CLASSES.map(({ key, name, letter }, c) => htmlElement('tr', {},
