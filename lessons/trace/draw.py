@@ -17,7 +17,7 @@ COMPUTE, GATHER, REDUCE = range(3)  # the lanes
 # The colours of the book (lessons/frame/svg.h).
 COLOURS = {"compute": "#cccccc", "wait": "url(#waiting)", "copy": "#56b4e9", "optimizer": "#009e73",
            "gather": "#9a6fd0", "reduce": "#d55e00", "control": "#ffffff"}
-LEFT, WIDE, LANE, LETTER = 84, 374, 24, 8
+ALL, LEFT, WIDE, LANE, LETTER = 360, 76, 270, 24, 8  # pixels, for a phone
 
 
 # Reading ------------------------------------------------------------------------------------------
@@ -205,17 +205,16 @@ class Picture:
 
     def svg(self):
         height = self.y + 8
-        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 476 {height}" '
-                'style="max-width:476px">\n'
+        return (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {ALL} {height}" '
+                f'style="max-width:{ALL}px">\n'
                 '<style>text { font: 13px sans-serif; fill: #333333 }</style>\n'
-                f'<rect width="476" height="{height}" fill="#ffffff"/>\n'
+                f'<rect width="{ALL}" height="{height}" fill="#ffffff"/>\n'
                 '<defs><pattern id="waiting" width="6" height="6" patternUnits="userSpaceOnUse">'
                 '<path d="M0,6 L6,0" stroke="#777777"/></pattern></defs>\n'
                 + "\n".join(self.body) + "\n</svg>\n")
 
 
-LEGEND = ("Digit on a bar: the block; r: the root. Grey: computation.",
-          "Hatched: computation waits. Violet: all-gather.")
+LEGEND = ("Digit on a bar: the block; r: the root.", "Grey: computation. Hatched: it waits.")
 
 
 def middle(step, lane, kind, unit=None, after=0):
@@ -226,8 +225,9 @@ def middle(step, lane, kind, unit=None, after=0):
 
 def draw_torch(step):
     picture, backward = Picture(), step["backward"]
-    picture.words("PyTorch's FSDP2, one step of rank 0, 2 ranks on a CPU.", *LEGEND,
-                  "Blue: copies out of a gather. Red: reduction.", "Green: optimizer. White: the norm.")
+    picture.words("PyTorch's FSDP2: a step of rank 0 of 2, on a CPU", *LEGEND,
+                  "Violet: all-gather. Blue: copies out of it.",
+                  "Red: reduction. Green: optimizer. White: norm.")
     longest = max((s for s in step["spans"] if s[1] == "wait" and s[4] < backward),
                   key=lambda s: s[4] - s[3])
     marks = [(middle(step, GATHER, "gather", "0"), "1"), ((longest[3] + longest[4]) // 2, "2"),
@@ -235,14 +235,16 @@ def draw_torch(step):
              (middle(step, REDUCE, "reduce", "0"), "4"), (middle(step, REDUCE, "control"), "5"),
              (middle(step, COMPUTE, "optimizer"), "6")]
     picture.panel("Forward", step, 0, backward, marks)
-    picture.panel("Backward, clipping and the optimizer", step, backward, step["end"], marks)
+    half = (backward + step["end"]) // 2
+    picture.panel("Backward begins", step, backward, half, marks)
+    picture.panel("Backward ends, clipping, optimizer", step, half, step["end"], marks)
     return picture.svg()
 
 
 def draw_nanofsdp(step):
     picture, backward = Picture(), step["backward"]
-    picture.words("nanofsdp, one step of rank 0, 2 ranks on a CPU.", *LEGEND,
-                  "Red: reduction. Green: optimizer.")
+    picture.words("nanofsdp: a step of rank 0 of 2, on a CPU", *LEGEND,
+                  "Violet: all-gather. Red: reduction.", "Green: optimizer.")
     marks = [(middle(step, COMPUTE, "wait", "0"), "1"), (middle(step, GATHER, "gather", "2"), "2"),
              (middle(step, GATHER, "gather", "0", backward), "3"),
              (middle(step, REDUCE, "reduce", "1"), "4"), (middle(step, COMPUTE, "optimizer"), "6")]
