@@ -53,6 +53,28 @@ TEST(Pages, BesideLessonsQuoteTheCodeAsItIs) {
   }
 }
 
+// The table for teachers has a row for each lesson, and names the functions of its exercise.
+TEST(Pages, ForTeachersNameEveryExercise) {
+  const std::string page = read("lessons/teachers.md");
+  static const std::regex name("`(\\w+)`");
+  int exercises = 0;
+  for (const auto& folder : lesson_folders()) {
+    const std::string begin = "\n| " + number_of(folder) + " | `";
+    const std::size_t at = page.find(begin);
+    ASSERT_NE(at, page.npos) << folder;
+    const std::string row = page.substr(at + begin.size() - 1, page.find(" | ", at + 6) - at - 6);
+    const std::string header =
+        testing::read_file((folder / (name_of(folder) + "_exercise.h")).string());
+    for (std::sregex_iterator m(row.begin(), row.end(), name), end; m != end; ++m) {
+      EXPECT_NE(header.find(" " + (*m)[1].str() + "("), header.npos) << folder << ": " << (*m)[1];
+    }
+    ++exercises;
+  }
+  const std::string points = "the " + std::to_string(exercises) + " exercises give " +
+                             std::to_string(10 * exercises) + ".";
+  EXPECT_NE(page.find(points), page.npos) << points;
+}
+
 // The single letters of a text, without articles, pronouns, C++, h.0, and the s of MB/s.
 std::set<char> letters(const std::string& text) {
   std::set<char> found;

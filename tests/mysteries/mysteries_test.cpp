@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <regex>
 #include <set>
@@ -29,7 +31,15 @@ std::vector<double> numbers(const std::string& text, const std::string& row) {
 
 std::string symptoms(std::size_t number) { return all()[number - 1].symptoms(); }
 
-TEST(Mysteries, AreFifteen) { EXPECT_EQ(all().size(), 15u); }
+// The page has a row for each mystery.
+TEST(Mysteries, AreFifteen) {
+  EXPECT_EQ(all().size(), 15u);
+  std::ifstream file(NANOFSDP_SOURCE_DIR "/lessons/mysteries/README.md");
+  const std::string page(std::istreambuf_iterator<char>(file), {});
+  EXPECT_NE(page.find("Fifteen runs"), page.npos);
+  EXPECT_NE(page.find("\n| 15 |"), page.npos);
+  EXPECT_EQ(page.find("\n| 16 |"), page.npos);
+}
 
 TEST(Mysteries, AcceptOneAnswerAndHelpWithEveryOther) {
   for (const Mystery& mystery : all()) {
