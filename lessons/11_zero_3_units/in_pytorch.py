@@ -23,7 +23,7 @@ compare("bytes kept by rank 0", page("by hand ")[0], kept, page("by hand ")[0] +
         "rank 0 has 17 of the 65 rows of the token table; our cut is at 16.25 rows")
 compare("reduce-scatters", scatters, seen.count("reduce-scatter"))
 compare("all-gathers", gathers, seen.count("all-gather"))
-compare("bytes sent", sent, seen.sent(), sent + 2 * 3 * 4 * more,
+compare("bytes to send", sent, seen.sent(), sent + 2 * 3 * 4 * more,
         "the token table is padded to 4 times 17 rows, in a gather and in a reduction")
 first_loss, first_norm = page("step 1 ")[:2]
 compare("loss of step 1", first_loss, average(loss))

@@ -16,5 +16,5 @@ for i in range(3):
     seen.calls.clear()
     loss, _ = step(model, optimizer, *next_batch(), warm_up(i))
 compare("2 ranks: loss of step 3", page("2 ")[0], loss)
-compare("2 ranks: bytes that one sends", page("2 ")[1], seen.sent())
+compare("2 ranks: bytes to send", page("2 ")[1], seen.sent())
 finish()

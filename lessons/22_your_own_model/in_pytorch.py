@@ -28,7 +28,7 @@ def compare_step(start, model, optimizer):
     for what, ours, measure in zip(("parameters", "gradients", "optimizer"), bytes_kept,
                                    (parameters_of(model), gradients_of(model), moments_of(optimizer))):
         compare(f"{start}: {what}", ours, measure)
-    compare(f"{start}: sent", bytes_sent, seen.sent())
+    compare(f"{start}: to send", bytes_sent, seen.sent())
     compare(f"{start}: reduce-scatters", scatters, seen.count("reduce-scatter"))
     return loss
 

@@ -42,5 +42,5 @@ once = [whole // 4 for kind, whole, _ in seen.calls if kind == "reduce-scatter"]
 compare("nanoGPT: padding", page("padding, W = 3")[1], sum(once) - numel_of(model))
 compare("bytes of shards on rank 0", page("shards")[1],
         parameters_of(model) + gradients_of(model) + moments_of(optimizer))
-compare("bytes that a step sends", page("a step sends")[1], seen.sent())
+compare("bytes to send", page("a step sends")[1], seen.sent())
 finish()

@@ -1,8 +1,8 @@
 """What the files in_pytorch.py of the lessons begin with: `from prelude import *`.
 
-It joins the ranks (over Gloo; torchrun or run.py starts them), and gives the names that the lines on
-the pages use: torch, nn, F, dist, fully_shard and its friends, mesh, rank, world_size, GPT, loss_of.
-The rest are the functions that count what PyTorch does and compare it with what the page prints.
+It joins the ranks that run.py starts, over Gloo, and gives the names that the lines on the pages use:
+torch, nn, F, dist, fully_shard and its friends, mesh, rank, world_size, GPT, loss_of. The rest are the
+functions that count what PyTorch does and compare it with the output that the page quotes.
 """
 
 import datetime
@@ -26,7 +26,7 @@ from gpt import GPT, loss_of
 
 torch.set_num_threads(1)
 os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
-dist.init_process_group("gloo", init_method=os.environ.get("MEETING"), rank=int(os.environ["RANK"]),
+dist.init_process_group("gloo", init_method=os.environ["MEETING"], rank=int(os.environ["RANK"]),
                         world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=60))
 rank, world_size = dist.get_rank(), dist.get_world_size()
 mesh = init_device_mesh("cpu", (world_size,))
@@ -57,9 +57,15 @@ class Collectives(TorchDispatchMode):
         return sum(call[0] == kind for call in self.calls)
 
     def sent(self, kinds=("all-gather", "reduce-scatter", "all-reduce"), ranks=None):
-        """The bytes that a rank sends if each reduction sends each chunk once, as ours do (lesson 04)."""
+        """The bytes that these collectives need to send, as lesson 04 counts them. Gloo sends more in a
+        reduce-scatter; lesson 04's program measures this."""
         return sum(whole * (of - 1) // of * (2 if kind == "all-reduce" else 1)
                    for kind, whole, of in self.calls if kind in kinds and ranks in (None, of))
+
+
+def written():
+    """The bytes that this process has written so far, to sockets and files. Linux counts them."""
+    return int(pathlib.Path("/proc/self/io").read_text().split("wchar: ")[1].split()[0])
 
 
 seen = Collectives()  # counts from here on; seen.calls.clear() begins anew
