@@ -114,7 +114,8 @@ torch: ## + The lines of PyTorch at the end of a lesson, run and counted: make t
 
 tales:
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=ON
-	@$(compile) build/release --parallel $(JOBS) --target print_tales
+	@$(compile) build/release --parallel $(JOBS) --target print_tales > build/tales.log || \
+	  { cat build/tales.log; exit 1; }
 	@build/release/tests/print_tales > build/tales.txt
 
 sheet: ## + A calculation in two dimensions with numbers for a student: FOR=alice, or CHECK=FILE

@@ -3,7 +3,7 @@
 from prelude import *
 
 #! [lines]
-device = "cpu"                                  # or "cuda": then Gloo becomes NCCL
+device = "cpu"                                  # "cuda" where GPUs are: then NCCL sends
 mesh = init_device_mesh(device, (world_size,))
 model = GPT().to(device)
 for block in model.layers:

@@ -25,7 +25,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gpt import GPT, loss_of
 
 torch.set_num_threads(1)
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo" if sys.platform == "linux" else "lo0")
 dist.init_process_group("gloo", init_method=os.environ["MEETING"], rank=int(os.environ["RANK"]),
                         world_size=int(os.environ["WORLD_SIZE"]), timeout=datetime.timedelta(seconds=60))
 rank, world_size = dist.get_rank(), dist.get_world_size()

@@ -65,6 +65,13 @@ TEST_P(LongInPyTorch, CountsWhatThePageSays) {
   EXPECT_NE(ran.out.find("\nequal: "), ran.out.npos) << ran.out;
 }
 
+TEST(MakeTorch, SaysHowToGetPyTorch) {
+  const Ran ran = run("cd " + std::string(NANOFSDP_SOURCE_DIR) +
+                      " && PYTHON=/no/such/python sh lessons/in_pytorch/torch.sh 11");
+  EXPECT_EQ(ran.code, 0);
+  EXPECT_NE(ran.out.find("python3 -m pip install torch"), ran.out.npos) << ran.out;
+}
+
 const auto lesson = [](const auto& info) { return number_of(info.param); };
 INSTANTIATE_TEST_SUITE_P(Lessons, InPyTorch, ::testing::ValuesIn(lesson_folders()), lesson);
 INSTANTIATE_TEST_SUITE_P(Lessons, LongInPyTorch, ::testing::ValuesIn(lesson_folders()), lesson);
