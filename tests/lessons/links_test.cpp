@@ -162,6 +162,37 @@ TEST(Links, SideRoadsAreMarked) {
   EXPECT_EQ(marked, 4);
 }
 
+// Whether the form of the window has a field of this name that can have this value.
+bool has_setting(const std::string& form, const std::string& name, const std::string& value) {
+  if (name == "scene") return form.find("'" + value + "'") != form.npos;
+  std::smatch m;
+  const std::regex field("(range|choice|power)\\('" + name + "', '[^']*', ([^)]*)\\)");
+  if (!std::regex_search(form, m, field)) return false;
+  if (m[1] == "choice") return m[2].str().find("'" + value + "'") != std::string::npos;
+  int least = 0, most = 0;
+  return std::sscanf(m[2].str().c_str(), "%d, %d", &least, &most) == 2 &&
+         std::atof(value.c_str()) >= least && std::atof(value.c_str()) <= most;
+}
+
+// A link into the window with a setting that the form does not have would show another scene.
+TEST(Links, IntoTheWindowNameItsSettings) {
+  const std::string form = testing::read_file((kSource / "lessons/play/page/settings.js").string());
+  static const std::regex link("`(?:build/play/index\\.html)?#([a-z_]+=[^`]*)`");
+  static const std::regex setting("([a-z_]+)=([^&]*)");
+  int links = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
+    if (entry.path().extension() != ".md") continue;
+    const std::string text = testing::read_file(entry.path().string());
+    for (std::sregex_iterator m(text.begin(), text.end(), link), end; m != end; ++m, ++links) {
+      const std::string said = std::regex_replace((*m)[1].str(), std::regex("\\+"), " ");
+      for (std::sregex_iterator s(said.begin(), said.end(), setting); s != end; ++s) {
+        EXPECT_TRUE(has_setting(form, (*s)[1], (*s)[2])) << entry.path() << ": " << s->str();
+      }
+    }
+  }
+  EXPECT_GT(links, 10);
+}
+
 // A number may be free for a future lesson.
 TEST(Links, LessonsHaveANumberEach) {
   int last = -1;
