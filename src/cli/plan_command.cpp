@@ -186,7 +186,8 @@ int plan_command(const std::vector<std::string>& args) {
   const plan::Plan plan = plan_of(o);
   if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
-    write_trace(plan.spans, t.ranks - 1, t.trace);
+    const double end = std::ranges::max(plan.spans, {}, &Span::end).end;
+    write_trace(plan.spans, end - plan.time->seconds, t.ranks - 1, t.trace);
   }
   if (!o.json) print_plan(o, plan);
   if (o.json) fmt::print("{}\n", json_of(o, plan).dump(2));

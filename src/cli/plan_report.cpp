@@ -128,7 +128,7 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const int threads = threads_of(t, &machine);
   const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
   const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
-  const auto& [seconds, busy, exposed] = *plan.time;
+  const auto& [seconds, busy, exposed, communication] = *plan.time;
   const double reserve = o.reserve * (1 << 30);
   const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
   json["machine"] = o.machine;
@@ -140,7 +140,7 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
     json["mfu"] = plan_of(plain, /*timed=*/false).products / seconds / peak;
     json["hfu"] = plan.products / seconds / peak;
   }
-  json["communication_seconds"] = busy[1] + busy[2];
+  json["communication_seconds"] = communication;
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
   json["memory_bytes"] = memory;
   json["reserve_bytes"] = reserve;

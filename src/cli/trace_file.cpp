@@ -59,9 +59,11 @@ std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
   return {reinterpret_cast<const char*>(all.data()), all.size() * sizeof(std::int32_t)};
 }
 
-// Writes the events, with times that begin at the first one.
-void write_events(json all, const std::string& path) {
-  double start = std::numeric_limits<double>::infinity();
+// Writes the events, with times that begin at `start` seconds, or at the first one if it is
+// earlier.
+void write_events(json all, const std::string& path,
+                  double start = std::numeric_limits<double>::infinity()) {
+  start *= 1e6;
   for (const json& event : all) start = std::min(start, event.value("ts", start));
   for (json& event : all) {
     if (event.contains("ts")) event["ts"] = event["ts"].get<double>() - start;
@@ -72,8 +74,8 @@ void write_events(json all, const std::string& path) {
 
 }  // namespace
 
-void write_trace(const std::deque<Span>& spans, int rank, const std::string& path) {
-  write_events(events(spans, rank, Device::cpu), path);
+void write_trace(const std::deque<Span>& spans, double start, int rank, const std::string& path) {
+  write_events(events(spans, rank, Device::cpu), path, start);
 }
 
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path) {

@@ -21,7 +21,8 @@ namespace nanofsdp::cli {
 void write_trace(Context& context, comm::Mesh& mesh, const std::string& path);
 
 /// Writes the spans of one simulated rank.
+/// @param start time of the spans' clock at which the trace begins, in seconds
 /// @throws UsageError as above
-void write_trace(const std::deque<Span>& spans, int rank, const std::string& path);
+void write_trace(const std::deque<Span>& spans, double start, int rank, const std::string& path);
 
 }  // namespace nanofsdp::cli

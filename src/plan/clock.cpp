@@ -130,7 +130,8 @@ class Player {
     double next = host_ > now_ ? host_ : kNever;
     for (const Lane& lane : lanes_) next = std::min(next, next_of(lane));
     const double dt = next - now_;
-    if (!lanes_[0].running) played_.exposed[awaited(host_waits_for)] += dt;
+    if (!lanes_[0].running) played_.exposed[moving_ ? awaited(host_waits_for) : 0] += dt;
+    if (moving_) played_.communication += dt;
     for (std::size_t s = 0; s < kStreams; ++s) {
       if (!lanes_[s].running) continue;
       played_.busy[s] += dt;

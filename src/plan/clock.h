@@ -73,9 +73,10 @@ struct Played {
   /// For each stream: seconds in which a piece of its work was running.
   std::vector<double> busy = std::vector<double>(kStreams);
   /// For each stream: seconds in which stream 0, which computes, did nothing because it waited for
-  /// that stream. For stream 0 itself: seconds in which it waited for the host. These and busy[0]
-  /// add up to `seconds`.
+  /// that stream, while a collective was running. For stream 0 itself: seconds in which it waited
+  /// for anything else, such as the host or a cast. These and busy[0] add up to `seconds`.
   std::vector<double> exposed = std::vector<double>(kStreams);
+  double communication = 0;  ///< seconds in which at least one collective was running
 };
 
 /// Plays a log from its beginning, time 0, and writes the times that were asked for

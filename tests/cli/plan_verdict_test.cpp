@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -181,6 +183,40 @@ TEST(PlanSweep, IsOfPlansAsTyped) {
       auto alone = json_of(options + row["typed"].get<std::string>());
       alone["typed"] = row["typed"];
       EXPECT_EQ(row, alone) << row["typed"];
+    }
+  }
+}
+
+// Communication that does not happen takes no time, and no communication takes longer than the
+// step. A trace is as long as the step.
+TEST(PlanTime, IsOfWhatHappens) {
+  const testing::TemporaryDirectory directory;
+  for (const std::string model : {"--model=gpt2", "--model=llama-3-1b", "--layout=per_parameter"}) {
+    for (const std::string machine : {"h100", "a100-80"}) {
+      for (const std::string sharding :
+           {"--ranks=1", "--ranks=8 --strategy=no_shard", "--ranks=8", "--ranks=64 --zero=2",
+            "--ranks=64 --strategy=hybrid_shard --shard_size=8 --network_bandwidth=1e9"}) {
+        const std::string options =
+            model + " --batch_size=64 --machine=" + machine + " " + sharding;
+        const auto json = nlohmann::json::parse(
+            output_of(directory, split("plan --json=True --trace=t.json " + options)));
+        const double seconds = json["seconds"], communication = json["communication_seconds"];
+        const double gathers = json["exposed_seconds"]["all_gathers"],
+                     reductions = json["exposed_seconds"]["reductions"];
+        EXPECT_LE(communication, seconds) << options;
+        EXPECT_LE(gathers + reductions, communication * (1 + 1e-9)) << options;
+        EXPECT_EQ(communication > 0, json["bytes_sent"] > 0) << options;
+        EXPECT_TRUE(gathers == 0 || json["all_gathers"] > 0) << options;
+        const auto trace = nlohmann::json::parse(testing::read_file(directory.file("t.json")));
+        double first = seconds, last = 0;
+        for (const auto& event : trace["traceEvents"]) {
+          if (!event.contains("dur")) continue;
+          first = std::min(first, event["ts"].get<double>());
+          last = std::max(last, event["ts"].get<double>() + event["dur"].get<double>());
+        }
+        EXPECT_GE(first, 0) << options;
+        EXPECT_NEAR(1e-6 * last, seconds, 1e-9 * seconds) << options;
+      }
     }
   }
 }

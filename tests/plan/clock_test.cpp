@@ -128,6 +128,27 @@ TEST(Clock, ACollectiveSlowsComputation) {
   EXPECT_EQ(log.on(machine).busy, (Seconds{13.5, 7, 0}));  // 3.5 s of work in 7 s
 }
 
+// A cast on another stream is no communication, although computation waits for it. Two collectives
+// at a time are communication once.
+TEST(Clock, CommunicationIsOfCollectivesAlone) {
+  Log log;
+  const std::size_t cast = log.work(1, kTen);
+  log.wait(0, 1, cast);
+  log.work(0, kTen);
+  const Played casts = log.on(gpu());
+  EXPECT_EQ(casts.communication, 0);
+  EXPECT_EQ(casts.exposed, (std::vector<double>{10, 0, 0}));
+  Log two;
+  const std::size_t first = two.work(1, kSeven), second = two.work(2, kSeven);
+  two.wait(0, 1, first);
+  two.wait(0, 2, second);
+  two.work(0, kTen);
+  const Played both = two.on(gpu());
+  EXPECT_EQ(both.communication, 13);  // 1 s of latency, then 6 s twice on one link
+  EXPECT_EQ(both.busy, (std::vector<double>{10, 13, 13}));
+  EXPECT_EQ(both.exposed[1] + both.exposed[2], 13);
+}
+
 TEST(Clock, ANoteIsTheTimeOfTheStreamNotOfTheHost) {
   Log log;
   double before = -1, after = -1;
