@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstdio>
 #include <random>
@@ -7,6 +8,7 @@
 
 #include "frame/exercise.h"
 #include "frame/lanes.h"
+#include "three_slots.h"
 #include "two_slots_exercise.h"
 
 // The specification lets time pass tick by tick, and watches both lanes.
@@ -93,10 +95,48 @@ static void check_large(lesson::Exercise& exercise) {
   }
 }
 
+// The second exercise is the reader's as soon as a rule stands there that is not greedy.
+static bool is_greedy() {
+  const auto is_true = [](int free) {
+    return gather_now({free, false}) && gather_now({free, true});
+  };
+  return is_true(1) && is_true(2) && is_true(3);
+}
+
+static int check_three_slots() {
+  fmt::print("Backward of 6 units: when the last reduction ends. Three slots save a quarter.\n");
+  fmt::print("gather  compute  reduce   four slots   three, your rule   three, best rule\n");
+  for (const auto& [gather, compute, reduce] :
+       {std::array{1, 4, 1}, std::array{2, 4, 2}, std::array{3, 4, 3}, std::array{4, 2, 4}}) {
+    const lesson::Backward pass{6, gather, compute, reduce};
+    const auto yours = lesson::backward_ends(pass, 3, gather_now);
+    fmt::print("{:>6}{:>9}{:>8}{:>13}{:>19}{:>19}\n", gather, compute, reduce,
+               *lesson::backward_ends(pass, 4, gather_now),
+               yours ? fmt::to_string(*yours) : "never", lesson::earliest_end(pass));
+  }
+  if (is_greedy()) {
+    fmt::print("gather_now is greedy: if you want more, write a better rule.\n");
+    return 0;
+  }
+  lesson::Exercise exercise("gather_now");
+  for (int gather = 1; gather <= 4; ++gather) {
+    for (int compute = 1; compute <= 4; ++compute) {
+      for (int reduce = 1; reduce <= 4; ++reduce) {
+        const lesson::Backward pass{6, gather, compute, reduce};
+        exercise.expect(
+            lesson::backward_ends(pass, 3, gather_now).value_or(-1), lesson::earliest_end(pass),
+            "three slots, gather {}, compute {}, reduce {} (-1: no end)", gather, compute, reduce);
+      }
+    }
+  }
+  return exercise.end();
+}
+
 int main(int, char** argv) {
   lesson::Exercise exercise("finish");
   if (check_small(exercise)) check_large(exercise);
-  const int wrong = exercise.end();
+  int wrong = exercise.end();
+  if (wrong == 0) wrong = check_three_slots();
   show(argv[0]);
   return wrong;
 }

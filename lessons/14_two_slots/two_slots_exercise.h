@@ -19,3 +19,18 @@ struct Schedule {
 ///
 /// @return when the last computation ends, if the first all-gather begins at 0. No units: 0
 std::int64_t finish(const Schedule& schedule);
+
+/// A moment of a backward with three slots, which parameters and gradients share.
+struct Moment {
+  int free_slots = 0;         ///< slots that no unit holds
+  bool has_gradient = false;  ///< whether the current unit has a slot for its gradient
+};
+
+/// A second exercise, if you want more: may the all-gather of the next unit take a slot now? It is
+/// asked when the stream of all-gathers does nothing and a slot is free.
+///
+/// In backward a unit holds a slot for its parameters, from its all-gather to the end of its
+/// computation, and one for its gradient, from the begin of its computation to the end of its
+/// reduction. The current unit is the one that computes, or the one that computes next.
+/// All-gathers, computations and reductions have a stream each.
+bool gather_now(const Moment& now);

@@ -10,3 +10,6 @@ std::int64_t finish(const Schedule& s) {
   // slot has computed before the longer one needs the slot again.
   return s.units * std::max(s.gather, s.compute) + std::min(s.gather, s.compute);
 }
+
+// Without its gradient's slot the current unit cannot compute. So the last slot is left for that.
+bool gather_now(const Moment& now) { return now.free_slots > (now.has_gradient ? 0 : 1); }
