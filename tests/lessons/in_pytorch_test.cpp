@@ -1,6 +1,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "lessons/readme.h"
 
@@ -51,18 +53,51 @@ std::string python() {
   return "";
 }
 
+// Runs `make torch` of a lesson whose folder lies in `lessons`, under an interpreter with PyTorch.
+Ran make_torch(const std::string& interpreter, const std::filesystem::path& lessons,
+               const std::string& number) {
+  const testing::TemporaryDirectory directory;
+  const std::string tales = directory.file("tales.txt");
+  EXPECT_EQ(run(std::string(NANOFSDP_BINARY_DIR) + "/tests/print_tales > " + tales).code, 0);
+  return run(interpreter + " " + (lessons / "in_pytorch/run.py").string() + " " + number +
+             " --tales=" + tales);
+}
+
 class LongInPyTorch : public InPyTorch {};
 
 TEST_P(LongInPyTorch, CountsWhatThePageSays) {
   const std::string interpreter = python();
   if (interpreter.empty()) GTEST_SKIP() << "no PyTorch with FSDP2; PYTHON=... names one";
-  const testing::TemporaryDirectory directory;
-  const std::string tales = directory.file("tales.txt");
-  ASSERT_EQ(run(std::string(NANOFSDP_BINARY_DIR) + "/tests/print_tales > " + tales).code, 0);
-  const Ran ran = run(interpreter + " " + (kSource / "lessons/in_pytorch/run.py").string() + " " +
-                      number_of(GetParam()) + " --tales=" + tales);
+  const Ran ran = make_torch(interpreter, kSource / "lessons", number_of(GetParam()));
   EXPECT_EQ(ran.code, 0) << ran.out;
   EXPECT_NE(ran.out.find("\nequal: "), ran.out.npos) << ran.out;
+}
+
+// The programs of an invented lesson, and the last line that each must print.
+TEST(LongMakeTorch, FailsIfANumberIsNotAsExpected) {
+  const std::string interpreter = python();
+  if (interpreter.empty()) GTEST_SKIP() << "no PyTorch with FSDP2; PYTHON=... names one";
+  const testing::TemporaryDirectory directory;
+  const std::filesystem::path lessons = directory.file("lessons");
+  std::filesystem::create_directories(lessons / "77_seven");
+  std::filesystem::copy(kSource / "lessons/in_pytorch", lessons / "in_pytorch");
+  std::ofstream(lessons / "77_seven/README.md")
+      << "<!-- output: lessons/77_seven -->\n```text\nseven: 7\n```\n";
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"compare('equal', page('seven:'), 7)", "equal: 1\n"},
+      {"compare('another', page('seven:'), 8)", "NOT AS EXPECTED: 1 of 1\n"},
+      {"compare('as told', page('seven:'), 8, 8, 'why')", "equal: 0, different for a reason: 1\n"},
+      {"compare('not as told', page('seven:'), 9, 8, 'why')", "NOT AS EXPECTED: 1 of 1\n"},
+      {"compare('told in vain', page('seven:'), 7, 7, 'why')", "NOT AS EXPECTED: 1 of 1\n"},
+      {"compare('equal', page('seven:'), 7)\nassert rank == 0", "AssertionError\n"}};
+  for (const auto& [line, last] : cases) {
+    std::ofstream(lessons / "77_seven/in_pytorch.py")
+        << "\"\"\"The lines of lesson 77 in PyTorch, on 2 ranks.\"\"\"\n\nfrom prelude import *\n"
+        << line << "\nfinish()\n";
+    const Ran ran = make_torch(interpreter, lessons, "77");
+    EXPECT_EQ(ran.code == 0, last.starts_with("equal")) << line;
+    EXPECT_TRUE(ran.out.ends_with(last)) << line << "\n" << ran.out;
+  }
 }
 
 TEST(MakeTorch, SaysHowToGetPyTorch) {
