@@ -60,7 +60,7 @@ TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   const testing::TemporaryDirectory directory;
   const std::string drawn = directory.file("drawn.svg");
   const Ran ran = run(program("lesson", folder()) + " --svg=" + drawn + " 1 -2 3");
-  EXPECT_EQ(ran.code, 0);
+  ASSERT_EQ(ran.code, 0) << "a run that fails is not quoted";
   const std::size_t guesses = ran.out.find("\n\nquestion ");
   ASSERT_NE(guesses, ran.out.npos) << ran.out;
   EXPECT_NE(ran.out.find(" yours ", guesses), ran.out.npos) << ran.out;

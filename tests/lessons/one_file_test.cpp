@@ -65,9 +65,11 @@ TEST(OneFile, IsAtMost250LinesOfStandardCppAndPosix) {
 // The page quotes the line of each run from the output.
 TEST(OneFile, IsQuotedAsItIs) {
   std::map<std::string, std::string> sources;
-  for (const std::string ranks : {"1", "2", "4"})
-    sources["lessons/one_file"] +=
-        "fsdp " + ranks + ": " + lines_with(fsdp(ranks).out, "a rank keeps");
+  for (const std::string ranks : {"1", "2", "4"}) {
+    const Ran ran = fsdp(ranks);
+    ASSERT_EQ(ran.code, 0) << "a run that fails is not quoted";
+    sources["lessons/one_file"] += "fsdp " + ranks + ": " + lines_with(ran.out, "a rank keeps");
+  }
   int quotes = 0;
   for (const auto& path : {kFolder / "README.md", kSource / "README.md"}) {
     Readme page(path);
