@@ -44,7 +44,8 @@ std::map<std::string, std::string> texts() {
   return found;
 }
 
-// The numbers that are seldom equal by chance: from a thousand on, and fractions of five characters.
+// The numbers that are seldom equal by chance: from a thousand on, and fractions of five
+// characters.
 std::set<std::string> long_numbers(const std::string& text) {
   static const std::regex pattern("(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\\.[0-9]+)?");
   std::set<std::string> found;
