@@ -39,7 +39,8 @@ struct Update {
   Tensor grad_scale{};  ///< in  float32 [1]: multiply the gradients by it (clipping); empty: by 1
 };
 
-/// The base of all optimizers. A step sends nothing, because each rank updates its own elements.
+/// The base of all optimizers. Its step sends nothing, because each rank updates its own elements.
+/// An optimizer that needs whole tensors overrides step(), calls this one first, and then gathers.
 class ShardedOptimizer {
  public:
   virtual ~ShardedOptimizer() = default;
@@ -48,7 +49,7 @@ class ShardedOptimizer {
   /// @param lr the learning rate
   /// @param grad_scale float32 [1]: every gradient is multiplied by it (clipping); empty: by 1
   /// @throws Error if a unit is not at rest
-  void step(double lr, Tensor grad_scale = {});
+  virtual void step(double lr, Tensor grad_scale = {});
 
   std::int64_t steps() const { return steps_; }  ///< how many steps it has made
   /// Sets the count of steps. The counts of the parameters are set by parameter_steps().
