@@ -25,7 +25,7 @@ inline Svg drawing(std::span<const double> ours, std::span<const double> theirs,
     svg.text(42, y(tick) + 4, fmt::format("{:.1f}", tick), Svg::At::end);
   }
   svg.line(50, y(uniform), 475, y(uniform));
-  svg.text(475, y(uniform) - 20, fmt::format("equal logits: ln 52 = {:.4f}", uniform),
+  svg.text(475, y(uniform) + 18, fmt::format("equal logits: ln 52 = {:.4f}", uniform),
            Svg::At::end);
   for (int step = 0; step < steps; ++step) {
     const int x = 65 + 21 * step;
