@@ -21,7 +21,7 @@ inline Svg picture_of_zero_1(const nanofsdp::fsdp::ShardedParameters& unit, int 
   const auto x = [&](std::int64_t element) { return 65 + static_cast<int>(400 * element / n); };
   Svg svg(480, 452);
   svg.text(15, 18, fmt::format("What each of {} ranks keeps of one block", ranks));
-  svg.text(15, 36, "(height of a bar: 4 bytes for each element)");
+  svg.text(15, 36, "(each bar: 4 bytes for each of its elements)");
   int y = 0;
   const auto bar = [&](std::int64_t begin, std::int64_t end, std::string_view fill,
                        std::string_view words) {
