@@ -30,7 +30,7 @@ struct Moment {
 /// asked when the stream of all-gathers does nothing and a slot is free.
 ///
 /// In backward a unit holds a slot for its parameters, from its all-gather to the end of its
-/// computation, and one for its gradient, from the begin of its computation to the end of its
+/// computation, and one for its gradient, from the start of its computation to the end of its
 /// reduction. The current unit is the one that computes, or the one that computes next.
 /// All-gathers, computations and reductions have a stream each.
 bool gather_now(const Moment& now);
