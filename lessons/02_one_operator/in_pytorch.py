@@ -26,6 +26,6 @@ compare("rows of dx that add up to 0", page("dx of a row adds up to 0:")[0],
         int((dx.sum(1).abs() < 1e-12).sum()))
 compare("bytes kept: mean and rstd", page("kept for 768 rows of 128: mean and rstd")[0],
         bytes_of(t for t in kept if t.numel() <= 768))
-compare("bytes kept besides", page("kept for 768 rows of 128: mean and rstd")[1],
+compare("bytes kept besides: the input", page("kept for 768 rows of 128: mean and rstd")[1],
         bytes_of(t for t in kept if t.numel() > 768))
 finish()

@@ -29,6 +29,8 @@ optimizer.step()
 more = 4 * (rows_of(65) * 128 - 65 * 128 // 2)  # bytes
 why = "rank 0 has 33 of the 65 rows of the token table; our cut is at 32.5 rows"
 compare("full_shard: parameters", ledger[0][1], parameters_of(model), ledger[0][1] + more, why)
-compare("full_shard: gradients", ledger[1][1], gradients_of(model), ledger[1][1] + more, "the same")
-compare("full_shard: optimizer", ledger[2][1], moments_of(optimizer), ledger[2][1] + 2 * more, "the same")
+compare("full_shard: gradients", ledger[1][1], gradients_of(model), ledger[1][1] + more,
+        "the same half row")
+compare("full_shard: optimizer", ledger[2][1], moments_of(optimizer), ledger[2][1] + 2 * more,
+        "two moments of the same half row")
 finish()
