@@ -31,7 +31,7 @@ class Again final : public nn::Module {
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
     if (again_) return block_.forward(tape, x);
     const Tensor y = tape.allocate(x.shape());
-    tape.save({x});  // before the block draws masks of dropout, which restore() brings back
+    tape.save({x});  // restore() takes dropout back to here: both forwards have equal masks
     {
       // At its end, what is allocated from here on is freed. Until then, nothing is saved.
       const nn::Tape::Scope scope(tape, /*frees=*/true, /*pauses=*/true);
@@ -45,7 +45,7 @@ class Again final : public nn::Module {
     again_ = true;  // this time the block saves its activations
     calls_hooks_ ? forward(tape, x) : do_forward(tape, x);
     again_ = false;
-    return block_.backward(tape, dy);  // overwrites dy, which is older than the scope
+    return block_.backward(tape, dy);  // in dy's memory, which the scope does not free
   }
   nn::Module& block_;
   bool calls_hooks_, again_ = false;
