@@ -6,6 +6,11 @@
 #include "checkpoint_exercise.h"
 #include "frame/exercise.h"
 
+// Shows a range as the function returns it.
+static std::string shown(std::int64_t begin, std::int64_t end) {
+  return begin >= end ? "an empty range" : fmt::format("{{{}, {}}}", begin, end);
+}
+
 // The specification assigns the elements one by one to the ranks that saved and to those that load.
 static std::string by_dealing(std::int64_t n, std::int64_t V, std::int64_t W, std::int64_t r) {
   const auto owner = [n](std::int64_t element, std::int64_t ranks) {
@@ -17,7 +22,7 @@ static std::string by_dealing(std::int64_t n, std::int64_t V, std::int64_t W, st
   for (std::int64_t element = 0; element < n; ++element) {
     if (owner(element, W) == r) files.insert(owner(element, V));
   }
-  return files.empty() ? "none" : fmt::format("{} to {}", *files.begin(), *files.rbegin());
+  return files.empty() ? shown(0, 0) : shown(*files.begin(), *files.rbegin() + 1);
 }
 
 int main() {
@@ -27,10 +32,8 @@ int main() {
       for (std::int64_t W = 1; W <= 6; ++W) {
         for (std::int64_t r = 0; r < W; ++r) {
           const nanofsdp::fsdp::Range files = files_to_read(n, V, W, r);
-          const std::string yours =
-              files.empty() ? "none" : fmt::format("{} to {}", files.begin, files.end - 1);
-          exercise.expect(yours, by_dealing(n, V, W, r), "n = {}, savers = {}, W = {}, r = {}", n,
-                          V, W, r);
+          exercise.expect(shown(files.begin, files.end), by_dealing(n, V, W, r),
+                          "n = {}, savers = {}, W = {}, r = {}", n, V, W, r);
         }
       }
     }
