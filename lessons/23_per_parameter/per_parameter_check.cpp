@@ -25,7 +25,8 @@ int main() {
             const std::int64_t row = (piece.in_parameter.begin + e) / shape[1];
             exercise.expect(place_of_row(row, matrix, W),
                             rank * layout.shard_numel() + piece.in_shard.begin + e,
-                            "row {} of {} on {} ranks", row, shape[0], W);
+                            "i = {}, rows = {}, columns = {}, begin = {}, shard_numel = {}, W = {}",
+                            row, shape[0], shape[1], matrix.begin, matrix.shard_numel, W);
           }
         }
       }
