@@ -118,13 +118,13 @@ int main(int argc, char** argv) {
   lesson.print(fmt::format("{} parts of {} gradients: {} done with their block, {} with the model",
                            std::ranges::count(run.backward, '*'), all, in_blocks, all - in_blocks));
   for (const auto n : {std::ranges::count(rows, ' '), all, all - in_blocks}) lesson.answer(n);
-  lesson::Svg svg(690, 335);
+  lesson::Svg svg(480, 350);
   svg.text(10, 20, "Which module is at work when: forward and backward of nanoGPT");
   svg.rect(10, 34, 12, 12, lesson::colour::parameters);
   svg.text(28, 45, "module that computes (drop has no parameters)");
-  svg.rect(380, 36, 8, 8, lesson::colour::gradients), svg.text(394, 45, "a part of a gradient");
-  svg.text(10, 78, "forward, time goes to the right"), svg.nested(10, 88, run.forward);
-  svg.text(10, 212, "backward, time goes to the right"), svg.nested(10, 222, run.backward);
+  svg.rect(13, 57, 6, 6, lesson::colour::gradients), svg.text(28, 65, "a part of a gradient");
+  svg.text(10, 98, "forward, time goes to the right"), svg.nested(10, 108, run.forward);
+  svg.text(10, 227, "backward, time goes to the right"), svg.nested(10, 237, run.backward);
   lesson.picture(svg);
   return lesson.end("the tape by hand gives the library's gradient, to the bit");
 }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -49,19 +50,20 @@ void Svg::box(int x, int y, int width, int height, std::string_view fill, std::s
 }
 
 void Svg::nested(int x, int y, std::string_view brackets) {
+  constexpr int kEdge = 8;                        // between the edges of a box and the boxes inside
   std::vector<std::pair<std::string, int>> open;  // names, and the places where their boxes begin
   std::string name;
   int stars = 0;
   for (const char c : brackets) {
     const int top = y + 30 * static_cast<int>(open.size());
     if (c == '*') {
-      rect(x - 27 + 9 * stars++, top, 8, 8, colour::gradients);
+      rect(x - kEdge + 7 * stars++, top, 6, 6, colour::gradients);
     } else if (c == '(') {
-      open.emplace_back(std::exchange(name, ""), std::exchange(x, x + 29));
+      open.emplace_back(std::exchange(name, ""), std::exchange(x, x + kEdge));
     } else if (c == ')') {
       const auto [closed, begin] = open.back();
-      x += 29;
-      const bool has_children = x - begin > 2 * 29;
+      const bool has_children = x > begin + kEdge;
+      x = has_children ? x + kEdge : begin + std::max(44, 9 * static_cast<int>(closed.size()));
       rect(begin, top - 30, x - begin, 26, has_children ? "#eeeeee" : colour::parameters);
       text(begin + 3, top - 13, closed);
       open.pop_back();
