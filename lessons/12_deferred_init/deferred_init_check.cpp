@@ -27,7 +27,8 @@ static std::array<std::vector<std::int64_t>, 3> carried_out(const std::vector<Pl
 static std::string words(const std::vector<PlannedDraw>& plan) {
   std::string text;
   for (const PlannedDraw& draw : plan) {
-    text += fmt::format("{}{} ({})", text.empty() ? "" : ", ", draw.parameter, draw.numel);
+    text +=
+        fmt::format("{}{} for parameter {}", text.empty() ? "" : ", ", draw.numel, draw.parameter);
   }
   return text;
 }
@@ -49,10 +50,9 @@ int main() {
       const auto numel = static_cast<std::int64_t>(values[p].size());
       for (std::int64_t begin = 0; begin < numel; ++begin) {
         for (std::int64_t end = begin + 1; end <= numel; ++end) {
-          exercise.expect(kept(plan, p, {begin, end}),
-                          Range{values[p][begin], values[p][end - 1] + 1},
-                          "draws of parameter (numel) {}; [{}, {}) of parameter {}", words(plan),
-                          begin, end, p);
+          exercise.expect(
+              kept(plan, p, {begin, end}), Range{values[p][begin], values[p][end - 1] + 1},
+              "the plan draws {}; piece [{}, {}) of parameter {}", words(plan), begin, end, p);
         }
       }
     }
