@@ -15,8 +15,8 @@
 /// @param row        the memory of all parameters; it is long enough. Copy nothing, write nothing
 /// @param parameters in the order in which they lie in the row; some may have no elements
 /// @param alignment  in elements, at least 1
-/// @return one view for each parameter: it begins at the parameter's first element and has numel()
-///   elements
+/// @return one view for each parameter: it begins at the parameter's first element and has
+///   shape.numel() elements
 std::vector<std::span<float>> views(std::span<float> row,
                                     std::span<const nanofsdp::fsdp::ParameterSpec> parameters,
                                     std::int64_t alignment);
