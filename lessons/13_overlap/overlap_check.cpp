@@ -9,6 +9,17 @@
 
 using lesson::Action;
 
+static std::string text_of(const lesson::Schedule& schedule) {
+  std::string text;
+  for (const auto& [kind, lane, ms, of, unit] : schedule) {
+    if (!text.empty()) text += ", ";
+    if (kind == Action::issue) text += fmt::format("issue in lane {} for {} ms", lane, ms);
+    if (kind == Action::compute) text += fmt::format("compute for {} ms", ms);
+    if (kind == Action::wait) text += fmt::format("wait for issue {}", of);
+  }
+  return text;
+}
+
 // Random schedules. The short schedules come first.
 static int check_exposed() {
   lesson::Exercise exercise("exposed");
@@ -25,7 +36,7 @@ static int check_exposed() {
     }
     for (Action& action : schedule) action.of = std::max(action.of, 0);
     const int spec = static_cast<int>(nanofsdp::cli::overlap(lesson::spans(schedule)).bound);
-    exercise.expect(exposed(schedule), spec, "schedule {} of {} actions", i, schedule.size());
+    exercise.expect(exposed(schedule), spec, "schedule: {}", text_of(schedule));
   }
   return exercise.end();
 }
