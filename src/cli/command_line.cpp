@@ -13,7 +13,7 @@
 
 #include "base/check.h"
 #include "cli/config_file.h"
-#include "cli/options.h"
+#include "cli/option_kinds.h"
 
 namespace nanofsdp {
 
@@ -25,10 +25,9 @@ namespace {
 
 // The text of data/help/NAME.txt.
 std::string_view text_of(std::string_view file) {
-  for (const auto& [name, text] : kUsages) {
-    if (name == file) return text;
-  }
-  return "";
+  const auto is_it = [&](const auto& row) { return row.first == file; };
+  const auto found = std::ranges::find_if(kUsages, is_it);
+  return found == kUsages.end() ? "" : found->second;
 }
 
 [[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
@@ -123,6 +122,20 @@ void CommandLine::choose(const std::string& name, const std::vector<std::string>
   });
 }
 
+void CommandLine::note_idle(std::vector<std::string>& notes,
+                            std::initializer_list<std::pair<bool, const char*>> reasons) const {
+  for (const Option& option : options_) {
+    const auto idle = [&](const std::pair<bool, const char*>& reason) {
+      const std::string words = words_of("idle", reason.second);
+      return reason.first && contains(words.substr(words.find(':') + 1), option.name);
+    };
+    const auto* found = std::ranges::find_if(reasons, idle);
+    if (option.place != "" || found == reasons.end()) continue;
+    const std::string words = words_of("idle", found->second);
+    note(notes, option.name, option.value, words.substr(0, words.find(':')));
+  }
+}
+
 std::map<std::string, std::string> CommandLine::settings(
     const std::vector<std::string>& leave_out) const {
   std::map<std::string, std::string> all;
@@ -131,9 +144,10 @@ std::map<std::string, std::string> CommandLine::settings(
   return all;
 }
 
-// The option's words in options.txt: this command's own, or those that all commands share.
-std::string CommandLine::help_of(const std::string& name) const {
-  const std::string_view text = text_of("options");
+// The words that a file of data/help has behind a name: this command's own, or those that all
+// share.
+std::string CommandLine::words_of(const char* file, const std::string& name) const {
+  const std::string_view text = text_of(file);
   for (const std::string& key : {"\n" + command_ + "." + name + " ", "\n" + name + " "}) {
     const std::size_t at = text.find(key), begin = text.find_first_not_of(' ', at + key.size());
     if (at != text.npos) return std::string(text.substr(begin, text.find('\n', begin) - begin));
@@ -149,7 +163,7 @@ std::string CommandLine::help(bool all) const {
     if (contains(refused_, option.name) || (!all && !contains(common_, option.name))) continue;
     if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
     text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
-                        help_of(option.name));
+                        words_of("options", option.name));
   }
   return all ? text : text + "\nMost runs need no others. --help=all lists all options.\n";
 }

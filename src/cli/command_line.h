@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -85,6 +86,11 @@ class CommandLine {
     if (is_default(name)) set(name, value, kNanoGptsPlace);
   }
 
+  /// Adds a note for each option that was typed and does nothing, with the first reason that holds.
+  /// @param reasons whether each holds, and its name in data/help/idle.txt
+  void note_idle(std::vector<std::string>& notes,
+                 std::initializer_list<std::pair<bool, const char*>> reasons) const;
+
   /// The values of all options except `leave_out`, by name: the given ones, or the defaults.
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
 
@@ -105,7 +111,7 @@ class CommandLine {
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
   std::string help(bool all) const;
-  std::string help_of(const std::string& name) const;
+  std::string words_of(const char* file, const std::string& name) const;
 
   std::string command_, usage_, common_, refused_;
   std::string group_;

@@ -4,11 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <set>
-#include <sstream>
-#include <tuple>
 
-#include "base/check.h"
 #include "cli/option_kinds.h"
 #include "data/batch_plan.h"
 #include "store/checkpoint.h"
@@ -112,29 +108,19 @@ void settle_model(TrainOptions& o, CommandLine& line) {
   require_no_pretrained(o.pretrained);
 }
 
-// Notes options that were typed and change nothing in this run: each once, with the first reason.
-void note_idle(TrainOptions& o, CommandLine& line) {
+// Notes options that were typed and change nothing in this run.
+void note_idle(TrainOptions& o, const CommandLine& line) {
   const bool alone = o.ranks == 1, whole = o.strategy == fsdp::ShardingStrategy::no_shard;
   const data::StepShape step{o.batch_size, o.gradient_accumulation_steps, o.ranks};
-  const std::tuple<bool, const char*, const char*> rows[] = {
-      {o.eval_only, "nothing is trained",
-       "gradient_accumulation_steps dropout max_iters learning_rate weight_decay beta1 beta2 "
-       "grad_clip decay_lr warmup_iters lr_decay_iters min_lr eval_interval sample log_interval "
-       "always_save_checkpoint no_sync reduce_dtype backward_prefetch recompute trace"},
-      {!o.decay_lr, "--decay_lr=False", "warmup_iters lr_decay_iters min_lr"},
-      {o.out_dir.empty(), "nothing is saved", "always_save_checkpoint"},
-      {alone, "one rank shares nothing", "strategy zero layout backend transport"},
-      {alone || whole, "nothing is gathered", "forward_prefetch backward_prefetch"},
-      {data::micro_steps_per_rank(step) == 1, "a step has one reduction", "no_sync"},
-      {o.init_from != "scratch", "the first weights are read", "init_order"},
-      {o.device == Device::cpu, "it is for a GPU", "products"},
-      {true, "see --metrics=FILE", "wandb_project wandb_run_name"}};
-  std::set<std::string> told;
-  for (const auto& [idle, why, names] : rows) {
-    std::istringstream words(idle ? names : "");
-    for (std::string name; words >> name;)
-      if (line.given(name) && told.insert(name).second) note(o.notes, name, line.value(name), why);
-  }
+  line.note_idle(o.notes, {{o.eval_only, "evaluates"},
+                           {!o.decay_lr, "constant"},
+                           {o.out_dir.empty(), "unsaved"},
+                           {alone, "alone"},
+                           {alone || whole, "ungathered"},
+                           {data::micro_steps_per_rank(step) == 1, "one_micro_step"},
+                           {o.init_from != "scratch", "read"},
+                           {o.device == Device::cpu, "cpu"},
+                           {true, "wandb"}});
 }
 
 // Reads the options of train, eval or compare. `o` holds the defaults.

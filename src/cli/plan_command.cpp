@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string>
-#include <vector>
 
 #include "bench/numbers.h"
 #include "cli/chart.h"
@@ -11,7 +9,6 @@
 #include "cli/explain.h"
 #include "cli/option_kinds.h"
 #include "cli/outputs.h"
-#include "cli/plan_options.h"
 #include "cli/plan_report.h"
 #include "cli/trace_file.h"
 
@@ -47,19 +44,17 @@ Words values_of(const std::string& option, const TrainOptions& t) {
 
 // The plan with these words, which are "typed", or the reason for which it is "refused".
 ordered_json row_of(const PlanOptions& o, const std::string& words) {
-  ordered_json row;
+  ordered_json row = {{"typed", words}};
   try {
     const PlanOptions typed = typed_behind(o, words);
-    row = json_of(typed, plan_of(typed));
+    row.update(json_of(typed, plan_of(typed)));
   } catch (const UsageError& error) {
     row["refused"] = error.what();
   }
-  row["typed"] = words;
   return row;
 }
 
-constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73",
-                                    "#d55e00", "#56b4e9", "#cc79a7"};
+constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00"};
 
 // Tokens a second of a rank, or without a machine GiB at the peak, over the first axis; a line for
 // each choice of the others. A plan that does not fit is a ring.
@@ -74,7 +69,7 @@ std::string drawing(const PlanOptions& o, const std::vector<ordered_json>& rows,
   for (const std::string& a : across) chart.words.push_back(a.substr(a.find('=') + 1));
   chart.words.resize(across.size() + 1);  // one place alone has an empty one beside it
   for (std::size_t i = 0; i < others.size(); ++i) {
-    chart.lines.push_back({others[i], kColours[i % 6], 1.5 * static_cast<double>(1 + i / 6)});
+    chart.lines.push_back({others[i], kColours[i % 4], 1.5 * static_cast<double>(1 + i / 4)});
   }
   for (std::size_t i = 0; i < rows.size(); ++i) {
     if (rows[i].contains("refused")) continue;
@@ -86,31 +81,32 @@ std::string drawing(const PlanOptions& o, const std::vector<ordered_json>& rows,
   return svg_page(height + 80, draw_chart(chart, 40, height));
 }
 
-// The part of a step in which computation waits for collectives.
+// Seconds in which computation waits for collectives.
 double exposed(const ordered_json& plan) {
   const ordered_json& seconds = plan["exposed_seconds"];
-  return (seconds["all_gathers"].get<double>() + seconds["reductions"].get<double>()) /
-         plan["seconds"].get<double>();
+  return seconds["all_gathers"].get<double>() + seconds["reductions"].get<double>();
 }
 
-void print_table(const std::vector<ordered_json>& rows, bool timed) {
-  std::size_t width = 0;
-  for (const ordered_json& row : rows)
-    width = std::max(width, row["typed"].get_ref<const std::string&>().size());
-  fmt::print("{:<{}}{:>10}{}\n", " typed", width, "GiB",
-             timed ? "  fits    step, s    tokens/s     mfu     exposed" : "");
+void print_options(const PlanOptions& o) {
+  for (const std::string& note : o.training.notes) fmt::print("note: {}\n", note);
+  fmt::print("planned   ");
+  for (const auto& [name, value] : o.planned.items())
+    fmt::print(" --{}={}", name, value.get<std::string>());
+  fmt::print("\n");
+}
+
+void print_table(const PlanOptions& o, const std::vector<ordered_json>& rows) {
+  print_options(o);
+  fmt::print("{:<60}{:>10}{}\n", " typed", "GiB",
+             o.machine.empty() ? "" : "  fits    step, s    tokens/s     mfu     exposed");
   for (const ordered_json& row : rows) {
-    fmt::print("{:<{}}", row["typed"].get<std::string>(), width);
-    if (row.contains("refused")) {
-      fmt::print("  no: {}", row["refused"].get<std::string>());
-    } else {
-      fmt::print("{:>10.2f}", gib(row["peak_bytes"]));
-    }
-    if (row.contains("seconds")) {
+    fmt::print("{:<60}", row["typed"].get<std::string>());
+    fmt::print("{:>10}", row.contains("refused") ? "no: " + row["refused"].get<std::string>()
+                                                 : fmt::format("{:.2f}", gib(row["peak_bytes"])));
+    if (const double seconds = row.value("seconds", 0.0); seconds > 0)
       fmt::print("{:>6}{:>11.4g}{:>12.0f}{:>6.1f} %{:>10.1f} %", row["fits"] ? "yes" : "no",
-                 row["seconds"].get<double>(), row.value("tokens_per_s", 0.0),
-                 100 * row.value("mfu", 0.0), 100 * exposed(row));
-    }
+                 seconds, row.value("tokens_per_s", 0.0), 100 * row.value("mfu", 0.0),
+                 100 * exposed(row) / seconds);
     fmt::print("\n");
   }
 }
@@ -126,8 +122,7 @@ int sweep(const PlanOptions& o) {
   for (const std::string& words : combined(across, others)) rows.push_back(row_of(o, words));
   const auto refused = [](const ordered_json& row) { return row.contains("refused"); };
   NANOFSDP_REFUSE_IF(std::ranges::all_of(rows, refused), .what = rows[0]["refused"]);
-  if (o.json) fmt::print("{}\n", ordered_json(rows).dump(2));
-  if (!o.json) print_table(rows, !o.machine.empty());
+  o.json ? fmt::print("{}\n", ordered_json(rows).dump(2)) : print_table(o, rows);
   if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, across, others));
   return 0;
 }
@@ -138,8 +133,6 @@ std::string milliseconds(double s) {
 
 // The times of a step, and whether the plan fits, or what would fit.
 void print_time(const PlanOptions& o, const ordered_json& json) {
-  const double gathers = json["exposed_seconds"]["all_gathers"],
-               reductions = json["exposed_seconds"]["reductions"];
   const bool fits = json["fits"];
   fmt::print("on {}\n  {:<22}{}\n", o.machine, "step", milliseconds(json["seconds"]));
   if (o.parameters == 0) {
@@ -149,9 +142,11 @@ void print_time(const PlanOptions& o, const ordered_json& json) {
         "  {:<22}{:.1f} %, and {:.1f} % with what is recomputed (hfu); half of attention's pairs\n",
         "tokens/s", tokens, tokens * o.training.ranks, "mfu", 100 * mfu, 100 * hfu);
   }
+  const ordered_json& waits = json["exposed_seconds"];
   fmt::print("  {:<22}{}, of which {} exposed: {} for parameters, {} for gradients\n",
              "communication", milliseconds(json["communication_seconds"]),
-             milliseconds(gathers + reductions), milliseconds(gathers), milliseconds(reductions));
+             milliseconds(exposed(json)), milliseconds(waits["all_gathers"]),
+             milliseconds(waits["reductions"]));
   fmt::print("  {:<22}{:.2f} GiB at its largest, {:.2f} GiB held back, of {:.2f} GiB: {}\n{}\n",
              "memory", gib(json["peak_bytes"]), gib(json["reserve_bytes"]),
              gib(json["memory_bytes"]), fits ? "fits" : "does not fit",
@@ -161,17 +156,13 @@ void print_time(const PlanOptions& o, const ordered_json& json) {
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
   const ordered_json json = json_of(o, plan);
-  std::string planned;
-  for (const auto& [name, value] : json["planned"].items())
-    planned += fmt::format(" --{}={}", name, value.get<std::string>());
+  print_options(o);
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
-  fmt::print("model      {} parameters in {} units: {}\n", grouped(plan.numel()), plan.units.size(),
-             unit_sizes(plan.units));
-  fmt::print("planned   {}\n", planned);
   const std::string groups = plural(t.ranks / F, "group") + " of " + plural(F, "rank");
-  fmt::print("{}\n\n",
-             sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()));
-  fmt::print("{}\n", explain_plan(plan, nullptr, nullptr));
+  fmt::print("model      {} parameters in {} units: {}\n{}\n\n{}\n", grouped(plan.numel()),
+             plan.units.size(), unit_sizes(plan.units),
+             sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()),
+             explain_plan(plan, nullptr, nullptr));
   if (plan.time) print_time(o, json);
 }
 
@@ -189,8 +180,7 @@ int plan_command(const std::vector<std::string>& args) {
     const double end = std::ranges::max(plan.spans, {}, &Span::end).end;
     write_trace(plan.spans, end - plan.time->seconds, t.ranks - 1, t.trace);
   }
-  if (!o.json) print_plan(o, plan);
-  if (o.json) fmt::print("{}\n", json_of(o, plan).dump(2));
+  o.json ? fmt::print("{}\n", json_of(o, plan).dump(2)) : print_plan(o, plan);
   return 0;
 }
 

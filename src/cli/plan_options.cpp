@@ -66,6 +66,32 @@ void settle_machine(PlanOptions& o, CommandLine& line) {
   if (!gpu) line.set_default("memory_reserve", "0");
 }
 
+// Notes options that were typed and change nothing in this plan.
+void note_idle(PlanOptions& o, CommandLine& line) {
+  const TrainOptions& t = o.training;
+  const plan::TransformerShape* shape = plan::find_transformer(o.model);
+  const bool bare = o.parameters > 0, gpu = o.is_gpu(), alone = t.ranks == 1;
+  const bool timed = !o.machine.empty(), copies = t.transport == comm::Transport::gloo;
+  line.note_idle(o.training.notes,
+                 {{bare, "bare"},
+                  {shape == nullptr, "ours"},
+                  {shape != nullptr && !shape->is_llama, "mpt"},
+                  {shape != nullptr, "published"},
+                  {o.model != "gpt", "named"},
+                  {bare || line.given("model"), "chosen"},
+                  {t.recompute == gpt::Recompute::none, "kept"},
+                  {!timed, "untimed"},
+                  {timed && t.ranks <= o.find_machine().node_ranks, "node"},
+                  {!o.sweep.empty(), "sweep"},
+                  {gpu, "gpu"},
+                  {gpu || t.backend != Backend::gloo, "not_gloo"},
+                  {!gpu && !copies, "shared"},
+                  {alone, "alone"},
+                  {alone || t.strategy == fsdp::ShardingStrategy::no_shard, "ungathered"},
+                  {t.gradient_accumulation_steps <= t.ranks, "one_micro_step"},
+                  {true, "plan"}});
+}
+
 }  // namespace
 
 std::unique_ptr<nn::Module> PlanOptions::make_model() const {
@@ -132,10 +158,12 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   settle_strategy(t, line);
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
-  for (const char* name : {"batch_size", "block_size", "gradient_accumulation_steps", "device",
-                           "param_dtype", "reduce_dtype", "layout", "recompute", "recompute_every",
-                           "compile", "fused_norm", "fused_loss"}) {
-    o.planned[name] = line.value(name);
+  note_idle(o, line);
+  for (const char* name :
+       {"batch_size", "block_size", "gradient_accumulation_steps", "device", "param_dtype",
+        "reduce_dtype", "layout", "recompute", "recompute_every", "compile", "fused_norm",
+        "fused_loss", "backward_prefetch", "out_dir", "pretrained"}) {
+    if (!line.value(name).empty()) o.planned[name] = line.value(name);
   }
   return o;
 }

@@ -8,7 +8,6 @@
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
-#include "comm/run_ranks.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -114,6 +113,7 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
                                  {"ranks", t.ranks},
                                  {"strategy", fsdp::name_of(t.strategy)}};
   json["planned"] = o.planned;
+  if (!t.notes.empty()) json["notes"] = t.notes;
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
   json["reserved_bytes"] = plan.reserved;
   json["peak_bytes"] = plan.total_peak;
@@ -158,8 +158,6 @@ std::string what_would_fit(const PlanOptions& o, const nlohmann::ordered_json& j
   std::string text, every;
   const auto try_pairs = [&](const Words& some, const Words& others) {
     const Words pairs = combined(some, others);
-    const auto strongest = plan_with(o, pairs.back());
-    if (strongest && strongest->total_peak > most) return;
     const auto first = std::ranges::find_if(pairs, fits);
     if (first == pairs.end()) return;
     text += fmt::format(" {} would take {}\n", *first, gibibytes(plan_with(o, *first)->total_peak));

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -61,8 +60,7 @@ std::string exchange(Context& context, comm::Mesh& mesh, std::string text) {
 
 // Writes the events, with times that begin at `start` seconds, or at the first one if it is
 // earlier.
-void write_events(json all, const std::string& path,
-                  double start = std::numeric_limits<double>::infinity()) {
+void write_events(json all, const std::string& path, double start = 1e300) {
   start *= 1e6;
   for (const json& event : all) start = std::min(start, event.value("ts", start));
   for (json& event : all) {

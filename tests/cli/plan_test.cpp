@@ -183,7 +183,7 @@ TEST(Plan, SweepsAsATableAndAPicture) {
                                "--sweep=ranks,strategy", "--picture=sweep.svg"});
   EXPECT_EQ(process.wait(60s), 0) << process.err();
   const std::string table = process.out();
-  EXPECT_EQ(std::ranges::count(table, '\n'), 1 + 5 * 5);  // 1 to 16 ranks, five strategies
+  EXPECT_EQ(std::ranges::count(table, '\n'), 2 + 5 * 5);  // 1 to 16 ranks, five strategies
   const std::string svg = testing::read_file(d.file("sweep.svg"));
   EXPECT_NE(svg.find("full_shard"), svg.npos);
   EXPECT_EQ(svg.substr(svg.size() - 7), "</svg>\n");
