@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "25_whole_matrices/muon.h"
 #include "comm/mesh.h"
 #include "fsdp/deferred_init.h"
 #include "fsdp/fully_shard.h"
 #include "gpt/gpt.h"
-#include "muon/muon.h"
 #include "nn/loss.h"
 #include "store/checkpoint.h"
 #include "support/ranks.h"

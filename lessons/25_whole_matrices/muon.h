@@ -3,11 +3,11 @@
 #include <cmath>
 #include <utility>
 
+#include "25_whole_matrices/groups.h"
+#include "25_whole_matrices/orthogonalise.h"
+#include "25_whole_matrices/turns.h"
 #include "fsdp/adamw.h"
 #include "fsdp/collectives.h"
-#include "muon/groups.h"
-#include "muon/orthogonalise.h"
-#include "muon/turns.h"
 
 /// @file
 /// @brief Muon (Jordan et al. 2024), sharded, for any layout and strategy. Its parts are the
