@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <new>
+#include <system_error>
 
 namespace nanofsdp {
 
@@ -30,6 +31,9 @@ int with_named_errors(const std::function<int()>& work) try {
   return work();
 } catch (const std::bad_alloc&) {
   throw std::runtime_error("memory ran out; use fewer ranks, less batch or a smaller model");
+} catch (const std::system_error& error) {
+  if (error.code() != std::errc::resource_unavailable_try_again) throw;
+  throw std::runtime_error("a thread could not be started; use fewer, or raise `ulimit -u`");
 } catch (const std::exception&) {
   throw;
 } catch (...) {

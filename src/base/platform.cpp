@@ -18,7 +18,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "base/fingerprint.h"
+#include "base/file.h"
 
 #if defined(__linux__)
 #include <linux/futex.h>
@@ -41,9 +41,8 @@ int count_threads() {
   // processor writes this line for the program, with zeros at least, while /proc/self/task also
   // lists the emulator's threads. Field 2 is a name in parentheses, which may contain any
   // characters.
-  std::ifstream file("/proc/self/stat");
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
-  if (text.empty()) return 1;  // without /proc
+  std::string text;
+  if (!std::getline(std::ifstream("/proc/self/stat"), text, '\0')) return 1;  // without /proc
   std::istringstream fields(text.substr(text.rfind(')') + 1));
   return std::max(std::stoi(*std::next(std::istream_iterator<std::string>(fields), 20 - 3)), 1);
 }
@@ -64,10 +63,7 @@ void run_with_background_threads(const std::function<void()>& work) {
 }
 
 std::uint64_t program_fingerprint() {
-  std::ifstream file("/proc/self/exe", std::ios::binary);
-  std::ostringstream bytes;
-  bytes << file.rdbuf();
-  return bytes.view().empty() ? 0 : fingerprint(bytes.view());
+  return std::filesystem::exists("/proc/self/exe") ? fingerprint_of("/proc/self/exe") : 0;
 }
 
 std::string process_space() {

@@ -1,10 +1,10 @@
 #include "comm/local.h"
 
 #include <exception>
+#include <future>
 #include <mutex>
 #include <numeric>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "base/check.h"
@@ -34,28 +34,32 @@ std::unique_ptr<Communicator> make_self() { return std::move(make_local_group(1)
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options) {
-  auto group = make_local_group(world_size, options);
   std::mutex mutex;
   std::exception_ptr cause, consequence;  // the first cause and the first consequence
   const auto keep = [&](std::exception_ptr& first) {
     const std::lock_guard lock(mutex);
     if (!first) first = std::current_exception();
   };
-  std::vector<std::thread> ranks;
+  std::vector<std::future<void>> ranks;
+  // If a thread cannot be started, this group ends first, which tells the ranks that have started.
+  auto group = make_local_group(world_size, options);
+  ranks.resize(group.size());
   for (int rank = 0; rank < world_size; ++rank) {
-    ranks.emplace_back([&, rank, comm = std::move(group[rank])]() mutable {
-      // A rank that throws destroys its communicators, which tells the ranks that wait for it.
-      try {
-        Context context(rank, world_size, threads, options.device);
-        body(context, std::move(comm));
-      } catch (const CommError& e) {
-        keep(e.consequence() ? consequence : cause);
-      } catch (...) {
-        keep(cause);
-      }
-    });
+    ranks[rank] =
+        std::async(std::launch::async, [&, rank, given = std::move(group[rank])]() mutable {
+          // A rank that throws destroys its communicators, which tells the ranks that wait for it.
+          try {
+            auto comm = std::move(given);
+            Context context(rank, world_size, threads, options.device);
+            body(context, std::move(comm));
+          } catch (const CommError& e) {
+            keep(e.consequence() ? consequence : cause);
+          } catch (...) {
+            keep(cause);
+          }
+        });
   }
-  for (std::thread& rank : ranks) rank.join();
+  for (const std::future<void>& rank : ranks) rank.wait();
   if (cause || consequence) std::rethrow_exception(cause ? cause : consequence);
 }
 

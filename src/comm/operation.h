@@ -3,7 +3,6 @@
 #include <array>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "base/dtype.h"
 #include "comm/communicator.h"

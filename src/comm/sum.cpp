@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 
-#include "base/cuda.h"
-
 namespace nanofsdp::comm {
 namespace {
 

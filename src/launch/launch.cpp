@@ -42,8 +42,6 @@ class HeldSignals {
     std::signal(SIGCHLD, SIG_DFL);
   }
   ~HeldSignals() { release(); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
 
   void release() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
@@ -123,6 +121,7 @@ class Children {
                               PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     NANOFSDP_CHECK(memory != MAP_FAILED, .what = "ranks' reports", .got = std::strerror(errno));
     reports_ = {static_cast<Report*>(memory), static_cast<std::size_t>(size)};  // all zeros
+    children_.reserve(reports_.size());  // from now on, no child that was started can be forgotten
   }
   ~Children() {
     signal_all(SIGKILL);

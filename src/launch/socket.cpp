@@ -109,7 +109,7 @@ bool Socket::send(std::string_view bytes) const {
   while (!bytes.empty()) {
     const ssize_t sent = ::send(descriptor_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
-    if (sent <= 0) return false;
+    if (sent <= 0) return shut_down(), false;
     bytes.remove_prefix(static_cast<std::size_t>(sent));
   }
   return true;
@@ -118,9 +118,8 @@ bool Socket::send(std::string_view bytes) const {
 bool Socket::receive(std::string& buffer) const {
   std::array<char, 4096> bytes;
   ssize_t received = 0;
-  do {
-    received = recv(descriptor_, bytes.data(), bytes.size(), 0);
-  } while (received < 0 && errno == EINTR);
+  while ((received = recv(descriptor_, bytes.data(), bytes.size(), 0)) < 0 && errno == EINTR) {
+  }
   if (received <= 0) return false;
   buffer.append(bytes.data(), static_cast<std::size_t>(received));
   return true;

@@ -74,16 +74,14 @@ Store::~Store() {
   thread_.join();
 }
 
-void Store::listen() {
-  std::string buffer, how = " closed";
-  try {
-    while (socket_.receive(buffer)) {
-      while (const auto frame = take_frame(buffer)) handle(*frame);
-    }
-  } catch (const std::exception& e) {
-    how = fmt::format(": {}", e.what());
+void Store::listen() try {
+  std::string buffer;
+  while (socket_.receive(buffer)) {
+    while (const auto frame = take_frame(buffer)) handle(*frame);
   }
-  lost(fmt::format("rank 0 was lost: its connection to rank {}{}", rank(), how));
+  lost(fmt::format("rank 0 was lost: its connection to rank {} closed", rank()));
+} catch (const std::exception& e) {
+  lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), e.what()));
 }
 
 void Store::say(const Frame& frame) {

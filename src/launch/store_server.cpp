@@ -43,7 +43,7 @@ bool StoreServer::serves() const {
   return !stopping_ || (loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_);
 }
 
-void StoreServer::serve() {
+void StoreServer::serve() try {
   while (serves()) {
     std::vector<pollfd> watched{{.fd = listener_.descriptor(), .events = POLLIN}};
     for (const Connection& c : connections_)
@@ -56,6 +56,8 @@ void StoreServer::serve() {
     if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
     end_roll_call();
   }
+} catch (const std::exception&) {  // without memory this thread cannot serve, so the run is over
+  lose(0, "failed: memory ran out");
 }
 
 void StoreServer::receive(Connection& connection) {

@@ -6,6 +6,7 @@
 #include <new>
 #include <stdexcept>
 #include <string>
+#include <system_error>
 
 #include <sys/resource.h>
 
@@ -63,6 +64,9 @@ TEST(Ends, OfWhateverIsThrownAreOneLine) {
       {[] { throw Strange(); }, "an exception that is no std::exception"},
       {[] { throw std::bad_alloc(); }, "memory ran out; use fewer ranks"},
       {[] { throw std::bad_array_new_length(); }, "memory ran out; use fewer ranks"},
+      {[] { throw std::system_error(make_error_code(std::errc::resource_unavailable_try_again)); },
+       "a thread could not be started; use fewer"},
+      {[] { throw std::system_error(make_error_code(std::errc::io_error), "so"); }, "so: "},
       {[] { throw std::runtime_error("so"); }, "so"},
   };
   for (const auto& [thrown, words] : cases) {
