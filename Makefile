@@ -163,6 +163,7 @@ mutants: ## + Break the code on purpose, in more than seven hundred ways: which 
 	@python3 tests/mutants/run.py build/mutants/binary $(MUTANTS)
 
 # The same ones again: make faults ARGS="--seed=7"; it prints the seed. Fewer: ARGS="--faults=50".
+# ARGS="--nth" instead lets the n-th allocation, write, connection or start of a thread fail.
 faults: build ## + Kill, stop, cut off, fill up: 500 short runs with a fault each (about 10 minutes)
 	@$(need_python)
 	@python3 tests/faults/campaign.py build/release/nanofsdp --out=build/faults $(ARGS)

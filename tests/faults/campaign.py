@@ -2,6 +2,7 @@
 names who was at fault.
 
     python3 campaign.py build/release/nanofsdp --faults=500 --seed=1
+    python3 campaign.py build/release/nanofsdp --nth    # instead: the n-th call fails (nth.py)
 
 Prints what went otherwise as it happens and a table at the end; all of it as JSON in --out. Each
 fault depends on the seed and its number alone: --only=NUMBER repeats one. Exit code 1 on any miss.
@@ -23,6 +24,7 @@ from random import Random
 sys.dont_write_bytecode = True  # no __pycache__ among the sources
 import world
 import faults
+import nth
 import resumed
 import strangers
 from kind import Kind
@@ -113,6 +115,8 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
+    if "--nth" in sys.argv:
+        return nth.main()
     options = arguments()
     binary = options.binary.resolve()
     seed = int(time.time()) if options.seed is None else options.seed
