@@ -23,13 +23,6 @@
 #include "store/owned_directory.h"
 
 namespace nanofsdp::cli {
-namespace {
-
-void require_metrics(bool written) {
-  NANOFSDP_REFUSE_IF(!written, .what = "cannot write --metrics", .got = std::strerror(errno));
-}
-
-}  // namespace
 
 Report::Report(const TrainOptions& options, const Context& context, const data::Dataset& dataset,
                train::Trainer& trainer)
@@ -126,14 +119,12 @@ void Report::open_files() {
     std::filesystem::resize_file(options_.metrics, text.rfind('\n') + 1);
   }
   metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
-  require_metrics(metrics_.is_open());
 }
 
 void Report::record(const nlohmann::ordered_json& json) {
   curves_.add(json);
-  if (!options_.metrics.empty()) {
-    require_metrics(static_cast<bool>(metrics_ << json.dump() << '\n' << std::flush));
-  }
+  if (options_.metrics.empty() || metrics_ << json.dump() << '\n' << std::flush) return;
+  NANOFSDP_REFUSE(.what = "cannot write --metrics", .got = std::strerror(errno));
 }
 
 void Report::step(std::int64_t iteration, const train::StepResult& result) {

@@ -40,7 +40,7 @@ WAYS = {"alone": ["--ranks=1"],
 # What an error says, by the kind of call that failed.
 SAYS = {"memory": r"memory ran out|bad_alloc|Cannot allocate memory|rank \d",
         "mapping": r"Cannot allocate memory|No space left",
-        "write": r"No space left|Input/output error|--trace", "read": r".",
+        "write": r"No space left|Input/output error|--trace|--metrics", "read": r".",
         "thread": r"a thread could not be started|Resource temporarily unavailable",
         "process": r"fork: got Resource temporarily unavailable", "net": r"rank \d|socket: got"}
 JSON = "ended by a destructor of nlohmann::json"
