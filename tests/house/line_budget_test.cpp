@@ -79,6 +79,15 @@ TEST(LineBudget, ThePageIsAThinWindow) {
   EXPECT_LE(lines_of(files("lessons/play", kCode)), 1190);  // 250 give a browser threads and C++20
 }
 
+TEST(LineBudget, MuonHas120LinesForItsShardsAnd80ForItsMathematics) {
+  const std::filesystem::path lesson = "lessons/25_whole_matrices";
+  EXPECT_LE(lines_of_code(lesson / "muon.h"), 120);
+  int parts = 0;
+  for (const char* part : {"orthogonalise.h", "turns.h", "groups.h"})
+    parts += lines_of_code(lesson / part);
+  EXPECT_LE(parts, 80);
+}
+
 TEST(LineBudget, NoFileIsLongerThan300Lines) {
   for (const char* folder : {"src", "tests", "lessons"}) {
     for (const auto& file :

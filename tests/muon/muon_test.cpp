@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <string>
+#include <vector>
 
 #include "muon/trained.h"
 #include "support/temporary_directory.h"
@@ -84,6 +87,34 @@ TEST(Muon, OnSlicesIsAnotherOptimizer) {
   EXPECT_NE(sharded(c).weights, plain(c));
   c.ranks = 1;  // a slice of one rank is the whole matrix
   EXPECT_EQ(sharded(c).weights, plain(c));
+}
+
+// However many units there are, two ranks differ by at most one matrix, and no work is lost.
+TEST(Muon, SharesOutTheWorkEvenly) {
+  std::uint32_t random = 1;
+  const auto draw = [&](std::uint32_t most) {
+    random = random * 1664525 + 1013904223;
+    return 1 + (random >> 16) % most;
+  };
+  for (int i = 0; i < 200; ++i) {
+    std::vector<double> load(draw(6));
+    double sum = 0, longest = 0;
+    for (std::uint32_t unit = draw(5); unit > 0; --unit) {
+      std::vector<lesson::Matrix> matrices(draw(7));
+      for (lesson::Matrix& m : matrices) {
+        m.work = draw(100);
+        sum += m.work;
+        longest = std::max(longest, m.work);
+      }
+      lesson::share_out(matrices, load);
+      for (const lesson::Matrix& m : matrices) {
+        ASSERT_TRUE(m.rank >= 0 && m.rank < std::ssize(load));
+      }
+      const auto [least, most] = std::ranges::minmax_element(load);
+      EXPECT_LE(*most - *least, longest);
+    }
+    EXPECT_EQ(std::accumulate(load.begin(), load.end(), 0.0), sum);
+  }
 }
 
 // One all-gather and one reduce-scatter of each block's row, and nothing for the root.
