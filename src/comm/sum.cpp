@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/cuda.h"
+
 namespace nanofsdp::comm {
 namespace {
 
