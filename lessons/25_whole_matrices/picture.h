@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct LossCurve {
   std::string name;
   std::vector<double> losses;  // of step 1, 2, ...
   std::string_view colour;
+  bool dashed = false;
 };
 
 /// The losses of several runs over the steps, the run with the largest last loss first.
@@ -36,7 +38,11 @@ inline Svg drawing(const std::vector<LossCurve>& curves) {
   for (const LossCurve& curve : curves) {
     std::vector<double> above;
     for (const double loss : curve.losses) above.push_back(loss - lowest);
-    svg.curve(left + step, bottom, step, scale, above, curve.colour);
+    const std::size_t dash = curve.dashed ? 2 : above.size();  // its values
+    for (std::size_t i = 0; i < above.size(); i += dash) {
+      const int x = left + step * static_cast<int>(i + 1);
+      svg.curve(x, bottom, step, scale, std::span(above).subspan(i, dash), curve.colour);
+    }
     const int y = std::max(below, bottom - 5 - static_cast<int>(scale * above.back()));
     svg.text(left + steps * step + 6, y, curve.name);
     below = y + 16;

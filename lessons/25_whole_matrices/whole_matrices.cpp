@@ -119,8 +119,9 @@ int main(int argc, char** argv) {
   lesson.claim(muon.update.bytes_sent == 2 * 4 * 4 * 196864 * 3 / 4, "the formula");
   lesson.answer(muon.update.bytes_sent);
   lesson.answer(adamw.update.bytes_sent);
-  lesson.picture(lesson::drawing({{"AdamW", adamw.losses, lesson::colour::ink},
-                                  {"Muon, whole", muon.losses, lesson::colour::optimizer},
-                                  {"Muon, slices", slices.losses, lesson::colour::grey}}));
+  lesson.picture(lesson::drawing(
+      {{"AdamW", adamw.losses, lesson::colour::ink},
+       {"Muon, whole", muon.losses, lesson::colour::optimizer},
+       {"Muon, slices", slices.losses, lesson::colour::optimizer, /*dashed=*/true}}));
   return lesson.end("Muon on shards is Muon on whole matrices, to the bit");
 }
