@@ -20,7 +20,7 @@ int main() {
         for (std::size_t i = 0; i < 3; ++i) {
           const auto [begin, end] = layout.in_whole(i);
           for (std::int64_t e = begin; e < end; ++e) {
-            const double value = i == 1 && e == begin ? 4096 : static_cast<double>(1 + e % 7);
+            const double value = i == 1 && e == begin ? 4097 : static_cast<double>(1 + e % 7);
             row[static_cast<std::size_t>(e)] = static_cast<float>(value);
             right[static_cast<std::size_t>(e / layout.shard_numel())] += value * value;
           }

@@ -66,10 +66,10 @@ inline Svg drawing(std::int64_t inside, std::int64_t across) {
   Svg svg(470, 400);
   svg.text(8, 18, "Two groups of two ranks: bytes that each rank receives");
   svg.text(8, 36, "in a step of one micro-batch.");
+  for (const int y : {50, 260}) svg.rect(20, y, 430, 120, "#eeeeee");
   for (const int group : {0, 1}) {
     const int y = 50 + 210 * group;
-    svg.rect(20, y, 430, 120, "#eeeeee");
-    svg.text(30, y + 18, fmt::format("machine {}", group));
+    svg.text(98, y + 18, fmt::format("machine {}", group));
     for (const int shard : {0, 1}) {
       const int x = 30 + 294 * shard, rank = 2 * group + shard;
       svg.box(x, y + 36, 116, 60, colour::parameters,
