@@ -42,6 +42,8 @@ class HeldSignals {
     std::signal(SIGCHLD, SIG_DFL);
   }
   ~HeldSignals() { release(); }
+  HeldSignals(const HeldSignals&) = delete;
+  HeldSignals& operator=(const HeldSignals&) = delete;
 
   void release() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 

@@ -56,7 +56,7 @@ void StoreServer::serve() try {
     if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
     end_roll_call();
   }
-} catch (const std::exception&) {  // without memory this thread cannot serve, so the run is over
+} catch (const std::bad_alloc&) {  // without memory this thread cannot serve, so the run is over
   lose(0, "failed: memory ran out");
 }
 
