@@ -10,8 +10,8 @@ struct Schedule {
   std::int64_t compute = 0;  ///< how long the computation of a unit takes
 };
 
-/// The exercise of lesson 14: when is a forward pass over? Give a formula. The checker also asks
-/// for so many units that a loop over them would not end.
+/// The exercise of lesson 14: when is a forward pass over? Give a formula, and not a loop: the
+/// checker also asks for 10^12 units.
 ///
 /// The all-gathers run one after another, and so do the computations. A unit can compute after its
 /// all-gather has ended. A unit's all-gather can begin after the unit that was in the same slot
