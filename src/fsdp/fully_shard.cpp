@@ -246,6 +246,10 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
 }
 
 void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
+  struct EndOfUse {
+    Unit& unit;
+    ~EndOfUse() { unit.end_of_use(/*keep=*/false); }
+  };
   // Whether unsharded parameters are exact.
   const bool exact = options_.precision.param_dtype == DType::float32;
   for (const Unit& unit : units_) {
@@ -256,18 +260,12 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
   context_.gather->wait(context_.compute->record());
   for (Unit& unit : units_) {
     if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
-    std::exception_ptr thrown;
-    try {
-      for (ShardedParameters& row : unit.rows()) {
-        const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
-        for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
-        if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
-      }
-    } catch (...) {
-      thrown = std::current_exception();
+    const EndOfUse also_if_visit_throws{unit};
+    for (ShardedParameters& row : unit.rows()) {
+      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
+      for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+      if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
     }
-    unit.end_of_use(/*keep=*/false);
-    if (thrown) std::rethrow_exception(thrown);
   }
 }
 

@@ -18,29 +18,21 @@ void collect(Module& module, const std::string& path, std::vector<Parameter*>& f
 }  // namespace
 
 Tensor Module::forward(Tape& tape, Tensor x) {
-  const Tape::AtWork at_work(tape, *this);
-  hooks.pre_forward(tape);
-  innermost.pre_forward(tape);
-  const bool again = recompute && tape.saving();
-  if (again) tape.save({x});
-  Tape::Scope temporaries(tape, /*frees=*/again || !tape.training(), /*pauses=*/again);
-  const Tensor y = temporaries.keep(do_forward(tape, x));
-  innermost.post_forward(tape);
-  hooks.post_forward(tape);
-  return y;
+  return bracket(tape, &Hooks::pre_forward, &Hooks::post_forward, [&] {
+    const bool again = recompute && tape.saving();
+    if (again) tape.save({x});
+    Tape::Scope temporaries(tape, /*frees=*/again || !tape.training(), /*pauses=*/again);
+    return temporaries.keep(do_forward(tape, x));
+  });
 }
 
 //! [backward]
 Tensor Module::backward(Tape& tape, Tensor dy) {
-  const Tape::AtWork at_work(tape, *this);
-  hooks.pre_backward(tape);
-  innermost.pre_backward(tape);
-  Tape::Scope temporaries(tape, /*frees=*/recompute);
-  if (recompute) do_forward(tape, tape.restore<1>()[0]);
-  const Tensor dx = temporaries.keep(do_backward(tape, dy));
-  innermost.post_backward(tape);
-  hooks.post_backward(tape);
-  return dx;
+  return bracket(tape, &Hooks::pre_backward, &Hooks::post_backward, [&] {
+    Tape::Scope temporaries(tape, /*frees=*/recompute);
+    if (recompute) do_forward(tape, tape.restore<1>()[0]);
+    return temporaries.keep(do_backward(tape, dy));
+  });
 }
 //! [backward]
 

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/check.h"
 #include "base/tensor.h"
 #include "nn/parameter.h"
 #include "nn/tape.h"
@@ -142,7 +143,43 @@ class Module {
     parameters_.emplace_back(std::move(name), std::move(parameter));
   }
 
+  /// For a module that takes or returns several tensors. Its forward has a signature of its own,
+  /// and lets this function call the hooks before and after `compute`, which does the work:
+  ///
+  ///     std::pair<Tensor, Tensor> forward(nn::Tape& tape, Tensor x, Tensor memory, Tensor mask) {
+  ///       return hooked_forward(tape, [&] {
+  ///         ...  // the children's forward; tape.save({...})
+  ///         return std::pair(y, weights);
+  ///       });
+  ///     }
+  ///
+  /// FSDP shards such a module like any other. The temporaries of `compute` stay until the module
+  /// around it ends, unless `compute` has a Tape::Scope of its own.
+  /// @returns the result of `compute`
+  /// @throws Error if `recompute` is set: it is for modules of one tensor
+  auto hooked_forward(Tape& tape, const auto& compute) {
+    NANOFSDP_CHECK(!recompute, .what = "recompute", .expected = "a module of one tensor",
+                   .got = "one of several", .hint = "let the modules inside it recompute");
+    return bracket(tape, &Hooks::pre_forward, &Hooks::post_forward, compute);
+  }
+  /// The same for its backward, which restores what the forward has saved.
+  auto hooked_backward(Tape& tape, const auto& compute) {
+    return bracket(tape, &Hooks::pre_backward, &Hooks::post_backward, compute);
+  }
+
  private:
+  //! [bracket]
+  auto bracket(Tape& tape, HookList Hooks::*before, HookList Hooks::*after, const auto& compute) {
+    const Tape::AtWork at_work(tape, *this);
+    (hooks.*before)(tape);
+    (innermost.*before)(tape);
+    const auto result = compute();
+    (innermost.*after)(tape);
+    (hooks.*after)(tape);
+    return result;
+  }
+  //! [bracket]
+
   virtual Tensor do_forward(Tape& tape, Tensor x) = 0;
   virtual Tensor do_backward(Tape& tape, Tensor dy) = 0;
 

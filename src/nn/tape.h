@@ -103,14 +103,12 @@ class Tape {
 
   /// As long as it lives, this module computes, and the tensors that are saved and restored belong
   /// to it.
-  class AtWork {
-   public:
+  struct AtWork {
     /// Tape and module must outlive it.
-    AtWork(Tape& tape, const Module& module) : tape_(tape) { tape_.at_work_.push_back(&module); }
-    ~AtWork() { tape_.at_work_.pop_back(); }
+    AtWork(Tape& on, const Module& module) : tape(on) { tape.at_work_.push_back(&module); }
+    ~AtWork() { tape.at_work_.pop_back(); }
 
-   private:
-    Tape& tape_;
+    Tape& tape;  ///< the tape of the pass
   };
 
   /// Starts a forward pass. The pass before must have ended. In training, activations are saved and
