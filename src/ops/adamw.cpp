@@ -34,8 +34,7 @@ void adamw(Stream& stream, const AdamW& a) {
   if (!a.grad_scale.empty()) require("adamw: grad_scale", a.grad_scale, {1});
   NANOFSDP_CHECK(a.step >= 1, .what = "adamw: step", .expected = "at least 1",
                  .got = fmt::format("{}", a.step));
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), adamw(stream, a));
-  stream.enqueue(cost(a), [&stream, a, n] {
+  enqueue(stream, a, [&stream, a, n] {
     const AdamWConstants constants(a);
     const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();
     stream.parallel_for(n, grain_of(), [&](std::int64_t begin, std::int64_t end) {

@@ -3,7 +3,8 @@
 #include "ops/adamw_constants.h"
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 // Each thread updates a pack of n elements. The bits of an element must not depend on where its
@@ -33,7 +34,7 @@ __global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t p
 
 }  // namespace
 
-void adamw(Stream& stream, const AdamW& a) {
+void run_on_gpu(Stream& stream, const AdamW& a) {
   const float* const grad_scale = a.grad_scale.empty() ? nullptr : a.grad_scale.f32();
   const auto by = [&]<int n>(Pack<float, n>* param) {
     const auto at = [](const Tensor& t) { return static_cast<Pack<float, n>*>(t.raw()); };
@@ -47,4 +48,4 @@ void adamw(Stream& stream, const AdamW& a) {
          : by(static_cast<Pack<float, 1>*>(a.param.raw()));
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

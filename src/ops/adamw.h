@@ -48,8 +48,6 @@ inline Cost cost(const AdamW& a) {
 void adamw(Stream& stream, const AdamW& a);
 
 /// The CUDA side, in adamw.cu, called with operands that have been checked.
-namespace cuda {
-void adamw(Stream& stream, const AdamW& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const AdamW& a);
 
 }  // namespace nanofsdp::ops

@@ -151,12 +151,11 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   return l;
 }
 
-// Enqueues the work, or calls the CUDA twin. The threads share the groups of heads of all
-// sequences, and each thread has its own slice of scratch.
+// Enqueues the operator. The threads share the groups of heads of all sequences, and each thread
+// has its own slice of scratch.
 template <class Operands, class Body>
-void enqueue(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), attention(stream, a));
-  stream.enqueue(cost(a), [&stream, a, l, body] {
+void enqueue_heads(Stream& stream, const Operands& a, const Layout& l, const Body& body) {
+  enqueue(stream, a, [&stream, a, l, body] {
     const auto aligned = (reinterpret_cast<std::uintptr_t>(a.scratch.f32()) + 63) / 64 * 64;
     auto* scratch = reinterpret_cast<float*>(aligned);
     const std::int64_t groups = l.T > 0 ? l.B * l.H / l.group : 0;
@@ -178,7 +177,7 @@ std::int64_t attention_scratch_numel(std::int64_t T, int threads) {
 }
 
 void attention(Stream& stream, const AttentionForward& a) {
-  enqueue(stream, a, layout_of(stream, a), forward);
+  enqueue_heads(stream, a, layout_of(stream, a), forward);
 }
 
 void attention(Stream& stream, const AttentionBackward& a) {
@@ -188,7 +187,7 @@ void attention(Stream& stream, const AttentionBackward& a) {
   require.heads("attention: dq", a.dq, {l.B, l.T, l.H, l.D});
   require.heads("attention: dk", a.dk, {l.B, l.T, a.k.heads, l.D});
   require.heads("attention: dv", a.dv, {l.B, l.T, a.k.heads, l.D});
-  enqueue(stream, a, l, backward);
+  enqueue_heads(stream, a, l, backward);
 }
 
 }  // namespace nanofsdp::ops

@@ -7,7 +7,8 @@
 // The plain kernels, which multiply in float32, and the choice of the kernels for a call. They read
 // and write float32 or bfloat16.
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 constexpr int kMaxWidth = 2 * kTile;  // the widest head: two slices
@@ -189,12 +190,12 @@ void backward(Stream& stream, const AttentionBackward& a) {
 
 }  // namespace
 
-void attention(Stream& stream, const AttentionForward& a) {
+void run_on_gpu(Stream& stream, const AttentionForward& a) {
   for_type_of(a.y, [&]<class T>(T) { forward<T>(stream, a); });
 }
 
-void attention(Stream& stream, const AttentionBackward& a) {
+void run_on_gpu(Stream& stream, const AttentionBackward& a) {
   for_type_of(a.y, [&]<class T>(T) { backward<T>(stream, a); });
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

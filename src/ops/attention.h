@@ -121,9 +121,7 @@ void attention(Stream& stream, const AttentionForward& a);
 void attention(Stream& stream, const AttentionBackward& a);
 
 /// The CUDA side, in attention.cu, called with operands that have been checked.
-namespace cuda {
-void attention(Stream& stream, const AttentionForward& a);
-void attention(Stream& stream, const AttentionBackward& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const AttentionForward& a);
+void run_on_gpu(Stream& stream, const AttentionBackward& a);
 
 }  // namespace nanofsdp::ops

@@ -30,7 +30,6 @@ void require_operands(const Require& require, const CopyChunks& a) {
 void copy_chunks(Stream& stream, const CopyChunks& a) {
   if (a.numel == 0) return;
   require_operands(Require(stream), a);
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy_chunks(stream, a));
   enqueue_loop(stream, a, a.numel, grain_of(), [a](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t q = begin / a.chunk, i = begin % a.chunk;

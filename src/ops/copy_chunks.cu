@@ -4,7 +4,8 @@
 
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 __device__ inline void convert(float x, float& y) { y = x; }
@@ -54,7 +55,7 @@ void copy_packs(Stream& stream, const CopyChunks& a) {
 
 }  // namespace
 
-void copy_chunks(Stream& stream, const CopyChunks& a) {
+void run_on_gpu(Stream& stream, const CopyChunks& a) {
   const bool packed = (a.numel | a.chunk | a.in_stride | a.out_stride) % kPack == 0 &&
                       fits_packs(a.in, a.out);  // each chunk begins and ends at a pack
   for_type_of(a.in, [&]<class In>(In) {
@@ -64,4 +65,4 @@ void copy_chunks(Stream& stream, const CopyChunks& a) {
   });
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -43,8 +43,6 @@ inline Cost cost(const CopyChunks& a) {
 void copy_chunks(Stream& stream, const CopyChunks& a);
 
 /// The CUDA side, in copy_chunks.cu, called with operands that have been checked.
-namespace cuda {
-void copy_chunks(Stream& stream, const CopyChunks& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const CopyChunks& a);
 
 }  // namespace nanofsdp::ops

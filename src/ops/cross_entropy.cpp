@@ -96,10 +96,9 @@ void backward(Stream& stream, const CrossEntropyBackward& a) {
   });
 }
 
-// Checks the operands and enqueues the work, or calls the CUDA twin. `work` is null for operands
-// that a CPU never gets.
+// Checks the operands and enqueues the operator. `work` is null for operands that a CPU never gets.
 template <class Operands>
-void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Operands&)) {
+void enqueue_rows(Stream& stream, const Operands& a, void (*work)(Stream&, const Operands&)) {
   const Require require(stream, a.logits);
   require_rank("cross_entropy: logits", a.logits, 2);
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
@@ -111,16 +110,19 @@ void enqueue(Stream& stream, const Operands& a, void (*work)(Stream&, const Oper
   require("cross_entropy: lse", a.lse, {N}, DType::float32);
   require("cross_entropy: target", a.target, {N}, DType::int32);
   if (a.logits.empty()) return;
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), cross_entropy(stream, a));
-  stream.enqueue(cost(a), [&stream, a, work] { work(stream, a); });
+  enqueue(stream, a, [&stream, a, work] { work(stream, a); });
 }
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const CrossEntropyForward& a) { enqueue(stream, a, forward); }
-void cross_entropy(Stream& stream, const CrossEntropyBackward& a) { enqueue(stream, a, backward); }
+void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
+  enqueue_rows(stream, a, forward);
+}
+void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
+  enqueue_rows(stream, a, backward);
+}
 void cross_entropy(Stream& stream, const CrossEntropy& a) {
-  if (a.logits.dtype() == DType::bfloat16) return enqueue<CrossEntropy>(stream, a, nullptr);
+  if (a.logits.dtype() == DType::bfloat16) return enqueue_rows<CrossEntropy>(stream, a, nullptr);
   cross_entropy(stream, CrossEntropyForward{a});
   cross_entropy(stream, CrossEntropyBackward{a.logits, a.target, a.lse, a.scale});
 }

@@ -6,7 +6,8 @@
 #include "ops/flash/warp_matrix.cuh"
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 /// Returns the target, which is a class or -1. Any other target would make the kernel read outside
@@ -161,7 +162,7 @@ void add_to_total(Stream& stream, const Tensor& loss, const Tensor& total) {
 
 }  // namespace
 
-void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
+void run_on_gpu(Stream& stream, const CrossEntropyForward& a) {
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   for_type_of(a.logits, [&]<class T>(T) {
     launch(stream, blocks_for(N, 1), threads_for(V), forward<T>, a.logits.data<T>(),
@@ -170,7 +171,7 @@ void cross_entropy(Stream& stream, const CrossEntropyForward& a) {
   add_to_total(stream, a.loss, a.total);
 }
 
-void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
+void run_on_gpu(Stream& stream, const CrossEntropyBackward& a) {
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   for_type_of(a.logits, [&]<class T>(T) {
     launch(stream, blocks_for(N, 1), threads_for(V), backward<T>, a.logits.data<T>(),
@@ -178,14 +179,14 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a) {
   });
 }
 
-void cross_entropy(Stream& stream, const CrossEntropy& a) {
+void run_on_gpu(Stream& stream, const CrossEntropy& a) {
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   const bool packed = V % Eight::kCount == 0 && V <= kHeld * kBlock * Eight::kCount &&
                       reinterpret_cast<std::uintptr_t>(a.logits.raw()) % sizeof(Eight) == 0;
   if (a.logits.dtype() == DType::float32 || !packed) {
     const CrossEntropyForward& forward = a;
-    cuda::cross_entropy(stream, forward);
-    return cuda::cross_entropy(stream, CrossEntropyBackward{a.logits, a.target, a.lse, a.scale});
+    run_on_gpu(stream, forward);
+    return run_on_gpu(stream, CrossEntropyBackward{a.logits, a.target, a.lse, a.scale});
   }
   launch(stream, blocks_for(N, 1), kBlock, classify,
          reinterpret_cast<Eight*>(a.logits.data<bfloat16>()), a.target.data<std::int32_t>(),
@@ -193,4 +194,4 @@ void cross_entropy(Stream& stream, const CrossEntropy& a) {
   add_to_total(stream, a.loss, a.total);
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -70,10 +70,8 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 void cross_entropy(Stream& stream, const CrossEntropy& a);
 
 /// The CUDA side, in cross_entropy.cu, called with operands that have been checked.
-namespace cuda {
-void cross_entropy(Stream& stream, const CrossEntropyForward& a);
-void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
-void cross_entropy(Stream& stream, const CrossEntropy& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const CrossEntropyForward& a);
+void run_on_gpu(Stream& stream, const CrossEntropyBackward& a);
+void run_on_gpu(Stream& stream, const CrossEntropy& a);
 
 }  // namespace nanofsdp::ops

@@ -36,7 +36,6 @@ void add(Stream& stream, const Add& a) {
   require.numel("add: a", a.a, n);
   require.numel("add: b", a.b, n);
   require.numel("add: out", a.out, n);
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), add(stream, a));
   enqueue_loop(stream, a, n, grain_of(), [a](std::int64_t begin, std::int64_t end) {
     const std::int64_t size = end - begin;
     Map(a.out.f32() + begin, size) =
@@ -47,7 +46,6 @@ void add(Stream& stream, const Add& a) {
 void scale(Stream& stream, const Scale& a) {
   const Require require(stream);
   require.numel("scale: x", a.x, a.x.numel());
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), scale(stream, a));
   enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
     Map(a.x.f32() + begin, end - begin) *= a.factor;
   });
@@ -57,9 +55,8 @@ void fill(Stream& stream, const Fill& a) {
   const Require require(stream);
   const DType dtype = a.x.dtype();
   require.numel("fill: x", a.x, a.x.numel(), dtype == DType::int32 ? DType::float32 : dtype);
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), fill(stream, a));
   const auto fill_with = [&](auto value) {
-    stream.enqueue(cost(a), [a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
+    enqueue(stream, a, [a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
   };
   if (dtype == DType::float64) return fill_with(double{a.value});
   if (dtype == DType::bfloat16) return fill_with(to_bfloat16(a.value));
@@ -72,7 +69,6 @@ void copy(Stream& stream, const Copy& a) {
   const Require require(stream);
   require.numel("copy: in", a.in, a.out.numel(), a.out.dtype());
   require.numel("copy: out", a.out, a.out.numel(), a.out.dtype());
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, a));
   const auto* in = static_cast<const std::byte*>(a.in.raw());
   auto* out = static_cast<std::byte*>(a.out.raw());
   const auto bytes = static_cast<std::int64_t>(a.out.bytes());
@@ -93,8 +89,7 @@ void arange(Stream& stream, const Arange& a) {
   require.numel("arange: x", a.x, a.x.numel(), DType::int32);
   NANOFSDP_CHECK(a.period >= 1, .what = "arange: period", .expected = "at least 1",
                  .got = fmt::format("{}", a.period));
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), arange(stream, a));
-  stream.enqueue(cost(a), [a] {
+  enqueue(stream, a, [a] {
     const std::span<std::int32_t> x = a.x.span<std::int32_t>();
     for (std::size_t i = 0; i < x.size(); ++i) {
       x[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % a.period);
@@ -108,7 +103,6 @@ void dropout(Stream& stream, const Dropout& a) {
   require("dropout: y", a.y, a.x.shape());
   const std::uint32_t threshold = drop_threshold(a.p);
   if (a.x.empty()) return;
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), dropout(stream, a));
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
   const std::int64_t n = a.x.numel() / rows;
   const float factor = 1 / (1 - a.p);

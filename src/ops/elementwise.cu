@@ -5,7 +5,8 @@
 #include "base/cuda.h"
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 struct Multiply {
@@ -54,11 +55,11 @@ __global__ void drop(const T* x, T* y, std::int64_t rows, std::int64_t n, Dropou
 
 }  // namespace
 
-void add(Stream& stream, const Add& a) { map(stream, a.out, Sum{}, a.a, a.b); }
+void run_on_gpu(Stream& stream, const Add& a) { map(stream, a.out, Sum{}, a.a, a.b); }
 
-void scale(Stream& stream, const Scale& a) { map(stream, a.x, Multiply{a.factor}, a.x, a.x); }
+void run_on_gpu(Stream& stream, const Scale& a) { map(stream, a.x, Multiply{a.factor}, a.x, a.x); }
 
-void fill(Stream& stream, const Fill& a) {
+void run_on_gpu(Stream& stream, const Fill& a) {
   if (a.x.dtype() == DType::float64) {
     elementwise(stream, a.x.numel(), a.x.data<double>(), FillOf<double>{a.value});
   } else if (a.x.dtype() == DType::bfloat16) {
@@ -68,15 +69,15 @@ void fill(Stream& stream, const Fill& a) {
   }
 }
 
-void copy(Stream& stream, const Copy& a) {
+void run_on_gpu(Stream& stream, const Copy& a) {
   nanofsdp::cuda::copy(stream, a.out.raw(), a.in.raw(), a.out.bytes());
 }
 
-void arange(Stream& stream, const Arange& a) {
+void run_on_gpu(Stream& stream, const Arange& a) {
   elementwise(stream, a.x.numel(), a.x.data<std::int32_t>(), ArangeOf{a.period});
 }
 
-void dropout(Stream& stream, const Dropout& a) {
+void run_on_gpu(Stream& stream, const Dropout& a) {
   // Enough blocks to fill any GPU. If there are more rows, each block takes several.
   constexpr std::int64_t kRowsAtOnce = 1024;
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
@@ -88,4 +89,4 @@ void dropout(Stream& stream, const Dropout& a) {
   });
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -90,13 +90,11 @@ void arange(Stream& stream, const Arange& a);
 void dropout(Stream& stream, const Dropout& a);
 
 /// The CUDA side, in elementwise.cu, called with operands that have been checked.
-namespace cuda {
-void add(Stream& stream, const Add& a);
-void scale(Stream& stream, const Scale& a);
-void fill(Stream& stream, const Fill& a);
-void copy(Stream& stream, const Copy& a);
-void arange(Stream& stream, const Arange& a);
-void dropout(Stream& stream, const Dropout& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const Add& a);
+void run_on_gpu(Stream& stream, const Scale& a);
+void run_on_gpu(Stream& stream, const Fill& a);
+void run_on_gpu(Stream& stream, const Copy& a);
+void run_on_gpu(Stream& stream, const Arange& a);
+void run_on_gpu(Stream& stream, const Dropout& a);
 
 }  // namespace nanofsdp::ops

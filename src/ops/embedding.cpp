@@ -29,8 +29,7 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
   require.parameter("embedding: weight", a.weight, {V, C});
   require("embedding: y", a.y, {N, C});
 
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), embedding(stream, a));
-  stream.enqueue(cost(a), [&stream, a, N, V, C] {
+  enqueue(stream, a, [&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* weight = a.weight.f32();
@@ -51,8 +50,7 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
   require("embedding: dy", a.dy, {N, C});
   require("embedding: dweight", a.dweight, {V, C}, DType::float32);
 
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), embedding(stream, a));
-  stream.enqueue(cost(a), [&stream, a, N, V, C] {
+  enqueue(stream, a, [&stream, a, N, V, C] {
     require_indices(a.index, V);
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* dy = a.dy.f32();

@@ -4,7 +4,8 @@
 
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 constexpr unsigned kBlocks =
@@ -119,7 +120,7 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
 
 }  // namespace
 
-void embedding(Stream& stream, const EmbeddingForward& a) {
+void run_on_gpu(Stream& stream, const EmbeddingForward& a) {
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
   for_types_of(a.y, a.weight, [&]<class T, class W>(T, W) {
     const auto by = [&]<int n>(Pack<T, n>* y) {
@@ -132,7 +133,7 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
   });
 }
 
-void embedding(Stream& stream, const EmbeddingBackward& a) {
+void run_on_gpu(Stream& stream, const EmbeddingBackward& a) {
   const std::int64_t N = a.index.numel(), V = a.dweight.dim(0), C = a.dweight.dim(1);
   const unsigned along_x = blocks_for(C), owners = std::max(1u, kBlocks / std::max(1u, along_x));
   const std::int64_t rows = blocks_for(V, owners);
@@ -143,4 +144,4 @@ void embedding(Stream& stream, const EmbeddingBackward& a) {
   });
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -43,9 +43,7 @@ void embedding(Stream& stream, const EmbeddingForward& a);
 void embedding(Stream& stream, const EmbeddingBackward& a);
 
 /// The CUDA side, in embedding.cu, called with operands that have been checked.
-namespace cuda {
-void embedding(Stream& stream, const EmbeddingForward& a);
-void embedding(Stream& stream, const EmbeddingBackward& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const EmbeddingForward& a);
+void run_on_gpu(Stream& stream, const EmbeddingBackward& a);
 
 }  // namespace nanofsdp::ops

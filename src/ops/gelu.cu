@@ -2,7 +2,8 @@
 
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 constexpr float kSqrtHalf = 0.707106781186547524f;          // 1 / sqrt(2)
@@ -43,12 +44,12 @@ struct GeluSlope {
 
 }  // namespace
 
-void gelu(Stream& stream, const GeluForward& a) {
+void run_on_gpu(Stream& stream, const GeluForward& a) {
   for_type_of(a.x, [&]<class T>(T) { map(stream, a.y, Gelu<T>{}, a.x, a.x); });
 }
 
-void gelu(Stream& stream, const GeluBackward& a) {
+void run_on_gpu(Stream& stream, const GeluBackward& a) {
   for_type_of(a.x, [&]<class T>(T) { map(stream, a.dx, GeluSlope<T>{}, a.dy, a.x); });
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -42,9 +42,7 @@ void gelu(Stream& stream, const GeluForward& a);
 void gelu(Stream& stream, const GeluBackward& a);
 
 /// The CUDA side, in gelu.cu, called with operands that have been checked.
-namespace cuda {
-void gelu(Stream& stream, const GeluForward& a);
-void gelu(Stream& stream, const GeluBackward& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const GeluForward& a);
+void run_on_gpu(Stream& stream, const GeluBackward& a);
 
 }  // namespace nanofsdp::ops

@@ -70,7 +70,6 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   require("layer_norm: mean", a.mean, {R}, DType::float32);
   require("layer_norm: rstd", a.rstd, {R}, DType::float32);
   if (a.x.empty()) return;
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), layer_norm(stream, a));
   enqueue_loop(stream, a, R, grain_of(C), [a, C](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       prefetch(a.x.f32() + (r + 1) * C, C);  // prefetches the next row
@@ -92,8 +91,7 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   if (!a.dweight.empty()) require("layer_norm: dweight", a.dweight, {C}, DType::float32);
   if (!a.dbias.empty()) require("layer_norm: dbias", a.dbias, {C}, DType::float32);
   if (a.x.empty()) return;
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), layer_norm(stream, a));
-  stream.enqueue(cost(a), [&stream, a, R, C] {
+  enqueue(stream, a, [&stream, a, R, C] {
     Eigen::ArrayXXf dweight = Eigen::ArrayXXf::Zero(C, kSlices), dbias = dweight;
     stream.parallel_for(kSlices, grain_of(R * C / kSlices), [&](std::int64_t s, std::int64_t end) {
       for (; s < end; ++s) {

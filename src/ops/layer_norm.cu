@@ -6,7 +6,8 @@
 #include "base/check.h"
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 // A thread holds at most this number of packs of its row in registers. It holds three if they are
@@ -234,7 +235,7 @@ struct Plan {
 
 }  // namespace
 
-void layer_norm(Stream& stream, const LayerNormForward& a) {
+void run_on_gpu(Stream& stream, const LayerNormForward& a) {
   const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
   const Plan plan(C, a.x, a.y, a.weight, a.bias);
   for_types_of(a.x, a.weight, [&]<class T, class W>(T, W) {
@@ -247,7 +248,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   });
 }
 
-void layer_norm(Stream& stream, const LayerNormBackward& a) {
+void run_on_gpu(Stream& stream, const LayerNormBackward& a) {
   const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
   const Plan plan(C, a.dy, a.x, a.dx, a.weight);
   const unsigned count = std::min(kParts, blocks_for(R, plan.block / plan.team));
@@ -267,4 +268,4 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
          pointer<float>(a.dweight), pointer<float>(a.dbias));
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -74,9 +74,7 @@ void layer_norm(Stream& stream, const LayerNormForward& a);
 void layer_norm(Stream& stream, const LayerNormBackward& a);
 
 /// The CUDA side, in layer_norm.cu, called with operands that have been checked.
-namespace cuda {
-void layer_norm(Stream& stream, const LayerNormForward& a);
-void layer_norm(Stream& stream, const LayerNormBackward& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const LayerNormForward& a);
+void run_on_gpu(Stream& stream, const LayerNormBackward& a);
 
 }  // namespace nanofsdp::ops

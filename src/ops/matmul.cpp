@@ -45,8 +45,7 @@ void matmul(Stream& stream, const MatmulForward& a) {
   if (!a.bias.empty()) require.parameter("matmul: bias", a.bias, {M});
   require("matmul: y", a.y, {N, M});
 
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), matmul(stream, a));
-  stream.enqueue(cost(a), [&stream, a, N, M] {
+  enqueue(stream, a, [&stream, a, N, M] {
     if (!a.bias.empty()) {
       const float* bias = a.bias.f32();
       float* y = a.y.f32();
@@ -71,8 +70,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K}, DType::float32);
   if (!a.dbias.empty()) require("matmul: dbias", a.dbias, {M}, DType::float32);
 
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), matmul(stream, a));
-  stream.enqueue(cost(a), [&stream, a, N, M] {
+  enqueue(stream, a, [&stream, a, N, M] {
     const Matrix dy = matrix(a.dy);
     if (!a.dx.empty()) {
       gemm(stream, Form::nn, dy, matrix(a.weight), matrix(a.dx), Write::assign);

@@ -4,7 +4,8 @@
 #include "ops/gemm.cuh"
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 // A block sums eight neighbouring columns. In each row they are one sector of memory, so it reads
@@ -47,13 +48,13 @@ Tensor as(DType dtype, Stream& stream, const Tensor& x) {
 
 // cuBLAS adds the bias in the same kernel. It could also apply GELU, but only in the tanh form, not
 // in the form with erf.
-void matmul(Stream& stream, const MatmulForward& a) {
+void run_on_gpu(Stream& stream, const MatmulForward& a) {
   if (a.y.empty()) return;
   multiply(stream, Form::nt, as<X>(a.weight.dtype(), stream, a.x), a.weight, a.y, Write::assign,
            as<Bias>(a.y.dtype(), stream, a.bias));
 }
 
-void matmul(Stream& stream, const MatmulBackward& a) {
+void run_on_gpu(Stream& stream, const MatmulBackward& a) {
   if (a.dy.empty()) return;
   const DType dtype = a.weight.dtype();
   const Tensor dy = as<Dy>(dtype, stream, a.dy);
@@ -72,4 +73,4 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   }
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

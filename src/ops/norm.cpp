@@ -55,8 +55,7 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
   const Require require(stream);
   require("squared_norm: x", a.x, a.x.shape());
   require("squared_norm: out", a.out, {(a.offset + a.x.numel() - 1) / a.part + 1}, DType::float64);
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), squared_norm(stream, a));
-  stream.enqueue(cost(a), [&stream, a] {
+  enqueue(stream, a, [&stream, a] {
     double* sum = a.out.data<double>();
     for (std::int64_t k = 0; k < a.out.numel(); ++k) sum[k] += sum_of_squares(stream, a.in_part(k));
   });
@@ -67,8 +66,7 @@ void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
   require("clip_coefficient: squares", a.squares, a.squares.shape(), DType::float64);
   require("clip_coefficient: norm", a.norm, {1});
   require("clip_coefficient: coefficient", a.coefficient, {1});
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), clip_coefficient(stream, a));
-  stream.enqueue(cost(a), [a] {
+  enqueue(stream, a, [a] {
     double sum = 0;
     for (const double square : a.squares.span<double>()) sum += square;
     const double norm = std::sqrt(sum);

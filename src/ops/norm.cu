@@ -4,7 +4,8 @@
 
 #include "ops/kernels.cuh"
 
-namespace nanofsdp::ops::cuda {
+namespace nanofsdp::ops {
+using namespace cuda;
 namespace {
 
 constexpr std::int64_t kBlock = 16384;
@@ -54,7 +55,7 @@ __global__ void clip(const double* squares, std::int64_t n, double max_norm, flo
 
 }  // namespace
 
-void squared_norm(Stream& stream, const SquaredNorm& a) {
+void run_on_gpu(Stream& stream, const SquaredNorm& a) {
   const auto parts = static_cast<unsigned>(a.out.numel());
   const unsigned blocks = blocks_for(std::min(a.x.numel(), a.part), kBlock);  // blocks of a part
   double* const out = a.out.data<double>();
@@ -67,9 +68,9 @@ void squared_norm(Stream& stream, const SquaredNorm& a) {
   if (blocks > 1) launch(stream, parts, kThreads, add_up_parts, partial, blocks, out);
 }
 
-void clip_coefficient(Stream& stream, const ClipCoefficient& a) {
+void run_on_gpu(Stream& stream, const ClipCoefficient& a) {
   launch(stream, 1, 1, clip, a.squares.data<double>(), a.squares.numel(), a.max_norm, a.norm.f32(),
          a.coefficient.f32());
 }
 
-}  // namespace nanofsdp::ops::cuda
+}  // namespace nanofsdp::ops

@@ -58,9 +58,7 @@ void squared_norm(Stream& stream, const SquaredNorm& a);
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 
 /// The CUDA side, in norm.cu, called with operands that have been checked.
-namespace cuda {
-void squared_norm(Stream& stream, const SquaredNorm& a);
-void clip_coefficient(Stream& stream, const ClipCoefficient& a);
-}  // namespace cuda
+void run_on_gpu(Stream& stream, const SquaredNorm& a);
+void run_on_gpu(Stream& stream, const ClipCoefficient& a);
 
 }  // namespace nanofsdp::ops

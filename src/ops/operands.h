@@ -106,13 +106,23 @@ inline std::int64_t grain_of(std::int64_t elements = 1) {
   return std::max<std::int64_t>(1, 16384 / std::max<std::int64_t>(1, elements));
 }
 
-/// Enqueues a loop on a CPU's stream: its threads share the indices [0, n), and each calls
-/// `body(begin, end)` for its own range.
+/// Enqueues an operator on operands that have been checked.
+/// @param work what a CPU does. A GPU runs the twin of the `.cu` file, run_on_gpu()
+template <class Operands, class Work>
+void enqueue(Stream& stream, const Operands& a, const Work& work) {
+  if constexpr (kCuda) {
+    if (stream.device() == Device::cuda) return run_on_gpu(stream, a);
+  }
+  stream.enqueue(cost(a), work);
+}
+
+/// Enqueues an operator that is a loop on a CPU: the stream's threads share the indices [0, n), and
+/// each calls `body(begin, end)` for its own range.
 /// @param grain the fewest indices of a range (Stream::parallel_for)
 template <class Operands, class Body>
 void enqueue_loop(Stream& stream, const Operands& a, std::int64_t n, std::int64_t grain,
                   const Body& body) {
-  stream.enqueue(cost(a), [&stream, n, grain, body] { stream.parallel_for(n, grain, body); });
+  enqueue(stream, a, [&stream, n, grain, body] { stream.parallel_for(n, grain, body); });
 }
 
 /// A loop fetches elements this many places before it needs them.
