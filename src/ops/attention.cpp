@@ -127,13 +127,13 @@ void backward(const AttentionBackward& a, const Layout& l, std::int64_t head, fl
 // Checks the operands that forward and backward share.
 template <class Operands>
 Layout layout_of(const Stream& stream, const Operands& a) {
-  require_rank("attention: y", a.y, 3);
+  const Require require(stream, a.y);
+  require.rank("attention: y", a.y, 3);
   // The numbers of heads that the shapes are computed with: at least 1, and a divisor. If the
   // operands do not fit them, the checks below refuse the operands.
   const int H = std::max(a.q.heads, 1), H_kv = std::gcd(H, a.k.heads);
   const std::int64_t B = a.q.rows.dim(0), T = a.q.rows.dim(1), C = a.y.dim(2), D = C / H;
   Layout l{B, T, C, H, D, H / H_kv};
-  const Require require(stream, a.y);
   require.heads("attention: q", a.q, {B, T, H, D});
   require.heads("attention: k", a.k, {B, T, H_kv, D});
   require.heads("attention: v", a.v, {B, T, H_kv, D});

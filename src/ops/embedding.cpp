@@ -23,7 +23,6 @@ void require_indices(const Tensor& index, std::int64_t V) {
 
 void embedding(Stream& stream, const EmbeddingForward& a) {
   const Require require(stream, a.y);
-  require_rank("embedding: weight", a.weight, 2);
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
   require("embedding: index", a.index, {N}, DType::int32);
   require.parameter("embedding: weight", a.weight, {V, C});
@@ -44,11 +43,10 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
 
 void embedding(Stream& stream, const EmbeddingBackward& a) {
   const Require require(stream, a.dy);
-  require_rank("embedding: dweight", a.dweight, 2);
   const std::int64_t N = a.index.numel(), V = a.dweight.dim(0), C = a.dweight.dim(1);
   require("embedding: index", a.index, {N}, DType::int32);
-  require("embedding: dy", a.dy, {N, C});
   require("embedding: dweight", a.dweight, {V, C}, DType::float32);
+  require("embedding: dy", a.dy, {N, C});
 
   enqueue(stream, a, [&stream, a, N, V, C] {
     require_indices(a.index, V);

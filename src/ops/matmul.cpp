@@ -37,10 +37,8 @@ Cost cost(const MatmulBackward& a) {
 
 void matmul(Stream& stream, const MatmulForward& a) {
   const Require require(stream, a.x);
-  require_rank("matmul: x", a.x, 2);
-  require_rank("matmul: weight", a.weight, 2);
+  require.rank("matmul: x", a.x, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.weight.dim(0);
-  require("matmul: x", a.x, {N, K});
   require.parameter("matmul: weight", a.weight, {M, K});
   if (!a.bias.empty()) require.parameter("matmul: bias", a.bias, {M});
   require("matmul: y", a.y, {N, M});
@@ -60,11 +58,9 @@ void matmul(Stream& stream, const MatmulForward& a) {
 
 void matmul(Stream& stream, const MatmulBackward& a) {
   const Require require(stream, a.x);
-  require_rank("matmul: x", a.x, 2);
-  require_rank("matmul: dy", a.dy, 2);
+  require.rank("matmul: x", a.x, 2);
   const std::int64_t N = a.x.dim(0), K = a.x.dim(1), M = a.dy.dim(1);
   require("matmul: dy", a.dy, {N, M});
-  require("matmul: x", a.x, {N, K});
   require.parameter("matmul: weight", a.weight, {M, K});
   if (!a.dx.empty()) require("matmul: dx", a.dx, {N, K});
   if (!a.dweight.empty()) require("matmul: dweight", a.dweight, {M, K}, DType::float32);

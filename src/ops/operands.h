@@ -54,6 +54,12 @@ class Require {
     (*this)(operand, x.rows, {shape[0], shape[1], columns});
   }
 
+  /// Requires a number of dimensions, of any sizes.
+  /// @throws ShapeError unless `t` is an activation of `rank` dimensions, on the stream's device
+  void rank(const char* operand, const Tensor& t, int rank) const {
+    check(t.shape().rank() == rank, operand, t, fmt::format("of {} dimensions", rank), dtype_);
+  }
+
   /// Requires a number of elements, in any shape.
   /// @param dtype if it differs from that of activations
   /// @throws ShapeError unless `t` is on the stream's device with `numel` elements of this dtype
@@ -93,12 +99,6 @@ class Require {
   Device device_;
   DType dtype_;  // dtype of activations
 };
-
-/// @throws ShapeError unless `t` has `rank` dimensions
-inline void require_rank(const char* operand, const Tensor& t, int rank) {
-  NANOFSDP_CHECK_SHAPE(t.shape().rank() == rank, .what = operand,
-                       .expected = fmt::format("{} dimensions", rank), .got = t.shape().str());
-}
 
 /// The grain of a parallel_for whose index stands for `elements` elements. Fewer than about 16,000
 /// elements are microseconds of work, for which waking another thread costs more than it saves.

@@ -283,7 +283,7 @@ TEST(AttentionBfloat16OnACpu, IsRefused) {
   if (has_bfloat16_arithmetic(testing::kDevice)) GTEST_SKIP() << "this device has";
   Narrow o({1, 6, 128, 2});
   testing::expect_error<ShapeError>([&] { attention(*o.stream, o.forward()); },
-                                    "attention: q: expected float32");
+                                    "attention: y: expected float32");
 }
 
 }  // namespace

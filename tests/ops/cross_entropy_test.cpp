@@ -246,7 +246,8 @@ TEST(CrossEntropy, AnErrorNamesTheOperand) {
     a.*operand = with;
     expect_error<ShapeError>([&] { cross_entropy(*stream_of(1), a); }, words);
   };
-  expect(&CrossEntropyForward::logits, wrong, "cross_entropy: logits: expected 2 dimensions");
+  expect(&CrossEntropyForward::logits, wrong,
+         "cross_entropy: logits: expected float32 of 2 dimensions");
   expect(&CrossEntropyForward::target, wrong, "cross_entropy: target: expected int32 [6]");
   expect(&CrossEntropyForward::target, floats, "cross_entropy: target: expected int32 [6]");
   expect(&CrossEntropyForward::loss, wrong, "cross_entropy: loss");
