@@ -3,8 +3,8 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 
+#include "base/transfer.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
@@ -56,25 +56,20 @@ void fill(Stream& stream, const Fill& a) {
   const DType dtype = a.x.dtype();
   require.numel("fill: x", a.x, a.x.numel(), dtype == DType::int32 ? DType::float32 : dtype);
   const auto fill_with = [&](auto value) {
-    enqueue(stream, a, [a, value] { std::ranges::fill(a.x.span<decltype(value)>(), value); });
+    enqueue_loop(stream, a, a.x.numel(), grain_of(), [a, value](auto begin, auto end) {
+      std::fill_n(a.x.data<decltype(value)>() + begin, end - begin, value);
+    });
   };
   if (dtype == DType::float64) return fill_with(double{a.value});
   if (dtype == DType::bfloat16) return fill_with(to_bfloat16(a.value));
-  enqueue_loop(stream, a, a.x.numel(), grain_of(), [a](std::int64_t begin, std::int64_t end) {
-    Map(a.x.f32() + begin, end - begin).setConstant(a.value);
-  });
+  fill_with(a.value);
 }
 
 void copy(Stream& stream, const Copy& a) {
   const Require require(stream);
   require.numel("copy: in", a.in, a.out.numel(), a.out.dtype());
   require.numel("copy: out", a.out, a.out.numel(), a.out.dtype());
-  const auto* in = static_cast<const std::byte*>(a.in.raw());
-  auto* out = static_cast<std::byte*>(a.out.raw());
-  const auto bytes = static_cast<std::int64_t>(a.out.bytes());
-  enqueue_loop(stream, a, bytes, 4 * grain_of(), [in, out](std::int64_t begin, std::int64_t end) {
-    std::memcpy(out + begin, in + begin, static_cast<std::size_t>(end - begin));
-  });
+  stream.enqueue(cost(a), [&stream, a] { copy_within(stream, a.in.raw(), a.out); });
 }
 
 void accumulate(Stream& stream, const Accumulate& a) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/cuda.h"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops {
@@ -67,10 +66,6 @@ void run_on_gpu(Stream& stream, const Fill& a) {
   } else {
     elementwise(stream, a.x.numel(), a.x.f32(), FillOf<float>{a.value});
   }
-}
-
-void run_on_gpu(Stream& stream, const Copy& a) {
-  nanofsdp::cuda::copy(stream, a.out.raw(), a.in.raw(), a.out.bytes());
 }
 
 void run_on_gpu(Stream& stream, const Arange& a) {

@@ -93,7 +93,6 @@ void dropout(Stream& stream, const Dropout& a);
 void run_on_gpu(Stream& stream, const Add& a);
 void run_on_gpu(Stream& stream, const Scale& a);
 void run_on_gpu(Stream& stream, const Fill& a);
-void run_on_gpu(Stream& stream, const Copy& a);
 void run_on_gpu(Stream& stream, const Arange& a);
 void run_on_gpu(Stream& stream, const Dropout& a);
 
