@@ -10,7 +10,6 @@
 #include "bench/numbers.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
-#include "ops/cast.h"
 #include "ops/copy_chunks.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "ops/cast.h"
 #include "ops/copy_chunks.h"
 
 namespace nanofsdp::fsdp {

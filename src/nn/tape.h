@@ -56,8 +56,8 @@ class Tape {
   /// The dtype of activations and of their gradients. FSDP sets it before each pass of its model:
   /// it is bfloat16 if a GPU computes with bfloat16 parameters, and float32 otherwise. For
   /// statistics and losses modules allocate float32. A module that can only compute in float32
-  /// casts its input and its output (ops/cast.h). If it does not, it throws when it first uses the
-  /// elements.
+  /// casts its input and its output (ops/copy_chunks.h). If it does not, it throws when it first
+  /// uses the elements.
   DType dtype = DType::float32;
 
   /// Memory for an activation or a temporary. It is valid until the pass ends, or until the

@@ -7,7 +7,7 @@ namespace nanofsdp::ops {
 
 /// @file
 /// @brief Copies one parameter between its own memory and the rows of ranks that a collective
-/// moves.
+/// moves. A cast is the copy of one chunk to another dtype.
 ///
 /// FSDP2 cuts a parameter into W chunks, one for each rank. A collective sends one row for each
 /// rank, and a row holds the rank's chunk of every parameter. So the chunks of a parameter lie one
@@ -21,7 +21,8 @@ namespace nanofsdp::ops {
 ///
 ///     out[q * out_stride + i] = in[q * in_stride + i]
 ///
-/// Twins: copy_chunks.cpp (CPU), copy_chunks.cu (CUDA). Both give the same bits, and those of cast.
+/// Twins: copy_chunks.cpp (CPU), copy_chunks.cu (CUDA). Both give the same bits. Widening
+/// is exact; narrowing rounds to the nearest, ties to even.
 
 /// Operands. Elements of `out` between its chunks stay as they are.
 struct CopyChunks {
@@ -33,14 +34,27 @@ struct CopyChunks {
   std::int64_t out_stride = 0;  ///< likewise
 };
 
+/// Operands of a cast. Their dtypes say which way it converts.
+struct Cast {
+  Tensor in{};   ///< in   float32 or bfloat16
+  Tensor out{};  ///< out  the other of the two, same numel, written
+};
+
 /// A copy costs the bytes of the copied elements, and no arithmetic.
 inline Cost cost(const CopyChunks& a) {
   return moves({a.in.slice(0, a.numel)}, {a.out.slice(0, a.numel)});
 }
 
+/// A cast costs the bytes that it reads and writes, and no arithmetic.
+inline Cost cost(const Cast& a) { return moves({a.in}, {a.out}); }
+
 /// Enqueues the operator on `stream`.
 /// @throws ShapeError if a tensor ends before its last chunk does, or chunks overlap
 void copy_chunks(Stream& stream, const CopyChunks& a);
+
+/// Enqueues a cast on `stream`.
+/// @throws ShapeError if the sizes differ or the dtypes are not one of each
+void cast(Stream& stream, const Cast& a);
 
 /// The CUDA side, in copy_chunks.cu, called with operands that have been checked.
 void run_on_gpu(Stream& stream, const CopyChunks& a);

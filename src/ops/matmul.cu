@@ -1,6 +1,6 @@
 #include "ops/matmul.h"
 
-#include "ops/cast.h"
+#include "ops/copy_chunks.h"
 #include "ops/gemm.cuh"
 #include "ops/kernels.cuh"
 

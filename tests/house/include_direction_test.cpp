@@ -33,8 +33,7 @@ const std::map<std::string, Names> kArrows{
 };
 
 /// Sharding may use only those operators that work on flat memory.
-const Names kOpsForFsdp{"ops/cast.h", "ops/copy_chunks.h", "ops/adamw.h", "ops/norm.h",
-                        "ops/elementwise.h"};
+const Names kOpsForFsdp{"ops/copy_chunks.h", "ops/adamw.h", "ops/norm.h", "ops/elementwise.h"};
 
 const std::vector<std::string> kSources{".h", ".cpp", ".cu", ".cuh"};
 

@@ -1,4 +1,4 @@
-#include "ops/cast.h"
+#include "ops/copy_chunks.h"
 
 #include <gtest/gtest.h>
 

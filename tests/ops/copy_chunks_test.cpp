@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "base/check.h"
-#include "ops/cast.h"
 #include "support/errors.h"
 #include "support/tensors.h"
 

@@ -2,7 +2,6 @@
 
 #include "ops/adamw.h"
 #include "ops/attention.h"
-#include "ops/cast.h"
 #include "ops/copy_chunks.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
