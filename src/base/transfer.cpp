@@ -48,15 +48,10 @@ void transfer(Stream& stream, const Tensor& in, const Tensor& out) {
     &far == &in ? transfer(stream, in, stop) : convert(in, stop);
     return &far == &in ? convert(stop, out) : transfer(stream, stop, out);
   }
-  if constexpr (kCuda) {
-    if (stream.device() == Device::cuda) {
-      // CUDA's copy from or to pageable memory would wait too, but that wait does not notice a
-      // collective that fails.
-      if (out.device() == Device::cpu) stream.synchronize();
-      return cuda::copy(stream, out.raw(), in.raw(), in.bytes());
-    }
-  }
-  if (is_simulated(stream.device()) && out.device() == Device::cpu) stream.synchronize();
+  // CUDA's copy from or to pageable memory would wait too, but that wait does not notice a
+  // collective that fails.
+  if (stream.device() != Device::cpu && out.device() == Device::cpu) stream.synchronize();
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), copy(stream, out.raw(), in.raw(), in.bytes()));
   const auto bytes = static_cast<double>(in.bytes());
   stream.enqueue({.read = bytes, .written = bytes}, [in, out] { convert(in, out); });
 }
