@@ -9,7 +9,7 @@
 namespace nanofsdp {
 
 /// @file
-/// @brief The functions of device.cu that device.cpp calls. No room above base needs them.
+/// @brief The functions of device.cu. Rooms above base need only the number of GPUs.
 
 /// Whether this build has the CUDA twins. If it has not, the functions below are never called.
 #ifdef NANOFSDP_CUDA
@@ -23,7 +23,7 @@ namespace cuda {
 enum class Priority { normal, high };
 
 std::string why_not();
-int count();
+int count();  ///< how many GPUs the machine has
 void use(int local_rank);
 void* allocate(std::size_t bytes);
 void release(void* memory) noexcept;

@@ -164,11 +164,6 @@ Device use_device(Device device, int local_rank) {
   return device;
 }
 
-int count_devices(Device device) {
-  NANOFSDP_RETURN_ON_CUDA(device, count());
-  return 1;
-}
-
 void* allocate_memory(Device device, std::size_t bytes) {
   NANOFSDP_RETURN_ON_CUDA(device, allocate(bytes));
   void* memory = ::operator new(bytes, kAlignment, std::nothrow);

@@ -62,9 +62,6 @@ constexpr bool has_bfloat16_arithmetic(Device device) {
 /// @throws Error if the machine has none
 Device use_device(Device device, int local_rank);
 
-/// How many of these devices the machine has.
-int count_devices(Device device);
-
 /// Allocates zeroed memory, aligned to 64 bytes. The caller owns it (Buffer).
 /// @throws Error if there is not enough
 void* allocate_memory(Device device, std::size_t bytes);

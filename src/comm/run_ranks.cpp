@@ -46,12 +46,11 @@ std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
   if constexpr (kCuda) {
     if (options.backend == Backend::nccl) {
       context.transport = options.reduction == Reduction::ring ? "its ring" : "ordered sends";
-      return make_nccl(
-          context, store,
-          {.timeout = timeout,
-           .connect_timeout = options.patience(),
-           .reduction = options.reduction,
-           .share_gpu = must_share_gpu(store.local_size(), count_devices(Device::cuda))});
+      return make_nccl(context, store,
+                       {.timeout = timeout,
+                        .connect_timeout = options.patience(),
+                        .reduction = options.reduction,
+                        .share_gpu = must_share_gpu(store.local_size(), nanofsdp::cuda::count())});
     }
   }
   if constexpr (kGloo) {
