@@ -51,7 +51,7 @@ class ThreadEvent final : public Event::State {
 };
 
 // Runs work at once, on the caller's thread, so all work before a recorded point is done already.
-class InlineStream final : public Stream {
+class InlineStream : public Stream {
  public:
   using Stream::enqueue;
   explicit InlineStream(int threads) : pool_(threads) {}
@@ -65,15 +65,15 @@ class InlineStream final : public Stream {
   void parallel_ranges(std::int64_t n, std::int64_t grain, const RangeBody& body) override {
     pool_.run(n, grain, body);
   }
-  ThreadPool pool_;
+  ThreadPool pool_;  // only the thread that runs the work uses it
 };
 
-// Runs work in order on its own thread. After work has thrown, the stream skips the rest, and every
-// event that is recorded later carries the first error.
-class ThreadStream final : public Stream {
+// Runs the work in order on a thread of its own. After work has thrown, the stream skips the rest,
+// and every event that is recorded later carries the first error.
+class ThreadStream final : public InlineStream {
  public:
   using Stream::enqueue;
-  explicit ThreadStream(int threads) : pool_(threads), thread_([this] { loop(); }) {}
+  explicit ThreadStream(int threads) : InlineStream(threads), thread_([this] { loop(); }) {}
 
   ~ThreadStream() override {
     push({});
@@ -102,13 +102,8 @@ class ThreadStream final : public Stream {
   }
 
   void synchronize() override { record().synchronize(); }
-  int threads() const override { return pool_.threads(); }
 
  private:
-  void parallel_ranges(std::int64_t n, std::int64_t grain, const RangeBody& body) override {
-    pool_.run(n, grain, body);
-  }
-
   void push(std::function<void()> item) {
     {
       const std::lock_guard lock(mutex_);
@@ -135,7 +130,6 @@ class ThreadStream final : public Stream {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   std::exception_ptr error_;  // only thread_ uses it
-  ThreadPool pool_;           // only thread_ uses it
   std::thread thread_;        // the last member, because it starts when the others exist
 };
 
