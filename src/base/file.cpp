@@ -8,7 +8,6 @@
 #include <fstream>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -70,15 +69,7 @@ MappedFile::MappedFile(const std::string& path, Fault fault) {
 }
 
 std::uint64_t fingerprint_of(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::vector<char> block(1 << 20);
-  std::uint64_t hash = fingerprint(std::string_view());
-  while (file.read(block.data(), std::ssize(block)), file.gcount() > 0) {
-    const auto count = static_cast<std::size_t>(file.gcount());
-    hash = fingerprint(std::as_bytes(std::span(block).first(count)), hash);
-  }
-  if (file.eof()) return hash;
-  NANOFSDP_REFUSE(.what = "cannot read '" + path + "'", .got = std::strerror(errno));
+  return fingerprint(MappedFile(path, {.what = "cannot read '" + path + "'"}).bytes());
 }
 
 }  // namespace nanofsdp
