@@ -2,20 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "base/register.h"
+
 namespace nanofsdp {
 namespace {
-
-#if defined(__AVX512F__)
-constexpr const char* kSimd = "AVX-512";
-#elif defined(__AVX2__)
-constexpr const char* kSimd = "AVX2";
-#elif defined(__SSE4_2__)
-constexpr const char* kSimd = "SSE 4.2";
-#elif defined(__ARM_NEON)
-constexpr const char* kSimd = "NEON";
-#else
-constexpr const char* kSimd = "no wide vectors";
-#endif
 
 #if defined(__clang__)
 constexpr const char* kCompiler = "Clang";
@@ -27,6 +17,8 @@ constexpr int kMajor = __GNUC__, kMinor = __GNUC_MINOR__;
 
 }  // namespace
 
-std::string build_info() { return fmt::format("{} {}.{}, {}", kCompiler, kMajor, kMinor, kSimd); }
+std::string build_info() {
+  return fmt::format("{} {}.{}, {}-bit vectors", kCompiler, kMajor, kMinor, 8 * kRegisterBytes);
+}
 
 }  // namespace nanofsdp

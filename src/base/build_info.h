@@ -7,7 +7,7 @@ namespace nanofsdp {
 /// @file
 /// @brief How the library was built, in words.
 
-/// How this program was compiled: "GCC 12.2, AVX-512". The vector instructions decide the speed.
+/// How this program was compiled: "GCC 12.2, 512-bit vectors". The vectors decide the speed.
 std::string build_info();
 
 }  // namespace nanofsdp
