@@ -23,12 +23,9 @@ void require_flat(std::string_view text) {
 
 }  // namespace
 
-nlohmann::json parse_json(std::string_view text, Fault fault) try {
+nlohmann::json parsed_json(std::string_view text) {
   require_flat(text);
   return nlohmann::json::parse(text);
-} catch (const std::exception& error) {
-  fault.got = error.what();
-  throw UsageError(fault);
 }
 
 }  // namespace nanofsdp

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -11,18 +12,18 @@ namespace nanofsdp {
 /// @file
 /// @brief Reads JSON from files, which may be damaged or made to do damage.
 
-/// Parses a text. Programs use this instead of nlohmann's parse(), because it refuses values that
-/// are nested so deep that a recursion over them would need more stack than there is.
-/// @param fault what the text is, and what it should be
-/// @throws UsageError of the fault, with the error that the parser found in the text
-nlohmann::json parse_json(std::string_view text, Fault fault);
+/// Parses a text. It refuses values that are nested so deep that a recursion over them would need
+/// more stack than there is.
+/// @throws std::exception with the error that the parser found in the text
+nlohmann::json parsed_json(std::string_view text);
 
-/// Parses a text, and converts the value. If the value has another form than `convert` expects,
-/// `convert` may throw any exception.
-/// @throws UsageError of the fault, with the text of that exception
-template <class Convert>
-auto parse_json(std::string_view text, Fault fault, const Convert& convert) try {
-  return convert(parse_json(text, fault));
+/// Parses a text, and converts the value. Programs use this instead of nlohmann's parse(). If the
+/// value has another form than `convert` expects, `convert` may throw any exception.
+/// @param fault what the text is, and what it should be
+/// @throws UsageError of the fault, with the text of the exception of the parser or of `convert`
+template <class Convert = std::identity>
+auto parse_json(std::string_view text, Fault fault, const Convert& convert = {}) try {
+  return convert(parsed_json(text));
 } catch (const UsageError&) {
   throw;
 } catch (const std::exception& error) {
