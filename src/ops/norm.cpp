@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 #include "ops/operands.h"
 
@@ -9,8 +11,6 @@ namespace nanofsdp::ops {
 namespace {
 
 constexpr std::int64_t kBlock = 16384;
-// Blocks that the threads share at a time; their sums are added in order.
-constexpr std::int64_t kBlocks = 64;
 constexpr std::int64_t kLanes = 32;
 
 // Partial sums side by side, which compilers vectorise (GCC does not vectorise sixteen of them).
@@ -34,19 +34,13 @@ double sum_of_squares(const float* x, std::int64_t n) {
 double sum_of_squares(Stream& stream, const Tensor& part) {
   const std::int64_t n = part.numel();
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
-  double sum = 0;
-  for (std::int64_t first = 0; first < blocks; first += kBlocks) {
-    const std::int64_t count = std::min(kBlocks, blocks - first);
-    std::array<double, kBlocks> partial{};
-    stream.parallel_for(count, grain_of(kBlock), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t at = (first + b) * kBlock;
-        partial[b] = sum_of_squares(part.f32() + at, std::min(kBlock, n - at));
-      }
-    });
-    for (std::int64_t b = 0; b < count; ++b) sum += partial[b];
-  }
-  return sum;
+  std::vector<double> sums(static_cast<std::size_t>(blocks));
+  stream.parallel_for(blocks, grain_of(kBlock), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t b = begin; b < end; ++b) {
+      sums[b] = sum_of_squares(part.f32() + b * kBlock, std::min(kBlock, n - b * kBlock));
+    }
+  });
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
 }  // namespace
