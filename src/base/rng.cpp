@@ -142,16 +142,11 @@ void Generator::normal(std::span<float> out, double mean, double stddev) {
   NANOFSDP_CHECK(stddev >= 0, .what = "normal", .expected = "a standard deviation >= 0",
                  .got = fmt::to_string(stddev));
   if (out.size() >= kBlock) {
-    const auto mean_f = static_cast<float>(mean);
-    const auto stddev_f = static_cast<float>(stddev);
     for (float& x : out) x = uniform();
     for (std::size_t i = 0; i + kBlock <= out.size(); i += kBlock) {
-      normal_block(&out[i], mean_f, stddev_f);
+      normal_block(&out[i], static_cast<float>(mean), static_cast<float>(stddev));
     }
-    if (out.size() % kBlock == 0) return;
-    const std::span<float> last = out.last(kBlock);
-    for (float& x : last) x = uniform();
-    normal_block(last.data(), mean_f, stddev_f);
+    if (out.size() % kBlock != 0) normal(out.last(kBlock), mean, stddev);
     return;
   }
   for (float& x : out) {
