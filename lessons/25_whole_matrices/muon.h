@@ -42,6 +42,7 @@ struct MuonOptions {
 class Muon final : public fsdp::ShardedOptimizer {
  public:
   /// @param units of one model on `mesh`; both outlive the optimizer
+  /// @throws Error under hybrid_shard_optimizer (of_whole_groups())
   Muon(Context& context, std::span<fsdp::Unit> units, comm::Mesh& mesh, MuonOptions options = {})
       : ShardedOptimizer(context, units, {"exp_avg", "exp_avg_sq"}),
         context_(context),
@@ -50,7 +51,7 @@ class Muon final : public fsdp::ShardedOptimizer {
         options_(std::move(options)) {
     std::vector<double> load(static_cast<std::size_t>(mesh.shard_size()));
     std::int64_t row = 0, copied = 0, largest = 1;
-    for (fsdp::Unit& unit : units) {
+    for (fsdp::Unit& unit : of_whole_groups(units)) {
       std::vector<Matrix>& matrices = matrices_.emplace_back();
       const fsdp::Layout& layout = unit.rows().front().layout();
       for (std::size_t i = 0; i < layout.parameters().size(); ++i) {

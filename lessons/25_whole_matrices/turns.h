@@ -5,6 +5,8 @@
 #include <functional>
 #include <vector>
 
+#include "25_whole_matrices/whole_groups.h"
+
 /// @file
 /// @brief The ranks take turns: which rank orthogonalises which matrix.
 

@@ -11,21 +11,19 @@ namespace {
 // name of the unit is left out of the parameters' names.
 std::string owned(const std::string& unit, const fsdp::Layout& layout, int rank) {
   std::string text;
-  std::int64_t numel = 0;
+  std::int64_t padding = layout.shard_numel();
   const auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     const fsdp::Range piece = layout.piece(i, rank).in_parameter;
     if (piece.empty()) continue;
-    numel += piece.size();
+    padding -= piece.size();
     const fsdp::ParameterSpec& p = layout.parameters()[i];
     const std::string name =
         p.name.starts_with(unit + ".") ? p.name.substr(unit.size() + 1) : p.name;
     const bool whole = piece.size() == p.numel();
     add(whole ? name : fmt::format("{}[{}:{}]", name, piece.begin, piece.end));
   }
-  if (const std::int64_t padding = layout.shard_numel() - numel; padding > 0) {
-    add("padding " + grouped(padding));
-  }
+  if (padding > 0) add("padding " + grouped(padding));
   return text;
 }
 
@@ -60,8 +58,10 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
       text += known ? fmt::format("  {}: as {}\n", name, before)
                     : fmt::format("  {}: {} elements in shards of {}\n", name,
                                   grouped(layout.total_numel()), grouped(layout.shard_numel()));
-      for (int rank = 0; rank < (known ? 0 : layout.world_size()); ++rank) {
-        text += fmt::format("    rank {}: {}\n", rank, owned(unit.name(), layout, rank));
+      const int stored = row.stored_shards(), group = layout.world_size() / stored;
+      for (int owner = 0; owner < (known ? 0 : layout.world_size()); ++owner) {
+        text += fmt::format("    rank {}: {}\n", owner % stored * group + owner / stored,
+                            owned(unit.name(), layout, owner));
       }
       last = &layout;
       before = name;

@@ -95,20 +95,20 @@ std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy
 void settle_strategy(TrainOptions& o, CommandLine& line) {
   NANOFSDP_REFUSE_IF(line.given("strategy") && line.given("zero"),
                      .what = "--strategy and --zero both name a strategy; give one of them");
-  const bool hybrid = o.strategy == fsdp::ShardingStrategy::hybrid_shard;
+  using enum fsdp::ShardingStrategy;
+  const fsdp::Sharding& sharding = sharding_of(o.strategy);
   const int k = o.reshard_after_forward, group = o.shard_size > 0 ? o.shard_size : o.ranks;
-  require(k == 0 || sharding_of(o.strategy).reshards_after_forward, "reshard_after_forward",
+  require(k == 0 || sharding.reshards_after_forward, "reshard_after_forward",
           "0 unless --strategy=full_shard or hybrid_shard", k);
   require(k == 0 || (k > 1 && group % k == 0), "reshard_after_forward",
           fmt::format("a divisor of {} ranks, more than 1 (which is shard_grad_op)", group), k);
-  require(hybrid || o.shard_size == 0, "shard_size", "0 unless --strategy=hybrid_shard",
-          o.shard_size);
-  if (!hybrid) return;
+  require(sharding.replicates || o.shard_size == 0, "shard_size",
+          "0 unless --strategy=hybrid_shard", o.shard_size);
+  if (!sharding.replicates) return;
   require(o.shard_size > 0 && o.ranks % o.shard_size == 0, "shard_size",
           fmt::format("a divisor of --ranks={}", o.ranks), o.shard_size);
   if (o.shard_size > 1 && o.shard_size < o.ranks) return;
-  o.strategy =
-      o.shard_size == 1 ? fsdp::ShardingStrategy::no_shard : fsdp::ShardingStrategy::full_shard;
+  o.strategy = o.shard_size > 1 ? full_shard : sharding.splits_update ? shard_optimizer : no_shard;
   o.shard_size = 0;
 }
 

@@ -82,7 +82,7 @@ std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy
                           const std::string& units, std::int64_t shard, std::int64_t padding);
 
 /// Call it after parse(). --strategy and --zero both name the sharding, so only one may be given.
-/// hybrid_shard in one group, or in groups of one, has a simpler name.
+/// A hybrid strategy in one group, or in groups of one, has a simpler name.
 /// @throws UsageError
 void settle_strategy(TrainOptions& o, CommandLine& line);
 

@@ -280,7 +280,8 @@ Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& u
   Buffer memory = context_.buffer(MemoryClass::unsharded_parameters, whole + travels);
   const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
   const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
-  all_gather(*context_.gather, group, row.parameter_storage(), shown, wire,
+  const Tensor mine = row.shards_to_gather(*context_.gather, mesh_.replicate(), unit);
+  all_gather(*context_.gather, group, group ? mine : row.parameter_storage(), shown, wire,
              {.unit = unit, .control = true});
   context_.compute->wait(context_.gather->record());
   row.show_parameters(shown);

@@ -8,7 +8,7 @@ namespace {
 
 //! [add_squares]
 // Adds the squares of the gradients that this rank has, parameter by parameter, to the sums of the
-// ranks that own them: to its own sum, or to the sums of all ranks.
+// ranks that own them: to the sums of all ranks, or to its own sum if it has no other gradients.
 void add_squares(Stream& stream, const ShardedParameters& row, Tensor sums) {
   const Layout& layout = row.layout();
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
@@ -16,10 +16,10 @@ void add_squares(Stream& stream, const ShardedParameters& row, Tensor sums) {
     if (piece.in_shard.empty()) continue;
     const std::int64_t part = layout.chunk(i);
     const std::int64_t begin = layout.in_cut(i).begin + piece.in_parameter.begin;
-    const std::int64_t first = begin / part, last = (begin + piece.in_shard.size() - 1) / part;
+    const std::int64_t owners = (begin % part + piece.in_shard.size() - 1) / part + 1;
     ops::squared_norm(stream,
                       {.x = row.gradient_shard().slice(piece.in_shard.begin, piece.in_shard.size()),
-                       .out = sums.slice(first, last - first + 1),
+                       .out = sums.slice(begin / part % sums.numel(), owners),
                        .part = part,
                        .offset = begin % part});
   }
@@ -37,18 +37,20 @@ GradNorm::GradNorm(Context& context, comm::Mesh& mesh)
 
 void GradNorm::compute(std::span<Unit> units, double max_norm) {
   Stream& stream = *context_.compute;
-  const int world = mesh_.shard_size(), rank = mesh_.shard_rank();
-  // Each shard group has one row s_0 ... s_W-1. Replicas hold the same gradients, and each rank
-  // adds to the row of its own group.
+  const ShardedParameters& root = units.back().rows().front();
+  // Ranks that own different shards have one row of sums, in the order of the ranks. Replicas that
+  // own the same shards have rows with the same sums.
+  const int owners = root.layout().world_size();
   const Tensor all = squares_.tensor({mesh_.size()}, DType::float64);
-  const Tensor squares = all.slice(mesh_.rank() - rank, world);
+  const Tensor squares = all.slice(mesh_.rank() / owners * owners, owners);
+  const Tensor mine = root.at_rest().optimizer ? all.slice(mesh_.rank(), 1) : squares;
   ops::fill(stream, {.x = squares, .value = 0});
   for (const Unit& unit : units) {
-    if (unit.rows().front().is_reduced()) add_squares(stream, unit.rows().front(), squares);
+    if (unit.rows().front().is_reduced()) add_squares(stream, unit.rows().front(), mine);
   }
-  if (units.back().rows().front().at_rest().optimizer) {
-    stream.wait(mesh_.world().all_gather(stream, all.slice(mesh_.rank(), 1), all,
-                                         {.unit = "gradient norm", .control = true}));
+  if (root.at_rest().optimizer) {
+    stream.wait(
+        mesh_.world().all_gather(stream, mine, all, {.unit = "gradient norm", .control = true}));
   }
   ops::clip_coefficient(
       stream,

@@ -19,12 +19,13 @@ std::vector<ParameterSpec> specs_of(std::span<nn::Parameter* const> parameters) 
 
 ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters,
                                      int rank, int world_size, const Sharding& at_rest,
-                                     std::int64_t alignment, LayoutKind kind)
+                                     std::int64_t alignment, LayoutKind kind, int stored_shards)
     : context_(context),
       parameters_(std::move(parameters)),
       layout_(specs_of(parameters_), world_size, alignment, kind),
       at_rest_(at_rest),
       rank_(rank),
+      shards_(stored_shards),
       trains_(!parameters_.empty() && parameters_[0]->requires_grad),
       has_value_(parameters_.size()),
       had_gradient_(parameters_.size()) {
@@ -61,7 +62,7 @@ void ShardedParameters::require_unchanged() const {
 //! [ranges]
 ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class, bool sharded,
                                                       DType dtype) const {
-  const std::int64_t numel = sharded ? layout_.shard_numel() : layout_.whole_numel();
+  const std::int64_t numel = sharded ? shards_ * layout_.shard_numel() : layout_.whole_numel();
   Stored stored{.sharded = sharded, .memory = context_.buffer(memory_class, numel, dtype)};
   stored.all = stored.memory.tensor({numel}, dtype);
   return stored;
@@ -69,9 +70,23 @@ ShardedParameters::Stored ShardedParameters::store_as(MemoryClass memory_class, 
 //! [ranges]
 
 Tensor ShardedParameters::shard_of(const Stored& stored) const {
-  if (stored.sharded || !at_rest_.optimizer) return stored.all;
-  return stored.all.slice(rank_ * layout_.shard_numel(), layout_.shard_numel());
+  if (!at_rest_.optimizer) return stored.all;
+  const int before = stored.sharded ? rank_ % shards_ : rank_;
+  return stored.all.slice(before * layout_.shard_numel(), layout_.shard_numel());
 }
+
+//! [shards_to_gather]
+Tensor ShardedParameters::shards_to_gather(Stream& stream, comm::Communicator& replicas,
+                                           const std::string& unit) {
+  if (shards_ > 1 && std::exchange(complete_version_, version_) != version_) {
+    Stream& across = *context_.reduce;  // it is idle until backward reduces gradients
+    across.wait(written_);
+    replicas.all_gather(across, parameter_shard(), parameter_storage(), {.unit = unit});
+    stream.wait(across.record());
+  }
+  return at_rest_.parameters ? parameter_storage() : parameter_shard();
+}
+//! [shards_to_gather]
 
 Piece ShardedParameters::all(std::size_t i) const {
   const Range whole = layout_.in_whole(i);
@@ -92,7 +107,7 @@ Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
 Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Tensor& whole) const {
   const bool sharded = whole.empty() && stored.sharded;
   const Range at = sharded ? layout_.piece(i, rank_).in_shard : layout_.in_whole(i);
-  const Tensor& memory = whole.empty() ? stored.all : whole;
+  const Tensor memory = sharded ? shard_of(stored) : whole.empty() ? stored.all : whole;
   return memory.slice(at.begin, at.size()).view(shape_of(i, sharded));
 }
 
@@ -153,10 +168,11 @@ std::vector<bool> ShardedParameters::have_gradients() const {
 
 void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   const Piece piece = at_rest_.parameters ? layout_.piece(i, rank_) : all(i);
+  const Tensor stored = at_rest_.parameters ? parameter_shard() : parameter_storage();
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
-           parameter_storage().slice(piece.in_shard.begin, piece.in_shard.size()));
-  ++version_;
+           stored.slice(piece.in_shard.begin, piece.in_shard.size()));
+  written(/*all=*/false);
   has_value_[i] = true;
   fingerprint_ = nanofsdp::fingerprint(whole, fingerprint_);
 }

@@ -6,6 +6,7 @@
 
 #include "base/buffer.h"
 #include "base/context.h"
+#include "comm/communicator.h"
 #include "fsdp/layout.h"
 #include "fsdp/strategy.h"
 #include "nn/parameter.h"
@@ -21,7 +22,13 @@ namespace nanofsdp::fsdp {
 ///     sharded:      storage = [ shard r ]
 ///     not sharded:  storage = [ shard 0 | ... | shard r | ... | shard W-1 ]
 ///
-/// The same holds for the gradients. The functions `show_...` point the views of all parameters at
+/// The same holds for the gradients. Under hybrid_shard_optimizer there are R replicas of each
+/// group's part of the model. There are then R shards for each rank of a group: a rank stores all
+/// of them, but it owns only one, which it updates.
+///
+///     R = 2:        storage = [ shard 2k | shard 2k + 1 ]      one of them is shard r
+///
+/// The functions `show_...` point the views of all parameters at
 /// whole memory, so that the model can compute, or at the stored memory. There each parameter sees
 /// the piece of it that lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
@@ -51,16 +58,19 @@ class ShardedParameters {
   /// @param at_rest the kinds of memory that this rank stores only a shard of. In the layout per
   ///        parameter a shard is no slice of the whole; so there either all that the optimizer
   ///        reads is sharded, or nothing
+  /// @param stored_shards how many neighbouring shards the rank stores of memory that is sharded:
+  ///        1, or one for each replica
   /// @throws Error if one of the parameters is sharded already
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& at_rest, std::int64_t alignment,
-                    LayoutKind kind = LayoutKind::flat);
+                    LayoutKind kind = LayoutKind::flat, int stored_shards = 1);
   /// Afterwards the parameters have neither values nor gradients.
   ~ShardedParameters();
   ShardedParameters(ShardedParameters&&) = default;
 
   const Layout& layout() const { return layout_; }
-  int rank() const { return rank_; }  ///< the number of this rank's shard
+  int rank() const { return rank_; }             ///< the number of this rank's shard
+  int stored_shards() const { return shards_; }  ///< how many it stores of what is sharded
   /// The dtype in which the parameters are stored.
   DType dtype() const { return stored_parameters_.all.dtype(); }
   /// The parameters, in their order in the row.
@@ -71,7 +81,7 @@ class ShardedParameters {
   /// @throws Error if a parameter of a frozen row is to train now, or if a dtype was changed
   void require_unchanged() const;
 
-  /// The memory that this rank stores: the shard, or the whole row.
+  /// The memory that this rank stores: its shards, or the whole row.
   Tensor parameter_storage() const { return stored_parameters_.all; }
   /// The same for the gradients.
   Tensor gradient_storage() const { return stored_gradients_.all; }
@@ -81,6 +91,9 @@ class ShardedParameters {
   Tensor parameter_shard() const { return shard_of(stored_parameters_); }
   /// The gradients of the same elements.
   Tensor gradient_shard() const { return shard_of(stored_gradients_); }
+  /// The shards that this rank sends to its group. If it stores shards of other replicas, which
+  /// were written since the last call, then `stream` waits until they are received.
+  Tensor shards_to_gather(Stream& stream, comm::Communicator& replicas, const std::string& unit);
   /// The kinds of memory that this rank stores only a shard of.
   const Sharding& at_rest() const { return at_rest_; }
   /// The place of the elements of parameter `i` that this rank updates.
@@ -120,6 +133,7 @@ class ShardedParameters {
   /// @param all whether all were written, so that each has a value now
   void written(bool all = true) {
     ++version_;
+    written_ = context_.compute->record();
     if (all) has_value_.assign(parameters_.size(), true);
   }
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
@@ -147,6 +161,7 @@ class ShardedParameters {
   Layout layout_;
   Sharding at_rest_;
   int rank_;
+  int shards_;
   bool trains_;
   std::vector<bool> has_value_;
   std::uint64_t fingerprint_ = 0;
@@ -155,7 +170,8 @@ class ShardedParameters {
   // Whether each parameter has had one on this rank since zero_grad.
   std::vector<bool> had_gradient_;
   bool reduced_ = false;
-  std::int64_t version_ = 0;
+  std::int64_t version_ = 0, complete_version_ = 0;  // the last one: of all stored shards
+  Event written_;                                    // the last write of this rank
 };
 
 /// The names and shapes from which a layout is made.

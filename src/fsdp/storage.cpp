@@ -97,8 +97,9 @@ void WholeParameters::gather(Stream& stream, const comm::Call& call) {
     if (is_fresh(part)) continue;
     const bool near = part.slice_version == part.row->version();
     const Wire wire = memory_.wire_for(part.sent_as, options_, part.row->layout(), computed_, near);
-    all_gather(stream, near ? mesh_.post_forward() : all,
-               near ? slice(part) : part.row->parameter_shard(), whole(part), wire, call);
+    const Tensor mine =
+        near ? slice(part) : part.row->shards_to_gather(stream, mesh_.replicate(), call.unit);
+    all_gather(stream, near ? mesh_.post_forward() : all, mine, whole(part), wire, call);
     part.shown_version = part.row->version();
   }
 }
@@ -148,7 +149,7 @@ WholeGradients::WholeGradients(Context& context, const Options& options, Sharded
       memory_(memory) {
   if (!row.trains()) return;
   std::int64_t& largest = is_root ? memory.root_numel : memory.unit_numel;
-  if (row.at_rest().gradients) largest = std::max(largest, row.layout().whole_numel());
+  if (row.at_rest().gradients) largest = std::max(largest, numel());
   memory.wire_for(options.precision.reduce_dtype, options, row.layout());
 }
 
@@ -183,8 +184,7 @@ void WholeGradients::show() {
 //! [take]
 
 Tensor WholeGradients::whole() const {
-  return slot_ == nullptr ? row_->gradient_storage()
-                          : slot_->memory.slice(0, row_->layout().whole_numel());
+  return slot_ == nullptr ? row_->gradient_storage() : slot_->memory.slice(0, numel());
 }
 
 //! [landed]
@@ -198,9 +198,11 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, Reduction how,
     all_reduce(stream, mesh.reduce(), whole(), wire, op, call);
   }
   // Groups add up their shards once in a step, when the shard has all micro-steps.
-  if (how.across) {
-    mesh.replicate().all_reduce(stream, row_->gradient_shard(), op, call);
-  }
+  comm::Communicator& replicas = mesh.replicate();
+  const Tensor stored = row_->gradient_storage(), own = row_->gradient_shard();
+  const bool splits = options_.sharding().splits_update;
+  if (how.across && !splits) replicas.all_reduce(stream, stored, op, call);
+  if (how.across && splits) replicas.reduce_scatter(stream, stored, own, op, call);
   // The stored gradients are now sums over all ranks.
   complete_ = how.across || !pool_;
   if (options_.sharding().replicates) row_->set_reduced(how.across);
@@ -210,7 +212,7 @@ void WholeGradients::reduce(Stream& stream, comm::Mesh& mesh, Reduction how,
 //! [land]
 void WholeGradients::land(Stream& stream, Tensor chunk) {
   if (slot_ == nullptr) return;  // the chunk is a part of the shard already
-  const Tensor shard = row_->gradient_shard();
+  const Tensor shard = row_->gradient_storage();
   if (std::exchange(landed_, true)) {
     ops::accumulate(stream, {.in = chunk, .out = shard});
   } else {

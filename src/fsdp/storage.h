@@ -163,7 +163,11 @@ class WholeGradients {
   void forget(bool set_to_none);
 
  private:
-  Tensor whole() const;  // [whole_numel of the row]
+  Tensor whole() const;  // [numel()]
+  // The elements of the whole. With much padding, the sums for this rank's shards may be more.
+  std::int64_t numel() const {
+    return std::max(row_->layout().whole_numel(), row_->gradient_storage().numel());
+  }
   // Adds the sum in this rank's chunk of whole() to the shard.
   void land(Stream& stream, Tensor chunk);
 

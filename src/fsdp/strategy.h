@@ -18,7 +18,8 @@ enum class ShardingStrategy {
   shard_gradients,  ///< ZeRO-2: of the gradients too, a rank keeps what its optimizer needs
   full_shard,       ///< ZeRO-3, fully sharded data parallel: a unit is whole while it computes
   shard_grad_op,    ///< full_shard, but unsharded from a unit's forward to its backward
-  hybrid_shard      ///< full_shard inside each group of ranks, gradients all-reduced across groups
+  hybrid_shard,     ///< full_shard inside each group of ranks, gradients all-reduced across groups
+  hybrid_shard_optimizer  ///< hybrid_shard, but the optimizer's state is sharded over all ranks
 };
 
 /// One strategy. Memory that is not sharded is kept whole on every rank.
@@ -32,16 +33,20 @@ struct Sharding {
   /// If false, a unit stays unsharded from forward to backward.
   bool reshards_after_forward = false;
   bool replicates = false;  ///< across groups of ranks: the mesh says how large a group is
+  /// The replicas of a shard share the work of its optimizer: each of them updates a part of it.
+  bool splits_update = false;
 };
 
 /// In the order of the enumeration, which begins with the stages of ZeRO: row 2 is ZeRO-2.
-inline constexpr std::array<Sharding, 6> kShardings = {{
+inline constexpr std::array<Sharding, 7> kShardings = {{
     {ShardingStrategy::no_shard, "no_shard", false, false, false, false, false},
     {ShardingStrategy::shard_optimizer, "shard_optimizer", false, false, true, false, false},
     {ShardingStrategy::shard_gradients, "shard_gradients", false, true, true, false, false},
     {ShardingStrategy::full_shard, "full_shard", true, true, true, true, false},
     {ShardingStrategy::shard_grad_op, "shard_grad_op", true, true, true, false, false},
     {ShardingStrategy::hybrid_shard, "hybrid_shard", true, true, true, true, true},
+    {ShardingStrategy::hybrid_shard_optimizer, "hybrid_shard_optimizer", true, true, true, true,
+     true, true},
 }};
 
 /// The strategy's row of the table.

@@ -21,13 +21,15 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
   std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
   for (nn::Parameter* p : parameters) members[{!p->requires_grad, p->dtype}].push_back(p);
   std::vector<ShardedParameters> rows;
+  const int stored = options.sharding().splits_update ? mesh.replicas() : 1;
+  const int replica = mesh.rank() / mesh.shard_size() % stored;
   for (const auto& [kind, row] : members) {
     const auto [frozen, dtype] = kind;
     NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
                    .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
-    rows.emplace_back(context, row, mesh.shard_rank(), mesh.shard_size(),
-                      options.at_rest(dtype, context.device), options.alignment_on(mesh.replicas()),
-                      options.layout);
+    rows.emplace_back(context, row, mesh.shard_rank() * stored + replica,
+                      mesh.shard_size() * stored, options.at_rest(dtype, context.device),
+                      options.alignment_on(mesh.replicas() / stored), options.layout, stored);
   }
   return rows;
 }

@@ -131,7 +131,7 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const auto rank = static_cast<std::size_t>(mesh.rank());
-  const auto files = static_cast<std::size_t>(mesh.shard_size());
+  const auto files = static_cast<std::size_t>(model.rows()[0]->layout().world_size());
   const fs::path directory = unfinished(out_dir);
   require_names(model, optimizer.state_names());
   context.compute->synchronize();

@@ -37,7 +37,8 @@ namespace nanofsdp::store {
 ///
 /// The ranks of a shard group together save every element exactly once, under every strategy. A
 /// rank that holds more than its shard (no_shard) saves only the shard. Replicas (hybrid_shard)
-/// hold the same elements, so only the first shard group saves.
+/// hold the same elements, so only the first shard group saves. If replicas split the update
+/// (hybrid_shard_optimizer), every rank saves the shard that it updates.
 ///
 /// This file knows no file format.
 

@@ -41,6 +41,8 @@ std::vector<Training> trainings() {
                             small(shard_grad_op, 3, 1),   small(full_shard, 5, 2),
                             small(full_shard, 4, 8),      small(hybrid_shard, 4, 2),
                             small(shard_optimizer, 3, 2), small(full_shard, 3, 2)};
+  all.push_back(small(hybrid_shard_optimizer, 4, 2));
+  all.back().shard_size = 2;
   using gpt::Recompute;
   all[1].recompute = Recompute::block;
   all[2].no_sync = true, all[2].forward_prefetch = 3;

@@ -30,6 +30,7 @@ struct Unit {
   std::int64_t shard = 0;
   std::vector<Piece> pieces;           // pieces of parameters that ranks share, rank by rank
   std::vector<std::int64_t> paddings;  // padding of each rank; 0: none
+  std::vector<int> ranks;              // the ranks, in the order of their pieces
 };
 
 std::int64_t number(std::string text) {
@@ -37,11 +38,13 @@ std::int64_t number(std::string text) {
   return std::stoll(text);
 }
 
-std::vector<Unit> told(int ranks, const std::string& layout) {
+std::vector<Unit> told(int ranks, const std::string& layout, int shard_size = 0) {
   const testing::TemporaryDirectory directory;
+  const std::string split = "hybrid_shard_optimizer", size = std::to_string(shard_size);
   testing::Process process(
       directory.file(""),
-      {"train", "--explain=True", "--layout=" + layout, "--ranks=" + std::to_string(ranks),
+      {"train", "--strategy=" + (shard_size > 0 ? split : "full_shard"), "--shard_size=" + size,
+       "--explain=True", "--layout=" + layout, "--ranks=" + std::to_string(ranks),
        "--backend=local", "--threads=1", "--max_iters=1", "--eval_iters=1", "--sample=0",
        "--n_layer=2", "--n_embd=6", "--n_head=2", "--block_size=8", "--batch_size=5"});
   EXPECT_EQ(process.wait(60s), 0) << process.err();
@@ -51,8 +54,10 @@ std::vector<Unit> told(int ranks, const std::string& layout) {
   std::istringstream text(process.out());
   std::smatch m;
   for (std::string line; std::getline(text, line);) {
-    if (std::regex_match(line, m, heading)) units.push_back({number(m[1]), number(m[2]), {}, {}});
+    if (std::regex_match(line, m, heading))
+      units.push_back({number(m[1]), number(m[2]), {}, {}, {}});
     if (!line.starts_with("    rank ")) continue;
+    units.back().ranks.push_back(line[9] - '0');
     units.back().paddings.push_back(std::regex_search(line, m, padding) ? number(m[1]) : 0);
     for (std::sregex_iterator i(line.begin(), line.end(), piece), none; i != none; ++i) {
       units.back().pieces.push_back({(*i)[1], number((*i)[2]), number((*i)[3])});
@@ -93,6 +98,15 @@ TEST(Explain, PaddingIsWhatShardsHaveMoreThanTheUnit) {
         for (const std::int64_t n : unit.paddings) padding += n;
         EXPECT_EQ(unit.elements + padding, ranks * unit.shard);
       }
+    }
+  }
+}
+
+// Two replicas split the update of two shards. Ranks 0 and 2 store the first shard.
+TEST(Explain, NamesTheRankThatUpdatesAPiece) {
+  for (const char* layout : kLayouts) {
+    for (const Unit& unit : told(4, layout, /*shard_size=*/2)) {
+      EXPECT_EQ(unit.ranks, (std::vector{0, 2, 1, 3}));
     }
   }
 }

@@ -54,6 +54,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--shard_size=2"}, {"--shard_size", "--strategy=hybrid_shard"}},
       {{"--ranks=4", "--strategy=hybrid_shard"}, {"--shard_size", "divisor of --ranks=4"}},
       {{"--ranks=4", "--strategy=hybrid_shard", "--shard_size=3"}, {"--shard_size", "3"}},
+      {{"--ranks=4", "--strategy=hybrid_shard_optimizer"}, {"--shard_size", "divisor of"}},
       {{"--backward_prefetch=next"}, {"--backward_prefetch", "pre or post or none"}},
       {{"--forward_prefetch=-1"}, {"--forward_prefetch", "0 or more"}},
       {{"--param_dtype=float16"}, {"--param_dtype", "float32 or bfloat16", "float16"}},

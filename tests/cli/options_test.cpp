@@ -92,6 +92,15 @@ TEST(Options, NameStrategiesByStageAndByGroups) {
   EXPECT_EQ(hybrid("1").strategy, fsdp::ShardingStrategy::no_shard);  // nothing is sharded
   EXPECT_EQ(hybrid("4").strategy, fsdp::ShardingStrategy::full_shard);
   EXPECT_EQ(hybrid("4").shard_size, 0);
+  // The same where replicas split the update. In groups of one, only the update is split.
+  const auto split = [](const std::string& size) {
+    return parse({"--ranks=4", "--strategy=hybrid_shard_optimizer", "--shard_size=" + size});
+  };
+  EXPECT_EQ(split("2").strategy, fsdp::ShardingStrategy::hybrid_shard_optimizer);
+  EXPECT_EQ(split("2").shard_size, 2);
+  EXPECT_EQ(split("1").strategy, fsdp::ShardingStrategy::shard_optimizer);
+  EXPECT_EQ(split("1").shard_size, 0);
+  EXPECT_EQ(split("4").strategy, fsdp::ShardingStrategy::full_shard);
 }
 
 TEST(Options, TakePrecisionAndSchedule) {

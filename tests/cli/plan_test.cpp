@@ -42,7 +42,7 @@ std::map<std::string, std::string> rows(const std::string& text) {
   return result;
 }
 
-// The plan has activations too. This takes some seconds: thirteen runs of four processes.
+// The plan has activations too. This takes some seconds: fourteen runs of four processes.
 TEST(Plan, IsWhatARunMeasures) {
   const std::vector<Words> shardings = {
       {"--strategy=no_shard"},
@@ -51,6 +51,7 @@ TEST(Plan, IsWhatARunMeasures) {
       {"--strategy=shard_grad_op"},
       {"--strategy=full_shard"},
       {"--strategy=hybrid_shard", "--shard_size=2"},
+      {"--strategy=hybrid_shard_optimizer", "--shard_size=2", "--param_dtype=bfloat16"},
       {"--zero=3", "--param_dtype=bfloat16"},
       {"--zero=0", "--param_dtype=bfloat16", "--reduce_dtype=bfloat16"},
       {"--zero=3", "--no_sync=True", "--forward_prefetch=9"},

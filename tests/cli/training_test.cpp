@@ -202,7 +202,7 @@ TEST(Trace, ThatCannotBeWrittenIsToldBeforeTraining) {
 // Promises 3 and 4 for the user: the planned numbers equal the measured ones.
 TEST(Explain, PlansWhatIsMeasured) {
   for (const char* strategy : {"no_shard", "shard_optimizer", "shard_gradients", "shard_grad_op",
-                               "full_shard", "hybrid_shard"}) {
+                               "full_shard", "hybrid_shard", "hybrid_shard_optimizer"}) {
     const TemporaryDirectory directory;
     std::vector<std::string> words = {"train",
                                       "--ranks=4",
@@ -213,7 +213,7 @@ TEST(Explain, PlansWhatIsMeasured) {
                                       "--gradient_accumulation_steps=8",
                                       "--sample=0",
                                       std::string("--strategy=") + strategy};
-    if (words.back().ends_with("hybrid_shard")) words.push_back("--shard_size=2");
+    if (words.back().find("hybrid") != std::string::npos) words.push_back("--shard_size=2");
     const std::string out = printed(directory, words);
     EXPECT_NE(out.find("    rank 1: "), std::string::npos) << out;
     std::istringstream text(out.substr(out.rfind("memory of a rank")));

@@ -36,9 +36,9 @@ TrainOptions options_of(unsigned seed, const std::string& out_dir) {
   o.backend = Backend::local;
   o.recompute = static_cast<gpt::Recompute>(seed % 3);
   o.ranks = 1 + below(4);
-  const fsdp::Sharding& sharding = fsdp::kShardings[below(6)];
+  const fsdp::Sharding& sharding = fsdp::kShardings[below(fsdp::kShardings.size())];
   if (!sharding.replicates || o.ranks == 4) o.strategy = sharding.strategy;
-  if (o.strategy == fsdp::ShardingStrategy::hybrid_shard) o.shard_size = 2;
+  if (sharding_of(o.strategy).replicates) o.shard_size = 2;
   o.layout = below(2) == 0 ? fsdp::LayoutKind::flat : fsdp::LayoutKind::per_parameter;
   if (below(3) == 0) o.precision.param_dtype = DType::bfloat16;
   if (below(3) == 0) o.precision.reduce_dtype = DType::bfloat16;

@@ -20,6 +20,7 @@ using testing::TinyTraining;
 constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
 
 // The bytes that each strategy keeps, by hand and in float32, for n padded elements in shards of s.
+// Each of 2 replicas updates a half of the optimizer's shard.
 // The largest block has b elements and the root r. First come parameters, gradients and optimizer,
 // then borrowed memory for both. A layout that copies borrows what is a slice in the flat layout.
 std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n, std::int64_t s,
@@ -37,6 +38,8 @@ std::array<std::int64_t, 5> closed_formula(const TinyOptions& o, std::int64_t n,
     return {4 * s, 4 * s, 8 * s, each, borrowed};
   if (o.strategy == ShardingStrategy::shard_gradients) return {4 * n, 4 * s, 8 * s, 0, borrowed};
   if (o.strategy == ShardingStrategy::shard_grad_op) return {4 * s, 4 * s, 8 * s, each, borrowed};
+  if (o.strategy == ShardingStrategy::hybrid_shard_optimizer)
+    return {4 * 2 * s, 4 * 2 * s, 8 * s, two, borrowed};
   return {4 * s, 4 * s, 8 * s, two, borrowed};
 }
 

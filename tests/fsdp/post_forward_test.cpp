@@ -39,6 +39,21 @@ TEST(PostForward, ChangesNoBit) {
   }
 }
 
+// Groups for backward lie inside a group of four ranks, which has three replicas.
+TEST(PostForward, ChangesNoBitWhereReplicasSplitTheUpdate) {
+  const auto run = [](int near) {
+    return testing::run_ranks(
+        Backend::local, 12, [=](Context& context, std::unique_ptr<comm::Communicator> world) {
+          const TinyOptions options{.strategy = ShardingStrategy::hybrid_shard_optimizer,
+                                    .micro_steps = 2,
+                                    .shard_size = 4,
+                                    .post_forward_size = near};
+          return TinyTraining(context, std::move(world), options).run();
+        });
+  };
+  EXPECT_EQ(run(2), run(0));
+}
+
 // The bytes of one rank in a step: all bytes that it sends, those inside its post-forward group,
 // and the memory for whole parameters.
 struct Bytes {

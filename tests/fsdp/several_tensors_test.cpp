@@ -67,8 +67,8 @@ std::vector<float> values_of(const nn::Parameter& parameter) {
   return random_tensor(parameter.shape, seed).values;
 }
 
-// The unsharded model computes the rows of each rank in turn. This has the results of each rank, and
-// the average of the gradients, which are added in the order of the ranks.
+// The unsharded model computes the rows of each rank in turn. This has the results of each rank,
+// and the average of the gradients, which are added in the order of the ranks.
 struct Expected {
   explicit Expected(int ranks) {
     Context context;

@@ -14,10 +14,14 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-constexpr ShardingStrategy kAll[] = {
-    ShardingStrategy::no_shard,        ShardingStrategy::shard_optimizer,
-    ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
-    ShardingStrategy::full_shard,      ShardingStrategy::hybrid_shard};
+constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard,
+                                     ShardingStrategy::shard_optimizer,
+                                     ShardingStrategy::shard_gradients,
+                                     ShardingStrategy::shard_grad_op,
+                                     ShardingStrategy::full_shard,
+                                     ShardingStrategy::hybrid_shard,
+                                     ShardingStrategy::hybrid_shard_optimizer};
+bool is_hybrid(ShardingStrategy strategy) { return sharding_of(strategy).replicates; }
 constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
 
 // The design's table, by hand: how often a step of M micro-steps gathers, reduce-scatters and
@@ -28,7 +32,10 @@ std::array<std::int64_t, 3> table(const TinyOptions& o, bool root) {
   if (o.strategy == ShardingStrategy::shard_optimizer) return {1, 1, 0};
   if (o.strategy == ShardingStrategy::shard_gradients) return {1, reductions, 0};
   if (o.strategy == ShardingStrategy::shard_grad_op) return {o.no_sync ? 1 : M, reductions, 0};
-  return {root ? M : 2 * M, reductions, o.strategy == ShardingStrategy::hybrid_shard ? 1 : 0};
+  const std::int64_t gathers = root ? M : 2 * M;
+  if (o.strategy == ShardingStrategy::hybrid_shard) return {gathers, reductions, 1};
+  if (is_hybrid(o.strategy)) return {gathers + 1, reductions + 1, 0};  // both across, once
+  return {gathers, reductions, 0};
 }
 
 // Counts and bytes of the second step: as measured, by the table, and as planned from the layouts.
@@ -52,12 +59,13 @@ std::vector<std::int64_t> three_accounts(Context& context,
     layouts.push_back({unit.rows()[0].layout()});
     const bool reduces_whole = o.strategy == ShardingStrategy::no_shard;
     const std::int64_t s =
-        reduces_whole ? layouts.back().whole_numel() / F : layouts.back().shard_numel();
+        (reduces_whole ? layouts.back().whole_numel() : layouts.back().padded_numel()) / F;
     const auto times = table(o, unit.name() == "root");
     for (int i = 0; i < 3; ++i) counts[i] += times[i];
-    bytes += (F - 1) * s * (times[0] * gathered + times[1] * reduced);
+    const std::int64_t once = o.strategy == ShardingStrategy::hybrid_shard_optimizer ? 1 : 0;
+    bytes += (F - 1) * s * ((times[0] - once) * gathered + (times[1] - once) * reduced);
     if (reduces_whole) bytes += 2 * (F - 1) * s * reduced;
-    if (o.strategy == ShardingStrategy::hybrid_shard) bytes_across += 2 * (R - 1) * (s / R) * 4;
+    if (is_hybrid(o.strategy)) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
   const formula::Plan p = formula::plan(
       layouts,
@@ -109,8 +117,7 @@ TEST(Traffic, EqualsTheTable) {
       for (const std::int64_t micro_steps : {1, 3}) {
         for (const bool no_sync : {false, true}) {
           for (const int world : {2, 3, 4}) {
-            const bool hybrid = strategy == ShardingStrategy::hybrid_shard;
-            if (hybrid && world != 4) continue;
+            if (is_hybrid(strategy) && world != 4) continue;
             expect_equal_accounts(Backend::local, world,
                                   {.strategy = strategy,
                                    .layout = layout,
@@ -118,7 +125,7 @@ TEST(Traffic, EqualsTheTable) {
                                    .micro_steps = micro_steps,
                                    .no_sync = no_sync,
                                    .recompute = no_sync,  // recompute sends no more
-                                   .shard_size = hybrid ? 2 : 0});
+                                   .shard_size = is_hybrid(strategy) ? 2 : 0});
           }
         }
       }
@@ -142,7 +149,7 @@ TEST(Traffic, IsTheSameOverGloo) {
 // Half of the bytes are gathered in bfloat16. The bytes of reductions do not change.
 TEST(Traffic, InBfloat16IsHalf) {
   for (ShardingStrategy strategy : kAll) {
-    const int groups_of = strategy == ShardingStrategy::hybrid_shard ? 2 : 0;
+    const int groups_of = is_hybrid(strategy) ? 2 : 0;
     for (const LayoutKind layout : kLayouts) {
       for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
                                           std::pair(DType::bfloat16, DType::bfloat16)}) {
@@ -215,7 +222,7 @@ TEST(Traffic, IsWhatTheTraceShows) {
               .layout = layout,
               .micro_steps = 2,
               .precision = {param, DType::bfloat16},
-              .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
+              .shard_size = is_hybrid(strategy) ? 2 : 0});
       }
     }
   }
@@ -227,8 +234,7 @@ TEST(Traffic, OfAStepIsTheSameAfterALookAtTheWeights) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group),
-                                {.strategy = strategy,
-                                 .shard_size = strategy == ShardingStrategy::hybrid_shard ? 2 : 0});
+                                {.strategy = strategy, .shard_size = is_hybrid(strategy) ? 2 : 0});
           training.step(0);
           const comm::Traffic one = training.mesh.traffic();
           training.weights();

@@ -83,8 +83,8 @@ class Generator {
     s.strategy = one_of({ShardingStrategy::no_shard, ShardingStrategy::shard_optimizer,
                          ShardingStrategy::shard_gradients, ShardingStrategy::full_shard,
                          ShardingStrategy::full_shard, ShardingStrategy::shard_grad_op,
-                         ShardingStrategy::hybrid_shard});
-    if (s.strategy == ShardingStrategy::hybrid_shard) s.shard_size = divisor(s.ranks);
+                         ShardingStrategy::hybrid_shard, ShardingStrategy::hybrid_shard_optimizer});
+    if (nanofsdp::fsdp::sharding_of(s.strategy).replicates) s.shard_size = divisor(s.ranks);
     if (nanofsdp::fsdp::sharding_of(s.strategy).reshards_after_forward && chance(50)) {
       const int k = divisor(s.shard_size > 0 ? s.shard_size : s.ranks);
       s.post_forward_size = k > 1 ? k : 0;

@@ -114,8 +114,8 @@ enum class First {
 /// The number of ranks, and the way in which the model is sharded.
 struct World {
   int ranks = 1;
-  int shard_size = 0;         ///< for hybrid_shard; 0: all ranks
-  int post_forward_size = 0;  ///< for full_shard and hybrid_shard; 0: the shard group
+  int shard_size = 0;         ///< for the hybrid strategies; 0: all ranks
+  int post_forward_size = 0;  ///< if units reshard after forward; 0: the shard group
   nanofsdp::fsdp::ShardingStrategy strategy = nanofsdp::fsdp::ShardingStrategy::full_shard;
   nanofsdp::fsdp::LayoutKind layout = nanofsdp::fsdp::LayoutKind::flat;
   nanofsdp::DType param_dtype = nanofsdp::DType::float32;

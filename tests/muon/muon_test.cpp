@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "muon/trained.h"
+#include "support/errors.h"
 #include "support/temporary_directory.h"
 
 // Tests the sharded Muon of lesson 25 against a plain one in one process.
@@ -64,6 +65,12 @@ TEST(Muon, HasTheSameBitsForEveryNumberOfRanks) {
       }
     }
   }
+}
+
+// Under hybrid_shard_optimizer a group of ranks does not own all of a matrix.
+TEST(Muon, RefusesReplicasThatSplitTheUpdate) {
+  const Case split{.ranks = 4, .strategy = ShardingStrategy::hybrid_shard_optimizer};
+  testing::expect_error<testing::RankError>([&] { sharded(split); }, "use hybrid_shard, not");
 }
 
 // A checkpoint has the momentum of every matrix, and goes on with other ranks and another layout.

@@ -33,8 +33,8 @@ same_norms() {  # same_norms NAME COMMAND...
   "$@" >"$out/norms" || fail "$name: exit code $?"
   [ -e "$out/expected" ] || cp "$out/norms" "$out/expected"
   diff "$out/expected" "$out/norms" || fail "$name: other norms"
-  [ "$(sed 's/.* //' "$out/norms" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 6 ] ||
-    fail "$name: not one norm of six strategies: $(cat "$out/norms")"
+  [ "$(sed 's/.* //' "$out/norms" | uniq -c | tr -s ' ' | cut -d ' ' -f 2)" = 7 ] ||
+    fail "$name: not one norm of seven strategies: $(cat "$out/norms")"
   echo "$name: the same gradient norms"
 }
 

@@ -28,7 +28,7 @@ void train(Context& context, comm::Mesh mesh, const fsdp::Options& options) {
     adamw.step(/*lr=*/0.01, sharded.clip(/*max_norm=*/1));
   }
   const std::string name = fsdp::name_of(options.strategy);
-  if (context.rank == 0) std::printf("%-15s %.9g\n", name.c_str(), *sharded.grad_norm().f32());
+  if (context.rank == 0) std::printf("%-23s %.9g\n", name.c_str(), *sharded.grad_norm().f32());
 }
 
 int main(int argc, char**) {

@@ -146,6 +146,30 @@ TEST(Checkpoint, OfReplicasIsSavedOnce) {
   EXPECT_EQ(whole_state(states), one_more);
 }
 
+// If replicas split the update, every rank saves the piece that it updates. Any ranks load it.
+TEST(Checkpoint, OfReplicasThatSplitTheUpdateIsSavedByAllOfThem) {
+  for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+    const TemporaryDirectory directory;
+    const TinyOptions split{.strategy = fsdp::ShardingStrategy::hybrid_shard_optimizer,
+                            .layout = layout,
+                            .shard_size = 2};
+    const State saved = save_after(2, directory.file("o"), 6, split);
+    EXPECT_EQ(tree(directory.file("o/checkpoint")).size(), 7u);
+    EXPECT_EQ(load_at(4, directory.file("o"), split), saved);
+    EXPECT_EQ(load_at(3, directory.file("o")), saved);
+    save_after(2, directory.file("other"), 3);
+    EXPECT_EQ(load_at(4, directory.file("other"), split), load_at(1, directory.file("other")));
+    const auto goes_on = [&](TinyTraining& t) {
+      load(t, directory.file("o"));
+      t.step(2);
+    };
+    EXPECT_EQ(whole_state(on_ranks(6, split, goes_on)),
+              whole_state(on_ranks(6, split, [](TinyTraining& t) {
+                for (std::int64_t s = 0; s < 3; ++s) t.step(s);
+              })));
+  }
+}
+
 TEST(Checkpoint, TellsWhatTheProgramKeepsThere) {
   const TemporaryDirectory directory;
   save_after(2, directory.file("o"), 2);

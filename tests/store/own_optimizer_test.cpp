@@ -75,7 +75,7 @@ struct Training {
   Training(Context& context, std::unique_ptr<comm::Communicator> world,
            fsdp::ShardingStrategy strategy)
       : context(context),
-        mesh(std::move(world), strategy == fsdp::ShardingStrategy::hybrid_shard ? 1 : 0),
+        mesh(std::move(world), fsdp::sharding_of(strategy).replicates ? 1 : 0),
         sharded(fsdp::fully_shard(context, model, mesh,
                                   {.strategy = strategy,
                                    .reduction = comm::ReduceOp::sum,

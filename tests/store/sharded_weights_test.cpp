@@ -130,10 +130,12 @@ TEST(ShardedWeights, AreTheSameUnderEveryStrategyAndLayout) {
   using enum fsdp::ShardingStrategy;
   const TemporaryDirectory directory;
   save_at(4, directory.file("first"));
-  for (const auto strategy : {full_shard, no_shard, shard_optimizer, hybrid_shard}) {
+  for (const auto strategy :
+       {full_shard, no_shard, shard_optimizer, hybrid_shard, hybrid_shard_optimizer}) {
     for (const auto layout : kLayouts) {
       const std::string other = directory.file("other");
-      save_at(4, other, {.strategy = strategy, .layout = layout}, strategy == hybrid_shard ? 2 : 0);
+      save_at(4, other, {.strategy = strategy, .layout = layout},
+              fsdp::sharding_of(strategy).replicates ? 2 : 0);
       EXPECT_EQ(files(other), files(directory.file("first")));
       fs::remove_all(other);
     }

@@ -24,6 +24,11 @@ struct Workload {
   int post_forward_size = 0;     ///< K: ranks of a post-forward group; 0: F
   std::int64_t micro_steps = 1;  ///< M: micro-steps of one rank in an optimizer step
   Device device = Device::cpu;   ///< decides the dtype in which units compute
+
+  /// The shards that a rank stores: one, or one for each replica that updates a part.
+  int stored_shards(const fsdp::Options& options) const {
+    return options.sharding().splits_update ? replicas : 1;
+  }
 };
 
 struct Plan {
@@ -101,8 +106,11 @@ struct Sizes {
 
 inline Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
 
-inline void plan_memory(std::span<const UnitLayout> layouts, const Options& options, Device device,
-                        int post_forward_size, Plan& plan) {
+inline void plan_memory(std::span<const UnitLayout> layouts, const Options& options,
+                        const Workload& workload, Plan& plan) {
+  const Device device = workload.device;
+  const int post_forward_size = workload.post_forward_size % workload.shard_size;
+  const Size in_group = workload.stored_shards(options);
   const fsdp::Sharding& sharding = options.sharding();
   const MixedPrecision& precision = options.precision;
   const Size four = bytes_of(DType::float32);
@@ -116,7 +124,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   const auto visit = [&](const RowLayout& row, Sizes& unit) {
     const bool half = row.dtype == DType::bfloat16;
     const bool sharded = options.at_rest(row.dtype, device).parameters;
-    const Size stored = sharded ? row.shard_numel : row.whole_numel;
+    const Size stored = sharded ? in_group * row.shard_numel : row.whole_numel;
     plan.of(MemoryClass::parameter_shards) += bytes_of(row.dtype) * stored;
     if (options.borrows_parameters(row.dtype, computed)) unit.parameters += row.whole_numel;
     DType travels = precision.param_dtype;
@@ -130,11 +138,11 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   };
   for (const UnitLayout& layout : layouts) {
     const RowLayout& row = layout.trained;
-    Sizes of_unit{0, row.whole_numel};
+    Sizes of_unit{0, std::max(row.whole_numel, in_group * row.shard_numel)};
     visit(row, of_unit);
     for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit);
     whole.parameters += of_unit.parameters;
-    gradients += kept.gradients ? row.shard_numel : row.whole_numel;
+    gradients += kept.gradients ? in_group * row.shard_numel : row.whole_numel;
     remembered += sharding.optimizer ? row.shard_numel : row.whole_numel;
     if (precision.reduce_dtype != DType::float32 || options.copies()) {
       wire.gradients =
@@ -198,7 +206,7 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
   const auto gather = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (F - 1) * row.shard_numel * bytes(row);
+    t.bytes_sent += times * (F - 1) * row.padded_numel / F * bytes(row);
   };
   const Size K = workload.post_forward_size % F;
   const auto gather_near = [&](const RowLayout& row, Size times) {
@@ -229,7 +237,12 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
       t.bytes_sent += 2 * reductions * reduced;
     }
     if (!options.sharding().replicates) continue;
-    ++t.all_reduces;
+    if (options.sharding().splits_update) {  // the update comes between them
+      ++t.reduce_scatters;
+      t.all_gathers += R > 1 ? 1 : 0;
+    } else {
+      ++t.all_reduces;
+    }
     plan.bytes_across += 2 * (R - 1) * shard / R * bytes_of(DType::float32);
   }
   t.bytes_sent += plan.bytes_across;
@@ -255,10 +268,11 @@ inline std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units) {
 inline std::vector<UnitLayout> lay_out(std::span<const std::vector<ParameterSpec>> units,
                                        const Options& options, const Workload& workload) {
   std::vector<UnitLayout> layouts;
+  const int stored = workload.stored_shards(options);
   for (const auto& unit : units) {
-    layouts.push_back(
-        {.trained = fsdp::Layout(unit, workload.shard_size, options.alignment_on(workload.replicas),
-                                 options.layout)});
+    layouts.push_back({.trained = fsdp::Layout(unit, workload.shard_size * stored,
+                                               options.alignment_on(workload.replicas / stored),
+                                               options.layout)});
   }
   return layouts;
 }
@@ -269,8 +283,7 @@ inline Plan plan(std::span<const UnitLayout> layouts, const Options& options,
   if (workload.shard_size * workload.replicas == 1)
     settled.strategy = fsdp::ShardingStrategy::no_shard;
   Plan plan;
-  plan_memory(layouts, settled, workload.device, workload.post_forward_size % workload.shard_size,
-              plan);
+  plan_memory(layouts, settled, workload, plan);
   plan_traffic(layouts, settled, workload, plan);
   return plan;
 }

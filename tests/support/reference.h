@@ -18,6 +18,8 @@ namespace nanofsdp::testing {
 /// @brief Data parallel training in one process. TinyTraining is compared with it bit for bit. It
 /// computes the gradient of each rank's rows by itself, and sums over a group's ranks in order,
 /// then over groups. It sums squares shard by shard, and applies AdamW to each whole parameter.
+/// If replicas split the update, there is a shard for each rank. Those of a group are neighbours,
+/// but their sums are added in the order of the ranks.
 
 /// @param world number of ranks
 class Reference {
@@ -25,6 +27,7 @@ class Reference {
   Reference(int world, const TinyOptions& options)
       : world_(world),
         group_(options.shard_size == 0 ? world : options.shard_size),
+        owners_(sharding_of(options.strategy).splits_update ? world : group_),
         options_(options),
         memory_(model_),
         tape_(context_) {
@@ -35,7 +38,7 @@ class Reference {
         specs.push_back({p->name, p->shape});
         order_.push_back(p);
       }
-      layouts_.emplace_back(std::move(specs), group_, 4, options.layout);
+      layouts_.emplace_back(std::move(specs), owners_, 4, options.layout);
     }
     for (nn::Parameter* p : order_) {
       masters_.emplace_back(p->shape);
@@ -136,12 +139,13 @@ class Reference {
   }
 
   float update(std::int64_t step) {
-    Owned<double> squares({group_});
-    for (int rank = 0; rank < group_; ++rank) {
+    Owned<double> squares({owners_});
+    for (int rank = 0; rank < owners_; ++rank) {
+      const int owner = rank % group_ * (owners_ / group_) + rank / group_;
       std::size_t at = 0;
       for (const auto& layout : layouts_) {
         for (std::size_t i = 0; i < layout.parameters().size(); ++i, ++at) {
-          const fsdp::Range piece = layout.piece(i, rank).in_parameter;
+          const fsdp::Range piece = layout.piece(i, owner).in_parameter;
           if (piece.empty()) continue;
           ops::squared_norm(*context_.compute,
                             {.x = sums_[at].view().slice(piece.begin, piece.size()),
@@ -170,6 +174,7 @@ class Reference {
 
   int world_;
   int group_;
+  int owners_;
   TinyOptions options_;
   Context context_;
   gpt::GPT model_{kTiny};

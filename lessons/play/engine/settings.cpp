@@ -131,7 +131,7 @@ Settings parse_settings(std::string_view json) {
   const Json object = Json::parse(json, nullptr, /*allow_exceptions=*/false);
   if (!object.is_object()) refuse("all", "a JSON object", std::string(json));
   for (const auto& [name, value] : object.items()) set(settings, name, value);
-  if (o.strategy != fsdp::ShardingStrategy::hybrid_shard) o.shard_size = 0;
+  if (!sharding_of(o.strategy).replicates) o.shard_size = 0;
   return settings;
 }
 

@@ -12,7 +12,7 @@ export const FIELDS = {
   Batch: [range('rows', 'rows a rank', 1, 4), range('micro', 'micro-batches', 1, 4)],
   Sharding: [
     choice('strategy', 'strategy', 'no_shard', 'shard_optimizer', 'shard_gradients',
-      'shard_grad_op', 'full_shard', 'hybrid_shard'),
+      'shard_grad_op', 'full_shard', 'hybrid_shard', 'hybrid_shard_optimizer'),
     choice('layout', 'layout', 'flat', 'per_parameter'),
     choice('backward_prefetch', 'backward prefetch', 'none', 'pre', 'post'),
     range('forward_prefetch', 'forward prefetch', 0, 3),
@@ -46,7 +46,7 @@ export const SCALE_FIELDS = {
   ],
   Sharding: [
     choice('sharding', 'strategy', 'no_shard', 'shard_optimizer', 'shard_gradients',
-      'shard_grad_op', 'full_shard', 'hybrid_shard'),
+      'shard_grad_op', 'full_shard', 'hybrid_shard', 'hybrid_shard_optimizer'),
     choice('recomputation', 'recompute', 'none', 'selective', 'block'),
     choice('reduced', 'reduced as', 'float32', 'bfloat16'),
   ],
@@ -61,23 +61,25 @@ export const DEFAULTS = {
   param_dtype: 'float32', reduce_dtype: 'float32', recompute: 'off', link: 8.7, arithmetic: 10,
 };
 
+const isHybrid = (strategy) => strategy.startsWith('hybrid_shard');
+
 // As the engine wants it (engine/settings.cpp).
 export const engineSettings = (s) => ({
   ranks: s.ranks, n_layer: s.n_layer, n_embd: s.n_embd, batch_size: s.rows,
   gradient_accumulation_steps: s.micro * s.ranks, strategy: s.strategy,
-  shard_size: s.strategy === 'hybrid_shard' && s.ranks % 2 === 0 ? s.ranks / 2 : 0,
+  shard_size: isHybrid(s.strategy) && s.ranks % 2 === 0 ? s.ranks / 2 : 0,
   layout: s.layout, backward_prefetch: s.backward_prefetch, forward_prefetch: s.forward_prefetch,
   pool: s.pool === 'shared', no_sync: s.no_sync === 'last',
   param_dtype: s.param_dtype, reduce_dtype: s.reduce_dtype, recompute: s.recompute === 'on',
   link: 10 ** s.link, arithmetic: 10 ** s.arithmetic,
 });
 
-// The same as options of `nanofsdp plan`. Groups of hybrid_shard are nodes.
+// The same as options of `nanofsdp plan`. Groups of hybrid strategies are nodes.
 export const planArguments = (s) => [
   `--model=${s.model}`, `--machine=${s.machine}`, `--ranks=${s.gpus}`, `--batch_size=${s.gpu_rows}`,
   `--gradient_accumulation_steps=${s.gpu_micro * s.gpus}`, `--block_size=${s.row_tokens}`,
   `--strategy=${s.sharding}`, `--recompute=${s.recomputation}`, '--param_dtype=bfloat16',
-  `--reduce_dtype=${s.reduced}`, ...(s.sharding === 'hybrid_shard' ? ['--shard_size=8'] : []),
+  `--reduce_dtype=${s.reduced}`, ...(isHybrid(s.sharding) ? ['--shard_size=8'] : []),
   ...(s.network === 'its own' ? [] : [`--network_bandwidth=${s.network}e9`]),
 ];
 

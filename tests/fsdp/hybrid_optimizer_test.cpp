@@ -1,0 +1,95 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "support/ranks.h"
+#include "support/reference.h"
+#include "support/tiny_training.h"
+
+// hybrid_shard_optimizer: the replicas of a shard split its update.
+
+namespace nanofsdp::fsdp::hybrid_optimizer_test {
+namespace {
+
+using testing::Backend;
+using testing::Reference;
+using testing::TinyOptions;
+using testing::TinyTraining;
+
+std::vector<std::vector<float>> train(Backend backend, int world, const TinyOptions& options) {
+  return testing::run_ranks(backend, world,
+                            [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                              return TinyTraining(context, std::move(group), options).run();
+                            });
+}
+
+std::string words(const TinyOptions& o) {
+  return fmt::format("groups of {}, {}{} micro-steps, prefetch {} and {}{}", o.shard_size,
+                     o.layout == LayoutKind::flat ? "" : "per parameter, ", o.micro_steps,
+                     o.forward_prefetch, static_cast<int>(o.prefetch),
+                     o.recompute ? ", recompute" : "");
+}
+
+// Replicas that split the update sum in the same order, for groups of 1 to 4 ranks and 1 to 4
+// replicas. Only the norm is added up by other shards. So without clipping all bits are those of
+// hybrid_shard. (With an odd number of replicas, its shards have another padding.)
+TEST(HybridShardOptimizer, GivesTheBitsOfSumsByGroup) {
+  for (const Backend backend : testing::backends()) {
+    for (const auto& [size, replicas] : {std::pair(2, 2), {4, 1}, {1, 4}, {2, 3}, {3, 2}}) {
+      if (backend != Backend::local && size * replicas > 4) continue;  // processes start slowly
+      for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+        for (const std::int64_t micro_steps : {1, 3}) {
+          const int world = size * replicas;
+          TinyOptions o{.strategy = ShardingStrategy::hybrid_shard_optimizer,
+                        .layout = layout,
+                        .forward_prefetch = 1,
+                        .micro_steps = micro_steps,
+                        .shard_size = size};
+          const auto expected = Reference(world, o).run();
+          EXPECT_EQ(train(backend, world, o), expected) << words(o);
+          o.clip = 0;
+          auto split = train(backend, world, o);
+          o.strategy = ShardingStrategy::hybrid_shard;
+          auto whole = train(backend, world, o);
+          for (std::size_t rank = 0; rank < split.size(); ++rank) {
+            for (std::size_t step = 0; step < testing::kTinySteps; ++step) {
+              EXPECT_NEAR(split[rank][2 * step + 1] / whole[rank][2 * step + 1], 1, 1e-6);
+              split[rank][2 * step + 1] = whole[rank][2 * step + 1];  // the norm
+            }
+          }
+          EXPECT_EQ(split, whole) << words(o);
+        }
+      }
+    }
+  }
+}
+
+// No schedule changes a bit, in any dtype.
+TEST(HybridShardOptimizer, GivesTheSameBitsWhateverTheSchedule) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    TinyOptions first{.strategy = ShardingStrategy::hybrid_shard_optimizer,
+                      .micro_steps = 2,
+                      .precision = {dtype, dtype},
+                      .shard_size = 2};
+    const auto expected = Reference(4, first).run();
+    for (const BackwardPrefetch prefetch :
+         {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
+      for (const int forward_prefetch : {0, 2}) {
+        for (const bool recompute : {false, true}) {
+          TinyOptions o = first;
+          o.prefetch = prefetch, o.forward_prefetch = forward_prefetch;
+          o.recompute = recompute, o.pool = !recompute;
+          EXPECT_EQ(train(Backend::local, 4, o), expected) << words(o);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp::hybrid_optimizer_test
