@@ -8,7 +8,7 @@ namespace nanofsdp::launch {
 namespace {
 
 struct Header {
-  std::uint32_t magic = 0x6e667333;  // changes with the protocol
+  std::uint32_t magic = 0x6e667334;  // changes with the protocol
   Frame::Kind kind = Frame::Kind::hello;
   std::uint32_t key_bytes = 0;
   std::uint32_t value_bytes = 0;
@@ -30,7 +30,7 @@ std::optional<Frame> take_frame(std::string& buffer) {
   Header header;
   if (buffer.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, buffer.data(), sizeof header);
-  NANOFSDP_CHECK(header.magic == Header{}.magic && header.kind <= Frame::Kind::left &&
+  NANOFSDP_CHECK(header.magic == Header{}.magic && header.kind <= Frame::Kind::leave &&
                      header.key_bytes <= kMostBytes && header.value_bytes <= kMostBytes,
                  .what = "message between ranks", .got = "bytes that are none");
   const std::size_t size = sizeof header + header.key_bytes + header.value_bytes;

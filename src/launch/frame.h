@@ -11,7 +11,7 @@ namespace nanofsdp::launch {
 ///
 ///     rank                          store
 ///     hello  token, Member    →
-///                             ←     welcome, or lost  why
+///                             ←     value  kWelcome, or lost  why
 ///     set    key, value       →
 ///     get    key              →
 ///                             ←     value  key, value (as soon as there is one)
@@ -22,14 +22,13 @@ namespace nanofsdp::launch {
 ///     pong   idle, work       →           (or be lost)
 ///                             ←     pong   the least idle, to every rank: all have answered
 ///     leave                   →
-///                             ←     left, to every rank, when all are ready to leave
+///                             ←     value  kLeft, to every rank, when all are ready to leave
 
 /// One message.
 struct Frame {
   /// The kinds of messages.
   enum class Kind : std::uint32_t {
     hello,
-    welcome,
     set,
     get,
     value,
@@ -38,13 +37,15 @@ struct Frame {
     roll_call,
     ping,
     pong,
-    leave,
-    left
+    leave
   };
   Kind kind = Kind::hello;  ///< kind of the message
   std::string key{};        ///< the key of a value; hello: the token; pong: idle time in ms
   std::string value{};      ///< the value; or the reason, or the work of a rank
 };
+
+/// The keys of values that only the store sets.
+inline constexpr char kWelcome[] = "store/welcome", kLeft[] = "store/left";
 
 /// A rank's description of itself, as bytes in its hello.
 struct Member {

@@ -59,7 +59,7 @@ void Store::join(Socket listener) {
        .key = rendezvous_.token,
        .value = {reinterpret_cast<const char*>(&member), sizeof member}});
   thread_ = std::thread([this] { listen(); });
-  if (wait(where.patience, [&] { return welcome_; })) return;
+  if (wait(where.patience, [&] { return values_.contains(kWelcome); })) return;
   const std::string why = loss(0ms);
   socket_.shut_down();
   thread_.join();
@@ -94,9 +94,7 @@ void Store::handle(const Frame& frame) {
   const std::lock_guard lock(mutex_);
   if (frame.kind == Kind::ping)
     return say({Kind::pong, std::to_string(work_.idle().count()), works_at_});
-  if (frame.kind == Kind::welcome) welcome_ = true;
   if (frame.kind == Kind::value) values_[frame.key] = frame.value;
-  if (frame.kind == Kind::left) left_ = true;
   if (frame.kind == Kind::pong) idle_ = milliseconds(std::stoll(frame.key));
   news_.notify_all();
 }
@@ -104,7 +102,7 @@ void Store::handle(const Frame& frame) {
 void Store::lost(const std::string& what) {
   {
     const std::lock_guard lock(mutex_);
-    if (left_ || !loss_.empty()) return;
+    if (values_.contains(kLeft) || !loss_.empty()) return;
     loss_ = what;
     news_.notify_all();
   }
@@ -177,7 +175,8 @@ void Store::leave(milliseconds timeout) {
   if (size() == 1) return;
   say({.kind = Kind::leave});
   const auto round = std::min<milliseconds>(timeout, 5s);
-  for (milliseconds rest = timeout; !wait(round, [&] { return left_; }); rest -= round) {
+  for (milliseconds rest = timeout; !wait(round, [&] { return values_.contains(kLeft); });
+       rest -= round) {
     rest = std::max(rest, timeout + round - idle());
     const std::string what = loss(0ms);
     if (!what.empty()) throw RankError(what, true);

@@ -103,8 +103,6 @@ class Store {
   std::string address_;
   std::mutex mutex_;  // guards what the thread writes:
   std::condition_variable news_;
-  bool welcome_ = false;
-  bool left_ = false;
   Work work_;             // work that this rank does alone
   std::string works_at_;  // the name of that work, for people
   std::string loss_;

@@ -52,7 +52,7 @@ void StoreServer::serve() try {
     for (std::size_t i = 1; i < watched.size(); ++i) {
       if (watched[i].revents != 0) receive(connections_[i - 1]);
     }
-    std::erase_if(connections_, [](const Connection& c) { return !c.open || !c.socket.is_open(); });
+    std::erase_if(connections_, [](const Connection& c) { return !c.socket.is_open(); });
     if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
     end_roll_call();
   }
@@ -62,23 +62,19 @@ void StoreServer::serve() try {
 
 void StoreServer::receive(Connection& connection) {
   if (!connection.socket.receive(connection.buffer)) {
-    connection.open = false;
+    connection.socket = {};
     if (connection.rank >= 0 && left_ < rendezvous_.size) {
       lose(connection.rank, "was lost: its connection closed");
     }
     return;
   }
   try {
-    while (connection.open) {
-      const auto frame = take_frame(connection.buffer);
-      if (!frame) return;
-      handle(connection, *frame);
-    }
+    while (const auto frame = take_frame(connection.buffer)) handle(connection, *frame);
   } catch (const std::exception& e) {  // the other end does not fit
     const std::string why = e.what();
     std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), e.what());
     connection.socket.send(encode({.kind = Kind::lost, .value = why}));
-    connection.open = false;
+    connection.socket = {};
     if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
   }
 }
@@ -98,7 +94,7 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
     if (!frame.value.empty()) work_ = fmt::format("rank {} {}", connection.rank, frame.value);
   } else {
     require(frame.kind == Kind::leave, "not a rank's to say");
-    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({.kind = Kind::left});
+    if (++left_ == rendezvous_.size && loss_.kind != Kind::lost) tell_all({Kind::value, kLeft});
   }
 }
 
@@ -112,7 +108,7 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   require(member.program == rendezvous_.program,
           fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
                       member.rank, member.program, rendezvous_.program));
-  connection.socket.send(encode({.kind = Kind::welcome}));
+  connection.socket.send(encode({Kind::value, kWelcome}));
   if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
 
@@ -171,7 +167,7 @@ void StoreServer::lose(int rank, const std::string& how) {
 
 void StoreServer::tell_all(const Frame& frame) {
   for (const Connection& c : connections_) {
-    if (c.open && c.rank >= 0) c.socket.send(encode(frame));
+    if (c.socket.is_open() && c.rank >= 0) c.socket.send(encode(frame));
   }
 }
 

@@ -31,9 +31,8 @@ class StoreServer {
  private:
   struct Connection {
     Socket socket;
-    std::string buffer{};  // the bytes of the next frame that have come
-    int rank = -1;         // -1 until the hello has come
-    bool open = true;
+    std::string buffer{};              // the bytes of the next frame that have come
+    int rank = -1;                     // -1 until the hello has come
     bool answered = true;              // whether it has answered the roll call
     std::vector<std::string> asked{};  // keys that no rank has set yet
   };

@@ -23,7 +23,7 @@ std::string header(std::uint32_t key_bytes, std::uint32_t value_bytes) {
 
 // Bytes that do not begin like a frame may be many, so they are refused before all have come.
 TEST(Frame, BeginsWithTheWordOfThisProtocol) {
-  const std::string good = launch::encode({.kind = Frame::Kind::left});
+  const std::string good = launch::encode({.kind = Frame::Kind::leave});
   for (std::size_t bit = 0; bit < 32; ++bit) {
     std::string bytes = good;
     bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
