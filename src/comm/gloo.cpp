@@ -156,7 +156,7 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options) {
   if (context.world_size == 1) return make_self();
-  auto run = std::make_shared<ProcessState>(store, options.timeout, options.connect_timeout);
+  auto run = std::make_shared<ProcessState>(store, options.timeout);
   run->ledger = &context.ledger;
   GroupSpec all{.rank = context.rank,
                 .members = std::vector<int>(static_cast<std::size_t>(context.world_size))};

@@ -29,15 +29,14 @@ enum class Transport { automatic, shared, gloo };
 /// How long ranks wait for each other, and what carries the bytes.
 struct GlooOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until a message has arrived
-  std::chrono::milliseconds connect_timeout = std::chrono::seconds(300);  ///< until all have come
-  Transport transport = Transport::automatic;  ///< the transport of the bytes
+  Transport transport = Transport::automatic;                    ///< the transport of the bytes
 };
 
-/// Makes the group of all ranks of the run, and blocks until all have come. Connections use the
-/// network interface that leads to rank 0. The context and the store must outlive the communicator,
-/// and all communicators that are split from it. It sets `shared` and `transport` of the context.
-/// If a rank is lost, all collectives end with an error. A process with connections ignores SIGPIPE
-/// from then on.
+/// Makes the group of all ranks of the run, and blocks until all have come, for Store::patience()
+/// at most. Connections use the network interface that leads to rank 0. The context and the store
+/// must outlive the communicator, and all communicators that are split from it. It sets `shared`
+/// and `transport` of the context. If a rank is lost, all collectives end with an error. A process
+/// with connections ignores SIGPIPE from then on.
 /// @throws CommError setup; UsageError if ranks were told to share memory and cannot
 std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
                                         const GlooOptions& options = {});

@@ -54,10 +54,7 @@ std::unique_ptr<Communicator> connect(Context& context, launch::Store& store,
     }
   }
   if constexpr (kGloo) {
-    return make_gloo(context, store,
-                     {.timeout = timeout,
-                      .connect_timeout = options.patience(),
-                      .transport = options.transport});
+    return make_gloo(context, store, {.timeout = timeout, .transport = options.transport});
   }
   return nullptr;
 }

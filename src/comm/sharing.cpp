@@ -33,15 +33,14 @@ int open_common_file(ProcessState& run, const std::vector<int>& ranks) {
 
 }  // namespace
 
-ProcessState::ProcessState(launch::Store& the_store, std::chrono::milliseconds the_timeout,
-                           std::chrono::milliseconds the_connect_timeout)
-    : RunState(the_timeout), store(the_store), connect_timeout(the_connect_timeout) {
+ProcessState::ProcessState(launch::Store& the_store, std::chrono::milliseconds the_timeout)
+    : RunState(the_timeout), store(the_store) {
   sharers = {store.rank()};
   store.on_loss([this](const std::string& what) { abort(what); });
 }
 
 std::string ProcessState::read(const std::string& key, const std::string& what, int patience) {
-  const auto most = patience * connect_timeout;
+  const auto most = patience * store.patience();
   if (const auto value = store.get(key, most)) return *value;
   throw setup_error(fmt::format("{} did not come in {} ms", what, most.count()));
 }

@@ -21,8 +21,7 @@ namespace nanofsdp::comm {
 /// The state that all groups of a process share, if the ranks are processes.
 struct ProcessState final : RunState {
   /// After this, all waiting in these groups ends if a rank is lost.
-  ProcessState(launch::Store& store, std::chrono::milliseconds timeout,
-               std::chrono::milliseconds connect_timeout);
+  ProcessState(launch::Store& store, std::chrono::milliseconds timeout);
   ~ProcessState() override { store.on_loss({}); }
 
   std::string loss() override { return store.loss(std::chrono::seconds(1)); }
@@ -30,7 +29,8 @@ struct ProcessState final : RunState {
   std::chrono::milliseconds idle() override { return store.idle(); }
 
   /// Reads the value that another rank has left in the store.
-  /// @param what the thing that the value is, for the error  @param patience in connect_timeouts
+  /// @param what the thing that the value is, for the error  @param patience how often
+  ///   store.patience() it waits
   /// @throws CommError setup, if it does not come in time
   std::string read(const std::string& key, const std::string& what, int patience = 1);
 
@@ -45,7 +45,6 @@ struct ProcessState final : RunState {
   CommError setup_error(const std::string& complaint);
 
   launch::Store& store;  ///< ranks meet here, and learn that a rank was lost
-  const std::chrono::milliseconds connect_timeout;  ///< until a rank has come to a group
   /// The device of Gloo's connections (gloo_wire.h)
   std::shared_ptr<gloo::transport::Device> device{};
 };

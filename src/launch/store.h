@@ -44,6 +44,9 @@ class Store {
   int local_rank() const { return rendezvous_.local_rank < 0 ? rank() : rendezvous_.local_rank; }
   int local_size() const { return rendezvous_.local_size; }  ///< ranks on this machine; 0: unknown
 
+  /// How long this rank waits until others have come.
+  std::chrono::milliseconds patience() const { return rendezvous_.patience; }
+
   /// The address of this machine on the way to rank 0. Other connections use it.
   const std::string& address() const { return address_; }
   /// The network interface that the user has asked for, or nothing.

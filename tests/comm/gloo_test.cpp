@@ -48,7 +48,7 @@ class Gloo : public ::testing::Test {
 // consequences, even if the report of the first error comes late.
 TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
   const launch::Outcome outcome = launch::run_processes(3, [](launch::Store& store) {
-    auto run = std::make_shared<comm::ProcessState>(store, 60s, 60s);
+    auto run = std::make_shared<comm::ProcessState>(store, 60s);
     comm::GlooWire wire(std::move(run), "cut", {.rank = store.rank(), .members = {0, 1, 2}});
     try {
       wire.peers().begin({.kind = comm::Operation::Kind::barrier});
@@ -113,13 +113,16 @@ TEST_F(Gloo, WithTooFewDescriptorsNamesTheLimit) {
 
 // The test waits for seconds, because it tests a timeout.
 TEST_F(Gloo, SaysWhichRankNeverCame) {
-  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
-    if (store.rank() == 1) std::this_thread::sleep_for(3s);
-    Context context(store.rank(), 2);
-    const auto world = comm::make_gloo(context, store, {.connect_timeout = 1s});
-  });
+  const launch::Outcome outcome = launch::run_processes(
+      2,
+      [](launch::Store& store) {
+        if (store.rank() == 1) std::this_thread::sleep_for(6s);
+        Context context(store.rank(), 2);
+        const auto world = comm::make_gloo(context, store);
+      },
+      /*patience=*/2s);
   EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_NE(outcome.message.find("rank 0 could not join its group: rank 1 did not come in 1000 ms"),
+  EXPECT_NE(outcome.message.find("rank 0 could not join its group: rank 1 did not come in 2000 ms"),
             std::string::npos)
       << outcome.message;
 }

@@ -195,12 +195,15 @@ TEST_F(Shared, IsGivenUpByAllIfOneRankCannot) {
 
 // A silent rank is late here. It does not count as a rank on another machine.
 TEST_F(Shared, SaysWhichRankNeverCame) {
-  const launch::Outcome outcome = launch::run_processes(2, [](launch::Store& store) {
-    if (store.rank() == 1) return std::this_thread::sleep_for(1s);
-    comm::ProcessState run(store, 60s, 100ms);
-    comm::share_memory(run, {0, 1});
-  });
-  EXPECT_EQ(outcome.message, "rank 0 could not join its group: rank 1 did not come in 100 ms");
+  const launch::Outcome outcome = launch::run_processes(
+      2,
+      [](launch::Store& store) {
+        if (store.rank() == 1) return std::this_thread::sleep_for(6s);
+        comm::ProcessState run(store, 60s);
+        comm::share_memory(run, {0, 1});
+      },
+      /*patience=*/2s);
+  EXPECT_EQ(outcome.message, "rank 0 could not join its group: rank 1 did not come in 2000 ms");
 }
 
 }  // namespace
