@@ -115,7 +115,10 @@ std::shared_ptr<gloo::Context> connect(ProcessState& run, const std::string& nam
 GlooWire::GlooWire(std::shared_ptr<ProcessState> run, const std::string& name,
                    const GroupSpec& spec)
     : context_(connect(*run, name, spec)),
-      peers_(std::move(run), spec, [this](const std::string&) { cut(); }),
+      peers_(std::move(run), spec,
+             // Gloo signals an error only to some of the waiters. This closes the other
+             // connections, so no pointer into our memory remains.
+             [this](const auto&) { complaint_of([this] { context_->closeConnections(); }); }),
       waking_(std::async(std::launch::async, [this] { wake_often(); })) {}
 
 // A waiting rank looks at the time and at the state of the group. Gloo's own timeout would end all
@@ -131,12 +134,6 @@ void GlooWire::wake_often() {
   }
 }
 
-// Gloo signals an error only to some of the waiters. This closes the other connections, so no
-// pointer into our memory remains.
-void GlooWire::cut() noexcept {
-  complaint_of([&] { context_->closeConnections(); });
-}
-
 GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t tag, const void* memory,
                            std::size_t bytes)
     : wire_(wire),
@@ -145,7 +142,7 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t tag,
       buffer_(wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes)) {
   std::string complaint;
   {
-    const std::lock_guard lock(wire.mutex_);  // cut() runs before this or after it
+    const std::lock_guard lock(wire.mutex_);  // the connections are cut before or after this
     wire.peers_.check();
     complaint = complaint_of([&] {
       way == Way::send ? buffer_->send(peer, tag, 0, bytes) : buffer_->recv(peer, tag, 0, bytes);

@@ -62,13 +62,12 @@ class GlooWire {
   };
 
  private:
-  void cut() noexcept;
   void wake_often();
 
   std::shared_ptr<gloo::Context> context_;
   std::mutex mutex_;
   std::vector<gloo::transport::UnboundBuffer*> under_way_;  // messages that are being waited for
-  Peers peers_;                                             // may call cut() as soon as it exists
+  Peers peers_;  // may cut the connections as soon as it exists
   std::promise<void> end_;
   std::future<void> waking_;  // the last member
 };
