@@ -34,10 +34,7 @@ void check_reachable(const Rendezvous& r, const std::string& address) {
 
 Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
   Socket listener(rendezvous.listener);  // a forked rank has a copy, even if it does not need it
-  if (size() > 1) join(std::move(listener));
-}
-
-void Store::join(Socket listener) {
+  if (size() == 1) return;
   Rendezvous where = rendezvous_;
   if (rank() == 0) {
     require_descriptors(static_cast<std::size_t>(size()), "connections of rank 0");

@@ -92,7 +92,6 @@ class Store {
   void leave() { leave(rendezvous_.patience); }
 
  private:
-  void join(Socket listener);
   void listen();
   void say(const Frame& frame);
   void handle(const Frame& frame);
