@@ -101,7 +101,8 @@ std::shared_ptr<gloo::Context> connect(ProcessState& run, const std::string& nam
     // have come. Also, a rank that is soon done must not leave while another one is still
     // connecting.
     run.gather(name + "/here", "", spec.members);
-    context->connectFullMesh(*keys, run.device);
+    auto device = std::static_pointer_cast<gloo::transport::Device>(run.device);
+    context->connectFullMesh(*keys, device);
     // This takes longer than the time in which a rank may connect, so the rank that waits for the
     // missing one gives the error.
     run.gather(name + "/connected", "", spec.members, /*patience=*/2);

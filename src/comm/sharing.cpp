@@ -23,9 +23,8 @@ int open_common_file(ProcessState& run, const std::vector<int>& ranks) {
   const auto bytes = ranks.size() * SharedMemory::part_bytes(static_cast<int>(ranks.size()));
   const int file = first ? open_shared_file(bytes) : -1, error = errno;
   const std::string mine = fmt::format("{} {}", getpid(), file);
-  std::istringstream place(run.gather("memory/file", mine, {ranks[0]})[0]);
   int process = 0, descriptor = -1;
-  place >> process >> descriptor;
+  std::istringstream(run.gather("memory/file", mine, {ranks[0]})[0]) >> process >> descriptor;
   if (!first) return open_file_of(process, descriptor);
   errno = error;
   return file;

@@ -8,10 +8,6 @@
 #include "comm/peers.h"
 #include "launch/store.h"
 
-namespace gloo::transport {
-class Device;
-}
-
 namespace nanofsdp::comm {
 
 /// @file
@@ -44,9 +40,8 @@ struct ProcessState final : RunState {
   /// `complaint`.
   CommError setup_error(const std::string& complaint);
 
-  launch::Store& store;  ///< ranks meet here, and learn that a rank was lost
-  /// The device of Gloo's connections (gloo_wire.h)
-  std::shared_ptr<gloo::transport::Device> device{};
+  launch::Store& store;            ///< ranks meet here, and learn that a rank was lost
+  std::shared_ptr<void> device{};  ///< Gloo's, for connections; gloo_wire.cpp knows its type
 };
 
 /// Finds the ranks of the run that are on this machine, and shares memory with them. It sets
