@@ -99,20 +99,7 @@ void StoreServer::handle(Connection& connection, const Frame& frame) {
 }
 
 void StoreServer::greet(Connection& connection, const Frame& hello) {
-  const Member member = member_of(hello);
-  // A rank that the run waits for: if it does not fit, the run is over.
-  connection.rank = member.rank;
-  all_came_ = ++came_ == rendezvous_.size;
-  require(member.size == rendezvous_.size,
-          fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size));
-  require(member.program == rendezvous_.program,
-          fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
-                      member.rank, member.program, rendezvous_.program));
-  connection.socket.send(encode({Kind::value, kWelcome}));
-  if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
-}
-
-Member StoreServer::member_of(const Frame& hello) const {
+  // If the process cannot be one of this run's ranks, it is a stranger, and the run goes on.
   Member member;
   require(hello.kind == Kind::hello && hello.value.size() == sizeof member, "not a rank's hello");
   require(hello.key == rendezvous_.token, "not this run's token (NANOFSDP_TOKEN)");
@@ -123,7 +110,16 @@ Member StoreServer::member_of(const Frame& hello) const {
     require(c.rank != member.rank,
             fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer()));
   }
-  return member;
+  // It is a rank that the run waits for. If it does not fit now, the run is over.
+  connection.rank = member.rank;
+  all_came_ = ++came_ == rendezvous_.size;
+  require(member.size == rendezvous_.size,
+          fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size));
+  require(member.program == rendezvous_.program,
+          fmt::format("rank {} runs another program than rank 0 ({:016x}, not {:016x})",
+                      member.rank, member.program, rendezvous_.program));
+  connection.socket.send(encode({Kind::value, kWelcome}));
+  if (loss_.kind == Kind::lost) connection.socket.send(encode(loss_));
 }
 
 void StoreServer::set(Connection& connection, const Frame& frame) {

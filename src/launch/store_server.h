@@ -42,9 +42,6 @@ class StoreServer {
   void receive(Connection& connection);
   void handle(Connection& connection, const Frame& frame);
   void greet(Connection& connection, const Frame& hello);
-  // The description that a process gives of itself in its hello. Throws if the process cannot be
-  // one of this run's ranks; such a stranger does not end the run.
-  Member member_of(const Frame& hello) const;
   void set(Connection& connection, const Frame& frame);
   void begin_roll_call();
   void end_roll_call();
