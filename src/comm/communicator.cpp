@@ -10,14 +10,6 @@ namespace {
 
 using Kind = Operation::Kind;
 
-// Whether `chunk` is chunk `rank` of `whole`, or the two share no byte.
-bool in_place_or_apart(const Tensor& chunk, const Tensor& whole, int rank) {
-  if (chunk.bytes() == 0) return true;
-  const Address a = chunk.address(), b = whole.address();
-  if (a == b + static_cast<std::uint64_t>(rank) * chunk.bytes()) return true;
-  return a + chunk.bytes() <= b || b + whole.bytes() <= a;
-}
-
 void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& whole,
                   const char* what) {
   NANOFSDP_CHECK_SHAPE(
@@ -26,7 +18,10 @@ void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& w
           fmt::format("{} ranks x {} {}", comm.size(), chunk.numel(), name_of(chunk.dtype())),
       .got = fmt::format("{} {}", whole.numel(), name_of(whole.dtype())),
       .hint = "pad to equal chunks");
-  NANOFSDP_CHECK_SHAPE(in_place_or_apart(chunk, whole, comm.rank()), .what = what,
+  const Address a = chunk.address(), b = whole.address();
+  const bool in_place = a == b + static_cast<std::uint64_t>(comm.rank()) * chunk.bytes();
+  const bool apart = chunk.bytes() == 0 || a + chunk.bytes() <= b || b + whole.bytes() <= a;
+  NANOFSDP_CHECK_SHAPE(in_place || apart, .what = what,
                        .expected = "the rank's own chunk of the whole, or memory apart from it",
                        .got = "operands that overlap otherwise");
 }
