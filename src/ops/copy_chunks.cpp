@@ -15,21 +15,18 @@ std::int64_t extent(const CopyChunks& a, std::int64_t stride) {
   return last / a.chunk * stride + last % a.chunk + 1;
 }
 
-void require_operands(const Require& require, const CopyChunks& a) {
+}  // namespace
+
+void copy_chunks(Stream& stream, const CopyChunks& a) {
+  if (a.numel == 0) return;
   NANOFSDP_CHECK_SHAPE(a.numel > 0 && a.chunk > 0 && std::min(a.in_stride, a.out_stride) >= a.chunk,
                        .what = "copy_chunks: chunks",
                        .expected = "of an element or more, a stride apart that is no less",
                        .got = fmt::format("{} elements in chunks of {}, with strides of {} and {}",
                                           a.numel, a.chunk, a.in_stride, a.out_stride));
+  const Require require(stream);
   require.at_least("copy_chunks: in", a.in, extent(a, a.in_stride));
   require.at_least("copy_chunks: out", a.out, extent(a, a.out_stride));
-}
-
-}  // namespace
-
-void copy_chunks(Stream& stream, const CopyChunks& a) {
-  if (a.numel == 0) return;
-  require_operands(Require(stream), a);
   enqueue_loop(stream, a, a.numel, grain_of(), [a](std::int64_t begin, std::int64_t end) {
     while (begin < end) {
       const std::int64_t q = begin / a.chunk, i = begin % a.chunk;
