@@ -123,6 +123,12 @@ int main(int argc, char** argv) {
     if (M == 1) lesson.picture(lesson::drawing(h_inside, h_across));
     if (M == 3) lesson.answer(h.across.all_reduces);
   }
+  // Replicas that split the update keep fewer moments, and send as many bytes.
+  const auto split =
+      lesson::measure(kRanks, fsdp::ShardingStrategy::hybrid_shard_optimizer, kGroup, 1);
+  lesson.print(fmt::format("hybrid_shard_optimizer keeps {} bytes, and receives {} across",
+                           split.kept, split.across.bytes_received));
+  lesson.claim(split.kept == n * (8 / kGroup + 8 / kRanks), "moments are sharded over all ranks");
   return lesson.end(
       "20 steps by hand are hybrid_shard to the bit, and the bytes are the formula's");
 }

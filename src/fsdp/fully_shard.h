@@ -88,9 +88,9 @@ class ShardedModel {
   void set_requires_gradient_sync(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.requires_gradient_sync = on;
   }
-  /// Under hybrid_shard: while it is off, gradients are reduced inside each group of ranks only,
-  /// and the optimizer sees none. When it is on again, the next backward of a last micro-step adds
-  /// up the groups.
+  /// Under a hybrid strategy: while it is off, gradients are reduced inside each group of ranks
+  /// only, and the optimizer sees none. When it is on again, the next backward of a last micro-step
+  /// adds up the groups. Under hybrid_shard_optimizer this is a reduce-scatter.
   void set_requires_all_reduce(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.requires_all_reduce = on;
   }

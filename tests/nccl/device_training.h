@@ -56,7 +56,7 @@ inline std::vector<fsdp::Options> trainings(const fsdp::Sharding& sharding) {
   return all;
 }
 
-/// The options of every strategy that shards over all ranks, or of hybrid_shard.
+/// The options of every strategy that shards over all ranks, or of the hybrid ones.
 inline std::vector<fsdp::Options> all_trainings(bool hybrid) {
   std::vector<fsdp::Options> all;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {

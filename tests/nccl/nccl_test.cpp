@@ -120,7 +120,7 @@ TEST_P(GroupsOnOneGpu, SumOnTheRingInAnOrderOfItsOwn) {
   EXPECT_NE(first_difference(first[0], summed<float>(4, 4 * 4097, ReduceOp::average)), -1);
 }
 
-// The number of ranks and, if it is not 0, of those of a shard group under hybrid_shard.
+// The number of ranks and, if it is not 0, of those of a shard group under a hybrid strategy.
 class TrainingOnOneGpu : public ::testing::TestWithParam<std::pair<int, int>> {
  protected:
   void SetUp() override {

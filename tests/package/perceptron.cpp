@@ -1,4 +1,4 @@
-// Two layers learn to subtract, sharded over 3 ranks in each of six ways.
+// Two layers learn to subtract, sharded over 3 ranks in each of seven ways.
 #include <nanofsdp/nanofsdp.h>
 
 #include <cstdio>

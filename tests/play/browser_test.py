@@ -26,6 +26,7 @@ CONFIGURATIONS = [
     {"n_layer": 12, "n_embd": 16}, {"n_embd": 128, "n_layer": 1}, {"block_size": 32},
     {"strategy": "no_shard"}, {"strategy": "shard_optimizer"}, {"strategy": "shard_gradients"},
     {"strategy": "shard_grad_op"}, {"strategy": "hybrid_shard", "shard_size": 2},
+    {"strategy": "hybrid_shard_optimizer", "shard_size": 2},
     {"strategy": "hybrid_shard", "shard_size": 2, "layout": "per_parameter", "recompute": True},
     {"gradient_accumulation_steps": 8}, {"gradient_accumulation_steps": 8, "no_sync": True},
     {"param_dtype": "bfloat16"}, {"reduce_dtype": "bfloat16", "recompute": True},

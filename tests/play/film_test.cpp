@@ -44,6 +44,7 @@ TEST(Film, IsTheSameOfRealAndSimulatedRanks) {  // otherwise it would report an 
            {{"ranks", 1}},
            {{"ranks", 3}, {"layout", "per_parameter"}},
            {{"ranks", 4}, {"strategy", "hybrid_shard"}, {"shard_size", 2}},
+           {{"ranks", 4}, {"strategy", "hybrid_shard_optimizer"}, {"shard_size", 2}},
            {{"strategy", "no_shard"}, {"gradient_accumulation_steps", 4}},
            {{"strategy", "shard_optimizer"}, {"param_dtype", "bfloat16"}},
            {{"strategy", "shard_gradients"}, {"reduce_dtype", "bfloat16"}},
