@@ -5,13 +5,12 @@
 
 #include "base/dtype.h"
 
-/// The exercise of lesson 15: the average of the rows that W ranks have sent, in bfloat16.
+/// The exercise of lesson 15: the float32 average of the rows that W ranks have sent in bfloat16.
 ///
-/// Add in float32, in the order of the ranks. Multiply the sum by 1.0f / W. Round once.
-/// nanofsdp::to_float32 and nanofsdp::to_bfloat16 of base/dtype.h widen and round one number.
+/// Add in float32, in the order of the ranks. Multiply the sum by 1.0f / W.
+/// nanofsdp::to_float32 of base/dtype.h widens one number.
 ///
 /// @param ranks one row of numbers for each of the W ranks. W is 1 or more; all rows have one
 /// length
 /// @param out   the averages; as long as a row
-void average(std::span<const std::vector<nanofsdp::bfloat16>> ranks,
-             std::span<nanofsdp::bfloat16> out);
+void average(std::span<const std::vector<nanofsdp::bfloat16>> ranks, std::span<float> out);

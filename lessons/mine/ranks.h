@@ -74,11 +74,11 @@ class Rounding final : public comm::Communicator {
     for (const std::vector<bfloat16>& of_rank : between_.board) {
       chunks.emplace_back(of_rank.begin() + begin, of_rank.begin() + begin + n);
     }
-    std::vector<bfloat16> mean(static_cast<std::size_t>(n));
+    std::vector<float> mean(static_cast<std::size_t>(n));
     average_(chunks, mean);
     const bool sums = operation.reduce == comm::ReduceOp::sum;
     const float times = sums ? static_cast<float>(size()) : 1.0f;
-    std::ranges::transform(mean, out.f32(), [&](bfloat16 x) { return times * to_float32(x); });
+    std::ranges::transform(mean, out.f32(), [&](float x) { return times * x; });
     saved_ += (size() - 1) * n * static_cast<std::int64_t>(sizeof(float) - sizeof(bfloat16));
     return inner_.barrier(stream);  // now every rank has read
   }

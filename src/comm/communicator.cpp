@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "base/check.h"
 #include "comm/operation.h"
 
@@ -10,26 +12,26 @@ namespace {
 
 using Kind = Operation::Kind;
 
-void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& whole,
-                  const char* what) {
-  NANOFSDP_CHECK_SHAPE(
-      whole.numel() == comm.size() * chunk.numel() && whole.dtype() == chunk.dtype(), .what = what,
-      .expected =
-          fmt::format("{} ranks x {} {}", comm.size(), chunk.numel(), name_of(chunk.dtype())),
-      .got = fmt::format("{} {}", whole.numel(), name_of(whole.dtype())),
-      .hint = "pad to equal chunks");
-  const Address a = chunk.address(), b = whole.address();
-  const bool in_place = a == b + static_cast<std::uint64_t>(comm.rank()) * chunk.bytes();
-  const bool apart = chunk.bytes() == 0 || a + chunk.bytes() <= b || b + whole.bytes() <= a;
+// Requires that `part` is part `place` of `whole`, or memory apart from it.
+void check_place(const Tensor& part, const Tensor& whole, int place, const char* what) {
+  const Address a = part.address(), b = whole.address();
+  const bool same = part.dtype() == whole.dtype();
+  const bool in_place = same && a == b + static_cast<std::uint64_t>(place) * part.bytes();
+  const bool apart = part.bytes() == 0 || a + part.bytes() <= b || b + whole.bytes() <= a;
   NANOFSDP_CHECK_SHAPE(in_place || apart, .what = what,
                        .expected = "the rank's own chunk of the whole, or memory apart from it",
                        .got = "operands that overlap otherwise");
 }
 
-void check_addends(const Tensor& in) {
-  NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
-                       .what = "reduce_scatter: in", .expected = "float32 or bfloat16",
-                       .got = std::string(name_of(in.dtype())));
+void check_chunks(const Communicator& comm, const Tensor& chunk, const Tensor& whole,
+                  const char* what, bool widens = false) {
+  const bool same = chunk.dtype() == whole.dtype() || (widens && chunk.dtype() == DType::float32);
+  NANOFSDP_CHECK_SHAPE(whole.numel() == comm.size() * chunk.numel() && same, .what = what,
+                       .expected = fmt::format("{} ranks x {} {}", comm.size(), chunk.numel(),
+                                               name_of(chunk.dtype())),
+                       .got = fmt::format("{} {}", whole.numel(), name_of(whole.dtype())),
+                       .hint = "pad to equal chunks");
+  check_place(chunk, whole, comm.rank(), what);
 }
 
 // The bytes of the other ranks' chunks. All have the size of `chunk`.
@@ -57,11 +59,14 @@ Event Communicator::all_gather(Stream& stream, Tensor in, Tensor out, const Call
 
 Event Communicator::reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op,
                                    const Call& call) {
-  check_chunks(*this, out, in, "reduce_scatter: out and in");
-  check_addends(in);
-  const std::int64_t bytes = bytes_of_others(*this, out);
+  check_chunks(*this, out, in, "sum over ranks: out and in", /*widens=*/true);
+  NANOFSDP_CHECK_SHAPE(in.dtype() == DType::float32 || in.dtype() == DType::bfloat16,
+                       .what = "sum over ranks: in", .expected = "float32 or bfloat16",
+                       .got = std::string(name_of(in.dtype())));
+  const Tensor sent = in.slice(0, out.numel());
+  const std::int64_t bytes = bytes_of_others(*this, sent);
   count(call, {.reduce_scatters = 1, .bytes_sent = bytes, .bytes_received = bytes});
-  return run(stream, operation_of(Kind::reduce_scatter, out, call, op), in, out);
+  return run(stream, operation_of(Kind::reduce_scatter, sent, call, op), in, out);
 }
 
 Event Communicator::broadcast(Stream& stream, Tensor x, int root, const Call& call) {
@@ -79,17 +84,16 @@ Event Communicator::barrier(Stream& stream, const Call& call) {
   return run(stream, operation_of(Kind::barrier, {}, call), {}, {});
 }
 
-Event Communicator::all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call) {
-  NANOFSDP_CHECK_SHAPE(x.numel() % size() == 0, .what = "all_reduce: x",
-                       .expected = fmt::format("a multiple of {} ranks", size()),
-                       .got = fmt::format("{} elements", x.numel()), .hint = "pad it with zeros");
-  check_addends(x);
-  const std::int64_t n = x.numel() / size();
-  const Tensor mine = x.slice(rank() * n, n);
-  const std::int64_t bytes = 2 * bytes_of_others(*this, mine);
+Event Communicator::all_reduce(Stream& stream, Tensor in, Tensor out, ReduceOp op,
+                               const Call& call) {
+  check_place(out, in, 0, "all_reduce: out and in");
+  const Tensor mine = own_chunk(out);
+  const Traffic before = traffic_;
+  reduce_scatter(stream, in, mine, op, call);
+  const Event done = all_gather(stream, mine, out, call);
+  const std::int64_t bytes = std::exchange(traffic_, before).bytes_sent - before.bytes_sent;
   count(call, {.all_reduces = 1, .bytes_sent = bytes, .bytes_received = bytes});
-  run(stream, operation_of(Kind::reduce_scatter, mine, call, op), x, mine);
-  return run(stream, operation_of(Kind::all_gather, mine, call), mine, x);
+  return done;
 }
 
 }  // namespace nanofsdp::comm

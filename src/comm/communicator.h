@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -31,8 +32,9 @@ namespace nanofsdp::comm {
 ///
 /// Sums add the ranks 0, 1, ..., W - 1 in this order and in float32, also for bfloat16. This holds
 /// for every backend and any timing. So one process that adds in the same order gets the same bits.
-/// An average is the sum, multiplied once by 1/W. Only NCCL's ring adds in another order, if the
-/// caller asks for it.
+/// An average is the sum, multiplied once by 1/W. Numbers that were sent as bfloat16 may arrive as
+/// a float32 sum, which is not rounded. Only NCCL's ring adds in another order and rounds at each
+/// rank, if the caller asks for it.
 
 using nanofsdp::Traffic;
 
@@ -79,14 +81,17 @@ class Communicator {
 
   int rank() const { return rank_; }  ///< the number of this rank in the group, from 0 to W - 1
   int size() const { return size_; }  ///< W, the number of ranks in the group
+  /// The chunk of `whole` [W * n] that belongs to this rank, [n].
+  Tensor own_chunk(const Tensor& whole) const {
+    return whole.slice(rank_ * (whole.numel() / size_), whole.numel() / size_);
+  }
 
   /// Writes the `in` of all ranks to `out`, in the order of the ranks. Any dtype.
   /// @param in [n]  @param out [W * n]
   Event all_gather(Stream& stream, Tensor in, Tensor out, const Call& call = {});
 
   /// Sums or averages the `in` of all ranks, and writes chunk rank() of the result to `out`.
-  /// float32 or bfloat16.
-  /// @param in [W * n]  @param out [n]
+  /// @param in float32 or bfloat16 [W * n]  @param out of the same dtype, or float32 [n]
   Event reduce_scatter(Stream& stream, Tensor in, Tensor out, ReduceOp op, const Call& call = {});
 
   /// Replaces `x` on every rank by the `x` of rank `root`. Any dtype.
@@ -95,10 +100,15 @@ class Communicator {
   /// The event passes when every rank has reached the barrier. Control traffic.
   Event barrier(Stream& stream, const Call& call = {});
 
-  /// Replaces `x` on every rank by the sum or average of all. It consists of a reduce_scatter and
-  /// an all_gather, both in place.
-  /// @param x [W * n]
-  Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {});
+  /// Writes the sum or average of all `in` to `out` on every rank. It consists of a reduce_scatter
+  /// and an all_gather in `out`.
+  /// @param in float32 or bfloat16 [W * n]  @param out `in` itself, or float32 [W * n] apart from
+  /// it
+  Event all_reduce(Stream& stream, Tensor in, Tensor out, ReduceOp op, const Call& call = {});
+  /// The same in place: replaces `x` by the sum or average.
+  Event all_reduce(Stream& stream, Tensor x, ReduceOp op, const Call& call = {}) {
+    return all_reduce(stream, x, x, op, call);
+  }
 
   /// The calls and bytes so far. A call is counted when it is issued. A group that was split off
   /// has counts of its own.

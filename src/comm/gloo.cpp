@@ -94,7 +94,7 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
   const Operation& operation = wire_.peers().begin(call);
   const bool reduces = operation.kind == Kind::reduce_scatter;
   const bool from_root = operation.kind == Kind::broadcast;
-  const std::size_t chunk = (reduces ? out : in).bytes();
+  const std::size_t chunk = in.bytes() / (reduces ? size_ : 1);
   const std::size_t longest = reduces ? kSegmentBytes : std::max<std::size_t>(chunk, 1);
   const std::size_t segments = (chunk + longest - 1) / longest;
   const auto bytes_of = [&](std::size_t k) { return std::min(longest, chunk - k * longest); };
@@ -124,9 +124,9 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
   const auto sum = [&](std::size_t k) {
     for (int i = 1; i < size_; ++i) addends[peer(i)] = landing(k, i);
     addends[rank_] = at(in, rank_ * chunk + k * kSegmentBytes);
-    const auto count = static_cast<std::int64_t>(bytes_of(k) / size_of(out.dtype()));
-    sum_in_rank_order(stream, addends, at(out, k * kSegmentBytes), count, out.dtype(),
-                      operation.reduce);
+    const std::size_t width = size_of(in.dtype());
+    const Tensor part = out.slice(k * kSegmentBytes / width, bytes_of(k) / width);
+    sum_in_rank_order(stream, addends, in.dtype(), part, operation.reduce);
   };
 
   // Sends this rank's calls to the peers, and receives theirs. The first messages of the payload

@@ -60,11 +60,9 @@ class Keys final : public gloo::rendezvous::Store, public std::enable_shared_fro
     const std::string value = run_.read(name_ + "/" + key, "the address " + key);
     return {value.begin(), value.end()};
   }
-  void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) get(key);
-  }
-  // Gloo's own time for this is always 30 seconds.
-  void wait(const std::vector<std::string>& keys, const milliseconds&) override { wait(keys); }
+  // get() waits for its key. Gloo's own time for this would always be 30 seconds.
+  void wait(const std::vector<std::string>&) override {}
+  void wait(const std::vector<std::string>&, const milliseconds&) override {}
 
  private:
   ProcessState& run_;

@@ -2,7 +2,6 @@
 
 #include <exception>
 #include <future>
-#include <mutex>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -34,12 +33,6 @@ std::unique_ptr<Communicator> make_self() { return std::move(make_local_group(1)
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,
                     const LocalOptions& options) {
-  std::mutex mutex;
-  std::exception_ptr cause, consequence;  // the first cause and the first consequence
-  const auto keep = [&](std::exception_ptr& first) {
-    const std::lock_guard lock(mutex);
-    if (!first) first = std::current_exception();
-  };
   std::vector<std::future<void>> ranks;
   // If a thread cannot be started, this group ends first, which tells the ranks that have started.
   auto group = make_local_group(world_size, options);
@@ -47,19 +40,23 @@ void launch_threads(int world_size, int threads,
   for (int rank = 0; rank < world_size; ++rank) {
     ranks[rank] =
         std::async(std::launch::async, [&, rank, given = std::move(group[rank])]() mutable {
-          // A rank that throws destroys its communicators, which tells the ranks that wait for it.
-          try {
-            auto comm = std::move(given);
-            Context context(rank, world_size, threads, options.device);
-            body(context, std::move(comm));
-          } catch (const CommError& e) {
-            keep(e.consequence() ? consequence : cause);
-          } catch (...) {
-            keep(cause);
-          }
+          // A rank that throws destroys its communicator, which tells the ranks that wait for it.
+          auto comm = std::move(given);
+          Context context(rank, world_size, threads, options.device);
+          body(context, std::move(comm));
         });
   }
-  for (const std::future<void>& rank : ranks) rank.wait();
+  std::exception_ptr cause, consequence;  // one error each, that of the lowest rank with such
+  for (std::future<void>& rank : ranks) {
+    try {
+      rank.get();
+    } catch (const CommError& e) {
+      std::exception_ptr& first = e.consequence() ? consequence : cause;
+      if (!first) first = std::current_exception();
+    } catch (...) {
+      if (!cause) cause = std::current_exception();
+    }
+  }
   if (cause || consequence) std::rethrow_exception(cause ? cause : consequence);
 }
 

@@ -59,7 +59,10 @@ class NcclCommunicator final : public Communicator {
 
   ~NcclCommunicator() override {
     // If the rank has failed, it may be the only one that leaves, and must not wait for the others.
-    if (is_busy() || std::uncaught_exceptions() > 0) wire_->abort(kDestroyed);
+    try {
+      if (std::uncaught_exceptions() > 0 || (last_ && !last_->ready())) wire_->abort(kDestroyed);
+    } catch (...) {  // aborted; the device may take a moment for it
+    }
     try {
       if (last_) last_->wait_for_device();
       wire_->close(history_);
@@ -69,18 +72,23 @@ class NcclCommunicator final : public Communicator {
   }
 
   Event run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
-    const Kind kind = operation.kind;
-    NANOFSDP_CHECK_SHAPE(kind == Kind::barrier || in.device() == Device::cuda,
+    NANOFSDP_CHECK_SHAPE(operation.kind == Kind::barrier || in.device() == Device::cuda,
                          .what = "collective through NCCL", .expected = "memory of the GPU",
                          .got = "memory of the CPU");
     append(history_, operation);
     const cudaStream_t on = nanofsdp::cuda::native(stream);
-    const bool ring = wire_->options().reduction == Reduction::ring;
-    if (kind == Kind::barrier) need_scratch(sizeof(float));
+    if (operation.kind == Kind::barrier) need_scratch(sizeof(float));
     const auto event = std::make_shared<NcclEvent>(on, wire_, history_);
     const auto call = [&](ncclComm_t comm) { return begin(operation, in, out, comm, on); };
-    ring || kind != Kind::reduce_scatter ? wire_->begin(history_, call, event)
-                                         : sum_in_turns(stream, operation.reduce, in, out, on);
+    const bool sums = operation.kind == Kind::reduce_scatter;
+    if (sums && wire_->options().reduction == Reduction::ordered) {
+      sum_in_turns(stream, operation.reduce, in, out, on);
+    } else if (in.dtype() == out.dtype()) {
+      wire_->begin(history_, call, event);
+    } else {  // the ring leaves its sum in this rank's chunk of `in`, from where it is widened
+      wire_->call(history_, call);
+      sum_in_rank_order(stream, std::array{own_chunk(in).raw()}, in.dtype(), out, ReduceOp::sum);
+    }
     nanofsdp::cuda::follow(stream, last_ = event);
     return Event(event);
   }
@@ -98,14 +106,6 @@ class NcclCommunicator final : public Communicator {
 
   static constexpr const char* kDestroyed = "its communicator was destroyed";
 
-  bool is_busy() const noexcept {
-    try {
-      return last_ && !last_->ready();
-    } catch (...) {  // aborted; the device may take a moment for it
-      return true;
-    }
-  }
-
   // Work in flight still uses the old scratch memory.
   void need_scratch(std::uint64_t bytes) {
     if (bytes > scratch_.bytes() && last_) last_->synchronize();
@@ -117,7 +117,7 @@ class NcclCommunicator final : public Communicator {
   // chunk is reduced in several turns.
   void sum_in_turns(Stream& stream, ReduceOp op, const Tensor& in, const Tensor& out,
                     cudaStream_t on) {
-    const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(out.dtype()));
+    const auto n = out.numel(), each = static_cast<std::int64_t>(size_of(in.dtype()));
     const std::int64_t longest = nccl_window_bytes(size()) / each;
     need_scratch(nccl_scratch_bytes(size(), n * each));
     std::vector<const void*> addends(static_cast<std::size_t>(size()));
@@ -129,14 +129,14 @@ class NcclCommunicator final : public Communicator {
           const Tensor part = in.slice(peer * n + begin, count);
           addends[peer] = part.raw();
           if (peer == rank()) continue;
-          const Tensor theirs = scratch_.tensor({count}, out.dtype(), place++ * part.bytes());
+          const Tensor theirs = scratch_.tensor({count}, in.dtype(), place++ * part.bytes());
           addends[peer] = theirs.raw();
           nccl.ncclSend(part.raw(), part.bytes(), ncclUint8, peer, comm, on);
           nccl.ncclRecv(theirs.raw(), part.bytes(), ncclUint8, peer, comm, on);
         }
         return nccl.ncclGroupEnd();
       });
-      sum_in_rank_order(stream, addends, out.slice(begin, count).raw(), count, out.dtype(), op);
+      sum_in_rank_order(stream, addends, in.dtype(), out.slice(begin, count), op);
     }
   }
   //! [sum_in_turns]
@@ -144,19 +144,19 @@ class NcclCommunicator final : public Communicator {
   ncclResult_t begin(const Operation& operation, const Tensor& in, const Tensor& out,
                      ncclComm_t comm, cudaStream_t on) {
     const NcclLibrary& nccl = wire_->nccl();
-    const Kind kind = operation.kind;
-    if (kind == Kind::barrier) {  // a sum without a use: no rank has it before all have come
+    if (operation.kind == Kind::barrier) {  // no rank has the sum before all have come
       void* const x = scratch_.tensor({1}).raw();
       return nccl.ncclAllReduce(x, x, 1, ncclFloat32, ncclSum, comm, on);
     }
-    if (kind == Kind::reduce_scatter) {
+    if (operation.kind == Kind::reduce_scatter) {
       const auto type = in.dtype() == DType::bfloat16 ? ncclBfloat16 : ncclFloat32;
-      return nccl.ncclReduceScatter(in.raw(), out.raw(), static_cast<std::size_t>(out.numel()),
+      const Tensor sum = in.dtype() == out.dtype() ? out : own_chunk(in);
+      return nccl.ncclReduceScatter(in.raw(), sum.raw(), static_cast<std::size_t>(out.numel()),
                                     type, operation.reduce == ReduceOp::sum ? ncclSum : ncclAvg,
                                     comm, on);
     }
     // To copy, NCCL only needs bytes.
-    if (kind == Kind::all_gather) {
+    if (operation.kind == Kind::all_gather) {
       return nccl.ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
     }
     return nccl.ncclBroadcast(in.raw(), out.raw(), in.bytes(), ncclUint8, operation.root, comm, on);

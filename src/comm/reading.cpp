@@ -80,7 +80,7 @@ class ReadingGroup final : public Group {
 
   void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     // With one rank, the sum and the average are the operand.
-    if (size_ == 1) return copy_within(stream, in.raw(), out);
+    if (size_ == 1 && in.dtype() == out.dtype()) return copy_within(stream, in.raw(), out);
     meet(stream, operation, in);
     try {
       read(stream, operation, in, out);
@@ -88,7 +88,7 @@ class ReadingGroup final : public Group {
       if (memory_ == nullptr) arrive(/*even_if_failed=*/true);
       throw;
     }
-    if (!is_inline(in)) depart(stream, only_receives(operation), in, out);
+    if (!is_inline(in)) depart(stream, operation);
   }
 
   std::shared_ptr<Group> split(int color) override {
@@ -120,14 +120,10 @@ class ReadingGroup final : public Group {
     }
   }
 
-  // Whether this rank has no operand, because another one broadcasts.
-  bool only_receives(const Operation& operation) const {
-    return operation.kind == Kind::broadcast && operation.root != rank_;
-  }
-
   // Returns the place where the others find the operand, and copies it there if necessary.
   const void* publish(const Operation& operation, const Tensor& in) {
-    if (only_receives(operation) || in.bytes() == 0) return nullptr;
+    const bool listens = operation.kind == Kind::broadcast && operation.root != rank_;
+    if (listens || in.bytes() == 0) return nullptr;
     void* place = in.raw();
     if (is_inline(in)) {
       place = reinterpret_cast<std::byte*>(&mine_ + 1) + turn() * kInlineBytes;
@@ -159,9 +155,9 @@ class ReadingGroup final : public Group {
       // In place, a rank writes its own chunk of `in`, which no other rank reads.
       std::vector<const void*> chunks;
       for (int peer = 0; peer < size_; ++peer) {
-        chunks.push_back(operand_of(peer, in) + rank_ * out.bytes());
+        chunks.push_back(operand_of(peer, in) + rank_ * (in.bytes() / size_));
       }
-      sum_in_rank_order(stream, chunks, out.raw(), out.numel(), out.dtype(), operation.reduce);
+      sum_in_rank_order(stream, chunks, in.dtype(), out, operation.reduce);
     } else if (operation.kind == Kind::broadcast) {
       copy_within(stream, operand_of(operation.root, in), out);
     } else {
@@ -175,13 +171,13 @@ class ReadingGroup final : public Group {
   // Waits until no rank reads any more. Threads also wait if the group has failed, because an
   // operand might be freed while another thread copies it. Processes do not: they read zeros from
   // freed memory, and a lost process would never come.
-  void depart(Stream& stream, bool only_receives, const Tensor& in, const Tensor& out) {
+  void depart(Stream& stream, const Operation& operation) {
     arrive(/*even_if_failed=*/memory_ == nullptr);
     wait_for(stream, &Slot::done);
     // With a pretended link, the bytes of the other ranks take time.
-    const auto [less, more] = std::minmax({in.bytes(), out.bytes()});
-    const auto received = static_cast<double>(only_receives ? more : more - less);
-    const auto time = peers_.run()->link.time_for(received);
+    const int chunks = operation.kind == Kind::broadcast ? operation.root != rank_ : size_ - 1;
+    const auto bytes = static_cast<double>(operation.count) * size_of(operation.dtype);
+    const auto time = peers_.run()->link.time_for(chunks * bytes);
     if (stream.device() != Device::cpu) return stream.hold(time);
     const auto arrival = met_at_ + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {

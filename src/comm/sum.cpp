@@ -18,19 +18,20 @@ float load(bfloat16 x) { return to_float32(x); }
 void store(float& to, float x) { to = x; }
 void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 
-template <class T>
-void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t count,
-            ReduceOp op) {
+template <class In, class Out>
+void sum_as(Stream& stream, std::span<const void* const> x, const Tensor& to, ReduceOp op) {
+  Out* const out = to.data<Out>();
+  const std::int64_t count = to.numel();
   const float scale = 1.0f / static_cast<float>(x.size());
   stream.parallel_for(count, kSumGrain, [&](std::int64_t begin, std::int64_t end) {
     std::array<float, kBlock> sum;
     for (; begin < end; begin += kBlock) {
       const std::int64_t n = std::min(kBlock, end - begin);
       //! [rank_order]
-      const T* first = static_cast<const T*>(x[0]) + begin;
+      const In* first = static_cast<const In*>(x[0]) + begin;
       for (std::int64_t i = 0; i < n; ++i) sum[i] = load(first[i]);
       for (const void* const other : x.subspan(1)) {
-        const T* next = static_cast<const T*>(other) + begin;
+        const In* next = static_cast<const In*>(other) + begin;
         for (std::int64_t i = 0; i < n; ++i) sum[i] += load(next[i]);
       }
       if (op == ReduceOp::average) {
@@ -44,11 +45,12 @@ void sum_as(Stream& stream, std::span<const void* const> x, T* out, std::int64_t
 
 }  // namespace
 
-void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
-                       std::int64_t count, DType dtype, ReduceOp op) {
-  NANOFSDP_RETURN_ON_CUDA(stream.device(), sum_in_rank_order(stream, x, out, count, dtype, op));
-  if (dtype == DType::bfloat16) return sum_as(stream, x, static_cast<bfloat16*>(out), count, op);
-  sum_as(stream, x, static_cast<float*>(out), count, op);
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, DType dtype, Tensor out,
+                       ReduceOp op) {
+  NANOFSDP_RETURN_ON_CUDA(stream.device(), sum_in_rank_order(stream, x, dtype, out, op));
+  if (dtype == DType::float32) return sum_as<float, float>(stream, x, out, op);
+  if (out.dtype() == dtype) return sum_as<bfloat16, bfloat16>(stream, x, out, op);
+  sum_as<bfloat16, float>(stream, x, out, op);
 }
 
 }  // namespace nanofsdp::comm

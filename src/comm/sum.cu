@@ -46,44 +46,44 @@ __device__ float load(bfloat16 x) { return to_float32(x); }
 __device__ void store(float& to, float x) { to = x; }
 __device__ void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 
-template <class T, class Addends>
-__global__ void sum(Addends x, int ranks, T* out, std::int64_t count, float factor) {
+template <class In, class Out, class Addends>
+__global__ void sum(Addends x, int ranks, Out* out, std::int64_t count, float factor) {
   const std::int64_t i = static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   if (i >= count) return;
-  float sum = load(static_cast<const T*>(x.of_rank[0])[i]);
-  for (int rank = 1; rank < ranks; ++rank) sum += load(static_cast<const T*>(x.of_rank[rank])[i]);
+  float sum = load(static_cast<const In*>(x.of_rank[0])[i]);
+  for (int rank = 1; rank < ranks; ++rank) sum += load(static_cast<const In*>(x.of_rank[rank])[i]);
   store(out[i], sum * factor);
 }
 
-template <class T, class Addends>
-void launch_sum(Stream& stream, const Addends& x, int ranks, void* out, std::int64_t count,
-                ReduceOp op) {
+template <class In, class Out, class Addends>
+void launch_sum(Stream& stream, const Addends& x, int ranks, const Tensor& out, ReduceOp op) {
+  const std::int64_t count = out.numel();
   const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
   // A plain sum is multiplied by 1, which keeps its bits.
   const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(ranks);
-  nanofsdp::cuda::launch(stream, blocks, kThreads, sum<T, Addends>, x, ranks, static_cast<T*>(out),
+  nanofsdp::cuda::launch(stream, blocks, kThreads, sum<In, Out, Addends>, x, ranks, out.data<Out>(),
                          count, factor);
 }
 
-template <class T>
-void sum_as(Stream& stream, std::span<const void* const> x, void* out, std::int64_t count,
-            ReduceOp op) {
+template <class In, class Out>
+void sum_as(Stream& stream, std::span<const void* const> x, const Tensor& out, ReduceOp op) {
   const int ranks = static_cast<int>(x.size());
   if (x.size() > kFewRanks) {
     const Many many = nanofsdp::cuda::kept_with<Table>(stream).filled(stream, x);
-    return launch_sum<T>(stream, many, ranks, out, count, op);
+    return launch_sum<In, Out>(stream, many, ranks, out, op);
   }
   Few few{};
   std::ranges::copy(x, few.of_rank);
-  launch_sum<T>(stream, few, ranks, out, count, op);
+  launch_sum<In, Out>(stream, few, ranks, out, op);
 }
 
 }  // namespace
 
-void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
-                       std::int64_t count, DType dtype, ReduceOp op) {
-  if (dtype == DType::bfloat16) return sum_as<bfloat16>(stream, x, out, count, op);
-  sum_as<float>(stream, x, out, count, op);
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, DType dtype, Tensor out,
+                       ReduceOp op) {
+  if (dtype == DType::float32) return sum_as<float, float>(stream, x, out, op);
+  if (out.dtype() == dtype) return sum_as<bfloat16, bfloat16>(stream, x, out, op);
+  sum_as<bfloat16, float>(stream, x, out, op);
 }
 
 }  // namespace nanofsdp::comm::cuda

@@ -1,10 +1,9 @@
 #pragma once
 
-#include <cstdint>
 #include <span>
 
 #include "base/device.h"
-#include "base/dtype.h"
+#include "base/tensor.h"
 #include "comm/communicator.h"
 
 namespace nanofsdp::comm {
@@ -15,22 +14,23 @@ namespace nanofsdp::comm {
 ///
 /// Twins: sum.cpp (CPU), sum.cu (CUDA).
 
-/// Computes each element in float32, and rounds it to the dtype once:
+/// Computes each element in float32. If `out` is bfloat16, rounds it once:
 ///
 ///     sum: out = ((x0 + x1) + x2) + ...        average: out = (((x0 + x1) + x2) + ...) * (1 / W)
 ///
-/// @param x the numbers of ranks 0 .. W - 1, `count` elements each; not empty
-/// @param out may be one of them; any other overlap is undefined
-/// @param dtype float32 or bfloat16
-void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
-                       std::int64_t count, DType dtype, ReduceOp op);
+/// @param x the numbers of ranks 0 .. W - 1, as many as `out` has; not empty
+/// @param dtype the dtype of these numbers: float32 or bfloat16
+/// @param out of this dtype, or float32; it may be one of them if it has their dtype, and any other
+///        overlap is undefined
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, DType dtype, Tensor out,
+                       ReduceOp op);
 
 namespace cuda {
 /// The CUDA side, in sum.cu. It does the same, enqueued on `stream`. For more than 64 ranks the
 /// stream keeps a table of pointers on the GPU, with 8 bytes for each rank. The ledger does not
 /// count it.
-void sum_in_rank_order(Stream& stream, std::span<const void* const> x, void* out,
-                       std::int64_t count, DType dtype, ReduceOp op);
+void sum_in_rank_order(Stream& stream, std::span<const void* const> x, DType dtype, Tensor out,
+                       ReduceOp op);
 }  // namespace cuda
 
 }  // namespace nanofsdp::comm

@@ -12,11 +12,6 @@ void convert(Stream& stream, Tensor in, Tensor out) {
   if (in.dtype() != out.dtype()) ops::cast(stream, {.in = in, .out = out});
 }
 
-Tensor own_chunk(const comm::Communicator& group, const Tensor& row) {
-  const std::int64_t n = row.numel() / group.size();
-  return row.slice(group.rank() * n, n);
-}
-
 //! [copies]
 // Copies from the row to the whole, or back. Without a layout the elements keep their order. With a
 // layout, the chunks of a parameter lie a shard apart in the row, and end to end in the whole.
@@ -47,7 +42,7 @@ void copy(Stream& stream, const Layout* layout, Tensor row, Tensor whole, bool i
 void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor full,
                 const Wire& wire, const comm::Call& call) {
   const Tensor received = wire.memory.empty() ? full : wire.memory;
-  const Tensor chunk = group == nullptr ? received : own_chunk(*group, received);
+  const Tensor chunk = group == nullptr ? received : group->own_chunk(received);
   const Tensor sent = shard.dtype() == chunk.dtype() ? shard : chunk;
   convert(stream, shard, sent);
   if (group != nullptr) group->all_gather(stream, sent, received, call);
@@ -58,22 +53,20 @@ void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor 
 Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                       comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
-  const Tensor received = own_chunk(group, sent);
   copy(stream, wire.layout, sent, full, /*into_row=*/true);
-  group.reduce_scatter(stream, sent, received, op, call);
-  if (received.dtype() == full.dtype()) return received;
-  const std::int64_t n = received.numel();
-  const Tensor widened = full.slice(wire.layout == nullptr ? group.rank() * n : 0, n);
-  convert(stream, received, widened);
-  return widened;
+  // The sum is float32, so it cannot be written over numbers that were sent as bfloat16.
+  const bool rounded = sent.dtype() != full.dtype();
+  const Tensor own = group.own_chunk(rounded && !wire.layout ? full : sent);
+  const Tensor sum = rounded && wire.layout ? full.slice(0, own.numel()) : own;
+  group.reduce_scatter(stream, sent, sum, op, call);
+  return sum;
 }
 
 void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                 comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
   convert(stream, full, sent);
-  group.all_reduce(stream, sent, op, call);
-  convert(stream, sent, full);
+  group.all_reduce(stream, sent, full, op, call);
 }
 
 }  // namespace nanofsdp::fsdp

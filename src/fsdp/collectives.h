@@ -33,7 +33,7 @@ void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor 
 
 /// Sums or averages `full` over the ranks, and gives each rank its chunk of the result. `full` is
 /// overwritten.
-/// @returns this rank's chunk, float32 [n]; it lies in `full` or in the wire
+/// @returns this rank's chunk, float32 [n], not rounded; it lies in `full` or in the wire
 Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                       comm::ReduceOp op, const comm::Call& call);
 

@@ -10,8 +10,8 @@ namespace nanofsdp::fsdp {
 ///
 /// The shard is the master copy and stays float32, as do the moments and the gradient shard. Only
 /// unsharded copies are rounded. The shard is cast before it is gathered, so half the bytes are
-/// sent, and gradients are cast before they are reduced. Sums run in float32, and each sum is
-/// rounded once.
+/// sent, and gradients are cast before they are reduced. Sums run in float32, and are not rounded
+/// before they are added to the gradient shard.
 ///
 /// A GPU computes with the bfloat16 weights as they arrive, and keeps activations and their
 /// gradients in bfloat16: half the memory, and no casts. As under PyTorch's FSDP with the same
@@ -23,7 +23,7 @@ namespace nanofsdp::fsdp {
 /// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
 struct MixedPrecision {
   DType param_dtype = DType::float32;   ///< dtype of gathered parameters
-  DType reduce_dtype = DType::float32;  ///< dtype of gradients while they are reduced
+  DType reduce_dtype = DType::float32;  ///< dtype in which gradients are sent to be added
 };
 
 /// The dtype of an unsharded unit's parameters: as they were sent, or widened to float32.

@@ -115,6 +115,31 @@ TEST_P(Collectives, ReduceScatterAveragesBySumTimesOneOverW) {
   });
 }
 
+// Numbers that are sent as bfloat16 may arrive as a float32 sum, which is not rounded.
+TEST_P(Collectives, SumsOfBfloat16MayArriveInFloat32) {
+  for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
+    for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average}) {
+      const auto mine = numbers<bfloat16>(comm.rank(), comm.size() * n);
+      auto in = mine;
+      std::vector<float> part(static_cast<std::size_t>(n)), all(mine.size());
+      const Traffic before = comm.traffic();
+      comm.reduce_scatter(*context.reduce, view(in), view(part), op).synchronize();
+      comm.all_reduce(*context.reduce, view(in), view(all), op).synchronize();
+      const auto want = summed<bfloat16, float>(comm.size(), comm.size() * n, op);
+      EXPECT_EQ(first_difference(part, slice(want, comm.rank() * n, n)), -1);
+      EXPECT_EQ(first_difference(all, want), -1);
+      EXPECT_EQ(first_difference(in, mine), -1) << "the input changed";
+      // Two bytes an element are sent for each sum, and four for the sums of an all-reduce.
+      const Traffic t = comm.traffic() - before;
+      EXPECT_EQ(t.bytes_sent, (comm.size() - 1) * n * (2 + 2 + 4));
+      EXPECT_EQ(t.bytes_received, t.bytes_sent);
+      EXPECT_EQ(t.reduce_scatters, 1);
+      EXPECT_EQ(t.all_reduces, 1);
+      EXPECT_EQ(t.all_gathers, 0);
+    }
+  });
+}
+
 TEST_P(Collectives, AllReduceIsReduceScatterAndAllGather) {
   for_each_size([](Context& context, Communicator& comm, std::int64_t n) {
     check_all_reduce<float>(context, comm, n, ReduceOp::sum);

@@ -271,6 +271,14 @@ TEST(Operands, ThatDoNotFitAreRefused) {
     const Tensor ints(whole_numbers.data(), {8}, DType::int32);
     EXPECT_THROW(world.all_reduce(stream, ints, ReduceOp::sum), ShapeError);
     EXPECT_THROW(world.all_reduce(stream, view(seven), ReduceOp::sum), ShapeError);
+    // A float32 sum of bfloat16 numbers has memory of its own, and the other way there is none.
+    std::vector<float> memory(16);
+    const Tensor halves(memory.data(), {8}, DType::bfloat16), sum = view(memory);
+    EXPECT_THROW(world.reduce_scatter(stream, halves, sum.slice(0, 4), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.reduce_scatter(stream, halves, sum.slice(2, 4), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.all_reduce(stream, halves, sum.slice(0, 8), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.reduce_scatter(stream, x, halves.slice(0, 4), ReduceOp::sum), ShapeError);
+    EXPECT_THROW(world.all_gather(stream, halves.slice(0, 4), x), ShapeError);
     EXPECT_THROW(world.broadcast(stream, x, 2), ShapeError);
     EXPECT_THROW(world.broadcast(stream, x, -1), ShapeError);
     world.barrier(stream);  // a refused call does not count, so the ranks still agree

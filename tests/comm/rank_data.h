@@ -43,16 +43,16 @@ std::vector<T> numbers(int rank, std::int64_t n) {
   return values;
 }
 
-/// The sum over ranks 0, 1, ... as the contract says: in this order, in float32, rounded once. It
-/// has n elements, from number `begin` on.
-template <class T>
-std::vector<T> summed(int world_size, std::int64_t n, comm::ReduceOp op, std::int64_t begin = 0) {
-  std::vector<T> values(static_cast<std::size_t>(n));
+/// The sum over ranks 0, 1, ... as the contract says: in this order, in float32, rounded once to
+/// `Out`. It has n elements, from number `begin` on. The ranks send numbers of type T.
+template <class T, class Out = T>
+std::vector<Out> summed(int world_size, std::int64_t n, comm::ReduceOp op, std::int64_t begin = 0) {
+  std::vector<Out> values(static_cast<std::size_t>(n));
   const float scale = op == comm::ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(world_size);
   for (std::int64_t i = 0; i < n; ++i) {
     float sum = as_float(as<T>(number(0, begin + i)));
     for (int rank = 1; rank < world_size; ++rank) sum += as_float(as<T>(number(rank, begin + i)));
-    values[i] = as<T>(sum * scale);
+    values[i] = as<Out>(sum * scale);
   }
   return values;
 }

@@ -64,7 +64,7 @@ std::vector<std::int64_t> three_accounts(Context& context,
     for (int i = 0; i < 3; ++i) counts[i] += times[i];
     const std::int64_t once = o.strategy == ShardingStrategy::hybrid_shard_optimizer ? 1 : 0;
     bytes += (F - 1) * s * ((times[0] - once) * gathered + (times[1] - once) * reduced);
-    if (reduces_whole) bytes += 2 * (F - 1) * s * reduced;
+    if (reduces_whole) bytes += (F - 1) * s * (reduced + 4);  // the sums come back in float32
     if (is_hybrid(o.strategy)) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
   const formula::Plan p = formula::plan(

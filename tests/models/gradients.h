@@ -158,7 +158,6 @@ class Gradients {
         // Its own gradients are all, and go on adding up.
         if (world_.ranks == 1 && sum) reduced.reset();
         if (world_.ranks > 1) finish(sum, group);
-        if (world_.ranks > 1 && sum) round(*sum, world_.reduce_dtype);
         add(sum, reduced);
       }
     }

@@ -56,11 +56,11 @@ class OnDevice {
 /// Expects the bits of a sum in rank order. On NCCL's ring the sums are equal except for the order
 /// of terms and, for bfloat16, one rounding at each hop. The error is relative to the sum of
 /// magnitudes, because the terms may cancel.
-template <class T>
-void expect_sum(const std::vector<T>& got, int world_size, std::int64_t first, comm::ReduceOp op,
+template <class T, class Out>
+void expect_sum(const std::vector<Out>& got, int world_size, std::int64_t first, comm::ReduceOp op,
                 comm::Reduction reduction) {
   if (reduction == comm::Reduction::ordered) {
-    const auto want = summed<T>(world_size, static_cast<std::int64_t>(got.size()), op, first);
+    const auto want = summed<T, Out>(world_size, static_cast<std::int64_t>(got.size()), op, first);
     EXPECT_EQ(first_difference(got, want), -1);
     return;
   }
@@ -104,19 +104,28 @@ void check_sums(Context& context, comm::Communicator& world, std::int64_t n, com
   const std::vector<T> mine = numbers<T>(rank, size * n);
   const OnDevice<T> in(context, mine), out(context, std::vector<T>(static_cast<std::size_t>(n)));
   world.reduce_scatter(*context.reduce, in.tensor(), out.tensor(), op).synchronize();
-  expect_sum(out.values(), size, rank * n, op, reduction);
+  expect_sum<T>(out.values(), size, rank * n, op, reduction);
   EXPECT_EQ(first_difference(in.values(), mine), -1) << "the input changed";
 
   world.reduce_scatter(*context.reduce, in.tensor(), in.tensor().slice(rank * n, n), op);
   context.reduce->synchronize();
   std::vector<T> rest = in.values();
-  expect_sum(slice(rest, rank * n, n), size, rank * n, op, reduction);
+  expect_sum<T>(slice(rest, rank * n, n), size, rank * n, op, reduction);
   std::ranges::copy(slice(mine, rank * n, n), rest.begin() + rank * n);
   EXPECT_EQ(first_difference(rest, mine), -1) << "in place, outside the rank's chunk";
 
   const OnDevice<T> x(context, mine);
   world.all_reduce(*context.reduce, x.tensor(), op).synchronize();
-  expect_sum(x.values(), size, 0, op, reduction);
+  expect_sum<T>(x.values(), size, 0, op, reduction);
+
+  const OnDevice<T> again(context, mine);
+  const OnDevice<float> part(context, std::vector<float>(static_cast<std::size_t>(n)));
+  world.reduce_scatter(*context.reduce, again.tensor(), part.tensor(), op).synchronize();
+  expect_sum<T>(part.values(), size, rank * n, op, reduction);
+  const OnDevice<T> once_more(context, mine);
+  const OnDevice<float> all(context, std::vector<float>(mine.size()));
+  world.all_reduce(*context.reduce, once_more.tensor(), all.tensor(), op).synchronize();
+  expect_sum<T>(all.values(), size, 0, op, reduction);
 }
 
 /// Checks every collective with n elements for each rank.

@@ -234,7 +234,7 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
       t.bytes_sent += reductions * reduced;
     } else {
       t.all_reduces += reductions;  // a reduce-scatter and an all-gather
-      t.bytes_sent += 2 * reductions * reduced;
+      t.bytes_sent += reductions * (reduced + (F - 1) * shard * bytes_of(DType::float32));
     }
     if (!options.sharding().replicates) continue;
     if (options.sharding().splits_update) {  // the update comes between them

@@ -114,7 +114,6 @@ class Reference {
           }
           add(mine, reduced);
         }
-        for (auto& values : reduced) round(values, options_.precision.reduce_dtype);
         add(reduced, of_group);
       }
       add(of_group, total);
