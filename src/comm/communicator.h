@@ -48,8 +48,7 @@ struct Call {
 };
 
 /// A collective that failed. The communicator is unusable afterwards.
-class CommError : public launch::RankError {
- public:
+struct CommError : launch::RankError {
   /// The kinds of failures.
   enum class Kind {
     peer_lost,  ///< another rank has ended, and the cause is there
@@ -60,12 +59,10 @@ class CommError : public launch::RankError {
     aborted     ///< this rank has given up after an error on another rank
   };
   /// A lost peer, or an abort, is the consequence of an error elsewhere (launch::RankError).
-  CommError(Kind kind, const std::string& message)
-      : RankError(message, kind == Kind::peer_lost || kind == Kind::aborted), kind_(kind) {}
-  Kind kind() const { return kind_; }  ///< the kind of failure
+  CommError(Kind which, const std::string& message)
+      : RankError(message, which == Kind::peer_lost || which == Kind::aborted), kind(which) {}
 
- private:
-  Kind kind_;
+  Kind kind;  ///< the kind of failure
 };
 
 struct Operation;  // operation.h

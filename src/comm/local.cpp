@@ -51,7 +51,7 @@ void launch_threads(int world_size, int threads,
     try {
       rank.get();
     } catch (const CommError& e) {
-      std::exception_ptr& first = e.consequence() ? consequence : cause;
+      std::exception_ptr& first = e.consequence ? consequence : cause;
       if (!first) first = std::current_exception();
     } catch (...) {
       if (!cause) cause = std::current_exception();

@@ -95,7 +95,7 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
     const bool usage = dynamic_cast<const UsageError*>(&e) != nullptr;
     const bool of_all = usage || dynamic_cast<const RunError*>(&e) != nullptr;
     report.exit_code = usage ? 2 : 1;
-    report.consequence = between_ranks != nullptr && between_ranks->consequence();
+    report.consequence = between_ranks != nullptr && between_ranks->consequence;
     std::string why = e.what();
     if (store) store->fail(why);
     if (store && between_ranks != nullptr) why = beside_cause(store->loss(0ms), why);

@@ -12,17 +12,12 @@ namespace nanofsdp::launch {
 inline constexpr char kInVain[] = " in vain ";
 
 /// An error between ranks. One failure often causes errors on many ranks, and one of them is first.
-class RankError : public std::runtime_error {
- public:
-  /// @param message names the rank  @param consequence whether another rank failed first
-  RankError(const std::string& message, bool consequence)
-      : std::runtime_error(message), consequence_(consequence) {}
+struct RankError : std::runtime_error {
+  /// @param message names the rank  @param follows the value of `consequence`
+  RankError(const std::string& message, bool follows)
+      : std::runtime_error(message), consequence(follows) {}
 
-  /// Whether another rank failed first.
-  bool consequence() const { return consequence_; }
-
- private:
-  bool consequence_;
+  bool consequence;  ///< whether another rank failed first
 };
 
 }  // namespace nanofsdp::launch

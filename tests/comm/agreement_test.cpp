@@ -48,7 +48,7 @@ std::string verdict(Context& context, Communicator& world, std::uint64_t fingerp
     comm::require_agreement(world, *context.gather, "options", fingerprint, "start all alike");
     return "agreed";
   } catch (const CommError& e) {
-    EXPECT_EQ(e.kind(), CommError::Kind::mismatch);
+    EXPECT_EQ(e.kind, CommError::Kind::mismatch);
     return e.what();
   }
 }

@@ -56,7 +56,7 @@ TEST_F(Gloo, BlamesTheConnectionThatFailedFirst) {
       Message(wire, Message::Way::receive, /*peer=*/1, /*tag=*/99, nullptr, 0).wait();
     } catch (const CommError& e) {
       if (store.rank() == 1) std::this_thread::sleep_for(200ms);
-      throw launch::RankError(e.what(), e.kind() == CommError::Kind::aborted);
+      throw launch::RankError(e.what(), e.kind == CommError::Kind::aborted);
     }
   });
   EXPECT_EQ(outcome.message, "rank 1 lost rank 2 (unplugged) in barrier 1");

@@ -133,7 +133,7 @@ TEST(Link, EndsWithAnAbort) {
         try {
           slow.synchronize();
         } catch (const comm::CommError& e) {  // this rank had not met the others yet
-          EXPECT_EQ(e.kind(), comm::CommError::Kind::aborted);
+          EXPECT_EQ(e.kind, comm::CommError::Kind::aborted);
         }
       },
       {.link = {.bytes_per_second = 1000}});

@@ -57,7 +57,7 @@ void Session::on_threads(const std::function<void(std::size_t)>& work) {
         work(rank);
       } catch (const comm::CommError& e) {
         error = std::current_exception();
-        follows = e.consequence();
+        follows = e.consequence;
       } catch (...) {
         error = std::current_exception();
       }

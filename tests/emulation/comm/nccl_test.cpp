@@ -119,7 +119,7 @@ std::string error_of_waiting(const std::function<void(Context&, const Event&)>& 
       try {
         unit == std::string("h.1") ? wait(context, event) : event.synchronize();
       } catch (const CommError& e) {
-        EXPECT_EQ(e.kind(), CommError::Kind::timeout);
+        EXPECT_EQ(e.kind, CommError::Kind::timeout);
         store.set("rank 0 is done", "");
         throw;
       }
@@ -209,7 +209,7 @@ TEST(NcclErrors, WhatNcclSaysIsTold) {
       world->barrier(*context.gather).synchronize();
       ADD_FAILURE() << "passed a barrier alone";
     } catch (const CommError& e) {
-      EXPECT_EQ(e.kind(), CommError::Kind::peer_lost);
+      EXPECT_EQ(e.kind, CommError::Kind::peer_lost);
       EXPECT_STREQ(e.what(),
                    "rank 0 heard from NCCL: remote process exited: a peer is gone in barrier 2");
     }
