@@ -11,7 +11,7 @@
 namespace nanofsdp::comm {
 
 /// @file
-/// @brief The ranks as a grid, shard group x replicate group, and a communicator for each stream.
+/// @brief The ranks as a grid, replicas x shards x tensor, and a communicator for each stream.
 ///
 /// Neighbouring ranks shard a model together. Take 4 ranks in groups of 2. Then {0, 1} and {2, 3}
 /// are shard groups, which gather and reduce-scatter. {0, 2} and {1, 3} are replicate groups: their
@@ -23,19 +23,31 @@ namespace nanofsdp::comm {
 /// `reshard_after_forward=4`; hpZ of ZeRO++, arXiv 2306.10209). If such a group is a node, backward
 /// gathers only inside nodes.
 ///
+/// A model may divide each layer over a **tensor group** (tensor parallelism: Megatron-LM, arXiv
+/// 1909.08053). The ranks of a tensor group get the same tokens, and each has a part of the model.
+/// They are neighbours. Take 8 ranks in tensor groups of 2: the ranks {0, 2, 4, 6} have the first
+/// part of the model, {1, 3, 5, 7} have the second part. Each of these two is a world of its own,
+/// which has the shard groups and the replicate groups that this page describes. The model sends
+/// what its layers need over tensor(). These rules hold for what the group must share:
+///
+/// - **Parameters.** Each rank may have a part of a parameter; then Parameter::is_part says so. All
+///   other parameters are replicated: they have the same values on all ranks of a tensor group.
+/// - **Gradients.** Backward must leave equal gradients of a replicated parameter on all ranks of a
+///   tensor group. FSDP does not send them. If the backward of a layer has only a part of such a
+///   gradient, the layer adds the parts up over tensor().
+/// - **The norm** counts each element of the whole model once (fsdp/grad_norm.h).
+/// - **The loss** is the same on all ranks of a tensor group. A sum over world() counts it once.
+///
 /// All-gathers of parameters and reductions of gradients are issued on two streams. One can
 /// overtake the other, and not on all ranks at the same moment. In one communicator, this would
 /// pair the wrong calls. So each stream has a communicator over the same ranks, and the main thread
 /// has a third.
 
-/// The size of a shard group, in a run of `ranks`.
-/// @param shard_size the size that was asked for; 0: all ranks
-/// @throws UsageError if it does not divide `ranks`
-int shard_group_size(int shard_size, int ranks);
-/// The size of a post-forward group, in a shard group of `ranks`. It is 0 if both are the same.
+/// The size of groups of equal size, in a run or in a larger group of `ranks`.
 /// @param size the size that was asked for; 0: all ranks
+/// @param what the name of this size, for the error
 /// @throws UsageError if it does not divide `ranks`
-int post_forward_group_size(int size, int ranks);
+int group_size(int size, int ranks, const char* what = "shard_size");
 
 /// One rank's place in the grid. Here 8 ranks are 2 replicas of a model, and 4 ranks shard each:
 ///
@@ -52,29 +64,36 @@ class Mesh {
   /// has had before.
   /// @param shard_size the size of a shard group; 0: all ranks
   /// @param post_forward_size the size of a post-forward group; 0: that of the shard group
-  /// @throws UsageError if shard_size does not divide the number of ranks, or if post_forward_size
-  ///         does not divide the size of a shard group
-  explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0, int post_forward_size = 0);
+  /// @param tensor_size the size of a tensor group; 0: all ranks
+  /// @throws UsageError if tensor_size does not divide the number of ranks, if shard_size does not
+  ///         divide the ranks that have one part of the model, or if post_forward_size does not
+  ///         divide the size of a shard group
+  explicit Mesh(std::unique_ptr<Communicator> world, int shard_size = 0, int post_forward_size = 0,
+                int tensor_size = 1);
 
-  /// Makes a mesh from communicators: that of the world, those of the shard group for all-gathers
-  /// and for reductions, that of the replicate group and, if there is one, that of the post-forward
-  /// group.
+  /// Makes a mesh from communicators: those of the tensor group and of the world, those of the
+  /// shard group for all-gathers and for reductions, that of the replicate group and, if there is
+  /// one, that of the post-forward group.
   explicit Mesh(std::vector<std::unique_ptr<Communicator>> groups) : groups_(std::move(groups)) {}
 
-  int rank() const { return groups_[kWorld]->rank(); }         ///< this rank, among all
-  int size() const { return groups_[kWorld]->size(); }         ///< the number of all ranks
-  int shard_rank() const { return groups_[kGather]->rank(); }  ///< this rank, in its shard group
+  int rank() const { return groups_[kWorld]->rank(); }         ///< this rank, in world()
+  int size() const { return groups_[kWorld]->size(); }         ///< the number of ranks of world()
   int shard_size() const { return groups_[kGather]->size(); }  ///< the size of a shard group
   int replicas() const { return size() / shard_size(); }  ///< shard groups, each with a whole model
 
-  Communicator& world() { return *groups_[kWorld]; }    ///< for the compute stream: norms, control
-  Communicator& gather() { return *groups_[kGather]; }  ///< shard group, for all-gathers
-  Communicator& reduce() { return *groups_[kReduce]; }  ///< shard group, for reductions
+  /// The ranks that have the same part of the model: all ranks, unless there are tensor groups. For
+  /// the compute stream: norms, control.
+  Communicator& world() { return *groups_[kWorld]; }
+  Communicator& gather() { return *groups_[kGather]; }        ///< shard group, for all-gathers
+  Communicator& reduce() { return *groups_[kReduce]; }        ///< shard group, for reductions
   Communicator& replicate() { return *groups_[kReplicate]; }  ///< the same shard, for reductions
   /// The post-forward group, for all-gathers. It is null if that is the shard group.
   Communicator* post_forward() {
     return groups_.size() > kPostForward ? groups_[kPostForward].get() : nullptr;
   }
+  /// The tensor group, for the compute stream: the sums of layers, and norms. One rank if there are
+  /// none.
+  Communicator& tensor() { return *groups_[kTensor]; }
 
   /// The traffic of all communicators since the last reset.
   Traffic traffic() const;
@@ -86,7 +105,7 @@ class Mesh {
   void abort(const std::string& reason) noexcept;
 
  private:
-  enum Group : std::size_t { kWorld, kGather, kReduce, kReplicate, kPostForward };
+  enum Group : std::size_t { kTensor, kWorld, kGather, kReduce, kReplicate, kPostForward };
 
   // In the order of their names; the last one may be missing.
   std::vector<std::unique_ptr<Communicator>> groups_;

@@ -24,6 +24,9 @@ Options settled(Options options, comm::Mesh& mesh) {
                  .what = "strategy " + name_of(options.strategy),
                  .expected = "a mesh without post-forward groups", .got = "one that has them",
                  .hint = "use full_shard or hybrid_shard");
+  NANOFSDP_REFUSE_IF(mesh.post_forward() != nullptr && mesh.post_forward()->size() == 1,
+                     .what = "reshard_after_forward", .expected = "groups of more than 1 rank",
+                     .got = "1", .hint = "1 is shard_grad_op, without such groups");
   return options;
 }
 
@@ -82,10 +85,17 @@ void ShardedModel::make_units() {
 // If ranks began with different seeds, or different values, they would train a mixture of models.
 void ShardedModel::agree_on_values() {
   if (agreed_ || is_simulated(context_.device)) return;  // a simulated device has no values
-  std::uint64_t all = 0;
-  for (const ShardedParameters* row : rows()) all = all * 31 + row->fingerprint();
-  comm::require_agreement(mesh_.world(), *context_.compute, "the first values of the parameters",
-                          all, "give all ranks one seed, or rank 0's values: sync_module_states");
+  std::uint64_t replicated = 0, all = 0;
+  for (const ShardedParameters* row : rows()) {
+    replicated = replicated * 31 + row->fingerprints()[0];
+    all = all * 31 + row->fingerprints()[1];
+  }
+  const auto require = [this](comm::Communicator& ranks, std::uint64_t values) {
+    comm::require_agreement(ranks, *context_.compute, "the first values of the parameters", values,
+                            "give all ranks one seed, or rank 0's values: sync_module_states");
+  };
+  require(mesh_.world(), all + 31 * replicated);
+  if (mesh_.tensor().size() > 1) require(mesh_.tensor(), replicated);
   agreed_ = true;
 }
 

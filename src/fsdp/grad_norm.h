@@ -11,8 +11,13 @@ namespace nanofsdp::fsdp {
 ///     norm = sqrt(sum over ranks r of s_r)
 ///     coefficient = min(1, max_norm / (norm + 1e-6))    (torch.nn.utils.clip_grad_norm_)
 ///
-/// Padding does not count. If every rank has the whole reduced gradient, it computes all of s_0 ...
-/// s_W-1 by itself. So every strategy gets the same bits. All numbers stay on the device.
+/// Padding does not count. In a tensor group (comm/mesh.h) the sum goes over the shards of all its
+/// ranks. Each rank counts its parts of parameters; only the first one counts the replicated
+/// parameters, whose gradients are the same on all of them. So each element of the whole model
+/// counts once.
+///
+/// If every rank has the whole reduced gradient, it computes all of s_0 ... s_W-1 by itself. So
+/// every strategy gets the same bits. All numbers stay on the device.
 
 /// The norm and the coefficient of one sharded model. ShardedModel::clip() calls it.
 class GradNorm {
@@ -31,6 +36,7 @@ class GradNorm {
   Context& context_;
   comm::Mesh& mesh_;
   Buffer squares_;  // float64 [W]: s_0 ... s_W-1
+  Buffer rows_;     // float64: the sums of all ranks of the tensor group, each with its row
   Buffer norm_;
   Buffer coefficient_;
 };

@@ -174,7 +174,8 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);
   has_value_[i] = true;
-  fingerprint_ = nanofsdp::fingerprint(whole, fingerprint_);
+  std::uint64_t& before = fingerprints_[parameters_[i]->is_part];
+  before = fingerprint(whole, before);
 }
 
 }  // namespace nanofsdp::fsdp

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -139,9 +140,9 @@ class ShardedParameters {
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
   /// Whether parameter `i` has a value.
   bool has_value(std::size_t i) const { return has_value_[i]; }
-  /// A hash of all values that store() was given. It is equal on ranks that were given equal
-  /// values.
-  std::uint64_t fingerprint() const { return fingerprint_; }
+  /// Two hashes of the values that store() was given: of replicated parameters, and of parts
+  /// (nn::Parameter::is_part). They are equal on ranks that were given equal values.
+  const std::array<std::uint64_t, 2>& fingerprints() const { return fingerprints_; }
 
  private:
   // Parameters, or gradients.
@@ -164,7 +165,7 @@ class ShardedParameters {
   int shards_;
   bool trains_;
   std::vector<bool> has_value_;
-  std::uint64_t fingerprint_ = 0;
+  std::array<std::uint64_t, 2> fingerprints_{};
   Stored stored_parameters_;
   Stored stored_gradients_;  // empty if the row is frozen
   // Whether each parameter has had one on this rank since zero_grad.

@@ -17,7 +17,7 @@ std::string name_of(Unit::State state) {
 // The rows of a unit, in the order of Unit::rows(). The row of trainable parameters exists even if
 // it is empty.
 std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameters, Context& context,
-                                       const comm::Mesh& mesh, const Options& options) {
+                                       comm::Mesh& mesh, const Options& options) {
   std::map<std::pair<bool, DType>, std::vector<nn::Parameter*>> members{{{false, {}}, {}}};
   for (nn::Parameter* p : parameters) members[{!p->requires_grad, p->dtype}].push_back(p);
   std::vector<ShardedParameters> rows;
@@ -27,7 +27,7 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
     const auto [frozen, dtype] = kind;
     NANOFSDP_CHECK(frozen || dtype == DType::float32, .what = row[0]->name + ", which trains",
                    .expected = "float32", .got = std::string(nanofsdp::name_of(dtype)));
-    rows.emplace_back(context, row, mesh.shard_rank() * stored + replica,
+    rows.emplace_back(context, row, mesh.gather().rank() * stored + replica,
                       mesh.shard_size() * stored, options.at_rest(dtype, context.device),
                       options.alignment_on(mesh.replicas() / stored), options.layout, stored);
   }

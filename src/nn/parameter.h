@@ -37,6 +37,10 @@ struct Parameter {
   /// Only frozen parameters can be bfloat16. That halves their bytes, and the model computes with
   /// the rounded values.
   DType dtype = DType::float32;
+  /// Whether the ranks of a tensor group have different parts of a larger parameter, and this is
+  /// the part of one rank. If not, all of them have the same values, and backward leaves them the
+  /// same gradient (comm/mesh.h). Set it before the model is sharded.
+  bool is_part = false;
   bool sharded = false;  ///< whether a sharded model owns its memory and its name
   /// The values. They are float32. FSDP shows them in bfloat16 if a GPU computes with them in
   /// bfloat16, or if they are stored so.

@@ -119,16 +119,16 @@ SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
 
 comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forward_size,
                                const Scratch& scratch) {
-  const int rank = context.rank, W = context.world_size;
-  const int F = comm::shard_group_size(shard_size, W);
+  const int r = context.rank, W = context.world_size;
+  const int F = comm::group_size(shard_size, W);
   std::vector<std::unique_ptr<comm::Communicator>> groups;
   const auto add = [&](int at, int size, int stride) {
     groups.push_back(
         comm::on_streams(std::make_shared<SimulatedGroup>(context, scratch, at, size, stride)));
   };
-  const int K = comm::post_forward_group_size(post_forward_size, F);
-  add(rank, W, 1), add(rank % F, F, 1), add(rank % F, F, 1), add(rank / F, W / F, F);
-  if (K > 0) add(rank % K, K, 1);
+  const int K = comm::group_size(post_forward_size, F, "reshard_after_forward");
+  add(0, 1, 1), add(r, W, 1), add(r % F, F, 1), add(r % F, F, 1), add(r / F, W / F, F);
+  if (K < F) add(r % K, K, 1);
   return comm::Mesh(std::move(groups));
 }
 

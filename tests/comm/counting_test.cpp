@@ -98,7 +98,7 @@ TEST(Mesh, IsAGridOfShardGroupsAndReplicateGroups) {
     comm::Mesh mesh(std::move(world), 3);
     EXPECT_EQ(mesh.shard_size(), 3);
     EXPECT_EQ(mesh.replicas(), 2);
-    EXPECT_EQ(mesh.shard_rank(), context.rank % 3);
+    EXPECT_EQ(mesh.gather().rank(), context.rank % 3);
     EXPECT_EQ(mesh.replicate().rank(), context.rank / 3);
     const auto gathered = [&](Communicator& group) {
       std::vector<std::int32_t> mine = {context.rank}, all(static_cast<std::size_t>(group.size()));

@@ -17,19 +17,23 @@ namespace {
 using comm::CommError;
 using comm::Communicator;
 
-// A mesh of two shard groups of four ranks, with post-forward groups of two.
+// Two shard groups of four ranks, with post-forward groups of two; and this twice, in tensor groups
+// of two.
+constexpr int kAll = 16;
 comm::Mesh mesh_of(std::unique_ptr<Communicator> world) {
-  return comm::Mesh(std::move(world), /*shard_size=*/4, /*post_forward_size=*/2);
+  return comm::Mesh(std::move(world), /*shard_size=*/4, /*post_forward_size=*/2, /*tensor_size=*/2);
+}
+std::vector<Communicator*> groups_of(comm::Mesh& mesh) {
+  return {&mesh.world(),     &mesh.gather(),      &mesh.reduce(),
+          &mesh.replicate(), mesh.post_forward(), &mesh.tensor()};
 }
 
 // In every group, a rank waits for another one that does not come, until the mesh is aborted.
 TEST(MeshOfAll, AbortsEveryGroup) {
-  for (int which = 0; which < 5; ++which) {
-    run_ranks(Backend::local, 8, [&](Context& context, std::unique_ptr<Communicator> world) {
+  for (int which = 0; which < 6; ++which) {
+    run_ranks(Backend::local, kAll, [&](Context& context, std::unique_ptr<Communicator> world) {
       comm::Mesh mesh = mesh_of(std::move(world));
-      Communicator* const groups[] = {&mesh.world(), &mesh.gather(), &mesh.reduce(),
-                                      &mesh.replicate(), mesh.post_forward()};
-      Communicator& group = *groups[which];
+      Communicator& group = *groups_of(mesh)[static_cast<std::size_t>(which)];
       Event waits;
       if (group.rank() == 0) waits = group.barrier(*context.gather);
       mesh.abort("enough");
@@ -48,24 +52,72 @@ TEST(MeshOfAll, AbortsEveryGroup) {
 }
 
 TEST(MeshOfAll, CountsWhatEveryGroupMoves) {
-  run_ranks(Backend::local, 8, [&](Context& context, std::unique_ptr<Communicator> world) {
-    std::vector<float> part(4), whole(32);
+  run_ranks(Backend::local, kAll, [&](Context& context, std::unique_ptr<Communicator> world) {
+    std::vector<float> part(4), whole(4 * kAll);
     world->all_gather(*context.compute, view(part), view(whole)).synchronize();
     comm::Mesh mesh = mesh_of(std::move(world));
     EXPECT_EQ(mesh.traffic(), comm::Traffic()) << "what the world moved before the mesh";
-    Communicator* const groups[] = {&mesh.world(), &mesh.gather(), &mesh.reduce(),
-                                    &mesh.replicate(), mesh.post_forward()};
     std::int64_t others = 0;
-    for (Communicator* const group : groups) {
+    for (Communicator* const group : groups_of(mesh)) {
       std::vector<float> all(static_cast<std::size_t>(4 * group->size()));
       group->all_gather(*context.compute, view(part), view(all)).synchronize();
       others += group->size() - 1;
     }
     EXPECT_EQ(mesh.traffic(),
               (comm::Traffic{
-                  .all_gathers = 5, .bytes_sent = 16 * others, .bytes_received = 16 * others}));
+                  .all_gathers = 6, .bytes_sent = 16 * others, .bytes_received = 16 * others}));
     mesh.reset_traffic();
     EXPECT_EQ(mesh.traffic(), comm::Traffic());
+  });
+}
+
+// The numbers of the ranks of a group, among all ranks.
+std::vector<int> numbers_in(Context& context, Communicator& group) {
+  std::vector<std::int32_t> mine{context.rank}, all(static_cast<std::size_t>(group.size()));
+  group.all_gather(*context.compute, view(mine), view(all)).synchronize();
+  return {all.begin(), all.end()};
+}
+
+// replicas x shards x tensor. The ranks of a tensor group are neighbours.
+TEST(MeshOfAll, IsAGrid) {
+  run_ranks(Backend::local, 12, [](Context& context, std::unique_ptr<Communicator> world) {
+    comm::Mesh mesh(std::move(world), /*shard_size=*/3, /*post_forward_size=*/0, /*tensor_size=*/2);
+    const int t = context.rank % 2, f = context.rank / 2 % 3, r = context.rank / 6;
+    EXPECT_EQ(numbers_in(context, mesh.tensor()), (std::vector{6 * r + 2 * f, 6 * r + 2 * f + 1}));
+    const std::vector<int> shards{6 * r + t, 6 * r + 2 + t, 6 * r + 4 + t};
+    EXPECT_EQ(numbers_in(context, mesh.gather()), shards);
+    EXPECT_EQ(numbers_in(context, mesh.reduce()), shards);
+    EXPECT_EQ(numbers_in(context, mesh.replicate()), (std::vector{2 * f + t, 6 + 2 * f + t}));
+    EXPECT_EQ(numbers_in(context, mesh.world()),
+              (std::vector{t, 2 + t, 4 + t, 6 + t, 8 + t, 10 + t}));
+    EXPECT_EQ(mesh.rank(), context.rank / 2);
+    EXPECT_EQ(mesh.size(), 6);
+    EXPECT_EQ(mesh.replicas(), 2);
+    EXPECT_EQ(mesh.tensor().rank(), t);
+  });
+}
+
+TEST(MeshOfAll, HasOneTensorGroupOfAllRanksOrGroupsOfOne) {
+  for (const int tensor_size : {0, 1, 4}) {
+    run_ranks(Backend::local, 4, [&](Context&, std::unique_ptr<Communicator> world) {
+      comm::Mesh mesh(std::move(world), 0, 0, tensor_size);
+      EXPECT_EQ(mesh.tensor().size(), tensor_size == 1 ? 1 : 4);
+      EXPECT_EQ(mesh.size(), tensor_size == 1 ? 4 : 1);
+    });
+  }
+}
+
+TEST(MeshOfAll, RefusesTensorGroupsOfUnequalSizeByName) {
+  for (const int tensor_size : {-1, 3, 8}) {
+    run_ranks(Backend::local, 4, [&](Context&, std::unique_ptr<Communicator> world) {
+      expect_error<UsageError>([&] { comm::Mesh(std::move(world), 0, 0, tensor_size); },
+                               "tensor_size: expected a divisor of 4 ranks");
+    });
+  }
+  // 8 ranks in tensor groups of 2 are 4 ranks that shard, not 8.
+  run_ranks(Backend::local, 8, [](Context&, std::unique_ptr<Communicator> world) {
+    expect_error<UsageError>([&] { comm::Mesh(std::move(world), 8, 0, 2); },
+                             "shard_size: expected a divisor of 4 ranks");
   });
 }
 

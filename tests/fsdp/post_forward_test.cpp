@@ -135,11 +135,17 @@ TEST(PostForward, GroupsAreOfNeighbours) {
 }
 
 TEST(PostForward, GroupsDivideTheShardGroup) {
-  EXPECT_EQ(comm::post_forward_group_size(0, 4), 0);
-  EXPECT_EQ(comm::post_forward_group_size(4, 4), 0);
-  EXPECT_EQ(comm::post_forward_group_size(2, 4), 2);
   for (const int size : {-2, 1, 3, 8}) {
-    EXPECT_THROW(comm::post_forward_group_size(size, 4), UsageError) << size;
+    testing::run_ranks(Backend::local, 4, [&](Context& context, auto world) {
+      testing::expect_error<UsageError>(
+          [&] { TinyTraining(context, std::move(world), {.post_forward_size = size}); },
+          "reshard_after_forward");
+    });
+  }
+  for (const int size : {0, 4}) {
+    testing::run_ranks(Backend::local, 4, [&](Context&, auto world) {
+      EXPECT_EQ(comm::Mesh(std::move(world), 0, size).post_forward(), nullptr) << size;
+    });
   }
 }
 
