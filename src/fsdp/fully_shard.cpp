@@ -25,8 +25,7 @@ Options settled(Options options, comm::Mesh& mesh) {
                  .expected = "a mesh without post-forward groups", .got = "one that has them",
                  .hint = "use full_shard or hybrid_shard");
   NANOFSDP_REFUSE_IF(mesh.post_forward() != nullptr && mesh.post_forward()->size() == 1,
-                     .what = "reshard_after_forward", .expected = "groups of more than 1 rank",
-                     .got = "1", .hint = "1 is shard_grad_op, without such groups");
+                     "reshard_after_forward", "more than 1 rank", "1", "that is shard_grad_op");
   return options;
 }
 

@@ -85,6 +85,8 @@ std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
 }
 
 void require_names(fsdp::ShardedModel& model, std::span<const std::string> states) {
+  NANOFSDP_CHECK(model.mesh().tensor().size() == 1, .what = "files of a model",
+                 .expected = "a mesh without tensor groups", .got = "one that has them");
   std::set<std::string> names;
   for (const fsdp::ShardedParameters* row : model.rows()) {
     for (const nn::Parameter* parameter : row->parameters()) {

@@ -78,7 +78,8 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
 
 /// Requires that files can hold the parameters under their names. All ranks have the same names.
 /// @param states names of the optimizer's states, which the same files hold
-/// @throws Error as add_name()
+/// @throws Error as add_name(), or if the ranks of tensor groups have parts of the parameters:
+///         files do not say where a part lies
 void require_names(fsdp::ShardedModel& model, std::span<const std::string> states = {});
 
 /// The parameters in the order of the units, as files name them.

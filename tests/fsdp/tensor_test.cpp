@@ -79,7 +79,10 @@ struct Grid {
 struct Result {
   std::vector<float> norms;
   std::map<std::string, std::vector<float>> parameters;
-  friend bool operator==(const Result&, const Result&) = default;
+  std::string order = {};  // the events of the last step, in the order of issue
+  friend bool operator==(const Result& a, const Result& b) {
+    return a.norms == b.norms && a.parameters == b.parameters;
+  }
 };
 
 Result train(Context& context, std::unique_ptr<comm::Communicator> world, const Grid& grid,
@@ -124,6 +127,7 @@ Result train(Context& context, std::unique_ptr<comm::Communicator> world, const 
       }
       layer_of(i).gradients.push_back(mine(whole[i], mean));
     }
+    if (step == kSteps - 1) context.tracer.start();
     sharded.zero_grad();
     std::vector<float> x(1);
     tape.begin(/*training=*/true);
@@ -133,6 +137,7 @@ Result train(Context& context, std::unique_ptr<comm::Communicator> world, const 
     optimizer.step(0.1, coefficient);
     result.norms.push_back(*sharded.grad_norm().f32());
   }
+  for (const std::string& event : context.tracer.take_order()) result.order += event + " ";
   // The parts of a whole come together, in the order of the tensor group.
   std::size_t visited = 0;
   sharded.summon_full_parameters([&](const nn::Parameter& p) {
@@ -249,6 +254,17 @@ TEST(TensorGroups, HaveTheSameBitsUnderEveryStrategyAndLayout) {
         run({ranks, 2}, whole,
             {.strategy = ShardingStrategy::shard_grad_op, .layout = LayoutKind::per_parameter}),
         rows);
+  }
+}
+
+// FSDP does the same as without tensor groups, and in the same order.
+TEST(TensorGroups, LeaveTheOrderAsItIs) {
+  const std::vector<Whole> whole = models().back();
+  const std::string order =
+      "u.root U.first U.second F.first R.first u.second F.second R.second r.root u.root U.second "
+      "u.second U.first R.second RS.second u.first R.first RS.first r.root ";
+  for (const Grid& grid : {Grid{2, 1}, Grid{4, 2}, Grid{8, 4}}) {
+    EXPECT_EQ(run(grid, whole, {}).order, order) << grid.tensor;
   }
 }
 
