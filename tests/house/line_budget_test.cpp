@@ -26,7 +26,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   const auto room = [](const char* name) {
     return lines_of(files(std::filesystem::path("src") / name, kCode));
   };
-  EXPECT_LE(room("fsdp"), 1808);  // with both layouts, post-forward groups and controls of a unit
+  EXPECT_LE(room("fsdp"), 1827);  // with both layouts, post-forward groups and controls of a unit
   int nccl = 0;                   // counted apart, because it is for GPUs only
   for (const auto& file : files("src/comm", kCode)) {
     if (file.filename().string().starts_with("nccl")) nccl += lines_of_code(file);
@@ -42,7 +42,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   EXPECT_LE(room("comm") - nccl - starts, 1368);
   EXPECT_LE(room("launch"), 1031);
   EXPECT_LE(room("ops"), 1522);  // 330 are our own matrix product; 68 state costs
-  EXPECT_LE(room("nn") + room("gpt"), 1032);
+  EXPECT_LE(room("nn") + room("gpt"), 1033);
   int book = -nccl - starts, instruments = starts;
   for (const char* name : {"base", "ops", "nn", "gpt", "launch", "comm", "fsdp"})
     book += room(name);
@@ -50,7 +50,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
     instruments += room(name);
   // 11 of these lines are the norm in parts: one call for any number of ranks. 8 keep all sums of a
   // product in ARM's registers, and 18 are for systems other than Linux.
-  EXPECT_LE(book, 8591);
+  EXPECT_LE(book, 8612);
   EXPECT_LE(room("plan"), 900);  // 520 are a simulated machine, 240 are models in outline
   EXPECT_LE(instruments, 7321);  // 220 are for weights in several files, ours and PyTorch's
 }
@@ -86,6 +86,10 @@ TEST(LineBudget, MuonHas120LinesForItsShardsAnd80ForItsMathematics) {
   for (const char* part : {"orthogonalise.h", "turns.h", "groups.h"})
     parts += lines_of_code(lesson / part);
   EXPECT_LE(parts, 80);
+}
+
+TEST(LineBudget, TensorParallelLayersHave150Lines) {
+  EXPECT_LE(lines_of_code("lessons/26_two_dimensions/parallel.h"), 150);
 }
 
 TEST(LineBudget, NoFileIsLongerThan300Lines) {
