@@ -10,6 +10,12 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief AdamW (ops/adamw.h), sharded. It remembers two moments, under PyTorch's names.
 
+/// The treatment of a parameter: one of PyTorch's parameter groups.
+struct ParameterGroup {
+  double lr_factor = 1;     ///< the step's learning rate is multiplied by it
+  double weight_decay = 0;  ///< a step takes this, times its learning rate, of each weight
+};
+
 /// The constants of AdamW; the defaults are nanoGPT's.
 struct AdamWOptions {
   double beta1 = 0.9;   ///< decay of the first moment, in [0, 1)
@@ -17,11 +23,9 @@ struct AdamWOptions {
   /// A small number that is added to the root of the second moment.
   double eps = 1e-8;
   double weight_decay = 0.1;  ///< a step takes lr * weight_decay of each weight that decays
-  /// Which parameters decay. nanoGPT: those of at least two dimensions, by their shape before
-  /// flattening; biases and layer norms do not.
-  std::function<bool(const nn::Parameter&)> decays = [](const nn::Parameter& parameter) {
-    return parameter.shape.rank() >= 2;
-  };
+  /// Returns the group of a parameter, by its name or its shape. If it is not set, the groups are
+  /// nanoGPT's two: parameters of at least two dimensions decay, biases and layer norms do not.
+  std::function<ParameterGroup(const nn::Parameter&)> group{};
 };
 
 /// The optimizer of GPTs. It holds 8 bytes, two float32 moments, for each element that this rank
@@ -34,15 +38,18 @@ class AdamW final : public ShardedOptimizer {
 
  private:
   void update(Stream& stream, const Update& u) override {
+    const bool decays = u.parameter.shape.rank() >= 2;
+    ParameterGroup group{.weight_decay = decays ? options_.weight_decay : 0};
+    if (options_.group) group = options_.group(u.parameter);
     ops::adamw(stream, {.param = u.values,
                         .grad = u.gradients,
                         .m = u.state[0],
                         .v = u.state[1],
-                        .lr = u.lr,
+                        .lr = u.lr * group.lr_factor,
                         .beta1 = options_.beta1,
                         .beta2 = options_.beta2,
                         .eps = options_.eps,
-                        .weight_decay = options_.decays(u.parameter) ? options_.weight_decay : 0,
+                        .weight_decay = group.weight_decay,
                         .step = u.step,
                         .grad_scale = u.grad_scale});
   }
