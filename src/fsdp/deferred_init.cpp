@@ -44,9 +44,9 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
   // A unit does not enter modules that are known: those of another unit, and those that the tree
   // has under two names.
   std::set<const nn::Module*> known;
-  for (const Unit& unit : units) known.insert(&unit.module());
+  for (const Unit& unit : units) known.insert(unit.modules().begin(), unit.modules().end());
   for (const Unit& unit : units) {
-    std::deque<nn::Module*> queue{&unit.module()};
+    std::deque<nn::Module*> queue(unit.modules().begin(), unit.modules().end());
     while (!queue.empty()) {
       const nn::Module& module = *queue.front();
       queue.pop_front();

@@ -7,7 +7,6 @@
 #include "base/check.h"
 #include "base/transfer.h"
 #include "comm/agreement.h"
-#include "fsdp/collectives.h"
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
@@ -56,13 +55,15 @@ ShardedModel::ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh
                            const Options& options)
     : context_(context), model_(model), mesh_(mesh), options_(settled(options, mesh)) {
   make_units();
-  for (Unit& unit : units_) attach(unit);
+  for (Unit& unit : units_)
+    for (nn::Module* module : unit.modules()) attach(unit, *module);
   end_of_pass_ = std::make_shared<nn::Tape::EndOfPass>([this](bool done) { end_pass(done); });
 }
 
 void ShardedModel::make_units() {
   std::vector<WrappedModule> wrapped = wrap(model_, options_.wrap_policy);
   const std::size_t n = wrapped.size();
+  const DType computed = compute_dtype(options_.precision, context_.device);
   units_.reserve(n);
   backward_order_.resize(n);
   for (WrappedModule& module : wrapped) {
@@ -71,12 +72,17 @@ void ShardedModel::make_units() {
       received = broadcast(context_, mesh_.world(), module.parameters);
     }
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
-    turn = &units_.emplace_back(context_, mesh_, options_, std::move(module), whole_parameters_,
+    Options& own = unit_options_.emplace_back(options_);
+    own.precision = module.options.precision.value_or(own.precision);
+    NANOFSDP_CHECK(compute_dtype(own.precision, context_.device) == computed,
+                   .what = "param_dtype of unit " + module.name, .expected = "the model's",
+                   .got = "another", .hint = "a GPU computes all units in one dtype");
+    turn = &units_.emplace_back(context_, mesh_, own, std::move(module), whole_parameters_,
                                 whole_gradients_);
   }
   const SlotCounts slots = slot_counts();
   whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, slots.parameters,
-                             compute_dtype(options_.precision, context_.device));
+                             computed);
   whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, slots.gradients,
                             DType::float32);
 }
@@ -107,12 +113,13 @@ ShardedModel::~ShardedModel() {
     } catch (...) {  // the caller that waited for the failed collective has reported it
     }
   }
-  for (Unit& unit : units_) unit.module().innermost = {};
+  for (const Unit& unit : units_)
+    for (nn::Module* module : unit.modules()) module->innermost = {};
 }
 
 //! [attach]
-void ShardedModel::attach(Unit& unit) {
-  nn::Module::Hooks& on = unit.module().innermost;
+void ShardedModel::attach(Unit& unit, nn::Module& module) {
+  nn::Module::Hooks& on = module.innermost;
   on.pre_forward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
     const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
@@ -122,15 +129,20 @@ void ShardedModel::attach(Unit& unit) {
     unit.wait_until_unsharded();
     unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "forward " + unit.name());
   };
-  on.post_forward = [this, &unit](nn::Tape& tape) {
+  on.post_forward = [this, &unit, &module](nn::Tape& tape) {
     if (!unit.is_root()) context_.tracer.issue("F." + unit.name());
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
-    schedule_.end_forward(unit);
     const bool backward_comes = tape.training() && !schedule_.in_backward();
-    if (backward_comes && unit.reshard_after_forward) unit.keep_slice();
-    // After an evaluation no unit stays.
-    unit.reshard(/*keep=*/tape.training() && !unit.reshard_after_forward);
     if (backward_comes) ++unit.pending_calls;
+    if (&module != unit.modules().back()) return;  // the next module of the group needs the unit
+    // The root's end is also that of a unit whose last module this pass leaves out.
+    for (Unit& each : unit.is_root() ? units() : std::span(&unit, 1)) {
+      if (each.state() != Unit::State::unsharded) continue;
+      schedule_.end_forward(each);
+      if (backward_comes && each.reshard_after_forward) each.keep_slice();
+      // After an evaluation no unit stays.
+      each.reshard(/*keep=*/tape.training() && !each.reshard_after_forward);
+    }
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
@@ -142,11 +154,12 @@ void ShardedModel::attach(Unit& unit) {
     unit.take_gradients();
     unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "backward " + unit.name());
   };
-  on.post_backward = [this, &unit](nn::Tape& tape) {
+  on.post_backward = [this, &unit, &module](nn::Tape& tape) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
-    unit.reshard(/*keep=*/keeps_after_backward(unit));
+    const bool last = --unit.pending_calls == 0;
+    if (&module == unit.modules().front() || last) unit.reshard(keeps_after_backward(unit));
     prefetch_in_backward(unit, BackwardPrefetch::post);
-    if (--unit.pending_calls == 0) reduce(unit);
+    if (last) reduce(unit);
   };
 }
 
@@ -191,7 +204,7 @@ void ShardedModel::begin_pass(nn::Tape& tape) {
 
 // Also true for FSDP's shard_grad_op under no_sync: then the next forward gathers nothing.
 bool ShardedModel::keeps_after_backward(const Unit& unit) const {
-  const bool goes_on = options_.no_sync && !last_micro_step_;
+  const bool goes_on = options_.no_sync && !last_micro_step_ && !unit.reshard_after_forward;
   return !unit.reshard_after_backward || (goes_on && !options_.sharding().reshards_after_forward);
 }
 
@@ -215,8 +228,8 @@ void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch momen
 }
 
 Unit& ShardedModel::unit_of(const nn::Module& module) {
-  const auto found =
-      std::ranges::find_if(units_, [&](Unit& unit) { return &unit.module() == &module; });
+  const auto found = std::ranges::find_if(
+      units_, [&](Unit& unit) { return std::ranges::count(unit.modules(), &module) > 0; });
   NANOFSDP_CHECK(found != units_.end(), .what = "control of a unit",
                  .expected = "a module that is one", .got = "another: see the wrap policy");
   return *found;
@@ -252,49 +265,6 @@ std::vector<ShardedParameters*> ShardedModel::rows() {
     for (ShardedParameters& row : unit.rows()) all.push_back(&row);
   }
   return all;
-}
-
-void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
-  struct EndOfUse {
-    Unit& unit;
-    ~EndOfUse() { unit.end_of_use(/*keep=*/false); }
-  };
-  // Whether unsharded parameters are exact.
-  const bool exact = options_.precision.param_dtype == DType::float32;
-  for (const Unit& unit : units_) {
-    unit.require_at_rest("summon_full_parameters", /*or_under_way=*/true);
-    unit.require_initialised();
-  }
-  agree_on_values();
-  context_.gather->wait(context_.compute->record());
-  for (Unit& unit : units_) {
-    if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
-    const EndOfUse also_if_visit_throws{unit};
-    for (ShardedParameters& row : unit.rows()) {
-      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
-      for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
-      if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
-    }
-  }
-}
-
-// Shows whole parameters in float32. Returns the memory that holds them; it is empty if the rank
-// stores whole parameters.
-Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
-  auto* const group = row.at_rest().parameters ? &mesh_.gather() : nullptr;
-  if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
-  const Layout& layout = row.layout();
-  const std::int64_t whole = layout.whole_numel();
-  const std::int64_t travels = options_.copies() ? layout.padded_numel() : 0;
-  Buffer memory = context_.buffer(MemoryClass::unsharded_parameters, whole + travels);
-  const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
-  const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
-  const Tensor mine = row.shards_to_gather(*context_.gather, mesh_.replicate(), unit);
-  all_gather(*context_.gather, group, group ? mine : row.parameter_storage(), shown, wire,
-             {.unit = unit, .control = true});
-  context_.compute->wait(context_.gather->record());
-  row.show_parameters(shown);
-  return memory;
 }
 
 }  // namespace nanofsdp::fsdp

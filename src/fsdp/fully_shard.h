@@ -1,5 +1,6 @@
 #pragma once
 
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -150,7 +151,7 @@ class ShardedModel {
   void make_units();
   void agree_on_values();
   Buffer gather_exactly(ShardedParameters& row, const std::string& unit);
-  void attach(Unit& unit);
+  void attach(Unit& unit, nn::Module& module);
   void begin_pass(nn::Tape& tape);
   Unit& unit_of(const nn::Module& module);
   std::span<Unit> units(const nn::Module* module) {
@@ -170,6 +171,7 @@ class ShardedModel {
   Options options_;
   std::optional<GradNorm> norm_;
   WholeMemory whole_parameters_, whole_gradients_;
+  std::deque<Options> unit_options_;  // a deque does not move its elements when one is added
   std::vector<Unit> units_;
   // The order in which backward ends, if each unit is used once.
   std::vector<Unit*> backward_order_;

@@ -24,6 +24,8 @@ namespace nanofsdp::fsdp {
 struct MixedPrecision {
   DType param_dtype = DType::float32;   ///< dtype of gathered parameters
   DType reduce_dtype = DType::float32;  ///< dtype in which gradients are sent to be added
+
+  friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
 };
 
 /// The dtype of an unsharded unit's parameters: as they were sent, or widened to float32.

@@ -9,13 +9,11 @@
 
 namespace nanofsdp::fsdp {
 SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth,
-                      std::optional<std::int64_t> staying) {
-  const Sharding& sharding = options.sharding();
-  const std::int64_t stay = staying.value_or(sharding.reshards_after_forward ? 0 : blocks);
+                      std::int64_t staying) {
   const std::int64_t around = std::max(depth, 1);
   const std::int64_t in_turn = around + std::max(1, options.forward_prefetch);
-  const std::int64_t some = stay > 0 ? std::min(blocks, stay + in_turn) : in_turn;
-  return {.parameters = options.pool && sharding.parameters ? some : blocks,
+  const std::int64_t some = staying > 0 ? std::min(blocks, staying + in_turn) : in_turn;
+  return {.parameters = options.pool && options.sharding().parameters ? some : blocks,
           .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
 }
 

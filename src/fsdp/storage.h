@@ -31,9 +31,8 @@ struct SlotCounts {
 /// unit that stays unsharded has a slot of its own.
 /// @param blocks the number of units without the root
 /// @param depth the largest number of units that lie inside each other
-/// @param staying the number of units that stay unsharded; if it is not given, as the strategy says
-SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth = 1,
-                      std::optional<std::int64_t> staying = {});
+/// @param staying the number of units that stay unsharded
+SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth, std::int64_t staying);
 
 /// Memory that the units share for their whole parameters, or for their whole gradients. When a
 /// unit is made it says how much it needs.

@@ -38,7 +38,8 @@ std::vector<ShardedParameters> rows_of(std::span<nn::Parameter* const> parameter
 
 Unit::Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
            WholeMemory& parameters, WholeMemory& gradients)
-    : reshard_after_forward(options.sharding().reshards_after_forward && wrapped.depth > 0),
+    : reshard_after_forward(wrapped.options.reshard_after_forward.value_or(
+          options.sharding().reshards_after_forward && wrapped.depth > 0)),
       context_(context),
       mesh_(mesh),
       options_(options),

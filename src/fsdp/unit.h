@@ -32,7 +32,8 @@ class Unit {
   };
 
   /// Shards the module's parameters.
-  /// @param context, mesh, options must outlive the unit, and so must the parameters
+  /// @param context, mesh, options must outlive the unit, and so must the parameters. The options
+  ///        are those of this unit
   /// @param parameters, gradients must outlive the unit too. They may be allocated after it is
   ///        made, but before it is used
   Unit(Context& context, comm::Mesh& mesh, const Options& options, WrappedModule wrapped,
@@ -40,10 +41,14 @@ class Unit {
   Unit(Unit&&) = default;
 
   const std::string& name() const { return wrapped_.name; }  ///< the module's path, or "root"
-  nn::Module& module() const { return *wrapped_.module; }
-  int depth() const { return wrapped_.depth; }  ///< how many units lie around this one
+  /// Its module, or those of its group, in the order of the module tree.
+  std::span<nn::Module* const> modules() const { return wrapped_.modules; }
+  nn::Module& module() const { return *wrapped_.module; }  ///< the first of them
+  int depth() const { return wrapped_.depth; }             ///< how many units lie around this one
   bool is_root() const { return depth() == 0; }
   State state() const { return state_; }
+  /// The dtypes of its collectives.
+  const MixedPrecision& precision() const { return options_.precision; }
 
   /// The first row has the parameters that train. It may be empty. Then come the frozen ones, if
   /// there are any: a row for those in float32, and one for those in bfloat16.

@@ -1,5 +1,6 @@
 #include "fsdp/wrap.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -9,23 +10,42 @@ namespace nanofsdp::fsdp {
 namespace {
 
 struct Wrapper {
-  // Gives the unit every parameter below `module`, except the parameters of inner units. Inner
-  // units are added to `units` before the outer one.
+  // Makes the module a unit, or a part of the unit of its group. Inner units are added to `units`
+  // before the outer one.
+  void add(nn::Module& module, const std::string& path, const UnitOptions& options, int depth) {
+    const bool alone = options.group.empty();
+    const std::string name = !alone ? options.group : path.empty() ? "root" : path;
+    const auto same = find(name);
+    WrappedModule unit = same == units.end() ? WrappedModule{&module, name, {}, 0, ++last, options}
+                                             : std::move(*same);
+    if (same != units.end()) units.erase(same);
+    unit.depth = std::max(unit.depth, depth);
+    unit.modules.push_back(&module);
+    visit(module, path, unit);
+    NANOFSDP_CHECK(alone || (find(name) == units.end() && unit.options == options),
+                   .what = "group " + name,
+                   .expected = "modules with equal options, none inside another",
+                   .got = "other options, or another module, at " + path);
+    units.push_back(std::move(unit));
+  }
+
+  // Gives the unit every parameter below `module`, except the parameters of inner units.
   void visit(nn::Module& module, const std::string& path, WrappedModule& unit) {
     const std::string prefix = path.empty() ? "" : path + ".";
     for (const auto& [name, p] : module.own_parameters()) take(*p, prefix + name, unit);
     for (const auto& [name, child] : module.children()) {
       const std::string child_path = prefix + name;
-      if (!policy || !policy(*child)) {
+      const UnitOptions options = policy ? policy(*child) : false;
+      if (!options.is_unit) {
         visit(*child, child_path, unit);
-        continue;
+      } else if (wrapped.insert(child).second) {  // false if the tree has it under two names
+        add(*child, child_path, options, unit.depth + 1);
       }
-      if (!wrapped.insert(child).second) continue;  // the tree has this module under two names
-      WrappedModule inner{
-          .module = child, .name = child_path, .depth = unit.depth + 1, .forward_index = ++begun};
-      visit(*child, child_path, inner);
-      units.push_back(std::move(inner));
     }
+  }
+
+  std::vector<WrappedModule>::iterator find(const std::string& name) {
+    return std::ranges::find(units, name, &WrappedModule::name);
   }
 
   void take(nn::Parameter& parameter, const std::string& path, WrappedModule& unit) {
@@ -37,12 +57,12 @@ struct Wrapper {
     NANOFSDP_CHECK(known->second == unit.name, .what = "tied parameter " + parameter.name,
                    .expected = "all its uses in one FSDP unit",
                    .got = "uses in '" + known->second + "' and '" + unit.name + "'",
-                   .hint = "leave both modules to the root unit");
+                   .hint = "leave both modules to the root unit, or give them one group");
   }
 
   const WrapPolicy& policy;
   std::vector<WrappedModule> units{};
-  int begun = 0;  // number of units inside the root that the visit has reached
+  int last = -1;  // the forward index of the unit that the visit has reached last
   std::set<const nn::Module*> wrapped{};
   std::map<nn::Parameter*, std::string> owner{};
 };
@@ -51,9 +71,8 @@ struct Wrapper {
 
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy) {
   Wrapper wrapper{policy};
-  WrappedModule outer{.module = &root, .name = "root"};
-  wrapper.visit(root, "", outer);
-  wrapper.units.push_back(std::move(outer));
+  const UnitOptions options = policy ? policy(root) : true;
+  wrapper.add(root, "", options.is_unit ? options : true, /*depth=*/0);
   return std::move(wrapper.units);
 }
 

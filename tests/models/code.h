@@ -40,9 +40,9 @@ class Initializer {
   std::string text_;
 };
 
-inline constexpr std::array<std::string_view, 14> kKinds = {
-    "identity", "gelu",       "dropout",  "linear",   "layer_norm", "affine", "unused",
-    "silent",   "sequential", "residual", "parallel", "detached",   "repeat", "choose"};
+inline constexpr std::array<std::string_view, 15> kKinds = {
+    "identity",   "gelu",     "dropout",  "linear",   "layer_norm", "affine", "unused", "silent",
+    "sequential", "residual", "parallel", "detached", "repeat",     "choose", "cross"};
 inline constexpr std::array<std::string_view, 6> kFirst = {"given",  "drawn", "broadcast",
                                                            "shapes", "mixed", "partial"};
 inline constexpr std::array<std::string_view, 3> kPrefetch = {"none", "pre", "post"};
@@ -53,6 +53,10 @@ inline std::string code_of(const Node& node, int indent) {
   code.add("kind", node.kind, usual.kind,
            fmt::format("Kind::{}", kKinds[static_cast<std::size_t>(node.kind)]));
   code.add("unit", node.unit, false);
+  code.add("reshards", node.reshards, 0);
+  code.add("dtypes", node.dtypes, 0);
+  code.add("group", node.group, 0);
+  code.add("inner_unit", node.inner_unit, false);
   code.add("recompute", node.recompute, false);
   code.add("last_first", node.last_first, false);
   code.add("again", node.again, false);

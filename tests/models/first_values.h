@@ -35,9 +35,9 @@ inline Values drawn_values(const Program& program, const std::vector<fsdp::Wrapp
   nanofsdp::Generator generator(program.seed);
   Values values;
   std::set<const nn::Module*> seen;
-  for (const auto& unit : units) seen.insert(unit.module);
+  for (const auto& unit : units) seen.insert(unit.modules.begin(), unit.modules.end());
   for (const auto& unit : units) {
-    std::deque<const nn::Module*> next{unit.module};
+    std::deque<const nn::Module*> next(unit.modules.begin(), unit.modules.end());
     for (; !next.empty(); next.pop_front()) {
       for (const auto& [name, parameter] : next.front()->own_parameters()) {
         std::vector<float>& drawn = values[parameter.get()];

@@ -25,6 +25,7 @@ class Generator {
     for (int parts = chance(12) ? 2 : 1; parts > 0; --parts) p.parts.push_back(part());
     if (p.first >= First::mixed) leave_out_asides(p);
     nodes_left_ = between(3, 12);
+    groups_ = chance(50);
     const auto shards = [](const Part& part) {
       return nanofsdp::fsdp::sharding_of(part.world.strategy).parameters;
     };
@@ -161,6 +162,9 @@ class Generator {
     --nodes_left_;
     Node made = depth < 5 && nodes_left_ > 1 && chance(45) ? branch(depth) : leaf();
     made.unit = chance(50);
+    if (made.unit && chance(15)) made.reshards = between(1, 2);
+    if (made.unit && chance(15)) made.dtypes = between(1, 4);
+    if (made.unit && groups_ && chance(80)) made.group = one_of({1, 1, 1, 2});
     made.recompute = chance(20);
     made.hooks_before = chance(15);
     made.hooks_after = chance(15);
@@ -170,7 +174,8 @@ class Generator {
   Node branch(int depth) {
     Node made;
     made.kind = one_of({Kind::sequential, Kind::sequential, Kind::residual, Kind::parallel,
-                        Kind::detached, Kind::repeat, Kind::choose, Kind::choose});
+                        Kind::detached, Kind::repeat, Kind::choose, Kind::choose, Kind::cross});
+    made.inner_unit = made.kind == Kind::cross && chance(50);
     made.last_first = chance(20);
     made.again = chance(10);
     if (made.kind == Kind::repeat) made.times = ++repeats_ > 2 ? 1 : between(2, 3);
@@ -205,6 +210,7 @@ class Generator {
   std::mt19937_64 bits_;
   int nodes_left_ = 0;
   int repeats_ = 0;
+  bool groups_ = false;  // whether units form groups
   bool ranks_may_differ_ = false;
   bool may_order_ = false;  // whether units may be ordered, as all ranks use the same
 };

@@ -32,9 +32,15 @@ inline void round(std::vector<float>& x, DType dtype) {
 class Gradients {
  public:
   /// @param units the numbers of each unit's parameters that train  @param sizes of all parameters
+  /// @param precisions of those units that have their own
   Gradients(const World& world, std::vector<std::vector<std::size_t>> units,
-            const std::vector<std::size_t>& sizes)
-      : world_(world), members_(std::move(units)), units_(members_.size()), sizes_(sizes) {
+            const std::vector<std::size_t>& sizes,
+            std::vector<std::optional<fsdp::MixedPrecision>> precisions)
+      : world_(world),
+        members_(std::move(units)),
+        units_(members_.size()),
+        sizes_(sizes),
+        precisions_(std::move(precisions)) {
     zero([](std::size_t) { return false; });
   }
 
@@ -151,10 +157,11 @@ class Gradients {
   // Each group sums the gradients of its ranks, in order.
   void reduce_in_groups(std::size_t u) {
     const int group = group_of(world_);
+    const DType dtype = precisions_[u] ? precisions_[u]->reduce_dtype : world_.reduce_dtype;
     for (const std::size_t p : members_[u]) {
       for (int first = 0; first < world_.ranks; first += group) {
         Gradient sum, &reduced = reduced_[static_cast<std::size_t>(first / group)][p];
-        for (int rank = first; rank < first + group; ++rank) add(take_own(rank, p), sum);
+        for (int rank = first; rank < first + group; ++rank) add(take_own(rank, p, dtype), sum);
         // Its own gradients are all, and go on adding up.
         if (world_.ranks == 1 && sum) reduced.reset();
         if (world_.ranks > 1) finish(sum, group);
@@ -175,12 +182,12 @@ class Gradients {
     }
   }
 
-  Gradient take_own(int rank, std::size_t p) {
+  Gradient take_own(int rank, std::size_t p, DType dtype) {
     Own& mine = own(rank, p);
     if (!mine.given) return {};
     if (world_.ranks == 1) return mine.values;
     Gradient gradient = std::exchange(mine, {std::vector<float>(sizes_[p]), false}).values;
-    round(*gradient, world_.reduce_dtype);
+    round(*gradient, dtype);
     return gradient;
   }
 
@@ -188,6 +195,7 @@ class Gradients {
   std::vector<std::vector<std::size_t>> members_;  // the members of each unit
   std::vector<Unit> units_;
   std::vector<std::size_t> sizes_;
+  std::vector<std::optional<fsdp::MixedPrecision>> precisions_;
   std::vector<std::vector<Own>> own_;           // for each rank and each parameter
   std::vector<std::vector<Gradient>> reduced_;  // for each group and each parameter
 };

@@ -208,6 +208,53 @@ class Unused final : public Leaf {
   bool asks_;
 };
 
+/// A module of two tensors: it returns x * weight and memory * weight.
+class Two final : public nn::Module {
+ public:
+  explicit Two(int width) { add("weight", weight_ = parameter({width})); }
+
+  using Pair = std::pair<Tensor, Tensor>;
+  Pair forward(nn::Tape& tape, Tensor x, Tensor memory) {
+    return hooked_forward(tape, [&] {
+      pass->call();
+      tape.save({x, memory});
+      return Pair(times(tape, x), times(tape, memory));
+    });
+  }
+  /// @returns the gradients of x and of the memory
+  Pair backward(nn::Tape& tape, Tensor dy, Tensor dz) {
+    return hooked_backward(tape, [&] {
+      pass->call();
+      const auto [x, memory] = tape.restore<2>();
+      const Tensor dweight = weight_->grad_to_add_to();
+      for (std::int64_t i = 0; i < x.numel() && !dweight.empty(); ++i) {
+        dweight.f32()[i % dweight.numel()] +=
+            dy.f32()[i] * x.f32()[i] + dz.f32()[i] * memory.f32()[i];
+      }
+      return Pair(times(tape, dy), times(tape, dz));
+    });
+  }
+
+  Pass* pass = nullptr;  ///< the pass of its model
+
+ private:
+  Tensor do_forward(nn::Tape&, Tensor x) override { return x; }
+  Tensor do_backward(nn::Tape&, Tensor dy) override { return dy; }
+  static SharedParameter parameter(nanofsdp::Shape shape) {
+    return std::make_shared<nn::Parameter>(shape, nn::Init::uniform(1));
+  }
+  Tensor times(nn::Tape& tape, Tensor x) const {
+    const Tensor y = tape.allocate(x.shape());
+    const std::span<const float> scale = weight_->data.span<float>();
+    for (std::int64_t i = 0; i < x.numel(); ++i) {
+      y.f32()[i] = x.f32()[i] * scale[static_cast<std::size_t>(i) % scale.size()];
+    }
+    return y;
+  }
+
+  SharedParameter weight_;
+};
+
 /// @param by_hand whether it is for the reference
 inline std::unique_ptr<Counted> make_leaf(const Node& node, int width, Ties& ties, bool by_hand) {
   switch (node.kind) {

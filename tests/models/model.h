@@ -1,16 +1,21 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "fsdp/wrap.h"
 #include "models/leaves.h"
 #include "models/program.h"
 #include "ops/elementwise.h"
 
 namespace models {
+
+namespace fsdp = nanofsdp::fsdp;
 
 /// @file
 /// @brief The modules of a program, as a user would write them: with forward and backward, and
@@ -133,6 +138,29 @@ class Choose final : public Branch {
   const Pass& pass_;
 };
 
+/// The sum of the two results of a module that reads x, and what the children make of it.
+class Cross final : public Branch {
+ public:
+  explicit Cross(int width) : two(width) { add("two", two); }
+  Two two;
+
+ private:
+  Tensor compute(nn::Tape& tape, Tensor x) override {
+    const Tensor memory = forward_all(tape, x);
+    const auto [y, z] = two.forward(tape, x, memory);
+    return sum(tape, y, z);
+  }
+  Tensor compute_back(nn::Tape& tape, Tensor dy) override {
+    const auto [dx, dmemory] = two.backward(tape, dy, dy);
+    return sum(tape, dx, backward_all(tape, dmemory));
+  }
+  static Tensor sum(nn::Tape& tape, Tensor a, Tensor b) {
+    const Tensor y = tape.allocate(a.shape());
+    ops::add(tape.stream(), {.a = a, .b = b, .out = y});
+    return y;
+  }
+};
+
 /// The model of a program.
 class Model {
  public:
@@ -155,9 +183,19 @@ class Model {
   }
 
   nn::Module& root() { return *root_; }
-  bool is_unit(const nn::Module& module) const {
+  /// The policy.
+  fsdp::UnitOptions unit_options(const nn::Module& module) const {
     const auto made = std::ranges::find(made_, &module, &Made::module);
-    return made != made_.end() && made->node.unit;
+    fsdp::UnitOptions unit = made != made_.end() && made->node.unit;
+    if (!unit.is_unit) return unit;
+    const int group = made->node.group;
+    const auto first = std::ranges::find_if(
+        made_, [group](const Made& m) { return m.node.unit && m.node.group == group; });
+    const Node& node = group > 0 ? first->node : made->node;
+    if (node.reshards > 0) unit.reshard_after_forward = node.reshards == 1;
+    if (node.dtypes > 0) unit.precision = precision_of(node.dtypes);
+    if (group > 0) unit.group = "group " + std::to_string(group);
+    return unit;
   }
   /// Module `i` of the tree. If there are fewer, the count begins again at the first.
   nn::Module& module(int i) { return *made_[static_cast<std::size_t>(i) % made_.size()].module; }
@@ -171,7 +209,16 @@ class Model {
   struct Above {
     bool choice_by_pass = false;
     bool choice_by_rank = false;
+    std::set<int> groups{0};  // the groups of the units around it
   };
+
+  static fsdp::MixedPrecision precision_of(int dtypes) {
+    using nanofsdp::DType;
+    const auto half = [&](int bit) {
+      return ((dtypes - 1) & bit) != 0 ? DType::bfloat16 : DType::float32;
+    };
+    return {.param_dtype = half(1), .reduce_dtype = half(2)};
+  }
 
   struct Made {
     nn::Module* module = nullptr;
@@ -186,11 +233,15 @@ class Model {
   }
 
   std::unique_ptr<Counted> make(const Node& node, Ties& outer, Above above) {
-    Ties own;
-    Ties& ties = node.unit ? own : outer;
     const std::size_t number = made_.size();
     made_.push_back({nullptr, node});
-    made_.back().node.children.clear();
+    Node& kept = made_.back().node;
+    kept.children.clear();
+    // The root lies around all, and a unit in a unit of its group is a unit by itself.
+    const bool alone = number == 0 || !node.unit || !above.groups.insert(node.group).second;
+    if (alone) kept.group = 0;
+    Ties own;
+    Ties& ties = !node.unit ? outer : alone ? own : group_ties_[node.group];
     std::unique_ptr<Branch> branch = make_branch(node, above);
     if (node.kind == Kind::choose) {
       const bool by_rank = node.by_rank && !above.choice_by_pass;
@@ -200,6 +251,10 @@ class Model {
       std::vector<std::shared_ptr<nn::Module>> children;
       for (const Node& child : node.children) children.push_back(make(child, ties, above));
       branch->own(std::move(children), node);
+    }
+    if (auto* cross = dynamic_cast<Cross*>(branch.get())) {
+      cross->two.pass = &pass;
+      made_.push_back({&cross->two, {.unit = node.inner_unit}});
     }
     std::unique_ptr<Counted> module = std::move(branch);
     if (!module) module = make_leaf(node, width_, ties, /*by_hand=*/!recompute_);
@@ -221,6 +276,8 @@ class Model {
         return std::make_unique<Detached>();
       case Kind::repeat:
         return std::make_unique<Repeat>(node.times);
+      case Kind::cross:
+        return std::make_unique<Cross>(width_);
       case Kind::choose: {
         std::vector<int> picks = node.picks;
         const bool by_rank = node.by_rank && !above.choice_by_pass;
@@ -235,6 +292,7 @@ class Model {
   int width_;
   bool recompute_;
   std::vector<Made> made_;
+  std::map<int, Ties> group_ties_;  // weights that the modules of a group share
   std::unique_ptr<nn::Module> root_;
 };
 

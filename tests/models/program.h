@@ -32,12 +32,19 @@ enum class Kind {
   parallel,    ///< the sum of the results of its children, each for x
   detached,    ///< x + the result of its children, with no gradient through them
   repeat,      ///< calls its children `times` times
-  choose       ///< calls one of its children or none, by the number of the pass
+  choose,      ///< calls one of its children or none, by the number of the pass
+  cross        ///< a module of two tensors reads x and the result of the children, and returns two
 };
 
 struct Node {
   Kind kind = Kind::identity;
   bool unit = false;
+  /// The options of a unit; 0: those of the world. If it is in a group, those of the group's first
+  /// unit count.
+  int reshards = 0;  ///< 1: it is resharded after forward; 2: it is not
+  int dtypes = 0;    ///< 1 + the number of a pair: param_dtype, reduce_dtype (precision_of)
+  int group = 0;     ///< units of one group (not 0) are one; a unit inside another of it is alone
+  bool inner_unit = false;  ///< for cross: whether the module of two tensors is a unit
   bool recompute = false;
   bool last_first = false;    ///< declares its children in the reverse order of their use
   bool again = false;         ///< its first child is its last one too: a module with two names

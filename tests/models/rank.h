@@ -70,7 +70,7 @@ class Rank {
     options.strategy = world_.strategy;
     options.sync_module_states =
         program_.first == First::broadcast || program_.first == First::shapes;
-    options.wrap_policy = [this](const nn::Module& module) { return model_.is_unit(module); };
+    options.wrap_policy = [this](const nn::Module& module) { return model_.unit_options(module); };
     return options;
   }
 

@@ -28,8 +28,8 @@ class Reference {
  public:
   explicit Reference(const Program& program)
       : program_(program), model_(program, /*recompute=*/false) {
-    const auto is_unit = [this](const nn::Module& module) { return model_.is_unit(module); };
-    wrapped_ = fsdp::wrap(model_.root(), is_unit);
+    wrapped_ = fsdp::wrap(model_.root(),
+                          [this](const nn::Module& module) { return model_.unit_options(module); });
     Values values = first_values(program, model_.root(), wrapped_);
     for (nn::Parameter* parameter : model_.root().named_parameters()) {
       State& state = states_.emplace_back(*parameter);
@@ -41,13 +41,17 @@ class Reference {
     }
     model_.hook_in_again();
     for (const fsdp::WrappedModule& unit : wrapped_) {
-      unit.module->innermost.pre_forward = [this, unit](nn::Tape&) { require_values(unit); };
-      unit.module->innermost.pre_backward = [this, u = units_.size()](nn::Tape&) {
-        gradients_->take(u);
-      };
+      for (nn::Module* module : unit.modules) {
+        module->innermost.pre_forward = [this, unit](nn::Tape&) { require_values(unit); };
+        module->innermost.pre_backward = [this, u = units_.size()](nn::Tape&) {
+          gradients_->take(u);
+        };
+      }
+      precisions_.push_back(unit.options.precision);
       std::vector<std::size_t>& members = units_.emplace_back();
       for (const nn::Parameter* parameter : unit.parameters) {
         const auto state = std::ranges::find(states_, parameter, &State::parameter);
+        state->precision = unit.options.precision;
         if (state->trains) members.push_back(static_cast<std::size_t>(state - states_.begin()));
       }
     }
@@ -76,7 +80,7 @@ class Reference {
       if (i > 0) state.saved = state.now;
     }
     is_saved_ = is_saved_ || i > 0;
-    gradients_.emplace(world_, units_, sizes);
+    gradients_.emplace(world_, units_, sizes, precisions_);
     play(part.actions, "", 0);
     require_agreement();
     for (const fsdp::WrappedModule& unit : wrapped_) require_values(unit);  // they are summoned
@@ -231,7 +235,8 @@ class Reference {
   void show_parameters() {
     for (State& state : states_) {
       state.shown.values.assign(state.now.values.begin(), state.now.values.end());
-      round(state.shown.values, world_.param_dtype);
+      round(state.shown.values,
+            state.precision ? state.precision->param_dtype : world_.param_dtype);
     }
   }
 
@@ -273,6 +278,7 @@ class Reference {
   std::vector<fsdp::WrappedModule> wrapped_;
   std::deque<State> states_;
   std::vector<std::vector<std::size_t>> units_;  // numbers of each unit's parameters that train
+  std::vector<std::optional<fsdp::MixedPrecision>> precisions_;  // each unit's own, if it has one
   bool is_saved_ = false;
   int waiting_ = 0;                         // passes that wait for their backward
   std::deque<std::deque<nn::Tape>> tapes_;  // by the depth of passes inside passes, and by rank

@@ -36,7 +36,9 @@ class Rest {
                                        .micro_steps = micro_steps})),
         planned_(whole_bytes()),
         first_slots_(slots()),
-        slices_(context.ledger.count(MemoryClass::unsharded_parameters).in_use) {}
+        slices_(context.ledger.count(MemoryClass::unsharded_parameters).in_use) {
+    controlled();
+  }
 
   /// Requires that exactly the expected memory is reserved, for nested, frozen and shared
   /// parameters too.
@@ -98,6 +100,7 @@ class Rest {
     if (!fsdp::sharding_of(sharded_.strategy()).reshards_after_forward) return;
     for (const fsdp::Unit& unit : sharded_.units()) {
       if (&unit.module() != &module || unit.is_root() || stayed_) continue;
+      if (unit.modules().size() > 1) continue;  // it stays unsharded between its modules
       for (const fsdp::ShardedParameters& row : unit.rows()) {
         for (std::size_t i = 0; i < row.parameters().size(); ++i) {
           const nn::Parameter& parameter = *row.parameters()[i];

@@ -37,6 +37,10 @@ inline std::vector<std::function<void(Node&)>> node_changes(const Node& node) {
     if (node.*member) changes.push_back([member](Node& n) { n.*member = {}; });
   };
   clear(&Node::unit);
+  clear(&Node::reshards);
+  clear(&Node::dtypes);
+  clear(&Node::group);
+  clear(&Node::inner_unit);
   clear(&Node::recompute);
   clear(&Node::last_first);
   clear(&Node::again);

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <numeric>
+#include <optional>
 #include <vector>
 
 #include "fsdp/layout.h"
@@ -25,7 +26,8 @@ struct State {
   explicit State(nn::Parameter& parameter) : parameter(&parameter) {}
 
   nn::Parameter* parameter;
-  bool trains = parameter->requires_grad;  ///< whether it trains when it is sharded
+  bool trains = parameter->requires_grad;           ///< whether it trains when it is sharded
+  std::optional<fsdp::MixedPrecision> precision{};  ///< its unit has it; if not set, the world
   Kept now, saved;
   Owned<float> shown{parameter->shape};  ///< the values with which the model computes
 };

@@ -33,6 +33,7 @@ inline Program plain(Program p) {
         node.kind == Kind::choose || node.kind == Kind::detached || node.kind == Kind::repeat;
     if (varies) node.kind = Kind::sequential;
     node.again = false;
+    node.last_first = false;  // the order in which a group's modules are declared is that of use
     node.recompute = node.recompute && node.children.empty();
   });
   return p;

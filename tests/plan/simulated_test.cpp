@@ -157,6 +157,22 @@ bool is_mlp_or_block(const nn::Module& module) {
   return fsdp::is_a<gpt::Block>(module) || fsdp::is_a<gpt::MLP>(module);
 }
 
+// Blocks that are resharded, or reduced, in another way than the rest of the model; and the root.
+fsdp::UnitOptions own_options(const nn::Module& module) {
+  fsdp::UnitOptions unit = is_mlp_or_block(module) || fsdp::is_a<gpt::GPT>(module);
+  if (fsdp::is_a<gpt::MLP>(module)) unit.reshard_after_forward = false;
+  if (fsdp::is_a<gpt::GPT>(module)) unit.reshard_after_forward = true;
+  if (fsdp::is_a<gpt::Block>(module)) unit.reshard_after_forward = true;
+  return unit;
+}
+
+// The MLPs of all blocks are one unit.
+fsdp::UnitOptions grouped(const nn::Module& module) {
+  fsdp::UnitOptions unit = is_mlp_or_block(module);
+  if (fsdp::is_a<gpt::MLP>(module)) unit.group = "mlps";
+  return unit;
+}
+
 // 1 to 6 ranks with every strategy, and all pairs of settings.
 std::vector<Configuration> of_gpt() {
   using C = Configuration;
@@ -170,6 +186,25 @@ std::vector<Configuration> of_gpt() {
 }
 const auto kName = [](const auto& info) { return info.param.name; };
 INSTANTIATE_TEST_SUITE_P(GPT, Simulated, ::testing::ValuesIn(of_gpt()), kName);
+
+// Every strategy and layout, with options of units and with a group whose modules lie apart.
+std::vector<Configuration> of_units() {
+  std::vector<Configuration> all;
+  for (const fsdp::Sharding& s : fsdp::kShardings) {
+    for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+      Configuration c{.ranks = 4, .shard_size = s.replicates ? 2 : 0, .rows = {1, 2}};
+      c.options = {.strategy = s.strategy, .layout = layout};
+      const std::string name =
+          std::string(s.name) + (layout == fsdp::LayoutKind::flat ? "" : "_pp");
+      c.name = name + "_own_options", c.options.wrap_policy = own_options;
+      all.push_back(c);
+      c.name = name + "_grouped", c.options.wrap_policy = grouped;
+      all.push_back(c);
+    }
+  }
+  return all;
+}
+INSTANTIATE_TEST_SUITE_P(Units, Simulated, ::testing::ValuesIn(of_units()), kName);
 
 // Processes take time, so these are two groups of two ranks, and every third configuration with few
 // ranks.

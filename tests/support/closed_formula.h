@@ -9,7 +9,7 @@
 #include "base/ledger.h"
 #include "comm/communicator.h"
 #include "fsdp/fully_shard.h"
-#include "fsdp/layout.h"
+#include "support/unit_layout.h"
 
 namespace nanofsdp::formula {
 
@@ -54,46 +54,6 @@ struct Plan {
 /// The bytes of a GradNorm: a sum of squares for every rank, the norm, the coefficient.
 constexpr std::int64_t norm_bytes(std::int64_t ranks) { return 8 * ranks + 4 + 4; }
 
-/// The sizes of a row in either layout, and the dtype in which its parameters are stored.
-struct RowLayout {
-  RowLayout() = default;
-  RowLayout(const fsdp::Layout& layout, DType dtype = DType::float32)
-      : dtype(dtype),
-        parameters(layout.parameters().begin(), layout.parameters().end()),
-        total_numel(layout.total_numel()),
-        shard_numel(layout.shard_numel()),
-        padded_numel(layout.padded_numel()),
-        whole_numel(layout.whole_numel()) {}
-
-  /// The elements of a collective: the row of all shards or, if nothing is sharded, the whole.
-  std::int64_t travels(const fsdp::Options& options) const {
-    return options.sharding().optimizer ? padded_numel : whole_numel;
-  }
-
-  DType dtype = DType::float32;
-  std::vector<fsdp::ParameterSpec> parameters{};
-  std::int64_t total_numel = 0, shard_numel = 0, padded_numel = 0, whole_numel = 0;
-};
-
-/// The layouts of a unit's rows.
-struct UnitLayout {
-  RowLayout trained;
-  std::vector<RowLayout> frozen{};  ///< one for each dtype
-  int depth = 1;                    ///< number of units around it; 0 for the root
-
-  std::int64_t sum(std::int64_t RowLayout::*numel) const {
-    std::int64_t sum = trained.*numel;
-    for (const RowLayout& row : frozen) sum += row.*numel;
-    return sum;
-  }
-  std::int64_t total_numel() const { return sum(&RowLayout::total_numel); }
-  std::int64_t shard_numel() const { return sum(&RowLayout::shard_numel); }
-  std::int64_t padded_numel() const { return sum(&RowLayout::padded_numel); }
-  std::int64_t padding_numel() const { return padded_numel() - total_numel(); }
-  std::int64_t whole_numel() const { return sum(&RowLayout::whole_numel); }
-};
-
-using fsdp::MixedPrecision;
 using fsdp::Options;
 using fsdp::ParameterSpec;
 
@@ -106,28 +66,28 @@ struct Sizes {
 
 inline Size bytes_of(DType dtype) { return static_cast<Size>(size_of(dtype)); }
 
-inline void plan_memory(std::span<const UnitLayout> layouts, const Options& options,
+inline void plan_memory(std::span<const UnitLayout> layouts, const Options& model,
                         const Workload& workload, Plan& plan) {
   const Device device = workload.device;
   const int post_forward_size = workload.post_forward_size % workload.shard_size;
-  const Size in_group = workload.stored_shards(options);
-  const fsdp::Sharding& sharding = options.sharding();
-  const MixedPrecision& precision = options.precision;
+  const Size in_group = workload.stored_shards(model);
+  const fsdp::Sharding& sharding = model.sharding();
   const Size four = bytes_of(DType::float32);
-  const DType computed = fsdp::compute_dtype(precision, device);
-  const fsdp::Sharding kept = options.at_rest(DType::float32, device);  // for parameters that train
+  const DType computed = fsdp::compute_dtype(model.precision, device);
+  const fsdp::Sharding kept = model.at_rest(DType::float32, device);  // for parameters that train
   // Elements of whole copies, gradients and optimizer state; and bytes of rows that are cast or
   // copied before they are sent.
   Sizes whole, largest, root, wire;
   Size gradients = 0, remembered = 0;
   int depth = 0;
-  const auto visit = [&](const RowLayout& row, Sizes& unit) {
+  Size staying = 0;  // units but the root that stay unsharded from forward to backward
+  const auto visit = [&](const RowLayout& row, Sizes& unit, const Options& options) {
     const bool half = row.dtype == DType::bfloat16;
     const bool sharded = options.at_rest(row.dtype, device).parameters;
     const Size stored = sharded ? in_group * row.shard_numel : row.whole_numel;
     plan.of(MemoryClass::parameter_shards) += bytes_of(row.dtype) * stored;
     if (options.borrows_parameters(row.dtype, computed)) unit.parameters += row.whole_numel;
-    DType travels = precision.param_dtype;
+    DType travels = options.precision.param_dtype;
     if (half) travels = sharding.optimizer ? DType::bfloat16 : computed;
     if (travels != computed || options.copies()) {
       wire.parameters = std::max(wire.parameters, bytes_of(travels) * row.travels(options));
@@ -138,15 +98,16 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
   };
   for (const UnitLayout& layout : layouts) {
     const RowLayout& row = layout.trained;
+    const Options options = options_of(layout, model);
+    const DType reduced = options.precision.reduce_dtype;
     Sizes of_unit{0, std::max(row.whole_numel, in_group * row.shard_numel)};
-    visit(row, of_unit);
-    for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit);
+    visit(row, of_unit, options);
+    for (const RowLayout& frozen : layout.frozen) visit(frozen, of_unit, options);
     whole.parameters += of_unit.parameters;
     gradients += kept.gradients ? in_group * row.shard_numel : row.whole_numel;
     remembered += sharding.optimizer ? row.shard_numel : row.whole_numel;
-    if (precision.reduce_dtype != DType::float32 || options.copies()) {
-      wire.gradients =
-          std::max(wire.gradients, bytes_of(precision.reduce_dtype) * row.travels(options));
+    if (reduced != DType::float32 || options.copies()) {
+      wire.gradients = std::max(wire.gradients, bytes_of(reduced) * row.travels(options));
     }
     if (&layout == &layouts.back()) {
       root = of_unit;
@@ -154,10 +115,10 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& opti
       largest.parameters = std::max(largest.parameters, of_unit.parameters);
       largest.gradients = std::max(largest.gradients, of_unit.gradients);
       depth = std::max(depth, layout.depth);
+      if (!layout.reshard_after_forward.value_or(sharding.reshards_after_forward)) ++staying;
     }
   }
-  const fsdp::SlotCounts slots =
-      fsdp::pool_slots(options, static_cast<int>(layouts.size()) - 1, depth);
+  const fsdp::SlotCounts slots = fsdp::pool_slots(model, std::ssize(layouts) - 1, depth, staying);
   const Size element = bytes_of(computed);
   plan.of(MemoryClass::gradient_shards) = four * gradients;
   plan.of(MemoryClass::optimizer) = 2 * four * remembered;
@@ -181,27 +142,26 @@ struct Times {
   Size reductions = 0;
 };
 
-inline Times times(const Options& options, Size micro_steps, bool root) {
+inline Times times(const Options& options, Size micro_steps, bool reshards) {
   const fsdp::Sharding& s = options.sharding();
   const Size M = micro_steps;
   Times t{.gathers = s.optimizer ? 1 : 0, .reductions = 1};
   if (s.gradients && !options.no_sync) t.reductions = M;
   if (!s.parameters) return t;
-  if (s.reshards_after_forward) {
-    t.gathers = root ? M : 2 * M;  // the root stays from forward to backward
-  } else {
-    t.gathers = options.no_sync ? 1 : M;
-  }
+  // Without a reshard after forward the unit stays until backward; or longer, as the strategy says.
+  if (reshards) t.gathers = 2 * M;
+  if (!reshards) t.gathers = options.no_sync && !s.reshards_after_forward ? 1 : M;
   return t;
 }
 
-inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& options,
+inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& model,
                          const Workload& workload, Plan& plan) {
   const Size F = workload.shard_size, R = workload.replicas;
   if (F * R == 1) return;
   comm::Traffic& t = plan.step;
+  DType param_dtype{};  // changes from unit to unit
   const auto bytes = [&](const RowLayout& row) {
-    return bytes_of(row.dtype == DType::bfloat16 ? row.dtype : options.precision.param_dtype);
+    return bytes_of(row.dtype == DType::bfloat16 ? row.dtype : param_dtype);
   };
   const auto gather = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
@@ -216,8 +176,13 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
   };
   for (const UnitLayout& layout : layouts) {
     const bool root = &layout == &layouts.back();
-    auto [gathers, reductions] = times(options, workload.micro_steps, root);
-    const Size near = K > 0 && !root ? gathers / 2 : 0;  // the gathers of backward
+    const Options options = options_of(layout, model);
+    param_dtype = options.precision.param_dtype;
+    const bool reshards =
+        layout.reshard_after_forward.value_or(options.sharding().reshards_after_forward && !root);
+    auto [gathers, reductions] = times(options, workload.micro_steps, reshards);
+    // The gathers of backward. The root has no slices.
+    const Size near = K > 0 && !root && reshards ? gathers / 2 : 0;
     gathers -= near;
     gather(layout.trained, gathers);
     if (near > 0) gather_near(layout.trained, near);
@@ -252,7 +217,10 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& opt
 inline std::vector<UnitLayout> layouts_of(std::span<const fsdp::Unit> units) {
   std::vector<UnitLayout> layouts;
   for (const fsdp::Unit& unit : units) {
-    UnitLayout layout{.trained = {}, .depth = unit.depth()};
+    UnitLayout layout{.trained = {},
+                      .depth = unit.depth(),
+                      .precision = unit.precision(),
+                      .reshard_after_forward = unit.reshard_after_forward};
     for (const fsdp::ShardedParameters& row : unit.rows()) {
       if (&row == unit.rows().data()) {
         layout.trained = row.layout();

@@ -63,6 +63,7 @@ struct TinyOptions {
   int post_forward_size = 0;
   std::int64_t steps = kTinySteps;
   double clip = kTinyClip;  // 0: no clipping
+  fsdp::WrapPolicy wrap_policy = fsdp::is_a<gpt::Block>;
 };
 
 /// One rank of a sharded training.
@@ -90,7 +91,7 @@ class TinyTraining {
                  .reduction = comm::ReduceOp::sum,
                  .poison = options.poison,
                  .pool = options.pool,
-                 .wrap_policy = fsdp::is_a<gpt::Block>}),
+                 .wrap_policy = options.wrap_policy}),
         tape(context),
         norm(context, mesh),
         optimizer(context, sharded.units(), {}) {

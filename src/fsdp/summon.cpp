@@ -1,0 +1,45 @@
+#include "fsdp/collectives.h"
+#include "fsdp/fully_shard.h"
+
+namespace nanofsdp::fsdp {
+
+void ShardedModel::summon_full_parameters(const std::function<void(const nn::Parameter&)>& visit) {
+  for (const Unit& unit : units_) {
+    unit.require_at_rest("summon_full_parameters", /*or_under_way=*/true);
+    unit.require_initialised();
+  }
+  agree_on_values();
+  context_.gather->wait(context_.compute->record());
+  for (Unit& unit : units_) {
+    const bool exact = unit.precision().param_dtype == DType::float32;
+    if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
+    // Ends the use of the unit when it is destroyed, also if `visit` throws.
+    const std::shared_ptr<void> end(nullptr, [&](void*) { unit.end_of_use(/*keep=*/false); });
+    for (ShardedParameters& row : unit.rows()) {
+      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
+      for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+      if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
+    }
+  }
+}
+
+// Shows whole parameters in float32. Returns the memory that holds them; it is empty if the rank
+// stores whole parameters.
+Buffer ShardedModel::gather_exactly(ShardedParameters& row, const std::string& unit) {
+  auto* const group = row.at_rest().parameters ? &mesh_.gather() : nullptr;
+  if (group == nullptr && row.dtype() == DType::float32) return row.show_parameters(), Buffer();
+  const Layout& layout = row.layout();
+  const std::int64_t whole = layout.whole_numel();
+  const std::int64_t travels = options_.copies() ? layout.padded_numel() : 0;
+  Buffer memory = context_.buffer(MemoryClass::unsharded_parameters, whole + travels);
+  const Tensor all = memory.tensor({whole + travels}), shown = all.slice(0, whole);
+  const Wire wire{all.slice(whole, travels), options_.copies() ? &layout : nullptr};
+  const Tensor mine = row.shards_to_gather(*context_.gather, mesh_.replicate(), unit);
+  all_gather(*context_.gather, group, group ? mine : row.parameter_storage(), shown, wire,
+             {.unit = unit, .control = true});
+  context_.compute->wait(context_.gather->record());
+  row.show_parameters(shown);
+  return memory;
+}
+
+}  // namespace nanofsdp::fsdp

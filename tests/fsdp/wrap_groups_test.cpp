@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "base/check.h"
+#include "fsdp/wrap.h"
+#include "nn/linear.h"
+#include "support/errors.h"
+#include "support/plain_models.h"
+
+// Which modules may form one unit.
+
+namespace nanofsdp::fsdp::wrap_groups_test {
+namespace {
+
+constexpr std::int64_t kWidth = 5;
+
+struct Layer final : nn::Module {
+  Layer() { add("linear", linear); }
+  nn::Linear linear{{.in = kWidth, .out = kWidth}};
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override { return linear.forward(tape, x); }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return linear.backward(tape, dy); }
+};
+
+// A weight that two modules share may lie in the unit of both.
+TEST(Groups, MayShareAWeight) {
+  struct Tied final : nn::Module {
+    Tied() : last(first.own_parameters()[0].second) {
+      add("first", first), add("middle", middle), add("last", last);
+    }
+    nn::Linear first{{.in = kWidth, .out = kWidth, .bias = false}};
+    Layer middle;
+    nn::Linear last;
+
+   private:
+    Tensor do_forward(nn::Tape& tape, Tensor x) override {
+      return last.forward(tape, middle.forward(tape, first.forward(tape, x)));
+    }
+    Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+      return first.backward(tape, middle.backward(tape, last.backward(tape, dy)));
+    }
+  } model;
+  const auto apart = [&](const nn::Module& module) {
+    return &module == &model.first || &module == &model.last;
+  };
+  EXPECT_THROW(wrap(model, apart), Error);
+  const auto units = wrap(model, [&](const nn::Module& module) {
+    UnitOptions unit = apart(module);
+    unit.group = "tied";
+    return unit;
+  });
+  ASSERT_EQ(units.size(), 2u);
+  EXPECT_EQ(units[0].name, "tied");
+  EXPECT_EQ(units[0].parameters.size(), 1u);
+}
+
+TEST(Groups, AreOfModulesBesideEachOtherWithEqualOptions) {
+  testing::InTurn<Layer> other;
+  const auto nested = [](const nn::Module& module) {
+    UnitOptions unit = is_a<Layer>(module) || is_a<nn::Linear>(module);
+    unit.group = "one";
+    return unit;
+  };
+  testing::expect_error<Error>(
+      [&] { wrap(other, nested); },
+      "group one: expected modules with equal options, none inside another");
+  const auto unequal = [&](const nn::Module& module) {
+    UnitOptions unit = is_a<Layer>(module);
+    unit.group = "one";
+    if (&module == &other.second) unit.reshard_after_forward = false;
+    return unit;
+  };
+  testing::expect_error<Error>([&] { wrap(other, unequal); }, "at second");
+}
+
+}  // namespace
+}  // namespace nanofsdp::fsdp::wrap_groups_test
