@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "23_per_parameter/both_layouts.h"
 #include "23_per_parameter/picture.h"
+#include "23_per_parameter/three_layouts.h"
 #include "frame/lesson.h"
 #include "fsdp/collectives.h"
 #include "fsdp/layout.h"
@@ -108,7 +108,7 @@ void move_toy(lesson::Lesson& lesson) {
     copy_out(toy, buffer, whole);
     //! [gather]
     lesson.claim(whole == first && whole == theirs && buffer == wire, "gathered and copied out");
-    if (context.rank == 0) lesson.print("the buffer: " + lesson::letters(kToy, buffer, s));
+    if (context.rank == 0) lesson::print_buffers(lesson, kToy, buffer, s);
     //! [reduce]
     copy_in(toy, gradient, buffer);
     group->reduce_scatter(stream, tensor(buffer), tensor(shard), comm::ReduceOp::sum);
@@ -135,17 +135,16 @@ int main(int argc, char** argv) {
 
   const std::vector<Parameters> units = lesson::units_of_nanogpt();
   lesson::print_cuts(lesson, units);
-  const auto flat = lesson::train(3, LayoutKind::flat);
-  const auto apart = lesson::train(3, LayoutKind::per_parameter);
+  lesson::print_units(lesson);
+  const auto ran = lesson::train_in_each_layout(3);
   const std::int64_t all = 804096, root = 16640;
+  lesson.claim(ran[1].step.all_gathers == 9 && ran[1].step.reduce_scatters == 5, "9 and 5 calls");
   const std::int64_t gathered = 2 * all - root, reduced = all;  // elements of a step
-  lesson.claim(apart.step.all_gathers == 9 && apart.step.reduce_scatters == 5,
-               "9 gathers, 5 reductions");
-  lesson::print_bytes(lesson, flat, apart, 4 * (gathered + reduced));
+  lesson::print_bytes(lesson, ran, 4 * (gathered + reduced));
   lesson.answer(gathered + reduced);
-  const bool same = flat.losses == apart.losses && flat.weights == apart.weights;
+  const bool same = lesson::are_equal(ran);
   lesson.print(fmt::format("losses and weights of 3 steps: {}", same ? "equal" : "differs"));
-  lesson.claim(same, "both layouts have the same bits");
+  lesson.claim(same, "all layouts have the same bits");
 
   for (int W = 1; W <= 8; ++W) {
     for (const Parameters& unit : {kToy, units.front(), units.back()}) {

@@ -2,15 +2,16 @@
 
 #include <cstdint>
 
-/// A matrix in the buffer of a collective.
-struct InBuffer {
-  std::int64_t rows, columns;  ///< sizes of the matrix
-  std::int64_t begin;          ///< the element of each shard at which its chunk begins
-  std::int64_t shard_numel;    ///< elements of a shard; the buffer is the shards of all ranks
+/// A matrix that a unit has.
+struct Matrix {
+  std::int64_t rows, columns;  ///< its sizes
 };
 
-/// The exercise of lesson 23: where a row of a matrix lies, after FSDP2 has cut it for W ranks.
+/// The exercise of lesson 23: where a matrix begins in the layout row_aligned. Its first row stands
+/// at `end` or behind it. The first cut behind `end` must not split a row. (The library chooses s
+/// so that then the cuts behind that one split no row either.)
 ///
-/// @param i a row of the matrix, 0 <= i < p.rows
-/// @return where it begins in the buffer, in elements
-std::int64_t place_of_row(std::int64_t i, const InBuffer& p, std::int64_t W);
+/// @param end where the parameters before it end, among all elements of the buffer
+/// @param s elements of a shard: the cuts are at s, 2s, 3s, ...
+/// @return the first element of the buffer at which the matrix may begin
+std::int64_t begin_of(const Matrix& p, std::int64_t end, std::int64_t s);

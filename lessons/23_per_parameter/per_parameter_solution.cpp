@@ -1,7 +1,7 @@
 #include "per_parameter_exercise.h"
 
-std::int64_t place_of_row(std::int64_t i, const InBuffer& p, std::int64_t W) {
-  const std::int64_t share = (p.rows + W - 1) / W;  // rows for each rank, until no row is left
-  const std::int64_t rank = i / share;
-  return rank * p.shard_numel + p.begin + i % share * p.columns;
+std::int64_t begin_of(const Matrix& p, std::int64_t end, std::int64_t s) {
+  const std::int64_t to_cut = s - end % s;  // elements before the next cut
+  if (p.rows * p.columns <= to_cut) return end;
+  return end + to_cut % p.columns;  // whole rows end at the cut
 }

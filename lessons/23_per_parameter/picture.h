@@ -96,28 +96,35 @@ class Picture {
 
   const Parameters& toy_;
   std::int64_t ranks_;
-  Svg svg_{400, 690};
+  Svg svg_{400, 1000};
 };
 
-/// Lesson 08's cut of a unit.
-inline std::vector<Piece> flat_pieces(const nanofsdp::fsdp::Layout& layout) {
+/// The pieces of a layout in which a collective uses the memory of the whole parameters.
+inline std::vector<Piece> pieces_in_place(const nanofsdp::fsdp::Layout& layout) {
   std::vector<Piece> all;
+  std::int64_t end = 0;  // of the parameters before, end to end
   for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
     for (int rank = 0; rank < layout.world_size(); ++rank) {
       const auto piece = layout.piece(i, rank).in_parameter;
-      const std::int64_t begin = layout.in_whole(i).begin + piece.begin;
-      all.push_back({i, rank, begin, begin, piece.size()});
+      all.push_back({.parameter = i,
+                     .rank = rank,
+                     .in_buffer = layout.in_whole(i).begin + piece.begin,
+                     .in_whole = end + piece.begin,
+                     .numel = piece.size()});
     }
+    end += layout.parameters()[i].numel();
   }
   return all;
 }
 
 /// @param pieces of the toy on 3 ranks, each parameter by itself  @param s of a shard
 inline Svg drawing(const Parameters& toy, const std::vector<Piece>& pieces, std::int64_t s) {
-  const nanofsdp::fsdp::Layout flat(toy, 3);
+  const nanofsdp::fsdp::Layout flat(toy, 3),
+      rows(toy, 3, /*alignment=*/1, nanofsdp::fsdp::LayoutKind::row_aligned);
   Picture picture(toy, 3);
-  picture.draw("flat", flat_pieces(flat), flat.shard_numel(), 86);
+  picture.draw("flat", pieces_in_place(flat), flat.shard_numel(), 86);
   picture.draw("per_parameter", pieces, s, 396);
+  picture.draw("row_aligned", pieces_in_place(rows), rows.shard_numel(), 706);
   return picture.svg();
 }
 

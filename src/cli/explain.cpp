@@ -20,8 +20,7 @@ std::string owned(const std::string& unit, const fsdp::Layout& layout, int rank)
     const fsdp::ParameterSpec& p = layout.parameters()[i];
     const std::string name =
         p.name.starts_with(unit + ".") ? p.name.substr(unit.size() + 1) : p.name;
-    const bool whole = piece.size() == p.numel();
-    add(whole ? name : fmt::format("{}[{}:{}]", name, piece.begin, piece.end));
+    add(piece.size() == p.numel() ? name : fmt::format("{}[{}:{}]", name, piece.begin, piece.end));
   }
   if (padding > 0) add("padding " + grouped(padding));
   return text;

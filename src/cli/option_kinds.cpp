@@ -1,5 +1,7 @@
 #include "cli/option_kinds.h"
 
+#include <array>
+
 #include "bench/numbers.h"
 
 namespace nanofsdp::cli {
@@ -18,7 +20,8 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
   choose(line, "strategy", o.strategy, strategies);
   choose(line, "zero", o.strategy, stages);
   using enum fsdp::LayoutKind;
-  choose(line, "layout", o.layout, {{"flat", flat}, {"per_parameter", per_parameter}});
+  choose(line, "layout", o.layout,
+         {{"flat", flat}, {"per_parameter", per_parameter}, {"row_aligned", row_aligned}});
   line.add("shard_size", o.shard_size, {0, kSize.end, "0 or more"});
   line.add("reshard_after_forward", o.reshard_after_forward, {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", o.forward_prefetch, kNoneOrMore);
@@ -86,7 +89,7 @@ std::string sharding_line(const TrainOptions& o, fsdp::ShardingStrategy strategy
   const std::string start = "sharding   " + fsdp::name_of(strategy);
   if (!sharding_of(strategy).optimizer) return start + ", " + units + "; no shards";
   const int k = o.reshard_after_forward;
-  return start + (o.layout == fsdp::LayoutKind::per_parameter ? ", per parameter" : "") +
+  return start + std::array{"", ", per parameter", ", row-aligned"}[static_cast<int>(o.layout)] +
          (k > 0 ? fmt::format(", over {} until backward", plural(k, "rank")) : "") +
          fmt::format(", {}; {} elements a shard, padding {}", units, grouped(shard),
                      grouped(padding));

@@ -13,7 +13,7 @@ namespace nanofsdp::fsdp {
 /// @brief The places of every parameter of one FSDP unit: in the memory of whole parameters, and in
 /// each rank's shard.
 ///
-/// Each of W ranks owns one shard, and all shards have s elements. Two layouts say what is in it.
+/// Each of W ranks owns one shard, and all shards have s elements. Three layouts say what is in it.
 ///
 /// **flat** is FSDP1's. A unit's parameters are flattened, laid end to end and padded to a multiple
 /// of W ("FlatParameter", FSDP paper, arXiv 2304.11277, section 3.2.2). Rank r owns one contiguous
@@ -31,12 +31,19 @@ namespace nanofsdp::fsdp {
 ///     shard r = [ p0[r * c0 .. (r + 1) * c0) | p1[r * c1 .. (r + 1) * c1) | ... | padding ]
 ///     s       = sum over parameters of c * (elements of one of its rows)
 ///
-/// A collective sends a *row*: all shards end to end, W * s elements. In the flat layout the row is
-/// the memory of the whole parameters: nothing is copied, and fewer than W elements are padding. In
-/// the other layout a piece is a tensor of its own, [rows, ...], with a place in the whole tensor.
-/// This layout costs copies: a parameter lies in W pieces of the row, so it is copied out of the
-/// row after a gather, and its gradient is copied into the row before a reduction. If a parameter
-/// has only one row, (W - 1) / W of its place in the row is padding.
+/// **row_aligned** is that of Megatron-FSDP v2. (veScale's RaggedShard has any blocks instead of
+/// rows.) Rank r owns [r * s, (r + 1) * s) of the whole, and every cut that falls into a parameter
+/// falls between two of its rows. For this, gaps stand before some parameters, and later parameters
+/// fill the gaps. If that is not enough, s is larger than in the flat layout. Lesson 23 teaches
+/// this layout too.
+///
+/// A collective sends a *row*: all shards end to end, W * s elements. In the layouts flat and
+/// row_aligned the row is the memory of the whole parameters: nothing is copied. In the flat
+/// layout, fewer than W elements are padding. In the two other layouts a piece is a tensor of its
+/// own, [rows, ...], with a place in the whole tensor. The layout per_parameter costs copies: a
+/// parameter lies in W pieces of the row, so it is copied out of the row after a gather, and its
+/// gradient is copied into the row before a reduction. If a parameter has only one row,
+/// (W - 1) / W of its place in the row is padding.
 ///
 /// With an alignment a > 1, each parameter starts at a multiple of a, in the whole and in the
 /// shard, and s is rounded up to a multiple. Vector loads and the 16-byte rule of PyTorch's flat
@@ -47,11 +54,10 @@ namespace nanofsdp::fsdp {
 ///
 /// All offsets and sizes count elements, not bytes.
 
-/// The two layouts.
-enum class LayoutKind {
-  flat,          ///< FSDP1's: a unit is one row of elements
-  per_parameter  ///< FSDP2's: each parameter is cut along its first dimension
-};
+/// The three layouts. `flat` is FSDP1's: a unit is one row of elements. `per_parameter` is FSDP2's:
+/// each parameter is cut along its first dimension. In `row_aligned` a unit is one row of elements,
+/// and its cuts fall between rows of parameters.
+enum class LayoutKind { flat, per_parameter, row_aligned };
 
 /// A half-open range of elements [begin, end).
 struct Range {
@@ -69,6 +75,10 @@ struct ParameterSpec {
   Shape shape;       ///< row-major
 
   std::int64_t numel() const { return shape.numel(); }  ///< number of elements; a scalar has one
+  /// The size of the first dimension. A scalar is one row.
+  std::int64_t rows() const { return shape.rank() == 0 ? 1 : shape[0]; }
+  /// The elements of one row. It is 0 if there are no rows.
+  std::int64_t row_numel() const { return rows() == 0 ? 0 : numel() / rows(); }
 };
 
 /// The part of a parameter that lies in a shard, with both of its places. It is empty if no part
@@ -89,9 +99,9 @@ class Layout {
   Layout(std::vector<ParameterSpec> parameters, int world_size, std::int64_t alignment = 1,
          LayoutKind kind = LayoutKind::flat);
 
-  LayoutKind kind() const { return kind_; }       ///< flat or per_parameter
+  LayoutKind kind() const { return kind_; }       ///< flat, per_parameter or row_aligned
   int world_size() const { return world_size_; }  ///< W
-  /// The parameters, in their order in the row.
+  /// The parameters, in the order in which they were given.
   std::span<const ParameterSpec> parameters() const { return parameters_; }
 
   std::int64_t total_numel() const { return total_numel_; }                 ///< without padding
@@ -111,16 +121,19 @@ class Layout {
   /// @pre i < parameters().size() and 0 <= rank < world_size()
   Piece piece(std::size_t i, int rank) const;
 
-  /// The elements of parameter `i` for which every shard has room. In the flat layout this is the
-  /// whole shard. In the layout per parameter it is c rows, and the last pieces may be shorter.
+  /// The elements of parameter `i` for which every shard has room. In the layouts flat and
+  /// row_aligned this is the whole shard. In the layout per_parameter it is c rows, and the last
+  /// pieces may be shorter.
   std::int64_t chunk(std::size_t i) const { return chunks_[i].size(); }
-  /// The place of parameter `i` in the elements that are cut into chunks. The flat layout cuts the
-  /// whole, and the layout per parameter cuts each parameter by itself.
+  /// The place of parameter `i` in the elements that are cut into chunks. The layout per_parameter
+  /// cuts each parameter by itself, and the others cut the whole.
   Range in_cut(std::size_t i) const {
-    return kind_ == LayoutKind::flat ? in_whole_[i] : Range{0, in_whole_[i].size()};
+    return kind_ == LayoutKind::per_parameter ? Range{0, in_whole_[i].size()} : in_whole_[i];
   }
 
  private:
+  bool place_rows(std::int64_t alignment);
+
   std::vector<ParameterSpec> parameters_;
   LayoutKind kind_;
   int world_size_;

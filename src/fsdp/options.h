@@ -14,12 +14,11 @@ namespace nanofsdp::fsdp {
 /// @file
 /// @brief The options of sharding.
 
-/// When backward gathers the parameters of a unit.
-enum class BackwardPrefetch {
-  none,  ///< when the unit needs them
-  pre,   ///< when the unit before it begins to compute; the gather is hidden behind that
-  post   ///< when the unit before it has been resharded; this takes less memory, but hides little
-};
+/// When backward gathers the parameters of a unit. With `none` it does when the unit needs them.
+/// With `pre` it does when the unit before it begins to compute; the gather is hidden behind that.
+/// With `post` it does when the unit before it has been resharded; this takes less memory, but
+/// hides little.
+enum class BackwardPrefetch { none, pre, post };
 
 /// The options of fully_shard(), given by name: `{.strategy = ..., .no_sync = true}`.
 struct Options {

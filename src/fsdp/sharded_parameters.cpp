@@ -98,9 +98,7 @@ Shape ShardedParameters::shape_of(std::size_t i, bool sharded) const {
   if (!sharded) return shape;
   const std::int64_t n = layout_.piece(i, rank_).in_shard.size();
   if (layout_.kind() == LayoutKind::flat || shape.rank() == 0) return {n};
-  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims[0] = n == 0 ? 0 : n * dims[0] / shape.numel();
-  return Shape(dims);
+  return shape.with(0, n == 0 ? 0 : n * shape[0] / shape.numel());
 }
 
 //! [show_parameters]

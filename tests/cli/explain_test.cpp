@@ -67,7 +67,7 @@ std::vector<Unit> told(int ranks, const std::string& layout, int shard_size = 0)
   return units;
 }
 
-constexpr const char* kLayouts[] = {"flat", "per_parameter"};
+constexpr const char* kLayouts[] = {"flat", "per_parameter", "row_aligned"};
 
 // The text lists the pieces of a shared parameter from its first element on, and each begins where
 // the last one ends.

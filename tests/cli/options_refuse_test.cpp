@@ -47,7 +47,7 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--learning_rate=nan"}, {"--learning_rate", "a number"}},
       {{"--learning_rate=1e999"}, {"--learning_rate", "a number"}},
       {{"--bias=maybe"}, {"--bias", "True or False", "'maybe'"}},
-      {{"--layout=nonsense"}, {"--layout", "flat or per_parameter", "'nonsense'"}},
+      {{"--layout=nonsense"}, {"--layout", "flat or per_parameter or row_aligned", "'nonsense'"}},
       {{"--strategy=zero9"}, {"--strategy", "full_shard or shard_grad_op", "zero9"}},
       {{"--zero=4"}, {"--zero", "0 or 1 or 2 or 3", "4"}},
       {{"--zero=1", "--strategy=no_shard"}, {"--strategy and --zero", "give one of them"}},

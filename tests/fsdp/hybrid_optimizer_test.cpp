@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "support/tiny_training.h"
@@ -42,7 +43,7 @@ TEST(HybridShardOptimizer, GivesTheBitsOfSumsByGroup) {
   for (const Backend backend : testing::backends()) {
     for (const auto& [size, replicas] : {std::pair(2, 2), {4, 1}, {1, 4}, {2, 3}, {3, 2}}) {
       if (backend != Backend::local && size * replicas > 4) continue;  // processes start slowly
-      for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+      for (const LayoutKind layout : testing::kLayouts) {
         for (const std::int64_t micro_steps : {1, 3}) {
           const int world = size * replicas;
           TinyOptions o{.strategy = ShardingStrategy::hybrid_shard_optimizer,

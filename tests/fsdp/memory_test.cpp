@@ -7,6 +7,7 @@
 
 #include "fsdp/layout.h"
 #include "support/closed_formula.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -17,7 +18,7 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+using testing::kLayouts;
 
 // The bytes that each strategy keeps, by hand and in float32, for n padded elements in shards of s.
 // Each of 2 replicas updates a half of the optimizer's shard.

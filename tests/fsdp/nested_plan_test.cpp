@@ -10,6 +10,7 @@
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
 #include "support/closed_formula.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
 
@@ -96,7 +97,7 @@ void expect_planned(Context& context, std::unique_ptr<comm::Communicator> world,
 TEST(Plan, OfNestedUnitsAndFrozenParametersIsTheLedgers) {
   for (const Sharding& sharding : kShardings) {
     if (sharding.replicates) continue;
-    for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+    for (const LayoutKind layout : testing::kLayouts) {
       testing::run_ranks(testing::Backend::local, 2,
                          [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                            expect_planned(context, std::move(world), sharding.strategy, layout);

@@ -157,7 +157,7 @@ TEST(Order, OfWholeParametersGathersOnceAStep) {
 
 // FSDP2 gathers, discards and reduces in the order of FSDP1. Its layout changes what is copied, and
 // not when.
-TEST(Order, IsTheSameInBothLayouts) {
+TEST(Order, IsTheSameInAllLayouts) {
   for (const Sharding& sharding : kShardings) {
     for (const BackwardPrefetch prefetch :
          {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
@@ -169,8 +169,10 @@ TEST(Order, IsTheSameInBothLayouts) {
                             .no_sync = no_sync,
                             .shard_size = sharding.replicates ? 1 : 0};
         const std::string flat = order_of_a_step(options);
-        options.layout = LayoutKind::per_parameter;
-        EXPECT_EQ(order_of_a_step(options), flat) << sharding.name;
+        for (const LayoutKind other : {LayoutKind::per_parameter, LayoutKind::row_aligned}) {
+          options.layout = other;
+          EXPECT_EQ(order_of_a_step(options), flat) << sharding.name;
+        }
       }
     }
   }

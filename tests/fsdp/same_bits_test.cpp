@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/reference.h"
 #include "support/tiny_training.h"
@@ -123,10 +124,10 @@ TEST_P(SameBits, WhateverTheStrategyInBfloat16) {
 }
 
 // Processes take ten times as long to start as threads. So there are three of them, in the flat
-// layout; `make test-all` takes every number of ranks and both layouts.
+// layout; `make test-all` takes every number of ranks and all layouts.
 std::vector<Ranks> worlds(bool quick) {
   std::vector<Ranks> result;
-  for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+  for (const LayoutKind layout : testing::kLayouts) {
     for (const Backend backend : testing::backends()) {
       for (const int ranks : {2, 3, 4}) {
         const bool in_threes = ranks == 3 && layout == LayoutKind::flat;
@@ -141,7 +142,7 @@ std::vector<Ranks> worlds(bool quick) {
 std::string name_of(const ::testing::TestParamInfo<Ranks>& info) {
   const auto& [backend, ranks, layout] = info.param;
   return testing::name_of(backend) + "_" + std::to_string(ranks) +
-         (layout == LayoutKind::flat ? "" : "_per_parameter");
+         (layout == LayoutKind::flat ? "" : "_" + testing::name_of(layout));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, SameBits, ::testing::ValuesIn(worlds(true)), name_of);
@@ -180,7 +181,7 @@ std::vector<float> whole_gradients(Backend backend, int world, const TinyOptions
   return whole;
 }
 
-// Both layouts add the same numbers in the same order. So gradients have the same bits, and weights
+// All layouts add the same numbers in the same order. So gradients have the same bits, and weights
 // too, as long as nothing is clipped. The norm adds squares shard by shard, and shards have other
 // elements, so a clipped weight may be rounded in another way.
 TEST(Layouts, DifferInTheRoundingOfTheNormOnly) {
@@ -194,19 +195,20 @@ TEST(Layouts, DifferInTheRoundingOfTheNormOnly) {
         TinyOptions flat{.strategy = sharding.strategy,
                          .precision = {dtype, dtype},
                          .shard_size = sharding.replicates ? 2 : 0};
-        TinyOptions per_parameter = flat;
-        per_parameter.layout = LayoutKind::per_parameter;
-        EXPECT_EQ(whole_gradients(backend, world, per_parameter),
-                  whole_gradients(backend, world, flat))
-            << words(flat);
-        for (const double clip : {0.0, testing::kTinyClip}) {
-          flat.clip = per_parameter.clip = clip;
-          const auto one = train(backend, world, flat)[0];
-          const auto other = train(backend, world, per_parameter)[0];
-          for (std::size_t i = 0; i < one.size(); ++i) {
-            const bool is_norm = i < 2 * testing::kTinySteps && i % 2 == 1;
-            const double allowed = clip > 0 || is_norm ? 1e-6 : 0;
-            ASSERT_NEAR(other[i], one[i], allowed) << i << ", " << words(flat);
+        for (const LayoutKind kind : {LayoutKind::per_parameter, LayoutKind::row_aligned}) {
+          TinyOptions rows = flat;
+          rows.layout = kind;
+          EXPECT_EQ(whole_gradients(backend, world, rows), whole_gradients(backend, world, flat))
+              << words(rows);
+          for (const double clip : {0.0, testing::kTinyClip}) {
+            flat.clip = rows.clip = clip;
+            const auto one = train(backend, world, flat)[0];
+            const auto other = train(backend, world, rows)[0];
+            for (std::size_t i = 0; i < one.size(); ++i) {
+              const bool is_norm = i < 2 * testing::kTinySteps && i % 2 == 1;
+              const double allowed = clip > 0 || is_norm ? 1e-6 : 0;
+              ASSERT_NEAR(other[i], one[i], allowed) << i << ", " << words(rows);
+            }
           }
         }
       }

@@ -9,6 +9,7 @@
 #include "comm/mesh.h"
 #include "fsdp/fully_shard.h"
 #include "support/errors.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
 #include "support/translator.h"
@@ -128,7 +129,7 @@ TEST(SeveralTensors, AreThoseOfTheUnshardedModel) {
   for (int ranks = 1; ranks <= 3; ++ranks) {
     const Expected expected(ranks);
     for (const Sharding& sharding : kShardings) {
-      for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+      for (const LayoutKind layout : testing::kLayouts) {
         testing::run_ranks(
             Backend::local, ranks,
             [&](Context& context, std::unique_ptr<comm::Communicator> world) {

@@ -9,6 +9,7 @@
 
 #include "support/closed_formula.h"
 #include "support/errors.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -70,7 +71,7 @@ std::vector<float> run(const TinyOptions& options, DType matrices, int world = 4
 }
 
 TEST(StoredDtype, TrainsAsTheRoundedValuesInFloat32) {
-  for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+  for (const LayoutKind layout : testing::kLayouts) {
     for (const DType computed : {DType::float32, DType::bfloat16}) {
       const auto options_of = [&](ShardingStrategy strategy) {
         return TinyOptions{.strategy = strategy,
@@ -118,7 +119,7 @@ TEST(StoredDtype, HalvesShardsAndGathers) {
         });
     return bytes;
   };
-  for (const LayoutKind layout : {LayoutKind::flat, LayoutKind::per_parameter}) {
+  for (const LayoutKind layout : testing::kLayouts) {
     const auto [shard, sent] = cost(layout, DType::float32);
     EXPECT_EQ(cost(layout, DType::bfloat16), std::pair(shard / 2, sent / 2));
   }

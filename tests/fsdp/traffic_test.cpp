@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "support/closed_formula.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -22,7 +23,7 @@ constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard,
                                      ShardingStrategy::hybrid_shard,
                                      ShardingStrategy::hybrid_shard_optimizer};
 bool is_hybrid(ShardingStrategy strategy) { return sharding_of(strategy).replicates; }
-constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+using testing::kLayouts;
 
 // The design's table, by hand: how often a step of M micro-steps gathers, reduce-scatters and
 // all-reduces a unit.

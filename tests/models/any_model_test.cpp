@@ -152,13 +152,14 @@ TEST(AnyModel, TrainsOnAfterAnError) {
   }
 }
 
-// The training moves from 2 ranks to 3 and back, and from one layout to the other and back.
+// The training moves from 2 ranks to 3 and to 4, and from one layout to the next and back.
 TEST(AnyModel, MovesToOtherRanksMidway) {
-  const auto layout = fsdp::LayoutKind::per_parameter;
+  const auto layout = fsdp::LayoutKind::per_parameter, rows = fsdp::LayoutKind::row_aligned;
   const Program program{
       .parts = {{{.ranks = 2}, training(1)},
                 {{.ranks = 3, .strategy = ShardingStrategy::shard_optimizer, .layout = layout},
                  training(1)},
+                {{.ranks = 3, .layout = rows}, training(1)},
                 {{.ranks = 4, .shard_size = 2, .strategy = ShardingStrategy::hybrid_shard},
                  training(1)}},
       .model = of(Kind::sequential, {unit(affine()), {.kind = Kind::linear, .bias = true}})};

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/training.h"
+#include "support/layouts.h"
 
 namespace models {
 
@@ -105,7 +106,8 @@ inline std::string code_of(const World& s) {
   code.add("post_forward_size", s.post_forward_size, usual.post_forward_size);
   code.add("strategy", s.strategy, usual.strategy,
            "ShardingStrategy::" + nanofsdp::fsdp::name_of(s.strategy));
-  code.add("layout", s.layout, usual.layout, "fsdp::LayoutKind::per_parameter");
+  code.add("layout", s.layout, usual.layout,
+           "fsdp::LayoutKind::" + nanofsdp::testing::name_of(s.layout));
   code.add("param_dtype", s.param_dtype, usual.param_dtype, dtype(s.param_dtype));
   code.add("reduce_dtype", s.reduce_dtype, usual.reduce_dtype, dtype(s.reduce_dtype));
   code.add("no_sync", s.no_sync, usual.no_sync);

@@ -77,6 +77,7 @@ class Generator {
   World world() {
     using nanofsdp::DType;
     using nanofsdp::fsdp::BackwardPrefetch;
+    using nanofsdp::fsdp::LayoutKind;
     using nanofsdp::fsdp::ShardingStrategy;
     World s;
     s.ranks = one_of({1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4, 0});
@@ -90,7 +91,7 @@ class Generator {
       const int k = divisor(s.shard_size > 0 ? s.shard_size : s.ranks);
       s.post_forward_size = k > 1 ? k : 0;
     }
-    if (chance(50)) s.layout = nanofsdp::fsdp::LayoutKind::per_parameter;
+    s.layout = one_of({LayoutKind::flat, LayoutKind::per_parameter, LayoutKind::row_aligned});
     if (chance(15)) s.param_dtype = DType::bfloat16;
     if (chance(15)) s.reduce_dtype = DType::bfloat16;
     s.no_sync = chance(30);

@@ -7,6 +7,7 @@
 
 #include "muon/trained.h"
 #include "support/errors.h"
+#include "support/layouts.h"
 #include "support/temporary_directory.h"
 
 // Tests the sharded Muon of lesson 25 against a plain one in one process.
@@ -18,11 +19,11 @@ constexpr ShardingStrategy kStrategies[] = {
     ShardingStrategy::no_shard,        ShardingStrategy::shard_optimizer,
     ShardingStrategy::shard_gradients, ShardingStrategy::shard_grad_op,
     ShardingStrategy::full_shard,      ShardingStrategy::hybrid_shard};
-constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+using testing::kLayouts;
 
 std::string words(const Case& c) {
-  return name_of(c.strategy) + (c.layout == LayoutKind::flat ? " flat " : " per_parameter ") +
-         std::to_string(c.ranks) + " ranks";
+  return name_of(c.strategy) + " " + testing::name_of(c.layout) + " " + std::to_string(c.ranks) +
+         " ranks";
 }
 
 // The gradients of all ranks count.

@@ -1,7 +1,7 @@
 """`make exchange`, the second part: weights in one file a rank, from here to PyTorch and back.
 
-nanofsdp trains on 4 ranks and exports on 4; 3 ranks of PyTorch load the files into a model under
-fully_shard, by torch.distributed.checkpoint. Then the other way: PyTorch saves a random model on some
+nanofsdp trains on 4 ranks, in each layout, and exports on 4; 3 ranks of PyTorch load the files into a model
+under fully_shard, by torch.distributed.checkpoint. Then the other way: PyTorch saves a random model on some
 ranks, nanofsdp loads it on fewer and exports it, and PyTorch loads that. Every parameter must come out
 to the bit. Real processes, over Gloo.
 """
@@ -21,6 +21,7 @@ import gpt2
 from exchange import run
 
 LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 20, 11, 65  # so that few ranks divide anything
+LAYOUTS = "flat", "per_parameter", "row_aligned"
 HEAD = "lm_head.weight"  # tied to wte: safetensors refuses to write it twice, and nanofsdp does not
 
 
@@ -83,11 +84,11 @@ def on_ranks(ranks, action, *arguments):
         torch.multiprocessing.spawn(run_rank, (ranks, meeting, action, *arguments), nprocs=ranks)
 
 
-def ours_to_pytorch(args, saves, loads):
-    folder = args.out / "trained"
+def ours_to_pytorch(args, saves, loads, layout="flat"):
+    folder = args.out / layout
     run(args.binary, "train", f"--ranks={saves}", "--max_iters=20", "--eval_interval=20", "--eval_iters=1",
         f"--n_layer={LAYERS}", f"--n_head={HEADS}", f"--n_embd={WIDTH}", f"--block_size={CONTEXT}", "--bias=True",
-        "--sample=0", f"--out_dir={folder}")
+        "--sample=0", f"--layout={layout}", f"--out_dir={folder}")
     run(args.binary, "export", f"--ranks={saves}", f"--out_dir={folder}", f"--to={folder}/shards")
     _, metadata = gpt2.load(folder / "model.safetensors")
     vocabulary = len(json.loads(metadata["nanofsdp"])["chars"])
@@ -121,14 +122,15 @@ def main():
         print(f"exchange of shards: not tried: {error}")
         return
     shutil.rmtree(args.out, ignore_errors=True)
-    for way, saves, loads, there, here in ((ours_to_pytorch, 4, 3, "nanofsdp", "PyTorch"),
-                                           (pytorch_to_ours, 4, 3, "PyTorch", "nanofsdp"),
-                                           (pytorch_to_ours, 3, 2, "PyTorch", "nanofsdp")):
+    ways = [(ours_to_pytorch, 4, 3, "nanofsdp", "PyTorch", layout) for layout in LAYOUTS]
+    ways += [(pytorch_to_ours, 4, 3, "PyTorch", "nanofsdp"), (pytorch_to_ours, 3, 2, "PyTorch", "nanofsdp")]
+    for way, saves, loads, there, here, *layout in ways:
         try:
-            way(args, saves, loads)
+            way(args, saves, loads, *layout)
         except torch.multiprocessing.ProcessRaisedException as error:
             sys.exit(f"exchange of shards: {error}")
-        print(f"  saved by {saves} ranks of {there}, loaded by {loads} of {here}: equal to the bit", flush=True)
+        print(" ", *layout, f"saved by {saves} ranks of {there}, loaded by {loads} of {here}: equal to the bit",
+              flush=True)
 
 
 if __name__ == "__main__":

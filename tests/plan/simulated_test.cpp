@@ -13,6 +13,7 @@
 #include "fsdp/deferred_init.h"
 #include "gpt/gpt.h"
 #include "plan/rehearsal.h"
+#include "support/layouts.h"
 #include "support/observed.h"
 #include "support/ranks.h"
 
@@ -261,7 +262,7 @@ std::array<double, 2> moved_beside_computation(const fsdp::Options& options) {
 // place, in both layouts, with padding.
 TEST(SimulatedRank, CopiesEachElementOnceForACollectiveOfTheSecondLayout) {
   gpt::GPT model = make_model({});
-  for (const fsdp::LayoutKind layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+  for (const fsdp::LayoutKind layout : testing::kLayouts) {
     double numel = 0, shards = 0, root = 0;
     for (const fsdp::WrappedModule& unit : fsdp::wrap(model, fsdp::is_a<gpt::Block>)) {
       const fsdp::Layout of_unit(fsdp::specs_of(unit.parameters), 3, 4, layout);

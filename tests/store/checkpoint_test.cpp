@@ -11,6 +11,7 @@
 #include "base/fingerprint.h"
 #include "store/safetensors.h"
 #include "support/checkpoints.h"
+#include "support/layouts.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -62,13 +63,16 @@ TEST(Checkpoint, IsTheSameUnderEveryStrategyAndOverGloo) {
 #endif
 }
 
-// Parameters, moments and step counts are loaded into the other layout. Gradients are not clipped,
-// so the training continues with the bits that it would have had in its own layout.
-TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOther) {
+// Parameters, moments and step counts are loaded into another layout. Gradients are not clipped, so
+// the training continues with the bits that it would have had in its own layout.
+TEST(Checkpoint, OfOneLayoutIsLoadedIntoTheOthers) {
   using enum fsdp::LayoutKind;
   const TemporaryDirectory directory;
-  for (const auto& [from, to] : {std::pair(flat, per_parameter), std::pair(per_parameter, flat)}) {
-    const std::string o = directory.file(from == flat ? "flat" : "per_parameter");
+  for (const auto& [from, to] :
+       {std::pair(flat, per_parameter), std::pair(per_parameter, row_aligned),
+        std::pair(row_aligned, flat), std::pair(per_parameter, flat), std::pair(flat, row_aligned),
+        std::pair(row_aligned, per_parameter)}) {
+    const std::string o = directory.file(name_of(from) + name_of(to));
     const TinyOptions before{.layout = from, .clip = 0}, after{.layout = to, .clip = 0};
     const State saved = save_after(2, o, 4, before);
     EXPECT_EQ(load_at(3, o, after), saved);
@@ -121,6 +125,7 @@ TEST(Checkpoint, OfParametersInBfloat16IsLoadedToTheBit) {
   for (const DType stored : {DType::bfloat16, DType::float32}) {
     EXPECT_EQ(weights_at(3, per_parameter, stored, load_it), saved);
     EXPECT_EQ(weights_at(2, flat, stored, load_it), saved);
+    EXPECT_EQ(weights_at(3, row_aligned, stored, load_it), saved);
   }
 }
 
@@ -148,7 +153,7 @@ TEST(Checkpoint, OfReplicasIsSavedOnce) {
 
 // If replicas split the update, every rank saves the piece that it updates. Any ranks load it.
 TEST(Checkpoint, OfReplicasThatSplitTheUpdateIsSavedByAllOfThem) {
-  for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+  for (const auto layout : testing::kLayouts) {
     const TemporaryDirectory directory;
     const TinyOptions split{.strategy = fsdp::ShardingStrategy::hybrid_shard_optimizer,
                             .layout = layout,

@@ -10,6 +10,7 @@
 #include "nn/linear.h"
 #include "store/weights.h"
 #include "store/weights_files.h"
+#include "support/layouts.h"
 #include "support/plain_models.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
@@ -33,7 +34,7 @@ struct Model final : nn::Module {
 };
 
 constexpr std::uint32_t kSaved = 1, kOther = 77;
-constexpr fsdp::LayoutKind kLayouts[] = {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter};
+using testing::kLayouts;
 
 // Calls body(model) on every rank. Returns the whole weights afterwards.
 template <class Body>

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "support/errors.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/saved_state.h"
 
@@ -108,7 +109,7 @@ constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard,
 
 bool is_hybrid(ShardingStrategy strategy) { return sharding_of(strategy).replicates; }
 
-constexpr LayoutKind kLayouts[] = {LayoutKind::flat, LayoutKind::per_parameter};
+using testing::kLayouts;
 
 TinyOptions options_of(ShardingStrategy strategy, LayoutKind layout = LayoutKind::flat) {
   TinyOptions options{.strategy = strategy, .layout = layout};

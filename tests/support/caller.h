@@ -12,6 +12,7 @@
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
 #include "nn/linear.h"
+#include "support/layouts.h"
 #include "support/plain_models.h"
 #include "support/ranks.h"
 #include "support/tensors.h"
@@ -48,9 +49,8 @@ struct CallerOptions {
 template <class Test>
 void for_all_shardings(const Test& test) {
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
-    for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
-      SCOPED_TRACE(std::string(sharding.name) +
-                   (layout == fsdp::LayoutKind::flat ? ", flat" : ", per parameter"));
+    for (const auto layout : kLayouts) {
+      SCOPED_TRACE(std::string(sharding.name) + ", " + name_of(layout));
       test(CallerOptions{.strategy = sharding.strategy, .layout = layout});
     }
   }

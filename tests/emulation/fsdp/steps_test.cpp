@@ -14,6 +14,7 @@
 #include "gpt/block.h"
 #include "gpt/gpt.h"
 #include "nn/loss.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 
 // A training of a user on emulated GPUs. No call reads a loss or a norm, so the host runs ahead of
@@ -90,7 +91,7 @@ std::vector<std::vector<float>> trained(
 }
 
 TEST(EmulatedSteps, HaveTheSameBitsWhetherSomebodyWaitsOrNot) {
-  for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+  for (const auto layout : testing::kLayouts) {
     const auto waited = trained({.layout = layout}, true);
     EXPECT_GT(waited[0].size(), 0u);
     for (int i = 0; i < 2; ++i) {  // with other random numbers the second time

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <array>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,8 +19,8 @@
 #include "fsdp/wrap.h"
 
 /// @file
-/// @brief The library in both layouts, for lesson 23: the units, and the bytes that a rank keeps
-/// and sends.
+/// @brief The library in its three layouts, for lesson 23: the units, and the bytes that a rank
+/// keeps and sends.
 
 namespace lesson {
 
@@ -108,36 +110,86 @@ inline Ran train(int W, fsdp::LayoutKind kind) {
   return ranks[0];
 }
 
+/// The kinds of layout, in the order of the table's columns.
+inline constexpr std::array kLayouts = {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter,
+                                        fsdp::LayoutKind::row_aligned};
+
+/// Rank 0 of W ranks in each layout.
+inline std::array<Ran, 3> train_in_each_layout(int W) {
+  return {train(W, kLayouts[0]), train(W, kLayouts[1]), train(W, kLayouts[2])};
+}
+
+/// Whether losses and weights are the same in all layouts.
+inline bool are_equal(const std::array<Ran, 3>& ran) {
+  bool same = true;
+  for (const Ran& r : ran) {
+    same = same && r.losses == ran[0].losses && r.weights == ran[0].weights;
+  }
+  return same;
+}
+
 /// A line of a table with a column for each layout.
-inline void print_row(const Lesson& lesson, const std::string& name, std::int64_t flat,
-                      std::int64_t per_parameter) {
-  lesson.print(fmt::format("{:<30}{:>10}{:>15}", name, flat, per_parameter));
+inline void print_row(const Lesson& lesson, const std::string& name,
+                      const std::array<std::int64_t, 3>& of) {
+  lesson.print(fmt::format("{:<32}{:>10}{:>15}{:>13}", name, of[0], of[1], of[2]));
+}
+
+/// Calls number(kind) for each layout, and prints what it returns.
+template <class Number>
+void print_each(const Lesson& lesson, const std::string& name, const Number& number) {
+  print_row(lesson, name, {number(kLayouts[0]), number(kLayouts[1]), number(kLayouts[2])});
 }
 
 /// Elements of padding, and the number of cuts inside rows.
 inline void print_cuts(const Lesson& lesson, const std::vector<Parameters>& units) {
-  using enum fsdp::LayoutKind;
-  lesson.print("nanoGPT, 804096 parameters          flat  per_parameter");
+  lesson.print("nanoGPT, 804096 parameters            flat  per_parameter  row_aligned");
   for (const int W : {2, 3, 6}) {
-    print_row(lesson, fmt::format("padding, W = {}", W), padding(units, flat, W),
-              padding(units, per_parameter, W));
+    print_each(lesson, fmt::format("padding, W = {}", W),
+               [&](auto kind) { return padding(units, kind, W); });
   }
-  print_row(lesson, "cuts inside a row, W = 3", cuts_inside_rows(units, flat, 3),
-            cuts_inside_rows(units, per_parameter, 3));
+  print_each(lesson, "cuts inside a row, W = 3",
+             [&](auto kind) { return cuts_inside_rows(units, kind, 3); });
+}
+
+/// The matrices of a block of a Llama, by its width, that of its keys, and that of its MLP.
+inline Parameters llama(std::int64_t width, std::int64_t keys, std::int64_t mlp) {
+  return {{"q", {width, width}},  {"k", {keys, width}},   {"v", {keys, width}},
+          {"o", {width, width}},  {"gate", {mlp, width}}, {"up", {mlp, width}},
+          {"down", {width, mlp}}, {"norm_1", {width}},    {"norm_2", {width}}};
+}
+
+/// The padding of other models' units.
+inline void print_units(const Lesson& lesson) {
+  gpt::GPT gpt2({.block_size = 1024,
+                 .vocab_size = 50257,
+                 .n_layer = 1,
+                 .n_head = 12,
+                 .n_embd = 768,
+                 .bias = true});
+  const auto units = fsdp::wrap(gpt2, is_block);
+  const auto print = [&](const std::string& name, int W, const Parameters& unit) {
+    print_each(lesson, fmt::format("{}, W = {}", name, W),
+               [&](auto kind) { return padding({unit}, kind, W); });
+  };
+  lesson.print("padding of a unit");
+  print("  GPT-2, a block", 8, fsdp::specs_of(units[0].parameters));
+  print("  GPT-2, the root", 8, fsdp::specs_of(units[1].parameters));
+  print("  Llama 3 8B, a block", 64, llama(4096, 1024, 14336));
+  print("  Llama 2 7B, a block", 64, llama(4096, 4096, 11008));
+  print("  Llama 2 7B, a block", 512, llama(4096, 4096, 11008));
 }
 
 /// Bytes of rank 0.
-inline void print_bytes(const Lesson& lesson, const Ran& flat, const Ran& per_parameter,
-                        std::int64_t copied) {
-  const auto row = [&](const char* name, std::int64_t Ran::*bytes) {
-    print_row(lesson, name, flat.*bytes, per_parameter.*bytes);
+inline void print_bytes(const Lesson& lesson, const std::array<Ran, 3>& ran, std::int64_t copied) {
+  const auto row = [&](const char* name, auto bytes) {
+    print_row(lesson, name, {bytes(ran[0]), bytes(ran[1]), bytes(ran[2])});
   };
   lesson.print("bytes of one of 3 ranks, full_shard");
-  row("  shards", &Ran::shards);
-  row("  slots for whole units", &Ran::slots);
-  row("  buffers for copies", &Ran::buffers);
-  print_row(lesson, "  a step sends", flat.step.bytes_sent, per_parameter.step.bytes_sent);
-  print_row(lesson, "  a step copies", 0, copied);
+  row("  shards", [](const Ran& r) { return r.shards; });
+  row("  slots for whole units", [](const Ran& r) { return r.slots; });
+  row("  buffers for copies", [](const Ran& r) { return r.buffers; });
+  row("  a step sends", [](const Ran& r) { return r.step.bytes_sent; });
+  print_row(lesson, "  a step copies", {0, copied, 0});
 }
 
 /// "AAAB.|A...": which parameter each element of the buffer belongs to, a dot for padding.
@@ -153,6 +205,23 @@ inline std::string letters(const Parameters& toy, const std::vector<float>& buff
     line += number == 0 ? "." : toy[i].name;
   }
   return line;
+}
+
+/// The buffers of the toy on 3 ranks in each layout. @param buffer, s of the second one
+inline void print_buffers(const Lesson& lesson, const Parameters& toy,
+                          const std::vector<float>& buffer, std::int64_t s) {
+  const auto in_place = [&](fsdp::LayoutKind kind) {
+    const fsdp::Layout layout(toy, 3, /*alignment=*/1, kind);
+    std::vector<float> whole(static_cast<std::size_t>(layout.padded_numel()));
+    for (const Piece& p : pieces_in_place(layout)) {
+      const auto begin = whole.begin() + p.in_buffer;
+      std::iota(begin, begin + p.numel, static_cast<float>(p.in_whole + 1));
+    }
+    return letters(toy, whole, layout.shard_numel());
+  };
+  lesson.print("flat:          " + in_place(kLayouts[0]));
+  lesson.print("per_parameter: " + letters(toy, buffer, s));
+  lesson.print("row_aligned:   " + in_place(kLayouts[2]));
 }
 
 }  // namespace lesson
