@@ -34,8 +34,7 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
   if (ranks.backend == comm::Backend::gloo) {
     run.scratch = [sharers](int W, int first, int last, std::int64_t chunk_bytes) {
       // Ranks that share memory read where their peers write, and need no scratch.
-      const bool shares = first / sharers == last / sharers;
-      return shares ? 0 : comm::gloo_scratch_bytes(W, chunk_bytes);
+      return first / sharers == last / sharers ? 0 : comm::gloo_scratch_bytes(W, chunk_bytes);
     };
   } else if (ranks.backend == comm::Backend::nccl && ranks.reduction == comm::Reduction::ordered) {
     run.scratch = [](int W, int, int, std::int64_t n) { return comm::nccl_scratch_bytes(W, n); };

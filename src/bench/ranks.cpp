@@ -123,18 +123,18 @@ struct Crew {
   fsdp::LayoutKind layout = fsdp::LayoutKind::flat;
 };
 
+using enum fsdp::ShardingStrategy;
 constexpr auto kPerParameter = fsdp::LayoutKind::per_parameter;
-constexpr Crew kCrews[] = {{"1 thread", 1, 1, fsdp::ShardingStrategy::no_shard},
-                           {"2 threads", 1, 2, fsdp::ShardingStrategy::no_shard},
-                           {"2 ranks, apart", 2, 1, fsdp::ShardingStrategy::full_shard, true},
-                           {"2 ranks, apart, per parameter", 2, 1,
-                            fsdp::ShardingStrategy::full_shard, true, kPerParameter},
-                           {"2 ranks, no_shard", 2, 1, fsdp::ShardingStrategy::no_shard},
-                           {"2 ranks, full_shard", 2, 1, fsdp::ShardingStrategy::full_shard},
-                           {"2 ranks, full_shard, per parameter", 2, 1,
-                            fsdp::ShardingStrategy::full_shard, false, kPerParameter},
-                           {"4 ranks, no_shard", 4, 1, fsdp::ShardingStrategy::no_shard},
-                           {"4 ranks, full_shard", 4, 1, fsdp::ShardingStrategy::full_shard}};
+constexpr Crew kCrews[] = {
+    {"1 thread", 1, 1, no_shard},
+    {"2 threads", 1, 2, no_shard},
+    {"2 ranks, apart", 2, 1, full_shard, true},
+    {"2 ranks, apart, per parameter", 2, 1, full_shard, true, kPerParameter},
+    {"2 ranks, no_shard", 2, 1, no_shard},
+    {"2 ranks, full_shard", 2, 1, full_shard},
+    {"2 ranks, full_shard, per parameter", 2, 1, full_shard, false, kPerParameter},
+    {"4 ranks, no_shard", 4, 1, no_shard},
+    {"4 ranks, full_shard", 4, 1, full_shard}};
 
 // A text of this number of different characters, with three bytes each.
 std::string text_of(std::int64_t vocabulary) {

@@ -15,9 +15,8 @@ namespace nanofsdp::cli {
 int bench_command(const std::vector<std::string>& args) {
   const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   bench::BenchOptions options;
-  std::string only = "all";
+  std::string only = "all", machine;
   int threads = cores, ranks = 2;
-  std::string machine;
   CommandLine line("bench");
   line.group("Options");
   line.choose("only", {"all", "operators", "collectives", "steps"},

@@ -56,22 +56,16 @@ std::string draw_chart(const Chart& chart, double top, double height) {
         fmt::format(R"(<path d="M{} {:.1f}H{}" stroke="#ddd"/>)", kChartLeft, y(i * up), kRight) +
         svg_text(kChartLeft - 8, y(i * up) + 4, "end", number(i * up));
   }
-  for (double at = 0; at <= chart.last; at += chart.words.empty() ? right : 1) {
-    svg += svg_text(x(at), top + height + 16, "middle",
-                    chart.words.empty() ? number(at) : chart.words[static_cast<std::size_t>(at)]);
-  }
+  for (double at = 0; at <= chart.last; at += right)
+    svg += svg_text(x(at), top + height + 16, "middle", number(at));
   double name_at = top + 8;
   for (const auto& [name, colour, width, points] : chart.lines) {
     if (points.empty()) continue;
     const auto stroke = fmt::format(R"(stroke="{}" stroke-width="{}")", colour, width);
-    std::string corners, dots;
-    for (const auto& [at, least, most, is_ring] : points) {
+    std::string corners;
+    for (const auto& [at, least, most] : points)
       corners += fmt::format("{0:.1f},{1:.1f} {0:.1f},{2:.1f} ", x(at), y(least), y(most));
-      if (chart.words.empty()) continue;
-      dots += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" {}/>\n", x(at),
-                          y(most), is_ring ? "#fff" : colour, stroke);
-    }
-    svg += fmt::format("<polyline points=\"{}\" {}/>\n{}", corners, stroke, dots);
+    svg += fmt::format("<polyline points=\"{}\" {}/>\n", corners, stroke);
     if (name.empty()) continue;
     svg += fmt::format(R"(<path d="M{} {}h24" {}/>)", kNames, name_at, stroke) +
            svg_text(kNames + 32, name_at + 4, "start", name);

@@ -6,16 +6,13 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief Draws charts as SVG: lines over numbers or over words, with the names of the lines beside
-/// them.
+/// @brief Draws charts as SVG: lines over numbers, with the names of the lines beside them.
 
 /// A chart. Its title says which quantity it shows upwards, and in which unit.
 struct Chart {
-  /// A point stands for all values from `low` to `high`. Over words it is drawn as a dot, or as a
-  /// ring.
+  /// A point stands for all values from `low` to `high`.
   struct Point {
     double x, low, high;
-    bool is_ring = false;
   };
 
   /// A line through points, from left to right. A line without points is left out.
@@ -28,11 +25,10 @@ struct Chart {
   };
 
   std::string title;
-  bool from_zero = true;             ///< whether the lower end is 0
-  std::string across;                ///< the quantity that the chart shows to the right
-  double last;                       ///< value at the right end; the left end is 0
-  std::vector<std::string> words{};  ///< written below 0, 1, 2 ... `last`; empty: numbers are
-  std::vector<Line> lines{};         ///< a later line covers an earlier one
+  bool from_zero = true;      ///< whether the lower end is 0
+  std::string across;         ///< the quantity that the chart shows to the right
+  double last;                ///< value at the right end; the left end is 0
+  std::vector<Line> lines{};  ///< a later line covers an earlier one
 };
 
 /// Pixels from the left end of a page to the left end of a chart.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -14,6 +13,7 @@
 #include "base/check.h"
 #include "cli/config_file.h"
 #include "cli/option_kinds.h"
+#include "plan/transformer.h"
 
 namespace nanofsdp {
 
@@ -144,8 +144,6 @@ std::map<std::string, std::string> CommandLine::settings(
   return all;
 }
 
-// The words that a file of data/help has behind a name: this command's own, or those that all
-// share.
 std::string CommandLine::words_of(const char* file, const std::string& name) const {
   const std::string_view text = text_of(file);
   for (const std::string& key : {"\n" + command_ + "." + name + " ", "\n" + name + " "}) {
@@ -189,6 +187,11 @@ void CommandLine::set(const std::string& name, const std::string& value, const s
   option.value = value;
   option.place = place;
   apply(option);
+}
+
+void CommandLine::set_defaults(const char* file, const std::string& name) {
+  for (const std::string& word : plan::words_in(words_of(file, name)))
+    set_default(word.substr(0, word.find('=')), word.substr(word.find('=') + 1));
 }
 
 void CommandLine::parse(const std::vector<std::string>& args, bool completes) {

@@ -6,7 +6,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -86,10 +85,18 @@ class CommandLine {
     if (is_default(name)) set(name, value, kNanoGptsPlace);
   }
 
+  /// After parse(): calls set_default() for each "option=value" that data/help/FILE.txt has behind
+  /// a name.
+  void set_defaults(const char* file, const std::string& name);
+
   /// Adds a note for each option that was typed and does nothing, with the first reason that holds.
   /// @param reasons whether each holds, and its name in data/help/idle.txt
   void note_idle(std::vector<std::string>& notes,
                  std::initializer_list<std::pair<bool, const char*>> reasons) const;
+
+  /// The words that data/help/FILE.txt has behind a name: this command's own, or those that all
+  /// share; empty if there are none.
+  std::string words_of(const char* file, const std::string& name) const;
 
   /// The values of all options except `leave_out`, by name: the given ones, or the defaults.
   std::map<std::string, std::string> settings(const std::vector<std::string>& leave_out) const;
@@ -111,7 +118,6 @@ class CommandLine {
   Option& find(const std::string& name, const std::string& place = "");
   static void apply(const Option& option);
   std::string help(bool all) const;
-  std::string words_of(const char* file, const std::string& name) const;
 
   std::string command_, usage_, common_, refused_;
   std::string group_;

@@ -26,11 +26,6 @@ std::string owned(const std::string& unit, const fsdp::Layout& layout, int rank)
   return text;
 }
 
-bool alike(const fsdp::Layout& a, const fsdp::Layout& b) {
-  return std::ranges::equal(a.parameters(), b.parameters(), {}, &fsdp::ParameterSpec::shape,
-                            &fsdp::ParameterSpec::shape);
-}
-
 }  // namespace
 
 std::string unit_sizes(std::span<const std::int64_t> units) {
@@ -53,7 +48,10 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
       const fsdp::Layout& layout = row.layout();
       const bool frozen = !row.trains() && !row.parameters().empty();
       const std::string name = unit.name() + (frozen ? ", frozen" : "");
-      const bool known = last != nullptr && alike(layout, *last);
+      const bool known =
+          last != nullptr &&
+          std::ranges::equal(layout.parameters(), last->parameters(), {},
+                             &fsdp::ParameterSpec::shape, &fsdp::ParameterSpec::shape);
       text += known ? fmt::format("  {}: as {}\n", name, before)
                     : fmt::format("  {}: {} elements in shards of {}\n", name,
                                   grouped(layout.total_numel()), grouped(layout.shard_numel()));

@@ -4,11 +4,9 @@
 #include <sstream>
 
 #include "bench/numbers.h"
-#include "cli/chart.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/option_kinds.h"
-#include "cli/outputs.h"
 #include "cli/plan_report.h"
 #include "cli/trace_file.h"
 
@@ -40,45 +38,6 @@ Words values_of(const std::string& option, const TrainOptions& t) {
       all.push_back(ranks ? ranks_typed(t, n) : fmt::format(" --batch_size={}", n));
   }
   return all;
-}
-
-// The plan with these words, which are "typed", or the reason for which it is "refused".
-ordered_json row_of(const PlanOptions& o, const std::string& words) {
-  ordered_json row = {{"typed", words}};
-  try {
-    const PlanOptions typed = typed_behind(o, words);
-    row.update(json_of(typed, plan_of(typed)));
-  } catch (const UsageError& error) {
-    row["refused"] = error.what();
-  }
-  return row;
-}
-
-constexpr const char* kColours[] = {"#0072b2", "#e69f00", "#009e73", "#d55e00"};
-
-// Tokens a second of a rank, or without a machine GiB at the peak, over the first axis; a line for
-// each choice of the others. A plan that does not fit is a ring.
-std::string drawing(const PlanOptions& o, const std::vector<ordered_json>& rows,
-                    const Words& across, const Words& others) {
-  const bool timed = !o.machine.empty();
-  Chart chart{
-      .title = timed ? o.model + " on " + o.machine + ": tokens/s of a rank (a ring: does not fit)"
-                     : o.model + ": GiB of a rank",
-      .across = o.sweep.substr(0, o.sweep.find(',')),
-      .last = static_cast<double>(std::max<std::size_t>(across.size(), 2) - 1)};
-  for (const std::string& a : across) chart.words.push_back(a.substr(a.find('=') + 1));
-  chart.words.resize(across.size() + 1);  // one place alone has an empty one beside it
-  for (std::size_t i = 0; i < others.size(); ++i) {
-    chart.lines.push_back({others[i], kColours[i % 4], 1.5 * static_cast<double>(1 + i / 4)});
-  }
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].contains("refused")) continue;
-    const double height = timed ? rows[i].value("tokens_per_s", 0.0) : gib(rows[i]["peak_bytes"]);
-    chart.lines[i % others.size()].points.push_back(
-        {static_cast<double>(i / others.size()), height, height, timed && !rows[i]["fits"]});
-  }
-  const double height = std::max(320.0, 18 * static_cast<double>(others.size()));
-  return svg_page(height + 80, draw_chart(chart, 40, height));
 }
 
 // Seconds in which computation waits for collectives.
@@ -113,17 +72,14 @@ void print_table(const PlanOptions& o, const std::vector<ordered_json>& rows) {
 
 int sweep(const PlanOptions& o) {
   std::istringstream typed(o.sweep);
-  std::string option;
-  std::getline(typed, option, ',');
-  const Words across = values_of(option, o.training);
-  Words others = {""};
-  while (std::getline(typed, option, ',')) others = combined(others, values_of(option, o.training));
+  Words all = {""};
+  for (std::string option; std::getline(typed, option, ',');)
+    all = combined(all, values_of(option, o.training));
   std::vector<ordered_json> rows;
-  for (const std::string& words : combined(across, others)) rows.push_back(row_of(o, words));
+  for (const std::string& words : all) rows.push_back(row_of(o, words));
   const auto refused = [](const ordered_json& row) { return row.contains("refused"); };
   NANOFSDP_REFUSE_IF(std::ranges::all_of(rows, refused), .what = rows[0]["refused"]);
   o.json ? fmt::print("{}\n", ordered_json(rows).dump(2)) : print_table(o, rows);
-  if (!o.picture.empty()) write_text("--picture", o.picture, drawing(o, rows, across, others));
   return 0;
 }
 
@@ -134,7 +90,8 @@ std::string milliseconds(double s) {
 // The times of a step, and whether the plan fits, or what would fit.
 void print_time(const PlanOptions& o, const ordered_json& json) {
   const bool fits = json["fits"];
-  fmt::print("on {}\n  {:<22}{}\n", o.machine, "step", milliseconds(json["seconds"]));
+  fmt::print("on {}\n  {:<22}{}, and {} for late ranks\n", o.machine, "step",
+             milliseconds(json["seconds"]), milliseconds(json["straggler_seconds"]));
   if (o.parameters == 0) {
     const double tokens = json["tokens_per_s"], mfu = json["mfu"], hfu = json["hfu"];
     fmt::print(
@@ -171,8 +128,8 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
 int plan_command(const std::vector<std::string>& args) {
   PlanOptions o = parse_plan_options(args);
   TrainOptions& t = o.training;
-  const bool reads = t.vocab_size == 0;  // for --text
-  if (reads) t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
+  if (t.vocab_size == 0)  // for --text
+    t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);
   const plan::Plan plan = plan_of(o);
   if (!t.trace.empty()) {

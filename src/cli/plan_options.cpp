@@ -10,24 +10,20 @@
 namespace nanofsdp::cli {
 namespace {
 
-// GPT-2's models, which this program can train; it only plans the others.
-constexpr std::pair<const char*, gpt::GPTConfig> kGpt2s[] = {
-    {"gpt2", {1024, 50'257, 12, 12, 768}},
-    {"gpt2-medium", {1024, 50'257, 24, 16, 1024}},
-    {"gpt2-large", {1024, 50'257, 36, 20, 1280}},
-    {"gpt2-xl", {1024, 50'257, 48, 25, 1600}}};
-
 void add_model(CommandLine& line, PlanOptions& o) {
   std::vector<std::string> names = {"gpt"};
-  for (const auto& [name, config] : kGpt2s) names.emplace_back(name);
-  for (const plan::TransformerShape& shape : plan::kTransformers) names.emplace_back(shape.name);
+  for (const plan::TransformerShape& shape : plan::transformers()) names.push_back(shape.name);
   line.group("Model");
   line.choose("model", names, [&o](const std::string& name) { o.model = name; });
   line.add("vocab_size", o.training.vocab_size, kSize);
   line.add("parameters", o.parameters, {0, 1e15, "a number in [0, 1e15)"});
   line.add("unit", o.unit, {0, 1e15, "a number in [0, 1e15)"});
   line.group("How it is run");
-  line.add("recompute_every", o.practice.every, kLayers);
+  line.choose("kernels", {"nanofsdp", "pytorch", "pytorch-compiled", "mosaicml"},
+              [&o](const std::string& name) { o.kernels = name; });
+  line.choose("attention", {"ours", "plain", "flash1", "flash2", "flash3", "cudnn"},
+              [&o](const std::string& name) { o.practice.attention = name; });
+  line.add("recompute_every", o.practice.every, {1, 1001, "a number from 1 to 1000"});
   line.add("compile", o.practice.compiled);
   line.add("fused_norm", o.practice.fused_norm);
   line.add("fused_loss", o.practice.fused_loss);
@@ -45,10 +41,16 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   }
   line.set_default("batch_size", "1");
   line.set_default("gradient_accumulation_steps", fmt::to_string(o.training.ranks));
-  if (bare) return;
-  const plan::TransformerShape* shape = plan::find_transformer(o.model);
-  line.set_default("block_size", fmt::to_string(shape == nullptr ? 1024 : shape->block_size));
-  if (shape != nullptr && !shape->is_llama) line.set_default("fused_loss", "True");
+}
+
+// A model says which set of kernels runs it, and the set says what attention, norm and loss are.
+void settle_kernels(PlanOptions& o, CommandLine& line) {
+  const auto shape = plan::find_transformer(o.model);
+  if (shape) line.set_default("kernels", shape->kernels);
+  if (shape) line.set_default("block_size", fmt::to_string(shape->block_size));
+  require(o.is_ours() ? !shape || !shape->is_llama : shape.has_value(), "kernels",
+          "nanofsdp for --model=gpt, another for a Llama", o.kernels);
+  line.set_defaults("kernels", o.kernels);
 }
 
 // The vocabulary of a dataset. Files of tokens need not exist yet.
@@ -69,14 +71,14 @@ void settle_machine(PlanOptions& o, CommandLine& line) {
 // Notes options that were typed and change nothing in this plan.
 void note_idle(PlanOptions& o, CommandLine& line) {
   const TrainOptions& t = o.training;
-  const plan::TransformerShape* shape = plan::find_transformer(o.model);
+  const auto shape = plan::find_transformer(o.model);
   const bool bare = o.parameters > 0, gpu = o.is_gpu(), alone = t.ranks == 1;
   const bool timed = !o.machine.empty(), copies = t.transport == comm::Transport::gloo;
   line.note_idle(o.training.notes,
                  {{bare, "bare"},
-                  {shape == nullptr, "ours"},
-                  {shape != nullptr && !shape->is_llama, "mpt"},
-                  {shape != nullptr, "published"},
+                  {o.is_ours(), "ours"},
+                  {!o.is_ours() && !shape->is_llama, "gpt"},
+                  {!o.is_ours(), "published"},
                   {o.model != "gpt", "named"},
                   {bare || line.given("model"), "chosen"},
                   {t.recompute == gpt::Recompute::none, "kept"},
@@ -106,23 +108,24 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
     }
     return std::make_unique<plan::Outline>(rest);
   }
-  if (const plan::TransformerShape* shape = plan::find_transformer(model)) {
-    plan::Practice how = practice;
-    how.dtype = fsdp::compute_dtype(training.precision, training.device);
-    return std::make_unique<plan::Outline>(plan::transformer(*shape, how));
-  }
   gpt::GPTConfig config = train::config_of(training, training.vocab_size);
-  for (const auto& [name, known] : kGpt2s) {
-    if (name == model) config = known;
+  if (auto shape = plan::find_transformer(model)) {
+    shape->block_size =
+        is_ours() ? std::max(shape->block_size, training.block_size) : training.block_size;
+    if (!is_ours()) return std::make_unique<plan::Outline>(plan::transformer(*shape, practice));
+    config = {shape->block_size, shape->vocab_size, shape->n_layer, shape->n_head, shape->n_embd};
   }
   config.dropout = static_cast<float>(training.dropout);
-  config.block_size = std::max(config.block_size, training.block_size);
   return bench::planned_gpt(config, practice.recompute);
 }
 
 plan::Machine PlanOptions::find_machine() const {
   plan::Machine found = plan::find_machine(machine);
   if (network > 0) found.network_bandwidth = network;
+  if (practice.attention == "ours") return found;
+  require(found.attentions.contains(practice.attention), "attention",
+          "a kernel that this --machine knows", practice.attention);
+  found.attention = found.attentions[practice.attention];
   return found;
 }
 
@@ -140,40 +143,33 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("network_bandwidth", o.network, kNoneOrMore);
   line.add("memory_reserve", o.reserve, kNoneOrMore);
   line.add("sweep", o.sweep);
-  line.add("picture", o.picture);
   line.add("trace", t.trace);
   line.add("json", o.json);
   add_training(line, t, {"scratch", "resume"});
   line.parse(args, /*completes=*/true);
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
-  require(o.picture.empty() || !o.sweep.empty(), "picture", "a --sweep beside it", "none");
   require(o.network == 0 || o.network >= 1e6, "network_bandwidth",
           "bytes/s, 1e6 or more (400 Gb/s are 50e9); 0: the machine's", o.network);
   o.practice.recompute = t.recompute;
   settle_machine(o, line);
   settle_model(o, line);
+  settle_kernels(o, line);
   if (o.is_gpu()) line.set_default("param_dtype", "bfloat16");
+  o.practice.dtype = fsdp::compute_dtype(t.precision, t.device);
   settle_text(t, line);
   if (line.is_default("vocab_size")) t.vocab_size = t.text.empty() ? vocabulary_of(t.dataset) : 0;
   settle_strategy(t, line);
   settle_backend(line, t);
   if (t.ranks == 1) t.strategy = fsdp::ShardingStrategy::no_shard;
   note_idle(o, line);
-  for (const char* name :
-       {"batch_size", "block_size", "gradient_accumulation_steps", "device", "param_dtype",
-        "reduce_dtype", "layout", "recompute", "recompute_every", "compile", "fused_norm",
-        "fused_loss", "backward_prefetch", "out_dir", "pretrained"}) {
+  for (const std::string& name : plan::words_in(line.words_of("kernels", "planned")))
     if (!line.value(name).empty()) o.planned[name] = line.value(name);
-  }
   return o;
 }
 
 PlanOptions typed_behind(const PlanOptions& o, std::string_view words) {
   Words all = o.arguments;
-  for (std::size_t next; words.starts_with(' '); words.remove_prefix(next)) {
-    next = std::min(words.find(' ', 1), words.size());
-    all.emplace_back(words.substr(1, next - 1));
-  }
+  for (const std::string& word : plan::words_in(words)) all.push_back(word);
   PlanOptions other = parse_plan_options(all);
   other.training.vocab_size = o.training.vocab_size;  // perhaps that of a text
   return other;

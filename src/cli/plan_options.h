@@ -21,24 +21,26 @@ using Words = std::vector<std::string>;
 
 /// A training that is planned and not run.
 struct PlanOptions {
-  TrainOptions training;      ///< options of the training
-  std::string model = "gpt";  ///< name of a model; "gpt": sizes are given
-  plan::Practice practice;    ///< how a program runs a published model
-  double parameters = 0;      ///< number of parameters, if there is no model; 0: there is one
-  double unit = 0;            ///< largest number of them in a unit; 0: all in the root
-  std::string machine;        ///< name of a machine, or a file; empty: no time
-  double network = 0;         ///< bytes/s of a rank between nodes; 0: the machine's
-  double reserve = 2;         ///< GiB of a rank that are held back
-  std::string sweep;          ///< options that are varied, "ranks,batch_size"; empty: none
-  std::string picture;        ///< file for the picture of the sweep
-  bool json = false;          ///< whether to print JSON for programs
-  Words arguments{};          ///< from which all this was read
+  TrainOptions training;             ///< options of the training
+  std::string model = "gpt";         ///< name of a model; "gpt": sizes are given
+  std::string kernels = "nanofsdp";  ///< the code that runs the model (data/help/kernels.txt)
+  plan::Practice practice;           ///< how a program runs a published model
+  double parameters = 0;  ///< number of parameters, if there is no model; 0: there is one
+  double unit = 0;        ///< largest number of them in a unit; 0: all in the root
+  std::string machine;    ///< name of a machine, or a file; empty: no time
+  double network = 0;     ///< bytes/s of a rank between nodes; 0: the machine's
+  double reserve = 2;     ///< GiB of a rank that are held back
+  std::string sweep;      ///< options that are varied, "ranks,batch_size"; empty: none
+  bool json = false;      ///< whether to print JSON for programs
+  Words arguments{};      ///< from which all this was read
   /// The values of the options that decide most, for people.
   nlohmann::ordered_json planned{};
 
   /// Makes the model, without values.
   std::unique_ptr<nn::Module> make_model() const;
   plan::Machine find_machine() const;  ///< @pre a machine is named
+  /// Whether this library's own code runs the model.
+  bool is_ours() const { return kernels == "nanofsdp"; }
   /// Whether ranks compute on GPUs.
   bool is_gpu() const { return training.device == Device::cuda; }
 };

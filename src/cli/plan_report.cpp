@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
-#include <vector>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -12,6 +12,7 @@
 namespace nanofsdp::cli {
 namespace {
 
+using nlohmann::ordered_json;
 using plan::Machine;
 using plan::Recompute;
 
@@ -25,22 +26,13 @@ int threads_of(const TrainOptions& t, const Machine* machine) {
   return std::max(1, static_cast<int>(machine->cores) / t.ranks);
 }
 
-std::string gibibytes(std::int64_t bytes) {
-  return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / (1 << 30));
-}
+std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
 
-// The plan with these words typed behind the options; none if they are refused.
-std::optional<plan::Plan> plan_with(const PlanOptions& o, const std::string& words) try {
-  return plan_of(typed_behind(o, words), /*timed=*/false);
-} catch (const UsageError&) {
-  return {};
-}
-
-// The changes that people try first, as words with a blank before each. Later ones of a row save
-// more.
+// Kinds of changes that people try first, as words with a blank before each. Later ones of a kind
+// save more.
 std::vector<Words> remedies(const PlanOptions& o) {
   const TrainOptions& t = o.training;
-  Words recompute = {" --recompute=selective", " --recompute=block"}, rows, ranks;
+  Words recompute = {" --recompute=selective", " --recompute=block"}, rows, ranks, groups, whole;
   recompute.erase(recompute.begin(), recompute.begin() + static_cast<int>(o.practice.recompute));
   const auto is_zero = [](const std::string& word) { return word.starts_with("--zero"); };
   const bool zero = std::ranges::any_of(o.arguments, is_zero), alone = t.ranks == 1;
@@ -49,24 +41,24 @@ std::vector<Words> remedies(const PlanOptions& o) {
     rows.push_back(fmt::format(" --batch_size={}", n));
   for (int n = 2 * t.ranks; n <= 64 * t.ranks; n *= 2)
     ranks.push_back(ranks_typed(t, n) + (alone ? full : ""));
-  Words sharding;
+  for (int n = 2 * t.shard_size; 0 < n && n < t.ranks; n *= 2)
+    groups.push_back(fmt::format(" --shard_size={}", n));
   if (!alone && t.strategy != fsdp::ShardingStrategy::full_shard)
-    sharding = {full + (t.shard_size > 0 ? " --shard_size=0" : "")};
-  std::vector<Words> all = {recompute, t.no_sync ? Words{" --no_sync=False"} : Words(), sharding,
-                            rows, ranks};
-  for (Words& row : all)
-    std::erase_if(row, [&](const std::string& words) { return !plan_with(o, words); });
+    whole.push_back(full + (t.shard_size > 0 ? " --shard_size=0" : ""));
+  const Words sync = t.no_sync ? Words{" --no_sync=False"} : Words();
+  std::vector<Words> all = {recompute, sync, groups, whole, rows, ranks};
   std::erase(all, Words());
   return all;
 }
 
 // Names the largest part of the memory of a plan that is too large after all changes, and a way to
 // make that part smaller.
-std::string beyond_fsdp(const plan::Plan& plan) {
-  const auto units =
-      plan.of(MemoryClass::unsharded_parameters) + plan.of(MemoryClass::unsharded_gradients);
-  const auto activations = plan.of(MemoryClass::activations);
-  const auto shards = plan.total_peak - units - activations;
+std::string beyond_fsdp(const ordered_json& plan) {
+  const ordered_json& of = plan["bytes"];
+  const double units =
+      of["unsharded parameters"].get<double>() + of["unsharded gradients"].get<double>();
+  const double activations = of["activations"];
+  const double shards = plan["peak_bytes"].get<double>() - units - activations;
   const auto [bytes, what, help] =
       std::max({std::tuple(shards, "shards", "more ranks, or offloading to the host"),
                 std::tuple(units, "whole units", "smaller units, or tensor parallelism"),
@@ -87,6 +79,8 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
       t, t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
       t.transport == comm::Transport::gloo ? 1 : static_cast<int>(on ? on->node_ranks : t.ranks));
   run.options.wrap_policy = plan::is_block;
+  if (!o.is_ours() && t.strategy == fsdp::ShardingStrategy::hybrid_shard)
+    run.across = static_cast<double>(size_of(t.precision.reduce_dtype)) / 4;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
   run.options.forward_prefetch = static_cast<int>(
       // The same limit as in a training.
@@ -96,9 +90,8 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),
           t.gradient_accumulation_steps);
   double made = 0;  // elements that all products make for a token
-  for (const nn::Parameter* p : model->named_parameters()) {
-    if (p->shape.rank() == 2) made += static_cast<double>(p->shape[0]);
-  }
+  for (const nn::Parameter* p : model->named_parameters())
+    made += p->shape.rank() == 2 ? static_cast<double>(p->shape[0]) : 0;
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
           t.batch_size);
@@ -106,12 +99,12 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   return plan::plan(*model, run, timed ? on : nullptr);
 }
 
-nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
+ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
-  nlohmann::ordered_json json = {{"model", o.parameters > 0 ? "parameters" : o.model},
-                                 {"parameters", plan.numel()},
-                                 {"ranks", t.ranks},
-                                 {"strategy", fsdp::name_of(t.strategy)}};
+  ordered_json json = {{"model", o.parameters > 0 ? "parameters" : o.model},
+                       {"parameters", plan.numel()},
+                       {"ranks", t.ranks},
+                       {"strategy", fsdp::name_of(t.strategy)}};
   json["planned"] = o.planned;
   if (!t.notes.empty()) json["notes"] = t.notes;
   for (const MemoryClass c : kMemoryClasses) json["bytes"][std::string(name_of(c))] = plan.of(c);
@@ -124,21 +117,25 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["bytes_across"] = plan.bytes_across;
   if (!plan.time) return json;
   const Machine machine = o.find_machine();
-  const bool rounded = fsdp::compute_dtype(t.precision, t.device) == DType::bfloat16;
-  const int threads = threads_of(t, &machine);
-  const double cores = o.is_gpu() ? 1 : std::min(1.0 * threads, machine.cores / t.ranks);
-  const double peak = cores * (rounded ? machine.products_bfloat16 : machine.products_float32);
+  const double cores =
+      o.is_gpu() ? 1 : std::min(1.0 * threads_of(t, &machine), machine.cores / t.ranks);
+  const double peak = cores * (o.practice.dtype == DType::bfloat16 ? machine.products_bfloat16
+                                                                   : machine.products_float32);
   const auto& [seconds, busy, exposed, communication] = *plan.time;
   const double reserve = o.reserve * (1 << 30);
   const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
+  // MosaicML's steps take about 4 % more for each doubling of ranks beyond 128.
+  const double doublings = o.is_gpu() ? std::max(0.0, std::log2(t.ranks / 128.0)) : 0;
+  const double in_all = seconds * (1 + 0.04 * doublings);
   json["machine"] = o.machine;
   json["seconds"] = seconds;
+  json["straggler_seconds"] = in_all - seconds;
   if (o.parameters == 0) {
-    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / seconds;
+    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / in_all;
     PlanOptions plain = o;  // products that are computed again do not count
     plain.practice.recompute = Recompute::none;
-    json["mfu"] = plan_of(plain, /*timed=*/false).products / seconds / peak;
-    json["hfu"] = plan.products / seconds / peak;
+    json["mfu"] = plan_of(plain, /*timed=*/false).products / in_all / peak;
+    json["hfu"] = plan.products / in_all / peak;
   }
   json["communication_seconds"] = communication;
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
@@ -148,30 +145,45 @@ nlohmann::ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   return json;
 }
 
-std::string what_would_fit(const PlanOptions& o, const nlohmann::ordered_json& json) {
-  const double most = json["memory_bytes"].get<double>() - json["reserve_bytes"].get<double>();
-  const auto fits = [&](const std::string& words) {
-    const auto plan = plan_with(o, words);
-    return plan && plan->total_peak <= most;
-  };
-  const std::vector<Words> all = remedies(o);
-  std::string text, every;
-  const auto try_pairs = [&](const Words& some, const Words& others) {
-    const Words pairs = combined(some, others);
-    const auto first = std::ranges::find_if(pairs, fits);
-    if (first == pairs.end()) return;
-    text += fmt::format(" {} would take {}\n", *first, gibibytes(plan_with(o, *first)->total_peak));
-  };
-  for (const Words& words : all) try_pairs({""}, words);
-  if (!text.empty()) return text;
-  for (auto some = all.begin(); some != all.end(); ++some) {
-    for (auto others = some + 1; others != all.end(); ++others) try_pairs(*some, *others);
-    if (plan_with(o, every + some->back())) every += some->back();
+ordered_json row_of(const PlanOptions& o, const std::string& words, bool timed) {
+  ordered_json row = {{"typed", words}};
+  try {
+    const PlanOptions typed = typed_behind(o, words);
+    row.update(json_of(typed, plan_of(typed, timed)));
+  } catch (const UsageError& error) {
+    row["refused"] = error.what();
   }
-  if (!text.empty()) return "  no single change makes it fit; two do:\n" + text;
-  const plan::Plan last = *plan_with(o, every);
-  if (last.total_peak > most) return beyond_fsdp(last);
-  return fmt::format(" {} would take {}\n", every, gibibytes(last.total_peak));
+  return row;
+}
+
+std::string what_would_fit(const PlanOptions& o, const ordered_json& json) {
+  const double most = json["memory_bytes"].get<double>() - json["reserve_bytes"].get<double>();
+  const std::vector<Words> all = remedies(o);
+  std::vector<ordered_json> offers;
+  ordered_json last;
+  // The first change of a kind that fits costs least time.
+  const auto try_each = [&](const Words& kind) {
+    for (const std::string& words : kind) {
+      last = row_of(o, words, /*timed=*/false);
+      if (last.value("peak_bytes", kMostElements) <= most)
+        return offers.push_back(row_of(o, words));
+    }
+  };
+  for (const Words& kind : all) try_each(kind);
+  std::string text, every;
+  for (std::size_t i = 0, n = offers.empty() ? all.size() : 0; i < n; ++i) {
+    text = "  no single change makes it fit; two do:\n";
+    for (std::size_t j = i + 1; j < n; ++j) try_each(combined(all[i], all[j]));
+    if (!row_of(o, every + all[i].back(), false).contains("refused")) every += all[i].back();
+  }
+  if (offers.empty()) text.clear(), try_each({every});
+  if (offers.empty()) return beyond_fsdp(last);
+  std::ranges::stable_sort(offers, std::greater(),
+                           [](const ordered_json& row) { return row.value("tokens_per_s", 0.0); });
+  for (const ordered_json& row : offers)
+    text += fmt::format(" {} would take {}\n", row["typed"].get<std::string>(),
+                        gibibytes(row["peak_bytes"]));
+  return text;
 }
 
 }  // namespace nanofsdp::cli

@@ -16,18 +16,25 @@ namespace nanofsdp::cli {
 plan::Plan plan_of(const PlanOptions& options, bool timed = true);
 
 /// A plan as one JSON object: what was "planned"; memory and traffic of a rank. On a machine it has
-/// these, too: "seconds" of a step; "tokens_per_s" of a rank; "mfu", model FLOPs utilisation from 0
-/// to 1, in which recomputation does not count, and "hfu", in which it does (both count the half of
-/// attention's pairs that a causal model needs); "communication_seconds" in which at least one
-/// collective was running; "exposed_seconds" in which computation waited for collectives;
-/// "memory_bytes" that a rank has there; "reserve_bytes" of them that are held back; and whether
-/// the plan "fits": whether the others hold "peak_bytes", the most at any moment of the run. A bare
-/// number of parameters has no tokens and no utilisation.
+/// these, too: "seconds" of a step if no rank is late; "straggler_seconds" in which it waits for
+/// late ranks, 4 % for each doubling of GPUs beyond 128; "tokens_per_s" of a rank; "mfu", model
+/// FLOPs utilisation from 0 to 1, in which recomputation does not count, and "hfu", in which it
+/// does (both count the half of attention's pairs that a causal model needs);
+/// "communication_seconds" in which at least one collective was running; "exposed_seconds" in which
+/// computation waited for collectives; "memory_bytes" that a rank has there; "reserve_bytes" of
+/// them that are held back; and whether the plan "fits": whether the others hold "peak_bytes", the
+/// most at any moment of the run. A bare number of parameters has no tokens and no utilisation.
 nlohmann::ordered_json json_of(const PlanOptions& options, const plan::Plan& plan);
 
-/// Changes that make a plan fit. Each is made of options that can be typed behind the others, and
-/// was planned so. If one change is not enough, pairs are tried. If no pair is enough, the text
-/// says what takes the memory, and what else helps.
+/// json_of() the plan with these words behind the options, which are "typed", or the reason for
+/// which it is "refused".
+/// @param words see typed_behind()
+nlohmann::ordered_json row_of(const PlanOptions& options, const std::string& words,
+                              bool timed = true);
+
+/// Changes that make a plan fit, the fastest first, by the tokens/s of a rank. Each is made of
+/// options that can be typed behind the others, and was planned so. If one change is not enough,
+/// pairs are tried. If no pair is enough, the text says what takes the memory, and what else helps.
 /// @param json what json_of() returns for the options
 std::string what_would_fit(const PlanOptions& options, const nlohmann::ordered_json& json);
 

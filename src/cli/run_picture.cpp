@@ -111,8 +111,7 @@ std::string draw_run(const std::string& title, const Curves& run, const Curves& 
   double y = 56;
   std::string body = svg_text(kChartLeft, 18, "start", title);
   const auto chart = [&](const char* name, bool from_zero, std::vector<Chart::Line> lines) {
-    body +=
-        draw_chart({name, from_zero, "iteration", static_cast<double>(last), {}, lines}, y, 150);
+    body += draw_chart({name, from_zero, "iteration", static_cast<double>(last), lines}, y, 150);
     y += 150 + 56;
   };
   chart("loss", false,

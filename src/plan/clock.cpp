@@ -71,13 +71,26 @@ class Player {
     if (i.kind == Kind::block) return block(stream_awaited(i), i.point);
     const bool is_inline = stream == 0 && on_cpu(machine_);
     if (i.kind == Kind::work && !is_inline) host_ += i.cost.launches * machine_.launch_time;
+    if (setup_.across > 0 && stream == 2 && i.cost.payload.stride > 1) return issue_across(i);
     lanes_[stream].queue.push_back({&i, issued_, host_});
     if (is_inline) block(stream, issued_);
   }
 
+  // Issues a sum across shard groups on a lane of its own. The sum comes after all that its stream
+  // has so far. A wait for the stream is a wait for both lanes.
+  void issue_across(const Issued& i) {
+    across_.push_back({.kind = Kind::wait, .awaited = i.stream, .point = issued_ - 1});
+    lanes_[kStreams].queue.push_back({&across_.back(), issued_, host_});
+    across_.push_back(i);
+    across_.back().cost.payload.bytes *= setup_.across;
+    lanes_[kStreams].queue.push_back({&across_.back(), issued_, host_});
+  }
+
   bool passed(std::size_t stream, std::size_t point) const {
-    const auto& queue = lanes_[stream].queue;
-    return queue.empty() || queue.front().number > point;
+    const auto has = [&](const Lane& lane) {
+      return lane.queue.empty() || lane.queue.front().number > point;
+    };
+    return has(lanes_[stream]) && (stream + 1 != kStreams || has(lanes_[kStreams]));
   }
 
   // The host waits. It can only wait for earlier entries of the log, so some work is always
@@ -132,10 +145,9 @@ class Player {
     const double dt = next - now_;
     if (!lanes_[0].running) played_.exposed[moving_ ? awaited(host_waits_for) : 0] += dt;
     if (moving_) played_.communication += dt;
-    for (std::size_t s = 0; s < kStreams; ++s) {
-      if (!lanes_[s].running) continue;
-      played_.busy[s] += dt;
-      proceed(lanes_[s], dt, next);
+    for (std::size_t s = 0; s < lanes_.size(); ++s) {
+      if (lanes_[s].running && s < kStreams) played_.busy[s] += dt;
+      if (lanes_[s].running) proceed(lanes_[s], dt, next);
     }
     now_ = next;
   }
@@ -175,7 +187,9 @@ class Player {
   const Setup setup_;
   std::size_t issued_ = 0;  // number of entries that the host has issued
   double host_ = 0, now_ = 0;
-  std::array<Lane, kStreams> lanes_;  // one lane for each stream
+  std::array<Lane, kStreams + 1>
+      lanes_;                    // one lane for each stream, and one for sums across groups
+  std::deque<Issued> across_{};  // the work of that lane
   std::array<double, processor + 1> users_{};
   bool moving_ = false;  // whether a collective is running
   Played played_;

@@ -29,6 +29,9 @@ namespace nanofsdp::plan {
 struct Setup {
   int ranks = 1;    ///< W: number of ranks on all nodes
   int threads = 1;  ///< T: threads of a rank that computes on a CPU
+  /// If it is not 0, sums across shard groups are on a stream of their own, as FSDP2 has them, and
+  /// have this share of the bytes of the sums in float32.
+  double across = 0;
 };
 
 /// Seconds that a piece of work takes if no other stream slows it: the time of its arithmetic or of

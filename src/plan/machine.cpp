@@ -82,8 +82,10 @@ void set(Machine& machine, const std::string& where, std::string_view name,
     machine.kind = value == "gpu" ? Machine::Kind::gpu : Machine::Kind::cpu;
     return;
   }
-  const Number* n = std::ranges::find(kNumbers, name, &Number::name);
-  check(n != std::end(kNumbers), where, "a name of Machine", name);
+  const std::string_view base = name.substr(0, name.find(':'));
+  const Number* n = std::ranges::find(kNumbers, base, &Number::name);
+  check(n != std::end(kNumbers) && (base == name || base == "attention"), where,
+        "a name of Machine", name);
   check(n->fitted != machine.fitted_to.empty(), where,
         fmt::format("{} {} the line [fitted]", name, n->fitted ? "below" : "above"), name);
   char* end = nullptr;
@@ -91,7 +93,8 @@ void set(Machine& machine, const std::string& where, std::string_view name,
   const bool whole = !value.empty() && end == value.c_str() + value.size();
   check(whole && number >= n->least && number <= n->most, where,
         fmt::format("{} = a number {}", name, range_of(*n)), value);
-  machine.*n->value = number;
+  if (base == name) machine.*n->value = number;
+  if (base != name) machine.attentions[std::string(name.substr(base.size() + 1))] = number;
 }
 
 }  // namespace

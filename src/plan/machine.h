@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -11,6 +12,7 @@ namespace nanofsdp::plan {
 ///     # a comment
 ///     kind = gpu                      # or cpu
 ///     memory_bandwidth = 3.35e12      # bytes/s; every line says its source
+///     attention:flash2 = 346e12       # FLOP/s of another attention kernel than this library's
 ///     ...                             # every other number of Machine by its name, in any order
 ///     [fitted] to the step times of ...
 ///     product_efficiency = 0.7        # and the other three
@@ -28,12 +30,13 @@ struct Machine {
   double memory = 0;  ///< bytes of a GPU that a program can have, or bytes of a CPU's node
   double memory_bandwidth = 0;  ///< bytes/s read and written; of a CPU's node, fetched
   double cores = 1;  ///< cores of a node; a GPU counts as one. FLOP/s are those of one core
-  double products_bfloat16 = 0;      ///< FLOP/s of products of bfloat16 matrices
-  double products_float32 = 0;       ///< FLOP/s of products of float32 matrices
-  double product_half_width = 0;     ///< a product with a side of this length reaches half of that
-  double attention = 0;              ///< FLOP/s of products inside a kernel of attention
-  double attention_half_length = 0;  ///< rows of this many tokens reach half of that
-  double flops = 0;                  ///< FLOP/s of all other work
+  double products_bfloat16 = 0;   ///< FLOP/s of products of bfloat16 matrices
+  double products_float32 = 0;    ///< FLOP/s of products of float32 matrices
+  double product_half_width = 0;  ///< a product with a side of this length reaches half of that
+  double attention = 0;           ///< FLOP/s of products inside this library's attention kernel
+  std::map<std::string, double> attentions{};  ///< the same inside other kernels: "flash2"
+  double attention_half_length = 0;            ///< rows of this many tokens reach half of that
+  double flops = 0;                            ///< FLOP/s of all other work
   double kernel_time = 0;  ///< seconds that a kernel without work takes; on a CPU, an operator
   double launch_time = 0;  ///< seconds of the host to launch a kernel on another stream
 

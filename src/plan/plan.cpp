@@ -1,5 +1,7 @@
 #include "plan/plan.h"
 
+#include <cmath>
+
 #include "plan/simulated.h"
 
 namespace nanofsdp::plan {
@@ -22,8 +24,10 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
             .bytes_across = mesh.traffic_across().bytes_sent,
             .products = context.products};
   //! [plan]
+  const auto bytes = std::llround((run.across > 0 ? 1 - run.across : 0) * 1.0 * plan.bytes_across);
+  plan.bytes_across -= bytes, plan.step.bytes_sent -= bytes, plan.step.bytes_received -= bytes;
   if (machine != nullptr)
-    plan.time = play(context.issued, *machine, {run.ranks, run.threads}, first);
+    plan.time = play(context.issued, *machine, {run.ranks, run.threads, run.across}, first);
   plan.spans = context.tracer.spans();
   rehearsal.save();
   plan.total_peak = context.ledger.total_peak();

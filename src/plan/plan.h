@@ -36,6 +36,7 @@ struct Run {
   int rank = 0;               ///< the planned rank
   int threads = 1;            ///< threads of its compute stream
   Device device = Device::simulated_cpu;  ///< a simulated device
+  double across = 0;                      ///< see Setup: how sums across groups are sent
   fsdp::Options options{};                ///< the options of fully_shard
   Work work{};                            ///< the rank's work in a step
   Scratch scratch{};                      ///< memory that the backend keeps for sums

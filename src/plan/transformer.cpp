@@ -1,6 +1,12 @@
 #include "plan/transformer.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace nanofsdp {
+extern const std::string_view kModels;  // data/models.txt
+}
 
 namespace nanofsdp::plan {
 namespace {
@@ -25,14 +31,14 @@ struct Style {
 // write 18 widths, and 14 in backward with 46. Rotary positions use complex numbers of float32,
 // compiled or not.
 constexpr Style kGpt = {7, 2, {10, 0, 0, 2, 5}, {24, 0, 0, 4, 12}};
+constexpr Style kCompiledGpt = {6, 1, {8, 0, 0, 2, 3}, {12, 0, 0, 4, 6}};
 constexpr Style kEager = {11, 4, {2 * 18 + 6, 10, 2, 5, 26}, {2 * 46 + 15, 10, 2, 9, 46}};
 constexpr Style kFusedNorm = {7, 4, {2 * 2 + 6, 10, 2, 5, 14}, {2 * 4 + 15, 10, 2, 9, 22}};
 constexpr Style kCompiled = {7, 3, {2 * 2 + 4, 10, 1, 3, 10}, {2 * 6 + 2, 10, 1, 6, 15}};
 
 const Style& style_of(const TransformerShape& shape, const Practice& practice) {
-  if (!shape.is_llama) return kGpt;
-  if (practice.compiled) return kCompiled;
-  return practice.fused_norm ? kFusedNorm : kEager;
+  if (!shape.is_llama) return practice.compiled ? kCompiledGpt : kGpt;
+  return practice.compiled ? kCompiled : practice.fused_norm ? kFusedNorm : kEager;
 }
 
 std::vector<Kernel> products_of(const TransformerShape& s) {
@@ -62,12 +68,18 @@ Layer block(const TransformerShape& s, const Practice& practice, Recompute recom
   forward.push_back({.attention = 2 * 2 * C});  // two products; in backward five
   forward.push_back(elementwise(style.forward));
   if (selective) backward.push_back(forward.back());
-  if (recompute == Recompute::block) backward = forward;
+  if (recompute == Recompute::block) {
+    backward = forward;
+    // PyTorch stops when it has all that backward reads. Nothing reads the last product's output.
+    backward.erase(backward.begin() + std::ssize(products_of(s)) - 1);
+  }
   for (const Kernel& product : products_of(s)) backward.insert(backward.end(), 2, product);
   backward.push_back({.attention = 5 * 2 * C});
   backward.push_back(elementwise(style.backward));
 
-  const std::int64_t sums = 4 * s.n_head;  // the sums of attention, in float32
+  // The sums of attention, in float32. Plain attention keeps scores and their softmax.
+  const std::int64_t sums =
+      practice.attention == "plain" ? 2 * bytes * s.n_head * s.block_size : 4 * s.n_head;
   const std::int64_t all = bytes * (style.kept_width * C + style.kept_inner * F) + sums;
   layer.kept = selective ? bytes * (3 * C + K + F) + sums : all;
   if (recompute == Recompute::block) layer.kept = 0;
@@ -85,7 +97,7 @@ Layer transformer(const TransformerShape& s, const Practice& practice) {
   embedding.backward.kernels = {{.bytes = bytes * 3 * C}};
   if (!s.is_llama) embedding.parameters.push_back({s.block_size, C});
   for (std::int64_t i = 0; i < s.n_layer; ++i) {
-    const bool again = (i + 1) % practice.every == 0;
+    const bool again = std::floor((i + 1) / practice.every) > std::floor(i / practice.every);
     embedding.behind.push_back(block(s, practice, again ? practice.recompute : Recompute::none));
     embedding.behind.back().name = "layers." + std::to_string(i);
   }
@@ -109,9 +121,32 @@ Layer transformer(const TransformerShape& s, const Practice& practice) {
   return embedding;
 }
 
-const TransformerShape* find_transformer(std::string_view name) {
-  const auto* found = std::ranges::find(kTransformers, name, &TransformerShape::name);
-  return found == std::end(kTransformers) ? nullptr : found;
+std::vector<std::string> words_in(std::string_view text) {
+  std::vector<std::string> words;
+  for (std::size_t begin = text.find_first_not_of(" \n"); begin < text.size();) {
+    const std::size_t end = std::min(text.find_first_of(" \n", begin), text.size());
+    words.emplace_back(text.substr(begin, end - begin));
+    begin = text.find_first_not_of(" \n", end);
+  }
+  return words;
+}
+
+std::vector<TransformerShape> transformers() {
+  const std::vector<std::string> words = words_in(kModels);
+  std::vector<TransformerShape> all;
+  // There are 11 columns, and the first row has their names.
+  for (std::size_t i = 11; i < words.size(); i += 11) {
+    const auto n = [&](std::size_t c) { return std::strtoll(words[i + c].c_str(), nullptr, 10); };
+    all.push_back(
+        {words[i], words[i + 1], n(2) != 0, n(3), n(4), n(5), n(6), n(7), n(8), n(9), n(10) != 0});
+  }
+  return all;
+}
+
+std::optional<TransformerShape> find_transformer(std::string_view name) {
+  for (const TransformerShape& shape : transformers())
+    if (shape.name == name) return shape;
+  return {};
 }
 
 }  // namespace nanofsdp::plan

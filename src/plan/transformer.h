@@ -1,7 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "gpt/config.h"
 #include "plan/outline.h"
@@ -15,11 +18,12 @@ namespace nanofsdp::plan {
 /// One kind is Llama (Touvron et al. 2023, arXiv 2302.13971): RMSNorm, rotary positions, SwiGLU,
 /// and fewer heads of keys and values than of queries. The other is GPT as MosaicML trains it:
 /// LayerNorm, GELU, one product for queries, keys and values, and a head that shares the
-/// embedding's table. Attention is a fused kernel, which keeps no scores.
+/// embedding's table; GPT-2 has the same parts.
 
 /// The shape of a model.
 struct TransformerShape {
-  std::string_view name;        ///< "llama-3-8b"
+  std::string name;             ///< "llama-3-8b"
+  std::string kernels;          ///< set of kernels that usually runs it (data/help/kernels.txt)
   bool is_llama = true;         ///< false: a GPT
   std::int64_t n_layer = 0;     ///< blocks
   std::int64_t n_embd = 0;      ///< width
@@ -27,7 +31,7 @@ struct TransformerShape {
   std::int64_t n_kv_head = 0;   ///< heads of keys and values
   std::int64_t n_inner = 0;     ///< width inside the MLP
   std::int64_t vocab_size = 0;  ///< number of different tokens
-  std::int64_t block_size = 0;  ///< tokens of a row, if the user does not say another number
+  std::int64_t block_size = 0;  ///< tokens of a row; a GPT has as many positions
   bool tied = false;            ///< whether the head shares the embedding's table
 
   /// The width of keys, and of values.
@@ -42,7 +46,9 @@ using gpt::Recompute;
 struct Practice {
   DType dtype = DType::bfloat16;          ///< dtype of activations
   Recompute recompute = Recompute::none;  ///< parts of blocks that backward computes again
-  std::int64_t every = 1;                 ///< one block in this number of blocks computes again
+  double every = 1;  ///< one block in this number of blocks computes again; 1.5: two of three
+  /// Its kernel: "ours", or a name in Machine::attentions. "plain" keeps its scores.
+  std::string attention = "ours";
   bool compiled = false;    ///< consecutive elementwise work is one kernel (torch.compile)
   bool fused_norm = false;  ///< a norm is one kernel, even if the rest is not compiled
   /// Whether the loss is one kernel, which reads the logits in the dtype of activations. Else
@@ -54,29 +60,14 @@ struct Practice {
 /// Each block is a unit.
 Layer transformer(const TransformerShape& shape, const Practice& practice);
 
-/// Models that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), and
-/// MosaicML's MPT.
-inline constexpr TransformerShape kTransformers[] = {
-    {"llama-2-7b", true, 32, 4096, 32, 32, 11'008, 32'000, 4096, false},
-    {"llama-2-13b", true, 40, 5120, 40, 40, 13'824, 32'000, 4096, false},
-    {"llama-2-34b", true, 48, 8192, 64, 8, 22'016, 32'000, 4096, false},
-    {"llama-2-70b", true, 80, 8192, 64, 8, 28'672, 32'000, 4096, false},
-    {"llama-3-1b", true, 16, 2048, 32, 8, 8192, 128'256, 8192, true},
-    {"llama-3-3b", true, 28, 3072, 24, 8, 8192, 128'256, 8192, true},
-    {"llama-3-8b", true, 32, 4096, 32, 8, 14'336, 128'256, 8192, false},
-    {"llama-3-70b", true, 80, 8192, 64, 8, 28'672, 128'256, 8192, false},
-    {"llama-3-405b", true, 126, 16'384, 128, 8, 53'248, 128'256, 8192, false},
-    {"nanotron-1.3b", true, 16, 2048, 32, 32, 8192, 131'072, 4096, true},
-    {"mpt-760m", false, 24, 1536, 12, 12, 6144, 50'368, 2048, true},
-    {"mpt-1b", false, 24, 2048, 16, 16, 8192, 50'368, 2048, true},
-    {"mpt-3b", false, 32, 2560, 20, 20, 10'240, 50'368, 2048, true},
-    {"mpt-7b", false, 32, 4096, 32, 32, 16'384, 50'368, 2048, true},
-    {"mpt-13b", false, 40, 5120, 40, 40, 20'480, 50'368, 2048, true},
-    {"mpt-30b", false, 48, 7168, 56, 56, 28'672, 50'368, 2048, true},
-    {"mpt-70b", false, 80, 8192, 64, 64, 32'768, 50'368, 2048, true},
-};
+/// Models that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), OLMo 2,
+/// MosaicML's MPT, and GPT-2. data/models.txt has their shapes.
+std::vector<TransformerShape> transformers();
 
-/// The shape of the model with this name; null if the name is unknown.
-const TransformerShape* find_transformer(std::string_view name);
+/// The words of a text, which have blanks or ends of lines between them.
+std::vector<std::string> words_in(std::string_view text);
+
+/// The shape of the model with this name; none if the name is unknown.
+std::optional<TransformerShape> find_transformer(std::string_view name);
 
 }  // namespace nanofsdp::plan

@@ -1,7 +1,6 @@
 #include "train/trainer.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/transfer.h"
 #include "fsdp/deferred_init.h"

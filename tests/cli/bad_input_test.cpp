@@ -56,7 +56,6 @@ const std::map<std::string, Words> kTexts = {
     {"vocab", {"nowhere.json", ".", "/dev/null"}},
     {"machine", {"nowhere/m.txt", ".", std::string(300, 'x')}},  // bench writes it
     {"sweep", {" ", "rank", "ranks,,strategy", "ranks "}},
-    {"picture", {"x.svg"}},  // needs --sweep
     {"rows", {}},
     {"wandb_project", {}},
     {"wandb_run_name", {}}};

@@ -46,7 +46,7 @@ TEST(Help, OfEachCommandNamesTheCommandAndHasHeadings) {
 TEST(Help, ListsTheModelsWithTheirRows) {
   const TemporaryDirectory directory;
   const std::string help = output_of(directory, {"plan", "--help"});
-  for (const plan::TransformerShape& shape : plan::kTransformers) {
+  for (const plan::TransformerShape& shape : plan::transformers()) {
     const std::size_t at = help.find(" " + std::string(shape.name));
     ASSERT_NE(at, help.npos) << shape.name;
     const std::size_t before = help.rfind(": ", at), begin = help.rfind(' ', before - 1) + 1;

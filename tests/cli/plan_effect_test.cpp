@@ -36,7 +36,8 @@ const std::map<std::string, std::string> kOthers = {{"model", "gpt2-medium"},
                                                     {"network_bandwidth", "2e9"},
                                                     {"memory_reserve", "78"},
                                                     {"sweep", "batch_size"},
-                                                    {"picture", "p.svg"},
+                                                    {"kernels", "pytorch"},
+                                                    {"attention", "flash3"},
                                                     {"trace", "t.json"},
                                                     {"json", "True"},
                                                     {"dataset", "openwebtext"},
@@ -76,11 +77,10 @@ const std::map<std::string, std::string> kOthers = {{"model", "gpt2-medium"},
                                                     {"explain", "True"}};
 
 // Another value for the runs that have the first.
-const std::map<std::string, std::string> kDefaults = {{"param_dtype", "bfloat16"},
-                                                      {"device", "cpu"},
-                                                      {"fused_loss", "False"},
-                                                      {"json", "False"},
-                                                      {"dataset", "tales"}};
+const std::map<std::string, std::string> kDefaults = {
+    {"param_dtype", "bfloat16"}, {"device", "cpu"},    {"fused_loss", "False"},
+    {"fused_norm", "False"},     {"compile", "False"}, {"kernels", "pytorch-compiled"},
+    {"json", "False"},           {"dataset", "tales"}};
 
 // Runs the program, and returns all that it prints and leaves, or "refused" if it ends with an
 // error.
@@ -90,7 +90,7 @@ std::string outcome(const Words& words) {
   Process process(directory.file(""), words);
   if (process.wait(60s) == 2) return "refused";
   std::string all = process.out();
-  for (const char* file : {"p.svg", "t.json"}) {
+  for (const char* file : {"t.json"}) {
     if (std::filesystem::exists(directory.file(file))) all += file;
   }
   return all;

@@ -109,7 +109,7 @@ void expect_advice_as_typed(const std::string& options, const std::string& begin
 TEST(PlanAdvice, IsTrueAsTyped) {
   for (const auto& [options, begins] :
        {std::pair("--model=llama-3-8b --ranks=64 --batch_size=12", "--batch_size=1"),
-        {"--model=llama-2-7b --ranks=8 --zero=1 --batch_size=6", "--recompute=block"},
+        {"--model=llama-2-7b --ranks=8 --zero 1 --batch_size=6", "--batch_size=1"},
         {"--model=llama-2-7b --ranks=8 --zero=0 --recompute=block", "--zero=3"},
         {"--model=llama-2-7b --ranks=1", "--ranks="},
         {"--model=llama-3-8b --ranks=1 --strategy=no_shard --recompute=block", "--ranks="},
@@ -118,6 +118,9 @@ TEST(PlanAdvice, IsTrueAsTyped) {
          "--no_sync=False"},
         {"--model=llama-3-70b --ranks=64 --strategy=hybrid_shard --shard_size=4 --recompute=block",
          "--strategy=full_shard --shard_size=0"},
+        {"--model=llama-3-70b --ranks=64 --strategy=hybrid_shard --shard_size=32 --recompute=block "
+         "--batch_size=2",
+         "--batch_size=1"},
         {"--model=gpt2-xl --batch_size=32 --ranks=4 --gradient_accumulation_steps=4", "--"},
         {"--model=llama-2-70b --ranks=8 --batch_size=4 --gradient_accumulation_steps=16", "--"},
         {"--model=llama-3-70b --ranks=16 --zero=1", "--"}}) {

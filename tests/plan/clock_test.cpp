@@ -174,6 +174,21 @@ TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
   EXPECT_EQ(when, 19);
 }
 
+// A sum across groups takes 3 s and then 10 s, in the network. The next sum is inside a node.
+TEST(Clock, SumsAcrossGroupsMayHaveAStreamOfTheirOwn) {
+  constexpr Cost kAcross{.payload = {.bytes = 100, .ranks = 2, .stride = 4}};
+  Log log;
+  log.work(2, kSeven);
+  const std::size_t summed = log.work(2, kAcross);
+  log.work(2, kSeven);
+  EXPECT_EQ(log.on(gpu(), {.ranks = 16}).seconds, 7 + 13 + 7);
+  EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 1}).seconds, 7 + 13);
+  EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 0.5}).seconds, 7 + 8);
+  log.wait(0, 2, summed);  // waits for the sum
+  log.work(0, kTen);
+  EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 1}).seconds, 7 + 13 + 10);
+}
+
 // The log is that of one of 4,096 ranks. All its streams are played to the end.
 TEST(Clock, PlaysAStepOfLlama3_70B) {
   Outline model(transformer(*find_transformer("llama-3-70b"), {}));

@@ -123,8 +123,17 @@ TEST(Machine, SaysWhatWasFitted) {
             "machine file, m.txt:7: expected memory above the line [fitted], got 'memory'" + hint);
 }
 
+TEST(Machine, KnowsAttentionKernelsByName) {
+  const Machine m = parse_machine(with("cores", "attention:flash9 = 3e12\ncores"), "m.txt");
+  EXPECT_EQ(m.attentions, (std::map<std::string, double>{{"flash9", 3e12}}));
+  EXPECT_NE(error_of(with("cores", "flops:flash9 = 3e12\ncores")).find("a name of Machine"),
+            std::string::npos);
+  EXPECT_NE(error_of(with("cores", "attention:flash9 = 3\ncores")).find("at least 1000000"),
+            std::string::npos);
+}
+
 TEST(Machine, IsFoundByNameOrPath) {
-  for (const char* name : {"a100-80", "h100", "h100-96", "h200"}) {
+  for (const char* name : {"a100-40", "a100-80", "h100", "h100-96", "h200"}) {
     const Machine m = find_machine(name);
     EXPECT_EQ(m.kind, Machine::Kind::gpu);
     EXPECT_EQ(m.node_ranks, 8);
@@ -138,8 +147,8 @@ TEST(Machine, IsFoundByNameOrPath) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "machine 'h1000': expected a text file, or one that is built in: a100-80, h100, "
-                 "h100-96, h200, got no such file");
+                 "machine 'h1000': expected a text file, or one that is built in: a100-40, "
+                 "a100-80, h100, h100-96, h200, got no such file");
   }
 }
 

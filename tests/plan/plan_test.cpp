@@ -35,19 +35,43 @@ TEST(Models, HaveTheParametersThatTheyAreKnownFor) {
       {"llama-2-70b", 68'976'648'192}, {"llama-3-1b", 1'235'814'400},
       {"llama-3-3b", 3'212'749'824},   {"llama-3-8b", 8'030'261'248},
       {"llama-3-70b", 70'553'706'496}, {"llama-3-405b", 405'853'388'800},
-      {"mpt-7b", 6'658'859'008}};
-  for (const TransformerShape& shape : kTransformers) {
+      {"mpt-7b", 6'658'859'008},       {"gpt2", 124'439'808},
+      {"gpt2-xl", 1'557'611'200}};
+  for (const TransformerShape& shape : transformers()) {
     Outline model(transformer(shape, {}));
     if (!known.contains(shape.name)) continue;
     EXPECT_EQ(numel_of(model), known.at(shape.name)) << shape.name;
   }
 }
 
+// The numbers are MosaicML's: its models learn a position for each token of a row.
+TEST(Models, OfMosaicMLHaveAsManyPositionsAsARowHasTokens) {
+  for (const auto& [tokens, numel] : {std::pair(512, 1'312'804'864),
+                                      {2048, 1'315'950'592},
+                                      {16'384, 1'345'310'720},
+                                      {65'536, 1'445'974'016}}) {
+    TransformerShape shape = *find_transformer("mpt-1b");
+    shape.block_size = tokens;
+    Outline model(transformer(shape, {}));
+    EXPECT_EQ(numel_of(model), numel) << tokens;
+  }
+}
+
+TEST(Models, RecomputeOneBlockOfSoMany) {
+  for (const auto& [every, blocks] :
+       {std::pair(1.0, 80), {1.5, 53}, {2.0, 40}, {3.0, 26}, {1.25, 64}, {80.0, 1}, {81.0, 0}}) {
+    const Practice how{.recompute = Recompute::block, .every = every};
+    const Layer model = transformer(*find_transformer("llama-2-70b"), how);
+    const auto again = [](const Layer& layer) { return layer.is_unit && layer.kept == 0; };
+    EXPECT_EQ(std::ranges::count_if(model.behind, again), blocks) << every;
+  }
+}
+
 TEST(Models, OfABareNumberAreUnitsAndARest) {
-  Outline bare(
-      {.parameters = {{3}},
-       .width = 1,
-       .behind = {{.is_unit = true, .parameters = {{5}}}, {.is_unit = true, .parameters = {{7}}}}});
+  Outline bare({.parameters = {{3}},
+                .width = 1,
+                .behind = {{.name = "a", .is_unit = true, .parameters = {{5}}},
+                           {.name = "b", .is_unit = true, .parameters = {{7}}}}});
   EXPECT_EQ(numel_of(bare), 15);
   const Plan planned = plan(
       bare,
@@ -84,7 +108,7 @@ void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run
 
 TEST(Plan, IsTheClosedFormula) {
   gpt::GPT gpt(kTiny);
-  Outline llama(transformer(kTransformers[0], {}));
+  Outline llama(transformer(transformers()[0], {}));
   for (const fsdp::Sharding& s : fsdp::kShardings) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       for (const Device device : {Device::simulated_cpu, Device::simulated_cuda}) {
@@ -131,7 +155,7 @@ Done done(nn::Module& model, const plan::Run& run) {
 // steps.
 TEST(Plan, DoesNoMoreForMoreRanks) {
   gpt::GPT gpt(kTiny);
-  Outline llama(transformer(kTransformers[0], {}));
+  Outline llama(transformer(transformers()[0], {}));
   for (const fsdp::Sharding& s : fsdp::kShardings) {
     for (const LayoutKind layout : testing::kLayouts) {
       for (nn::Module* model : std::initializer_list<nn::Module*>{&gpt, &llama}) {
