@@ -15,7 +15,7 @@ struct Wrapper {
   void add(nn::Module& module, const std::string& path, const UnitOptions& options, int depth) {
     const bool alone = options.group.empty();
     const std::string name = !alone ? options.group : path.empty() ? "root" : path;
-    const auto same = find(name);
+    const auto same = alone ? units.end() : find(name);
     WrappedModule unit = same == units.end() ? WrappedModule{&module, name, {}, 0, ++last, options}
                                              : std::move(*same);
     if (same != units.end()) units.erase(same);

@@ -54,6 +54,23 @@ TEST(Groups, MayShareAWeight) {
   EXPECT_EQ(units[0].parameters.size(), 1u);
 }
 
+// A module may give two children one name. They are two units, because no group has that name.
+TEST(Groups, AreNotMadeOfEqualPaths) {
+  struct Twins final : nn::Module {
+    Twins() { add("twin", one), add("twin", two); }
+    Layer one, two;
+
+   private:
+    Tensor do_forward(nn::Tape& tape, Tensor x) override {
+      return two.forward(tape, one.forward(tape, x));
+    }
+    Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+      return one.backward(tape, two.backward(tape, dy));
+    }
+  } model;
+  EXPECT_EQ(wrap(model, is_a<Layer>).size(), 3u);
+}
+
 TEST(Groups, AreOfModulesBesideEachOtherWithEqualOptions) {
   testing::InTurn<Layer> other;
   const auto nested = [](const nn::Module& module) {
