@@ -100,7 +100,7 @@ int main() {
   std::mt19937 random(lesson::seed(26));
   const auto one_of = [&](int most) { return 1 + static_cast<int>(random() % most); };
   for (int round = 0; round < 60; ++round) {
-    const int T = round < 2 ? 1 + round : one_of(4);
+    const int T = round < 2 ? 2 - round : one_of(4);
     Parts whole{one_of(4), T * one_of(3), one_of(4), {}, {}};
     whole.A = draw(random, whole.hidden * whole.in);
     whole.B = draw(random, whole.out * whole.hidden);

@@ -104,6 +104,7 @@ inline std::string code_of(const World& s) {
   code.add("ranks", s.ranks, usual.ranks);
   code.add("shard_size", s.shard_size, usual.shard_size);
   code.add("post_forward_size", s.post_forward_size, usual.post_forward_size);
+  code.add("tensor", s.tensor, usual.tensor);
   code.add("strategy", s.strategy, usual.strategy,
            "ShardingStrategy::" + nanofsdp::fsdp::name_of(s.strategy));
   code.add("layout", s.layout, usual.layout,

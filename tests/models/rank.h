@@ -38,7 +38,8 @@ class Rank {
         world_(program.parts[part].world),
         directory_(std::move(directory)),
         context_(context),
-        mesh_(std::move(all), groups_of(world_), world_.post_forward_size),
+        mesh_(std::move(all), groups_of(world_), world_.post_forward_size,
+              tensor_of(program, part)),
         model_(program),
         memory_(give_values(part)),
         sharded_(context, model_.root(), mesh_, options()),
@@ -85,8 +86,9 @@ class Rank {
     const std::vector<nn::Parameter*> all = model_.root().named_parameters();
     for (nn::Parameter* parameter : all) {
       parameters_.emplace_back(parameter, parameter->name);
+      parameter->is_part = mesh_.tensor().size() > 1 && is_part(parameter->name);
       std::vector<float> values =
-          first_values(program_, context_.rank, parameters_.size() - 1, all.size(), *parameter);
+          first_values(program_, mesh_.rank(), parameters_.size() - 1, all.size(), *parameter);
       if (part > 0 || values.empty()) continue;
       parameter->data = memory.emplace_back(parameter->shape).view();
       std::ranges::copy(values, memory.back().values.begin());
@@ -163,7 +165,7 @@ class Rank {
     const Turn turn = course_.turn(action);
     const bool backward = action.what == Do::pass;
     nn::Tape& tape = tape_of(depth);
-    Owned<float> rows = input_of(program_, context_.rank, turn, Input::rows);
+    Owned<float> rows = input_of(program_, mesh_.rank(), turn, Input::rows);
     Pass outer = std::exchange(model_.pass, begin(action, turn));
     record_.add(place + "output", forward(tape, action, turn, rows).span<float>());
     Pass mine = std::exchange(model_.pass, Pass());
@@ -177,7 +179,7 @@ class Rank {
   }
 
   Pass begin(const Action& action, const Turn& turn) {
-    Pass pass = pass_of(action, turn, context_.rank);
+    Pass pass = pass_of(action, turn, mesh_.rank());
     rest_.begun();
     pass.at_unit = [this](const nn::Module& module) { rest_.require_piece(module); };
     return pass;
@@ -185,14 +187,14 @@ class Rank {
 
   Tensor forward(nn::Tape& tape, const Action& action, const Turn& turn, Tensor rows) {
     const bool training = action.what != Do::evaluate;
-    tape.begin(training, key_of(program_, turn, context_.rank));
+    tape.begin(training, key_of(program_, turn, mesh_.rank()));
     return sharded_.forward(tape, rows);
   }
 
   // Backward is one call, or two: the end of the pass frees the gradient of the input.
   void backward(nn::Tape& tape, const Action& action, const Turn& turn, const std::string& place) {
     model_.pass.in_backward = true;
-    Owned<float> dy = input_of(program_, context_.rank, turn, Input::gradient);
+    Owned<float> dy = input_of(program_, mesh_.rank(), turn, Input::gradient);
     if (!turn.is_by_hand()) return sharded_.backward(tape, dy, action.on);
     const fsdp::LastMicroStep scope(sharded_, action.on);
     const Tensor dx = model_.root().backward(tape, dy);
@@ -203,12 +205,12 @@ class Rank {
   void fail(const Action& action, std::size_t depth) {
     const Turn turn = course_.turn(action);
     nn::Tape& tape = tape_of(depth);
-    Owned<float> rows = input_of(program_, context_.rank, turn, Input::rows);
+    Owned<float> rows = input_of(program_, mesh_.rank(), turn, Input::rows);
     Pass outer = std::exchange(model_.pass, begin(action, turn));
     rest_.ended();
     try {
       forward(tape, action, turn, rows);
-      Owned<float> dy = input_of(program_, context_.rank, turn, Input::gradient);
+      Owned<float> dy = input_of(program_, mesh_.rank(), turn, Input::gradient);
       model_.pass.in_backward = true;
       sharded_.backward(tape, dy, action.on);
       rest_.reduced(action.on);  // there are fewer calls than that number

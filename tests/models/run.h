@@ -22,20 +22,23 @@ using Patience = std::chrono::milliseconds;
 
 using nanofsdp::testing::Backend;
 
-/// Calls `keep` with the record of each rank, in that rank.
+/// Calls `keep` with the record of each rank, in that rank. `first`: whether it is the first one of
+/// its tensor group.
 /// @throws RankError, also if a rank waits until its timeout
 inline void run_part(const Program& program, std::size_t part, const std::string& directory,
                      Patience patience, Backend backend,
-                     const std::function<void(std::size_t rank, Record)>& keep) {
+                     const std::function<void(std::size_t rank, bool first, Record)>& keep) {
   const World& world = program.parts[part].world;
+  const int tensor = tensor_of(program, part);
   const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> all) {
     using nanofsdp::testing::LateWire;
     const std::chrono::microseconds delay(300 * (1 + context.rank));
     if (world.late) all = std::make_unique<LateWire>(std::move(all), delay);
-    const auto rank = static_cast<std::size_t>(context.rank);
-    keep(rank, Rank(context, std::move(all), program, part, directory).run());
+    const auto rank = static_cast<std::size_t>(context.rank / tensor);
+    keep(rank, context.rank % tensor == 0,
+         Rank(context, std::move(all), program, part, directory).run());
   };
-  nanofsdp::testing::run_ranks(backend, world.ranks, body, {.timeout = patience});
+  nanofsdp::testing::run_ranks(backend, tensor * world.ranks, body, {.timeout = patience});
 }
 
 /// Does the same, and returns the first difference in words. Ranks that are processes compare by
@@ -44,12 +47,13 @@ inline std::string compare_part(const Program& program, std::size_t part,
                                 const std::string& directory, const Records& expected,
                                 Patience patience, Backend backend) {
   Records records(expected.size());
-  run_part(program, part, directory, patience, backend, [&](std::size_t rank, Record record) {
-    if (backend == Backend::local) return void(records[rank] = std::move(record));
-    std::string words = difference(expected[rank], record);
-    if (words.empty()) words = difference_of_slices(expected[rank], record);
-    if (!words.empty()) throw std::runtime_error(words);
-  });
+  run_part(program, part, directory, patience, backend,
+           [&](std::size_t rank, bool first, Record record) {
+             if (backend == Backend::local && first) return void(records[rank] = std::move(record));
+             std::string words = difference(expected[rank], record);
+             if (words.empty()) words = difference_of_slices(expected[rank], record);
+             if (!words.empty()) throw std::runtime_error(words);
+           });
   return backend == Backend::local ? difference(expected, records) : "";
 }
 

@@ -104,6 +104,7 @@ inline std::vector<World> smaller(const World& world) {
   lower(&World::ranks);
   lower(&World::shard_size);
   reset(&World::post_forward_size);
+  reset(&World::tensor);
   lower(&World::forward_prefetch);
   reset(&World::strategy);
   reset(&World::param_dtype);

@@ -36,13 +36,15 @@ struct State {
 using Members = std::vector<std::vector<std::size_t>>;
 
 /// Squares are added up shard by shard, and in each shard unit by unit.
-inline float norm_of(nanofsdp::Context& context, const World& world,
+/// Each rank of a tensor group counts its parts, and the first one counts the other parameters.
+inline float norm_of(nanofsdp::Context& context, const World& world, int tensor,
                      const std::deque<State>& states, const Members& units,
                      const std::vector<Gradient>& gradients, double max_norm,
                      Owned<float>& coefficient) {
   const int shards = group_of(world);
-  Owned<double> squares({shards});
-  for (int shard = 0; shard < shards; ++shard) {
+  Owned<double> squares({shards * tensor});
+  for (int row = 0; row < shards * tensor; ++row) {
+    const int shard = row % shards;
     for (const auto& unit : units) {
       std::vector<fsdp::ParameterSpec> specs;
       for (const std::size_t i : unit) {
@@ -54,9 +56,10 @@ inline float norm_of(nanofsdp::Context& context, const World& world,
         const auto piece = layout.piece(p, shard).in_parameter;
         Gradient gradient = gradients[unit[p]];
         if (piece.empty() || !gradient) continue;
+        if (row >= shards && !is_part(states[unit[p]].parameter->name)) continue;
         const Tensor x(gradient->data(), {layout.in_whole(p).size()});
         ops::squared_norm(*context.compute, {.x = x.slice(piece.begin, piece.size()),
-                                             .out = squares.view().slice(shard, 1)});
+                                             .out = squares.view().slice(row, 1)});
       }
     }
   }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,21 @@ inline fsdp::Options options_of(const World& world) {
 inline int group_of(const World& world) {
   const bool groups = options_of(world).sharding().replicates && world.shard_size > 0;
   return groups ? world.shard_size : world.ranks;
+}
+
+/// The ranks of a tensor group. Files cannot hold parts of parameters.
+inline int tensor_of(const Program& program, std::size_t part) {
+  const std::function<bool(const Action&)> saves = [&](const Action& action) {
+    return action.what == Do::save || action.what == Do::load ||
+           std::ranges::any_of(action.inside, saves);
+  };
+  const bool any = std::ranges::any_of(program.parts[part].actions, saves);
+  return program.parts.size() > 1 || any ? 1 : program.parts[part].world.tensor;
+}
+
+/// Whether the ranks of a tensor group take a parameter for a part.
+inline bool is_part(const std::string& name) {
+  return std::accumulate(name.begin(), name.end(), 0) % 2 == 1;
 }
 
 /// The place of a pass in its part, which is the same on all ranks.
