@@ -92,5 +92,15 @@ TEST(HybridShardOptimizer, GivesTheSameBitsWhateverTheSchedule) {
   }
 }
 
+// In groups of one, each rank has a place for all rows of all shards. With its padding this is more
+// than the elements of a unit, so sums that were sent as bfloat16 need a larger slot.
+TEST(HybridShardOptimizer, HasRoomForSumsThatAreLongerThanTheUnit) {
+  const TinyOptions o{.strategy = ShardingStrategy::hybrid_shard_optimizer,
+                      .layout = LayoutKind::per_parameter,
+                      .precision = {DType::bfloat16, DType::bfloat16},
+                      .shard_size = 1};
+  EXPECT_EQ(train(Backend::local, 3, o), Reference(3, o).run());
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp::hybrid_optimizer_test
