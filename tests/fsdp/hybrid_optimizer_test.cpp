@@ -31,7 +31,7 @@ std::vector<std::vector<float>> train(Backend backend, int world, const TinyOpti
 
 std::string words(const TinyOptions& o) {
   return fmt::format("groups of {}, {}{} micro-steps, prefetch {} and {}{}", o.shard_size,
-                     o.layout == LayoutKind::flat ? "" : "per parameter, ", o.micro_steps,
+                     o.layout == LayoutKind::flat ? "" : "another layout, ", o.micro_steps,
                      o.forward_prefetch, static_cast<int>(o.prefetch),
                      o.recompute ? ", recompute" : "");
 }

@@ -89,7 +89,8 @@ TEST(ParameterGroups, StepAsInPyTorch) {
   ASSERT_EQ(alone.size(), kGolden.size());
   for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(alone[i], kGolden[i], 2e-7) << i;
   for (const fsdp::Sharding& sharding : fsdp::kShardings) {
-    for (const auto layout : {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter}) {
+    for (const auto layout :
+         {fsdp::LayoutKind::flat, fsdp::LayoutKind::per_parameter, fsdp::LayoutKind::row_aligned}) {
       for (const int ranks : {2, 3, 4}) {
         if (sharding.replicates && ranks % 2 != 0) continue;
         EXPECT_EQ(trained(ranks, sharding.strategy, layout), alone)
