@@ -229,6 +229,9 @@ TEST(TensorGroups, NormClippingAndAdamWAreThoseOfTheDenseRun) {
       const Result result = run(grid, whole, {});
       expect_near(result, dense, std::to_string(grid.ranks) + "/" + std::to_string(grid.tensor));
     }
+    for (const LayoutKind layout : {LayoutKind::per_parameter, LayoutKind::row_aligned}) {
+      expect_near(run({.ranks = 4, .tensor = 2}, whole, {.layout = layout}), dense, "layout ");
+    }
     const Result replicas = run({.ranks = 8, .tensor = 2, .shards = 2}, whole,
                                 {.strategy = ShardingStrategy::hybrid_shard});
     expect_near(replicas, dense, "replicas ");
