@@ -178,8 +178,9 @@ std::string what_would_fit(const PlanOptions& o, const ordered_json& json) {
   }
   if (offers.empty()) text.clear(), try_each({every});
   if (offers.empty()) return beyond_fsdp(last);
-  std::ranges::stable_sort(offers, std::greater(),
-                           [](const ordered_json& row) { return row.value("tokens_per_s", 0.0); });
+  std::stable_sort(offers.begin(), offers.end(), [](const auto& a, const auto& b) {
+    return a.value("tokens_per_s", 0.0) > b.value("tokens_per_s", 0.0);
+  });
   for (const ordered_json& row : offers)
     text += fmt::format(" {} would take {}\n", row["typed"].get<std::string>(),
                         gibibytes(row["peak_bytes"]));
