@@ -129,14 +129,13 @@ inline const std::vector<Mistake>& mistakes() {
          };
        },
        "at the end, peak bytes of unsharded parameters"},
-      {"15",  // it cuts off instead of rounding
+      {"15",  // it rounds the average
        [](Pieces& p) {
-         p.average = [](std::span<const std::vector<bfloat16>> ranks, std::span<bfloat16> out) {
+         p.average = [](std::span<const std::vector<bfloat16>> ranks, std::span<float> out) {
            for (std::size_t i = 0; i < out.size(); ++i) {
              float sum = 0;
              for (const auto& row : ranks) sum += to_float32(row[i]);
-             out[i].bits = static_cast<std::uint16_t>(
-                 std::bit_cast<std::uint32_t>(sum / static_cast<float>(ranks.size())) >> 16);
+             out[i] = to_float32(to_bfloat16(sum / static_cast<float>(ranks.size())));
            }
          };
        },
