@@ -10,7 +10,6 @@
 #include "comm/mesh.h"
 #include "fsdp/adamw.h"
 #include "fsdp/fully_shard.h"
-#include "nn/linear.h"
 #include "support/closed_formula.h"
 #include "support/plain_models.h"
 #include "support/ranks.h"
@@ -27,14 +26,7 @@ using testing::random_tensor;
 
 constexpr std::int64_t kWidth = 5;
 
-struct Layer final : nn::Module {
-  Layer() { add("linear", linear); }
-  nn::Linear linear{{.in = kWidth, .out = kWidth}};
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override { return linear.forward(tape, x); }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return linear.backward(tape, dy); }
-};
+using Layer = testing::LinearLayer<kWidth>;
 
 // Calls those of its five layers that `order` names.
 struct Stack final : nn::Module {

@@ -20,14 +20,7 @@ namespace {
 using testing::Backend;
 using testing::Reference;
 using testing::TinyOptions;
-using testing::TinyTraining;
-
-std::vector<std::vector<float>> train(Backend backend, int world, const TinyOptions& options) {
-  return testing::run_ranks(backend, world,
-                            [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-                              return TinyTraining(context, std::move(group), options).run();
-                            });
-}
+using testing::train;
 
 std::string words(const TinyOptions& o) {
   return fmt::format("groups of {}, {}{} micro-steps, prefetch {} and {}{}", o.shard_size,

@@ -21,13 +21,7 @@ using testing::Backend;
 using testing::Reference;
 using testing::TinyOptions;
 using testing::TinyTraining;
-
-std::vector<std::vector<float>> train(Backend backend, int world, const TinyOptions& options) {
-  return testing::run_ranks(backend, world,
-                            [&](Context& context, std::unique_ptr<comm::Communicator> group) {
-                              return TinyTraining(context, std::move(group), options).run();
-                            });
-}
+using testing::train;
 
 std::string words(const TinyOptions& o) {
   return fmt::format("{}{}, {} micro-steps{}, forward prefetch {}, backward {}{}{}{}",

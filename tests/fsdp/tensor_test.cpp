@@ -12,6 +12,7 @@
 #include "fsdp/fully_shard.h"
 #include "support/caller.h"
 #include "support/errors.h"
+#include "support/plain_models.h"
 #include "support/ranks.h"
 
 // Tests a mesh with tensor groups: norm, clipping and AdamW are those of the whole model. The test
@@ -57,16 +58,7 @@ struct Layer final : nn::Module {
   std::vector<std::vector<float>> gradients;
 };
 
-struct Model final : nn::Module {
-  Model() { add("first", first), add("second", second); }
-  Tensor do_forward(nn::Tape& tape, Tensor x) override {
-    return second.forward(tape, first.forward(tape, x));
-  }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-    return first.backward(tape, second.backward(tape, dy));
-  }
-  Layer first, second;
-};
+using Model = testing::InTurn<Layer>;
 
 constexpr int kBatches = 8, kSteps = 3;
 constexpr double kClip = 0.25;

@@ -15,15 +15,9 @@ using testing::Backend;
 using testing::TinyOptions;
 using testing::TinyTraining;
 
-constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard,
-                                     ShardingStrategy::shard_optimizer,
-                                     ShardingStrategy::shard_gradients,
-                                     ShardingStrategy::shard_grad_op,
-                                     ShardingStrategy::full_shard,
-                                     ShardingStrategy::hybrid_shard,
-                                     ShardingStrategy::hybrid_shard_optimizer};
-bool is_hybrid(ShardingStrategy strategy) { return sharding_of(strategy).replicates; }
+using testing::is_hybrid;
 using testing::kLayouts;
+using testing::kStrategies;
 
 // The design's table, by hand: how often a step of M micro-steps gathers, reduce-scatters and
 // all-reduces a unit.
@@ -113,7 +107,7 @@ void expect_equal_accounts(Backend backend, int world, const TinyOptions& option
 
 // Promise 4: the traffic of a step equals the design's table, to the operation and to the byte.
 TEST(Traffic, EqualsTheTable) {
-  for (ShardingStrategy strategy : kAll) {
+  for (ShardingStrategy strategy : kStrategies) {
     for (const LayoutKind layout : kLayouts) {
       for (const std::int64_t micro_steps : {1, 3}) {
         for (const bool no_sync : {false, true}) {
@@ -149,7 +143,7 @@ TEST(Traffic, IsTheSameOverGloo) {
 
 // Half of the bytes are gathered in bfloat16. The bytes of reductions do not change.
 TEST(Traffic, InBfloat16IsHalf) {
-  for (ShardingStrategy strategy : kAll) {
+  for (ShardingStrategy strategy : kStrategies) {
     const int groups_of = is_hybrid(strategy) ? 2 : 0;
     for (const LayoutKind layout : kLayouts) {
       for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
@@ -216,7 +210,7 @@ TEST(Traffic, IsWhatTheTraceShows) {
           EXPECT_EQ(bytes, training.mesh.traffic().bytes_received) << name_of(options.strategy);
         });
   };
-  for (ShardingStrategy strategy : kAll) {
+  for (ShardingStrategy strategy : kStrategies) {
     for (const LayoutKind layout : kLayouts) {
       for (const DType param : {DType::float32, DType::bfloat16}) {
         test({.strategy = strategy,
@@ -231,7 +225,7 @@ TEST(Traffic, IsWhatTheTraceShows) {
 
 // A look at whole parameters between two steps does not change the gathers of the second step.
 TEST(Traffic, OfAStepIsTheSameAfterALookAtTheWeights) {
-  for (ShardingStrategy strategy : kAll) {
+  for (ShardingStrategy strategy : kStrategies) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining training(context, std::move(group),

@@ -13,14 +13,7 @@ namespace {
 
 constexpr std::int64_t kWidth = 5;
 
-struct Layer final : nn::Module {
-  Layer() { add("linear", linear); }
-  nn::Linear linear{{.in = kWidth, .out = kWidth}};
-
- private:
-  Tensor do_forward(nn::Tape& tape, Tensor x) override { return linear.forward(tape, x); }
-  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return linear.backward(tape, dy); }
-};
+using Layer = testing::LinearLayer<kWidth>;
 
 // A weight that two modules share may lie in the unit of both.
 TEST(Groups, MayShareAWeight) {

@@ -99,17 +99,9 @@ std::unique_ptr<gpt::GPT> model_with_frozen(bool frozen) {
   return model;
 }
 
-constexpr ShardingStrategy kAll[] = {ShardingStrategy::no_shard,
-                                     ShardingStrategy::shard_optimizer,
-                                     ShardingStrategy::shard_gradients,
-                                     ShardingStrategy::shard_grad_op,
-                                     ShardingStrategy::full_shard,
-                                     ShardingStrategy::hybrid_shard,
-                                     ShardingStrategy::hybrid_shard_optimizer};
-
-bool is_hybrid(ShardingStrategy strategy) { return sharding_of(strategy).replicates; }
-
+using testing::is_hybrid;
 using testing::kLayouts;
+using testing::kStrategies;
 
 TinyOptions options_of(ShardingStrategy strategy, LayoutKind layout = LayoutKind::flat) {
   TinyOptions options{.strategy = strategy, .layout = layout};
@@ -167,7 +159,7 @@ TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
     const auto two_steps = [](TinyTraining& t) { train(t, 0, 2); };
     const State expected =
         state_after(4, options_of(ShardingStrategy::no_shard, layout), frozen, two_steps);
-    for (ShardingStrategy strategy : kAll) {
+    for (ShardingStrategy strategy : kStrategies) {
       const State state = state_after(4, options_of(strategy, layout), frozen, two_steps);
       if (is_hybrid(strategy)) {  // it sums in another order
         EXPECT_EQ(state.size(), expected.size());
@@ -183,7 +175,7 @@ TEST(Slices, HasEveryElementOnceWhateverTheStrategy) {
 
 // Each rank saves at most its shard, without the padding.
 TEST(Slices, SharesTheWorkEqually) {
-  for (ShardingStrategy strategy : kAll) {
+  for (ShardingStrategy strategy : kStrategies) {
     testing::run_ranks(
         Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> group) {
           TinyTraining t(context, std::move(group), options_of(strategy));
@@ -205,7 +197,7 @@ TEST(Slices, LoadsAtAnyWorldSizeUnderAnyStrategy) {
   const State saved = state_after(4, options_of(ShardingStrategy::full_shard), false,
                                   [](TinyTraining& t) { train(t, 0, 2); });
   for (const int world : {1, 2, 3, 4, 8}) {
-    for (ShardingStrategy strategy : kAll) {
+    for (ShardingStrategy strategy : kStrategies) {
       if (is_hybrid(strategy) && world % 2 != 0) continue;
       for (const LayoutKind layout : kLayouts) {
         EXPECT_EQ(state_after(world, options_of(strategy, layout), false,
@@ -226,7 +218,7 @@ TEST(Slices, TrainingGoesOnBitForBit) {
   for (const bool frozen : {false, true}) {
     const State saved = run(ShardingStrategy::full_shard, 2, frozen),
                 expected = run(ShardingStrategy::full_shard, 5, frozen);
-    for (ShardingStrategy strategy : kAll) {
+    for (ShardingStrategy strategy : kStrategies) {
       const bool hybrid = is_hybrid(strategy);
       const State begin = hybrid ? run(strategy, 2, frozen) : saved;
       EXPECT_EQ(state_after(4, options_of(strategy), frozen,

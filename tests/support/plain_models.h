@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "fsdp/fully_shard.h"
+#include "nn/linear.h"
 #include "nn/module.h"
 #include "support/tensors.h"
 
@@ -12,6 +13,17 @@ namespace nanofsdp::testing {
 
 /// @file
 /// @brief Models that are not GPTs, and the values of a sharded model.
+
+/// A module whose only child is a linear layer.
+template <std::int64_t kWidth>
+struct LinearLayer final : nn::Module {
+  LinearLayer() { add("linear", linear); }
+  nn::Linear linear{{.in = kWidth, .out = kWidth}};
+
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override { return linear.forward(tape, x); }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override { return linear.backward(tape, dy); }
+};
 
 /// Two layers of one type, one after the other.
 template <class Layer>

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/mesh.h"
@@ -13,6 +14,7 @@
 #include "gpt/gpt.h"
 #include "nn/loss.h"
 #include "support/plain_models.h"
+#include "support/ranks.h"
 #include "support/tensors.h"
 
 namespace nanofsdp::testing {
@@ -148,5 +150,14 @@ class TinyTraining {
   fsdp::AdamW optimizer;
   Owned<double> total{{1}};
 };
+
+/// Trains on `world` ranks. Returns each rank's TinyTraining::run().
+inline std::vector<std::vector<float>> train(Backend backend, int world,
+                                             const TinyOptions& options) {
+  return run_ranks(backend, world,
+                   [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+                     return TinyTraining(context, std::move(group), options).run();
+                   });
+}
 
 }  // namespace nanofsdp::testing
