@@ -42,7 +42,7 @@ inline bool rounds_as_library(bfloat16 (*rounded)(float)) {
   return equal;
 }
 
-/// The library's sum of one number a rank, each of which is sent as bfloat16.
+/// Returns the library's sum over ranks. Each rank has one number, and sends it as bfloat16.
 inline float library_sum(std::span<const float> of_rank) {
   float sum = 0;
   const int W = static_cast<int>(of_rank.size());

@@ -46,7 +46,8 @@ void launch_threads(int world_size, int threads,
           body(context, std::move(comm));
         });
   }
-  std::exception_ptr cause, consequence;  // one error each, that of the lowest rank with such
+  // Each is the error of the lowest rank that has one.
+  std::exception_ptr cause, consequence;
   for (std::future<void>& rank : ranks) {
     try {
       rank.get();

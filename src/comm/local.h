@@ -60,7 +60,7 @@ std::unique_ptr<Communicator> make_self();
 
 /// Runs `body` on each rank, on a thread and with a Context of its own, and joins the threads. If a
 /// rank throws, its communicators are destroyed, and the others end with peer_lost. Then this call
-/// throws the error of the lowest rank that has one which is not such a consequence.
+/// throws an error that is no such consequence. If several ranks have one, it is the lowest rank's.
 /// @param threads how many threads the compute stream of each rank has
 void launch_threads(int world_size, int threads,
                     const std::function<void(Context&, std::unique_ptr<Communicator>)>& body,

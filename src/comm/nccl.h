@@ -27,7 +27,8 @@ namespace nanofsdp::comm {
 /// waits for the event.
 
 /// The place where a reduction adds: at the owner of a chunk, in the order of the ranks; or in
-/// NCCL's ring. The other backends have only the first.
+/// NCCL's ring. The other backends have only the first. If the ring's sum of bfloat16 numbers is to
+/// arrive in float32, it stands in the rank's own chunk of `in` before, and overwrites it.
 enum class Reduction { ordered, ring };
 
 /// The part of a chunk that a rank receives from each peer before it adds: 32 MB from all peers

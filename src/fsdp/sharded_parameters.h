@@ -29,9 +29,9 @@ namespace nanofsdp::fsdp {
 ///
 ///     R = 2:        storage = [ shard 2k | shard 2k + 1 ]      one of them is shard r
 ///
-/// The functions `show_...` point the views of all parameters at
-/// whole memory, so that the model can compute, or at the stored memory. There each parameter sees
-/// the piece of it that lies in this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
+/// The functions `show_...` point the views of all parameters at whole memory, so that the model
+/// can compute, or at the stored memory. There each parameter sees the piece of it that lies in
+/// this rank's shard (FSDP paper, arXiv 2304.11277, section 3.2.1).
 ///
 /// The shard holds the true values, and it has a version. Every write increases the version, so
 /// that the owner of a whole copy can tell whether the copy is stale. Values that a parameter has

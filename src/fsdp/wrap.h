@@ -72,11 +72,11 @@ bool is_a(const nn::Module& module) {
 }
 
 /// The units in the order of the module tree, inner before outer, the root last. A group has the
-/// place of its last module. A unit has the
-/// parameters of its subtree that no inner unit has; the root's are those that remain: for nanoGPT
-/// the tied wte and lm_head, wpe and ln_f. Names every parameter by its path from the root.
-/// @throws Error if two units use one parameter: a tied weight must lie in one unit; or if modules
-/// of a group differ in options or lie inside each other
+/// place of its last module. A unit has the parameters of its subtree that no inner unit has. The
+/// root has those that remain: for nanoGPT the tied wte and lm_head, wpe and ln_f. Names every
+/// parameter by its path from the root.
+/// @throws Error if two units use one parameter, because a tied weight must lie in one unit; or if
+///         modules of a group differ in options or lie inside each other
 std::vector<WrappedModule> wrap(nn::Module& root, const WrapPolicy& policy);
 
 }  // namespace nanofsdp::fsdp
