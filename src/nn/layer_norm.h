@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "nn/module.h"
+#include "ops/layer_norm.h"
 
 namespace nanofsdp::nn {
 
@@ -17,11 +18,40 @@ class LayerNorm final : public Module {
   /// Forward takes [..., n] and gives the same shape.
   /// @param n elements that are normalised together; another last dimension is a ShapeError
   /// @param bias whether there is one
-  LayerNorm(std::int64_t n, bool bias);
+  LayerNorm(std::int64_t n, bool bias)
+      : weight_(add("weight", std::make_shared<Parameter>(Shape{n}, Init::ones()))) {
+    if (bias) bias_ = add("bias", std::make_shared<Parameter>(Shape{n}, Init::zeros()));
+  }
 
  private:
-  Tensor do_forward(Tape& tape, Tensor x) override;
-  Tensor do_backward(Tape& tape, Tensor dy) override;
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    const std::int64_t n = weight_->shape[0];
+    const Tensor y = tape.allocate(x.shape());
+    const Tensor mean = tape.allocate({x.numel() / n}, DType::float32);
+    const Tensor rstd = tape.allocate(mean.shape(), mean.dtype());
+    ops::layer_norm(tape.stream(), ops::LayerNormForward{.x = x.rows(),
+                                                         .weight = weight_->data,
+                                                         .bias = bias_ ? bias_->data : Tensor(),
+                                                         .y = y.rows(),
+                                                         .mean = mean,
+                                                         .rstd = rstd});
+    tape.save({x, mean, rstd});
+    return y;
+  }
+
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    const auto [x, mean, rstd] = tape.restore<3>();
+    const Tensor dx = tape.allocate(x.shape()), dbias = bias_ ? bias_->grad_to_add_to() : Tensor();
+    ops::layer_norm(tape.stream(), ops::LayerNormBackward{.dy = dy.rows(),
+                                                          .x = x.rows(),
+                                                          .weight = weight_->data,
+                                                          .mean = mean,
+                                                          .rstd = rstd,
+                                                          .dx = dx.rows(),
+                                                          .dweight = weight_->grad_to_add_to(),
+                                                          .dbias = dbias});
+    return dx;
+  }
 
   std::shared_ptr<Parameter> weight_;
   std::shared_ptr<Parameter> bias_;  // null without bias

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "nn/module.h"
+#include "ops/matmul.h"
 
 namespace nanofsdp::nn {
 
@@ -22,14 +23,38 @@ class Linear final : public Module {
     bool bias = true;      ///< whether y has a bias
   };
   /// Forward takes [..., in] and returns [..., out]. Another last dimension is a ShapeError.
-  explicit Linear(const Options& options);
+  explicit Linear(const Options& options)
+      : Linear(std::make_shared<Parameter>(Shape{options.out, options.in}, Init::normal(0.02))) {
+    if (!options.bias) return;
+    bias_ = add("bias", std::make_shared<Parameter>(Shape{options.out}, Init::zeros()));
+  }
 
   /// Makes a layer without bias that shares its weight with another module (a tied weight).
-  explicit Linear(std::shared_ptr<Parameter> tied_weight);
+  explicit Linear(std::shared_ptr<Parameter> tied_weight)
+      : weight_(add("weight", std::move(tied_weight))) {}
 
  private:
-  Tensor do_forward(Tape& tape, Tensor x) override;
-  Tensor do_backward(Tape& tape, Tensor dy) override;
+  Tensor do_forward(Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape().with(x.shape().rank() - 1, weight_->shape[0]));
+    ops::matmul(tape.stream(), ops::MatmulForward{.x = x.rows(),
+                                                  .weight = weight_->data,
+                                                  .bias = bias_ ? bias_->data : Tensor(),
+                                                  .y = y.rows()});
+    tape.save({x});
+    return y;
+  }
+
+  Tensor do_backward(Tape& tape, Tensor dy) override {
+    const auto [x] = tape.restore<1>();
+    const Tensor dx = tape.allocate(x.shape()), dbias = bias_ ? bias_->grad_to_add_to() : Tensor();
+    ops::matmul(tape.stream(), ops::MatmulBackward{.dy = dy.rows(),
+                                                   .x = x.rows(),
+                                                   .weight = weight_->data,
+                                                   .dx = dx.rows(),
+                                                   .dweight = weight_->grad_to_add_to(),
+                                                   .dbias = dbias});
+    return dx;
+  }
 
   std::shared_ptr<Parameter> weight_;
   std::shared_ptr<Parameter> bias_;  // null without bias

@@ -138,9 +138,9 @@ class Module {
   /// module.
   void add(std::string name, Module& child) { children_.emplace_back(std::move(name), &child); }
   /// Registers a parameter, in the constructor. Several modules may register the same one: then it
-  /// is tied.
-  void add(std::string name, std::shared_ptr<Parameter> parameter) {
-    parameters_.emplace_back(std::move(name), std::move(parameter));
+  /// is tied. @returns the parameter
+  std::shared_ptr<Parameter> add(std::string name, std::shared_ptr<Parameter> parameter) {
+    return parameters_.emplace_back(std::move(name), std::move(parameter)).second;
   }
 
   /// For a module that takes or returns several tensors. Its forward has a signature of its own,
