@@ -5,7 +5,6 @@
 namespace nanofsdp::gpt {
 namespace {
 
-using nn::Draw;
 using nn::DrawPlan;
 using nn::Init;
 using nn::Module;
@@ -24,31 +23,23 @@ void draw_as_constructed(Module& module, DrawPlan& plan) {
   for (const auto& [name, child] : module.children()) draw_as_constructed(*child, plan);
 }
 
-// The draws of nn.Module.apply(_init_weights), which visits children before their parent.
-void draw_by_apply(Module& module, DrawPlan& plan) {
-  for (const auto& [name, child] : module.children()) draw_by_apply(*child, plan);
-  for (const auto& [name, parameter] : module.own_parameters()) {
-    plan.push_back({parameter.get(), parameter->init});
-  }
-}
-
-// Each c_proj adds to the residual path, and there are 2 * n_layer of them, so they have smaller
-// weights (GPT-2 paper).
-void draw_residual_projections(Module& module, const Init& init, DrawPlan& plan) {
-  for (const auto& [name, child] : module.children()) {
-    if (name == "c_proj") plan.push_back({child->own_parameters()[0].second.get(), init});
-    draw_residual_projections(*child, init, plan);
-  }
-}
-
 }  // namespace
 
 DrawPlan GPT::nanogpt_draws() {
   DrawPlan plan;
   draw_as_constructed(*this, plan);
-  draw_by_apply(*this, plan);
+  // nn.Module.apply(_init_weights) visits every module. It draws the head's weight last, although
+  // this weight is also that of the token embedding.
+  std::vector<nn::Parameter*> visited = named_parameters();
+  visited.push_back(transformer_.token_weight().get());
+  for (nn::Parameter* parameter : visited) plan.push_back({parameter, parameter->init});
+  // Each c_proj adds to the residual path, and there are 2 * n_layer of them, so they have smaller
+  // weights (GPT-2 paper).
   const double layers = 2.0 * static_cast<double>(config_.n_layer);
-  draw_residual_projections(*this, Init::normal(0.02 / std::sqrt(layers)), plan);
+  const Init smaller = Init::normal(0.02 / std::sqrt(layers));
+  for (nn::Parameter* parameter : visited) {
+    if (parameter->name.ends_with("c_proj.weight")) plan.push_back({parameter, smaller});
+  }
   return plan;
 }
 
