@@ -47,7 +47,4 @@ inline Cost cost(const AdamW& a) {
 /// @throws ShapeError naming the operand that does not fit
 void adamw(Stream& stream, const AdamW& a);
 
-/// The CUDA side, in adamw.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const AdamW& a);
-
 }  // namespace nanofsdp::ops

@@ -120,8 +120,4 @@ void attention(Stream& stream, const AttentionForward& a);
 /// @copydoc attention(Stream&, const AttentionForward&)
 void attention(Stream& stream, const AttentionBackward& a);
 
-/// The CUDA side, in attention.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const AttentionForward& a);
-void run_on_gpu(Stream& stream, const AttentionBackward& a);
-
 }  // namespace nanofsdp::ops

@@ -56,7 +56,4 @@ void copy_chunks(Stream& stream, const CopyChunks& a);
 /// @throws ShapeError if the sizes differ or the dtypes are not one of each
 void cast(Stream& stream, const Cast& a);
 
-/// The CUDA side, in copy_chunks.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const CopyChunks& a);
-
 }  // namespace nanofsdp::ops

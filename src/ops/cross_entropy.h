@@ -69,9 +69,4 @@ void cross_entropy(Stream& stream, const CrossEntropyBackward& a);
 /// @copydoc cross_entropy(Stream&, const CrossEntropyForward&)
 void cross_entropy(Stream& stream, const CrossEntropy& a);
 
-/// The CUDA side, in cross_entropy.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const CrossEntropyForward& a);
-void run_on_gpu(Stream& stream, const CrossEntropyBackward& a);
-void run_on_gpu(Stream& stream, const CrossEntropy& a);
-
 }  // namespace nanofsdp::ops

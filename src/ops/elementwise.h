@@ -89,11 +89,4 @@ void arange(Stream& stream, const Arange& a);
 /// @copydoc add()
 void dropout(Stream& stream, const Dropout& a);
 
-/// The CUDA side, in elementwise.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const Add& a);
-void run_on_gpu(Stream& stream, const Scale& a);
-void run_on_gpu(Stream& stream, const Fill& a);
-void run_on_gpu(Stream& stream, const Arange& a);
-void run_on_gpu(Stream& stream, const Dropout& a);
-
 }  // namespace nanofsdp::ops

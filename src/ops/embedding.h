@@ -42,8 +42,4 @@ void embedding(Stream& stream, const EmbeddingForward& a);
 /// @copydoc embedding(Stream&, const EmbeddingForward&)
 void embedding(Stream& stream, const EmbeddingBackward& a);
 
-/// The CUDA side, in embedding.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const EmbeddingForward& a);
-void run_on_gpu(Stream& stream, const EmbeddingBackward& a);
-
 }  // namespace nanofsdp::ops

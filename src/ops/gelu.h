@@ -41,8 +41,4 @@ void gelu(Stream& stream, const GeluForward& a);
 /// @copydoc gelu(Stream&, const GeluForward&)
 void gelu(Stream& stream, const GeluBackward& a);
 
-/// The CUDA side, in gelu.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const GeluForward& a);
-void run_on_gpu(Stream& stream, const GeluBackward& a);
-
 }  // namespace nanofsdp::ops

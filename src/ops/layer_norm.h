@@ -73,8 +73,4 @@ void layer_norm(Stream& stream, const LayerNormForward& a);
 /// @copydoc layer_norm(Stream&, const LayerNormForward&)
 void layer_norm(Stream& stream, const LayerNormBackward& a);
 
-/// The CUDA side, in layer_norm.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const LayerNormForward& a);
-void run_on_gpu(Stream& stream, const LayerNormBackward& a);
-
 }  // namespace nanofsdp::ops

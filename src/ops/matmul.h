@@ -72,10 +72,6 @@ void matmul(Stream& stream, const MatmulBackward& a);
 /// @param stream whose products these are, before the first of them
 void take_fastest_products(Stream& stream, const std::string& file);
 
-/// The CUDA side, in matmul.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const MatmulForward& a);
-void run_on_gpu(Stream& stream, const MatmulBackward& a);
-
 namespace cuda {
 void take_fastest_products(Stream& stream, const std::string& file);
 }  // namespace cuda

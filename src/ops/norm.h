@@ -57,8 +57,4 @@ void squared_norm(Stream& stream, const SquaredNorm& a);
 /// @copydoc squared_norm()
 void clip_coefficient(Stream& stream, const ClipCoefficient& a);
 
-/// The CUDA side, in norm.cu, called with operands that have been checked.
-void run_on_gpu(Stream& stream, const SquaredNorm& a);
-void run_on_gpu(Stream& stream, const ClipCoefficient& a);
-
 }  // namespace nanofsdp::ops

@@ -107,10 +107,11 @@ inline std::int64_t grain_of(std::int64_t elements = 1) {
 }
 
 /// Enqueues an operator on operands that have been checked.
-/// @param work what a CPU does. A GPU runs the twin of the `.cu` file, run_on_gpu()
+/// @param work what a CPU does. A GPU runs the twin in the operator's `.cu` file
 template <class Operands, class Work>
 void enqueue(Stream& stream, const Operands& a, const Work& work) {
   if constexpr (kCuda) {
+    void run_on_gpu(Stream&, const Operands&);  // declares the twin
     if (stream.device() == Device::cuda) return run_on_gpu(stream, a);
   }
   stream.enqueue(cost(a), work);
