@@ -12,8 +12,7 @@ namespace {
 // Checks the indices when the work runs: before that the indices may not have been written yet.
 void require_indices(const Tensor& index, std::int64_t V) {
   const auto indices = index.span<std::int32_t>();
-  const auto bad =
-      std::find_if(indices.begin(), indices.end(), [V](std::int32_t i) { return i < 0 || i >= V; });
+  const auto bad = std::ranges::find_if(indices, [V](std::int32_t i) { return i < 0 || i >= V; });
   NANOFSDP_CHECK(bad == indices.end(),
                  .what = fmt::format("embedding: index[{}]", bad - indices.begin()),
                  .expected = fmt::format("a row in [0, {})", V), .got = fmt::format("{}", *bad));

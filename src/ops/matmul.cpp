@@ -9,20 +9,19 @@ namespace nanofsdp::ops {
 
 namespace {
 
-// Adds `count` products of matrices with sides N, M and K.
-void add_products(Cost& cost, int count, const Tensor& nm, const Tensor& nk, const Tensor& weight) {
+// The cost with that of `count` products of matrices with sides N, M and K.
+Cost with_products(Cost cost, int count, const Tensor& nm, const Tensor& nk, const Tensor& weight) {
   const std::int64_t N = nm.dim(0), M = nm.dim(1), K = nk.dim(1);
   cost.products = 2.0 * count * static_cast<double>(N * M) * static_cast<double>(K);
   cost.narrowest = static_cast<double>(std::min({N, M, K}));
   cost.bfloat16 = weight.dtype() == DType::bfloat16;
+  return cost;
 }
 
 }  // namespace
 
 Cost cost(const MatmulForward& a) {
-  Cost cost = moves({a.x, a.weight, a.bias}, {a.y});
-  add_products(cost, 1, a.y, a.x, a.weight);
-  return cost;
+  return with_products(moves({a.x, a.weight, a.bias}, {a.y}), 1, a.y, a.x, a.weight);
 }
 
 Cost cost(const MatmulBackward& a) {
@@ -30,9 +29,8 @@ Cost cost(const MatmulBackward& a) {
   Cost cost = moves({a.dy, dx ? a.weight : a.x, a.dweight, a.dbias}, {a.dx, a.dweight, a.dbias});
   if (dx && dweight) cost.read += moves({a.dy, a.x}, {}).read;
   if (dbias) cost.read += moves({a.dy}, {}).read;
-  add_products(cost, dx + dweight, a.dy, a.x, a.weight);
   cost.launches = dx + dweight + dbias;
-  return cost;
+  return with_products(cost, dx + dweight, a.dy, a.x, a.weight);
 }
 
 void matmul(Stream& stream, const MatmulForward& a) {
