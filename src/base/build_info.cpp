@@ -5,20 +5,14 @@
 #include "base/register.h"
 
 namespace nanofsdp {
-namespace {
-
-#if defined(__clang__)
-constexpr const char* kCompiler = "Clang";
-constexpr int kMajor = __clang_major__, kMinor = __clang_minor__;
-#else
-constexpr const char* kCompiler = "GCC";
-constexpr int kMajor = __GNUC__, kMinor = __GNUC_MINOR__;
-#endif
-
-}  // namespace
 
 std::string build_info() {
-  return fmt::format("{} {}.{}, {}-bit vectors", kCompiler, kMajor, kMinor, 8 * kRegisterBytes);
+#if defined(__clang__)
+  const std::string compiler = fmt::format("Clang {}.{}", __clang_major__, __clang_minor__);
+#else
+  const std::string compiler = fmt::format("GCC {}.{}", __GNUC__, __GNUC_MINOR__);
+#endif
+  return fmt::format("{}, {}-bit vectors", compiler, 8 * kRegisterBytes);
 }
 
 }  // namespace nanofsdp

@@ -19,12 +19,6 @@
 
 namespace nanofsdp {
 
-bool Event::ready() const { return !state_ || state_->ready(); }
-
-void Event::synchronize() const {
-  if (state_) state_->synchronize();
-}
-
 double now_seconds() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
   return std::chrono::duration<double>(now).count();

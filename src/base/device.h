@@ -76,11 +76,13 @@ class Event {
   Event() = default;
 
   /// Whether all work before the point is done.
-  bool ready() const;
+  bool ready() const { return !state_ || state_->ready(); }
 
   /// Blocks the host until all work before the point is done. If the stream's work has thrown, it
   /// throws the same.
-  void synchronize() const;
+  void synchronize() const {
+    if (state_) state_->synchronize();
+  }
 
   /// The event of one kind of stream.
   struct State {

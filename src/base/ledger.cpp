@@ -5,13 +5,6 @@
 
 namespace nanofsdp {
 
-std::string_view name_of(MemoryClass memory_class) {
-  static constexpr std::array<std::string_view, kMemoryClasses.size()> kNames = {
-      "parameter shards",    "gradient shards", "optimizer",    "unsharded parameters",
-      "unsharded gradients", "activations",     "communication"};
-  return kNames[static_cast<std::size_t>(memory_class)];
-}
-
 //! [reserve]
 void Ledger::reserve(MemoryClass memory_class, std::int64_t bytes) {
   const std::lock_guard lock(mutex_);

@@ -27,8 +27,13 @@ inline constexpr std::array kMemoryClasses = {
     MemoryClass::unsharded_parameters, MemoryClass::unsharded_gradients, MemoryClass::activations,
     MemoryClass::communication};
 
-/// The name of a class, "parameter_shards" for example.
-std::string_view name_of(MemoryClass memory_class);
+/// The name of a class, "parameter shards" for example.
+constexpr std::string_view name_of(MemoryClass memory_class) {
+  constexpr std::string_view kNames[] = {
+      "parameter shards",    "gradient shards", "optimizer",    "unsharded parameters",
+      "unsharded gradients", "activations",     "communication"};
+  return kNames[static_cast<std::size_t>(memory_class)];
+}
 
 /// Whether collectives read memory of this class. They read shards, whole parameters and gradients,
 /// and the memory of communication.

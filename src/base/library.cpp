@@ -9,11 +9,10 @@ namespace nanofsdp {
 Library::Library(const std::string& name, const std::string& folder)
     : name_(name), handle_(dlopen(name.c_str(), RTLD_NOW)) {
   if (handle_ == nullptr) handle_ = dlopen((folder + "/" + name).c_str(), RTLD_NOW);
-  if (handle_ != nullptr) return;
-  NANOFSDP_REFUSE(.what = "library " + name,
-                  .expected = "to find it where the system looks, or in " + folder,
-                  .got = dlerror(),
-                  .hint = "name its folder in LD_LIBRARY_PATH, or use --device=cpu");
+  NANOFSDP_REFUSE_IF(handle_ == nullptr, .what = "library " + name,
+                     .expected = "to find it where the system looks, or in " + folder,
+                     .got = dlerror(),
+                     .hint = "name its folder in LD_LIBRARY_PATH, or use --device=cpu");
 }
 
 void* Library::address_of(const char* function) const {

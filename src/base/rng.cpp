@@ -47,15 +47,10 @@ float log_cephes(float x) {
   return std::fma(e, 0.693359375f, m + y);
 }
 
-struct SinCos {
-  float sin;
-  float cos;
-};
-
 // sin(x) and cos(x) for x >= 0. A multiple of pi/4 is subtracted from x (in three parts). Two
 // polynomials of the rest are computed. The octant decides which of them is the sine, and the
 // signs.
-SinCos sincos_cephes(float x) {
+std::pair<float, float> sincos_cephes(float x) {
   const std::int32_t octant = (static_cast<std::int32_t>(x * 1.27323954473516f) + 1) & ~1;
   const float y = static_cast<float>(octant);
   x = std::fma(y, -0.78515625f, x);
@@ -74,17 +69,16 @@ SinCos sincos_cephes(float x) {
   const bool swapped = (octant & 2) != 0;
   const float sine = swapped ? c : s;
   const float cosine = swapped ? s : c;
-  return {.sin = (octant & 4) != 0 ? -sine : sine,
-          .cos = (~(octant - 2) & 4) != 0 ? -cosine : cosine};
+  return {(octant & 4) != 0 ? -sine : sine, (~(octant - 2) & 4) != 0 ? -cosine : cosine};
 }
 
 // Replaces sixteen uniform numbers by sixteen normal ones.
 void normal_block(float* d, float mean, float stddev) {
   for (std::size_t j = 0; j < kBlock / 2; ++j) {
     const float r = std::sqrt(-2.0f * log_cephes(1.0f - d[j]));
-    const SinCos t = sincos_cephes(2.0f * std::numbers::pi_v<float> * d[j + 8]);
-    d[j] = std::fma(r * t.cos, stddev, mean);
-    d[j + 8] = std::fma(r * t.sin, stddev, mean);
+    const auto [sine, cosine] = sincos_cephes(2.0f * std::numbers::pi_v<float> * d[j + 8]);
+    d[j] = std::fma(r * cosine, stddev, mean);
+    d[j + 8] = std::fma(r * sine, stddev, mean);
   }
 }
 
@@ -215,8 +209,7 @@ void Generator::discard_normal(std::int64_t numel) {
 }
 
 void Generator::set_state(const GeneratorState& state) {
-  const bool dead = std::all_of(state.words.begin() + 1, state.words.end(),
-                                [](std::uint32_t word) { return word == 0; });
+  const bool dead = std::ranges::max(std::span(state.words).subspan(1)) == 0;
   NANOFSDP_CHECK(state.position <= kWords && state.has_cached_normal <= 1 &&
                      std::isfinite(state.cached_normal) && !dead,
                  .what = "generator state",

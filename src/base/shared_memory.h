@@ -33,8 +33,6 @@ class SharedMemory {
   /// @throws Error if the system refuses
   SharedMemory(int descriptor, int parts, int mine);
   ~SharedMemory();
-  SharedMemory(const SharedMemory&) = delete;
-  SharedMemory& operator=(const SharedMemory&) = delete;
 
   /// Allocates whole pages of this rank's part, zeroed.
   /// @throws Error if the part is full

@@ -45,8 +45,7 @@ ThreadPool::~ThreadPool() {
 }
 
 void ThreadPool::run(std::int64_t n, std::int64_t grain, const RangeBody& body) {
-  const std::int64_t width = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1,
-                                                      static_cast<std::int64_t>(threads()));
+  const auto width = std::clamp<std::int64_t>(n / std::max<std::int64_t>(grain, 1), 1, threads());
   if (width == 1) return body(0, n);
   body_ = &body;
   n_ = n;
