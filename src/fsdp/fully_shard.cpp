@@ -124,8 +124,8 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
     begin_pass(tape);
     const Purpose purpose = tape.training() ? Purpose::training : Purpose::evaluation;
     unit.unshard(purpose);
-    schedule_.begin_forward(unit);
-    prefetch_in_forward(unit, purpose);
+    const std::vector<Unit*> guessed = schedule_.begin_forward(unit, options_.forward_prefetch);
+    for (Unit* next : unit.ahead_in_forward.value_or(guessed)) next->prefetch(purpose);
     unit.wait_until_unsharded();
     unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "forward " + unit.name());
   };
@@ -213,11 +213,6 @@ SlotCounts ShardedModel::slot_counts() const {
   const int depth = std::ranges::max_element(units_, {}, &Unit::depth)->depth();
   return pool_slots(options_, std::ssize(blocks), depth,
                     std::count_if(blocks.begin(), blocks.end(), std::mem_fn(&Unit::stays)));
-}
-
-void ShardedModel::prefetch_in_forward(const Unit& unit, Purpose purpose) {
-  const std::vector<Unit*> guessed = schedule_.next_in_forward(options_.forward_prefetch);
-  for (Unit* next : unit.ahead_in_forward.value_or(guessed)) next->prefetch(purpose);
 }
 
 void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch moment) {

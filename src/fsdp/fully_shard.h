@@ -52,8 +52,6 @@ class ShardedModel {
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
   /// Afterwards the model has no values, so save them before. It keeps the user's hooks.
   ~ShardedModel();
-  ShardedModel(const ShardedModel&) = delete;
-  ShardedModel& operator=(const ShardedModel&) = delete;
 
   /// The units, in the order of the model. The root is the last one.
   std::span<Unit> units() { return units_; }
@@ -158,7 +156,6 @@ class ShardedModel {
     return module == nullptr ? units() : std::span(&unit_of(*module), 1);
   }
   std::vector<Unit*> units_of(const Modules& modules);
-  void prefetch_in_forward(const Unit& unit, Purpose purpose);
   void prefetch_in_backward(const Unit& unit, BackwardPrefetch moment);
   void reduce(Unit& unit);
   void end_pass(bool backward);

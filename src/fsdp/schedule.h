@@ -18,11 +18,12 @@ class Schedule {
   /// A pass begins.
   void begin();
 
-  /// The forward of a unit begins, or ends. Does nothing in backward, where recompute runs some
-  /// forwards again. Only units that were gathered are recorded for the next pass. All ranks gather
-  /// the same units; but in a pass that gathers nothing, each rank may use different ones.
-  void begin_forward(Unit& unit);
-  /// @copydoc begin_forward()
+  /// The forward of a unit begins. Does nothing in backward, where recompute runs some forwards
+  /// again. Only units that were gathered are recorded for the next pass. All ranks gather the same
+  /// units; but in a pass that gathers nothing, each rank may use different ones.
+  /// @returns the units that the last pass used after this one: `count` of them, or fewer
+  std::vector<Unit*> begin_forward(Unit& unit, int count);
+  /// The forward of a unit ends. Does nothing in backward.
   void end_forward(Unit& unit) {
     if (!in_backward_) ended_.push_back(&unit);
   }
@@ -30,8 +31,6 @@ class Schedule {
   /// The backward of a unit begins.
   void begin_backward(const Unit& unit);
 
-  /// The units that the last pass used after the current one: `count` of them, or fewer.
-  std::vector<Unit*> next_in_forward(int count) const;
   /// The unit whose forward ended just before that of the current one, if there is one.
   std::vector<Unit*> next_in_backward() const {
     if (ended_.empty()) return {};
@@ -44,7 +43,6 @@ class Schedule {
   // Units that have ended their forward; in backward, those before the current unit.
   std::vector<Unit*> ended_;
   std::span<Unit* const> left_;  // the rest of before_, behind the current unit
-  bool known_ = false;           // whether the last pass used the current unit
   bool in_backward_ = false;
 };
 

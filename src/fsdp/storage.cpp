@@ -28,9 +28,8 @@ void WholeMemory::allocate(Context& context, MemoryClass of, std::int64_t slots,
 Wire WholeMemory::wire_for(DType sent_as, const Options& options, const Layout& layout, DType whole,
                            bool near) {
   const bool copies = options.copies() && !near;
-  const std::int64_t numel = copies             ? layout.padded_numel()
-                             : sent_as == whole ? 0
-                                                : layout.whole_numel();
+  const std::int64_t cast = sent_as == whole ? 0 : layout.whole_numel();
+  const std::int64_t numel = copies ? layout.padded_numel() : cast;
   wire_words = std::max(wire_words, (sent_as == DType::bfloat16 ? 1 : 2) * numel);
   return {.memory = wire.bytes() == 0 ? Tensor() : wire.tensor({numel}, sent_as),
           .layout = copies ? &layout : nullptr};
@@ -52,8 +51,8 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
       memory_(memory) {
   std::int64_t numel = 0;
   for (ShardedParameters& row : rows) {
-    const DType frozen =
-        needs_all_gather() ? DType::bfloat16 : computed_;  // each rank widens bfloat16 itself
+    // If nothing is sent, each rank widens bfloat16 itself.
+    const DType frozen = needs_all_gather() ? DType::bfloat16 : computed_;
     const bool rounded = row.dtype() != DType::float32;
     const DType sent_as = rounded ? frozen : options.precision.param_dtype;
     parts_.push_back(

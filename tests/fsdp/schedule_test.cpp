@@ -33,14 +33,17 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
           schedule.begin();
           for (std::size_t at = 0; at < before.size(); ++at) {
             before[at]->gathered_since_last_forward = true;
-            schedule.begin_forward(*before[at]);
             for (std::size_t distance = 1; distance <= before.size(); ++distance) {
               const auto from = before.begin() + static_cast<std::ptrdiff_t>(at) + 1;
               const auto left = static_cast<std::size_t>(before.end() - from);
               const std::vector<Unit*> next(
                   from, from + static_cast<std::ptrdiff_t>(std::min(distance, left)));
-              EXPECT_EQ(schedule.next_in_forward(static_cast<int>(distance)), next) << "pass " << i;
+              Schedule here = schedule;
+              EXPECT_EQ(here.begin_forward(*before[at], static_cast<int>(distance)), next)
+                  << "pass " << i;
+              before[at]->gathered_since_last_forward = true;
             }
+            schedule.begin_forward(*before[at], 0);
           }
           schedule.begin();
           std::vector<Unit*> gathered;
@@ -50,7 +53,7 @@ TEST(Schedule, OfForwardIsThatOfThePassBefore) {
               gathered.push_back(unit);
               unit->gathered_since_last_forward = true;
             }
-            schedule.begin_forward(*unit);
+            schedule.begin_forward(*unit, 0);
           }
           if (!gathered.empty()) before = gathered;
         }
@@ -68,8 +71,7 @@ TEST(Schedule, OfForwardKnowsWhichUseItIs) {
                        Schedule schedule;
                        const auto forward = [&](Unit& unit) {
                          unit.gathered_since_last_forward = true;
-                         schedule.begin_forward(unit);
-                         return schedule.next_in_forward(1);
+                         return schedule.begin_forward(unit, 1);
                        };
                        for (int i = 0; i < 3; ++i) {
                          schedule.begin();
