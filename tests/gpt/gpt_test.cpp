@@ -86,6 +86,23 @@ TEST(GPT, DrawsEveryLinearAsPyTorchConstructsIt) {
   }
 }
 
+// After PyTorch's constructors nanoGPT draws every weight again, the head's tied weight once more,
+// and at last each c_proj.
+TEST(GPT, DrawsItsWeightsInTheOrderOfNanoGPT) {
+  GPT model(kRecipe);
+  std::vector<std::string> expected, drawn, scaled;
+  for (const nn::Parameter* p : model.named_parameters()) {
+    expected.push_back(p->name);
+    if (p->name.ends_with("c_proj.weight")) scaled.push_back(p->name);
+  }
+  EXPECT_EQ(std::ssize(scaled), 2 * kRecipe.n_layer);
+  expected.push_back("transformer.wte.weight");
+  expected.insert(expected.end(), scaled.begin(), scaled.end());
+  for (const nn::Draw& draw : model.nanogpt_draws()) drawn.push_back(draw.parameter->name);
+  ASSERT_GT(drawn.size(), expected.size());
+  EXPECT_EQ(std::vector(drawn.end() - std::ssize(expected), drawn.end()), expected);
+}
+
 TEST(GPT, IsCausal) {
   Context context;
   GPT model(kRecipe);
