@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <charconv>
 #include <cstdio>
 #include <sstream>
@@ -23,17 +22,17 @@ struct Family {
   const char* run;  // the launcher's name for the run, which other processes do not know by chance
   const char* if_set = nullptr;  // the launcher counts only if this is set
 };
-constexpr std::array kFamilies = {
-    Family{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
-    Family{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
-           "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
-    Family{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
+constexpr Family kFamilies[] = {
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "TORCHELASTIC_RUN_ID"},
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE", "PMIX_NAMESPACE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "PMI_KVSNAME"},
     // A step is what srun starts, and it may be smaller than its job. A batch script has the
     // numbers of the job as well.
-    Family{"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
-           "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"},
-    Family{"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
-           "SLURM_STEP_ID"}};
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID", "SLURM_STEP_TASKS_PER_NODE",
+     "SLURM_JOB_ID", "SLURM_STEP_NUM_TASKS"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID",
+     "SLURM_STEP_ID"}};
 
 std::string text_of(const Getenv& getenv, const char* name) {
   const char* const value = getenv(name);

@@ -14,7 +14,7 @@ inline constexpr char kInVain[] = " in vain ";
 /// An error between ranks. One failure often causes errors on many ranks, and one of them is first.
 struct RankError : std::runtime_error {
   /// @param message names the rank  @param follows the value of `consequence`
-  RankError(const std::string& message, bool follows)
+  explicit RankError(const std::string& message, bool follows = false)
       : std::runtime_error(message), consequence(follows) {}
 
   bool consequence;  ///< whether another rank failed first

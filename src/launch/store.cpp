@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/check.h"
-#include "base/patience.h"
 #include "launch/store_server.h"
 
 namespace nanofsdp::launch {
@@ -24,18 +23,18 @@ bool is_loopback(const std::string& address) { return address.starts_with("127."
 void check_reachable(const Rendezvous& r, const std::string& address) {
   const bool said = is_loopback(r.host) || r.host.starts_with("localhost");
   const bool all_here = r.local_size > 0 ? r.local_size >= r.size : said;
-  if (!is_loopback(address) || all_here) return;
-  NANOFSDP_REFUSE(.what = "MASTER_ADDR", .expected = "an address that other machines reach",
-                  .got = fmt::format("{}, which is {} here", r.host, address),
-                  .hint = "give that of a network interface, or 127.0.0.1 if all ranks are here");
+  NANOFSDP_REFUSE_IF(
+      is_loopback(address) && !all_here, .what = "MASTER_ADDR",
+      .expected = "an address that other machines reach",
+      .got = fmt::format("{}, which is {} here", r.host, address),
+      .hint = "give that of a network interface, or 127.0.0.1 if all ranks are here");
 }
 
 }  // namespace
 
-Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
-  Socket listener(rendezvous.listener);  // a forked rank has a copy, even if it does not need it
+Store::Store(Rendezvous where) : rendezvous_(where) {
+  Socket listener(where.listener);  // a forked rank has a copy, even if it does not need it
   if (size() == 1) return;
-  Rendezvous where = rendezvous_;
   if (rank() == 0) {
     require_descriptors(static_cast<std::size_t>(size()), "connections of rank 0");
     if (!listener.is_open()) listener = listen_on(where.host, where.port, where.patience);
@@ -46,8 +45,7 @@ Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
   socket_ = connect_to(where.host, where.port, where.patience);
   if (!socket_.is_open()) {
     throw RankError(fmt::format("rank {} found nobody at {} in {} s: does rank 0 run there?",
-                                rank(), place, where.patience / 1s),
-                    false);
+                                rank(), place, where.patience / 1s));
   }
   address_ = socket_.local_address();
   check_reachable(rendezvous_, address_);
@@ -55,23 +53,17 @@ Store::Store(const Rendezvous& rendezvous) : rendezvous_(rendezvous) {
   say({.kind = Kind::hello,
        .key = rendezvous_.token,
        .value = {reinterpret_cast<const char*>(&member), sizeof member}});
-  thread_ = std::thread([this] { listen(); });
+  listening_ = std::async(std::launch::async, [this] { listen(); });
   if (wait(where.patience, [&] { return values_.contains(kWelcome); })) return;
   const std::string why = loss(0ms);
   socket_.shut_down();
-  thread_.join();
   throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
-                              why.empty() ? "no answer" : why),
-                  false);
+                              why.empty() ? "no answer" : why));
 }
 
-Store::~Store() {
-  if (!thread_.joinable()) return;
-  socket_.shut_down();
-  thread_.join();
-}
+Store::~Store() { socket_.shut_down(); }
 
-void Store::listen() try {
+void Store::listen() noexcept try {
   std::string buffer;
   while (socket_.receive(buffer)) {
     while (const auto frame = take_frame(buffer)) handle(*frame);
@@ -97,13 +89,12 @@ void Store::handle(const Frame& frame) {
 }
 
 void Store::lost(const std::string& what) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (values_.contains(kLeft) || !loss_.empty()) return;
-    loss_ = what;
-    news_.notify_all();
-  }
-  const std::lock_guard lock(telling_);
+  std::unique_lock lock(mutex_);
+  if (values_.contains(kLeft) || !loss_.empty()) return;
+  loss_ = what;
+  news_.notify_all();
+  lock.unlock();
+  const std::lock_guard telling(telling_);
   if (told_) std::exchange(told_, nullptr)(what);
 }
 
@@ -178,8 +169,8 @@ void Store::leave(milliseconds timeout) {
     const std::string what = loss(0ms);
     if (!what.empty()) throw RankError(what, true);
     if (rest > round) continue;
-    throw RankError(fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s),
-                    false);
+    throw RankError(
+        fmt::format("rank {} waited {} s for all ranks to leave", rank(), timeout / 1s));
   }
 }
 

@@ -4,12 +4,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
 #include "base/patience.h"
 #include "launch/frame.h"
@@ -30,7 +30,7 @@ class Store {
  public:
   /// Joins the run. Rank 0 serves the store. In a run of one rank there is nothing to serve.
   /// @throws UsageError, RankError if the others cannot be found, or if rank 0 refuses this rank
-  explicit Store(const Rendezvous& rendezvous);
+  explicit Store(Rendezvous rendezvous);
 
   /// Ends the connection. If the rank has not called leave(), it is lost to the others.
   ~Store();
@@ -92,7 +92,7 @@ class Store {
   void leave() { leave(rendezvous_.patience); }
 
  private:
-  void listen();
+  void listen() noexcept;
   void say(const Frame& frame);
   void handle(const Frame& frame);
   void lost(const std::string& what);
@@ -113,7 +113,7 @@ class Store {
   std::function<void(const std::string&)> told_;
   // For how long no rank has worked alone, as the last roll call found; negative: not yet.
   std::atomic<std::chrono::milliseconds> idle_{};
-  std::thread thread_;
+  std::future<void> listening_;  // the last member: its destructor waits for the thread
 };
 
 }  // namespace nanofsdp::launch

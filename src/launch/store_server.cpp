@@ -31,16 +31,16 @@ StoreServer::StoreServer(Socket listener, const Rendezvous& rendezvous)
     : listener_(std::move(listener)), rendezvous_(rendezvous), thread_([this] { serve(); }) {}
 
 StoreServer::~StoreServer() {
-  stop_at_ = Clock::now() + (all_came_ ? 0s : kLinger);
+  stop_at_ = Clock::now() + kLinger;
   stopping_ = true;
-  if (all_came_) listener_.shut_down();  // wakes poll(), at least on Linux
+  if (missing_ == 0) listener_.shut_down();  // wakes poll(), at least on Linux
   thread_.join();
 }
 
 // After a loss, ranks that were started together with rank 0 may still come. They must learn of the
 // loss too.
 bool StoreServer::serves() const {
-  return !stopping_ || (loss_.kind == Kind::lost && !all_came_ && Clock::now() < stop_at_);
+  return !stopping_ || (loss_.kind == Kind::lost && missing_ > 0 && Clock::now() < stop_at_);
 }
 
 void StoreServer::serve() try {
@@ -63,9 +63,7 @@ void StoreServer::serve() try {
 void StoreServer::receive(Connection& connection) {
   if (!connection.socket.receive(connection.buffer)) {
     connection.socket = {};
-    if (connection.rank >= 0 && left_ < rendezvous_.size) {
-      lose(connection.rank, "was lost: its connection closed");
-    }
+    if (left_ < rendezvous_.size) lose(connection.rank, "was lost: its connection closed");
     return;
   }
   try {
@@ -75,7 +73,7 @@ void StoreServer::receive(Connection& connection) {
     std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), e.what());
     connection.socket.send(encode({.kind = Kind::lost, .value = why}));
     connection.socket = {};
-    if (connection.rank >= 0) lose(connection.rank, "was refused: " + why);
+    lose(connection.rank, "was refused: " + why);
   }
 }
 
@@ -112,7 +110,7 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   }
   // It is a rank that the run waits for. If it does not fit now, the run is over.
   connection.rank = member.rank;
-  all_came_ = ++came_ == rendezvous_.size;
+  --missing_;
   require(member.size == rendezvous_.size,
           fmt::format("it expects {} ranks, rank 0 expects {}", member.size, rendezvous_.size));
   require(member.program == rendezvous_.program,
@@ -154,7 +152,8 @@ void StoreServer::end_roll_call() {
 }
 
 void StoreServer::lose(int rank, const std::string& how) {
-  if (loss_.kind == Kind::lost) return;  // later losses are consequences
+  // A stranger is no rank of the run, and later losses are consequences.
+  if (rank < 0 || loss_.kind == Kind::lost) return;
   const std::chrono::duration<double> after = Clock::now() - start_;
   loss_ = {.kind = Kind::lost,
            .value = fmt::format("rank {} {} ({:.1f} s after the start)", rank, how, after.count())};

@@ -56,10 +56,9 @@ class StoreServer {
   std::string work_, told_;            // a rank that works, and the text that people were told
   std::vector<Connection> connections_;
   std::map<std::string, std::string> values_;
-  Frame loss_;    // the message of the first loss
-  int left_ = 0;  // ranks that have asked to leave
-  int came_ = 0;  // ranks that have been welcomed
-  std::atomic<bool> all_came_{false};
+  Frame loss_;                                     // the message of the first loss
+  int left_ = 0;                                   // ranks that have asked to leave
+  std::atomic<int> missing_{rendezvous_.size};     // ranks that have not come yet
   std::chrono::steady_clock::time_point stop_at_;  // is read after stopping_
   std::atomic<bool> stopping_{false};
   std::thread thread_;
