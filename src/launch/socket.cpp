@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -48,14 +49,17 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_poi
   return address;
 }
 
+void set_option(const Socket& socket, int level, int name, int value) {
+  setsockopt(socket.descriptor(), level, name, &value, sizeof value);
+}
+
+// Makes a socket. With this option, a run that has just ended does not block the port on which the
+// next one listens, and neither does a connection that the system has given this very port.
 Socket tcp_socket() {
   Socket socket(::socket(AF_INET, SOCK_STREAM, 0));
   NANOFSDP_CHECK(socket.is_open(), .what = "socket", .got = std::strerror(errno));
+  set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
   return socket;
-}
-
-void set_option(const Socket& socket, int level, int name, int value) {
-  setsockopt(socket.descriptor(), level, name, &value, sizeof value);
 }
 
 // Small messages are sent at once. If a machine disappears without an error, the connection ends
@@ -70,15 +74,19 @@ void set_up(const Socket& socket) {
 #endif
 }
 
-// Connects, and waits for an answer no longer than `limit`. If no answer comes, connect() alone
-// would wait for minutes. @returns whether the socket is connected
-bool reaches(const Socket& socket, const sockaddr_in& address, std::chrono::milliseconds limit) {
+// Connects, and waits for an answer until `deadline`, but at least 100 ms and at most a second. If
+// no answer comes, connect() alone would wait for minutes. @returns whether the socket is connected
+bool reaches(const Socket& socket, const sockaddr_in& address, Clock::time_point deadline) {
+  const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   fcntl(socket.descriptor(), F_SETFL, O_NONBLOCK);
   connect(socket.descriptor(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   pollfd answer{.fd = socket.descriptor(), .events = POLLOUT};
-  poll(&answer, 1, static_cast<int>(limit.count()));
+  poll(&answer, 1, static_cast<int>(std::clamp<std::int64_t>(rest.count(), 100, 1000)));
   fcntl(socket.descriptor(), F_SETFL, 0);
-  return answer.revents == POLLOUT;
+  // While no process listens there, the system may choose this very port for our end, and then we
+  // are our own peer.
+  return answer.revents == POLLOUT &&
+         socket.peer() != fmt::format("{}:{}", socket.local_address(), socket.local_port());
 }
 
 // @param which getsockname or getpeername
@@ -98,11 +106,9 @@ std::string text_of(const sockaddr_in& address) {
 }  // namespace
 
 Socket::Socket(int descriptor) : descriptor_(descriptor) {
-  if (is_open()) fcntl(descriptor, F_SETFD, FD_CLOEXEC);
-}
-
-Socket::~Socket() {
-  if (is_open()) close(descriptor_);
+  if (!is_open()) return;
+  fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+  closes_ = {nullptr, [descriptor](void*) { close(descriptor); }};
 }
 
 bool Socket::send(std::string_view bytes) const {
@@ -146,8 +152,6 @@ void require_descriptors(std::size_t ranks, const std::string& what) {
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait) {
   const sockaddr_in address = resolve(host, port, Clock::now() + wait);
   Socket listener = tcp_socket();
-  // With this option, a run that has just ended does not block the port.
-  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
   NANOFSDP_REFUSE_IF(bind(listener.descriptor(), reinterpret_cast<const sockaddr*>(&address),
                           sizeof address) != 0 ||
                          listen(listener.descriptor(), SOMAXCONN) != 0,
@@ -170,14 +174,7 @@ Socket connect_to(const std::string& host, std::uint16_t port, std::chrono::mill
     const sockaddr_in address = resolve(host, port, deadline);
     Socket socket = tcp_socket();
     set_up(socket);
-    // While no process listens there, the system may choose this very port for our end, and then we
-    // are our own peer. With this option another process can still listen there.
-    set_option(socket, SOL_SOCKET, SO_REUSEADDR, 1);
-    const auto rest = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-    if (reaches(socket, address, std::clamp<std::chrono::milliseconds>(rest, 100ms, 1s)) &&
-        socket.peer() != fmt::format("{}:{}", socket.local_address(), socket.local_port())) {
-      return socket;
-    }
+    if (reaches(socket, address, deadline)) return socket;
     std::this_thread::sleep_for(50ms);
   } while (Clock::now() < deadline);
   return {};

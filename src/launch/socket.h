@@ -3,29 +3,22 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 
 namespace nanofsdp::launch {
 
 /// @file
 /// @brief The part of TCP that ranks need to find each other. Addresses are IPv4.
 
-/// A connection, or a socket that accepts connections. It is closed when it is destroyed.
+/// A connection, or a socket that accepts connections. Copies are the same one. It is closed when
+/// the last of them is destroyed.
 class Socket {
  public:
   Socket() = default;
   /// Takes the descriptor. A program that this one starts does not inherit it.
   explicit Socket(int descriptor);
-  ~Socket();
-  /// Takes the connection of `other`, which is closed afterwards.
-  Socket(Socket&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
-  /// Closes its own connection, and takes that of `other`.
-  Socket& operator=(Socket other) noexcept {
-    std::swap(descriptor_, other.descriptor_);
-    return *this;
-  }
 
   bool is_open() const { return descriptor_ >= 0; }  ///< false for a default Socket
   int descriptor() const { return descriptor_; }     ///< for poll(); -1 if it is closed
@@ -47,6 +40,7 @@ class Socket {
 
  private:
   int descriptor_ = -1;
+  std::shared_ptr<void> closes_;  // points to nothing; its deleter closes the descriptor
 };
 
 /// Checks that this process can open a connection to each of `ranks`, and eight descriptors more
