@@ -30,38 +30,7 @@ using namespace std::chrono_literals;
 
 constexpr auto kSettle = 1s;  // how long a consequence waits for its cause
 constexpr auto kGrace = 2s;   // the time between SIGTERM and SIGKILL
-
-// Blocks the signals that end a process, so that the parent can take them one by one.
-class HeldSignals {
- public:
-  HeldSignals() {
-    sigemptyset(&held_);
-    for (const int number : kHeld) sigaddset(&held_, number);
-    pthread_sigmask(SIG_BLOCK, &held_, &before_);
-    // If it were ignored, the system would reap our children before we can ask for them.
-    std::signal(SIGCHLD, SIG_DFL);
-  }
-  ~HeldSignals() { release(); }
-  HeldSignals(const HeldSignals&) = delete;
-  HeldSignals& operator=(const HeldSignals&) = delete;
-
-  void release() const { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-  // Takes a signal that has arrived and returns its number, or 0.
-  int take() const {
-    sigset_t arrived;
-    sigpending(&arrived);
-    int taken = 0;
-    const auto is_here = [&](int number) { return sigismember(&arrived, number) == 1; };
-    if (std::ranges::any_of(kHeld, is_here)) sigwait(&held_, &taken);
-    return taken;
-  }
-
- private:
-  static constexpr std::array kHeld = {SIGINT, SIGTERM, SIGHUP};
-  sigset_t held_;
-  sigset_t before_;
-};
+constexpr std::array kHeld = {SIGINT, SIGTERM, SIGHUP};  // signals that wait as long as ranks run
 
 // A child's report to its parent when its body is done. It lies in memory that both share.
 struct Report {
@@ -115,7 +84,8 @@ const char* hint_for(int signal) {
   return bug ? "this is a bug: please report a debug build's output" : "somebody ended it";
 }
 
-// The running ranks. The destructor kills and reaps those that still run.
+// The running ranks. As long as this object lives, the signals of kHeld are blocked, so that it can
+// take them one by one. The destructor kills and reaps the ranks that still run.
 class Children {
  public:
   explicit Children(int size) {
@@ -124,13 +94,20 @@ class Children {
     NANOFSDP_CHECK(memory != MAP_FAILED, .what = "ranks' reports", .got = std::strerror(errno));
     reports_ = {static_cast<Report*>(memory), static_cast<std::size_t>(size)};  // all zeros
     children_.reserve(reports_.size());  // from now on, no child that was started can be forgotten
+    sigemptyset(&held_);
+    for (const int number : kHeld) sigaddset(&held_, number);
+    pthread_sigmask(SIG_BLOCK, &held_, &before_);
+    // If it were ignored, the system would reap our children before we can ask for them.
+    std::signal(SIGCHLD, SIG_DFL);
   }
+  Children(Children&&) = delete;  // so it cannot be copied either
   ~Children() {
     signal_all(SIGKILL);
     for (const pid_t child : children_) {
       if (child != 0) waitpid(child, nullptr, 0);
     }
     munmap(reports_.data(), reports_.size_bytes());
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
 
   void start(const Body& body, const Rendezvous& rendezvous) {
@@ -139,7 +116,7 @@ class Children {
     const pid_t pid = fork();
     if (pid == 0) {
       die_with_parent(parent);
-      signals_.release();
+      pthread_sigmask(SIG_SETMASK, &before_, nullptr);
       const Report report = report_of(body, rendezvous);
       std::fflush(nullptr);
       reports_[children_.size()] = report;
@@ -153,7 +130,7 @@ class Children {
   Outcome wait() {
     while (std::ranges::any_of(children_, std::identity())) {
       std::this_thread::sleep_for(5ms);
-      if (const int number = signals_.take()) interrupted(number);
+      if (const int number = take_signal()) interrupted(number);
       for (std::size_t rank = 0; rank < children_.size(); ++rank) reap(static_cast<int>(rank));
       const auto now = Clock::now();
       if (!kill_at_ && outcome_.exit_code != 0 && (!consequence_ || now >= failed_at_ + kSettle)) {
@@ -166,6 +143,16 @@ class Children {
   }
 
  private:
+  // Takes a signal that has arrived and returns its number, or 0.
+  int take_signal() const {
+    sigset_t arrived;
+    sigpending(&arrived);
+    int taken = 0;
+    const auto is_here = [&](int number) { return sigismember(&arrived, number) == 1; };
+    if (std::ranges::any_of(kHeld, is_here)) sigwait(&held_, &taken);
+    return taken;
+  }
+
   void signal_all(int number) {
     for (const pid_t child : children_) {
       if (child != 0) kill(child, number);
@@ -207,7 +194,7 @@ class Children {
     consequence_ = false;
   }
 
-  const HeldSignals signals_;
+  sigset_t held_, before_;       // kHeld; the signals that were blocked before
   std::span<Report> reports_;    // one for each rank
   std::vector<pid_t> children_;  // the process ids of the ranks; 0: it has ended
   Outcome outcome_;
