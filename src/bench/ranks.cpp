@@ -98,10 +98,10 @@ class Apart final : public comm::Group {
     const bool sums = operation.kind == comm::Operation::Kind::reduce_scatter;
     if (!sums && operation.dtype != DType::float64) return;
     const std::int64_t n = std::min(in.numel(), out.numel());
-    const void* x = in.slice(sums ? rank_ * n : 0, n).raw();
+    const void* x = in.slice(sums ? rank * n : 0, n).raw();
     for (int r = 0; r * n < out.numel(); ++r) copy_within(stream, x, out.slice(r * n, n));
   }
-  std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank_, size_); }
+  std::shared_ptr<Group> split(int) override { return std::make_shared<Apart>(rank, size); }
   void abort(const std::string&) noexcept override {}
 };
 

@@ -74,7 +74,7 @@ class GlooGroup final : public Group {
   using Kind = Operation::Kind;
 
   // The i-th peer, i = 1 .. size - 1. Every rank begins with another peer.
-  int peer(int i) const { return (rank_ + i) % size_; }
+  int peer(int i) const { return (rank + i) % size; }
 
   static void wait_for(Messages& messages) {
     for (Message& message : messages) message.wait();
@@ -92,21 +92,22 @@ class GlooGroup final : public Group {
 // segments.
 void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out) {
   const Operation& operation = wire_.peers().begin(call);
+  const History& mine = wire_.peers().calls();
   const bool reduces = operation.kind == Kind::reduce_scatter;
   const bool from_root = operation.kind == Kind::broadcast;
-  const std::size_t chunk = in.bytes() / (reduces ? size_ : 1);
+  const std::size_t chunk = in.bytes() / (reduces ? size : 1);
   const std::size_t longest = reduces ? kSegmentBytes : std::max<std::size_t>(chunk, 1);
   const std::size_t segments = (chunk + longest - 1) / longest;
   const auto bytes_of = [&](std::size_t k) { return std::min(longest, chunk - k * longest); };
-  if (reduces) scratch_.grow(gloo_scratch_bytes(size_, static_cast<std::int64_t>(chunk)));
+  if (reduces) scratch_.grow(gloo_scratch_bytes(size, static_cast<std::int64_t>(chunk)));
   // The place for segment k from peer(i). Segments that are summed go to one of two windows of the
   // scratch memory.
   const auto landing = [&](std::size_t k, int i) {
     if (!reduces) return at(out, from_root ? 0 : peer(i) * chunk);
-    const std::size_t window = k % kWindow * (size_ - 1) * kSegmentBytes;
+    const std::size_t window = k % kWindow * (size - 1) * kSegmentBytes;
     return at(scratch_.tensor({0}), window + (i - 1) * bytes_of(k));
   };
-  std::vector<History> histories(static_cast<std::size_t>(size_));  // the peers' calls
+  std::vector<History> theirs(static_cast<std::size_t>(size));  // the peers' calls
   Messages calls, sent;
   std::array<Messages, kWindow> received;
   const auto post = [&](std::size_t k, int i) {
@@ -115,38 +116,35 @@ void GlooGroup::run(Stream& stream, const Operation& call, Tensor in, Tensor out
       received[k % kWindow].emplace_back(wire_, Way::receive, peer(i), tag, landing(k, i),
                                          bytes_of(k));
     }
-    if (!from_root || rank_ == operation.root) {
+    if (!from_root || rank == operation.root) {
       const std::byte* const segment = at(in, (reduces ? peer(i) * chunk : 0) + k * longest);
       sent.emplace_back(wire_, Way::send, peer(i), tag, segment, bytes_of(k));
     }
   };
-  std::vector<const void*> addends(static_cast<std::size_t>(size_));
-  const auto sum = [&](std::size_t k) {
-    for (int i = 1; i < size_; ++i) addends[peer(i)] = landing(k, i);
-    addends[rank_] = at(in, rank_ * chunk + k * kSegmentBytes);
-    const std::size_t width = size_of(in.dtype());
-    const Tensor part = out.slice(k * kSegmentBytes / width, bytes_of(k) / width);
-    sum_in_rank_order(stream, addends, in.dtype(), part, operation.reduce);
-  };
 
   // Sends this rank's calls to the peers, and receives theirs. The first messages of the payload
   // are posted at the same time, so this needs no additional round trip.
-  for (int i = 1; i < size_; ++i) {
-    calls.emplace_back(wire_, Way::receive, peer(i), kOperationTag, &histories[peer(i)],
-                       sizeof(History));
-    calls.emplace_back(wire_, Way::send, peer(i), kOperationTag, &wire_.peers().calls(),
-                       sizeof(History));
+  for (int i = 1; i < size; ++i) {
+    calls.emplace_back(wire_, Way::receive, peer(i), kOperationTag, &theirs[peer(i)], sizeof mine);
+    calls.emplace_back(wire_, Way::send, peer(i), kOperationTag, &mine, sizeof mine);
     for (std::size_t k = 0; k < std::min(kWindow, segments); ++k) post(k, i);
   }
   if (!reduces && !from_root && chunk > 0) {
-    copy_within(stream, in.raw(), out.slice(rank_ * in.numel(), in.numel()));
+    copy_within(stream, in.raw(), out.slice(rank * in.numel(), in.numel()));
   }
   wait_for(calls);
-  for (int i = 1; i < size_; ++i) wire_.peers().require_same_call(peer(i), histories[peer(i)]);
+  for (int i = 1; i < size; ++i) wire_.peers().require_same_call(peer(i), theirs[peer(i)]);
+  std::vector<const void*> addends(static_cast<std::size_t>(size));
   for (std::size_t k = 0; k < segments; ++k) {
     wait_for(received[k % kWindow]);
-    if (reduces) sum(k);
-    for (int i = 1; i < size_ && k + kWindow < segments; ++i) post(k + kWindow, i);
+    if (reduces) {
+      for (int i = 1; i < size; ++i) addends[peer(i)] = landing(k, i);
+      addends[rank] = at(in, rank * chunk + k * kSegmentBytes);
+      const std::size_t width = size_of(in.dtype());
+      const Tensor part = out.slice(k * kSegmentBytes / width, bytes_of(k) / width);
+      sum_in_rank_order(stream, addends, in.dtype(), part, operation.reduce);
+    }
+    for (int i = 1; i < size && k + kWindow < segments; ++i) post(k + kWindow, i);
   }
   wait_for(sent);
 }
@@ -170,10 +168,9 @@ std::unique_ptr<Communicator> make_gloo(Context& context, launch::Store& store,
     all.slots.assign(all.members.size(), take_slot(*run));
     return on_streams(make_reading_group(std::move(run), all));
   }
-  if (options.transport == Transport::shared) {
-    NANOFSDP_REFUSE(.what = "transport shared", .expected = "ranks that share memory",
-                    .got = why_not, .hint = "use the transport gloo");
-  }
+  NANOFSDP_REFUSE_IF(options.transport == Transport::shared, .what = "transport shared",
+                     .expected = "ranks that share memory", .got = why_not,
+                     .hint = "use the transport gloo");
   context.transport = fmt::format("TCP ({})", why_not);
   return on_streams(std::make_shared<GlooGroup>(std::move(run), "world", all));
 }

@@ -32,8 +32,7 @@ using std::chrono::milliseconds;
 
 // Runs `f`. Returns Gloo's error text if it fails, without the place in Gloo's source; empty if it
 // succeeds.
-template <class F>
-std::string complaint_of(const F& f) try {
+std::string complaint_of(const auto& f) try {
   f();
   return "";
 } catch (const CommError&) {  // our own error
@@ -139,15 +138,13 @@ GlooWire::Message::Message(GlooWire& wire, Way way, int peer, std::uint64_t tag,
       way_(way),
       peer_(peer),
       buffer_(wire.context_->createUnboundBuffer(const_cast<void*>(memory), bytes)) {
-  std::string complaint;
-  {
-    const std::lock_guard lock(wire.mutex_);  // the connections are cut before or after this
-    wire.peers_.check();
-    complaint = complaint_of([&] {
-      way == Way::send ? buffer_->send(peer, tag, 0, bytes) : buffer_->recv(peer, tag, 0, bytes);
-    });
-    if (complaint.empty()) wire.under_way_.push_back(buffer_.get());
-  }
+  std::unique_lock lock(wire.mutex_);  // the connections are cut before or after this
+  wire.peers_.check();
+  const std::string complaint = complaint_of([&] {
+    way == Way::send ? buffer_->send(peer, tag, 0, bytes) : buffer_->recv(peer, tag, 0, bytes);
+  });
+  if (complaint.empty()) wire.under_way_.push_back(buffer_.get());
+  lock.unlock();
   if (!complaint.empty()) throw wire.peers_.failure({peer}, /*timed_out=*/false, complaint);
 }
 
@@ -158,16 +155,14 @@ GlooWire::Message::~Message() {
 
 void GlooWire::Message::wait() {
   Peers& peers = wire_.peers_;
-  Patience patience(peers.run()->timeout);
+  Patience patience(peers.run->timeout);
   for (bool done = false; !done;) {
     const std::string complaint = complaint_of([&] {
       done = way_ == Way::send ? buffer_->waitSend(nullptr, 24h) : buffer_->waitRecv(nullptr, 24h);
     });
     if (!done) peers.check();
     if (!complaint.empty()) throw peers.failure({peer_}, /*timed_out=*/false, complaint);
-    if (done || !patience.is_over()) continue;
-    patience = peers.run()->rest();
-    if (patience.is_over()) throw peers.failure({peer_}, /*timed_out=*/true, "");
+    if (!done && peers.run->ends(patience)) throw peers.failure({peer_}, /*timed_out=*/true, "");
   }
 }
 

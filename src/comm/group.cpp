@@ -10,7 +10,7 @@ namespace {
 class StreamCommunicator final : public Communicator {
  public:
   explicit StreamCommunicator(std::shared_ptr<Group> group)
-      : Communicator(group->rank(), group->size()), group_(std::move(group)) {}
+      : Communicator(group->rank, group->size), group_(std::move(group)) {}
 
   ~StreamCommunicator() override {
     // All work that waits, or that runs on the CPU, holds the group too.

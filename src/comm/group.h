@@ -20,11 +20,12 @@ namespace nanofsdp::comm {
 /// the thread that issues the call, and the part is done when it has been launched on the stream.
 class Group {
  public:
-  /// Makes the end of rank `rank`, of `size` ranks.
-  Group(int rank, int size) : rank_(rank), size_(size) {}
+  /// Makes the end of one rank.
+  Group(int the_rank, int the_size) : rank(the_rank), size(the_size) {}
   virtual ~Group() = default;
-  int rank() const { return rank_; }  ///< 0 ... size - 1
-  int size() const { return size_; }  ///< number of ranks
+
+  const int rank;  ///< the number of this rank, from 0 to size - 1
+  const int size;  ///< the number of ranks
 
   /// Whether the group can read and write memory of this device.
   virtual bool serves(Device device) const { return device == Device::cpu; }
@@ -44,10 +45,6 @@ class Group {
 
   /// Ends the call in progress. Any thread may call it.
   virtual void abort(const std::string& reason) noexcept = 0;
-
- protected:
-  const int rank_;  ///< the result of rank()
-  const int size_;  ///< the result of size()
 };
 
 /// Makes a Communicator that runs the group's calls on their streams.

@@ -21,10 +21,8 @@ std::vector<std::unique_ptr<Communicator>> make_local_group(int world_size,
   GroupSpec spec{.members = run->sharers};
   for (int rank = 0; rank < world_size; ++rank) spec.slots.push_back(take_slot(*run));
   std::vector<std::unique_ptr<Communicator>> ranks;
-  for (int rank = 0; rank < world_size; ++rank) {
-    spec.rank = rank;
+  for (; spec.rank < world_size; ++spec.rank)
     ranks.push_back(on_streams(make_reading_group(run, spec)));
-  }
   return ranks;
 }
 
@@ -46,16 +44,15 @@ void launch_threads(int world_size, int threads,
           body(context, std::move(comm));
         });
   }
-  // Each is the error of the lowest rank that has one.
+  // Each is the error of the lowest rank that has one, because that rank is asked last.
   std::exception_ptr cause, consequence;
-  for (std::future<void>& rank : ranks) {
+  for (auto rank = ranks.rbegin(); rank != ranks.rend(); ++rank) {
     try {
-      rank.get();
+      rank->get();
     } catch (const CommError& e) {
-      std::exception_ptr& first = e.consequence ? consequence : cause;
-      if (!first) first = std::current_exception();
+      (e.consequence ? consequence : cause) = std::current_exception();
     } catch (...) {
-      if (!cause) cause = std::current_exception();
+      cause = std::current_exception();
     }
   }
   if (cause || consequence) std::rethrow_exception(cause ? cause : consequence);

@@ -51,24 +51,22 @@ void append(History& history, const Operation& operation) {
 }
 
 CommError setup_error(int rank, const std::string& why) {
-  return CommError(CommError::Kind::setup,
-                   fmt::format("rank {} could not join its group: {}", rank, why));
+  return {CommError::Kind::setup, fmt::format("rank {} could not join its group: {}", rank, why)};
 }
 
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs) {
-  return CommError(
+  return {
       CommError::Kind::mismatch,
       fmt::format("ranks disagree: rank {} called {}, rank {} called {}; every rank must make the "
                   "same calls in the same order{}{}",
                   rank, describe(mine.back()), peer, describe(theirs.back()), line_of(rank, mine),
-                  line_of(peer, theirs)));
+                  line_of(peer, theirs))};
 }
 
 CommError operation_error(CommError::Kind kind, int rank, const History& history,
                           const std::string& what) {
-  return CommError(
-      kind, fmt::format("rank {} {} in {}{}", rank, what, describe(history.back()),
-                        what.find(launch::kInVain) != what.npos ? line_of(rank, history) : ""));
+  return {kind, fmt::format("rank {} {} in {}{}", rank, what, describe(history.back()),
+                            what.find(launch::kInVain) != what.npos ? line_of(rank, history) : "")};
 }
 
 }  // namespace nanofsdp::comm

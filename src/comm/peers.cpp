@@ -18,17 +18,17 @@ void RunState::abort(const std::string& reason) {
   for (Peers* group : groups) group->abort(reason);
 }
 
-Peers::Peers(std::shared_ptr<RunState> run, const GroupSpec& spec,
+Peers::Peers(const std::shared_ptr<RunState>& state, const GroupSpec& spec,
              std::function<void(const std::string&)> cut)
-    : run_(std::move(run)), spec_(spec), rank_(spec.members[spec.rank]), cut_(std::move(cut)) {
-  const std::lock_guard lock(run_->mutex);
-  run_->groups.push_back(this);
-  if (!run_->aborted.empty()) abort(run_->aborted);
+    : run(state), members(spec.members), rank_(members[spec.rank]), cut_(std::move(cut)) {
+  const std::lock_guard lock(run->mutex);
+  run->groups.push_back(this);
+  if (!run->aborted.empty()) abort(run->aborted);
 }
 
 Peers::~Peers() {
-  const std::lock_guard lock(run_->mutex);
-  std::erase(run_->groups, this);
+  const std::lock_guard lock(run->mutex);
+  std::erase(run->groups, this);
 }
 
 const Operation& Peers::begin(const Operation& operation) {
@@ -41,15 +41,14 @@ void Peers::require_same_call(int peer, const History& theirs) {
   if (calls_.back() == theirs.back()) return;
   abort("its ranks disagreed");  // other peers may agree and send, so their messages must release
                                  // the memory
-  throw mismatch_error(rank_, calls_, spec_.members[peer], theirs);
+  throw mismatch_error(rank_, calls_, members[peer], theirs);
 }
 
 void Peers::abort(const std::string& reason) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    if (aborted_) return;
-    aborted_ = reason;
-  }
+  std::unique_lock lock(mutex_);
+  if (aborted_) return;
+  aborted_ = reason;
+  lock.unlock();
   cut_(reason);
 }
 
@@ -64,12 +63,12 @@ CommError Peers::failure(const std::vector<int>& peers, bool timed_out, const st
   if (!timed_out) check();
   std::string names;
   for (const int peer : peers)
-    names += (names.empty() ? "rank " : ", rank ") + std::to_string(spec_.members[peer]);
+    names += (names.empty() ? "rank " : ", rank ") + std::to_string(members[peer]);
   // The peer may have failed because of another rank. As long as no rank leaves, the lost one can
   // be recognised. The run knows which rank was lost first and why, or will soon know it.
-  const std::string cause = timed_out ? "" : run_->loss();
+  const std::string cause = timed_out ? "" : run->loss();
   const std::string what =
-      timed_out ? fmt::format("waited {} ms in vain for {}", run_->timeout.count(), names)
+      timed_out ? fmt::format("waited {} ms in vain for {}", run->timeout.count(), names)
                 : fmt::format("lost {} ({})", names, why);
   abort(fmt::format("rank {} {}", rank_, what));
   const std::string& reason = cause.empty() ? told : cause;

@@ -36,8 +36,11 @@ struct RunState {
   /// For how long no rank has worked alone. If a rank does not answer, the result is longer than
   /// any wait.
   virtual std::chrono::milliseconds idle() { return alone.idle(); }
-  /// The time that is left of a wait. Time in which a rank works alone does not count.
-  Patience rest() { return Patience(timeout - idle()); }
+  /// Whether a wait has reached the timeout. Time in which a rank works alone does not count, so
+  /// the ranks are asked before this is true.
+  bool ends(Patience& wait) {
+    return wait.is_over() && (wait = Patience(timeout - idle())).is_over();
+  }
 
   /// Ends all waiting in the groups, and in groups that are made later.
   void abort(const std::string& reason);
@@ -70,13 +73,12 @@ class Peers {
  public:
   /// @param cut is called once, from any thread, when the group has failed. It wakes the ranks that
   ///   wait
-  Peers(std::shared_ptr<RunState> run, const GroupSpec& spec,
+  Peers(const std::shared_ptr<RunState>& state, const GroupSpec& spec,
         std::function<void(const std::string& reason)> cut);
   ~Peers();
 
-  const std::shared_ptr<RunState>& run() const { return run_; }  ///< state of the process
-  /// Numbers of the ranks in the run.
-  const std::vector<int>& members() const { return spec_.members; }
+  const std::shared_ptr<RunState> run;  ///< the state of the process
+  const std::vector<int> members;       ///< numbers of the ranks in the run
 
   /// The calls of this rank, which errors name.
   const History& calls() const { return calls_; }
@@ -101,8 +103,6 @@ class Peers {
 
  private:
   using Kind = CommError::Kind;
-  const std::shared_ptr<RunState> run_;
-  const GroupSpec spec_;
   const int rank_;  // number of this rank in the run
   const std::function<void(const std::string&)> cut_;
   History calls_{};

@@ -64,7 +64,7 @@ class ReadingGroup final : public Group {
         mine_(*slots_[spec.rank]),
         count_(slots_[0]->count),
         peers_(run, spec, [this](const std::string& why) { leave(why); }) {
-    mine_.ranks = size_;
+    mine_.ranks = size;
     if (memory_ == nullptr) return;
     copy_ = Buffer(*run->ledger, MemoryClass::communication, 0, Device::cpu, Buffer::Use::whole,
                    memory_);
@@ -72,7 +72,7 @@ class ReadingGroup final : public Group {
 
   ~ReadingGroup() override {
     peers_.abort("");
-    const std::lock_guard lock(peers_.run()->mutex);  // no rank is in leave() now
+    const std::lock_guard lock(peers_.run->mutex);  // no rank is in leave() now
     for (Slot* slot : slots_) ++slot->gone;
   }
 
@@ -80,22 +80,23 @@ class ReadingGroup final : public Group {
 
   void run(Stream& stream, const Operation& operation, Tensor in, Tensor out) override {
     // With one rank, the sum and the average are the operand.
-    if (size_ == 1 && in.dtype() == out.dtype()) return copy_within(stream, in.raw(), out);
+    if (size == 1 && in.dtype() == out.dtype()) return copy_within(stream, in.raw(), out);
     meet(stream, operation, in);
+    const Clock::time_point met_at = Clock::now();
     try {
       read(stream, operation, in, out);
     } catch (...) {  // a GPU's error: the other threads wait until this one comes again
       if (memory_ == nullptr) arrive(/*even_if_failed=*/true);
       throw;
     }
-    if (!is_inline(in)) depart(stream, operation);
+    if (!is_inline(in)) depart(stream, operation, met_at);
   }
 
   std::shared_ptr<Group> split(int color) override {
-    return make_reading_group(peers_.run(), comm::split(*this, peers_, color));
+    return make_reading_group(peers_.run, comm::split(*this, peers_, color));
   }
 
-  void work(int begins, const std::string& at) override { peers_.run()->work(begins, at); }
+  void work(int begins, const std::string& at) override { peers_.run->work(begins, at); }
   void abort(const std::string& reason) noexcept override { peers_.abort(reason); }
 
  private:
@@ -114,15 +115,14 @@ class ReadingGroup final : public Group {
     mine_.operands[turn()] = address_of(operand) - address_of(&mine_);
     if (stream.device() != Device::cpu) mine_.ready = stream.record();
     arrive();
-    met_at_ = Clock::now();
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer = 0; peer < size; ++peer) {
       peers_.require_same_call(peer, slots_[peer]->calls[turn()]);
     }
   }
 
   // Returns the place where the others find the operand, and copies it there if necessary.
   const void* publish(const Operation& operation, const Tensor& in) {
-    const bool listens = operation.kind == Kind::broadcast && operation.root != rank_;
+    const bool listens = operation.kind == Kind::broadcast && operation.root != rank;
     if (listens || in.bytes() == 0) return nullptr;
     void* place = in.raw();
     if (is_inline(in)) {
@@ -138,7 +138,7 @@ class ReadingGroup final : public Group {
   // The place where this rank can read a rank's operand.
   const std::byte* operand_of(int peer, const Tensor& in) const {
     const Address place = address_of(slots_[peer]) + slots_[peer]->operands[turn()];
-    return static_cast<std::byte*>(pointer_to(peer == rank_ ? in.address() : place));
+    return static_cast<std::byte*>(pointer_to(peer == rank ? in.address() : place));
   }
 
   // On a GPU, later work of the stream comes after these events of all ranks.
@@ -154,14 +154,14 @@ class ReadingGroup final : public Group {
     if (operation.kind == Kind::reduce_scatter) {
       // In place, a rank writes its own chunk of `in`, which no other rank reads.
       std::vector<const void*> chunks;
-      for (int peer = 0; peer < size_; ++peer) {
-        chunks.push_back(operand_of(peer, in) + rank_ * (in.bytes() / size_));
+      for (int peer = 0; peer < size; ++peer) {
+        chunks.push_back(operand_of(peer, in) + rank * (in.bytes() / size));
       }
       sum_in_rank_order(stream, chunks, in.dtype(), out, operation.reduce);
     } else if (operation.kind == Kind::broadcast) {
       copy_within(stream, operand_of(operation.root, in), out);
     } else {
-      for (int peer = 0; peer < size_; ++peer) {
+      for (int peer = 0; peer < size; ++peer) {
         copy_within(stream, operand_of(peer, in), out.slice(peer * n, n));
       }
     }
@@ -171,15 +171,16 @@ class ReadingGroup final : public Group {
   // Waits until no rank reads any more. Threads also wait if the group has failed, because an
   // operand might be freed while another thread copies it. Processes do not: they read zeros from
   // freed memory, and a lost process would never come.
-  void depart(Stream& stream, const Operation& operation) {
+  // @param met_at when all ranks had come to the first meeting
+  void depart(Stream& stream, const Operation& operation, Clock::time_point met_at) {
     arrive(/*even_if_failed=*/memory_ == nullptr);
     wait_for(stream, &Slot::done);
     // With a pretended link, the bytes of the other ranks take time.
-    const int chunks = operation.kind == Kind::broadcast ? operation.root != rank_ : size_ - 1;
+    const int chunks = operation.kind == Kind::broadcast ? operation.root != rank : size - 1;
     const auto bytes = static_cast<double>(operation.count) * size_of(operation.dtype);
-    const auto time = peers_.run()->link.time_for(chunks * bytes);
+    const auto time = peers_.run->link.time_for(chunks * bytes);
     if (stream.device() != Device::cpu) return stream.hold(time);
-    const auto arrival = met_at_ + std::chrono::duration_cast<Clock::duration>(time);
+    const auto arrival = met_at + std::chrono::duration_cast<Clock::duration>(time);
     while (Clock::now() < arrival && (count_ & kFailed) == 0) {
       std::this_thread::sleep_until(std::min(arrival, Clock::now() + 50ms));
     }
@@ -188,20 +189,18 @@ class ReadingGroup final : public Group {
   // Counts this rank, and waits until all ranks have come as often.
   // @param even_if_failed whether it must do so even if the group has failed
   void arrive(bool even_if_failed = false) {
-    goal_ += kOnce * static_cast<Count>(size_);
+    goal_ += kOnce * static_cast<Count>(size);
     Count seen = count_;
     do {
       if ((seen & kFailed) != 0 && !even_if_failed) throw failure(/*timed_out=*/false);
     } while (!count_.compare_exchange_weak(seen, seen + kOnce));
     mine_.arrived = goal_;
     if (is_reached(seen + kOnce)) return wake(count_);
-    Patience patience(peers_.run()->timeout);
+    Patience patience(peers_.run->timeout);
     const auto begin = Clock::now();
     while (!is_reached(seen = count_)) {
       const bool failed = (seen & kFailed) != 0;
-      bool late = !even_if_failed && !failed && patience.is_over();
-      if (late) late = (patience = peers_.run()->rest()).is_over();
-      if (late || (failed && !even_if_failed)) {
+      if (!even_if_failed && (failed || peers_.run->ends(patience))) {
         const CommError error = failure(/*timed_out=*/!failed);
         // If all threads have come meanwhile, they may be reading, and the call has not failed.
         if (memory_ != nullptr || !is_reached(count_ |= kFailed)) throw error;
@@ -219,7 +218,7 @@ class ReadingGroup final : public Group {
   CommError failure(bool timed_out) {
     std::vector<int> whom;
     std::string told;
-    for (int peer = 0; peer < size_; ++peer) {
+    for (int peer = 0; peer < size; ++peer) {
       const Slot& slot = *slots_[peer];
       if (timed_out ? is_reached(slot.arrived) : !slot.left) continue;
       whom.push_back(peer);
@@ -241,7 +240,6 @@ class ReadingGroup final : public Group {
   Slot& mine_;                      // the slot of this rank
   std::atomic<Count>& count_;       // the counter of the group
   Count goal_ = 0;                  // the count when all have come
-  Clock::time_point met_at_;        // when all ranks had come to the first meeting of this call
   Buffer copy_;                     // a copy of a large operand that lies elsewhere
   Peers peers_;  // the last member, because it may wake waiting ranks as soon as it exists
 };
@@ -267,23 +265,23 @@ std::uint64_t take_slot(RunState& run) {
 GroupSpec split(Group& group, const Peers& peers, int color) {
   const auto stream = make_compute_stream(Device::cpu, /*threads=*/1);
   const auto gather = [&](std::uint64_t mine) {
-    std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size()));
+    std::vector<std::uint64_t> all(static_cast<std::size_t>(group.size));
     // The operands are bytes, not numbers.
     group.run(*stream, {.kind = Kind::split}, Tensor(&mine, {1}, DType::float64),
-              Tensor(all.data(), {group.size()}, DType::float64));
+              Tensor(all.data(), {group.size}, DType::float64));
     return all;
   };
   const std::vector<std::uint64_t> colors = gather(static_cast<std::uint64_t>(color));
   GroupSpec spec;
-  for (int i = 0; i < group.size(); ++i) {
-    if (colors[i] != colors[group.rank()]) continue;
-    if (i == group.rank()) spec.rank = static_cast<int>(spec.members.size());
-    spec.members.push_back(peers.members()[i]);
+  for (int i = 0; i < group.size; ++i) {
+    if (colors[i] != colors[group.rank]) continue;
+    if (i == group.rank) spec.rank = static_cast<int>(spec.members.size());
+    spec.members.push_back(peers.members[i]);
   }
-  const bool share = std::ranges::includes(peers.run()->sharers, spec.members);
-  const std::vector<std::uint64_t> slots = gather(share ? take_slot(*peers.run()) : 0);
-  for (int i = 0; i < group.size(); ++i) {
-    if (share && colors[i] == colors[group.rank()]) spec.slots.push_back(slots[i]);
+  const bool share = std::ranges::includes(peers.run->sharers, spec.members);
+  const std::vector<std::uint64_t> slots = gather(share ? take_slot(*peers.run) : 0);
+  for (int i = 0; i < group.size; ++i) {
+    if (share && colors[i] == colors[group.rank]) spec.slots.push_back(slots[i]);
   }
   return spec;
 }

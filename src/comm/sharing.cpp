@@ -59,29 +59,27 @@ CommError ProcessState::setup_error(const std::string& complaint) {
   return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
 }
 
-std::string share_memory(ProcessState& run, const std::vector<int>& all) {
-  std::vector<int> here;
+std::string share_memory(ProcessState& run, std::vector<int> ranks) {
   const std::string space = process_space();
-  const std::vector<std::string> spaces = run.gather("memory/space", space, all);
-  std::ranges::copy_if(all, std::back_inserter(here),
-                       [&](int rank) { return spaces[rank] == space && !space.empty(); });
-  if (here.size() < 2) return "no other rank on this machine";
-  const int mine = run.store.rank(), parts = static_cast<int>(here.size());
-  const int file = open_common_file(run, here);
+  const std::vector<std::string> spaces = run.gather("memory/space", space, ranks);
+  std::erase_if(ranks, [&](int rank) { return spaces[rank] != space || space.empty(); });
+  if (ranks.size() < 2) return "no other rank on this machine";
+  const int mine = run.store.rank(), parts = static_cast<int>(ranks.size());
+  const int file = open_common_file(run, ranks);
   std::string why = file < 0 ? std::strerror(errno) : "";
   try {
-    const auto part = std::ranges::find(here, mine) - here.begin();
+    const auto part = std::ranges::find(ranks, mine) - ranks.begin();
     if (file >= 0) run.memory = std::make_shared<SharedMemory>(file, parts, static_cast<int>(part));
   } catch (const Error& e) {
     why = e.what();
   }
   if (!why.empty()) why = fmt::format("rank {}: {}", mine, why);
-  const std::vector<std::string> whys = run.gather("memory/why_not", why, here);
+  const std::vector<std::string> whys = run.gather("memory/why_not", why, ranks);
   if (file >= 0) close(file);  // all have mapped it
   for (const std::string& theirs : whys) {
     if (!theirs.empty()) return run.memory.reset(), theirs;
   }
-  run.sharers = here;
+  run.sharers = ranks;
   return parts == run.store.size() ? "" : "ranks on other machines";
 }
 

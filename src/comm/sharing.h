@@ -48,9 +48,9 @@ struct ProcessState final : RunState {
 /// `memory` and `sharers` of the run. The first of these ranks makes a file in memory, and the
 /// others open it. When all have mapped it, they close it, so the file has neither a name nor a
 /// descriptor. Collective over the run.
-/// @param all the ranks of the run
+/// @param ranks the ranks of the run
 /// @returns why not all ranks of the run share memory; empty if they do
 /// @throws CommError setup, if a rank does not come
-std::string share_memory(ProcessState& run, const std::vector<int>& all);
+std::string share_memory(ProcessState& run, std::vector<int> ranks);
 
 }  // namespace nanofsdp::comm

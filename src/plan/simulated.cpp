@@ -87,11 +87,11 @@ class SimulatedGroup final : public comm::Group {
     const std::int64_t chunk =
         operation.count * static_cast<std::int64_t>(size_of(operation.dtype));
     const bool reduces = operation.kind == comm::Operation::Kind::reduce_scatter;
-    const int last = first_ + (size_ - 1) * stride_;
-    if (reduces && needs_) scratch_.grow(needs_(size_, first_, last, chunk));
+    const int last = first_ + (size - 1) * stride_;
+    if (reduces && needs_) scratch_.grow(needs_(size, first_, last, chunk));
     // In a broadcast only the root sends.
-    const auto sent = static_cast<double>((size_ - 1) * chunk);
-    return {.payload = {.bytes = sent, .ranks = size_, .stride = stride_}};
+    const auto sent = static_cast<double>((size - 1) * chunk);
+    return {.payload = {.bytes = sent, .ranks = size, .stride = stride_}};
   }
 
   // No stream calls this, because a simulated stream does no work.
