@@ -1,8 +1,8 @@
 """`make exchange`, the second part: weights in one file a rank, from here to PyTorch and back.
 
 nanofsdp trains on 4 ranks, in each layout, and exports on 4; 3 ranks of PyTorch load the files into a model
-under fully_shard, by torch.distributed.checkpoint. Then the other way: PyTorch saves a random model on some
-ranks, nanofsdp loads it on fewer and exports it, and PyTorch loads that. Every parameter must come out
+under fully_shard, by torch.distributed.checkpoint. Then the other way: PyTorch saves a random model on 4
+ranks, 3 ranks of nanofsdp load it in each layout, and PyTorch loads what they save. Every parameter must come out
 to the bit. Real processes, over Gloo.
 """
 
@@ -20,7 +20,7 @@ import torch.distributed as dist
 import gpt2
 from exchange import run
 
-LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 20, 11, 65  # so that few ranks divide anything
+LAYERS, HEADS, WIDTH, CONTEXT, VOCABULARY = 2, 2, 20, 11, 52  # 52: that of the tales
 LAYOUTS = "flat", "per_parameter", "row_aligned"
 HEAD = "lm_head.weight"  # tied to wte: safetensors refuses to write it twice, and nanofsdp does not
 
@@ -84,7 +84,7 @@ def on_ranks(ranks, action, *arguments):
         torch.multiprocessing.spawn(run_rank, (ranks, meeting, action, *arguments), nprocs=ranks)
 
 
-def ours_to_pytorch(args, saves, loads, layout="flat"):
+def ours_to_pytorch(args, saves, loads, layout):
     folder = args.out / layout
     run(args.binary, "train", f"--ranks={saves}", "--max_iters=20", "--eval_interval=20", "--eval_iters=1",
         f"--n_layer={LAYERS}", f"--n_head={HEADS}", f"--n_embd={WIDTH}", f"--block_size={CONTEXT}", "--bias=True",
@@ -95,8 +95,9 @@ def ours_to_pytorch(args, saves, loads, layout="flat"):
     on_ranks(loads, load, vocabulary, folder / "shards", folder / "model.safetensors")
 
 
-def pytorch_to_ours(args, saves, loads):
-    folder = args.out / f"pytorch_{saves}"
+def pytorch_to_ours(args, saves, loads, layout):
+    """nanofsdp takes the files into a run of this layout, whose one step is too small to change a weight."""
+    folder = args.out / f"pytorch_{saves}_{layout}"
     whole = folder / "whole" / "model.safetensors"
     model = make_model(VOCABULARY, None)
     gpt2.randomise(model, saves)
@@ -104,8 +105,10 @@ def pytorch_to_ours(args, saves, loads):
     gpt2.save(whole, state_of(model))
     on_ranks(saves, save, VOCABULARY, folder / "shards", whole)
     (folder / "shards" / "config.json").write_text(json.dumps({"n_head": HEADS}))
-    run(args.binary, "export", f"--ranks={loads}", "--init_from=gpt2", f"--pretrained={folder}/shards",
-        f"--to={folder}/back")
+    run(args.binary, "train", f"--ranks={loads}", "--init_from=gpt2", f"--pretrained={folder}/shards",
+        f"--layout={layout}", f"--block_size={CONTEXT}", "--max_iters=1", "--learning_rate=1e-30", "--decay_lr=False",
+        "--eval_interval=1", "--eval_iters=1", "--sample=0", f"--out_dir={folder}")
+    run(args.binary, "export", f"--ranks={loads}", f"--out_dir={folder}", f"--to={folder}/back")
     on_ranks(loads, load, VOCABULARY, folder / "back", whole)
 
 
@@ -123,13 +126,13 @@ def main():
         return
     shutil.rmtree(args.out, ignore_errors=True)
     ways = [(ours_to_pytorch, 4, 3, "nanofsdp", "PyTorch", layout) for layout in LAYOUTS]
-    ways += [(pytorch_to_ours, 4, 3, "PyTorch", "nanofsdp"), (pytorch_to_ours, 3, 2, "PyTorch", "nanofsdp")]
-    for way, saves, loads, there, here, *layout in ways:
+    ways += [(pytorch_to_ours, 4, 3, "PyTorch", "nanofsdp", layout) for layout in LAYOUTS]
+    for way, saves, loads, there, here, layout in ways:
         try:
-            way(args, saves, loads, *layout)
+            way(args, saves, loads, layout)
         except torch.multiprocessing.ProcessRaisedException as error:
             sys.exit(f"exchange of shards: {error}")
-        print(" ", *layout, f"saved by {saves} ranks of {there}, loaded by {loads} of {here}: equal to the bit",
+        print(f"  {layout}: saved by {saves} ranks of {there}, loaded by {loads} of {here}: equal to the bit",
               flush=True)
 
 
