@@ -76,7 +76,7 @@ test: ## Build and run the tests (3 to 7 minutes); those of one room: make test 
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=$(if $(filter $(around),$(ROOM)),ALL,ON)
 	@$(compile) build/release --parallel $(JOBS) $(if $(ROOM),--target room_$(ROOM))
 	@$(ask) --test-dir build/release -LE long \
-	  $(if $(ROOM),-L '^$(ROOM)$$')
+	  $(if $(ROOM),-L '^$(ROOM)$$') $(ARGS)
 
 test-all: ## + The same and the rest: an emulated GPU, long curves, faults, pictures, machines, browser, docs
 	@sh tests/play/tools.sh
