@@ -148,16 +148,19 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
     begin_pass(tape);
     for (Unit& each : unit.is_root() ? units() : std::span<Unit>()) each.begin_backward();
     schedule_.begin_backward(unit);
-    unit.unshard();
+    const bool unshards = unit.unshards_in_backward();
+    if (unshards) unit.unshard();
     prefetch_in_backward(unit, BackwardPrefetch::pre);
-    unit.wait_until_unsharded();
+    if (unshards) unit.wait_until_unsharded();
     unit.take_gradients();
     unit.span = context_.tracer.begin(tape.stream(), Lane::compute, "backward " + unit.name());
   };
   on.post_backward = [this, &unit, &module](nn::Tape& tape) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
     const bool last = --unit.pending_calls == 0;
-    if (&module == unit.modules().front() || last) unit.reshard(keeps_after_backward(unit));
+    const bool is_whole = unit.state() == Unit::State::unsharded;
+    const bool is_done = &module == unit.modules().front() || last;
+    if (is_whole && is_done) unit.reshard(keeps_after_backward(unit));
     prefetch_in_backward(unit, BackwardPrefetch::post);
     if (last) reduce(unit);
   };
@@ -219,7 +222,9 @@ void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch momen
   const auto& listed = unit.ahead_in_backward;
   if (moment != (listed ? BackwardPrefetch::pre : options_.backward_prefetch)) return;
   if (!options_.sharding().parameters) return;
-  for (Unit* next : listed.value_or(schedule_.next_in_backward())) next->prefetch();
+  for (Unit* next : listed.value_or(schedule_.next_in_backward())) {
+    if (next->unshards_in_backward()) next->prefetch();
+  }
 }
 
 Unit& ShardedModel::unit_of(const nn::Module& module) {

@@ -103,6 +103,12 @@ class ShardedModel {
   void set_reshard_after_backward(bool on, const nn::Module* module = nullptr) {
     for (Unit& unit : units(module)) unit.reshard_after_backward = on;
   }
+  /// Switch it off if the backward of the unit reads no parameters, as that of an embedding, which
+  /// only adds up gradients. Then backward does not gather the unit. If an operator reads the
+  /// parameters all the same, it finds none, and throws.
+  void set_unshard_in_backward(bool on, const nn::Module* module = nullptr) {
+    for (Unit& unit : units(module)) unit.unshard_in_backward = on;
+  }
   /// Says which units are gathered ahead when forward reaches the unit `module`, as long as slots
   /// are free. Without this call these are the units that came next in the last pass.
   /// @throws Error if a module is not a unit

@@ -120,13 +120,18 @@ class Unit {
   /// @throws Error naming the parameters that have no values yet
   void require_initialised() const;
 
-  // ShardedModel sets the members below. The first four are its controls of a unit.
+  // ShardedModel sets the members below. The first five are its controls of a unit.
   bool requires_gradient_sync = true;  ///< whether backward reduces the gradients
   bool requires_all_reduce = true;     ///< whether groups of ranks then add up their shards
   /// Whether the unit is resharded between forward and backward. At first the root is not, because
   /// backward begins with it.
   bool reshard_after_forward;
   bool reshard_after_backward = true;  ///< whether it is resharded when the pass is over
+  bool unshard_in_backward = true;     ///< whether its backward reads parameters
+  /// Whether backward unshards the unit. If a whole copy is here, it costs nothing.
+  bool unshards_in_backward() const {
+    return unshard_in_backward || state_ != State::sharded || parameters_.are_fresh();
+  }
   /// Whether it stays unsharded at one of these moments.
   bool stays() const { return !reshard_after_forward || !reshard_after_backward; }
 

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "nn/embedding.h"
 #include "nn/linear.h"
+#include "support/layouts.h"
 #include "support/ranks.h"
 #include "support/tiny_training.h"
 
@@ -180,49 +182,49 @@ TEST(Resharding, AfterBackwardEndsWithTheOptimizersStep) {
   EXPECT_EQ(said.traffic.reduce_scatters, given.traffic.reduce_scatters);
 }
 
-std::vector<float> of_shards(ShardedModel& sharded) {
-  std::vector<float> all;
-  for (const ShardedParameters* row : sharded.rows()) {
-    const std::span<float> shard = row->gradient_shard().span<float>();
-    all.insert(all.end(), shard.begin(), shard.end());
-  }
-  return all;
+// The blocks of the tiny GPT become units, and so does its position embedding.
+bool is_block_or_positions(const nn::Module& module) {
+  const auto* embedding = dynamic_cast<const nn::Embedding*>(&module);
+  return is_a<gpt::Block>(module) ||
+         (embedding != nullptr && embedding->weight()->shape[0] == testing::kTiny.block_size);
 }
 
-// Groups add up their shards in the second step only, and get the sum of both steps.
-void expect_across_if_required(const TinyOptions& options) {
-  testing::run_ranks(Backend::local, 4,
-                     [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-                       TinyTraining training(context, std::move(world), options);
-                       ShardedModel& sharded = training.sharded;
-                       const auto across = [&] {
-                         const comm::Traffic traffic = training.mesh.traffic_across();
-                         return traffic.all_reduces + traffic.reduce_scatters;
-                       };
-                       sharded.zero_grad();
-                       sharded.set_requires_all_reduce(false);
-                       training.micro_step(0, 0);
-                       EXPECT_EQ(across(), 0);
-                       for (const ShardedParameters* row : sharded.rows())
-                         EXPECT_FALSE(row->is_reduced());
-                       sharded.set_requires_all_reduce(true);
-                       training.micro_step(0, 0);
-                       EXPECT_EQ(across(), 4);
-                       const std::vector<float> twice = of_shards(sharded);
-                       sharded.zero_grad();
-                       training.micro_step(0, 0);
-                       std::vector<float> once = of_shards(sharded);
-                       for (float& x : once) x *= 2;  // exact
-                       EXPECT_EQ(twice, once);
-                     });
+// The backward of an embedding adds up gradients, and reads no table. Without the control it is
+// gathered for that.
+TEST(UnshardInBackward, IsNotNeededByAnEmbedding) {
+  const auto usual = [](ShardedModel&, gpt::GPT&) {};
+  const auto unread = [](ShardedModel& sharded, gpt::GPT&) {
+    ASSERT_EQ(sharded.units()[0].name(), "transformer.wpe");
+    sharded.set_unshard_in_backward(false, &sharded.units()[0].module());
+  };
+  for (const LayoutKind layout : testing::kLayouts) {
+    for (const BackwardPrefetch prefetch :
+         {BackwardPrefetch::none, BackwardPrefetch::pre, BackwardPrefetch::post}) {
+      for (const bool recompute : {false, true}) {
+        TinyOptions options{.layout = layout, .prefetch = prefetch, .recompute = recompute};
+        options.wrap_policy = is_block_or_positions;
+        const Done given = two_steps(options, usual), said = two_steps(options, unread);
+        EXPECT_EQ(said.record, given.record);
+        EXPECT_EQ(given.traffic.all_gathers - said.traffic.all_gathers, 2 * 2);
+        EXPECT_EQ(said.traffic.reduce_scatters, given.traffic.reduce_scatters);
+      }
+    }
+  }
 }
-TEST(AllReduce, WaitsUntilItIsRequired) {
-  expect_across_if_required({.strategy = ShardingStrategy::hybrid_shard, .shard_size = 2});
-}
-// Here a reduce-scatter takes the place of the all-reduce.
-TEST(AllReduce, WaitsUntilItIsRequiredIfReplicasSplitTheUpdate) {
-  expect_across_if_required(
-      {.strategy = ShardingStrategy::hybrid_shard_optimizer, .shard_size = 2});
+
+// A module that reads its parameters in backward finds only its shard, and says so.
+TEST(UnshardInBackward, IsNeededByABlock) {
+  const auto unread = [](ShardedModel& sharded, gpt::GPT& model) {
+    sharded.set_unshard_in_backward(false, model.blocks()[1].get());
+  };
+  try {
+    two_steps({}, unread);
+    ADD_FAILURE() << "expected an error";
+  } catch (const testing::RankError& error) {
+    EXPECT_NE(std::string(error.what()).find("weight: expected float32 [10, 40]"),
+              std::string::npos)
+        << error.what();
+  }
 }
 
 TEST(LastMicroStep, IsAsBeforeWhenTheScopeIsOver) {
@@ -258,6 +260,7 @@ TEST(Controls, AreOfUnits) {
         EXPECT_THROW(sharded.set_requires_all_reduce(false, &stranger), Error);
         EXPECT_THROW(sharded.set_reshard_after_forward(false, &stranger), Error);
         EXPECT_THROW(sharded.set_reshard_after_backward(false, &stranger), Error);
+        EXPECT_THROW(sharded.set_unshard_in_backward(false, &stranger), Error);
         EXPECT_THROW(sharded.set_modules_to_forward_prefetch(stranger, {}), Error);
         EXPECT_THROW(sharded.set_modules_to_backward_prefetch(training.model, {&stranger}), Error);
       });

@@ -41,9 +41,9 @@ class Initializer {
   std::string text_;
 };
 
-inline constexpr std::array<std::string_view, 15> kKinds = {
-    "identity",   "gelu",     "dropout",  "linear",   "layer_norm", "affine", "unused", "silent",
-    "sequential", "residual", "parallel", "detached", "repeat",     "choose", "cross"};
+inline constexpr std::array<std::string_view, 16> kKinds = {
+    "identity", "gelu",       "dropout",  "linear",   "layer_norm", "affine", "shift",  "unused",
+    "silent",   "sequential", "residual", "parallel", "detached",   "repeat", "choose", "cross"};
 inline constexpr std::array<std::string_view, 6> kFirst = {"given",  "drawn", "broadcast",
                                                            "shapes", "mixed", "partial"};
 inline constexpr std::array<std::string_view, 3> kPrefetch = {"none", "pre", "post"};

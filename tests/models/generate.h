@@ -131,12 +131,13 @@ class Generator {
   }
 
   Action anything() {
-    Action a{.what = one_of({Do::pass, Do::evaluate, Do::evaluate, Do::give_up, Do::fail,
-                             Do::zero_grad, Do::clip, Do::step, Do::sync, Do::across,
-                             Do::after_forward, Do::after_backward, Do::train, Do::look, Do::summon,
-                             Do::summon, Do::ahead, Do::save, Do::load})};
+    Action a{.what = one_of({Do::pass,        Do::evaluate,  Do::evaluate,      Do::give_up,
+                             Do::fail,        Do::zero_grad, Do::clip,          Do::step,
+                             Do::sync,        Do::across,    Do::after_forward, Do::after_backward,
+                             Do::in_backward, Do::train,     Do::look,          Do::summon,
+                             Do::summon,      Do::ahead,     Do::save,          Do::load})};
     a.on = chance(a.what == Do::train ? 15 : 65);
-    if (a.what >= Do::sync && a.what <= Do::after_backward) a.which = unit_or_all();
+    if (a.what >= Do::sync && a.what <= Do::in_backward) a.which = unit_or_all();
     if (a.what == Do::ahead && !may_order_) a.what = Do::look;
     const bool counts = a.what == Do::fail || a.what == Do::train || a.what == Do::look ||
                         a.what == Do::summon || a.what == Do::ahead;
@@ -195,12 +196,13 @@ class Generator {
   Node leaf() {
     Node made;
     made.kind = one_of({Kind::linear, Kind::linear, Kind::linear, Kind::layer_norm, Kind::affine,
-                        Kind::affine, Kind::unused, Kind::silent, Kind::gelu, Kind::dropout,
-                        Kind::identity});
+                        Kind::affine, Kind::shift, Kind::unused, Kind::silent, Kind::gelu,
+                        Kind::dropout, Kind::identity});
     const bool has_parameters =
         made.kind != Kind::gelu && made.kind != Kind::dropout && made.kind != Kind::identity;
     if (!has_parameters) return made;
-    made.bias = made.kind != Kind::unused && made.kind != Kind::silent && chance(60);
+    made.bias = made.kind != Kind::shift && made.kind != Kind::unused &&
+                made.kind != Kind::silent && chance(60);
     made.frozen = chance(20);
     made.frozen_bias = made.bias && chance(20);
     made.half = (made.frozen || made.frozen_bias) && chance(50);

@@ -139,6 +139,26 @@ class Affine final : public Leaf {
   }
 };
 
+/// y = x + weight. Its backward reads no parameter, like that of an embedding.
+class Shift final : public Leaf {
+ public:
+  Shift(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
+
+ private:
+  Tensor compute(nn::Tape& tape, Tensor x) override {
+    const Tensor y = tape.allocate(x.shape());
+    const Tensor w = weight_->data;
+    for (std::int64_t i = 0; i < x.numel(); ++i) y.f32()[i] = x.f32()[i] + w.f32()[i % w.numel()];
+    return y;
+  }
+  Tensor compute_back(nn::Tape&, Tensor dy) override {
+    const Tensor dw = weight_->grad_to_add_to();
+    if (dw.empty()) return dy;
+    for (std::int64_t i = 0; i < dy.numel(); ++i) dw.f32()[i % dw.numel()] += dy.f32()[i];
+    return dy;
+  }
+};
+
 class Gelu final : public Counted {
   Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
@@ -185,8 +205,7 @@ class PlainDropout final : public Counted {
     for (std::int64_t i = 0; i < x.numel(); ++i) {
       const std::uint64_t row = nanofsdp::row_key(mask, i / width);
       const auto element = static_cast<std::uint32_t>(i % width);
-      const bool stays = nanofsdp::keep(row, element, nanofsdp::drop_threshold(0.5));
-      y.f32()[i] = stays ? x.f32()[i] * 2 : 0;
+      y.f32()[i] = nanofsdp::keep(row, element, nanofsdp::drop_threshold(0.5)) ? x.f32()[i] * 2 : 0;
     }
     return y;
   }
@@ -245,10 +264,8 @@ class Two final : public nn::Module {
   }
   Tensor times(nn::Tape& tape, Tensor x) const {
     const Tensor y = tape.allocate(x.shape());
-    const std::span<const float> scale = weight_->data.span<float>();
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      y.f32()[i] = x.f32()[i] * scale[static_cast<std::size_t>(i) % scale.size()];
-    }
+    const Tensor w = weight_->data;
+    for (std::int64_t i = 0; i < x.numel(); ++i) y.f32()[i] = x.f32()[i] * w.f32()[i % w.numel()];
     return y;
   }
 
@@ -269,6 +286,8 @@ inline std::unique_ptr<Counted> make_leaf(const Node& node, int width, Ties& tie
       return std::make_unique<LayerNorm>(node, width, ties);
     case Kind::affine:
       return std::make_unique<Affine>(node, width, ties);
+    case Kind::shift:
+      return std::make_unique<Shift>(node, width, ties);
     case Kind::unused:
     case Kind::silent:
       return std::make_unique<Unused>(node, width, ties);

@@ -25,6 +25,7 @@ enum class Kind {
   linear,      ///< weight [width, width], bias
   layer_norm,  ///< weight [width], bias
   affine,      ///< y = x * weight + bias, weight [width]
+  shift,       ///< y = x + weight [width]; its backward reads no parameter
   unused,      ///< has a weight [width] that no computation uses
   silent,      ///< has a weight [width]; asks for its gradient, which stays zero
   sequential,  ///< calls its children one after the other
@@ -81,6 +82,7 @@ enum class Do {
   across,     ///< the same for the sum across groups of ranks
   after_forward,   ///< says whether these units are resharded after forward
   after_backward,  ///< says whether they are resharded after backward
+  in_backward,     ///< says whether backward gathers those of them that are a shift
   train,           ///< the parameter `which` trains from now on, or (not `on`) is frozen
   look,            ///< reads names, gradients and values of the module `which`
   summon,          ///< visits all parameters; not `on`: the visitor throws at the parameter `which`
@@ -91,12 +93,12 @@ enum class Do {
 
 inline std::string_view name_of(Do what) {
   static constexpr std::string_view kNames[] = {
-      "pass",  "evaluate", "give_up",       "fail",           "zero_grad", "clip", "step",
-      "sync",  "across",   "after_forward", "after_backward", "train",     "look", "summon",
-      "ahead", "save",     "load"};
+      "pass",  "evaluate", "give_up", "fail",          "zero_grad",      "clip",
+      "step",  "sync",     "across",  "after_forward", "after_backward", "in_backward",
+      "train", "look",     "summon",  "ahead",         "save",           "load"};
   return kNames[static_cast<std::size_t>(what)];
 }
-inline constexpr int kDos = 17;  ///< number of the actions
+inline constexpr int kDos = 18;  ///< number of the actions
 
 /// An action. A number that is too large begins again at the first one.
 struct Action {

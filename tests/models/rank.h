@@ -126,6 +126,7 @@ class Rank {
       case Do::across:
       case Do::after_forward:
       case Do::after_backward:
+      case Do::in_backward:
         return control(action);
       case Do::train:
         if (parameters_.empty()) return;
@@ -156,6 +157,11 @@ class Rank {
       if (action.what == Do::after_forward) sharded_.set_reshard_after_forward(action.on, &module);
       if (action.what == Do::after_backward) {
         sharded_.set_reshard_after_backward(action.on, &module);
+      }
+      // If its forward is run again in backward, that reads the parameter.
+      const bool reads = dynamic_cast<const Shift*>(&module) == nullptr || module.recompute;
+      if (action.what == Do::in_backward && !reads) {
+        sharded_.set_unshard_in_backward(action.on, &module);
       }
     }
     rest_.controlled();

@@ -143,6 +143,7 @@ class Reference {
       case Do::ahead:
       case Do::after_forward:
       case Do::after_backward:
+      case Do::in_backward:
         return;
     }
   }
