@@ -10,7 +10,6 @@
 #include "base/check.h"
 #include "base/json.h"
 #include "base/ledger.h"
-#include "cli/chart.h"
 
 namespace nanofsdp::cli {
 
@@ -20,13 +19,18 @@ namespace nanofsdp::cli {
 /// Values over iterations.
 class Curve {
  public:
+  /// A point stands for all values from `low` to `high`.
+  struct Point {
+    double x, low, high;
+  };
+
   /// Adds a value. It is left out if it is not finite, or if the iteration is not after the last
   /// one.
   void add(std::int64_t iteration, double value);
 
   /// The points of the curve up to iteration `last`, at most 500. If there are more values,
   /// neighbours become one point that spans them, so that no peak is lost.
-  std::vector<Chart::Point> points(std::int64_t last) const;
+  std::vector<Point> points(std::int64_t last) const;
   bool empty() const { return values_.empty(); }
   std::int64_t last() const { return last_; }  ///< the last iteration; -1: none
 

@@ -65,7 +65,7 @@ TEST(Curve, KeepsEveryPeakInAtMost500Points) {
     Curve curve;
     for (int i = 0; i < n; ++i) curve.add(3 * i, value_of(i));
     EXPECT_EQ(curve.last(), 3 * (n - 1));
-    const std::vector<Chart::Point> points = curve.points(curve.last());
+    const std::vector<Curve::Point> points = curve.points(curve.last());
     EXPECT_LE(points.size(), 500u);
     EXPECT_GE(points.size(), std::min<std::size_t>(250, static_cast<std::size_t>(n)));
     // Each point spans exactly the values from its iteration to the next point's.
