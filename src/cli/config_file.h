@@ -8,7 +8,7 @@
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief Reads nanoGPT's config files: Python assignments (python.h), one in each line.
+/// @brief Reads nanoGPT's config files: Python assignments, one in each line.
 ///
 ///     import time
 ///     batch_size = 64  # a comment
@@ -17,8 +17,11 @@ namespace nanofsdp::cli {
 ///     gradient_accumulation_steps = 5 * 8
 ///     wandb_run_name = 'ft-' + str(time.time())
 ///
-/// Imports are skipped. A setting that such a file leaves out has the default of nanoGPT's
-/// train.py.
+/// A value is one expression. It may compute numbers with + - * / // % ** and parentheses, join
+/// strings with +, read names from above, and call str(x), int(x) and time.time(). A number that
+/// stands alone keeps the digits that were typed. Whole numbers are exact up to 2^53, and a whole
+/// result has no fraction in its text, as in 600000 / 2. Imports are skipped. A setting that such a
+/// file leaves out has the default of nanoGPT's train.py.
 
 /// One line `name = value`.
 struct Setting {
