@@ -55,17 +55,7 @@ int run(const std::vector<std::string>& args) try {
                 NANOFSDP_VERSION_PATCH, nanofsdp::build_info().c_str());
     return 0;
   }
-  const std::vector<std::string> rest(args.begin() + 1, args.end());
-  if (args[0] == "train") return nanofsdp::cli::train_command(rest);
-  if (args[0] == "eval") return nanofsdp::cli::eval_command(rest);
-  if (args[0] == "sample") return nanofsdp::cli::sample_command(rest);
-  if (args[0] == "export") return nanofsdp::cli::export_command(rest);
-  if (args[0] == "compare") return nanofsdp::cli::compare_command(rest);
-  if (args[0] == "plan") return nanofsdp::cli::plan_command(rest);
-  if (args[0] == "bench") return nanofsdp::cli::bench_command(rest);
-  throw nanofsdp::UsageError({.what = "command",
-                              .expected = "train, eval, sample, export, compare, plan or bench",
-                              .got = "'" + args[0] + "'"});
+  return nanofsdp::cli::run_command(args[0], {args.begin() + 1, args.end()});
 } catch (const nanofsdp::cli::HelpRequested& help) {
   std::fputs(help.text.c_str(), stdout);
   return 0;

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 #include <exception>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -21,15 +22,6 @@
 
 namespace nanofsdp::cli {
 namespace {
-
-// A command that ranks run. `parse` turns its arguments into options, and `prepare` turns these
-// into the work of a rank.
-template <class Options>
-struct Command {
-  Options (*parse)(const std::vector<std::string>& args);
-  // Also reads the files that the rank needs.
-  comm::RankBody (*prepare)(const Options& options, int rank);
-};
 
 // Only rank 0 writes files, so only rank 0 checks that it can.
 comm::RankBody prepare_training(const TrainOptions& options, int rank) {
@@ -50,14 +42,13 @@ comm::RankBody prepare_training(const TrainOptions& options, int rank) {
 
 // Runs a command in a process that a launcher has started, so the environment gives the number of
 // ranks. It joins the other ranks even if the options are wrong, so that they learn of the error.
-template <class Options>
-int join(const Command<Options>& command, std::vector<std::string> args,
-         launch::Rendezvous rendezvous) {
+template <auto parse, auto prepare>
+int join(std::vector<std::string> args, launch::Rendezvous rendezvous) {
   args.insert(args.begin(), fmt::format("--ranks={}", rendezvous.size));
-  Options options;
+  decltype(parse(args)) options;
   std::exception_ptr wrong;
   try {
-    options = command.parse(args);
+    options = parse(args);
     rendezvous.patience = options.patience();
   } catch (const UsageError&) {
     wrong = std::current_exception();
@@ -72,34 +63,36 @@ int join(const Command<Options>& command, std::vector<std::string> args,
         .hint = comm::default_backend() == Backend::gloo
                     ? "leave them out, or unset the launcher's variables"
                     : "this build has no Gloo: unset the launcher's variables");
-    comm::run_rank(store, options, command.prepare(options, store.rank()));
+    comm::run_rank(store, options, prepare(options, store.rank()));
   });
 }
 
-template <class Options>
-int run(const Command<Options>& command, const std::vector<std::string>& args) {
+// Runs a command on ranks. `parse` turns its arguments into options. `prepare` reads the files that
+// a rank needs, and turns the options into the work of the rank.
+template <auto parse, auto prepare>
+int run(const std::vector<std::string>& args) {
   const auto rendezvous = launch::rendezvous_from([](const char* name) { return getenv(name); });
-  if (rendezvous) return join(command, args, *rendezvous);
-  const Options options = command.parse(args);
-  return comm::run_ranks(options, command.prepare(options, 0));
+  if (rendezvous) return join<parse, prepare>(args, *rendezvous);
+  const auto options = parse(args);
+  return comm::run_ranks(options, prepare(options, 0));
 }
 
 }  // namespace
 
-int train_command(const std::vector<std::string>& args) {
-  return run<TrainOptions>({parse_train_options, prepare_training}, args);
-}
-
-int eval_command(const std::vector<std::string>& args) {
-  return run<TrainOptions>({parse_eval_options, prepare_training}, args);
-}
-
-int sample_command(const std::vector<std::string>& args) {
-  return run<SampleOptions>({parse_sample_options, prepare_sampling}, args);
-}
-
-int export_command(const std::vector<std::string>& args) {
-  return run<ExportOptions>({parse_export_options, prepare_export}, args);
+int run_command(const std::string& name, const std::vector<std::string>& args) {
+  const std::map<std::string, int (*)(const std::vector<std::string>& args)> commands = {
+      {"train", run<parse_train_options, prepare_training>},
+      {"eval", run<parse_eval_options, prepare_training>},
+      {"sample", run<parse_sample_options, prepare_sampling>},
+      {"export", run<parse_export_options, prepare_export>},
+      {"compare", compare_command},
+      {"plan", plan_command},
+      {"bench", bench_command}};
+  const auto found = commands.find(name);
+  NANOFSDP_REFUSE_IF(found == commands.end(), .what = "command",
+                     .expected = "train, eval, sample, export, compare, plan or bench",
+                     .got = "'" + name + "'");
+  return found->second(args);
 }
 
 }  // namespace nanofsdp::cli

@@ -12,17 +12,19 @@ namespace nanofsdp::cli {
 /// Comes in: arguments and config files (options.h), which become the options of other rooms.
 /// Goes out: summary, progress and tables (report.h), the metrics file, pictures, and errors.
 
-/// `nanofsdp train`: starts the ranks, trains, and prints a sample. @returns the exit code
-int train_command(const std::vector<std::string>& args);
-
-/// `nanofsdp eval`: starts the ranks and prints the losses of a saved model. @returns the exit code
-int eval_command(const std::vector<std::string>& args);
-
-/// `nanofsdp sample`: starts the ranks and prints text of a saved model. @returns the exit code
-int sample_command(const std::vector<std::string>& args);
-
-/// `nanofsdp export`: starts the ranks; each writes its part of a model. @returns the exit code
-int export_command(const std::vector<std::string>& args);
+/// `nanofsdp NAME`: turns arguments into options, runs the command, and starts ranks if it needs
+/// them.
+///
+///     train    trains, and prints a sample
+///     eval     prints the losses of a saved model
+///     sample   prints text of a saved model
+///     export   each rank writes its part of a saved model
+///     compare, plan, bench: the functions below
+///
+/// @returns the exit code
+/// @throws UsageError if there is no such command, or its arguments are wrong; HelpRequested
+///   (options.h)
+int run_command(const std::string& name, const std::vector<std::string>& args);
 
 /// `nanofsdp compare`: makes the same training under ZeRO-0 to 3, and prints the memory and traffic
 /// of each.

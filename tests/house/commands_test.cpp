@@ -37,7 +37,7 @@ Known read_known() {
   for (const auto& file : files("src", {".h", ".cpp"})) sources += read(file);
   return {all(makefile, R"(^([a-z0-9-]+):.*## )"),
           all(makefile + scripts, R"(\$[({]?(?:origin )?([A-Z][A-Z_]*))"),
-          all(read("src/main.cpp"), R"re(args\[0\] == "([a-z]+)")re"),
+          all(read("src/cli/commands.cpp"), R"re(\{"([a-z]+)", [a-z<]+_)re"),
           all(sources + "add(\"help\" add(\"config\"",
               R"re(\b(?:add|choose|add_dtype)\((?:line, )?"(\w+)"|\{"(\w+)", \{")re")};
 }
