@@ -23,25 +23,24 @@ template <class Result>
 Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
   static_assert(std::is_trivially_copyable_v<Result>);
-  Result result{};
   keep_freed_memory();  // a training does this too
-  if (options.backend == comm::Backend::local) {
-    comm::launch_threads(options.ranks, options.threads, [&](Context& context, auto world) {
-      const Result mine = body(context, std::move(world));
-      if (context.rank == 0) result = mine;
-    });
-    return result;
-  }
+  // A rank that is a process has memory of its own, so the result goes through a file.
   const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
   NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
                  .got = "none");
-  const launch::Outcome outcome = launch::run_processes(options.ranks, [&](launch::Store& store) {
-    comm::run_rank(store, options, [&](Context& context, auto world) {
-      const Result result = body(context, std::move(world));
-      if (context.rank == 0) std::fwrite(&result, sizeof result, 1, file.get());
-    });
-  });
+  const comm::RankBody rank = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    const Result mine = body(context, std::move(world));
+    if (context.rank == 0) std::fwrite(&mine, sizeof mine, 1, file.get());
+  };
+  launch::Outcome outcome;
+  if (options.backend == comm::Backend::local) {
+    comm::launch_threads(options.ranks, options.threads, rank);
+  } else {
+    outcome = launch::run_processes(
+        options.ranks, [&](launch::Store& store) { comm::run_rank(store, options, rank); });
+  }
   if (outcome.exit_code == 2) throw UsageError({.what = outcome.message});
+  Result result{};
   std::rewind(file.get());
   if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
     throw std::runtime_error(!outcome.message.empty()
