@@ -41,26 +41,22 @@ std::string unit_sizes(std::span<const std::int64_t> units) {
 }
 
 std::string explain_layouts(std::span<const fsdp::Unit> units) {
-  std::string text, before;
-  const fsdp::Layout* last = nullptr;
+  std::string text, before, last;
   for (const fsdp::Unit& unit : units) {
     for (const fsdp::ShardedParameters& row : unit.rows()) {
       const fsdp::Layout& layout = row.layout();
       const bool frozen = !row.trains() && !row.parameters().empty();
       const std::string name = unit.name() + (frozen ? ", frozen" : "");
-      const bool known =
-          last != nullptr &&
-          std::ranges::equal(layout.parameters(), last->parameters(), {},
-                             &fsdp::ParameterSpec::shape, &fsdp::ParameterSpec::shape);
-      text += known ? fmt::format("  {}: as {}\n", name, before)
-                    : fmt::format("  {}: {} elements in shards of {}\n", name,
-                                  grouped(layout.total_numel()), grouped(layout.shard_numel()));
       const int stored = row.stored_shards(), group = layout.world_size() / stored;
-      for (int owner = 0; owner < (known ? 0 : layout.world_size()); ++owner) {
-        text += fmt::format("    rank {}: {}\n", owner % stored * group + owner / stored,
-                            owned(unit.name(), layout, owner));
+      std::string shards =
+          fmt::format("{} elements in shards of {}\n", grouped(layout.total_numel()),
+                      grouped(layout.shard_numel()));
+      for (int owner = 0; owner < layout.world_size(); ++owner) {
+        shards += fmt::format("    rank {}: {}\n", owner % stored * group + owner / stored,
+                              owned(unit.name(), layout, owner));
       }
-      last = &layout;
+      text += "  " + name + ": " + (shards == last ? "as " + before + "\n" : shards);
+      last = shards;
       before = name;
     }
   }
