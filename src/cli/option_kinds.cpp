@@ -61,9 +61,11 @@ void add_init_from(CommandLine& line, const std::vector<std::string>& own, std::
   line.add("pretrained", pretrained);
 }
 
-void require_no_pretrained(const std::string& pretrained) {
-  require(pretrained.empty(), "pretrained", "nothing without --init_from=gpt2",
+void settle_pretrained(const std::string& init_from, std::string& pretrained) {
+  const bool gpt2 = init_from.starts_with("gpt2");
+  require(gpt2 || pretrained.empty(), "pretrained", "nothing without --init_from=gpt2",
           "'" + pretrained + "'");
+  if (gpt2 && pretrained.empty()) pretrained = "data/" + init_from;
 }
 
 void add_device(CommandLine& line, Device& target) {

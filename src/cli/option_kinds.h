@@ -64,9 +64,10 @@ void add_ignored(CommandLine& line, std::vector<std::string>& notes);
 void add_init_from(CommandLine& line, const std::vector<std::string>& own, std::string& init_from,
                    std::string& pretrained);
 
-/// Requires that --pretrained is empty, because only GPT-2's models have it.
-/// @throws UsageError if it is not
-void require_no_pretrained(const std::string& pretrained);
+/// Call it after parse(). Only GPT-2's models have a --pretrained; its default is data/ and the
+/// name of the model.
+/// @throws UsageError if --pretrained is given for another model
+void settle_pretrained(const std::string& init_from, std::string& pretrained);
 
 /// Adds --device. @throws UsageError if the device does not exist
 void add_device(CommandLine& line, Device& target);

@@ -80,8 +80,7 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
 
 /// A pretrained model has the sizes in its files, and other sizes would mean another model. Only
 /// the context may be cropped, as in nanoGPT's crop_block_size.
-void settle_pretrained(TrainOptions& o, CommandLine& line) {
-  if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
+void take_sizes(TrainOptions& o, CommandLine& line) {
   for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
     require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
   }
@@ -104,8 +103,8 @@ void settle_pretrained(TrainOptions& o, CommandLine& line) {
 /// Finds the model. All options except its sizes are those of this command.
 void settle_model(TrainOptions& o, CommandLine& line) {
   if (o.resumes()) return settle_resumed(o, line);
-  if (o.init_from != "scratch") return settle_pretrained(o, line);
-  require_no_pretrained(o.pretrained);
+  settle_pretrained(o.init_from, o.pretrained);
+  if (!o.pretrained.empty()) take_sizes(o, line);
 }
 
 // Notes options that were typed and change nothing in this run.

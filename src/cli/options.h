@@ -8,6 +8,7 @@
 #include "comm/run_ranks.h"
 #include "data/dataset.h"
 #include "train/options.h"
+#include "train/sampler.h"
 
 namespace nanofsdp::cli {
 
@@ -45,26 +46,22 @@ struct SavedModel {
   std::string out_dir = "out";  ///< the directory of `train --out_dir`
   std::string init_from = "resume";
   std::string pretrained;  ///< the directory of another model (pretrained.h); empty: none
+  std::map<std::string, std::string> settings{};  ///< settings that must be equal on all ranks
 };
 
 /// Options of `nanofsdp sample`.
-struct SampleOptions : SavedModel, comm::RanksOptions {
+struct SampleOptions : SavedModel, comm::RanksOptions, train::SamplingOptions {
   std::string vocab;         ///< a vocab.json; empty: the model's own
   std::string start = "\n";  ///< the prompt, or FILE: and a path
   std::int64_t num_samples = 1;
-  std::int64_t max_new_tokens = 500;
-  double temperature = 0.8;
-  std::int64_t top_k = 200;
   std::int64_t seed = 1337;
-  std::map<std::string, std::string> settings{};  ///< settings that must be equal on all ranks
   std::vector<std::string> notes{};
 };
 
 /// Options of `nanofsdp export`.
 struct ExportOptions : SavedModel, comm::RanksOptions {
-  std::string to;                                 ///< the directory of the files
-  DType dtype = DType::float32;                   ///< the dtype of the weights in the files
-  std::map<std::string, std::string> settings{};  ///< see SampleOptions
+  std::string to;                ///< the directory of the files
+  DType dtype = DType::float32;  ///< the dtype of the weights in the files
 };
 
 /// Thrown when the arguments hold --help, -h or --help=all. The text is printed on stdout, with

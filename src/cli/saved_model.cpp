@@ -17,7 +17,6 @@
 #include "gpt/gpt.h"
 #include "store/weights.h"
 #include "train/pretrained.h"
-#include "train/sampler.h"
 
 namespace nanofsdp::cli {
 namespace {
@@ -31,8 +30,7 @@ void add_saved_model(CommandLine& line, SavedModel& o) {
 
 void settle_saved_model(SavedModel& o) {
   require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
-  if (o.init_from == "resume") return require_no_pretrained(o.pretrained);
-  if (o.pretrained.empty()) o.pretrained = "data/" + o.init_from;
+  settle_pretrained(o.init_from, o.pretrained);
 }
 
 // Adds the last options, which are those of the ranks. Then reads and settles all.
@@ -109,10 +107,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
   nn::KeyValueCache cache(context, writer.config.block_size);
   Generator generator(static_cast<std::uint64_t>(o.seed));
   for (std::int64_t i = 0; i < o.num_samples; ++i) {
-    const auto tokens = train::generate(
-        sharded, tape, cache, writer.prompt,
-        {.max_new_tokens = o.max_new_tokens, .temperature = o.temperature, .top_k = o.top_k},
-        generator);
+    const auto tokens = train::generate(sharded, tape, cache, writer.prompt, o, generator);
     if (context.rank != 0) continue;
     fmt::print("{}\n---------------\n", writer.tokenizer->decode(tokens));
     flush_stdout();
