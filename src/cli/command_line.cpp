@@ -30,11 +30,6 @@ std::string_view text_of(std::string_view file) {
   return found == kUsages.end() ? "" : found->second;
 }
 
-[[noreturn]] void wrong_value(const std::string& name, const std::string& expected,
-                              const std::string& value) {
-  NANOFSDP_REFUSE(.what = "--" + name, .expected = expected, .got = "'" + value + "'");
-}
-
 /// Whether a word is one of several, which have blanks between them.
 bool contains(const std::string& words, const std::string& word) {
   return (" " + words + " ").find(" " + word + " ") != std::string::npos;
@@ -80,9 +75,8 @@ void CommandLine::add(const std::string& name, std::string& target) {
 void CommandLine::add(const std::string& name, bool& target) {
   add(name, target ? "True" : "False", [name, &target](const std::string& value) {
     target = value == "True" || value == "true" || value == "1";
-    if (!target && value != "False" && value != "false" && value != "0") {
-      wrong_value(name, "True or False", value);
-    }
+    require(target || value == "False" || value == "false" || value == "0", name, "True or False",
+            "'" + value + "'");
   });
 }
 
@@ -94,7 +88,7 @@ void CommandLine::add(const std::string& name, Number& target, const Range& rang
     if constexpr (std::is_integral_v<Number>) {
       const auto read = std::from_chars(begin, end, number);
       const bool too_large = read.ec == std::errc::result_out_of_range && *begin != '-';
-      if (too_large && read.ptr == end) wrong_value(name, "a smaller number", value);
+      require(!too_large || read.ptr != end, name, "a smaller number", "'" + value + "'");
       rest = read.ptr;
     } else if (value.find_first_not_of("+-.0123456789eE") == value.npos) {
       number = static_cast<Number>(std::strtod(begin, const_cast<char**>(&rest)));
@@ -102,8 +96,8 @@ void CommandLine::add(const std::string& name, Number& target, const Range& rang
     const bool whole = rest == end && !value.empty();
     const auto size = static_cast<double>(number);
     const char* const kind = std::is_integral_v<Number> ? "an integer" : "a number";
-    if (!whole || !std::isfinite(size)) wrong_value(name, kind, value);
-    if (size < range.least || size >= range.end) wrong_value(name, range.words, value);
+    require(whole && std::isfinite(size), name, kind, "'" + value + "'");
+    require(size >= range.least && size < range.end, name, range.words, "'" + value + "'");
     target = number;
   });
 }
@@ -115,9 +109,8 @@ template void CommandLine::add(const std::string&, double&, const Range&);
 void CommandLine::choose(const std::string& name, const std::vector<std::string>& words,
                          Setter setter, const std::string& usual) {
   add(name, usual.empty() ? words.front() : usual, [=](const std::string& value) {
-    if (std::ranges::count(words, value) == 0) {
-      wrong_value(name, fmt::format("{}", fmt::join(words, " or ")), value);
-    }
+    require(std::ranges::count(words, value) > 0, name, fmt::format("{}", fmt::join(words, " or ")),
+            "'" + value + "'");
     setter(value);
   });
 }
@@ -198,8 +191,8 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
   for (const std::string& argument : args) {
     const bool all = argument == "--help=all";
     if (all || argument == "--help" || argument == "-h") throw HelpRequested{help(all)};
-    if (argument.starts_with("--help="))
-      wrong_value("help", "--help or --help=all", argument.substr(7));
+    NANOFSDP_REFUSE_IF(argument.starts_with("--help="), .what = "--help",
+                       .expected = "--help or --help=all", .got = "'" + argument.substr(7) + "'");
   }
   std::optional<std::string> config;
   std::vector<std::pair<Option*, std::string>> typed;

@@ -32,9 +32,9 @@ inline constexpr Range kPositive{std::numeric_limits<double>::min(), kAny, "more
 
 /// Throws unless `holds`. Numbers are printed as the user would type them.
 template <class T>
-void require(bool holds, const char* name, const std::string& expected, const T& got,
+void require(bool holds, const std::string& name, const std::string& expected, const T& got,
              const std::string& hint = {}) {
-  NANOFSDP_REFUSE_IF(!holds, .what = std::string("--") + name, .expected = expected,
+  NANOFSDP_REFUSE_IF(!holds, .what = "--" + name, .expected = expected,
                      .got = fmt::format("{}", got), .hint = hint);
 }
 
