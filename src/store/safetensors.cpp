@@ -45,7 +45,6 @@ float to_float32_of_half(std::uint16_t bits) {
 SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors,
                                      const Metadata& metadata)
     : file_(std::move(path)), tensors_(std::move(tensors)) {
-  for (const TensorInfo& tensor : tensors_) missing_ += tensor.numel();
   const std::string text = write_header({metadata, tensors_});
   const std::uint64_t size = text.size();
   file_.write(std::as_bytes(std::span(&size, 1)));
@@ -53,31 +52,23 @@ SafetensorsWriter::SafetensorsWriter(std::string path, std::vector<TensorInfo> t
 }
 
 void SafetensorsWriter::append(std::span<const float> values) {
-  NANOFSDP_CHECK(std::ssize(values) <= missing_, .what = "safetensors: append",
-                 .expected = fmt::format("at most {} more elements", missing_),
+  const bool expects = next_ < tensors_.size();
+  const std::int64_t numel = expects ? tensors_[next_].numel() : 0;
+  NANOFSDP_CHECK(expects && std::ssize(values) == numel, .what = "safetensors: append",
+                 .expected = expects
+                                 ? fmt::format("the {} elements of {}", numel, tensors_[next_].name)
+                                 : "no more tensors",
                  .got = fmt::to_string(values.size()));
-  missing_ -= std::ssize(values);
-  while (!values.empty()) {
-    const TensorInfo& tensor = tensors_[next_];
-    const auto rest = static_cast<std::size_t>(tensor.numel() - written_);
-    const std::span<const float> part = values.first(std::min(values.size(), rest));
-    write(part, tensor.dtype == "BF16");
-    values = values.subspan(part.size());
-    written_ += std::ssize(part);
-    if (part.size() == rest) ++next_, written_ = 0;
-  }
-}
-
-void SafetensorsWriter::write(std::span<const float> values, bool rounds) {
-  if (!rounds) return file_.write(std::as_bytes(values));
+  if (tensors_[next_++].dtype != "BF16") return file_.write(std::as_bytes(values));
   std::vector<bfloat16> rounded(values.size());
   std::ranges::transform(values, rounded.begin(), to_bfloat16);
   file_.write(std::as_bytes(std::span(rounded)));
 }
 
 const NewFile& SafetensorsWriter::finish() {
-  NANOFSDP_CHECK(missing_ == 0, .what = "safetensors: finish", .expected = "every element appended",
-                 .got = fmt::format("{} missing", missing_));
+  NANOFSDP_CHECK(next_ == tensors_.size(), .what = "safetensors: finish",
+                 .expected = "every tensor appended",
+                 .got = fmt::format("{} missing", tensors_.size() - next_));
   file_.finish();
   return file_;
 }

@@ -32,24 +32,20 @@ class SafetensorsWriter {
   /// @throws UsageError if the file cannot be made; otherwise as write_header()
   SafetensorsWriter(std::string path, std::vector<TensorInfo> tensors, const Metadata& metadata);
 
-  /// Writes the next elements, any number of them: the elements of the next tensor follow directly.
-  /// Elements of a BF16 tensor are rounded to nearest, ties to even.
-  /// @throws UsageError if the disk is full; Error if there are more elements than were declared
+  /// Writes the next tensor. Elements of a BF16 tensor are rounded to nearest, ties to even.
+  /// @throws UsageError if the disk is full; Error if the tensor has another number of elements, or
+  ///   no tensor is left
   void append(std::span<const float> values);
 
   /// Waits until the bytes are on the disk, then gives the file its name.
   /// @returns the file that was written
-  /// @throws UsageError if they do not get there; Error if elements are missing
+  /// @throws UsageError if they do not get there; Error if tensors are missing
   const NewFile& finish();
 
  private:
-  void write(std::span<const float> values, bool rounds);
-
   NewFile file_;
   std::vector<TensorInfo> tensors_;
-  std::int64_t missing_ = 0;  // elements of all tensors that are not written yet
-  std::size_t next_ = 0;      // the tensor whose elements come next,
-  std::int64_t written_ = 0;  // and the number of its elements that are written
+  std::size_t next_ = 0;  // the tensor that append() writes next
 };
 
 /// Reads one file: the header at once, and tensors on demand. The file is mapped (base/file.h): it

@@ -42,19 +42,20 @@ void require_no_weights(const std::filesystem::path& directory) {
 }
 
 // Gathers the model unit by unit. Each rank that has a writer writes the part of each tensor that
-// `part_of` returns.
+// `part_of` returns, if it returns one.
 void write_whole(fsdp::ShardedModel& model, std::optional<SafetensorsWriter>& writer,
-                 const std::function<Range(const TensorInfo&)>& part_of) {
+                 const std::function<std::optional<Range>(const TensorInfo&)>& part_of) {
   std::exception_ptr failure;  // thrown later, when all ranks can learn of it
   std::vector<float> room;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
     const auto whole = on_host<float>(model.stream(), parameter.data, room);
     if (!writer || failure) return;
     const auto busy = model.mesh().world().busy(kWrites);
-    const Range part = part_of(info_of(parameter));
+    const std::optional<Range> part = part_of(info_of(parameter));
+    if (!part) return;
     try {
-      writer->append(whole.subspan(static_cast<std::size_t>(part.begin),
-                                   static_cast<std::size_t>(part.size())));
+      writer->append(whole.subspan(static_cast<std::size_t>(part->begin),
+                                   static_cast<std::size_t>(part->size())));
     } catch (const UsageError&) {
       failure = std::current_exception();
     }
@@ -169,7 +170,10 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
   together(model, kWrites, [&](FileRecord&) {
     writer.emplace((std::filesystem::path(directory) / name).string(), std::move(boxes), metadata);
   });
-  write_whole(model, writer, [&](const TensorInfo& tensor) { return chunk_of(tensor, mesh); });
+  write_whole(model, writer, [&](const TensorInfo& tensor) {
+    const Range chunk = chunk_of(tensor, mesh);
+    return chunk.empty() ? std::nullopt : std::optional(chunk);
+  });
 }
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {

@@ -188,18 +188,18 @@ TEST(Fuzz, OfMachineFiles) {
 std::string small_weights(const TemporaryDirectory& directory) {
   gpt::GPT model({.block_size = 2, .vocab_size = 3, .n_layer = 1, .n_head = 1, .n_embd = 2});
   std::vector<store::TensorInfo> tensors;
-  std::int64_t numel = 0;
   for (const nn::Parameter* parameter : model.named_parameters()) {
     const auto dims = parameter->shape.dims();
     tensors.push_back({parameter->name, {dims.begin(), dims.end()}});
-    numel += tensors.back().numel();
   }
   const std::string path = store::weights_path(directory.file("")).string();
   store::SafetensorsWriter writer(
       path, tensors,
       {{"nanofsdp", R"({"bias":true,"block_size":2,"chars":"abc","dropout":0.0,"iter_num":1,)"
                     R"("n_embd":2,"n_head":1,"n_layer":1,"val_loss":1.5,"vocab_size":3})"}});
-  writer.append(std::vector<float>(static_cast<std::size_t>(numel), 0.5f));
+  for (const store::TensorInfo& tensor : tensors) {
+    writer.append(std::vector<float>(static_cast<std::size_t>(tensor.numel()), 0.5f));
+  }
   writer.finish();
   return nanofsdp::testing::read_file(path);
 }

@@ -82,16 +82,16 @@ TEST(WeightsInfo, IsOfItsTensors) {
   const WeightsInfo right{.config = small, .chars = "abc", .iteration = 1, .val_loss = 1.5};
   gpt::GPT model(small);
   std::vector<store::TensorInfo> tensors;
-  std::int64_t numel = 0;
   for (const nn::Parameter* parameter : model.named_parameters()) {
     tensors.push_back(store::info_of(*parameter));
-    numel += parameter->shape.numel();
   }
   const testing::TemporaryDirectory directory;
   const auto told = [&](const WeightsInfo& info) {
     store::SafetensorsWriter writer(store::weights_path(directory.file("")).string(), tensors,
                                     metadata_of(info));
-    writer.append(std::vector<float>(static_cast<std::size_t>(numel)));
+    for (const store::TensorInfo& tensor : tensors) {
+      writer.append(std::vector<float>(static_cast<std::size_t>(tensor.numel())));
+    }
     writer.finish();
     return testing::usage_error([&] { read_weights_info(directory.file("")); });
   };
