@@ -17,7 +17,6 @@
 namespace nanofsdp::data {
 namespace {
 
-constexpr char kEndOfText[] = "<|endoftext|>";
 constexpr std::string_view kNumbers = "TOKENS:";
 constexpr std::uint64_t kMostBytes = 1 << 26;  // GPT-2's file has 1 MB
 
@@ -65,19 +64,12 @@ std::vector<std::int32_t> numbers_in(std::string_view list, std::int64_t vocab_s
 }  // namespace
 
 BpeTokenizer::BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pieces)
-    : vocab_size_(vocab_size), pieces_(std::move(pieces)) {
+    : Tokenizer(vocab_size, "<|endoftext|>"), pieces_(std::move(pieces)) {
   NANOFSDP_REFUSE_IF(std::ssize(pieces_) > vocab_size_, .what = "vocabulary",
                      .expected = fmt::format("at most {} pieces, as the model has", vocab_size_),
                      .got = fmt::to_string(pieces_.size()));
-  for (const std::string& piece : pieces_) bytes_.push_back(bytes_of(piece));
+  for (const std::string& piece : pieces_) texts_.push_back(bytes_of(piece));
 }
-
-std::int32_t BpeTokenizer::find(std::string_view piece) const {
-  const auto found = std::ranges::find(bytes_, piece);
-  return found == bytes_.end() ? -1 : static_cast<std::int32_t>(found - bytes_.begin());
-}
-
-std::int32_t BpeTokenizer::opening() const { return std::max(find(kEndOfText), 0); }
 
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   if (const std::int32_t token = find(text); token >= 0) return {token};
@@ -94,17 +86,6 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
           .hint =
               "nanoGPT's tiktoken encodes: --start=TOKENS:\"$(python3 -c \"import tiktoken; "
               "print(*tiktoken.get_encoding('gpt2').encode('...'))\")\"");
-}
-
-std::string BpeTokenizer::decode(std::span<const std::int32_t> tokens) const {
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    NANOFSDP_CHECK(token >= 0 && token < vocab_size_, .what = "token",
-                   .expected = fmt::format("below {}", vocab_size_), .got = fmt::to_string(token));
-    const auto i = static_cast<std::size_t>(token);
-    text += i < bytes_.size() ? bytes_[i] : fmt::format("{} ", token);
-  }
-  return text;
 }
 
 std::vector<std::string> read_vocab(const std::string& path) {

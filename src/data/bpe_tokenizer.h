@@ -19,7 +19,8 @@ namespace nanofsdp::data {
 ///
 /// The list is not enough to cut a text into pieces: nanoGPT's prepare.py does that.
 
-/// GPT-2's list of pieces. It decodes tokens, and encodes a prompt that is one piece.
+/// GPT-2's list of pieces. It decodes tokens to the bytes of their pieces, which are not UTF-8 if
+/// they end within a character. It encodes a prompt that is one piece.
 class BpeTokenizer final : public Tokenizer {
  public:
   /// @param vocab_size the number of tokens of the model; GPT-2's 50257 are often padded to 50304
@@ -28,26 +29,14 @@ class BpeTokenizer final : public Tokenizer {
   /// @throws UsageError naming a piece whose characters stand for no bytes
   BpeTokenizer(std::int64_t vocab_size, std::vector<std::string> pieces);
 
-  std::int64_t vocab_size() const override { return vocab_size_; }
   std::vector<std::string> pieces() const override { return pieces_; }
 
   /// Encodes a text that is one piece, such as `"\n"`, `" the"` or `"<|endoftext|>"`; or `TOKENS:`
   /// and numbers.
   std::vector<std::int32_t> encode(std::string_view text) const override;
 
-  /// The bytes of the pieces, which are not UTF-8 if they end within a character. A token without a
-  /// piece becomes its number and a space.
-  std::string decode(std::span<const std::int32_t> tokens) const override;
-
-  /// `<|endoftext|>`, which stands between GPT-2's documents; without it, the first token.
-  std::int32_t opening() const override;
-
  private:
-  std::int32_t find(std::string_view piece) const;
-
-  std::int64_t vocab_size_;
   std::vector<std::string> pieces_;
-  std::vector<std::string> bytes_;  // the bytes of each piece
 };
 
 /// The pieces that a vocab.json lists, in the order of their tokens.

@@ -40,18 +40,39 @@ char32_t next_character(std::string_view text, std::size_t& at) {
   return code;
 }
 
-CharTokenizer::CharTokenizer(std::string_view text) {
+std::int32_t Tokenizer::find(std::string_view text) const {
+  const auto found = std::ranges::find(texts_, text);
+  return found == texts_.end() ? -1 : static_cast<std::int32_t>(found - texts_.begin());
+}
+
+std::int32_t Tokenizer::opening() const { return std::max(find(opening_), 0); }
+
+std::string Tokenizer::decode(std::span<const std::int32_t> tokens) const {
+  std::string text;
+  for (const std::int32_t token : tokens) {
+    NANOFSDP_CHECK(token >= 0 && token < vocab_size_, .what = "token",
+                   .expected = fmt::format("below {}", vocab_size_), .got = fmt::to_string(token));
+    const auto i = static_cast<std::size_t>(token);
+    text += i < texts_.size() ? texts_[i] : fmt::format("{} ", token);
+  }
+  return text;
+}
+
+CharTokenizer::CharTokenizer(std::string_view text) : Tokenizer(0, "\n") {
   std::vector<bool> seen(0x110000);
   for (std::size_t at = 0; at < text.size();) seen[next_character(text, at)] = true;
   for (std::size_t code = 0; code < seen.size(); ++code) {
-    if (seen[code]) alphabet_ += static_cast<char32_t>(code);
+    if (!seen[code]) continue;
+    alphabet_ += static_cast<char32_t>(code);
+    append_utf8(texts_.emplace_back(), alphabet_.back());
   }
+  vocab_size_ = std::ssize(alphabet_);
 }
 
 std::string CharTokenizer::chars() const {
-  std::string text;
-  for (const char32_t code : alphabet_) append_utf8(text, code);
-  return text;
+  std::string all;
+  for (const std::string& character : texts_) all += character;
+  return all;
 }
 
 std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
@@ -76,21 +97,6 @@ std::vector<std::int32_t> CharTokenizer::encode(std::string_view text) const {
     tokens.push_back(static_cast<std::int32_t>(place - alphabet_.begin()));
   }
   return tokens;
-}
-
-std::int32_t CharTokenizer::opening() const {
-  const std::size_t newline = alphabet_.find(U'\n');
-  return newline == std::u32string::npos ? 0 : static_cast<std::int32_t>(newline);
-}
-
-std::string CharTokenizer::decode(std::span<const std::int32_t> tokens) const {
-  std::string text;
-  for (const std::int32_t token : tokens) {
-    NANOFSDP_CHECK(token >= 0 && token < vocab_size(), .what = "token",
-                   .expected = fmt::format("below {}", vocab_size()), .got = fmt::to_string(token));
-    append_utf8(text, alphabet_[static_cast<std::size_t>(token)]);
-  }
-  return text;
 }
 
 }  // namespace nanofsdp::data
