@@ -220,7 +220,7 @@ class Generator {
 
 inline Program generate(std::uint64_t seed) {
   Program program = Generator(seed).program();
-  const int tensor = seed % 6 == 0 ? 2 + static_cast<int>(seed / 6 % 2) : 1;
+  const int tensor = seed % 6 == 0 ? 2 + static_cast<int>(seed / 6 % 3) : 1;
   for (Part& part : program.parts) part.world.tensor = tensor;
   return program;
 }

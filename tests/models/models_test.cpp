@@ -33,7 +33,7 @@ TEST(Generator, DrawsEverything) {
   std::set<Kind> kinds;
   std::set<ShardingStrategy> strategies;
   std::set<Do> actions, inside;
-  std::set<int> ranks, units;
+  std::set<int> ranks, units, tensors;
   std::set<std::size_t> parts;
   for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
     const Program program = generate(seed);
@@ -47,6 +47,7 @@ TEST(Generator, DrawsEverything) {
     for (const Part& part : program.parts) {
       strategies.insert(part.world.strategy);
       ranks.insert(part.world.ranks);
+      tensors.insert(part.world.tensor);
       for (const Action& action : part.actions) {
         actions.insert(action.what);
         for (const Action& inner : action.inside) inside.insert(inner.what);
@@ -59,6 +60,7 @@ TEST(Generator, DrawsEverything) {
   EXPECT_EQ(inside.size(), static_cast<std::size_t>(kDos));
   EXPECT_EQ(ranks, (std::set{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
   EXPECT_EQ(units, (std::set{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(tensors, (std::set{1, 2, 3, 4}));
   EXPECT_EQ(parts, (std::set<std::size_t>{1, 2}));
 }
 
