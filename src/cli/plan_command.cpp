@@ -19,7 +19,8 @@ double gib(double bytes) { return bytes / (1 << 30); }
 
 // The values of an option in a sweep, as words to type. For numbers they are 1, 2, 4 ... and the
 // option's own.
-Words values_of(const std::string& option, const TrainOptions& t) {
+Words values_of(const std::string& option, const PlanOptions& o) {
+  const TrainOptions& t = o.training;
   const bool groups = t.shard_size > 0, ranks = option == "ranks";
   if (option == "recompute")
     return {" --recompute=none", " --recompute=selective", " --recompute=block"};
@@ -35,7 +36,7 @@ Words values_of(const std::string& option, const TrainOptions& t) {
   const std::int64_t last = ranks ? t.ranks : t.batch_size;
   for (std::int64_t n = 1; n <= last; n = n == last ? last + 1 : std::min(2 * n, last)) {
     if (!ranks || !groups || n % t.shard_size == 0)
-      all.push_back(ranks ? ranks_typed(t, n) : fmt::format(" --batch_size={}", n));
+      all.push_back(ranks ? ranks_typed(o, n) : fmt::format(" --batch_size={}", n));
   }
   return all;
 }
@@ -43,7 +44,8 @@ Words values_of(const std::string& option, const TrainOptions& t) {
 // Seconds in which computation waits for collectives.
 double exposed(const ordered_json& plan) {
   const ordered_json& seconds = plan["exposed_seconds"];
-  return seconds["all_gathers"].get<double>() + seconds["reductions"].get<double>();
+  return seconds["all_gathers"].get<double>() + seconds["reductions"].get<double>() +
+         seconds.value("sums", 0.0);
 }
 
 void print_options(const PlanOptions& o) {
@@ -74,7 +76,7 @@ int sweep(const PlanOptions& o) {
   std::istringstream typed(o.sweep);
   Words all = {""};
   for (std::string option; std::getline(typed, option, ',');)
-    all = combined(all, values_of(option, o.training));
+    all = combined(all, values_of(option, o));
   std::vector<ordered_json> rows;
   for (const std::string& words : all) rows.push_back(row_of(o, words));
   const auto refused = [](const ordered_json& row) { return row.contains("refused"); };
@@ -97,13 +99,15 @@ void print_time(const PlanOptions& o, const ordered_json& json) {
     fmt::print(
         "  {:<22}{:.0f} a rank, {:.0f} in all\n"
         "  {:<22}{:.1f} %, and {:.1f} % with what is recomputed (hfu); half of attention's pairs\n",
-        "tokens/s", tokens, tokens * o.training.ranks, "mfu", 100 * mfu, 100 * hfu);
+        "tokens/s", tokens, tokens * o.ranks(), "mfu", 100 * mfu, 100 * hfu);
   }
   const ordered_json& waits = json["exposed_seconds"];
-  fmt::print("  {:<22}{}, of which {} exposed: {} for parameters, {} for gradients\n",
-             "communication", milliseconds(json["communication_seconds"]),
-             milliseconds(exposed(json)), milliseconds(waits["all_gathers"]),
-             milliseconds(waits["reductions"]));
+  fmt::print(
+      "  {:<22}{}, of which {} exposed: {} for parameters, {} for gradients{}\n", "communication",
+      milliseconds(json["communication_seconds"]), milliseconds(exposed(json)),
+      milliseconds(waits["all_gathers"]), milliseconds(waits["reductions"]),
+      o.practice.tensor == 1 ? ""
+                             : fmt::format(", {} for activations", milliseconds(waits["sums"])));
   fmt::print("  {:<22}{:.2f} GiB at its largest, {:.2f} GiB held back, of {:.2f} GiB: {}\n{}\n",
              "memory", gib(json["peak_bytes"]), gib(json["reserve_bytes"]),
              gib(json["memory_bytes"]), fits ? "fits" : "does not fit",
@@ -115,7 +119,8 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   const ordered_json json = json_of(o, plan);
   print_options(o);
   const int F = t.shard_size > 0 ? t.shard_size : t.ranks;
-  const std::string groups = plural(t.ranks / F, "group") + " of " + plural(F, "rank");
+  const std::string groups = plural(t.ranks / F, "group") + " of " +
+                             plural(F, o.practice.tensor > 1 ? "tensor group" : "rank");
   fmt::print("model      {} parameters in {} units: {}\n{}\n\n{}\n", grouped(plan.numel()),
              plan.units.size(), unit_sizes(plan.units),
              sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()),
@@ -135,7 +140,7 @@ int plan_command(const std::vector<std::string>& args) {
   if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");
     const double end = std::ranges::max(plan.spans, {}, &Span::end).end;
-    write_trace(plan.spans, end - plan.time->seconds, t.ranks - 1, t.trace);
+    write_trace(plan.spans, end - plan.time->seconds, o.ranks() - o.practice.tensor, t.trace);
   }
   o.json ? fmt::print("{}\n", json_of(o, plan).dump(2)) : print_plan(o, plan);
   return 0;

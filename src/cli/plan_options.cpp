@@ -43,13 +43,19 @@ void settle_model(PlanOptions& o, CommandLine& line) {
   line.set_default("gradient_accumulation_steps", fmt::to_string(o.training.ranks));
 }
 
-// A model says which set of kernels runs it, and the set says what attention, norm and loss are.
+// A model says which set of kernels runs it, and the set says what attention, norm and loss are,
+// and whether layers can be divided. After this call a tensor group counts as one rank.
 void settle_kernels(PlanOptions& o, CommandLine& line) {
   const auto shape = plan::find_transformer(o.model);
   if (shape) line.set_default("kernels", shape->kernels);
   if (shape) line.set_default("block_size", fmt::to_string(shape->block_size));
   require(o.is_ours() ? !shape || !shape->is_llama : shape.has_value(), "kernels",
           "nanofsdp for --model=gpt, another for a Llama", o.kernels);
+  const int T = o.practice.tensor, W = o.training.ranks;
+  require(T == 1 || (!o.is_ours() && W % T + shape->n_kv_head % T + shape->n_inner % T == 0),
+          "tensor", "1 with --kernels=nanofsdp, else a divisor of --ranks, heads, the MLP's width",
+          T);
+  o.training.ranks /= T;
   line.set_defaults("kernels", o.kernels);
 }
 
@@ -83,7 +89,7 @@ void note_idle(PlanOptions& o, CommandLine& line) {
                   {bare || line.given("model"), "chosen"},
                   {t.recompute == gpt::Recompute::none, "kept"},
                   {!timed, "untimed"},
-                  {timed && t.ranks <= o.find_machine().node_ranks, "node"},
+                  {timed && o.ranks() <= o.find_machine().node_ranks, "node"},
                   {!o.sweep.empty(), "sweep"},
                   {gpu, "gpu"},
                   {gpu || t.backend != Backend::gloo, "not_gloo"},
@@ -100,13 +106,10 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
   if (parameters > 0) {
     const auto numel = static_cast<std::int64_t>(parameters),
                each = static_cast<std::int64_t>(unit);
-    const std::int64_t units = each > 0 ? numel / each : 0;
-    plan::Layer rest{.parameters = {{numel - units * each}}, .width = 1};
-    for (std::int64_t i = 0; i < units; ++i) {
-      rest.behind.push_back(
-          {.name = "units." + std::to_string(i), .is_unit = true, .parameters = {{each}}});
-    }
-    return std::make_unique<plan::Outline>(rest);
+    const std::size_t units = each > 0 ? numel / each : 0;
+    const std::vector<plan::Layer> all(units, {.is_unit = true, .parameters = {{each}}});
+    return std::make_unique<plan::Outline>(
+        plan::Layer{.parameters = {{numel - each * std::ssize(all)}}, .width = 1, .behind = all});
   }
   gpt::GPTConfig config = train::config_of(training, training.vocab_size);
   if (auto shape = plan::find_transformer(model)) {
@@ -138,6 +141,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.group("Ranks");
   line.add("ranks", t.ranks, kSize);
   choose(line, "device", t.device, {{"cpu", Device::cpu}, {"cuda", Device::cuda}});
+  line.add("tensor", o.practice.tensor, kSize);
   line.group("What is told");
   line.add("machine", o.machine);
   line.add("network_bandwidth", o.network, kNoneOrMore);
@@ -152,8 +156,8 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
           "bytes/s, 1e6 or more (400 Gb/s are 50e9); 0: the machine's", o.network);
   o.practice.recompute = t.recompute;
   settle_machine(o, line);
-  settle_model(o, line);
   settle_kernels(o, line);
+  settle_model(o, line);
   if (o.is_gpu()) line.set_default("param_dtype", "bfloat16");
   o.practice.dtype = fsdp::compute_dtype(t.precision, t.device);
   settle_text(t, line);
@@ -183,10 +187,11 @@ Words combined(const Words& first, const Words& second) {
   return all;
 }
 
-std::string ranks_typed(const TrainOptions& o, std::int64_t ranks) {
-  const std::int64_t W = o.ranks, steps = o.gradient_accumulation_steps;
-  if (steps == W || steps % W != 0) return fmt::format(" --ranks={}", ranks);
-  return fmt::format(" --ranks={} --gradient_accumulation_steps={}", ranks, steps / W * ranks);
+std::string ranks_typed(const PlanOptions& o, std::int64_t groups) {
+  const std::int64_t D = o.training.ranks, steps = o.training.gradient_accumulation_steps;
+  const std::string ranks = fmt::format(" --ranks={}", groups * o.practice.tensor);
+  if (steps == D || steps % D != 0) return ranks;
+  return fmt::format("{} --gradient_accumulation_steps={}", ranks, steps / D * groups);
 }
 
 }  // namespace nanofsdp::cli

@@ -21,7 +21,7 @@ using Words = std::vector<std::string>;
 
 /// A training that is planned and not run.
 struct PlanOptions {
-  TrainOptions training;             ///< options of the training
+  TrainOptions training;  ///< options of the training; its ranks have the same part of the model
   std::string model = "gpt";         ///< name of a model; "gpt": sizes are given
   std::string kernels = "nanofsdp";  ///< the code that runs the model (data/help/kernels.txt)
   plan::Practice practice;           ///< how a program runs a published model
@@ -38,6 +38,8 @@ struct PlanOptions {
 
   /// Makes the model, without values.
   std::unique_ptr<nn::Module> make_model() const;
+  /// The ranks of the run: each of `training` is a tensor group.
+  int ranks() const { return training.ranks * practice.tensor; }
   plan::Machine find_machine() const;  ///< @pre a machine is named
   /// Whether this library's own code runs the model.
   bool is_ours() const { return kernels == "nanofsdp"; }
@@ -57,7 +59,8 @@ PlanOptions typed_behind(const PlanOptions& o, std::string_view words);
 /// The first words with each of the second ones behind them.
 Words combined(const Words& first, const Words& second);
 
-/// The words for another number of ranks. Each rank keeps its accumulation steps, if they divide.
-std::string ranks_typed(const TrainOptions& o, std::int64_t ranks);
+/// The words for another number of ranks, or of tensor groups. Each keeps its accumulation steps,
+/// if they divide.
+std::string ranks_typed(const PlanOptions& o, std::int64_t groups);
 
 }  // namespace nanofsdp::cli

@@ -40,7 +40,7 @@ std::vector<Words> remedies(const PlanOptions& o) {
   for (auto n = t.batch_size / 2; n >= 1; n /= 2)
     rows.push_back(fmt::format(" --batch_size={}", n));
   for (int n = 2 * t.ranks; n <= 64 * t.ranks; n *= 2)
-    ranks.push_back(ranks_typed(t, n) + (alone ? full : ""));
+    ranks.push_back(ranks_typed(o, n) + (alone ? full : ""));
   for (int n = 2 * t.shard_size; 0 < n && n < t.ranks; n *= 2)
     groups.push_back(fmt::format(" --shard_size={}", n));
   if (!alone && t.strategy != fsdp::ShardingStrategy::full_shard)
@@ -72,13 +72,13 @@ std::string beyond_fsdp(const ordered_json& plan) {
 plan::Plan plan_of(const PlanOptions& o, bool timed) {
   const TrainOptions& t = o.training;
   const std::unique_ptr<nn::Module> model = o.make_model();
-  std::optional<Machine> machine;
-  if (!o.machine.empty()) machine = o.find_machine();
-  const Machine* const on = machine ? &*machine : nullptr;
+  const Machine machine = o.machine.empty() ? Machine() : o.find_machine();
+  const Machine* const on = o.machine.empty() ? nullptr : &machine;
   plan::Run run = bench::planned_run(
       t, t, t.ranks - 1, 1, o.is_gpu() ? Device::simulated_cuda : Device::simulated_cpu,
       t.transport == comm::Transport::gloo ? 1 : static_cast<int>(on ? on->node_ranks : t.ranks));
   run.options.wrap_policy = plan::is_block;
+  run.tensor_size = o.practice.tensor;
   if (!o.is_ours() && t.strategy == fsdp::ShardingStrategy::hybrid_shard)
     run.across = static_cast<double>(size_of(t.precision.reduce_dtype)) / 4;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
@@ -103,7 +103,7 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   const TrainOptions& t = o.training;
   ordered_json json = {{"model", o.parameters > 0 ? "parameters" : o.model},
                        {"parameters", plan.numel()},
-                       {"ranks", t.ranks},
+                       {"ranks", o.ranks()},
                        {"strategy", fsdp::name_of(t.strategy)}};
   json["planned"] = o.planned;
   if (!t.notes.empty()) json["notes"] = t.notes;
@@ -118,20 +118,20 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   if (!plan.time) return json;
   const Machine machine = o.find_machine();
   const double cores =
-      o.is_gpu() ? 1 : std::min(1.0 * threads_of(t, &machine), machine.cores / t.ranks);
+      o.is_gpu() ? 1 : std::min(1.0 * threads_of(t, &machine), machine.cores / o.ranks());
   const double peak = cores * (o.practice.dtype == DType::bfloat16 ? machine.products_bfloat16
                                                                    : machine.products_float32);
-  const auto& [seconds, busy, exposed, communication] = *plan.time;
+  const auto& [seconds, busy, exposed, sums, communication] = *plan.time;
   const double reserve = o.reserve * (1 << 30);
-  const double memory = o.is_gpu() ? machine.memory : machine.memory / t.ranks;
+  const double memory = o.is_gpu() ? machine.memory : machine.memory / o.ranks();
   // MosaicML's steps take about 4 % more for each doubling of ranks beyond 128.
-  const double doublings = o.is_gpu() ? std::max(0.0, std::log2(t.ranks / 128.0)) : 0;
+  const double doublings = o.is_gpu() ? std::max(0.0, std::log2(o.ranks() / 128.0)) : 0;
   const double in_all = seconds * (1 + 0.04 * doublings);
   json["machine"] = o.machine;
   json["seconds"] = seconds;
   json["straggler_seconds"] = in_all - seconds;
   if (o.parameters == 0) {
-    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / t.ranks / in_all;
+    json["tokens_per_s"] = static_cast<double>(t.tokens_of_step()) / o.ranks() / in_all;
     PlanOptions plain = o;  // products that are computed again do not count
     plain.practice.recompute = Recompute::none;
     json["mfu"] = plan_of(plain, /*timed=*/false).products / in_all / peak;
@@ -139,6 +139,7 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   }
   json["communication_seconds"] = communication;
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
+  if (o.practice.tensor > 1) json["exposed_seconds"]["sums"] = sums;
   json["memory_bytes"] = memory;
   json["reserve_bytes"] = reserve;
   json["fits"] = static_cast<double>(plan.total_peak) + reserve <= memory;

@@ -71,20 +71,15 @@ class Player {
     if (i.kind == Kind::block) return block(stream_awaited(i), i.point);
     const bool is_inline = stream == 0 && on_cpu(machine_);
     if (i.kind == Kind::work && !is_inline) host_ += i.cost.launches * machine_.launch_time;
-    if (setup_.across > 0 && stream == 2 && i.cost.payload.stride > 1) return issue_across(i);
-    lanes_[stream].queue.push_back({&i, issued_, host_});
+    const Payload& sent = i.cost.payload;
+    const bool across = stream == 2 && sent.stride > 1 && sent.ranks * sent.stride == setup_.ranks;
+    lanes_[setup_.across > 0 && across ? kStreams : stream].queue.push_back({&i, issued_, host_});
     if (is_inline) block(stream, issued_);
   }
 
-  // Issues a sum across shard groups on a lane of its own. The sum comes after all that its stream
-  // has so far. A wait for the stream is a wait for both lanes.
-  void issue_across(const Issued& i) {
-    across_.push_back({.kind = Kind::wait, .awaited = i.stream, .point = issued_ - 1});
-    lanes_[kStreams].queue.push_back({&across_.back(), issued_, host_});
-    across_.push_back(i);
-    across_.back().cost.payload.bytes *= setup_.across;
-    lanes_[kStreams].queue.push_back({&across_.back(), issued_, host_});
-  }
+  // Whether it is the lane of sums across shard groups, which reach over the whole run. Such a sum
+  // comes after all that its stream had before it. A wait for the stream is a wait for both lanes.
+  bool is_across(const Lane& lane) const { return &lane == &lanes_[kStreams]; }
 
   bool passed(std::size_t stream, std::size_t point) const {
     const auto has = [&](const Lane& lane) {
@@ -111,7 +106,8 @@ class Player {
     if (lane.running || lane.queue.empty()) return false;
     const auto [what, number, issued] = lane.queue.front();
     const bool waits = what->kind == Kind::wait && !passed(stream_awaited(*what), what->point);
-    if (issued > now_ || waits) return false;
+    const bool follows = is_across(lane) && !passed(kStreams - 1, number - 1);
+    if (issued > now_ || waits || follows) return false;
     if (what->kind == Kind::note) *what->when = now_;
     if (what->kind == Kind::work) begin(lane, what->cost);
     if (what->kind != Kind::work) lane.queue.pop_front();
@@ -126,7 +122,9 @@ class Player {
       lane.share = std::min(1.0, threads / cores_of(machine_, setup_));
     }
     if (lane.collective) {
-      const Transfer t = transfer(machine_, setup_, cost.payload);
+      Payload payload = cost.payload;
+      if (is_across(lane)) payload.bytes *= setup_.across;
+      const Transfer t = transfer(machine_, setup_, payload);
       lane.latency = seconds + t.latency;
       lane.left = t.seconds;
       if (!on_cpu(machine_)) lane.resource = t.leaves_node ? network : node;
@@ -145,6 +143,7 @@ class Player {
     const double dt = next - now_;
     if (!lanes_[0].running) played_.exposed[moving_ ? awaited(host_waits_for) : 0] += dt;
     if (moving_) played_.communication += dt;
+    if (lanes_[0].moves()) played_.sums += dt;
     for (std::size_t s = 0; s < lanes_.size(); ++s) {
       if (lanes_[s].running && s < kStreams) played_.busy[s] += dt;
       if (lanes_[s].running) proceed(lanes_[s], dt, next);
@@ -187,9 +186,7 @@ class Player {
   const Setup setup_;
   std::size_t issued_ = 0;  // number of entries that the host has issued
   double host_ = 0, now_ = 0;
-  std::array<Lane, kStreams + 1>
-      lanes_;                    // one lane for each stream, and one for sums across groups
-  std::deque<Issued> across_{};  // the work of that lane
+  std::array<Lane, kStreams + 1> lanes_;  // one for each stream, and one for sums across groups
   std::array<double, processor + 1> users_{};
   bool moving_ = false;  // whether a collective is running
   Played played_;

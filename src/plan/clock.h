@@ -79,6 +79,7 @@ struct Played {
   /// that stream, while a collective was running. For stream 0 itself: seconds in which it waited
   /// for anything else, such as the host or a cast. These and busy[0] add up to `seconds`.
   std::vector<double> exposed = std::vector<double>(kStreams);
+  double sums = 0;           ///< seconds in which stream 0 itself ran a collective
   double communication = 0;  ///< seconds in which at least one collective was running
 };
 

@@ -25,14 +25,18 @@ Cost cost_of(const Kernel& kernel, const Tensor& x) {
 }
 
 // Allocates `bytes` bytes for each token.
-void take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
-  if (bytes > 0) tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16);
+Tensor take(nn::Tape& tape, const Tensor& x, std::int64_t bytes) {
+  return bytes > 0 ? tape.allocate({x.dim(0), x.dim(1), bytes / 2}, DType::bfloat16) : Tensor();
 }
 
-void work(nn::Tape& tape, const Tensor& x, const Pass& pass) {
+void work(nn::Tape& tape, const Tensor& x, const Pass& pass, comm::Communicator* tensor) {
   const nn::Tape::Scope temporaries(tape);
   for (const std::int64_t bytes : pass.temporaries) take(tape, x, bytes);
-  for (const Kernel& kernel : pass.kernels) tape.stream().enqueue(cost_of(kernel, x), [] {});
+  for (const Kernel& kernel : pass.kernels) {
+    if (kernel.launches > 0) tape.stream().enqueue(cost_of(kernel, x), [] {});
+    const Tensor parts = take(tape, x, kernel.summed);
+    if (!parts.empty()) tensor->all_reduce(tape.stream(), parts, comm::ReduceOp::sum);
+  }
 }
 
 }  // namespace
@@ -43,15 +47,21 @@ Outline::Outline(const Layer& layer) : layer(layer) {
         std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
   }
   for (const Layer& next : layer.behind) {
-    add(next.name, *behind_.emplace_back(std::make_unique<Outline>(next)));
+    add("layers." + std::to_string(behind_.size()),
+        *behind_.emplace_back(std::make_unique<Outline>(next)));
   }
+}
+
+void Outline::set_tensor(comm::Communicator& group) {
+  tensor_ = &group;
+  for (const auto& next : behind_) next->set_tensor(group);
 }
 
 Tensor Outline::do_forward(nn::Tape& tape, Tensor x) {
   take(tape, x, layer.kept);
   Tensor y = x;
   if (layer.width > 0) y = tape.allocate({x.dim(0), x.dim(1), layer.width}, layer.dtype);
-  work(tape, x, layer.forward);
+  work(tape, x, layer.forward, tensor_);
   tape.save({x});
   nn::Tape::Scope stream(tape, /*frees=*/!tape.training());
   for (const auto& next : behind_) y = stream.keep(next->forward(tape, y));
@@ -65,7 +75,7 @@ Tensor Outline::do_backward(nn::Tape& tape, Tensor dy) {
   for (const auto& [name, parameter] : own_parameters()) parameter->grad_to_add_to();
   Tensor dx = x.shape() == dy.shape() ? dy : Tensor();
   if (dx.empty() && x.dtype() != DType::int32) dx = tape.allocate(x.shape(), x.dtype());
-  work(tape, x, layer.backward);
+  work(tape, x, layer.backward, tensor_);
   return dx;
 }
 

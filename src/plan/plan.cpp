@@ -2,15 +2,18 @@
 
 #include <cmath>
 
+#include "plan/outline.h"
 #include "plan/simulated.h"
 
 namespace nanofsdp::plan {
 
 Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
-  SimulatedRank context(run.rank, run.ranks, run.threads, run.device);
+  const int T = run.tensor_size, ranks = run.ranks * T;
+  SimulatedRank context(run.rank * T, ranks, run.threads, run.device);
   context.keeps = machine != nullptr;
   comm::Mesh mesh =
-      make_simulated_mesh(context, run.shard_size, run.post_forward_size, run.scratch);
+      make_simulated_mesh(context, run.shard_size, run.post_forward_size, run.scratch, T);
+  if (auto* outline = dynamic_cast<Outline*>(&model)) outline->set_tensor(mesh.tensor());
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
   rehearsal.step();  // sizes the tape
@@ -27,7 +30,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   const auto bytes = std::llround((run.across > 0 ? 1 - run.across : 0) * 1.0 * plan.bytes_across);
   plan.bytes_across -= bytes, plan.step.bytes_sent -= bytes, plan.step.bytes_received -= bytes;
   if (machine != nullptr)
-    plan.time = play(context.issued, *machine, {run.ranks, run.threads, run.across}, first);
+    plan.time = play(context.issued, *machine, {ranks, run.threads, run.across}, first);
   plan.spans = context.tracer.spans();
   rehearsal.save();
   plan.total_peak = context.ledger.total_peak();

@@ -30,7 +30,8 @@ namespace nanofsdp::plan {
 
 /// A run, and the rank for which it is planned.
 struct Run {
-  int ranks = 1;              ///< ranks of the run
+  int ranks = 1;              ///< ranks that have the same part of the model
+  int tensor_size = 1;        ///< T: ranks of a tensor group; the run has T times as many ranks
   int shard_size = 0;         ///< ranks of a shard group; 0: all
   int post_forward_size = 0;  ///< ranks of a post-forward group; 0: the whole shard group
   int rank = 0;               ///< the planned rank

@@ -118,8 +118,9 @@ SimulatedRank::SimulatedRank(int rank, int ranks, int threads, Device device)
               std::make_unique<SimulatedStream>(device, 1, *this, 2)) {}
 
 comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forward_size,
-                               const Scratch& scratch) {
-  const int r = context.rank, W = context.world_size;
+                               const Scratch& scratch, int tensor_size) {
+  const int T = comm::group_size(tensor_size, context.world_size, "tensor_size");
+  const int r = context.rank / T, W = context.world_size / T;
   const int F = comm::group_size(shard_size, W);
   std::vector<std::unique_ptr<comm::Communicator>> groups;
   const auto add = [&](int at, int size, int stride) {
@@ -127,8 +128,9 @@ comm::Mesh make_simulated_mesh(Context& context, int shard_size, int post_forwar
         comm::on_streams(std::make_shared<SimulatedGroup>(context, scratch, at, size, stride)));
   };
   const int K = comm::group_size(post_forward_size, F, "reshard_after_forward");
-  add(0, 1, 1), add(r, W, 1), add(r % F, F, 1), add(r % F, F, 1), add(r / F, W / F, F);
-  if (K < F) add(r % K, K, 1);
+  add(context.rank % T, T, 1), add(r, W, T);
+  add(r % F, F, T), add(r % F, F, T), add(r / F, W / F, F * T);
+  if (K < F) add(r % K, K, T);
   return comm::Mesh(std::move(groups));
 }
 

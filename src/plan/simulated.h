@@ -73,8 +73,9 @@ using Scratch = std::function<std::uint64_t(int ranks, int first, int last, std:
 /// @param context outlives the mesh
 /// @param shard_size, post_forward_size see comm::Mesh
 /// @param scratch memory that its collectives take in addition
+/// @param tensor_size see comm::Mesh
 /// @throws UsageError as comm::Mesh
 comm::Mesh make_simulated_mesh(Context& context, int shard_size = 0, int post_forward_size = 0,
-                               const Scratch& scratch = {});
+                               const Scratch& scratch = {}, int tensor_size = 1);
 
 }  // namespace nanofsdp::plan

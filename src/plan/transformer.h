@@ -19,6 +19,14 @@ namespace nanofsdp::plan {
 /// and fewer heads of keys and values than of queries. The other is GPT as MosaicML trains it:
 /// LayerNorm, GELU, one product for queries, keys and values, and a head that shares the
 /// embedding's table; GPT-2 has the same parts.
+///
+/// A model may be divided over a tensor group, as Megatron-LM does it (arXiv 1909.08053,
+/// 2205.05198). Then the outline is one rank's part. The rank has some of the heads, a part of the
+/// MLP's inner width, and some rows of the tables of tokens. Norms and positions are replicated.
+/// Each block has two all-reduces in forward and two in backward; tables and the head have one in
+/// each. The tokens between the matrices are divided, too (sequence parallelism): the two halves of
+/// an all-reduce are then a reduce-scatter and an all-gather at different places, which send the
+/// same bytes.
 
 /// The shape of a model.
 struct TransformerShape {
@@ -46,6 +54,7 @@ using gpt::Recompute;
 struct Practice {
   DType dtype = DType::bfloat16;          ///< dtype of activations
   Recompute recompute = Recompute::none;  ///< parts of blocks that backward computes again
+  int tensor = 1;                         ///< T: ranks of a tensor group
   double every = 1;  ///< one block in this number of blocks computes again; 1.5: two of three
   /// Its kernel: "ours", or a name in Machine::attentions. "plain" keeps its scores.
   std::string attention = "ours";
@@ -56,8 +65,8 @@ struct Practice {
   bool fused_loss = false;
 };
 
-/// The model as layers for an Outline (outline.h). It turns tokens [B, T] into logits [B, T, V].
-/// Each block is a unit.
+/// One rank's part of the model as layers for an Outline (outline.h). It turns tokens [B, T] into
+/// the rank's logits [B, T, V / tensor]. Each block is a unit.
 Layer transformer(const TransformerShape& shape, const Practice& practice);
 
 /// Models that people know by name: Llama 2 (arXiv 2307.09288) and 3 (arXiv 2407.21783), OLMo 2,

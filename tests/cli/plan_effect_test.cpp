@@ -31,6 +31,7 @@ const std::map<std::string, std::string> kOthers = {{"model", "gpt2-medium"},
                                                     {"fused_norm", "True"},
                                                     {"fused_loss", "True"},
                                                     {"ranks", "8"},
+                                                    {"tensor", "2"},
                                                     {"device", "cuda"},
                                                     {"machine", "a100-80"},
                                                     {"network_bandwidth", "2e9"},
@@ -80,7 +81,7 @@ const std::map<std::string, std::string> kOthers = {{"model", "gpt2-medium"},
 const std::map<std::string, std::string> kDefaults = {
     {"param_dtype", "bfloat16"}, {"device", "cpu"},    {"fused_loss", "False"},
     {"fused_norm", "False"},     {"compile", "False"}, {"kernels", "pytorch-compiled"},
-    {"json", "False"},           {"dataset", "tales"}};
+    {"json", "False"},           {"dataset", "tales"}, {"tensor", "4"}};
 
 // Runs the program, and returns all that it prints and leaves, or "refused" if it ends with an
 // error.
@@ -134,6 +135,7 @@ TEST(PlanEffect, OfEachOptionIsSeenOrSaid) {
 TEST(PlanEffect, LongOfEachOptionIsSeenOrSaidForOtherModels) {
   expect_effects({"plan", "--model=mpt-1b", "--machine=h100", "--ranks=4", "--json=True"});
   expect_effects({"plan", "--model=gpt2", "--machine=h100"});
+  expect_effects({"plan", "--model=llama-3-1b", "--machine=h100", "--ranks=16", "--tensor=2"});
   expect_effects({"plan", "--parameters=1e9", "--unit=2e8", "--machine=h100", "--ranks=4"});
   expect_effects({"plan", "--model=gpt2", "--machine=h100", "--ranks=4", "--sweep=ranks"});
 }

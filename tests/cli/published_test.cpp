@@ -64,6 +64,7 @@ TEST(Published, StepsArePlannedWithinSixPercent) {
   const std::string page = in_repository("lessons/plan.md");
   Errors by_source, by_length, by_code;
   std::vector<double> time, memory;
+  std::string tensor;
   std::size_t rows = 0;
   for (const Row& row : published()) {
     const PlanOptions o = parse_plan_options(row.options);
@@ -80,9 +81,15 @@ TEST(Published, StepsArePlannedWithinSixPercent) {
     const std::string machine = o.machine, tokens = json["planned"]["block_size"];
     by_source[row.source + " | " + machine].push_back(error);
     by_length[fmt::format("{:>6}", tokens)].push_back(error);
+    if (o.practice.tensor > 1) tensor += fmt::format(" {:.0f}", json["tokens_per_s"].get<double>());
     by_code[json["planned"]["compile"] == "True" ? "compiled" : "eager"].push_back(error);
   }
   EXPECT_GE(rows, 240u);
+  const std::vector<std::string> said = plan::words_in(tensor);
+  ASSERT_EQ(said.size(), 3u);
+  const std::string sentence =
+      fmt::format("The planner says {}, {} and {}.", said[0], said[1], said[2]);
+  EXPECT_NE(page.find(sentence), page.npos) << sentence;
   EXPECT_LE(median(time), 0.06);
   EXPECT_LE(median(memory), 0.07);
   for (const Errors& errors : {by_length, by_code}) {

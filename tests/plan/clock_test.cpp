@@ -176,7 +176,7 @@ TEST(Clock, AWarmUpDoesNotCountButItsTimePasses) {
 
 // A sum across groups takes 3 s and then 10 s, in the network. The next sum is inside a node.
 TEST(Clock, SumsAcrossGroupsMayHaveAStreamOfTheirOwn) {
-  constexpr Cost kAcross{.payload = {.bytes = 100, .ranks = 2, .stride = 4}};
+  constexpr Cost kAcross{.payload = {.bytes = 100, .ranks = 2, .stride = 8}};
   Log log;
   log.work(2, kSeven);
   const std::size_t summed = log.work(2, kAcross);
@@ -184,6 +184,8 @@ TEST(Clock, SumsAcrossGroupsMayHaveAStreamOfTheirOwn) {
   EXPECT_EQ(log.on(gpu(), {.ranks = 16}).seconds, 7 + 13 + 7);
   EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 1}).seconds, 7 + 13);
   EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 0.5}).seconds, 7 + 8);
+  // Of 32 ranks it reaches over half. It is a sum of a shard group, and stays on its stream.
+  EXPECT_EQ(log.on(gpu(), {.ranks = 32, .across = 0.5}).seconds, 7 + 13 + 7);
   log.wait(0, 2, summed);  // waits for the sum
   log.work(0, kTen);
   EXPECT_EQ(log.on(gpu(), {.ranks = 16, .across = 1}).seconds, 7 + 13 + 10);

@@ -68,10 +68,10 @@ TEST(Models, RecomputeOneBlockOfSoMany) {
 }
 
 TEST(Models, OfABareNumberAreUnitsAndARest) {
-  Outline bare({.parameters = {{3}},
-                .width = 1,
-                .behind = {{.name = "a", .is_unit = true, .parameters = {{5}}},
-                           {.name = "b", .is_unit = true, .parameters = {{7}}}}});
+  Outline bare(
+      {.parameters = {{3}},
+       .width = 1,
+       .behind = {{.is_unit = true, .parameters = {{5}}}, {.is_unit = true, .parameters = {{7}}}}});
   EXPECT_EQ(numel_of(bare), 15);
   const Plan planned = plan(
       bare,
