@@ -41,16 +41,20 @@ double furthest(const GridRun& run, const GridRun& one) {
   return most;
 }
 
-// One row for each size of a tensor group, for a block of width C on H100s. Forward and backward of
-// a block take 72 C^2 operations for a token, and elements have 2 bytes.
+// One row for each size of a tensor group, for a block of width C on H100s, eight to a node, each
+// with a network card of its own. Forward and backward of a block take 72 C^2 operations for a
+// token, and elements have 2 bytes. The ranks of a node that have the same part use their cards
+// together.
 void print_when(const Lesson& lesson, std::int64_t C) {
-  const double speed = 989e12, node = 450e9, network = 50e9;
+  const double speed = 989e12, node = 450e9, card = 50e9;
   lesson.print("a tensor group of                        1      2      4      8     16");
   std::string tokens = "tokens a GPU, to hide the shards  ",
               added = "its sums, percent of computation ";
   for (const int T : {1, 2, 4, 8, 16}) {
-    tokens += fmt::format("{:>7.0f}", std::ceil(speed / network / T));
-    const double sums = 16.0 * (T - 1) / T * static_cast<double>(C) / (T <= 8 ? node : network);
+    const double cards = std::max(1, 8 / T);
+    tokens += fmt::format("{:>7.0f}", std::ceil(speed / (cards * card) / T));
+    const double near = T <= 8 ? node : 8 * card;
+    const double sums = 16.0 * (T - 1) / T * static_cast<double>(C) / near;
     const double products = 72.0 * static_cast<double>(C * C) / T / speed;
     added += fmt::format("{:>7.0f}", 100 * sums / products);
   }

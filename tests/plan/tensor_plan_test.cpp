@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,9 +12,10 @@
 #include "plan/transformer.h"
 #include "support/errors.h"
 #include "support/ranks.h"
+#include "support/temporary_directory.h"
 
-// Tests plans of models that are divided over a tensor group: what a rank has, and what it sends
-// where.
+// Tests plans of models that are divided over a tensor group: what a rank has, what it sends where,
+// and that lesson 26's arithmetic is the plan's.
 
 namespace nanofsdp::plan::tensor_plan_test {
 namespace {
@@ -138,6 +140,75 @@ TEST(TensorPlan, HasTheGroupsOfTheMesh) {
   }
   SimulatedRank rank(0, 8, 1, Device::simulated_cpu);
   testing::expect_error<UsageError>([&] { make_simulated_mesh(rank, 0, 0, {}, 3); }, "tensor_size");
+}
+
+// An H100 as the lesson has it: products at the peak, three bandwidths, and all else takes no time.
+Machine ideal(double node_bandwidth) {
+  constexpr double kEndless = 1e30;
+  return {.memory_bandwidth = kEndless,
+          .products_bfloat16 = 989e12,
+          .products_float32 = kEndless,
+          .attention = kEndless,
+          .flops = kEndless,
+          .node_ranks = 8,
+          .node_bandwidth = node_bandwidth,
+          .network_bandwidth = 50e9};
+}
+
+// The seconds that one more block adds to a step.
+struct OfBlock {
+  double products, sums, exposed;
+};
+OfBlock of_block(int tensor, std::int64_t tokens, double node_bandwidth) {
+  const Machine machine = ideal(node_bandwidth);
+  const auto played = [&](std::int64_t blocks) {
+    return *planned(shape_of("mpt-70b", blocks), {.tensor = tensor}, 1024, tokens, &machine).time;
+  };
+  constexpr int kMore = 8;
+  const Played few = played(4), many = played(4 + kMore);
+  const auto each = [](double a, double b) { return (b - a) / kMore; };
+  const double sums = each(few.sums, many.sums);
+  return {each(few.busy[0], many.busy[0]) - sums, sums,
+          each(few.exposed[1] + few.exposed[2], many.exposed[1] + many.exposed[2])};
+}
+
+// The numbers of a row of the lesson's table, behind its name.
+std::vector<double> row_of(const std::string& name) {
+  const std::string page =
+      testing::read_file(std::string(NANOFSDP_SOURCE_DIR) + "/lessons/26_two_dimensions/README.md");
+  const std::size_t begin = page.find(name) + name.size();
+  std::istringstream row(page.substr(begin, page.find('\n', begin) - begin));
+  std::vector<double> numbers;
+  for (double x; row >> x;) numbers.push_back(x);
+  return numbers;
+}
+
+TEST(TensorPlan, HasTheSumsOfTheLessonsArithmeticWithinFivePercent) {
+  const std::vector<double> ranks = row_of("a tensor group of "),
+                            percent = row_of("its sums, percent of computation ");
+  ASSERT_EQ(ranks, (std::vector<double>{1, 2, 4, 8, 16}));
+  ASSERT_EQ(percent.size(), ranks.size());
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const OfBlock block = of_block(static_cast<int>(ranks[i]), 40'000, 450e9);
+    EXPECT_NEAR(100 * block.sums / block.products, percent[i], 0.05 * percent[i]) << ranks[i];
+  }
+}
+
+// With 5 % more tokens than the lesson asks for, shards are hidden; with 5 % fewer they are not.
+// The lesson hides them behind products alone, so here the sums take no time.
+TEST(TensorPlan, HidesShardsFromTheLessonsTokensOnWithinFivePercent) {
+  const std::vector<double> ranks = row_of("a tensor group of "),
+                            tokens = row_of("tokens a GPU, to hide the shards ");
+  ASSERT_EQ(tokens.size(), ranks.size());
+  for (std::size_t i = 0; i + 1 < ranks.size(); ++i) {  // 16 ranks leave the node
+    const auto exposed = [&](double share) {
+      const auto group = static_cast<std::int64_t>(share * tokens[i] * ranks[i]);
+      const OfBlock block = of_block(static_cast<int>(ranks[i]), group, 1e30);
+      return block.exposed / block.products;
+    };
+    EXPECT_LT(exposed(1.05), 0.001) << ranks[i];
+    EXPECT_GT(exposed(0.95), 0.01) << ranks[i];
+  }
 }
 
 }  // namespace
