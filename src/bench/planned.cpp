@@ -3,6 +3,8 @@
 #include "comm/gloo.h"
 #include "data/batch_plan.h"
 #include "gpt/gpt.h"
+#include "store/checkpoint.h"
+#include "store/weights.h"
 
 namespace nanofsdp::bench {
 
@@ -17,8 +19,7 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
   plan::Work work{.tokens = o.block_size,
                   .batch_rows = o.batch_size,
                   .sums = 2,
-                  .draws = o.pretrained.empty(),
-                  .saves = o.saves()};
+                  .draws = o.pretrained.empty()};
   for (const data::MicroStep& step :
        data::plan_step({o.batch_size, o.gradient_accumulation_steps, ranks.ranks}, rank)) {
     work.rows.push_back(step.rows.count);
@@ -31,14 +32,22 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
                 .device = device,
                 .options = train::fsdp_options(o, device),
                 .work = std::move(work)};
-  if (ranks.backend == comm::Backend::gloo) {
-    run.scratch = [sharers](int W, int first, int last, std::int64_t chunk_bytes) {
-      // Ranks that share memory read where their peers write, and need no scratch.
-      return first / sharers == last / sharers ? 0 : comm::gloo_scratch_bytes(W, chunk_bytes);
+  if (o.resumes())
+    run.load = [](plan::Rehearsal& of) { store::load_checkpoint("", of.model(), of.optimizer()); };
+  if (o.saves())
+    run.save = [](plan::Rehearsal& of) {
+      store::save_checkpoint("", of.model(), of.optimizer(), {});
+      of.tape().release();
+      store::save_weights("", of.model(), {}, of.model().mesh().rank());
     };
-  } else if (ranks.backend == comm::Backend::nccl && ranks.reduction == comm::Reduction::ordered) {
-    run.scratch = [](int W, int, int, std::int64_t n) { return comm::nccl_scratch_bytes(W, n); };
-  }
+  const bool gloo = ranks.backend == comm::Backend::gloo;
+  const bool owners =
+      ranks.backend == comm::Backend::nccl && ranks.reduction == comm::Reduction::ordered;
+  run.scratch = [=](int W, int first, int last, std::int64_t n) -> std::uint64_t {
+    if (owners) return comm::nccl_scratch_bytes(W, n);
+    // Ranks that share memory read where their peers write, and need no scratch.
+    return gloo && first / sharers != last / sharers ? comm::gloo_scratch_bytes(W, n) : 0;
+  };
   return run;
 }
 

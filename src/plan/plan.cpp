@@ -16,6 +16,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (auto* outline = dynamic_cast<Outline*>(&model)) outline->set_tensor(mesh.tensor());
   //! [plan]
   Rehearsal rehearsal(context, mesh, model, run.options, run.work);
+  if (run.load) run.load(rehearsal);
   rehearsal.step();  // sizes the tape
   mesh.reset_traffic();
   context.products = 0;
@@ -32,7 +33,7 @@ Plan plan(nn::Module& model, const Run& run, const Machine* machine) {
   if (machine != nullptr)
     plan.time = play(context.issued, *machine, {ranks, run.threads, run.across}, first);
   plan.spans = context.tracer.spans();
-  rehearsal.save();
+  if (run.save) run.save(rehearsal);
   plan.total_peak = context.ledger.total_peak();
   for (const fsdp::Unit& unit : rehearsal.model().units()) plan.units.push_back(unit.numel());
   for (const fsdp::ShardedParameters* row : rehearsal.model().rows()) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <numeric>
 #include <optional>
 #include <vector>
@@ -41,6 +42,9 @@ struct Run {
   fsdp::Options options{};                ///< the options of fully_shard
   Work work{};                            ///< the rank's work in a step
   Scratch scratch{};                      ///< memory that the backend keeps for sums
+  /// Load the state before the first step, and save it after the last one. A simulated device has
+  /// no files, and the functions of the room `store` do all the rest there. Null: nothing happens.
+  std::function<void(Rehearsal&)> load{}, save{};
 };
 
 /// The largest memory of a rank, and its work in every step except the first.
@@ -65,7 +69,8 @@ struct Plan {
   std::int64_t of(MemoryClass c) const { return memory[static_cast<std::size_t>(c)].reserved_peak; }
 };
 
-/// Runs two steps and a save of the model on the simulated device, and plays the second step.
+/// Runs two steps of the model on the simulated device, after it has loaded and before it saves,
+/// and plays the second step.
 /// @param machine null: the plan has no time
 Plan plan(nn::Module& model, const Run& run, const Machine* machine = nullptr);
 

@@ -40,10 +40,4 @@ void Rehearsal::step() {
   context_.compute->synchronize();
 }
 
-void Rehearsal::save() {
-  if (!work_.saves) return;
-  tape_.release();
-  sharded_.summon_full_parameters([](const nn::Parameter&) {});
-}
-
 }  // namespace nanofsdp::plan

@@ -24,7 +24,6 @@ struct Work {
   std::int64_t batch_rows = 0;       ///< rows for which it has memory; 0: the most of `rows`
   int sums = 0;                      ///< sums of losses that the program keeps for every rank
   bool draws = true;                 ///< whether the first values are drawn, not loaded
-  bool saves = false;                ///< whether the weights are saved at some time
 };
 
 /// One rank of a training. The model takes tokens [B, T] and returns logits [B, T, V].
@@ -38,11 +37,9 @@ class Rehearsal {
   /// Makes one optimizer step: all micro-steps, the norm, AdamW. The first step sizes the tape.
   void step();
 
-  /// Gathers all weights, one unit after the other, as a save does. Does nothing if the run saves
-  /// none.
-  void save();
-
   fsdp::ShardedModel& model() { return sharded_; }  ///< the sharded model
+  fsdp::AdamW& optimizer() { return optimizer_; }   ///< its optimizer
+  nn::Tape& tape() { return tape_; }                ///< its activations
 
  private:
   Context& context_;

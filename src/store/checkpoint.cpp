@@ -33,20 +33,15 @@ bool is_whole(const fs::path& checkpoint) {
 
 // ---- directories
 
-// Whether the file has a name that we give to files, or to files that are not whole yet.
-bool is_ours(const fs::path& file) {
-  static const std::regex names(R"((manifest\.json|rank_\d+_of_\d+\.safetensors)(\.tmp)?)");
-  return std::regex_match(file.filename().string(), names);
-}
-
 // Removes only files that we write. If there are other files, the directory stays. The manifest
 // goes first, because no program takes a directory without it for a checkpoint.
 void remove_checkpoint(const fs::path& checkpoint) {
+  static const std::regex ours(R"((manifest\.json|rank_\d+_of_\d+\.safetensors)(\.tmp)?)");
   if (!fs::is_directory(checkpoint)) return;
   fs::remove(checkpoint / kManifest);
   const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});
   for (const fs::path& file : all) {
-    if (is_ours(file)) fs::remove(file);
+    if (std::regex_match(file.filename().string(), ours)) fs::remove(file);
   }
   std::error_code kept;
   fs::remove(checkpoint, kept);
@@ -159,8 +154,10 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
   return aside;
 }
 
-void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
-                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer) {
+Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
+                         fsdp::ShardedOptimizer& optimizer) {
+  Manifest manifest;
+  together(model, kLoads, [&](FileRecord&) { manifest = read_manifest(out_dir); });
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const fs::path directory = checkpoint_path(out_dir);
@@ -179,13 +176,6 @@ void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
                     manifest.optimizer_steps);
   });  // no rank trains before all have loaded
   finish_loading(model.units(), optimizer, manifest.optimizer_steps);
-}
-
-Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
-                         fsdp::ShardedOptimizer& optimizer) {
-  Manifest manifest;
-  together(model, kLoads, [&](FileRecord&) { manifest = read_manifest(out_dir); });
-  load_checkpoint(out_dir, manifest, model, optimizer);
   return manifest.metadata;
 }
 

@@ -73,13 +73,9 @@ std::optional<std::filesystem::path> save_checkpoint(const std::string& out_dir,
 
 /// Loads the last checkpoint into a model of the same sizes. Collective; when it returns, every
 /// file has been verified by one rank.
-/// @param manifest of that checkpoint, as this rank has read it
+/// @returns its metadata
 /// @throws UsageError, on every rank, naming the file that is missing, damaged, or of another
 ///   model; CommError if ranks have read different manifests; Error if a unit is not at rest
-void load_checkpoint(const std::string& out_dir, const Manifest& manifest,
-                     fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer);
-
-/// The same for the last checkpoint that this rank finds. @returns its metadata
 Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
                          fsdp::ShardedOptimizer& optimizer);
 

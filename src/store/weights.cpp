@@ -48,8 +48,8 @@ void write_whole(fsdp::ShardedModel& model, std::optional<SafetensorsWriter>& wr
   std::exception_ptr failure;  // thrown later, when all ranks can learn of it
   std::vector<float> room;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
-    const auto whole = on_host<float>(model.stream(), parameter.data, room);
     if (!writer || failure) return;
+    const auto whole = on_host<float>(model.stream(), parameter.data, room);
     const auto busy = model.mesh().world().busy(kWrites);
     const std::optional<Range> part = part_of(info_of(parameter));
     if (!part) return;
@@ -109,7 +109,7 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
   comm::Communicator& world = model.mesh().world();
   try {
     const auto busy = world.busy(at);
-    part(mine.record);
+    if (!is_simulated(model.context().device)) part(mine.record);
   } catch (const UsageError& error) {
     fail(error.what());
   } catch (const std::filesystem::filesystem_error& error) {

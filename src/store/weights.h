@@ -67,7 +67,8 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
 /// Runs `part` on each rank, and waits until all ranks have run theirs. A rank may take long: the
-/// others know that it works (comm::Communicator::busy). Collective, control traffic.
+/// others know that it works (comm::Communicator::busy). Collective, control traffic. A simulated
+/// device has no files, so no part runs there, and the callers in this room do all the rest.
 /// @param at what the rank does, for people: the words after "rank 0"
 /// @param part calls no collective; it writes into `mine` what the other ranks need to know
 /// @returns the records of all ranks, in rank order

@@ -55,7 +55,7 @@ void Trainer::resume() {
                      .expected = fmt::format("at most --max_iters={}", options_.max_iters),
                      .got = fmt::format("iteration {}", state.iteration),
                      .hint = "give a larger --max_iters to train on");
-  store::load_checkpoint(options_.out_dir, manifest, sharded_, optimizer_);
+  store::load_checkpoint(options_.out_dir, sharded_, optimizer_);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
   first_ = saved_ = state.iteration;

@@ -69,7 +69,8 @@ plan::Plan plan_of(const TrainOptions& o, const plan::Run& run, std::int64_t voc
 // weights, take more than the activations of such a small model.
 void expect_steps_alone(const TrainOptions& o, plan::Run run, const plan::Plan& whole,
                         std::int64_t vocab_size) {
-  run.work.draws = run.work.saves = false;
+  run.work.draws = false;
+  run.load = run.save = nullptr;
   const plan::Plan steps = plan_of(o, run, vocab_size);
   EXPECT_EQ(steps.total_peak, steps.reserved);
   EXPECT_EQ(whole.reserved, steps.reserved);

@@ -44,7 +44,7 @@ inline void save(TinyTraining& t, const std::string& out_dir, std::int64_t itera
 }
 
 inline void load(TinyTraining& t, const std::string& out_dir) {
-  store::load_checkpoint(out_dir, store::read_manifest(out_dir), t.sharded, t.optimizer);
+  store::load_checkpoint(out_dir, t.sharded, t.optimizer);
 }
 
 /// Trains until an iteration and saves.

@@ -7,6 +7,8 @@
 #include "base/file.h"
 #include "cli/config_file.h"
 #include "engine/binding.h"
+#include "store/checkpoint.h"
+#include "store/weights.h"
 #include "train/pretrained.h"
 
 /// @file
@@ -32,7 +34,21 @@ EMSCRIPTEN_KEEPALIVE const char* play_answer() { return the_answer.c_str(); }
 
 }  // extern "C"
 
-// A page has no files, so this refuses all of them.
+// A page has no files. So nobody asks for these ...
+void nanofsdp::store::load_weights(const std::string&, fsdp::ShardedModel&) {}
+void nanofsdp::store::save_weights(const std::string&, fsdp::ShardedModel&, const Metadata&, int) {}
+nanofsdp::store::Metadata nanofsdp::store::load_checkpoint(const std::string&, fsdp::ShardedModel&,
+                                                           fsdp::ShardedOptimizer&) {
+  return {};
+}
+std::optional<std::filesystem::path> nanofsdp::store::save_checkpoint(const std::string&,
+                                                                      fsdp::ShardedModel&,
+                                                                      fsdp::ShardedOptimizer&,
+                                                                      const Metadata&) {
+  return {};
+}
+
+// ... and these refuse.
 std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
   throw UsageError(fault);
 }
