@@ -19,7 +19,8 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
   plan::Work work{.tokens = o.block_size,
                   .batch_rows = o.batch_size,
                   .sums = 2,
-                  .draws = o.pretrained.empty()};
+                  .draws = o.pretrained.empty(),
+                  .unsharded_units = o.unsharded_blocks};
   for (const data::MicroStep& step :
        data::plan_step({o.batch_size, o.gradient_accumulation_steps, ranks.ranks}, rank)) {
     work.rows.push_back(step.rows.count);

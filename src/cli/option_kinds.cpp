@@ -24,6 +24,7 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
          {{"flat", flat}, {"per_parameter", per_parameter}, {"row_aligned", row_aligned}});
   line.add("shard_size", o.shard_size, {0, kSize.end, "0 or more"});
   line.add("reshard_after_forward", o.reshard_after_forward, {0, kSize.end, "0 or more"});
+  line.add("unsharded_blocks", o.unsharded_blocks, {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", o.forward_prefetch, kNoneOrMore);
   line.add("no_sync", o.no_sync);
   choose(line, "param_dtype", o.precision.param_dtype, kDTypes);

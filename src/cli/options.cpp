@@ -116,6 +116,7 @@ void note_idle(TrainOptions& o, const CommandLine& line) {
                            {o.out_dir.empty(), "unsaved"},
                            {alone, "alone"},
                            {alone || whole, "ungathered"},
+                           {alone || !sharding_of(o.strategy).reshards_after_forward, "unsharded"},
                            {data::micro_steps_per_rank(step) == 1, "one_micro_step"},
                            {o.init_from != "scratch", "read"},
                            {o.device == Device::cpu, "cpu"},

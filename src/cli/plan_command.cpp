@@ -57,7 +57,6 @@ void print_options(const PlanOptions& o) {
 }
 
 void print_table(const PlanOptions& o, const std::vector<ordered_json>& rows) {
-  print_options(o);
   fmt::print("{:<60}{:>10}{}\n", " typed", "GiB",
              o.machine.empty() ? "" : "  fits    step, s    tokens/s     mfu     exposed");
   for (const ordered_json& row : rows) {
@@ -78,9 +77,10 @@ int sweep(const PlanOptions& o) {
   for (std::string option; std::getline(typed, option, ',');)
     all = combined(all, values_of(option, o));
   std::vector<ordered_json> rows;
-  for (const std::string& words : all) rows.push_back(row_of(o, words));
+  for (const std::string& words : all) rows.push_back(row_of(o, fitted(o, words)));
   const auto refused = [](const ordered_json& row) { return row.contains("refused"); };
   NANOFSDP_REFUSE_IF(std::ranges::all_of(rows, refused), .what = rows[0]["refused"]);
+  if (!o.json) print_options(o);
   o.json ? fmt::print("{}\n", ordered_json(rows).dump(2)) : print_table(o, rows);
   return 0;
 }
@@ -111,7 +111,10 @@ void print_time(const PlanOptions& o, const ordered_json& json) {
   fmt::print("  {:<22}{:.2f} GiB at its largest, {:.2f} GiB held back, of {:.2f} GiB: {}\n{}\n",
              "memory", gib(json["peak_bytes"]), gib(json["reserve_bytes"]),
              gib(json["memory_bytes"]), fits ? "fits" : "does not fit",
-             fits ? "" : what_would_fit(o, json));
+             fits ? "" : what_would_fit(o));
+  if (o.fit == 0 || !fits) return;
+  const auto row = [&](int n) { return row_of(o, fmt::format(" --unsharded_blocks={}", n)); };
+  print_table(o, {row(0), row(o.training.unsharded_blocks)});
 }
 
 void print_plan(const PlanOptions& o, const plan::Plan& plan) {
@@ -136,6 +139,7 @@ int plan_command(const std::vector<std::string>& args) {
   if (t.vocab_size == 0)  // for --text
     t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);
+  if (o.fit > 0) o = typed_behind(o, fitted(o, ""));
   const plan::Plan plan = plan_of(o);
   if (!t.trace.empty()) {
     require(plan.time.has_value(), "trace", "a --machine beside it", "none");

@@ -67,11 +67,24 @@ std::int64_t vocabulary_of(const std::string& dataset) {
 // A machine decides the device of its ranks.
 void settle_machine(PlanOptions& o, CommandLine& line) {
   if (o.machine.empty()) return;
-  const bool gpu = plan::find_machine(o.machine).kind == plan::Machine::Kind::gpu;
+  const plan::Machine machine = plan::find_machine(o.machine);
+  const bool gpu = machine.kind == plan::Machine::Kind::gpu;
+  TrainOptions& t = o.training;
+  if (t.threads == 0) t.threads = std::max(1, static_cast<int>(machine.cores) / t.ranks);
   require(!line.given("device") || o.is_gpu() == gpu, "device",
           gpu ? "cuda on this --machine" : "cpu on this --machine", line.value("device"));
   line.set("device", gpu ? "cuda" : "cpu", "--machine: ");
   if (!gpu) line.set_default("memory_reserve", "0");
+}
+
+// The bytes of "80GB" or "74.5GiB".
+double bytes_of(const std::string& size) {
+  const std::size_t digits = std::min(size.find_first_not_of(".0123456789"), size.size());
+  const std::string unit = size.substr(digits);
+  const double bytes = std::atof(size.c_str()) * (unit == "GiB" ? 0x1p30 : 1e9);
+  require(bytes > 0 && (unit == "GB" || unit == "GiB"), "fit", "a size, 80GB or 74.5GiB",
+          "'" + size + "'");
+  return bytes;
 }
 
 // Notes options that were typed and change nothing in this plan.
@@ -96,6 +109,7 @@ void note_idle(PlanOptions& o, CommandLine& line) {
                   {!gpu && !copies, "shared"},
                   {alone, "alone"},
                   {alone || t.strategy == fsdp::ShardingStrategy::no_shard, "ungathered"},
+                  {alone || !sharding_of(t.strategy).reshards_after_forward, "unsharded"},
                   {t.gradient_accumulation_steps <= t.ranks, "one_micro_step"},
                   {true, "plan"}});
 }
@@ -125,6 +139,7 @@ std::unique_ptr<nn::Module> PlanOptions::make_model() const {
 plan::Machine PlanOptions::find_machine() const {
   plan::Machine found = plan::find_machine(machine);
   if (network > 0) found.network_bandwidth = network;
+  if (fit > 0) found.memory = std::min(found.memory, is_gpu() ? fit : fit * training.ranks);
   if (practice.attention == "ours") return found;
   require(found.attentions.contains(practice.attention), "attention",
           "a kernel that this --machine knows", practice.attention);
@@ -146,6 +161,7 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("machine", o.machine);
   line.add("network_bandwidth", o.network, kNoneOrMore);
   line.add("memory_reserve", o.reserve, kNoneOrMore);
+  line.add("fit", "", [&o](const std::string& size) { o.fit = bytes_of(size); });
   line.add("sweep", o.sweep);
   line.add("trace", t.trace);
   line.add("json", o.json);

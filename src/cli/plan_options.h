@@ -30,6 +30,7 @@ struct PlanOptions {
   std::string machine;    ///< name of a machine, or a file; empty: no time
   double network = 0;     ///< bytes/s of a rank between nodes; 0: the machine's
   double reserve = 2;     ///< GiB of a rank that are held back
+  double fit = 0;         ///< bytes of a rank, at most the machine's, to fill; 0: not asked
   std::string sweep;      ///< options that are varied, "ranks,batch_size"; empty: none
   bool json = false;      ///< whether to print JSON for programs
   Words arguments{};      ///< from which all this was read

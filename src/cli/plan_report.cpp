@@ -21,11 +21,6 @@ constexpr std::int64_t kMostPasses = 20'000;
 // With more elements, 64 bits might not be enough for the bytes.
 constexpr double kMostElements = 1e17;
 
-int threads_of(const TrainOptions& t, const Machine* machine) {
-  if (machine == nullptr || t.threads > 0) return comm::threads_per_rank(t, t.ranks);
-  return std::max(1, static_cast<int>(machine->cores) / t.ranks);
-}
-
 std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
 
 // Kinds of changes that people try first, as words with a blank before each. Later ones of a kind
@@ -46,7 +41,8 @@ std::vector<Words> remedies(const PlanOptions& o) {
   if (!alone && t.strategy != fsdp::ShardingStrategy::full_shard)
     whole.push_back(full + (t.shard_size > 0 ? " --shard_size=0" : ""));
   const Words sync = t.no_sync ? Words{" --no_sync=False"} : Words();
-  std::vector<Words> all = {recompute, sync, groups, whole, rows, ranks};
+  const Words again = t.unsharded_blocks > 0 ? Words{" --unsharded_blocks=0"} : Words();
+  std::vector<Words> all = {again, recompute, sync, groups, whole, rows, ranks};
   std::erase(all, Words());
   return all;
 }
@@ -95,7 +91,7 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
   require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
           t.batch_size);
-  run.threads = threads_of(t, on);
+  run.threads = comm::threads_per_rank(t, t.ranks);
   return plan::plan(*model, run, timed ? on : nullptr);
 }
 
@@ -115,19 +111,22 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["all_reduces"] = plan.step.all_reduces;
   json["bytes_sent"] = plan.step.bytes_sent;
   json["bytes_across"] = plan.bytes_across;
-  if (!plan.time) return json;
+  if (o.machine.empty()) return json;
   const Machine machine = o.find_machine();
-  const double cores =
-      o.is_gpu() ? 1 : std::min(1.0 * threads_of(t, &machine), machine.cores / o.ranks());
+  const double reserve = o.reserve * (1 << 30);
+  const double memory = o.is_gpu() ? machine.memory : machine.memory / o.ranks();
+  json["machine"] = o.machine;
+  json["memory_bytes"] = memory;
+  json["reserve_bytes"] = reserve;
+  json["fits"] = static_cast<double>(plan.total_peak) + reserve <= memory;
+  if (!plan.time) return json;
+  const double cores = o.is_gpu() ? 1 : std::min(1.0 * t.threads, machine.cores / o.ranks());
   const double peak = cores * (o.practice.dtype == DType::bfloat16 ? machine.products_bfloat16
                                                                    : machine.products_float32);
   const auto& [seconds, busy, exposed, sums, communication] = *plan.time;
-  const double reserve = o.reserve * (1 << 30);
-  const double memory = o.is_gpu() ? machine.memory : machine.memory / o.ranks();
   // MosaicML's steps take about 4 % more for each doubling of ranks beyond 128.
   const double doublings = o.is_gpu() ? std::max(0.0, std::log2(o.ranks() / 128.0)) : 0;
   const double in_all = seconds * (1 + 0.04 * doublings);
-  json["machine"] = o.machine;
   json["seconds"] = seconds;
   json["straggler_seconds"] = in_all - seconds;
   if (o.parameters == 0) {
@@ -140,9 +139,6 @@ ordered_json json_of(const PlanOptions& o, const plan::Plan& plan) {
   json["communication_seconds"] = communication;
   json["exposed_seconds"] = {{"all_gathers", exposed[1]}, {"reductions", exposed[2]}};
   if (o.practice.tensor > 1) json["exposed_seconds"]["sums"] = sums;
-  json["memory_bytes"] = memory;
-  json["reserve_bytes"] = reserve;
-  json["fits"] = static_cast<double>(plan.total_peak) + reserve <= memory;
   return json;
 }
 
@@ -157,8 +153,20 @@ ordered_json row_of(const PlanOptions& o, const std::string& words, bool timed) 
   return row;
 }
 
-std::string what_would_fit(const PlanOptions& o, const ordered_json& json) {
-  const double most = json["memory_bytes"].get<double>() - json["reserve_bytes"].get<double>();
+std::string fitted(const PlanOptions& o, const std::string& words) {
+  if (o.fit == 0) return words;
+  const auto with = [&](auto n) { return fmt::format("{} --unsharded_blocks={}", words, n); };
+  const auto seconds = [&](auto n) { return row_of(o, with(n)).value("seconds", 0.0); };
+  // Each block takes memory, so the largest number that fits is found by halving.
+  std::size_t fits = 0, most = fsdp::wrap(*o.make_model(), plan::is_block).size() - 1;
+  while (fits < most) {
+    const std::size_t half = (fits + most + 1) / 2;
+    row_of(o, with(half), /*timed=*/false).value("fits", false) ? fits = half : most = half - 1;
+  }
+  return with(seconds(fits) < seconds(0) ? fits : 0);
+}
+
+std::string what_would_fit(const PlanOptions& o) {
   const std::vector<Words> all = remedies(o);
   std::vector<ordered_json> offers;
   ordered_json last;
@@ -166,8 +174,7 @@ std::string what_would_fit(const PlanOptions& o, const ordered_json& json) {
   const auto try_each = [&](const Words& kind) {
     for (const std::string& words : kind) {
       last = row_of(o, words, /*timed=*/false);
-      if (last.value("peak_bytes", kMostElements) <= most)
-        return offers.push_back(row_of(o, words));
+      if (last.value("fits", false)) return offers.push_back(row_of(o, words));
     }
   };
   for (const Words& kind : all) try_each(kind);

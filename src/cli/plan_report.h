@@ -32,10 +32,13 @@ nlohmann::ordered_json json_of(const PlanOptions& options, const plan::Plan& pla
 nlohmann::ordered_json row_of(const PlanOptions& options, const std::string& words,
                               bool timed = true);
 
+/// If --fit is given, the words with --unsharded_blocks behind them: the largest number of blocks
+/// for which their plan fits, or 0 if it is not faster. Otherwise the words.
+std::string fitted(const PlanOptions& options, const std::string& words);
+
 /// Changes that make a plan fit, the fastest first, by the tokens/s of a rank. Each is made of
 /// options that can be typed behind the others, and was planned so. If one change is not enough,
 /// pairs are tried. If no pair is enough, the text says what takes the memory, and what else helps.
-/// @param json what json_of() returns for the options
-std::string what_would_fit(const PlanOptions& options, const nlohmann::ordered_json& json);
+std::string what_would_fit(const PlanOptions& options);
 
 }  // namespace nanofsdp::cli

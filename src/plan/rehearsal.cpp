@@ -23,6 +23,8 @@ Rehearsal::Rehearsal(Context& context, comm::Mesh& mesh, nn::Module& model,
     row->written();
   }
   if (work_.draws) context.buffer(MemoryClass::activations, largest);
+  for (int i = 1; i <= work_.unsharded_units && i < std::ssize(sharded_.units()); ++i)
+    sharded_.units().rbegin()[i].reshard_after_forward = false;
 }
 
 void Rehearsal::step() {

@@ -24,6 +24,8 @@ struct Work {
   std::int64_t batch_rows = 0;       ///< rows for which it has memory; 0: the most of `rows`
   int sums = 0;                      ///< sums of losses that the program keeps for every rank
   bool draws = true;                 ///< whether the first values are drawn, not loaded
+  /// How many units, the last ones before the root, stay unsharded until backward; all at most.
+  int unsharded_units = 0;
 };
 
 /// One rank of a training. The model takes tokens [B, T] and returns logits [B, T, V].

@@ -66,6 +66,7 @@ struct TrainerOptions : fsdp::Options {
   int shard_size = 0;  ///< ranks that share a model under hybrid_shard; 0: all
   /// Ranks that together keep a unit until backward; 0: the whole group.
   int reshard_after_forward = 0;
+  int unsharded_blocks = 0;  ///< the number of last blocks that stay unsharded until backward
   gpt::Recompute recompute = gpt::Recompute::none;
   InitOrder init_order = InitOrder::nanogpt;
   std::int64_t seed = 1337;

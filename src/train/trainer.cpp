@@ -30,6 +30,8 @@ Trainer::Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& option
       batch_(context.buffer(MemoryClass::activations, std::ssize(drawn_), DType::int32)),
       losses_(context.buffer(MemoryClass::communication, 2 * mesh_.size(), DType::float64)) {
   set_recompute(model_, options.recompute);
+  for (int i = 1; i <= options.unsharded_blocks && i < std::ssize(sharded_.units()); ++i)
+    sharded_.units().rbegin()[i].reshard_after_forward = false;
   if (!options.pretrained.empty()) {
     load_pretrained(options.pretrained, sharded_);
     return;

@@ -99,7 +99,7 @@ TEST(PlanTensor, TriesWholeGroups) {
   const PlanOptions o = options_of("--model=llama-3-70b --ranks=8 --tensor=8 --batch_size=1");
   const ordered_json json = cli::json_of(o, plan_of(o));
   ASSERT_FALSE(json["fits"]);
-  const std::string advice = what_would_fit(o, json);
+  const std::string advice = what_would_fit(o);
   EXPECT_NE(advice.find(" --ranks=32 "), advice.npos) << advice;
   EXPECT_EQ(ranks_typed(o, 3), " --ranks=24");
 }

@@ -50,7 +50,7 @@ TEST(Remedies, LongOfFiftyPlansFitAsTypedAndAreTheFastest) {
     const auto json = json_of(o, plan_of(o));
     if (json["fits"]) continue;
     ++plans;
-    const std::string text = what_would_fit(o, json);
+    const std::string text = what_would_fit(o);
     const Words offers = offers_of(text);
     EXPECT_TRUE(!offers.empty() || text.find("FSDP alone cannot") != text.npos) << text;
     offered += !offers.empty();

@@ -58,6 +58,7 @@ TrainOptions options_of(unsigned seed, const std::string& out_dir) {
   o.eval_iters = 1;
   o.sample = below(2) * 2 * o.block_size;
   if (below(3) > 0) o.out_dir = out_dir;
+  o.unsharded_blocks = below(3) * below(static_cast<int>(o.n_layer));
   return o;
 }
 

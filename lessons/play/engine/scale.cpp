@@ -21,8 +21,7 @@ nlohmann::json plan_run(const std::vector<std::string>& args) {
 }
 
 std::string explain_run(const std::vector<std::string>& args) {
-  const cli::PlanOptions options = cli::parse_plan_options(args);
-  return cli::what_would_fit(options, cli::json_of(options, cli::plan_of(options)));
+  return cli::what_would_fit(cli::parse_plan_options(args));
 }
 
 }  // namespace nanofsdp::play
