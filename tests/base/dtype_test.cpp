@@ -90,5 +90,74 @@ TEST(Bfloat16, NanStaysNan) {
   }
 }
 
+// The value of each code by its definition.
+double value_of(int code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const double magnitude =
+      exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+  return (code & 0x7f) == 0x7f ? NAN : code < 128 ? magnitude : -magnitude;
+}
+
+TEST(Float8, EachCodeHasItsValue) {
+  for (int code = 0; code < 256; ++code) {
+    const float got = from_float8({static_cast<std::uint8_t>(code)});
+    const double want = value_of(code);
+    ASSERT_EQ(std::isnan(got), std::isnan(want)) << code;
+    ASSERT_EQ(std::signbit(got), code >= 128) << code;
+    if (!std::isnan(want)) {
+      ASSERT_EQ(got, want) << code;
+    }
+    ASSERT_EQ(to_float8(got).bits, code);
+  }
+  EXPECT_EQ(from_float8({0x7e}), 448);
+  EXPECT_EQ(from_float8({0x01}), 0x1p-9f);
+}
+
+// The law: no neighbour is nearer, and a tie goes to the even one. Random bits, bits near those of
+// values, and bits near those of ties.
+TEST(Float8, NoNeighbourIsNearer) {
+  const auto expect_nearest = [](float x) {
+    const std::uint8_t code = to_float8(x).bits;
+    if (std::abs(x) >= 448) {
+      ASSERT_EQ(code, x > 0 ? 0x7e : 0xfe) << x;
+      return;
+    }
+    ASSERT_EQ(code >= 128, std::signbit(x)) << x;
+    const double error = std::abs(value_of(code) - x);
+    for (const int step : {-1, 1}) {
+      const int neighbour = (code & 0x7f) + step;
+      if (neighbour < 0 || neighbour > 0x7e) continue;
+      const double other = std::abs(value_of(neighbour | (code & 0x80)) - x);
+      ASSERT_TRUE(error < other || (error == other && code % 2 == 0)) << x;
+    }
+  };
+  std::mt19937 random(1);
+  for (int i = 0; i < 1000000; ++i) {
+    const float x = std::bit_cast<float>(static_cast<std::uint32_t>(random()));
+    if (!std::isnan(x)) expect_nearest(x);
+  }
+  for (int code = 0; code < 0x7e; ++code) {
+    const double low = value_of(code), high = value_of(code + 1);
+    for (const double at : {low, (low + high) / 2}) {
+      const auto x = static_cast<float>(at);
+      for (const float near : {x, std::nextafter(x, 1e3f), std::nextafter(x, -1e3f)}) {
+        expect_nearest(near);
+        expect_nearest(-near);
+      }
+    }
+  }
+}
+
+TEST(Float8, SaturatesAndKeepsNan) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const float x : {448.0f, 464.0f, 465.0f, 1e30f, infinity}) {
+    EXPECT_EQ(to_float8(x).bits, 0x7e) << x;
+    EXPECT_EQ(to_float8(-x).bits, 0xfe) << x;
+  }
+  for (const std::uint32_t bits : {0x7fc00000u, 0xffc00000u, 0x7f800001u, 0xffffffffu}) {
+    EXPECT_EQ(to_float8(std::bit_cast<float>(bits)).bits, bits >> 31 ? 0xff : 0x7f);
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp

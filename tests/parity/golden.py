@@ -7,6 +7,7 @@ init.txt       SHA-256 of all weights of four models in both orders of initialis
 batches.txt    where the first batches of tiny Shakespeare begin
 one_step.txt   a small GPT in float64, one forward and one backward (one_step.py)
 llama.txt      lesson 22's Llama in float64: gradients, and losses of a few steps (llama.py)
+float8.txt     float8_e4m3fn of every bfloat16, and float32 of every float8_e4m3fn
 fsdp2_shards.txt  what each rank holds of many shapes under fully_shard (golden_shards.py)
 curve_*.txt    loss and gradient norm before clipping of every step, computed in float64 from the
                float32 weights: a truth that belongs to no BLAS
@@ -97,6 +98,20 @@ def batch_lines(text):
         yield "first_row " + bits(data[starts[0] : starts[0] + reference.CONTEXT])
 
 
+def float8_lines():
+    """A line for each run of bfloat16 numbers that are rounded alike: `first code value`, in hex."""
+    numbers = torch.arange(2**16).to(torch.uint16).view(torch.bfloat16)
+    plain = numbers.to(torch.float8_e4m3fn)  # it gives NaN beyond 464; ours is the largest value there
+    # A clamp would change the sign of NaN.
+    rounded = torch.where(numbers.isnan(), numbers, numbers.clamp(-448, 448)).to(torch.float8_e4m3fn)
+    codes = rounded.view(torch.uint8)
+    same = ~(numbers.abs() > 464)
+    assert torch.equal(codes[same], plain.view(torch.uint8)[same])
+    for at in range(2**16):
+        if at == 0 or codes[at] != codes[at - 1]:
+            yield f"{at:04x} {codes[at]:02x} {bits(rounded[at].float())}"
+
+
 def curve_lines(text, order, steps):
     yield "# step loss grad_norm"
     arguments = reference.parse([f"--text={text}", f"--init_order={order}", f"--max_iters={steps}",
@@ -122,6 +137,7 @@ def main():
         "curve_shakespeare_fsdp.txt": ("2000 steps", lambda: curve_lines(args.shakespeare, "fsdp", 2000)),
         "curve_tales_nanogpt.txt": ("250 steps", lambda: curve_lines(args.tales, "nanogpt", 250)),
         "batches.txt": ("first batches of tiny Shakespeare", lambda: batch_lines(args.shakespeare)),
+        "float8.txt": ("float8_e4m3fn of every bfloat16", float8_lines),
         "one_step.txt": ("a step in float64", lambda: says("one_step.py")),
         "llama.txt": ("a small Llama in float64", lambda: says("llama.py", "--golden")),
         "fsdp2_shards.txt": ("shards of fully_shard", lambda: says("golden_shards.py")),
