@@ -99,6 +99,7 @@ int main(int argc, char** argv) {
   const std::vector<std::int64_t> bytes = bytes_received(lesson);
   lesson.print(fmt::format("all-gather of a block on 2 ranks: {} bytes in float32, {} in bfloat16",
                            bytes[0], bytes[1]));
+  lesson.print(lesson::words_of_float8(bytes[0]));
   lesson.claim(bytes[1] == bytes[2], "bytes by hand");
   lesson.answer(bytes[1]);
   const float of_rank[] = {256, 1, 2};
@@ -117,6 +118,7 @@ int main(int argc, char** argv) {
   lesson.print("float32          " + lesson::row(in_float32, in_float32));
   lesson.print(
       fmt::format("mixed            {}{:>7}", lesson::row(mixed, in_float32), mixed.moved));
+  lesson.print("mixed, float8    " + lesson::row(lesson::library(DType::float8_e4m3), in_float32));
   lesson.print(
       fmt::format("bfloat16 master  {}{:>7}", lesson::row(master, in_float32), master.moved));
   lesson.answer(master.moved);

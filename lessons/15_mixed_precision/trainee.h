@@ -17,6 +17,7 @@
 #include "frame/lesson.h"
 #include "frame/train.h"
 #include "fsdp/collectives.h"
+#include "ops/copy_chunks.h"
 
 /// @file
 /// @brief The parts of lesson 15 beside its idea: lesson 05's rank with a master copy of its
@@ -56,12 +57,29 @@ inline float library_sum(std::span<const float> of_rank) {
   return sum;
 }
 
+/// Gathers what has `in_float32` bytes on 2 ranks in eight bits, and says how many bytes a rank
+/// receives.
+inline std::string words_of_float8(std::int64_t in_float32) {
+  const std::int64_t n = in_float32 / 4;  // the elements of a shard
+  std::int64_t bytes = 0;
+  comm::launch_threads(2, 1, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    std::vector<float> shard(static_cast<std::size_t>(n), 1.0f), full(2 * shard.size());
+    std::vector<float8_e4m3> wire(2 * static_cast<std::size_t>(ops::float8_bytes(n)));
+    const Tensor messages(wire.data(), {std::ssize(wire)}, DType::float8_e4m3);
+    fsdp::all_gather(*context.compute, world.get(), tensor(shard), tensor(full),
+                     {messages, nullptr, n}, {});
+    if (context.rank == 0) bytes = world->traffic().bytes_received;
+  });
+  return fmt::format("in float8_e4m3: {} bytes, {} of them scales", bytes, bytes - n);
+}
+
 inline constexpr int kSteps = 100;
 
+/// Gradients are sent in the dtype of parameters, or in bfloat16 if that has eight bits.
 inline train::TrainerOptions options(DType dtype) {
   train::TrainerOptions o = recipe();
   o.strategy = fsdp::ShardingStrategy::full_shard;
-  o.precision = {dtype, dtype};
+  o.precision = {dtype, dtype == DType::float8_e4m3 ? DType::bfloat16 : dtype};
   return o;
 }
 

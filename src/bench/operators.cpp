@@ -141,10 +141,9 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   const Tensor matrix = x.view({R, C}), dy = m.view({R, C}), out = y.view({R, C});
   const Tensor weight = operands({C}), mean = operands({R}), rstd = operands({R});
   const Tensor dweight = operands({C});
-  const std::int64_t V = 16384, N = n / V;
+  const std::int64_t V = 16384, N = n / V, chunk = V - 64;  // rows of 64 KB
   const Tensor logits = operands({N, V}), target = operands({N}, DType::int32);
   const Tensor loss = operands({N}), lse = operands({N});
-  const std::int64_t row = 16384, chunk = row - 64, some = n / row * chunk;  // 64 KB each
   const Tensor half = operands({n}, DType::bfloat16), sum = operands({1}, DType::float64);
   Rows rows = {moved("read", "", moves({x}, {}), [=, &stream] { read(stream, x); }),
                moved("triad", "", moves({x, m}, {y}), [=, &stream] { triad(stream, x, m, y); }),
@@ -169,9 +168,10 @@ Rows elementwise(Stream& stream, Operands& operands, std::int64_t n) {
   add("cast to bfloat16", "triad", cast, Cast{x, half});
   add("cast to float32", "triad", cast, Cast{half, y});
   add("copy", "", copy, Copy{x, y});
-  add("copy_chunks", "copy", copy_chunks, CopyChunks{x, y, some, chunk, row, chunk});
-  add("copy_chunks, rounds", "copy", copy_chunks, CopyChunks{x, half, some, chunk, row, chunk});
-  add("copy_chunks, widens", "copy", copy_chunks, CopyChunks{half, y, some, chunk, row, chunk});
+  const Tensor part = y.slice(0, N * chunk), halves = half.slice(0, N * chunk);
+  add("copy_chunks", "copy", copy_chunks, CopyChunks{x, part, 0, chunk, V});
+  add("copy_chunks, rounds", "copy", copy_chunks, CopyChunks{x, halves, 0, chunk, V});
+  add("copy_chunks, widens", "copy", copy_chunks, CopyChunks{half, part, 0, chunk, V});
   add("accumulate", "update", accumulate, Accumulate{x, y});
   add("scale", "update", scale, Scale{y, -1});
   add("dropout", "update", dropout, Dropout{out, out, 0.2f});

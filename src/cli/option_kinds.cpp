@@ -7,18 +7,14 @@
 namespace nanofsdp::cli {
 namespace {
 
-const std::vector<std::pair<std::string, DType>> kDTypes = {{"float32", DType::float32},
-                                                            {"bfloat16", DType::bfloat16}};
-
 // Adds how a training is sharded, and in which dtypes.
 void add_sharding(CommandLine& line, TrainOptions& o) {
-  std::vector<std::pair<std::string, fsdp::ShardingStrategy>> strategies, stages;
-  for (const fsdp::Sharding& row : fsdp::kShardings) {
-    strategies.emplace_back(row.name, row.strategy);
-    if (stages.size() < 4) stages.emplace_back(fmt::to_string(stages.size()), row.strategy);
-  }
+  std::vector<std::pair<std::string, fsdp::ShardingStrategy>> strategies;
+  for (const auto& row : fsdp::kShardings) strategies.emplace_back(row.name, row.strategy);
   choose(line, "strategy", o.strategy, strategies);
-  choose(line, "zero", o.strategy, stages);
+  using enum fsdp::ShardingStrategy;
+  choose(line, "zero", o.strategy,
+         {{"0", no_shard}, {"1", shard_optimizer}, {"2", shard_gradients}, {"3", full_shard}});
   using enum fsdp::LayoutKind;
   choose(line, "layout", o.layout,
          {{"flat", flat}, {"per_parameter", per_parameter}, {"row_aligned", row_aligned}});
@@ -27,8 +23,11 @@ void add_sharding(CommandLine& line, TrainOptions& o) {
   line.add("unsharded_blocks", o.unsharded_blocks, {0, kSize.end, "0 or more"});
   line.add("forward_prefetch", o.forward_prefetch, kNoneOrMore);
   line.add("no_sync", o.no_sync);
-  choose(line, "param_dtype", o.precision.param_dtype, kDTypes);
-  choose(line, "reduce_dtype", o.precision.reduce_dtype, kDTypes);
+  using enum DType;
+  choose(line, "param_dtype", o.precision.param_dtype,
+         {{"float32", float32}, {"bfloat16", bfloat16}, {"float8_e4m3", float8_e4m3}});
+  choose(line, "reduce_dtype", o.precision.reduce_dtype,
+         {{"float32", float32}, {"bfloat16", bfloat16}});
   choose(line, "reduction", o.RanksOptions::reduction,
          {{"ordered", comm::Reduction::ordered}, {"ring", comm::Reduction::ring}});
   using enum fsdp::BackwardPrefetch;

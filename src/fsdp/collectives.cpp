@@ -1,37 +1,29 @@
 #include "fsdp/collectives.h"
 
-#include <utility>
-
 #include "ops/copy_chunks.h"
 
 namespace nanofsdp::fsdp {
 namespace {
 
 // Rounds or widens, if the dtypes differ. If they are equal, `in` and `out` are the same memory.
-void convert(Stream& stream, Tensor in, Tensor out) {
-  if (in.dtype() != out.dtype()) ops::cast(stream, {.in = in, .out = out});
+void convert(Stream& stream, const Wire& wire, Tensor in, Tensor out) {
+  if (in.dtype() != out.dtype()) ops::cast(stream, {in, out, wire.shard_numel});
 }
 
 //! [copies]
 // Copies from the row to the whole, or back. Without a layout the elements keep their order. With a
 // layout, the chunks of a parameter lie a shard apart in the row, and end to end in the whole.
-void copy(Stream& stream, const Layout* layout, Tensor row, Tensor whole, bool into_row) {
-  if (!layout) return into_row ? convert(stream, whole, row) : convert(stream, row, whole);
-  for (std::size_t i = 0; i < layout->parameters().size(); ++i) {
-    const Range at = layout->in_whole(i);
-    if (at.empty()) continue;
-    const std::int64_t begin = layout->piece(i, 0).in_shard.begin;
-    ops::CopyChunks copy{.in = row.slice(begin, row.numel() - begin),
-                         .out = whole.slice(at.begin, at.size()),
-                         .numel = at.size(),
-                         .chunk = layout->chunk(i),
-                         .in_stride = layout->shard_numel(),
-                         .out_stride = layout->chunk(i)};
-    if (into_row) {
-      std::swap(copy.in, copy.out);
-      std::swap(copy.in_stride, copy.out_stride);
-    }
-    ops::copy_chunks(stream, copy);
+void copy(Stream& stream, const Wire& wire, Tensor row, Tensor whole, bool into_row) {
+  if (!wire.layout) return convert(stream, wire, into_row ? whole : row, into_row ? row : whole);
+  const Layout& layout = *wire.layout;
+  for (std::size_t i = 0; i < layout.parameters().size(); ++i) {
+    const Range at = layout.in_whole(i);
+    ops::copy_chunks(stream, {.row = row,
+                              .whole = whole.slice(at.begin, at.size()),
+                              .first = layout.piece(i, 0).in_shard.begin,
+                              .chunk = layout.chunk(i),
+                              .stride = layout.shard_numel(),
+                              .into_row = into_row});
   }
 }
 //! [copies]
@@ -44,16 +36,16 @@ void all_gather(Stream& stream, comm::Communicator* group, Tensor shard, Tensor 
   const Tensor received = wire.memory.empty() ? full : wire.memory;
   const Tensor chunk = group == nullptr ? received : group->own_chunk(received);
   const Tensor sent = shard.dtype() == chunk.dtype() ? shard : chunk;
-  convert(stream, shard, sent);
+  convert(stream, wire, shard, sent);
   if (group != nullptr) group->all_gather(stream, sent, received, call);
-  copy(stream, wire.layout, received, full, /*into_row=*/false);
+  copy(stream, wire, received, full, /*into_row=*/false);
 }
 //! [all_gather]
 
 Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                       comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
-  copy(stream, wire.layout, sent, full, /*into_row=*/true);
+  copy(stream, wire, sent, full, /*into_row=*/true);
   // The sum is float32, so it cannot be written over numbers that were sent as bfloat16.
   const bool rounded = sent.dtype() != full.dtype();
   const Tensor own = group.own_chunk(rounded && !wire.layout ? full : sent);
@@ -65,7 +57,7 @@ Tensor reduce_scatter(Stream& stream, comm::Communicator& group, Tensor full, co
 void all_reduce(Stream& stream, comm::Communicator& group, Tensor full, const Wire& wire,
                 comm::ReduceOp op, const comm::Call& call) {
   const Tensor sent = wire.memory.empty() ? full : wire.memory;
-  convert(stream, full, sent);
+  convert(stream, wire, full, sent);
   group.all_reduce(stream, sent, full, op, call);
 }
 

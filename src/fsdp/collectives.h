@@ -15,13 +15,15 @@ namespace nanofsdp::fsdp {
 
 /// The memory that a collective sends from and receives into, if it cannot use `full` itself.
 struct Wire {
-  /// The row of all shards. If it is bfloat16, a collective rounds into it before it sends, and
-  /// widens the elements that have arrived. If it is empty, the collective uses its operands
-  /// directly.
+  /// The row of all shards. If it is bfloat16 or float8_e4m3, a collective rounds into it before it
+  /// sends, and widens the elements that have arrived. If it is empty, the collective uses its
+  /// operands directly.
   Tensor memory{};
   /// If it is set, the layout's row and its whole differ: whole parameters are copied out of the
   /// row, and whole gradients into it.
   const Layout* layout = nullptr;
+  /// The elements of a shard, if the row is float8_e4m3: then each shard is one message.
+  std::int64_t shard_numel = 0;
 };
 
 /// Writes the shards of all ranks to `full`.

@@ -77,6 +77,8 @@ void ShardedModel::make_units() {
     NANOFSDP_CHECK(compute_dtype(own.precision, context_.device) == computed,
                    .what = "param_dtype of unit " + module.name, .expected = "the model's",
                    .got = "another", .hint = "a GPU computes all units in one dtype");
+    NANOFSDP_REFUSE_IF(own.precision.reduce_dtype == DType::float8_e4m3, "reduce_dtype",
+                       "float32 or bfloat16", "float8_e4m3", "only parameters are sent in 8 bits");
     turn = &units_.emplace_back(context_, mesh_, own, std::move(module), whole_parameters_,
                                 whole_gradients_);
   }

@@ -19,18 +19,26 @@ namespace nanofsdp::fsdp {
 /// float32, on tensor cores too, and statistics, losses and the gradients of weights stay float32.
 /// A CPU has no such arithmetic: there the rounded weights are widened, and all is computed in
 /// float32.
+///
+/// Parameters in float8_e4m3 are eight bits only while they are sent. A rank computes a scale for
+/// each 128 elements of its own shard (ops/copy_chunks.h), so the rounded parameters depend on the
+/// layout and on the number of shards. Each rank widens the elements that it receives: on a CPU to
+/// float32, for its arithmetic; on a GPU to bfloat16, as if bfloat16 had been sent.
 
-/// The dtypes of FSDP's MixedPrecision: float32 or bfloat16 each.
+/// The dtypes of FSDP's MixedPrecision.
 struct MixedPrecision {
-  DType param_dtype = DType::float32;   ///< dtype of gathered parameters
-  DType reduce_dtype = DType::float32;  ///< dtype in which gradients are sent to be added
+  /// The dtype in which parameters are gathered: float32, bfloat16 or float8_e4m3.
+  DType param_dtype = DType::float32;
+  /// The dtype in which gradients are sent to be added: float32 or bfloat16.
+  DType reduce_dtype = DType::float32;
 
   friend bool operator==(const MixedPrecision&, const MixedPrecision&) = default;
 };
 
-/// The dtype of an unsharded unit's parameters: as they were sent, or widened to float32.
+/// The dtype of an unsharded unit's parameters: as they were sent, or widened.
 constexpr DType compute_dtype(const MixedPrecision& precision, Device device) {
-  return has_bfloat16_arithmetic(device) ? precision.param_dtype : DType::float32;
+  const bool narrow = precision.param_dtype != DType::float32 && has_bfloat16_arithmetic(device);
+  return narrow ? DType::bfloat16 : DType::float32;
 }
 
 }  // namespace nanofsdp::fsdp

@@ -52,8 +52,8 @@ struct Options {
   /// or not in the dtype in which they are sent and computed with.
   /// @param stored, computed the dtypes in which they are stored and computed with
   bool borrows_parameters(DType stored, DType computed) const {
-    return sharding().parameters || copies() || stored != precision.param_dtype ||
-           stored != computed;
+    const bool rounded = stored == DType::float32 && precision.param_dtype != stored;
+    return sharding().parameters || copies() || rounded || stored != computed;
   }
 
   /// Whether whole gradients add up over micro-steps, and are reduced once a step.

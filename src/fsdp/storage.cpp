@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "ops/copy_chunks.h"
 #include "ops/elementwise.h"
 
 namespace nanofsdp::fsdp {
@@ -22,17 +23,21 @@ void WholeMemory::allocate(Context& context, MemoryClass of, std::int64_t slots,
     units.emplace(context, of, slots, unit_numel, whole);
     root.emplace(context, of, 1, root_numel, whole);
   }
-  wire = context.buffer(MemoryClass::communication, wire_words, DType::bfloat16);
+  wire = context.buffer(MemoryClass::communication, wire_bytes, DType::float8_e4m3);
 }
 
 Wire WholeMemory::wire_for(DType sent_as, const Options& options, const Layout& layout, DType whole,
                            bool near) {
-  const bool copies = options.copies() && !near;
-  const std::int64_t cast = sent_as == whole ? 0 : layout.whole_numel();
-  const std::int64_t numel = copies ? layout.padded_numel() : cast;
-  wire_words = std::max(wire_words, (sent_as == DType::bfloat16 ? 1 : 2) * numel);
+  const bool copies = options.copies() && !near, messages = sent_as == DType::float8_e4m3;
+  const std::int64_t row = copies ? layout.padded_numel() : layout.whole_numel();
+  const std::int64_t shard = row / layout.world_size();
+  if (near && messages) sent_as = whole;  // a slice has parts of blocks
+  std::int64_t numel = copies || sent_as != whole ? row : 0;
+  if (messages && !near) numel = layout.world_size() * ops::float8_bytes(shard);
+  wire_bytes = std::max(wire_bytes, numel * static_cast<std::int64_t>(size_of(sent_as)));
   return {.memory = wire.bytes() == 0 ? Tensor() : wire.tensor({numel}, sent_as),
-          .layout = copies ? &layout : nullptr};
+          .layout = copies ? &layout : nullptr,
+          .shard_numel = shard};
 }
 
 void WholeMemory::shrink() {
@@ -51,7 +56,7 @@ WholeParameters::WholeParameters(Context& context, const Options& options, comm:
       memory_(memory) {
   std::int64_t numel = 0;
   for (ShardedParameters& row : rows) {
-    // If nothing is sent, each rank widens bfloat16 itself.
+    // If nothing is gathered, each rank widens bfloat16 itself.
     const DType frozen = needs_all_gather() ? DType::bfloat16 : computed_;
     const bool rounded = row.dtype() != DType::float32;
     const DType sent_as = rounded ? frozen : options.precision.param_dtype;

@@ -41,8 +41,8 @@ struct WholeMemory {
   /// stores whole copies.
   std::optional<BufferPool> units{}, root{};
   std::int64_t unit_numel = 0, root_numel = 0;  ///< elements of a slot: those of the largest unit
-  /// The length of the longest row that is cast or copied before it is sent, in words of 2 bytes.
-  std::int64_t wire_words = 0;
+  /// The size of the longest row that is cast or copied before it is sent, in bytes.
+  std::int64_t wire_bytes = 0;
   Buffer wire{};  ///< memory for that row
 
   /// Allocates the memory. Call it once, when all units have been made.

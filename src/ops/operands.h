@@ -69,10 +69,11 @@ class Require {
     check(t.numel() == numel, operand, t, size, dtype.value_or(dtype_));
   }
 
+  /// @param any whether `t` may have any dtype
   /// @throws ShapeError unless `t` is on the stream's device with at least `numel` elements,
   /// float32 or bfloat16
-  void at_least(const char* operand, const Tensor& t, std::int64_t numel) const {
-    const DType dtype = t.dtype() == DType::bfloat16 ? DType::bfloat16 : DType::float32;
+  void at_least(const char* operand, const Tensor& t, std::int64_t numel, bool any = false) const {
+    const DType dtype = any || t.dtype() == DType::bfloat16 ? t.dtype() : DType::float32;
     check(t.numel() >= numel, operand, t, fmt::format("of at least {} elements", numel), dtype);
   }
 

@@ -42,7 +42,7 @@ std::string shown(double x) { return fmt::to_string(std::abs(x)); }
 // Ends the run on every rank. All ranks have the same numbers, so all give the same error.
 void Trainer::stop(std::int64_t iteration, const std::string& got) const {
   std::string hint = "try a smaller --learning_rate, more --warmup_iters, or --grad_clip=1";
-  if (options_.precision.param_dtype == DType::bfloat16) hint += ", or --param_dtype=float32";
+  if (options_.precision.param_dtype != DType::float32) hint += ", or --param_dtype=float32";
   if (saved_ >= 0) {
     hint += fmt::format("; '{}' is still the checkpoint of iteration {}, for --init_from=resume",
                         store::checkpoint_path(options_.out_dir).string(), saved_);

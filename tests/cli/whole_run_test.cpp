@@ -40,7 +40,8 @@ TrainOptions options_of(unsigned seed, const std::string& out_dir) {
   if (!sharding.replicates || o.ranks == 4) o.strategy = sharding.strategy;
   if (sharding_of(o.strategy).replicates) o.shard_size = 2;
   o.layout = below(2) == 0 ? fsdp::LayoutKind::flat : fsdp::LayoutKind::per_parameter;
-  if (below(3) == 0) o.precision.param_dtype = DType::bfloat16;
+  if (const int dtype = below(6); dtype < 3)
+    o.precision.param_dtype = dtype < 2 ? DType::bfloat16 : DType::float8_e4m3;
   if (below(3) == 0) o.precision.reduce_dtype = DType::bfloat16;
   o.forward_prefetch = below(4);
   o.no_sync = below(3) == 0;

@@ -65,10 +65,12 @@ TEST(HybridShardOptimizer, GivesTheBitsOfSumsByGroup) {
 
 // No schedule changes a bit, in any dtype.
 TEST(HybridShardOptimizer, GivesTheSameBitsWhateverTheSchedule) {
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+  for (const auto& [param, reduce] :
+       {std::pair(DType::float32, DType::float32), std::pair(DType::bfloat16, DType::bfloat16),
+        std::pair(DType::float8_e4m3, DType::float32)}) {
     TinyOptions first{.strategy = ShardingStrategy::hybrid_shard_optimizer,
                       .micro_steps = 2,
-                      .precision = {dtype, dtype},
+                      .precision = {param, reduce},
                       .shard_size = 2};
     const auto expected = Reference(4, first).run();
     for (const BackwardPrefetch prefetch :

@@ -32,7 +32,8 @@ TEST(PostForward, ChangesNoBit) {
        {TinyOptions{}, TinyOptions{.prefetch = BackwardPrefetch::none},
         TinyOptions{.forward_prefetch = 1, .micro_steps = 2, .no_sync = true},
         TinyOptions{.micro_steps = 2, .recompute = true},
-        TinyOptions{.precision = {.param_dtype = kShort, .reduce_dtype = kShort}}}) {
+        TinyOptions{.precision = {.param_dtype = kShort, .reduce_dtype = kShort}},
+        TinyOptions{.precision = {.param_dtype = DType::float8_e4m3}}}) {
     TinyOptions near = options;
     near.post_forward_size = 2;
     EXPECT_EQ(records(Backend::local, near), records(Backend::local, options));

@@ -46,7 +46,8 @@ std::vector<std::int64_t> three_accounts(Context& context,
   const std::int64_t across = training.mesh.traffic_across().bytes_sent - across_before;
 
   const std::int64_t F = training.mesh.shard_size(), R = training.mesh.replicas();
-  const std::int64_t gathered = o.precision.param_dtype == DType::bfloat16 ? 2 : 4;
+  const DType param = o.precision.param_dtype;
+  const std::int64_t gathered = param == DType::bfloat16 ? 2 : 4;
   const std::int64_t reduced = o.precision.reduce_dtype == DType::bfloat16 ? 2 : 4;
   std::int64_t counts[3] = {}, bytes = 0, bytes_across = 0;
   std::vector<formula::UnitLayout> layouts;
@@ -58,7 +59,12 @@ std::vector<std::int64_t> three_accounts(Context& context,
     const auto times = table(o, unit.name() == "root");
     for (int i = 0; i < 3; ++i) counts[i] += times[i];
     const std::int64_t once = o.strategy == ShardingStrategy::hybrid_shard_optimizer ? 1 : 0;
-    bytes += (F - 1) * s * ((times[0] - once) * gathered + (times[1] - once) * reduced);
+    // In float8_e4m3 a byte for each element, and 4 for each 128. Here s is a multiple of 4.
+    const std::int64_t of_shards = once * (R - 1) + 1;  // shards that a rank sends
+    const std::int64_t shard = s / of_shards;
+    const std::int64_t message = shard + (shard + 127) / 128 * 4;
+    const std::int64_t sent = param == DType::float8_e4m3 ? message * of_shards : s * gathered;
+    bytes += (F - 1) * ((times[0] - once) * sent + (times[1] - once) * s * reduced);
     if (reduces_whole) bytes += (F - 1) * s * (reduced + 4);  // the sums come back in float32
     if (is_hybrid(o.strategy)) bytes_across += 2 * (R - 1) * (s / R) * 4;
   }
@@ -141,13 +147,16 @@ TEST(Traffic, IsTheSameOverGloo) {
   }
 }
 
-// Half of the bytes are gathered in bfloat16. The bytes of reductions do not change.
-TEST(Traffic, InBfloat16IsHalf) {
+// Half of the bytes are gathered in bfloat16, and about a quarter in float8_e4m3. The bytes of
+// reductions do not change.
+TEST(Traffic, InBfloat16IsHalfAndInFloat8AQuarter) {
   for (ShardingStrategy strategy : kStrategies) {
     const int groups_of = is_hybrid(strategy) ? 2 : 0;
     for (const LayoutKind layout : kLayouts) {
-      for (const auto& [param, reduce] : {std::pair(DType::bfloat16, DType::float32),
-                                          std::pair(DType::bfloat16, DType::bfloat16)}) {
+      for (const auto& [param, reduce] :
+           {std::pair(DType::bfloat16, DType::float32), std::pair(DType::bfloat16, DType::bfloat16),
+            std::pair(DType::float8_e4m3, DType::float32),
+            std::pair(DType::float8_e4m3, DType::bfloat16)}) {
         expect_equal_accounts(Backend::local, 4,
                               {.strategy = strategy,
                                .layout = layout,

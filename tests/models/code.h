@@ -97,9 +97,7 @@ inline std::string code_of(const std::vector<Action>& actions, int indent) {
 
 inline std::string code_of(const World& s) {
   const World usual;
-  const auto dtype = [](DType x) {
-    return std::string(x == DType::bfloat16 ? "DType::bfloat16" : "DType::float32");
-  };
+  const auto dtype = [](DType x) { return fmt::format("DType::{}", nanofsdp::name_of(x)); };
   Initializer code(",\n   ");
   code.add("ranks", s.ranks, usual.ranks);
   code.add("shard_size", s.shard_size, usual.shard_size);

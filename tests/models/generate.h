@@ -92,7 +92,8 @@ class Generator {
       s.post_forward_size = k > 1 ? k : 0;
     }
     s.layout = one_of({LayoutKind::flat, LayoutKind::per_parameter, LayoutKind::row_aligned});
-    if (chance(15)) s.param_dtype = DType::bfloat16;
+    if (const auto percent = below(100); percent < 30)
+      s.param_dtype = percent < 15 ? DType::bfloat16 : DType::float8_e4m3;
     if (chance(15)) s.reduce_dtype = DType::bfloat16;
     s.no_sync = chance(30);
     s.average = chance(30);
@@ -165,7 +166,7 @@ class Generator {
     Node made = depth < 5 && nodes_left_ > 1 && chance(45) ? branch(depth) : leaf();
     made.unit = chance(50);
     if (made.unit && chance(15)) made.reshards = between(1, 2);
-    if (made.unit && chance(15)) made.dtypes = between(1, 4);
+    if (made.unit && chance(15)) made.dtypes = between(1, 6);
     if (made.unit && groups_ && chance(80)) made.group = one_of({1, 1, 1, 2});
     made.recompute = chance(20);
     made.hooks_before = chance(15);

@@ -24,7 +24,7 @@ class Refusal : public std::runtime_error {
 using Gradient = std::optional<std::vector<float>>;
 
 inline void round(std::vector<float>& x, DType dtype) {
-  if (dtype == DType::float32) return;
+  if (dtype != DType::bfloat16) return;
   for (float& value : x) value = nanofsdp::to_float32(nanofsdp::to_bfloat16(value));
 }
 

@@ -217,6 +217,7 @@ class Model {
     const auto half = [&](int bit) {
       return ((dtypes - 1) & bit) != 0 ? DType::bfloat16 : DType::float32;
     };
+    if (dtypes > 4) return {DType::float8_e4m3, dtypes > 5 ? DType::bfloat16 : DType::float32};
     return {.param_dtype = half(1), .reduce_dtype = half(2)};
   }
 

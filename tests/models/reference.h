@@ -239,6 +239,10 @@ class Reference {
       round(state.shown.values,
             state.precision ? state.precision->param_dtype : world_.param_dtype);
     }
+    for (std::size_t u = 0; u < wrapped_.size(); ++u) {
+      const DType dtype = precisions_[u] ? precisions_[u]->param_dtype : world_.param_dtype;
+      if (dtype == DType::float8_e4m3) round_in_messages(world_, wrapped_[u], states_);
+    }
   }
 
   Record& record(int rank) { return (*records_)[static_cast<std::size_t>(rank)]; }

@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "fsdp/layout.h"
+#include "fsdp/wrap.h"
 #include "models/gradients.h"
 #include "ops/adamw.h"
 #include "ops/norm.h"
+#include "support/messages.h"
 
 namespace models {
 
@@ -31,6 +33,28 @@ struct State {
   Kept now, saved;
   Owned<float> shown{parameter->shape};  ///< the values with which the model computes
 };
+
+/// Rounds the parameters of a unit with which the model computes, as float8_e4m3 does. The
+/// parameters that train are one row, and the frozen ones in float32 are another.
+inline void round_in_messages(const World& world, const fsdp::WrappedModule& unit,
+                              std::deque<State>& states) {
+  const fsdp::Options options = options_of(world);
+  const int parts = options.sharding().splits_update ? world.ranks / group_of(world) : 1;
+  const int shards = group_of(world) * parts;
+  for (const bool trains : {true, false}) {
+    std::vector<fsdp::ParameterSpec> specs;
+    std::vector<std::span<float>> values;
+    for (const nn::Parameter* parameter : unit.parameters) {
+      State& state = *std::ranges::find(states, parameter, &State::parameter);
+      if (state.trains != trains || parameter->dtype != DType::float32) continue;
+      specs.push_back({parameter->name, parameter->shape});
+      values.push_back(state.shown.values);
+    }
+    const fsdp::Layout layout(specs, shards, options.alignment_on(world.ranks / shards),
+                              world.layout);
+    nanofsdp::testing::round_in_messages(layout, options.sharding().optimizer, values);
+  }
+}
 
 /// The numbers of the states of each unit's parameters that train.
 using Members = std::vector<std::vector<std::size_t>>;

@@ -21,27 +21,29 @@ using testing::stream_of;
 using testing::threads_to_try;
 
 struct Chunks {
-  std::int64_t numel, chunk, in_stride, out_stride;
-  std::int64_t before = 0;  // elements of both memories before the first chunk
+  std::int64_t numel, chunk, stride;
+  std::int64_t first = 0;   // elements of a shard before its chunk
+  std::int64_t before = 0;  // elements of both memories before the row, and before the whole
 };
 
 // One chunk; whole chunks; a short last chunk; chunks of one element; more elements than a block of
 // a kernel copies, and than a row of blocks; starts at multiples of 16 bytes and elsewhere.
-const std::vector<Chunks> kChunks{{1, 1, 1, 1},
-                                  {5, 5, 7, 5},
-                                  {12, 4, 9, 4},
-                                  {12, 4, 4, 4},
-                                  {11, 4, 9, 6, 3},
-                                  {16, 8, 24, 8, 8},
+const std::vector<Chunks> kChunks{{1, 1, 1},
+                                  {5, 5, 7},
+                                  {12, 4, 9},
+                                  {12, 4, 4},
+                                  {11, 4, 9, 3},
+                                  {16, 8, 24, 8},
+                                  {16, 8, 24, 16, 8},
+                                  {16, 8, 24, 2},
                                   {16, 8, 24, 8, 2},
-                                  {20, 8, 24, 8},
-                                  {22, 8, 24, 8},
-                                  {12, 3, 8, 4},
-                                  {16, 8, 22, 8},
-                                  {16, 8, 24, 10},
-                                  {1500, 1, 3, 1},
-                                  {3 * 4100, 4100, 4104, 4100, 4},
-                                  {40001, 10001, 10007, 10003, 1}};
+                                  {20, 8, 24},
+                                  {22, 8, 24},
+                                  {12, 3, 8},
+                                  {16, 8, 22},
+                                  {1500, 1, 3},
+                                  {3 * 4100, 4100, 4104, 4},
+                                  {40001, 10001, 10007, 1}};
 
 std::uint32_t bits(float x) { return std::bit_cast<std::uint32_t>(x); }
 std::uint32_t bits(bfloat16 x) { return x.bits; }
@@ -74,22 +76,23 @@ Owned<Out> as(Owned<In>& x) {
 
 // Compares every copied element, and checks that no other element has changed.
 template <class In, class Out>
-void expect_definition(const Chunks& c, Stream& stream) {
+void expect_definition(const Chunks& c, bool into_row, Stream& stream) {
   const std::int64_t last = c.numel - 1, q = last / c.chunk, i = last % c.chunk + 1;
-  Owned<In> in = some<In>(c.before + q * c.in_stride + i);
-  Owned<Out> out({c.before + q * c.out_stride + i + 9}, Out{7}), want = out;
+  const std::int64_t of_row = c.before + q * c.stride + c.first + i, of_whole = c.before + c.numel;
+  Owned<In> in = some<In>(into_row ? of_whole : of_row);
+  Owned<Out> out({(into_row ? of_row : of_whole) + 9}, Out{7}), want = out;
   const Owned<Out> same = as<Out>(in);
   for (std::int64_t e = 0; e < c.numel; ++e) {
-    want.values[c.before + e / c.chunk * c.out_stride + e % c.chunk] =
-        same.values[c.before + e / c.chunk * c.in_stride + e % c.chunk];
+    const std::int64_t at = c.before + e / c.chunk * c.stride + c.first + e % c.chunk;
+    want.values[into_row ? at : c.before + e] = same.values[into_row ? c.before + e : at];
   }
-  const auto from_first_chunk = [&](Tensor t) { return t.slice(c.before, t.numel() - c.before); };
-  copy_chunks(stream, {.in = from_first_chunk(in),
-                       .out = from_first_chunk(out),
-                       .numel = c.numel,
+  const auto behind = [&](Tensor t) { return t.slice(c.before, t.numel() - c.before); };
+  copy_chunks(stream, {.row = behind(into_row ? Tensor(out) : Tensor(in)),
+                       .whole = behind(into_row ? Tensor(in) : Tensor(out)).slice(0, c.numel),
+                       .first = c.first,
                        .chunk = c.chunk,
-                       .in_stride = c.in_stride,
-                       .out_stride = c.out_stride});
+                       .stride = c.stride,
+                       .into_row = into_row});
   stream.synchronize();
   for (std::size_t k = 0; k < want.values.size(); ++k) {
     ASSERT_EQ(bits(out.values[k]), bits(want.values[k])) << k;
@@ -97,12 +100,15 @@ void expect_definition(const Chunks& c, Stream& stream) {
 }
 
 void expect_definition_of_all_dtypes(const Chunks& c, Stream& stream) {
-  SCOPED_TRACE(fmt::format("{} elements in chunks of {}, {} apart and {}, from {}", c.numel,
-                           c.chunk, c.in_stride, c.out_stride, c.before));
-  expect_definition<float, float>(c, stream);
-  expect_definition<float, bfloat16>(c, stream);
-  expect_definition<bfloat16, float>(c, stream);
-  expect_definition<bfloat16, bfloat16>(c, stream);
+  for (const bool into_row : {false, true}) {
+    SCOPED_TRACE(fmt::format("{} elements in chunks of {}, {} apart, from {} in a shard, from {}{}",
+                             c.numel, c.chunk, c.stride, c.first, c.before,
+                             into_row ? ", into the row" : ""));
+    expect_definition<float, float>(c, into_row, stream);
+    expect_definition<float, bfloat16>(c, into_row, stream);
+    expect_definition<bfloat16, float>(c, into_row, stream);
+    expect_definition<bfloat16, bfloat16>(c, into_row, stream);
+  }
 }
 
 TEST(CopyChunks, MovesAndCastsEveryElementAndTouchesNoOther) {
@@ -121,14 +127,15 @@ TEST(CopyChunks, RunsOnACommunicationStreamToo) {
 TEST(CopyChunks, OfNoElementsAreNothing) {
   copy_chunks(*stream_of(), {});
   Owned<float> x({3}, 1.0f);
-  copy_chunks(*stream_of(), {.out = x, .chunk = 1, .in_stride = 1, .out_stride = 1});
+  copy_chunks(*stream_of(), {.row = x, .chunk = 1, .stride = 1});
   EXPECT_EQ(x.values, testing::Values<float>(3, 1.0f));
 }
 
 TEST(CopyChunks, AnErrorNamesTheOperand) {
   Owned<float> x({12}), y({8});
   Owned<double> doubles({12});
-  const CopyChunks good{.in = x, .out = y, .numel = 8, .chunk = 4, .in_stride = 8, .out_stride = 4};
+  Owned<float8_e4m3> bytes({24});
+  const CopyChunks good{.row = x, .whole = y, .chunk = 4, .stride = 8};
   copy_chunks(*stream_of(), good);
   const auto expect = [&](auto member, auto value, const char* words) {
     CopyChunks bad = good;
@@ -136,18 +143,21 @@ TEST(CopyChunks, AnErrorNamesTheOperand) {
     expect_error<ShapeError>([&] { copy_chunks(*stream_of(), bad); }, words);
   };
   using C = CopyChunks;
-  expect(&C::in, x.view().slice(0, 11),
-         "copy_chunks: in: expected float32 of at least 12 elements");
-  expect(&C::out, y.view().slice(0, 7), "copy_chunks: out: expected float32 of at least 8");
-  expect(&C::in, Tensor(), "copy_chunks: in");
-  expect(&C::in, doubles.view(), "copy_chunks: in");
-  expect(&C::out, doubles.view(), "copy_chunks: out");
-  expect(&C::in_stride, 9, "copy_chunks: in");
-  expect(&C::in_stride, 3, "copy_chunks: chunks: expected");
-  expect(&C::out_stride, 3, "copy_chunks: chunks");
+  expect(&C::row, x.view().slice(0, 11),
+         "copy_chunks: row: expected float32 of at least 12 elements");
+  expect(&C::row, Tensor(), "copy_chunks: row");
+  expect(&C::row, doubles.view(), "copy_chunks: row");
+  expect(&C::row, bytes.view().slice(0, 23), "copy_chunks: row: expected float8_e4m3 of at least 24");
+  expect(&C::whole, doubles.view().slice(0, 8), "copy_chunks: whole");
+  expect(&C::whole, bytes.view().slice(0, 8), "copy_chunks: whole: expected float32");
+  expect(&C::first, 1, "copy_chunks: row");
+  expect(&C::first, 5, "copy_chunks: chunks");
+  expect(&C::first, -1, "copy_chunks: chunks");
+  expect(&C::stride, 9, "copy_chunks: row");
+  expect(&C::stride, 3, "copy_chunks: chunks: expected an element or more, inside a shard");
   expect(&C::chunk, 0, "copy_chunks: chunks");
-  expect(&C::numel, 9, "copy_chunks: in");
-  expect(&C::numel, -1, "copy_chunks: chunks");
+  CopyChunks bad{.row = bytes, .whole = y, .chunk = 4, .stride = 8, .into_row = true};
+  expect_error<ShapeError>([&] { copy_chunks(*stream_of(), bad); }, "copy_chunks: row");
 }
 
 }  // namespace

@@ -66,8 +66,7 @@ TEST(Cost, OfCastIsOfBothWidths) {
 TEST(Cost, OfCopyChunksIsOfTheElementsCopied) {
   float there[100]{}, here[10]{};
   const Tensor rows(there, {100}), whole(here, {10}, DType::bfloat16);
-  const CopyChunks a{
-      .in = rows, .out = whole, .numel = 7, .chunk = 3, .in_stride = 40, .out_stride = 3};
+  const CopyChunks a{.row = rows, .whole = whole.slice(0, 7), .chunk = 3, .stride = 40};
   expect_moves(cost(a), 0, 7 * 4, 7 * 2);
   EXPECT_EQ(cost(a).overwritten, 7 * 2);
 }

@@ -90,7 +90,7 @@ inline void plan_memory(std::span<const UnitLayout> layouts, const Options& mode
     DType travels = options.precision.param_dtype;
     if (half) travels = sharding.optimizer ? DType::bfloat16 : computed;
     if (travels != computed || options.copies()) {
-      wire.parameters = std::max(wire.parameters, bytes_of(travels) * row.travels(options));
+      wire.parameters = std::max(wire.parameters, row.bytes(options, travels));
     }
     for (const ParameterSpec& p : row.parameters) {
       plan.init_scratch = std::max(plan.init_scratch, four * p.numel());
@@ -159,25 +159,27 @@ inline void plan_traffic(std::span<const UnitLayout> layouts, const Options& mod
   const Size F = workload.shard_size, R = workload.replicas;
   if (F * R == 1) return;
   comm::Traffic& t = plan.step;
-  DType param_dtype{};  // changes from unit to unit
-  const auto bytes = [&](const RowLayout& row) {
-    return bytes_of(row.dtype == DType::bfloat16 ? row.dtype : param_dtype);
+  Options options;  // the options of one unit after the other
+  const auto sent_as = [&](const RowLayout& row) {
+    return row.dtype == DType::bfloat16 ? row.dtype : options.precision.param_dtype;
   };
   const auto gather = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (F - 1) * row.padded_numel / F * bytes(row);
+    t.bytes_sent += times * (F - 1) * row.bytes(options, sent_as(row)) / F;
   };
   const Size K = workload.post_forward_size % F;
   const auto gather_near = [&](const RowLayout& row, Size times) {
     if (row.parameters.empty()) return;
     t.all_gathers += times;
-    t.bytes_sent += times * (K - 1) * row.whole_numel / K * bytes(row);
+    // Slices have the dtype of computation, if the parameters were received in messages.
+    const bool messages = sent_as(row) == DType::float8_e4m3;
+    const DType slices = messages ? compute_dtype(model.precision, workload.device) : sent_as(row);
+    t.bytes_sent += times * (K - 1) * row.whole_numel / K * bytes_of(slices);
   };
   for (const UnitLayout& layout : layouts) {
     const bool root = &layout == &layouts.back();
-    const Options options = options_of(layout, model);
-    param_dtype = options.precision.param_dtype;
+    options = options_of(layout, model);
     const bool reshards =
         layout.reshard_after_forward.value_or(options.sharding().reshards_after_forward && !root);
     auto [gathers, reductions] = times(options, workload.micro_steps, reshards);

@@ -9,6 +9,7 @@
 #include "nn/loss.h"
 #include "ops/adamw.h"
 #include "ops/norm.h"
+#include "support/messages.h"
 #include "support/tiny_training.h"
 #include "support/whole_model.h"
 
@@ -57,6 +58,7 @@ class Reference {
         copy(masters_[i].values, order_[i]->data.span<float>());
         round(order_[i]->data.span<float>(), options_.precision.param_dtype);
       }
+      if (options_.precision.param_dtype == DType::float8_e4m3) round_in_messages();
       for (auto& record : records) record.push_back(0);
       add_gradients(step, records);
       const float norm = update(step);
@@ -77,8 +79,18 @@ class Reference {
     std::ranges::copy(from, to.begin());
   }
   static void round(std::span<float> x, DType dtype) {
-    if (dtype == DType::float32) return;
+    if (dtype != DType::bfloat16) return;
     for (float& v : x) v = to_float32(to_bfloat16(v));
+  }
+  void round_in_messages() {
+    auto next = order_.begin();
+    for (const fsdp::Layout& layout : layouts_) {
+      std::vector<std::span<float>> parameters;
+      while (parameters.size() < layout.parameters().size())
+        parameters.push_back((*next++)->data.span<float>());
+      const bool sent = world_ > 1 && sharding_of(options_.strategy).optimizer;
+      testing::round_in_messages(layout, sent, parameters);
+    }
   }
   static void add(const Gradients& from, Gradients& to) {
     if (to.empty())

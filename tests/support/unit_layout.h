@@ -29,6 +29,16 @@ struct RowLayout {
     return options.sharding().optimizer ? padded_numel : whole_numel;
   }
 
+  /// The bytes of the same in a dtype. In float8_e4m3 each shard is a message, with 4 bytes for
+  /// each 128 elements.
+  std::int64_t bytes(const fsdp::Options& options, DType in) const {
+    const std::int64_t n = travels(options);
+    if (in != DType::float8_e4m3) return n * static_cast<std::int64_t>(size_of(in));
+    if (n == 0) return 0;
+    const std::int64_t shards = padded_numel / shard_numel, each = n / shards;
+    return shards * (fsdp::round_up(each, 4) + 4 * ((each + 127) / 128));
+  }
+
   DType dtype = DType::float32;
   std::vector<fsdp::ParameterSpec> parameters{};
   std::int64_t total_numel = 0, shard_numel = 0, padded_numel = 0, whole_numel = 0;
