@@ -190,8 +190,10 @@ void use(int local_rank) { check(cudaSetDevice(local_rank % count()), "choosing 
 void* allocate(std::size_t bytes) {
   void* memory = nullptr;
   check(cudaMalloc(&memory, bytes > 0 ? bytes : 1), "taking memory of the GPU");
-  check(cudaMemset(memory, 0, bytes), "zeroing memory of the GPU");
-  check(cudaDeviceSynchronize(), "zeroing memory of the GPU");
+  cudaError_t zeroed = cudaMemset(memory, 0, bytes);
+  if (zeroed == cudaSuccess) zeroed = cudaDeviceSynchronize();
+  if (zeroed != cudaSuccess) release(memory);
+  check(zeroed, "zeroing memory of the GPU");
   return memory;
 }
 

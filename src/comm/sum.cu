@@ -1,6 +1,7 @@
 #include "comm/sum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/cuda.h"
 #include "base/device.cuh"
@@ -29,8 +30,10 @@ class Table {
   Many filled(Stream& stream, std::span<const void* const> x) {
     if (bytes_ < x.size_bytes()) {
       stream.synchronize();  // until the last sum has read the memory that is freed here
-      nanofsdp::cuda::release(memory_);
-      memory_ = nanofsdp::cuda::allocate(bytes_ = x.size_bytes());
+      bytes_ = 0;  // if there is no new memory, the next call asks again
+      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
+      memory_ = nanofsdp::cuda::allocate(x.size_bytes());
+      bytes_ = x.size_bytes();
     }
     nanofsdp::cuda::copy(stream, memory_, x.data(), x.size_bytes());
     return {static_cast<const void* const*>(memory_)};

@@ -6,6 +6,7 @@
 #include "cublasLt.h"
 
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  if (emulation::fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   return *handle = nullptr, CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t) { return CUBLAS_STATUS_SUCCESS; }
@@ -20,11 +21,14 @@ namespace {
 
 template <class Opaque>
 cublasStatus_t make(Opaque** made, const Opaque& value) {
+  if (emulation::fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
+  ++emulation::alive;
   return *made = new Opaque(value), CUBLAS_STATUS_SUCCESS;
 }
 template <class Opaque>
 cublasStatus_t destroy(Opaque* made) {
-  return delete made, CUBLAS_STATUS_SUCCESS;
+  --emulation::alive;
+  return delete made, emulation::fails() ? CUBLAS_STATUS_NOT_SUPPORTED : CUBLAS_STATUS_SUCCESS;
 }
 
 }  // namespace
@@ -41,7 +45,7 @@ namespace {
 
 template <class T>
 cublasStatus_t take(T& field, const void* value, std::size_t bytes) {
-  if (bytes != sizeof field) return CUBLAS_STATUS_INVALID_VALUE;
+  if (bytes != sizeof field || emulation::fails()) return CUBLAS_STATUS_INVALID_VALUE;
   return std::memcpy(&field, value, bytes), CUBLAS_STATUS_SUCCESS;
 }
 
@@ -172,7 +176,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t,
                                               cublasLtMatmulPreference_t wish, int wanted,
                                               cublasLtMatmulHeuristicResult_t* result, int* found) {
-  if (!fits(*operation, *a, *b, *c)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (emulation::fails() || !fits(*operation, *a, *b, *c)) return CUBLAS_STATUS_INVALID_VALUE;
   *found = std::min(wanted, kKernels);
   for (int k = 0; k < *found; ++k) {
     std::memcpy(result[k].algo.alignment, wish->alignment, sizeof wish->alignment);
@@ -188,6 +192,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, 
                               cublasLtMatrixLayout_t of_c, void* d, cublasLtMatrixLayout_t of_d,
                               const cublasLtMatmulAlgo_t* algorithm, void*, std::size_t,
                               cudaStream_t stream) {
+  if (emulation::fails()) return CUBLAS_STATUS_NOT_SUPPORTED;
   const auto& promised = algorithm->alignment;
   if (!fits(*operation, *of_a, *of_b, *of_d) || !is_aligned(a, promised[0]) ||
       !is_aligned(b, promised[1]) || !is_aligned(c, promised[2]) || !is_aligned(d, promised[3])) {

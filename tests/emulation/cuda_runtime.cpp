@@ -12,6 +12,7 @@ namespace {
 // The driver starts in the process that calls it first, and serves no child of that process.
 cudaError_t start() {
   static const pid_t process = getpid();
+  if (emulation::fails()) return cudaErrorInvalidValue;
   return process == getpid() ? cudaSuccess : cudaErrorInitializationError;
 }
 
@@ -24,7 +25,10 @@ std::map<const void*, std::size_t>& limits() {  // it is never destroyed
 
 }  // namespace
 
-int cuDriverGetVersion(int* version) { return *version = CUDART_VERSION, 0; }
+int cuDriverGetVersion(int* version) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
+  return *version = CUDART_VERSION, 0;
+}
 
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorEmulated"; }
 
@@ -40,6 +44,7 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaFuncSetAttribute(const void* kernel, cudaFuncAttribute which, int value) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
   if (which != cudaFuncAttributeMaxDynamicSharedMemorySize) return cudaSuccess;
   const auto bytes = static_cast<std::size_t>(value);
   if (bytes > kMost) return cudaErrorInvalidValue;

@@ -8,6 +8,8 @@
 #include <functional>
 #include <type_traits>
 
+#include "faults.h"
+
 /// @file
 /// @brief The part of CUDA that nanofsdp's kernels use, on the host. `#include <cuda_runtime.h>`
 /// finds this file when a C++ compiler compiles the `.cu` files for the tests.
@@ -218,6 +220,11 @@ cudaError_t enqueue(cudaStream_t stream, std::function<bool()> work);
 /// Moves the clock that events read. Work calls it if it takes time; other work takes none.
 void spend(double ms);
 
+/// Waits until the streams of this thread are empty, as cudaFree() does, and those of other threads
+/// have done what they can. These may be streams of another GPU, and wait for this one.
+/// @throws std::runtime_error after 20 s, because a program would then wait for ever
+void drain();
+
 /// Whether the address is one of the device's memory, allocated or not.
 bool is_device(const void* memory);
 
@@ -244,7 +251,7 @@ template <class... Parameters>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                std::type_identity_t<Parameters>... arguments) {
   const std::size_t limit = emulation::shared_limit(reinterpret_cast<const void*>(kernel));
-  if (config->dynamicSmemBytes > limit) return cudaErrorInvalidValue;
+  if (emulation::fails() || config->dynamicSmemBytes > limit) return cudaErrorInvalidValue;
   return emulation::enqueue(config->stream, [=, grid = config->gridDim, block = config->blockDim,
                                              shared = config->dynamicSmemBytes] {
     emulation::run(grid, block, shared, [&] { kernel(arguments...); });

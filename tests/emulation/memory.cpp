@@ -126,12 +126,18 @@ DeviceWork::~DeviceWork() { arena().shut(); }
 
 // New memory has values that are NaN as floats and wrong as indices.
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  if (emulation::fails()) return cudaErrorMemoryAllocation;
   *memory = emulation::arena().allocate(bytes);
   if (*memory == nullptr) return cudaErrorMemoryAllocation;
   const emulation::DeviceWork work;
+  ++emulation::alive;
   return std::memset(*memory, 0xff, bytes), cudaSuccess;
 }
+// As CUDA's, it waits for all work. Here it does so only when a call has failed. No other
+// program may rely on it.
 cudaError_t cudaFree(void* memory) {
+  if (emulation::has_failed) emulation::drain();
   const bool known = memory == nullptr || emulation::arena().release(memory);
-  return known ? cudaSuccess : cudaErrorInvalidValue;
+  if (known && memory != nullptr) --emulation::alive;
+  return known && !emulation::fails() ? cudaSuccess : cudaErrorInvalidValue;
 }

@@ -2,6 +2,7 @@
 #include <cstring>
 #include <string>
 
+#include "faults.h"
 #include "nccl_state.h"
 
 std::mutex emulation::mutex;
@@ -29,6 +30,7 @@ std::map<std::string, std::shared_ptr<Group>> groups;
 int ids = 0;
 
 ncclComm_t make(std::shared_ptr<Group> group, int rank) {
+  ++alive;
   ++group->joined;
   return new ncclComm{std::make_shared<State>(State{.group = std::move(group), .rank = rank})};
 }
@@ -41,6 +43,7 @@ const char* ncclGetErrorString(ncclResult_t result) {
 const char* ncclGetLastError(ncclComm_t) { return "a peer is gone\n and more lines"; }
 
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  if (fails()) return ncclInternalError;
   const std::lock_guard lock(mutex);
   std::memset(id->internal, 0, sizeof id->internal);
   std::snprintf(id->internal, sizeof id->internal, "id %d", ++ids);
@@ -49,6 +52,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
+  if (fails()) return ncclInternalError;
   if (config->blocking != 0) return ncclInvalidArgument;
   {
     const std::lock_guard lock(mutex);
@@ -64,6 +68,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int, ncclComm_t* child, ncclConfig_t*) {
+  if (fails()) return ncclInternalError;
   if (color < 0) return ncclInvalidArgument;
   *child = nullptr;
   const auto state = comm->state;
@@ -106,17 +111,20 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
     if (!taken) return ncclSuccess;
     state.begun = nullptr;
   }
-  return *result = ncclSuccess, ncclSuccess;
+  return *result = fails() ? ncclInternalError : ncclSuccess, ncclSuccess;
 }
 
 ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
+  if (fails()) return ncclInternalError;
   return *rank = comm->state->rank, ncclSuccess;
 }
 ncclResult_t ncclCommCount(ncclComm_t comm, int* size) {
+  if (fails()) return ncclInternalError;
   return *size = static_cast<int>(comm->state->group->size), ncclSuccess;
 }
 
 ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  if (fails()) return ncclInternalError;
   const auto group = comm->state->group;
   {
     const std::lock_guard lock(mutex);
@@ -127,12 +135,16 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
     return group->finalized == group->size;
   });
 }
-ncclResult_t ncclCommDestroy(ncclComm_t comm) { return delete comm, ncclSuccess; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  --alive;
+  return delete comm, fails() ? ncclInternalError : ncclSuccess;
+}
 
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   if (comm == nullptr) return ncclSuccess;
   const std::lock_guard lock(mutex);
   comm->state->aborted = comm->state->group->broken = true;
   comm->state->begun = nullptr;
-  return delete comm, ncclSuccess;
+  --alive;
+  return delete comm, fails() ? ncclInternalError : ncclSuccess;
 }

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstring>
 
+#include "faults.h"
 #include "nccl_state.h"
 
 std::atomic<std::size_t> emulation::sent = 0;
@@ -13,6 +14,7 @@ namespace {
 
 ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, Part part,
                      std::function<void(const Parts&)> collective) {
+  if (fails()) return ncclInternalError;
   const auto state = comm->state;
   const std::uint64_t number = ++state->calls;
   const auto on_the_device = [=, came = false]() mutable {
@@ -41,6 +43,7 @@ struct Exchange {
     std::byte* to = nullptr;
   };
   std::vector<Side> sends{}, receives{};
+  ncclResult_t error = ncclSuccess;  // the end of the group returns that of a call
   ncclComm_t comm = nullptr;
   cudaStream_t stream = nullptr;
 };
@@ -50,6 +53,7 @@ thread_local Exchange grouped;
 ncclResult_t add_to_group(ncclComm_t comm, cudaStream_t stream,
                           std::vector<Exchange::Side> Exchange::*sides, Exchange::Side side) {
   const int size = static_cast<int>(comm->state->group->size);
+  if (fails()) return grouped.error = ncclInternalError;
   const bool another = grouped.comm != nullptr && grouped.comm != comm;
   if (open_groups == 0 || another) return ncclInvalidUsage;
   if (side.peer < 0 || side.peer >= size) return ncclInvalidArgument;
@@ -182,11 +186,16 @@ ncclResult_t ncclBroadcast(const void* in, void* out, std::size_t count, ncclDat
   });
 }
 
-ncclResult_t ncclGroupStart() { return ++open_groups, ncclSuccess; }
+ncclResult_t ncclGroupStart() {
+  if (fails()) return ncclInternalError;
+  return ++open_groups, ncclSuccess;
+}
 
 ncclResult_t ncclGroupEnd() {
+  if (open_groups == 0) return ncclInvalidUsage;
   if (--open_groups > 0) return ncclSuccess;
   const Exchange calls = std::exchange(grouped, {});
+  if (calls.error != ncclSuccess || fails()) return ncclInternalError;
   return calls.comm == nullptr ? ncclSuccess : enqueue(calls);
 }
 

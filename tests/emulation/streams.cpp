@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -92,6 +93,7 @@ cudaError_t wait_until(const Done& done) {
   while (!look(done, others_first)) std::this_thread::sleep_for(std::chrono::microseconds(20));
   const std::lock_guard lock(device);
   told = std::exchange(failure, "");
+  if (told.empty() && fails()) return cudaErrorInvalidValue;
   return told.empty() ? cudaSuccess : cudaErrorLaunchFailure;
 }
 
@@ -102,6 +104,28 @@ cudaError_t wait_for(CUstream_st& stream) {
 CUstream_st& of(cudaStream_t stream) { return stream == nullptr ? default_stream : *stream; }
 
 }  // namespace
+
+void drain() {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto done = [] {
+    std::size_t moved = default_stream.work.size(), mine = 0;
+    advance(default_stream);
+    moved -= default_stream.work.size();
+    for (CUstream_st* stream : streams) {
+      moved += stream->work.size();
+      advance(*stream);
+      moved -= stream->work.size();
+      if (stream->maker == std::this_thread::get_id()) mine += stream->work.size();
+    }
+    return mine == 0 && moved == 0;
+  };
+  while (!look(done, false)) {
+    if (std::chrono::steady_clock::now() > until) {
+      throw std::runtime_error("emulated CUDA: cudaFree waits for ever");
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
+  }
+}
 
 void spend(double ms) {
   const std::lock_guard lock(device);
@@ -131,6 +155,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 }
 
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
   return enqueue(stream, [=] { return std::memset(memory, value, bytes), true; });
 }
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
@@ -140,6 +165,7 @@ cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
 // Memory that is not the device's is pageable, and the driver has copied it when this returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind,
                             cudaStream_t stream) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
   const bool sends = emulation::is_device(to) && !emulation::is_device(from);
   const bool fetches = emulation::is_device(from) && !emulation::is_device(to);
   if (sends) {
@@ -153,6 +179,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
+  ++emulation::alive;
   const std::lock_guard lock(emulation::device);
   emulation::streams.push_back(*stream = new CUstream_st);
   return cudaSuccess;
@@ -160,7 +188,8 @@ cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   const std::lock_guard lock(emulation::device);
   std::erase(emulation::streams, stream);
-  return delete stream, cudaSuccess;
+  --emulation::alive;
+  return delete stream, emulation::fails() ? cudaErrorInvalidValue : cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return emulation::wait_for(emulation::of(stream));
@@ -168,14 +197,21 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 // Waits only for the default stream: no caller may rely on more, and least of all between ranks.
 cudaError_t cudaDeviceSynchronize() { return cudaStreamSynchronize(nullptr); }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
   return enqueue(stream, [point = event->point] { return emulation::reach(*point); });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
+  ++emulation::alive;
   return *event = new CUevent_st, cudaSuccess;
 }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  if (event != nullptr) --emulation::alive;
+  return delete event, emulation::fails() ? cudaErrorInvalidValue : cudaSuccess;
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  if (emulation::fails()) return cudaErrorInvalidValue;
   const auto point =
       std::make_shared<emulation::Point>(emulation::Point{&emulation::of(stream), false});
   event->point = point;
@@ -186,11 +222,13 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t begin, cudaEvent_t end) {
   if (!begin->point->passed || !end->point->passed) return cudaErrorNotReady;
+  if (emulation::fails()) return cudaErrorInvalidValue;
   return *ms = static_cast<float>(end->point->at - begin->point->at), cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const bool passed = emulation::look([&] { return emulation::reach(*event->point); }, false);
-  return passed ? cudaSuccess : cudaErrorNotReady;
+  if (!passed) return cudaErrorNotReady;
+  return emulation::fails() ? cudaErrorInvalidValue : cudaSuccess;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return emulation::wait_until([&] { return emulation::reach(*event->point); });

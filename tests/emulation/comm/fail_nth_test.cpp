@@ -1,0 +1,64 @@
+#include "faults.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "base/buffer.h"
+#include "base/check.h"
+#include "comm/sum.h"
+#include "nccl/collective_checks.h"
+
+// The n-th call of CUDA fails, and nothing of CUDA's is left that no program can free.
+
+namespace nanofsdp::testing {
+namespace {
+
+TEST(FailNth, LeavesNoMemoryThatCouldNotBeZeroed) {
+  const long before = emulation::alive;
+  emulation::has_failed = false;
+  {
+    Context context(0, 1, 1, Device::cuda);
+    const long streams = emulation::alive;
+    for (long n = 1; n <= 3; ++n) {  // to allocate, to fill with zeros, to wait for that
+      emulation::fail_nth(n);
+      EXPECT_THROW(context.buffer(MemoryClass::activations, 9), Error) << n;
+      EXPECT_EQ(emulation::alive, streams) << n;
+    }
+    emulation::fail_nth(0);
+    emulation::has_failed = false;
+    EXPECT_EQ(context.ledger.total(), 0);
+  }
+  EXPECT_EQ(emulation::alive, before);
+}
+
+// A sum of more than 64 ranks reads a table, which a sum of still more ranks replaces.
+TEST(FailNth, OfManyRanksCanBeMadeAgain) {
+  const long before = emulation::alive;
+  std::size_t failures = 0;
+  for (long n = 1; n < 9; ++n) {
+    Context context(0, 1, 1, Device::cuda);
+    const OnDevice<float> x(context, {1, 2, 3}), sum(context, {0, 0, 0});
+    const auto add = [&](std::size_t ranks) {
+      const std::vector<const void*> all(ranks, x.tensor().raw());
+      comm::sum_in_rank_order(*context.compute, all, DType::float32, sum.tensor(),
+                              comm::ReduceOp::sum);
+    };
+    add(65);
+    emulation::fail_nth(n);
+    try {
+      add(130);
+    } catch (const Error&) {
+      ++failures;
+    }
+    emulation::fail_nth(0);
+    emulation::has_failed = false;
+    add(66);
+    EXPECT_EQ(sum.values(), (std::vector<float>{66, 132, 198})) << n;
+  }
+  EXPECT_GE(failures, 5u);
+  EXPECT_EQ(emulation::alive, before);
+}
+
+}  // namespace
+}  // namespace nanofsdp::testing
