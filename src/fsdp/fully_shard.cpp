@@ -108,7 +108,7 @@ void ShardedModel::agree_on_values() {
 
 ShardedModel::~ShardedModel() {
   // Collectives in flight read and write memory that this destructor frees.
-  if (std::uncaught_exceptions() > 0) mesh_.abort("this rank failed");
+  if (std::uncaught_exceptions() > 0) mesh_.abort("error of rank " + std::to_string(context_.rank));
   for (Stream* stream : {context_.gather.get(), context_.reduce.get()}) {
     try {
       stream->synchronize();
