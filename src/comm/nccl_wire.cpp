@@ -150,9 +150,9 @@ void NcclWire::abort(const std::string& reason) noexcept {
   nccl().ncclCommAbort(std::exchange(comm_, nullptr));
 }
 
-int NcclWire::ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const {
+int NcclWire::ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) {
   int answer = 0;
-  (nccl().*what)(comm_, &answer);
+  call({}, [&](ncclComm_t comm) { return (nccl().*what)(comm, &answer); });
   return answer;
 }
 

@@ -63,7 +63,8 @@ class NcclWire {
   void abort(const std::string& reason) noexcept;
 
   /// Asks NCCL for a number: `what` is ncclCommUserRank or ncclCommCount.
-  int ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what) const;
+  /// @throws CommError setup if NCCL does not say it
+  int ask(decltype(NcclLibrary::ncclCommCount) NcclLibrary::*what);
   /// See Communicator::work().
   void work(int begins, const std::string& at);
   const NcclOptions& options() const;
