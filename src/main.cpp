@@ -3,7 +3,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -45,6 +47,23 @@ void prepare_for_output() {
   close(file);
 }
 
+// The process that the user has started. Ranks may be its children.
+const pid_t kFirst = getpid();
+
+// A destructor of nlohmann's JSON takes memory. If there is none, no exception can leave it, and the
+// program ends here. Saved files are whole.
+[[noreturn]] void end_without_memory() {
+  try {
+    if (const auto error = std::current_exception()) std::rethrow_exception(error);
+  } catch (const std::bad_alloc&) {
+    std::fprintf(stderr, "%smemory ran out; use fewer ranks, less batch or a smaller model\n",
+                 getpid() == kFirst ? "nanofsdp: " : "  ");
+    std::_Exit(1);
+  } catch (...) {  // a bug
+  }
+  std::abort();
+}
+
 int run(const std::vector<std::string>& args) try {
   if (args.empty() || args[0] == "--help" || args[0] == "-h" || args[0] == "help") {
     std::fputs(kHelp, stdout);
@@ -65,6 +84,7 @@ int run(const std::vector<std::string>& args) try {
 
 int main(int argc, char** argv) {
   nanofsdp::keep_freed_memory();
+  std::set_terminate(end_without_memory);
   try {
     prepare_for_output();
     const int exit_code = nanofsdp::with_named_errors([&] { return run({argv + 1, argv + argc}); });

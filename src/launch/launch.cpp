@@ -57,7 +57,8 @@ Report report_of(const Body& body, const Rendezvous& rendezvous) {
   Report report{.told = true};
   std::optional<Store> store;
   try {
-    with_named_errors([&] { return body(store.emplace(rendezvous)), 0; });
+    const auto work = [&] { return body(store.emplace(rendezvous)), 0; };
+    with_named_errors(std::cref(work));  // a std::function of a reference takes no memory
     store->leave();
   } catch (const std::exception& e) {
     const auto* const between_ranks = dynamic_cast<const RankError*>(&e);

@@ -69,7 +69,7 @@ void StoreServer::receive(Connection& connection) {
   try {
     while (const auto frame = take_frame(connection.buffer)) handle(connection, *frame);
   } catch (const std::exception& e) {  // the other end does not fit
-    const std::string why = e.what();
+    const std::string why = dynamic_cast<const std::bad_alloc*>(&e) ? "memory ran out" : e.what();
     std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), e.what());
     connection.socket.send(encode({.kind = Kind::lost, .value = why}));
     connection.socket = {};

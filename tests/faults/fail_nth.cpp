@@ -21,6 +21,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <new>
 
 namespace {
 
@@ -123,29 +124,51 @@ int counted_main(int count, char** arguments, char** environment) {
     return call(__VA_ARGS__);                                                       \
   }
 
-// ---- memory. dlsym() itself allocates, so these use the C library's own names.
+// ---- memory. dlsym() itself allocates, so these use the C library's own names, or those of the
+// address sanitizer if the program has it.
 
 extern "C" {
 void* __libc_malloc(size_t);
 void* __libc_calloc(size_t, size_t);
 void* __libc_realloc(void*, size_t);
 void* __libc_memalign(size_t, size_t);
+[[gnu::weak]] void* __interceptor_malloc(size_t);
+[[gnu::weak]] void* __interceptor_calloc(size_t, size_t);
+[[gnu::weak]] void* __interceptor_realloc(void*, size_t);
+[[gnu::weak]] void* __interceptor_aligned_alloc(size_t, size_t);
 
-void* malloc(size_t bytes) { return fails("memory", ENOMEM) ? nullptr : __libc_malloc(bytes); }
-void* calloc(size_t n, size_t bytes) {
-  return fails("memory", ENOMEM) ? nullptr : __libc_calloc(n, bytes);
-}
-void* realloc(void* old, size_t bytes) {
-  return fails("memory", ENOMEM) ? nullptr : __libc_realloc(old, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  return fails("memory", ENOMEM) ? nullptr : __libc_memalign(alignment, bytes);
-}
+#define MEMORY(name, libc_name, parameters, ...)                    \
+  void* name parameters {                                           \
+    if (fails("memory", ENOMEM)) return nullptr;                    \
+    return __interceptor_##name ? __interceptor_##name(__VA_ARGS__) \
+                                : __libc_##libc_name(__VA_ARGS__);  \
+  }
+MEMORY(malloc, malloc, (size_t bytes), bytes)
+MEMORY(calloc, calloc, (size_t n, size_t bytes), n, bytes)
+MEMORY(realloc, realloc, (void* old, size_t bytes), old, bytes)
+MEMORY(aligned_alloc, memalign, (size_t alignment, size_t bytes), alignment, bytes)
+
 int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  if (fails("memory", ENOMEM)) return ENOMEM;
-  *memory = __libc_memalign(alignment, bytes);
+  *memory = aligned_alloc(alignment, bytes);
   return *memory == nullptr ? ENOMEM : 0;
 }
+}
+
+// The sanitizer's operator new does not call malloc(). The library's does.
+static void* or_throw(void* memory) { return memory != nullptr ? memory : throw std::bad_alloc(); }
+static size_t whole(std::align_val_t to, size_t bytes) {  // a multiple, as the sanitizer requires
+  return (bytes + size_t(to) - 1) / size_t(to) * size_t(to);
+}
+void* operator new(size_t bytes) { return or_throw(malloc(bytes > 0 ? bytes : 1)); }
+void* operator new[](size_t bytes) { return or_throw(malloc(bytes > 0 ? bytes : 1)); }
+void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  return malloc(bytes > 0 ? bytes : 1);
+}
+void* operator new(size_t bytes, std::align_val_t to) {
+  return or_throw(aligned_alloc(size_t(to), whole(to, bytes)));
+}
+void* operator new(size_t bytes, std::align_val_t to, const std::nothrow_t&) noexcept {
+  return aligned_alloc(size_t(to), whole(to, bytes));
 }
 
 FAILING("mapping", ENOMEM, MAP_FAILED, true, void*, mmap,
