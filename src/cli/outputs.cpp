@@ -82,9 +82,8 @@ void write_text(const std::string& option, const std::string& path, const std::s
   std::ofstream file(path, mode);
   file << text;
   file.close();
-  if (file) return;
-  NANOFSDP_REFUSE(.what = option, .expected = "a file that can be written",
-                  .got = "'" + path + "'");
+  NANOFSDP_REFUSE_IF(!file, .what = option, .expected = "a file that can be written",
+                     .got = "'" + path + "'");
 }
 
 void flush_stdout() {

@@ -119,6 +119,7 @@ void Report::open_files() {
     std::filesystem::resize_file(options_.metrics, text.rfind('\n') + 1);
   }
   metrics_.open(options_.metrics, options_.resumes() ? std::ios::app : std::ios::out);
+  NANOFSDP_REFUSE_IF(!metrics_, .what = "cannot write --metrics", .got = std::strerror(errno));
 }
 
 void Report::record(const nlohmann::ordered_json& json) {

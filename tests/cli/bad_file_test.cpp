@@ -171,6 +171,17 @@ TEST(FullDisk, IsAnErrorWhereverOutputGoes) {
   }
 }
 
+// The file is opened before the first evaluation, which may take long. Only the system can say
+// whether it can be opened: here even root cannot.
+TEST(Metrics, ThatCannotBeOpenedAreSaidBeforeTraining) {
+  if (!fs::exists("/proc/self")) GTEST_SKIP() << "no /proc here";
+  const TemporaryDirectory directory;
+  const std::string line = "train " + kTiny + " --metrics=/proc/nothing_there >stdout 2>stderr";
+  EXPECT_EQ(shell(directory, line), 2);
+  EXPECT_EQ(read_file(directory.file("stdout")).find("step 0"), std::string::npos);
+  EXPECT_NE(read_file(directory.file("stderr")).find("--metrics"), std::string::npos);
+}
+
 // The first file that is opened gets the lowest free number, which must not be that of stdout.
 TEST(ClosedStreams, DoNotBecomeFiles) {
   const TemporaryDirectory directory;
