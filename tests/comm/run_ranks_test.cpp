@@ -94,6 +94,18 @@ TEST(RunRanks, OneIsThisProcess) {
   EXPECT_EQ(bodies, 1);
 }
 
+// If several threads fail by themselves, the program tells one error: that of the lowest rank.
+TEST(RunRanks, ThatAreThreadsTellTheErrorOfTheLowest) {
+  ::testing::internal::CaptureStderr();
+  const int code = comm::run_ranks(
+      {.ranks = 3, .backend = comm::Backend::local},
+      [](Context& context, std::unique_ptr<comm::Communicator>) {
+        if (context.rank > 0) throw std::runtime_error("of rank " + std::to_string(context.rank));
+      });
+  EXPECT_EQ(code, 1);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "nanofsdp: of rank 1\n");
+}
+
 TEST(RunRanks, ThatFailEndWithOneLine) {
   const auto wrong = [](Context& context, std::unique_ptr<Communicator> world) {
     if (context.rank == 1) throw UsageError({.what = "rows", .expected = "7", .got = "8"});

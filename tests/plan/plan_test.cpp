@@ -80,6 +80,17 @@ TEST(Models, OfABareNumberAreUnitsAndARest) {
   EXPECT_EQ(planned.shard, 3 + 4 + 2);
 }
 
+// Unless the run says for how many rows it has memory, these are the most of any micro-step.
+TEST(Models, HaveMemoryForTheTokensOfTheLongestMicroStep) {
+  const auto bytes = [](std::int64_t batch_rows) {
+    Outline model({.parameters = {{3}}, .width = 1});
+    const plan::Run run{.work = {.rows = {1, 40, 2}, .tokens = 64, .batch_rows = batch_rows}};
+    return plan(model, run).of(MemoryClass::activations);
+  };
+  EXPECT_EQ(bytes(0), bytes(40));
+  EXPECT_GT(bytes(80), bytes(40));
+}
+
 // Compares the engine on its simulated device with the closed formulas: the bytes of every class
 // except activations, and the traffic of a step.
 void expect_formula(const Plan& planned, nn::Module& model, const plan::Run& run) {

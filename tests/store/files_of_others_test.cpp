@@ -54,6 +54,22 @@ TEST(Checkpoint, LeavesFilesOfOthersAlone) {
   EXPECT_EQ(found, theirs);
 }
 
+// A save that was killed has left a file of ours under its temporary name.
+TEST(Checkpoint, RemovesHalfOfAFileOfOurOwn) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o");
+  save_after(1, o, 2);
+  fs::create_directories(o + "/checkpoint.new");
+  std::ofstream(o + "/checkpoint.new/rank_7_of_8.safetensors.tmp") << "half";
+  for (std::int64_t steps = 1; steps < 4; ++steps) {
+    on_ranks(2, {}, [&](TinyTraining& t) {
+      const auto aside = save_checkpoint(o, t.sharded, t.optimizer, metadata_at(steps));
+      EXPECT_EQ(aside.value(), "");
+    });
+  }
+  for (const auto& [path, bytes] : tree(o)) EXPECT_NE(bytes, "half") << path;
+}
+
 // A file that stands where a checkpoint goes.
 TEST(Checkpoint, TakesThePlaceOfNothingElse) {
   const TemporaryDirectory directory;
