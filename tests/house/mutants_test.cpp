@@ -44,7 +44,7 @@ int occurrences(const std::string& text, const std::string& part) {
 TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
   const Catalogue all =
       catalogue(read("tests/mutants/mutants.txt") + read("tests/mutants/second.txt") +
-                read("tests/mutants/third.txt"));
+                read("tests/mutants/third.txt") + read("tests/mutants/fourth.txt"));
   EXPECT_GE(all.originals.size(), 50u);
   for (const auto& [file, text] : all.originals) {
     EXPECT_TRUE(file.starts_with("src/")) << file;
@@ -55,7 +55,8 @@ TEST(Mutants, ChangeLinesThatOccurExactlyOnce) {
 // A mutant of a later catalogue may have no row until a test notices it.
 TEST(Mutants, HaveNamesOfTheirOwnAndARowInTheTable) {
   const std::string first = read("tests/mutants/mutants.txt");
-  const std::string later = read("tests/mutants/second.txt") + read("tests/mutants/third.txt");
+  const std::string later = read("tests/mutants/second.txt") + read("tests/mutants/third.txt") +
+                            read("tests/mutants/fourth.txt");
   const std::string table = read("tests/mutants/TABLE.md");
   const std::size_t in_first = catalogue(first).names.size();
   std::set<std::string> seen;
