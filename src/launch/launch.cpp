@@ -221,8 +221,7 @@ void require_single_thread() {
 }  // namespace
 
 Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience) {
-  NANOFSDP_CHECK(size >= 1, .what = "launch of local ranks", .expected = "at least 1 rank",
-                 .got = fmt::format("{}", size));
+  NANOFSDP_CHECK(size >= 1, "launch of local ranks", "at least 1 rank", fmt::to_string(size));
   require_single_thread();
   Rendezvous rendezvous{
       .token = random_token(), .size = size, .local_size = size, .patience = patience};
