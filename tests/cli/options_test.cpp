@@ -256,7 +256,7 @@ TEST(Options, TheShortHelpIsAPartOfTheLongOne) {
   expect_part(parse_compare_options, 18);
   expect_part(parse_sample_options, 19);
   expect_part(parse_export_options, 11);
-  expect_part([](const Args& args) { return parse_plan_options(args); }, 24);
+  expect_part([](const Args& args) { return parse_plan_options(args); }, 25);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ TEST(Generator, DrawsEverything) {
   std::set<Do> actions, inside;
   std::set<int> ranks, units, tensors;
   std::set<std::size_t> parts;
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
+  for (std::uint64_t seed = 1; seed <= 2000; ++seed) {
     const Program program = generate(seed);
     int count = 0;
     each_node(program.model, [&](const Node& node) {
