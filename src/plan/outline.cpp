@@ -47,8 +47,8 @@ Outline::Outline(const Layer& layer) : layer(layer) {
         std::make_shared<nn::Parameter>(shape, nn::Init::zeros()));
   }
   for (const Layer& next : layer.behind) {
-    add("layers." + std::to_string(behind_.size()),
-        *behind_.emplace_back(std::make_unique<Outline>(next)));
+    Outline& made = *behind_.emplace_back(std::make_unique<Outline>(next));
+    add("layers." + std::to_string(behind_.size() - 1), made);
   }
 }
 
