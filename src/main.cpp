@@ -50,8 +50,8 @@ void prepare_for_output() {
 // The process that the user has started. Ranks may be its children.
 const pid_t kFirst = getpid();
 
-// A destructor of nlohmann's JSON takes memory. If there is none, no exception can leave it, and the
-// program ends here. Saved files are whole.
+// A destructor of nlohmann's JSON takes memory. If there is none, no exception can leave it, and
+// the program ends here. Saved files are whole.
 [[noreturn]] void end_without_memory() {
   try {
     if (const auto error = std::current_exception()) std::rethrow_exception(error);

@@ -30,7 +30,7 @@ class Table {
   Many filled(Stream& stream, std::span<const void* const> x) {
     if (bytes_ < x.size_bytes()) {
       stream.synchronize();  // until the last sum has read the memory that is freed here
-      bytes_ = 0;  // if there is no new memory, the next call asks again
+      bytes_ = 0;            // if there is no new memory, the next call asks again
       nanofsdp::cuda::release(std::exchange(memory_, nullptr));
       memory_ = nanofsdp::cuda::allocate(x.size_bytes());
       bytes_ = x.size_bytes();

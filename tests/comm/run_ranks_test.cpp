@@ -97,11 +97,12 @@ TEST(RunRanks, OneIsThisProcess) {
 // If several threads fail by themselves, the program tells one error: that of the lowest rank.
 TEST(RunRanks, ThatAreThreadsTellTheErrorOfTheLowest) {
   ::testing::internal::CaptureStderr();
-  const int code = comm::run_ranks(
-      {.ranks = 3, .backend = comm::Backend::local},
-      [](Context& context, std::unique_ptr<comm::Communicator>) {
-        if (context.rank > 0) throw std::runtime_error("of rank " + std::to_string(context.rank));
-      });
+  const int code =
+      comm::run_ranks({.ranks = 3, .backend = comm::Backend::local},
+                      [](Context& context, std::unique_ptr<comm::Communicator>) {
+                        if (context.rank > 0)
+                          throw std::runtime_error("of rank " + std::to_string(context.rank));
+                      });
   EXPECT_EQ(code, 1);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "nanofsdp: of rank 1\n");
 }

@@ -147,7 +147,8 @@ TEST(CopyChunks, AnErrorNamesTheOperand) {
          "copy_chunks: row: expected float32 of at least 12 elements");
   expect(&C::row, Tensor(), "copy_chunks: row");
   expect(&C::row, doubles.view(), "copy_chunks: row");
-  expect(&C::row, bytes.view().slice(0, 23), "copy_chunks: row: expected float8_e4m3 of at least 24");
+  expect(&C::row, bytes.view().slice(0, 23),
+         "copy_chunks: row: expected float8_e4m3 of at least 24");
   expect(&C::whole, doubles.view().slice(0, 8), "copy_chunks: whole");
   expect(&C::whole, bytes.view().slice(0, 8), "copy_chunks: whole: expected float32");
   expect(&C::first, 1, "copy_chunks: row");
