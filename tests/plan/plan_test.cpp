@@ -192,5 +192,15 @@ TEST(Plan, DoesNoMoreForMoreRanks) {
   }
 }
 
+// Units have these names in traces, too.
+TEST(Outline, NamesItsLayersFromZero) {
+  TransformerShape shape = *find_transformer("llama-3-8b");
+  shape.n_layer = 3;
+  Outline model(transformer(shape, {}));
+  std::vector<std::string> names;
+  for (const fsdp::WrappedModule& unit : fsdp::wrap(model, is_block)) names.push_back(unit.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"layers.0", "layers.1", "layers.2", "root"}));
+}
+
 }  // namespace
 }  // namespace nanofsdp::plan
