@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -151,6 +152,14 @@ class Stream {
   void parallel_for(std::int64_t n, std::int64_t grain, const F& body) {
     // A std::function of a reference allocates nothing.
     if (n > 0) parallel_ranges(n, grain, std::cref(body));
+  }
+
+  /// The same for a body that takes one index: each range calls `body(i)` for its indices in order.
+  template <std::invocable<std::int64_t> F>
+  void parallel_for(std::int64_t n, std::int64_t grain, const F& body) {
+    parallel_for(n, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (; begin < end; ++begin) body(begin);
+    });
   }
 
  private:

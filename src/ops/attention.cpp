@@ -160,12 +160,10 @@ void enqueue_heads(Stream& stream, const Operands& a, const Layout& l, const Bod
     auto* scratch = reinterpret_cast<float*>(aligned);
     const std::int64_t groups = l.T > 0 ? l.B * l.H / l.group : 0;
     const std::int64_t slices = std::min<std::int64_t>(stream.threads(), groups);
-    stream.parallel_for(slices, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t slice = first; slice < last; ++slice) {
-        float* own = scratch + slice * 2 * block_numel(l.T);
-        const std::int64_t begin = groups * slice / slices, end = groups * (slice + 1) / slices;
-        for (std::int64_t h = begin * l.group; h < end * l.group; ++h) body(a, l, h, own);
-      }
+    stream.parallel_for(slices, 1, [&](std::int64_t slice) {
+      float* own = scratch + slice * 2 * block_numel(l.T);
+      const std::int64_t begin = groups * slice / slices, end = groups * (slice + 1) / slices;
+      for (std::int64_t h = begin * l.group; h < end * l.group; ++h) body(a, l, h, own);
     });
   });
 }

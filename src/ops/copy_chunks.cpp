@@ -58,11 +58,9 @@ void round_to_messages(Stream& stream, const Cast& a) {
   require.numel("cast: in", a.in, n / each * each, DType::float32);
   require.numel("cast: out", a.out, n / each * float8_bytes(each), DType::float8_e4m3);
   if (n == 0) return;
-  enqueue_loop(stream, a, n / each, grain_of(each), [a, each](std::int64_t q, std::int64_t end) {
-    for (; q < end; ++q) {
-      float8_e4m3* const message = a.out.data<float8_e4m3>() + q * float8_bytes(each);
-      round(a.in.slice(q * each, each).span<float>(), reinterpret_cast<Float8Block*>(message));
-    }
+  enqueue_loop(stream, a, n / each, grain_of(each), [a, each](std::int64_t q) {
+    float8_e4m3* const message = a.out.data<float8_e4m3>() + q * float8_bytes(each);
+    round(a.in.slice(q * each, each).span<float>(), reinterpret_cast<Float8Block*>(message));
   });
 }
 

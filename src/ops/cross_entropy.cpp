@@ -70,10 +70,8 @@ template <class Visit>
 void for_each_row(Stream& stream, const Tensor& logits, const Tensor& target, const Visit& visit) {
   const std::int64_t N = logits.dim(0), V = logits.dim(1);
   require_targets(target, V);
-  stream.parallel_for(N, grain_of(V), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t n = begin; n < end; ++n) {
-      visit(n, logits.f32() + n * V, target.data<std::int32_t>()[n]);
-    }
+  stream.parallel_for(N, grain_of(V), [&](std::int64_t n) {
+    visit(n, logits.f32() + n * V, target.data<std::int32_t>()[n]);
   });
 }
 

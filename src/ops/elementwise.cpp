@@ -101,10 +101,8 @@ void dropout(Stream& stream, const Dropout& a) {
   const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
   const std::int64_t n = a.x.numel() / rows;
   const float factor = 1 / (1 - a.p);
-  enqueue_loop(stream, a, rows, grain_of(n), [=](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);
-    }
+  enqueue_loop(stream, a, rows, grain_of(n), [=](std::int64_t r) {
+    dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);
   });
 }
 

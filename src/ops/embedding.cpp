@@ -32,11 +32,8 @@ void embedding(Stream& stream, const EmbeddingForward& a) {
     const std::int32_t* index = a.index.data<std::int32_t>();
     const float* weight = a.weight.f32();
     float* y = a.y.f32();
-    stream.parallel_for(N, grain_of(C), [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t n = begin; n < end; ++n) {
-        std::copy_n(weight + index[n] * C, C, y + n * C);
-      }
-    });
+    stream.parallel_for(N, grain_of(C),
+                        [&](std::int64_t n) { std::copy_n(weight + index[n] * C, C, y + n * C); });
   });
 }
 

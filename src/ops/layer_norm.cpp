@@ -69,11 +69,9 @@ void layer_norm(Stream& stream, const LayerNormForward& a) {
   require("layer_norm: mean", a.mean, {R}, DType::float32);
   require("layer_norm: rstd", a.rstd, {R}, DType::float32);
   if (a.x.empty()) return;
-  enqueue_loop(stream, a, R, grain_of(C), [a, C](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t r = begin; r < end; ++r) {
-      prefetch(a.x.f32() + (r + 1) * C, C);  // prefetches the next row
-      forward_row(a, r);
-    }
+  enqueue_loop(stream, a, R, grain_of(C), [a, C](std::int64_t r) {
+    prefetch(a.x.f32() + (r + 1) * C, C);  // prefetches the next row
+    forward_row(a, r);
   });
 }
 
@@ -91,12 +89,10 @@ void layer_norm(Stream& stream, const LayerNormBackward& a) {
   if (a.x.empty()) return;
   enqueue(stream, a, [&stream, a, R, C] {
     Eigen::ArrayXXf dweight = Eigen::ArrayXXf::Zero(C, kSlices), dbias = dweight;
-    stream.parallel_for(kSlices, grain_of(R * C / kSlices), [&](std::int64_t s, std::int64_t end) {
-      for (; s < end; ++s) {
-        const Row own_dweight(&dweight(0, s), C), own_dbias(&dbias(0, s), C);
-        for (std::int64_t r = R * s / kSlices; r < R * (s + 1) / kSlices; ++r) {
-          backward_row(a, r, own_dweight, own_dbias);
-        }
+    stream.parallel_for(kSlices, grain_of(R * C / kSlices), [&](std::int64_t s) {
+      const Row own_dweight(&dweight(0, s), C), own_dbias(&dbias(0, s), C);
+      for (std::int64_t r = R * s / kSlices; r < R * (s + 1) / kSlices; ++r) {
+        backward_row(a, r, own_dweight, own_dbias);
       }
     });
     for (std::int64_t s = 0; s < kSlices; ++s) {

@@ -45,9 +45,8 @@ void matmul(Stream& stream, const MatmulForward& a) {
     if (!a.bias.empty()) {
       const float* bias = a.bias.f32();
       float* y = a.y.f32();
-      stream.parallel_for(N, grain_of(M), [&](std::int64_t begin, std::int64_t end) {
-        for (std::int64_t n = begin; n < end; ++n) std::copy(bias, bias + M, y + n * M);
-      });
+      stream.parallel_for(N, grain_of(M),
+                          [&](std::int64_t n) { std::copy(bias, bias + M, y + n * M); });
     }
     gemm(stream, Form::nt, matrix(a.x), matrix(a.weight), matrix(a.y),
          a.bias.empty() ? Write::assign : Write::add);

@@ -35,10 +35,8 @@ double sum_of_squares(Stream& stream, const Tensor& part) {
   const std::int64_t n = part.numel();
   const std::int64_t blocks = (n + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(blocks));
-  stream.parallel_for(blocks, grain_of(kBlock), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t b = begin; b < end; ++b) {
-      sums[b] = sum_of_squares(part.f32() + b * kBlock, std::min(kBlock, n - b * kBlock));
-    }
+  stream.parallel_for(blocks, grain_of(kBlock), [&](std::int64_t b) {
+    sums[b] = sum_of_squares(part.f32() + b * kBlock, std::min(kBlock, n - b * kBlock));
   });
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }

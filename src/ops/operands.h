@@ -119,7 +119,7 @@ void enqueue(Stream& stream, const Operands& a, const Work& work) {
 }
 
 /// Enqueues an operator that is a loop on a CPU: the stream's threads share the indices [0, n), and
-/// each calls `body(begin, end)` for its own range.
+/// each calls `body(begin, end)` for its own range, or `body(i)` for each index of it.
 /// @param grain the fewest indices of a range (Stream::parallel_for)
 template <class Operands, class Body>
 void enqueue_loop(Stream& stream, const Operands& a, std::int64_t n, std::int64_t grain,
