@@ -163,10 +163,6 @@ std::int64_t Generator::randint(std::uint64_t high) {
   return static_cast<std::int64_t>((high >= kRandint64 ? random64() : random()) % high);
 }
 
-void Generator::randint(std::span<std::int64_t> out, std::uint64_t high) {
-  for (std::int64_t& x : out) x = randint(high);
-}
-
 void Generator::exponential(std::span<float> out) {
   for (float& x : out) x = static_cast<float>(-std::log(1 - uniform_double()));
 }

@@ -79,9 +79,6 @@ class Generator {
   /// @throws Error unless 1 <= high <= 2^63
   std::int64_t randint(std::uint64_t high);
 
-  /// randint(high, (numel,)): one draw for each element.
-  void randint(std::span<std::int64_t> out, std::uint64_t high);
-
   /// exponential_(1): -log(1 - uniform_double()). Takes 2 words for each element. PyTorch 1.13
   /// without MKL computes the same.
   void exponential(std::span<float> out);
@@ -91,10 +88,10 @@ class Generator {
   /// @throws Error unless all are finite, none is negative and at least one is positive
   std::int64_t multinomial(std::span<const float> probabilities);
 
-  void discard(std::int64_t words);  ///< skips `words` words of the stream
-  /// Skips the words that uniform() takes for numel elements.
-  void discard_uniform(std::int64_t numel) { discard(numel); }
-  void discard_normal(std::int64_t numel);  ///< the same for normal(), including the cached normal
+  /// Skips `words` words of the stream. uniform() takes one for each element.
+  void discard(std::int64_t words);
+  /// Skips what normal() takes for numel elements, including the cached normal.
+  void discard_normal(std::int64_t numel);
 
   /// The state from which set_state() continues.
   const GeneratorState& state() const { return state_; }

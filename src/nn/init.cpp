@@ -13,7 +13,7 @@ void draw(Generator& generator, const Init& init, std::span<float> out) {
 
 void skip(Generator& generator, const Init& init, std::int64_t numel) {
   if (init.kind == Init::Kind::normal) generator.discard_normal(numel);
-  if (init.kind == Init::Kind::uniform) generator.discard_uniform(numel);
+  if (init.kind == Init::Kind::uniform) generator.discard(numel);
 }
 
 }  // namespace nanofsdp::nn

@@ -61,7 +61,9 @@ class Replay {
       generator_.exponential(out);
     } else {
       std::vector<std::int64_t> whole(out.size());
-      if (name == "randint") generator_.randint(whole, static_cast<std::uint64_t>(a[0]));
+      if (name == "randint") {
+        for (auto& x : whole) x = generator_.randint(static_cast<std::uint64_t>(a[0]));
+      }
       if (name == "multinomial") {
         const std::vector<float> weights{0.5f, 0.25f, 0.125f, 0.125f};
         for (auto& x : whole) x = generator_.multinomial(weights);
