@@ -4,7 +4,7 @@ set(library_rooms base ops launch comm nn gpt fsdp data store)
 
 # Headers of no use to others: they would need our flags, or the headers of other libraries.
 set(private_headers "/(cuda|json|register|library|embedded|operands|exp|gemm|micro_kernel|\
-adamw_constants|gloo_wire|nccl_wire|nccl_library)\\.h$")
+gloo_wire|nccl_wire|nccl_library)\\.h$")
 set(headers nanofsdp.h)
 set(objects "")
 foreach(name IN LISTS library_rooms)

@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "ops/adamw_constants.h"
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {

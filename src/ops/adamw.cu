@@ -1,6 +1,5 @@
 #include "ops/adamw.h"
 
-#include "ops/adamw_constants.h"
 #include "ops/kernels.cuh"
 
 namespace nanofsdp::ops {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "base/device.h"
@@ -36,6 +37,26 @@ struct AdamW {
   double weight_decay = 0;  ///< a step takes lr * weight_decay of param
   std::int64_t step = 1;    ///< counts from 1
   Tensor grad_scale{};      ///< in  [1], float32: the coefficient of clipping; empty: 1
+};
+
+/// The numbers that all elements of one step share, for both twins. As in PyTorch, they are
+/// computed in double, and rounded once when they are combined with a tensor.
+struct AdamWConstants {
+  explicit AdamWConstants(const AdamW& a)
+      : decay(static_cast<float>(1 - a.lr * a.weight_decay)),
+        beta1(static_cast<float>(a.beta1)),
+        rest1(static_cast<float>(1 - a.beta1)),
+        beta2(static_cast<float>(a.beta2)),
+        rest2(static_cast<float>(1 - a.beta2)),
+        step_size(static_cast<float>(a.lr / correction(a.beta1, a.step))),
+        root_correction2(static_cast<float>(std::sqrt(correction(a.beta2, a.step)))),
+        eps(static_cast<float>(a.eps)) {}
+
+  static double correction(double beta, std::int64_t step) {
+    return 1 - std::pow(beta, static_cast<double>(step));
+  }
+
+  float decay, beta1, rest1, beta2, rest2, step_size, root_correction2, eps;
 };
 
 /// Each element costs fifteen operations, with a root and a quotient among them.
