@@ -53,7 +53,7 @@ int join(std::vector<std::string> args, launch::Rendezvous rendezvous) {
   } catch (const UsageError&) {
     wrong = std::current_exception();
   }
-  return launch::join(rendezvous, [&](launch::Store& store) {
+  return launch::tell(launch::join(rendezvous, [&](launch::Store& store) {
     if (wrong) std::rethrow_exception(wrong);
     NANOFSDP_REFUSE_IF(
         options.ranks != store.size() || options.backend == Backend::local,
@@ -64,7 +64,7 @@ int join(std::vector<std::string> args, launch::Rendezvous rendezvous) {
                     ? "leave them out, or unset the launcher's variables"
                     : "this build has no Gloo: unset the launcher's variables");
     comm::run_rank(store, options, prepare(options, store.rank()));
-  });
+  }));
 }
 
 // Runs a command on ranks. `parse` turns its arguments into options. `prepare` reads the files that

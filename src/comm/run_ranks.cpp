@@ -72,8 +72,8 @@ int start_ranks(const RanksOptions& options, const RankBody& body) {
     return 0;
   }
   require_processes(options);
-  return launch::launch_processes(
-      ranks, [&](launch::Store& store) { run_rank(store, options, body); }, options.patience());
+  return launch::tell(launch::run_processes(
+      ranks, [&](launch::Store& store) { run_rank(store, options, body); }, options.patience()));
 }
 
 }  // namespace
@@ -97,7 +97,8 @@ int run_ranks(const RanksOptions& options, const RankBody& body) try {
   auto rendezvous = launch::rendezvous_from([](const char* name) { return std::getenv(name); });
   if (!rendezvous) return with_named_errors([&] { return start_ranks(options, body); });
   rendezvous->patience = options.patience();
-  return launch::join(*rendezvous, [&](launch::Store& store) { run_rank(store, options, body); });
+  return launch::tell(
+      launch::join(*rendezvous, [&](launch::Store& store) { run_rank(store, options, body); }));
 } catch (const std::exception& error) {
   std::fprintf(stderr, "nanofsdp: %s\n", error.what());
   return dynamic_cast<const UsageError*>(&error) != nullptr ? 2 : 1;

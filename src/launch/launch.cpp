@@ -237,16 +237,14 @@ Outcome run_processes(int size, const Body& body, std::chrono::milliseconds pati
   return children.wait();
 }
 
-int launch_processes(int size, const Body& body, std::chrono::milliseconds patience) {
-  const Outcome outcome = run_processes(size, body, patience);
-  if (!outcome.message.empty()) std::fprintf(stderr, "nanofsdp: %s\n", outcome.message.c_str());
-  return outcome.exit_code;
+Outcome join(const Rendezvous& rendezvous, const Body& body) {
+  const Report report = report_of(body, rendezvous);
+  return {report.exit_code, report.text.data()};
 }
 
-int join(const Rendezvous& rendezvous, const Body& body) {
-  const Report report = report_of(body, rendezvous);
-  if (report.exit_code != 0) std::fprintf(stderr, "nanofsdp: %s\n", report.text.data());
-  return report.exit_code;
+int tell(const Outcome& outcome) {
+  if (!outcome.message.empty()) std::fprintf(stderr, "nanofsdp: %s\n", outcome.message.c_str());
+  return outcome.exit_code;
 }
 
 }  // namespace nanofsdp::launch

@@ -42,12 +42,12 @@ struct Outcome {
 /// @throws Error if this process has more than one thread, or cannot fork
 Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience = kPatience);
 
-/// Does the same for main(): it prints the message to stderr and returns the exit code.
-int launch_processes(int size, const Body& body, std::chrono::milliseconds patience = kPatience);
+/// Runs `body` if another launcher has started the ranks and this process is one of them. If it
+/// fails, the message names the rank that failed first.
+Outcome join(const Rendezvous& rendezvous, const Body& body);
 
-/// For main(), if another launcher has started the ranks and this process is one of them. Runs
-/// `body`. If it fails, prints its error to stderr, which names the rank that failed first.
+/// For main(): prints the message of the outcome to stderr, if there is one.
 /// @returns the exit code
-int join(const Rendezvous& rendezvous, const Body& body);
+int tell(const Outcome& outcome);
 
 }  // namespace nanofsdp::launch

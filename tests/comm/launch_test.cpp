@@ -201,12 +201,12 @@ TEST_F(Launch, CountsExitCodesAsShellsDo) {
 
 TEST_F(Launch, WritesOneLineToStderr) {
   ::testing::internal::CaptureStderr();
-  const int code = launch::launch_processes(3, [](Store& store) {
+  const int code = launch::tell(launch::run_processes(3, [](Store& store) {
     Context context(store.rank(), 3);
     const auto world = comm::make_gloo(context, store);
     if (store.rank() == 2) throw std::runtime_error("no more paper");
     world->barrier(*context.compute);
-  });
+  }));
   EXPECT_EQ(code, 1);
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "nanofsdp: rank 2: no more paper\n");
 }
@@ -233,14 +233,14 @@ class Interrupted : public Launch {
   void start() {
     launcher_ = fork();
     if (launcher_ != 0) return;
-    _exit(launch::launch_processes(kRanks, [&](Store& store) {
+    _exit(launch::tell(launch::run_processes(kRanks, [&](Store& store) {
       const int rank = store.rank();
       Context context(rank, kRanks);
       const auto world = comm::make_gloo(context, store);
       std::ofstream(pid_file(rank) + ".new") << getpid();
       std::filesystem::rename(pid_file(rank) + ".new", pid_file(rank));
       while (true) pause();
-    }));
+    })));
   }
 
   std::string pid_file(int rank) const { return directory_ + "/pid." + std::to_string(rank); }
