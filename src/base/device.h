@@ -109,8 +109,7 @@ class Stream {
  public:
   virtual ~Stream() = default;
   Stream() = default;
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
+  Stream(Stream&&) = delete;  // so it cannot be copied either
 
   virtual Device device() const { return Device::cpu; }  ///< the device on which its work runs
 

@@ -34,8 +34,7 @@ class Store {
 
   /// Ends the connection. If the rank has not called leave(), it is lost to the others.
   ~Store();
-  Store(const Store&) = delete;
-  Store& operator=(const Store&) = delete;
+  Store(Store&&) = delete;  // so it cannot be copied either
 
   int rank() const { return rendezvous_.rank; }  ///< from 0 to size() - 1
   int size() const { return rendezvous_.size; }  ///< the number of ranks of the run

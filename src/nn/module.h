@@ -86,8 +86,7 @@ class Module {
  public:
   virtual ~Module() = default;
   Module() = default;
-  Module(const Module&) = delete;
-  Module& operator=(const Module&) = delete;
+  Module(Module&&) = delete;  // so it cannot be copied either
 
   /// The hooks before and after forward and backward.
   struct Hooks {

@@ -20,8 +20,7 @@ namespace nanofsdp::nn {
 struct Parameter {
   /// Declares the parameter. It has no memory yet, so `data` and grad() are empty.
   Parameter(Shape whole, Init how) : shape(whole), init(how) {}
-  Parameter(const Parameter&) = delete;
-  Parameter& operator=(const Parameter&) = delete;
+  Parameter(Parameter&&) = delete;  // so it cannot be copied either
 
   /// Its path in the module tree, "transformer.h.0.attn.c_attn.weight". If named_parameters() was
   /// called on several modules around it, the longest of these paths. Once the parameter is

@@ -29,8 +29,7 @@ class NewFile {
   /// @throws UsageError if the file cannot be made
   explicit NewFile(std::string path);
   ~NewFile();
-  NewFile(const NewFile&) = delete;
-  NewFile& operator=(const NewFile&) = delete;
+  NewFile(NewFile&&) = delete;  // so it cannot be copied either
 
   /// @throws UsageError if the disk is full
   void write(std::span<const std::byte> bytes);
