@@ -39,9 +39,8 @@ constexpr std::uint64_t kOperationTag = std::uint64_t{0x40} << 56;
 // match, and every message has the length that its receiver expects. A longer message would end the
 // receiver's process inside Gloo, and a shorter one would give no error.
 std::uint64_t payload_tag(const Operation& operation) {
-  const std::uint64_t sequence = operation.sequence & 0x7fffff;
   const std::uint64_t hash = fingerprint(std::as_bytes(std::span(&operation, 1)));
-  return kOperationTag | std::uint64_t{1} << 55 | sequence << 32 |
+  return kOperationTag | std::uint64_t{1} << 55 | (operation.sequence & 0x7fffff) << 32 |
          ((hash ^ hash >> 32) & 0xffffffff);
 }
 

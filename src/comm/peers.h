@@ -39,7 +39,9 @@ struct RunState {
   /// Whether a wait has reached the timeout. Time in which a rank works alone does not count, so
   /// the ranks are asked before this is true.
   bool ends(Patience& wait) {
-    return wait.is_over() && (wait = Patience(timeout - idle())).is_over();
+    if (!wait.is_over()) return false;
+    wait = Patience(timeout - idle());
+    return wait.is_over();
   }
 
   /// Ends all waiting in the groups, and in groups that are made later.

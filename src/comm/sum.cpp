@@ -21,9 +21,8 @@ void store(bfloat16& to, float x) { to = to_bfloat16(x); }
 template <class In, class Out>
 void sum_as(Stream& stream, std::span<const void* const> x, const Tensor& to, ReduceOp op) {
   Out* const out = to.data<Out>();
-  const std::int64_t count = to.numel();
   const float scale = 1.0f / static_cast<float>(x.size());
-  stream.parallel_for(count, kSumGrain, [&](std::int64_t begin, std::int64_t end) {
+  stream.parallel_for(to.numel(), kSumGrain, [&](std::int64_t begin, std::int64_t end) {
     std::array<float, kBlock> sum;
     for (; begin < end; begin += kBlock) {
       const std::int64_t n = std::min(kBlock, end - begin);
