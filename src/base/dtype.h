@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
 
 #include "base/host_device.h"
 
@@ -86,18 +87,10 @@ NANOFSDP_HOST_DEVICE inline float8_e4m3 to_float8(float x) {
 
 /// The dtype of a C++ type: float, bfloat16, double, std::int32_t, float8_e4m3.
 template <class T>
-inline constexpr DType dtype_of = DType::float32;
-/// @copydoc dtype_of
-template <>
-inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
-/// @copydoc dtype_of
-template <>
-inline constexpr DType dtype_of<double> = DType::float64;
-/// @copydoc dtype_of
-template <>
-inline constexpr DType dtype_of<std::int32_t> = DType::int32;
-/// @copydoc dtype_of
-template <>
-inline constexpr DType dtype_of<float8_e4m3> = DType::float8_e4m3;
+inline constexpr DType dtype_of = std::is_same_v<T, bfloat16>       ? DType::bfloat16
+                                  : std::is_same_v<T, double>       ? DType::float64
+                                  : std::is_same_v<T, std::int32_t> ? DType::int32
+                                  : std::is_same_v<T, float8_e4m3>  ? DType::float8_e4m3
+                                                                    : DType::float32;
 
 }  // namespace nanofsdp

@@ -3,12 +3,10 @@
 #include <stdexcept>
 
 namespace nanofsdp {
-namespace {
 
-constexpr int kDeepest = 16;  // brackets within brackets; no file that we read has more
-
-// nlohmann's parser can count the depth too, but it then takes quadratic time.
-void require_flat(std::string_view text) {
+nlohmann::json parsed_json(std::string_view text) {
+  constexpr int kDeepest = 16;  // brackets within brackets; no file that we read has more
+  // nlohmann's parser can count the depth too, but it then takes quadratic time.
   int depth = 0;
   bool quoted = false;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -19,12 +17,6 @@ void require_flat(std::string_view text) {
     if (!quoted && (c == ']' || c == '}')) --depth;
     if (depth > kDeepest) throw std::invalid_argument("too many brackets in brackets");
   }
-}
-
-}  // namespace
-
-nlohmann::json parsed_json(std::string_view text) {
-  require_flat(text);
   return nlohmann::json::parse(text);
 }
 

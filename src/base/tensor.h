@@ -75,7 +75,7 @@ class Tensor {
   /// @throws ShapeError if T is not the tensor's dtype, or the device is simulated
   template <class T>
   T* data() const {
-    require(dtype_of<T>);
+    if (dtype_of<T> != dtype_ || is_simulated(device_)) refuse(dtype_of<T>);
     return static_cast<T*>(raw());
   }
   float* f32() const { return data<float>(); }  ///< the same as data<float>()
@@ -100,9 +100,6 @@ class Tensor {
   Tensor slice(std::int64_t begin, std::int64_t count) const;
 
  private:
-  void require(DType dtype) const {
-    if (dtype != dtype_ || is_simulated(device_)) refuse(dtype);
-  }
   [[noreturn]] void refuse(DType dtype) const;
 
   Address first_ = 0;
