@@ -146,8 +146,7 @@ Layout layout_of(const Stream& stream, const Operands& a) {
   l.survivor = 1 / (1 - a.dropout);
   require("attention: y", a.y, {B, T - l.first, H * D});
   require("attention: lse", a.lse, {B, H, T - l.first}, DType::float32);
-  const std::int64_t scratch = attention_scratch_numel(T, stream.threads());
-  require.at_least("attention: scratch", a.scratch, scratch);
+  require.at_least("attention: scratch", a.scratch, attention_scratch_numel(T, stream.threads()));
   return l;
 }
 

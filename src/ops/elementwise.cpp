@@ -85,10 +85,8 @@ void arange(Stream& stream, const Arange& a) {
   NANOFSDP_CHECK(a.period >= 1, .what = "arange: period", .expected = "at least 1",
                  .got = fmt::format("{}", a.period));
   enqueue(stream, a, [a] {
-    const std::span<std::int32_t> x = a.x.span<std::int32_t>();
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      x[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % a.period);
-    }
+    std::int32_t* x = a.x.data<std::int32_t>();
+    for (std::int64_t i = 0; i < a.x.numel(); ++i) x[i] = static_cast<std::int32_t>(i % a.period);
   });
 }
 

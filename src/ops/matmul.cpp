@@ -84,8 +84,7 @@ void matmul(Stream& stream, const MatmulBackward& a) {
   });
 }
 
-void take_fastest_products([[maybe_unused]] Stream& stream,
-                           [[maybe_unused]] const std::string& file) {
+void take_fastest_products(Stream& stream, const std::string& file) {
   NANOFSDP_RETURN_ON_CUDA(stream.device(), take_fastest_products(stream, file));
 }
 
