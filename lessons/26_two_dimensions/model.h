@@ -54,16 +54,16 @@ struct ParallelGPT final : nn::Module {
 };
 
 //! [part_of]
-/// Copies this rank's part of a whole parameter. A matrix that is divided by columns has a piece in
-/// each of its rows. c_attn makes queries, keys and values, and the rank needs its rows of each.
-inline std::vector<float> part_of(const nn::Parameter& whole, const nn::Parameter& mine, int rank) {
-  const bool columns = mine.shape[0] == whole.shape[0];
-  const bool packed = mine.name.find("c_attn") != mine.name.npos;
-  const std::int64_t pieces = columns ? whole.shape[0] : packed ? 3 : 1;
-  const std::int64_t n = mine.shape.numel() / pieces, from_next = whole.shape.numel() / pieces;
+/// Copies this rank's part of a whole parameter. The part has a block of neighbouring elements in
+/// each row if columns are divided, or else in each matrix; these are its blocks and the others' in
+/// turn.
+inline std::vector<float> part_of(const nn::Parameter& whole, const nn::Parameter& mine) {
+  const nn::Part& cut = mine.part;
+  const std::int64_t blocks = cut.dim == 1 ? mine.shape[0] : cut.groups;
+  const std::int64_t n = mine.shape.numel() / blocks;
   std::vector<float> part;
-  for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    const float* const begin = whole.data.f32() + piece * from_next + (mine.is_part ? rank * n : 0);
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const float* const begin = whole.data.f32() + (block * cut.ranks + cut.rank) * n;
     part.insert(part.end(), begin, begin + n);
   }
   return part;
@@ -73,7 +73,7 @@ inline std::vector<float> part_of(const nn::Parameter& whole, const nn::Paramete
 /// Draws nanoGPT's first weights, and gives the model this rank's part of them.
 /// @return the memory of the values
 inline std::vector<std::vector<float>> give_part(ParallelGPT& model, const gpt::GPTConfig& c,
-                                                 int rank, Generator& generator) {
+                                                 Generator& generator) {
   gpt::GPT all(c);
   const std::vector<nn::Parameter*> whole = all.named_parameters(),
                                     parts = model.named_parameters();
@@ -85,7 +85,7 @@ inline std::vector<std::vector<float>> give_part(ParallelGPT& model, const gpt::
     nn::draw(generator, init, p->data.span<float>());
   }
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    memory.push_back(part_of(*whole[i], *parts[i], rank));
+    memory.push_back(part_of(*whole[i], *parts[i]));
     parts[i]->data = Tensor(memory[i].data(), parts[i]->shape);
   }
   return memory;

@@ -27,9 +27,11 @@ using namespace nanofsdp;
 //! [matrix]
 /// One rank's part of a Linear without bias. The two classes below say which part it is.
 struct PartOfLinear : nn::Module {
-  PartOfLinear(comm::Communicator& group, std::int64_t in, std::int64_t out) : group(group) {
+  PartOfLinear(comm::Communicator& group, std::int64_t in, std::int64_t out, nn::Part part)
+      : group(group) {
     weight = std::make_shared<nn::Parameter>(Shape{out, in}, nn::Init::normal(0.02));
-    weight->is_part = true;
+    part.rank = group.rank(), part.ranks = group.size();
+    weight->part = part;
     add("weight", weight);
   }
 
@@ -57,10 +59,11 @@ struct PartOfLinear : nn::Module {
 //! [matrix]
 
 //! [parallel]
-/// Each rank has some rows of the weight [out, in], and computes these columns of y.
+/// Each rank has some rows of the weight [out, in], and computes these columns of y. If the weight
+/// consists of several matrices, the rank has some rows of each.
 struct ColumnParallel final : PartOfLinear {
-  ColumnParallel(comm::Communicator& group, std::int64_t in, std::int64_t out)
-      : PartOfLinear(group, in, out / group.size()) {}
+  ColumnParallel(comm::Communicator& group, std::int64_t in, std::int64_t out, int matrices = 1)
+      : PartOfLinear(group, in, out / group.size(), {.dim = 0, .groups = matrices}) {}
   Tensor do_forward(nn::Tape& tape, Tensor x) override { return product(tape, x); }
   Tensor do_backward(nn::Tape& tape, Tensor dy) override {
     return add_up(tape, gradients(tape, dy));  // each column of y adds to the gradient of x
@@ -70,7 +73,7 @@ struct ColumnParallel final : PartOfLinear {
 /// Each rank has some columns of the weight [out, in], and these columns of x.
 struct RowParallel final : PartOfLinear {
   RowParallel(comm::Communicator& group, std::int64_t in, std::int64_t out)
-      : PartOfLinear(group, in / group.size(), out) {}
+      : PartOfLinear(group, in / group.size(), out, {.dim = 1}) {}
   Tensor do_forward(nn::Tape& tape, Tensor x) override {
     return add_up(tape, product(tape, x));  // each column of x adds to y
   }
@@ -82,7 +85,7 @@ struct RowParallel final : PartOfLinear {
 struct ParallelAttention final : nn::Module {
   ParallelAttention(comm::Communicator& group, const gpt::GPTConfig& c)
       : heads(static_cast<int>(c.n_head) / group.size()),
-        c_attn(group, c.n_embd, 3 * c.n_embd),
+        c_attn(group, c.n_embd, 3 * c.n_embd, /*matrices=*/3),
         c_proj(group, c.n_embd, c.n_embd) {
     add("c_attn", c_attn), add("c_proj", c_proj);
   }

@@ -36,7 +36,7 @@ inline GridRun train_on(const Grid& grid, int steps, fsdp::Options options,
     //! [train]
     comm::Mesh mesh(std::move(world), /*shard_size=*/0, /*post_forward_size=*/0, grid.tensor);
     ParallelGPT model(mesh.tensor(), nanogpt(65));
-    const auto memory = give_part(model, nanogpt(65), mesh.tensor().rank(), generator);
+    const auto memory = give_part(model, nanogpt(65), generator);
     fsdp::ShardedModel sharded(context, model, mesh, options);
     //! [train]
     fsdp::AdamW optimizer(context, sharded.units(),

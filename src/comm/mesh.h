@@ -30,7 +30,7 @@ namespace nanofsdp::comm {
 /// which has the shard groups and the replicate groups that this page describes. The model sends
 /// what its layers need over tensor(). These rules hold for what the group must share:
 ///
-/// - **Parameters.** Each rank may have a part of a parameter; then Parameter::is_part says so. All
+/// - **Parameters.** Each rank may have a part of a parameter; then Parameter::part says which. All
 ///   other parameters are replicated: they have the same values on all ranks of a tensor group.
 /// - **Gradients.** Backward must leave equal gradients of a replicated parameter on all ranks of a
 ///   tensor group. FSDP does not send them. If the backward of a layer has only a part of such a

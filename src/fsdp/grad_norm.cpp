@@ -18,7 +18,7 @@ void add_squares(Stream& stream, const ShardedParameters& row, bool replicated, 
   const Layout& layout = row.layout();
   for (std::size_t i = 0; i < row.parameters().size(); ++i) {
     const Piece piece = row.owned(i);
-    const bool counts = replicated || row.parameters()[i]->is_part;
+    const bool counts = replicated || row.parameters()[i]->part.ranks > 1;
     if (piece.in_shard.empty() || !counts) continue;
     const std::int64_t part = layout.chunk(i);
     const std::int64_t begin = layout.in_cut(i).begin + piece.in_parameter.begin;

@@ -172,7 +172,7 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);
   has_value_[i] = true;
-  std::uint64_t& before = fingerprints_[parameters_[i]->is_part];
+  std::uint64_t& before = fingerprints_[parameters_[i]->part.ranks > 1];
   before = fingerprint(whole, before);
 }
 

@@ -141,7 +141,7 @@ class ShardedParameters {
   /// Whether parameter `i` has a value.
   bool has_value(std::size_t i) const { return has_value_[i]; }
   /// Two hashes of the values that store() was given: of replicated parameters, and of parts
-  /// (nn::Parameter::is_part). They are equal on ranks that were given equal values.
+  /// (nn::Parameter::part). They are equal on ranks that were given equal values.
   const std::array<std::uint64_t, 2>& fingerprints() const { return fingerprints_; }
 
  private:

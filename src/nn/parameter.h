@@ -15,6 +15,19 @@ namespace nanofsdp::nn {
 /// the whole parameter while its unit is unsharded. Otherwise they show the piece that lies in this
 /// rank's shard, as one dimension. The piece may be all of the parameter, a part, or nothing.
 
+/// The part of a larger parameter that one rank of a tensor group has (comm/mesh.h). Dimension
+/// `dim` of the larger one consists of `groups` of equal size, and each group is divided into
+/// `ranks` parts of equal size. This is part `rank` of every group.
+///
+///     {.dim = 0, .rank = r, .ranks = T}                 rows of a weight: column parallel
+///     {.dim = 1, .rank = r, .ranks = T}                 columns of a weight: row parallel
+///     {.dim = 0, .rank = r, .ranks = T, .groups = 3}    rows of queries, of keys and of values
+///
+/// (Megatron-LM calls `dim` partition_dim, and packed groups partition_stride.)
+struct Part {
+  int dim = 0, rank = 0, ranks = 1, groups = 1;
+};
+
 /// A module makes its parameters with std::make_shared and registers them (Module::add). Their
 /// memory comes later, from FSDP or from another program that trains the model.
 struct Parameter {
@@ -36,10 +49,10 @@ struct Parameter {
   /// Only frozen parameters can be bfloat16. That halves their bytes, and the model computes with
   /// the rounded values.
   DType dtype = DType::float32;
-  /// Whether the ranks of a tensor group have different parts of a larger parameter, and this is
-  /// the part of one rank. If not, all of them have the same values, and backward leaves them the
-  /// same gradient (comm/mesh.h). Set it before the model is sharded.
-  bool is_part = false;
+  /// The part of a larger parameter that this is. If it is the only part, all ranks of a tensor
+  /// group have the same values, and backward leaves them the same gradient (comm/mesh.h). Set it
+  /// before the model is sharded.
+  Part part;
   bool sharded = false;  ///< whether a sharded model owns its memory and its name
   /// The values. They are float32. FSDP shows them in bfloat16 if a GPU computes with them in
   /// bfloat16, or if they are stored so.

@@ -82,6 +82,15 @@ bool all_see(const fs::path& directory, fsdp::ShardedModel& model) {
   return std::ranges::count(seen, seen[0].bytes, &FileRecord::bytes) == std::ssize(seen);
 }
 
+// The slices that this rank saves. The first rank of a tensor group saves the parameters that all
+// its ranks have.
+std::vector<StateSlice> own_slices(fsdp::ShardedModel& model, fsdp::ShardedOptimizer& optimizer) {
+  std::vector<StateSlice> slices = slices_to_save(model.units(), optimizer);
+  if (model.mesh().tensor().rank() > 0)
+    std::erase_if(slices, [](const StateSlice& slice) { return slice.blocks.is_whole(); });
+  return slices;
+}
+
 // ---- loading
 
 void verify(const fs::path& path, const FileRecord& record, const std::string& hint) {
@@ -125,8 +134,9 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
                                         const Metadata& metadata) {
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
-  const auto rank = static_cast<std::size_t>(mesh.rank());
-  const auto files = static_cast<std::size_t>(model.rows()[0]->layout().world_size());
+  const auto rank = static_cast<std::size_t>(rank_of(mesh));
+  const auto files =
+      static_cast<std::size_t>(model.rows()[0]->layout().world_size() * mesh.tensor().size());
   const fs::path directory = unfinished(out_dir);
   require_names(model, optimizer.state_names());
   context.compute->synchronize();
@@ -140,7 +150,7 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
   auto records = together(model, kSaves, [&](FileRecord& mine) {
     if (rank >= files) return;
     mine = write_rank_file(directory / rank_file_name(rank, files), *context.compute,
-                           slices_to_save(model.units(), optimizer));
+                           own_slices(model, optimizer));
   });
   records.resize(files);  // replicas have written nothing
   together(model, kSaves, [&](FileRecord&) {
@@ -161,13 +171,16 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   Context& context = model.context();
   comm::Mesh& mesh = model.mesh();
   const fs::path directory = checkpoint_path(out_dir);
+  require_names(model, optimizer.state_names());
   const std::vector<StateSlice> slices = slices_to_load(model.units(), optimizer);
-  comm::require_agreement(mesh.world(), *context.compute, "checkpoint", manifest.fingerprint,
-                          "all ranks must see the same --out_dir");
+  for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()}) {
+    comm::require_agreement(*ranks, *context.compute, "checkpoint", manifest.fingerprint,
+                            "all ranks must see the same --out_dir");
+  }
   const std::size_t files = manifest.files.size();
   together(model, kLoads, [&](FileRecord&) {
-    for (auto f = static_cast<std::size_t>(mesh.rank()); f < files;
-         f += static_cast<std::size_t>(mesh.size())) {
+    for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
+         f += static_cast<std::size_t>(ranks_of(mesh))) {
       verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
     }
   });  // now every rank knows that all files are good, before it uses one

@@ -1,5 +1,6 @@
 #include "store/rank_file.h"
 
+#include <algorithm>
 #include <deque>
 #include <map>
 #include <optional>
@@ -19,11 +20,18 @@ using nlohmann::json;
 
 constexpr char kPt[] = "pt";  // tells PyTorch's readers that the tensors are PyTorch's
 
-// The pieces that exist of a parameter, and the files that hold them.
+// Neighbouring elements in a file.
+struct InFile {
+  const SafetensorsFile* file;
+  std::int64_t numel;  // elements of the tensor there
+  std::int64_t first;  // the first of the elements that are meant
+};
+
+// The elements that exist of a parameter: ranges of the whole, and their places in the files.
 struct Pieces {
   std::vector<std::int64_t> shape;
   std::vector<fsdp::Range> ranges;
-  std::vector<const SafetensorsFile*> files;  // the file of each range
+  std::vector<InFile> places;
   std::optional<std::int64_t> steps;
 };
 using Index = std::map<std::string, Pieces>;
@@ -36,13 +44,22 @@ void add_to_index(Index& index, const fs::path& path, const SafetensorsFile& ran
     Pieces& pieces = index[name];
     parse_json(text, fault, [&, name = name](const json& place) {
       const json &shape = place.at("shape"), &range = place.at("range");
-      if (pieces.files.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
+      if (pieces.ranges.empty()) pieces.shape = shape.get<std::vector<std::int64_t>>();
       if (shape != json(pieces.shape)) throw std::invalid_argument(name + " has two shapes");
       if (place.contains("step")) pieces.steps = place.at("step").get<std::int64_t>();
-      pieces.ranges.push_back({range.at(0), range.at(1)});
-      const auto [begin, end] = pieces.ranges.back();
-      if (begin < 0 || begin > end) throw std::invalid_argument(name + " has no such range");
-      pieces.files.push_back(&rank_file);
+      const auto& [begin, end] = fsdp::Range{range.at(0), range.at(1)};
+      const json blocks = place.value("blocks", json{1, 0, 1});
+      const auto& [size, rank, ranks] = Blocks{blocks.at(0), blocks.at(1), blocks.at(2)};
+      if (begin < 0 || begin > end || rank < 0 || rank >= ranks || size < 1 ||
+          std::max(end, size) > kMostElements / ranks)
+        throw std::invalid_argument(name + " has no such range");
+      InFile in_file{&rank_file, end - begin, 0};
+      rank_file.read({name, {in_file.numel}}, 0, {});  // throws unless the file has this number
+      for (const fsdp::Range& run : Blocks{size, rank, ranks}.in_whole({begin, end})) {
+        pieces.ranges.push_back(run);
+        pieces.places.push_back(in_file);
+        in_file.first += run.size();
+      }
     });
   }
 }
@@ -59,6 +76,8 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
     json place = {{"shape", slice.parameter.shape.dims()},
                   {"range", {slice.range.begin, slice.range.end}}};
     if (slice.steps != nullptr) place["step"] = *slice.steps;
+    const auto& [size, rank, ranks] = slice.blocks;
+    if (!slice.blocks.is_whole()) place["blocks"] = {size, rank, ranks};
     metadata[slice.parameter.name] = place.dump();
   }
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
@@ -88,19 +107,21 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
   std::vector<float> room;
   for (const StateSlice& slice : slices) {
     const Pieces& pieces = index[slice.parameter.name];
-    const auto items = plan_reads(slice.range, pieces.ranges);
+    const auto items = plan_reads(slice.blocks.in_whole(slice.range), pieces.ranges);
     NANOFSDP_REFUSE_IF(!items, .what = "checkpoint '" + directory.string() + "'",
                        .expected = "all of the model's parameter " + slice.parameter.name,
                        .got = "gaps, or elements that are there twice");
     if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
-    for (const ReadItem& item : *items) {
-      for (const auto& [name, values] : slice.tensors) {
-        const Tensor to = values.slice(item.in_wanted.begin, item.in_wanted.size());
-        room.resize(static_cast<std::size_t>(to.numel()));
-        pieces.files[item.saved]->read({name, {pieces.ranges[item.saved].size()}},
-                                       item.in_saved.begin, room);
-        transfer(stream, Tensor(room.data(), to.shape()), to);
+    for (const auto& [name, values] : slice.tensors) {
+      room.resize(static_cast<std::size_t>(values.numel()));
+      auto to = std::span(room);
+      for (const ReadItem& item : *items) {
+        const auto count = static_cast<std::size_t>(item.in_saved.size());
+        const auto& [file, numel, first] = pieces.places[item.saved];
+        file->read({name, {numel}}, first + item.in_saved.begin, to.first(count));
+        to = to.subspan(count);
       }
+      transfer(stream, Tensor(room.data(), values.shape()), values);
     }
   }
 }

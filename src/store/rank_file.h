@@ -20,6 +20,10 @@ namespace nanofsdp::store {
 /// elements, row-major; the step counts the optimizer's steps that the parameter has made. A frozen
 /// parameter has neither moments nor steps. Each file can be read without the others, also by the
 /// safetensors package for Python.
+///
+/// A rank of a tensor group has a part of the parameter. The shape is then that of the whole, the
+/// range counts the elements of the part, and `"blocks": [64, 1, 2]` says that the part is the
+/// second of two, in blocks of 64 elements (whole.h).
 
 /// Writes the slices that one rank saves, after `stream` has computed them.
 /// @throws UsageError if the file cannot be written

@@ -47,6 +47,10 @@ Metadata texts_of(const Json& object) {
   return texts;
 }
 
+/// The most elements that a dimension of a tensor may have in files that we read together. A double
+/// holds the number exactly.
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 50;
+
 /// One tensor of a file.
 struct TensorInfo {
   std::string name;                 ///< unique in the file

@@ -20,8 +20,10 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
           piece.in_shard = {begin + piece.in_parameter.begin, begin + piece.in_parameter.end};
         }
         if (piece.in_shard.empty()) continue;
-        const fsdp::ParameterSpec& parameter = row.layout().parameters()[i];
-        StateSlice& slice = slices.emplace_back(StateSlice{parameter, piece.in_parameter});
+        const nn::Parameter& parameter = *row.parameters()[i];
+        StateSlice& slice = slices.emplace_back(
+            StateSlice{{parameter.name, whole_shape(parameter)}, piece.in_parameter});
+        slice.blocks = blocks_of(parameter);
         const auto add = [&](const std::string& name, const Tensor& all) {
           slice.tensors.emplace_back(name, all.slice(piece.in_shard.begin, piece.in_shard.size()));
         };
@@ -59,24 +61,25 @@ void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimiz
 }
 
 //! [plan_reads]
-std::optional<std::vector<ReadItem>> plan_reads(fsdp::Range wanted,
+std::optional<std::vector<ReadItem>> plan_reads(std::span<const fsdp::Range> wanted,
                                                 std::span<const fsdp::Range> saved) {
+  std::vector<std::size_t> order;  // indices of the saved ranges, by their elements
+  for (std::size_t i = 0; i < saved.size(); ++i)
+    if (!saved[i].empty()) order.push_back(i);
+  std::ranges::sort(order, {}, [&](std::size_t i) { return saved[i].begin; });
+  const auto overlap = [&](std::size_t a, std::size_t b) { return saved[a].end > saved[b].begin; };
+  if (std::ranges::adjacent_find(order, overlap) != order.end()) return std::nullopt;
   std::vector<ReadItem> items;
-  for (std::size_t i = 0; i < saved.size(); ++i) {
-    const std::int64_t begin = std::max(wanted.begin, saved[i].begin);
-    const std::int64_t end = std::min(wanted.end, saved[i].end);
-    if (begin >= end) continue;
-    items.push_back({.saved = i,
-                     .in_saved = {begin - saved[i].begin, end - saved[i].begin},
-                     .in_wanted = {begin - wanted.begin, end - wanted.begin}});
+  for (const fsdp::Range& range : wanted) {
+    auto next = std::ranges::upper_bound(order, range.begin, {},
+                                         [&](std::size_t i) { return saved[i].end; });
+    for (std::int64_t begin = range.begin; begin < range.end; ++next) {
+      if (next == order.end() || saved[*next].begin > begin) return std::nullopt;
+      const std::int64_t end = std::min(range.end, saved[*next].end);
+      items.push_back({*next, {begin - saved[*next].begin, end - saved[*next].begin}});
+      begin = end;
+    }
   }
-  std::ranges::sort(items, {}, [](const ReadItem& item) { return item.in_wanted.begin; });
-  std::int64_t next = 0;
-  for (const ReadItem& item : items) {
-    if (item.in_wanted.begin != next) return std::nullopt;
-    next = item.in_wanted.end;
-  }
-  if (next != wanted.size()) return std::nullopt;
   return items;
 }
 //! [plan_reads]

@@ -10,6 +10,7 @@
 #include "fsdp/layout.h"
 #include "fsdp/sharded_optimizer.h"
 #include "fsdp/unit.h"
+#include "store/whole.h"
 
 namespace nanofsdp::store {
 
@@ -40,17 +41,24 @@ namespace nanofsdp::store {
 /// hold the same elements, so only the first shard group saves. If replicas split the update
 /// (hybrid_shard_optimizer), every rank saves the shard that it updates.
 ///
+/// If the model is divided over tensor groups, each part is saved by the shard group that has it,
+/// with its place in the whole parameter (whole.h). The first rank of a tensor group saves the
+/// parameters that all its ranks have.
+///
 /// This file knows no file format.
 
 /// Neighbouring elements of one parameter, with the optimizer's state of them, as they lie in a
 /// rank's memory.
 struct StateSlice {
-  fsdp::ParameterSpec parameter;  ///< the parameter
-  fsdp::Range range;              ///< range of the parameter's elements, row-major; not empty
+  fsdp::ParameterSpec parameter;  ///< the parameter of the whole model
+  /// Range of the elements of the part that this rank's tensor group gives it, row-major; not
+  /// empty. Without tensor groups the part is the parameter.
+  fsdp::Range range;
   /// Views into the shard, float32 [range.size()]. The first has the parameter's name. If the
   /// parameter is not frozen, the optimizer's states follow (sharded_optimizer.h) as NAME.STATE.
   std::vector<std::pair<std::string, Tensor>> tensors{};
   std::int64_t* steps = nullptr;  ///< steps that the parameter has made; null if it is frozen
+  Blocks blocks{};                ///< the place of the part in the whole parameter
 };
 
 /// The slices that this rank saves.
@@ -69,19 +77,18 @@ std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
 void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
                     std::int64_t steps);
 
-/// One copy from a saved range to a wanted one.
+/// One copy of elements that were saved.
 struct ReadItem {
   std::size_t saved = 0;  ///< index of the saved range
-  fsdp::Range in_saved;   ///< counted from its start
-  fsdp::Range in_wanted;  ///< counted from the start of the wanted range; same size
+  fsdp::Range in_saved;   ///< the elements, counted from its start
 
   friend bool operator==(const ReadItem&, const ReadItem&) = default;
 };
 
-/// The copies that fill `wanted`, in the order of its elements.
+/// The copies that fill the wanted ranges, one behind the other.
 /// @param saved ranges of the same parameter, in any order
-/// @returns nothing if the saved ranges leave a gap, or hold an element twice
-std::optional<std::vector<ReadItem>> plan_reads(fsdp::Range wanted,
+/// @returns nothing if the saved ranges lack an element that is wanted, or hold any element twice
+std::optional<std::vector<ReadItem>> plan_reads(std::span<const fsdp::Range> wanted,
                                                 std::span<const fsdp::Range> saved);
 
 }  // namespace nanofsdp::store

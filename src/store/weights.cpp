@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <optional>
@@ -13,6 +14,7 @@
 #include "base/transfer.h"
 #include "comm/agreement.h"
 #include "store/weights_files.h"
+#include "store/whole.h"
 
 namespace nanofsdp::store {
 namespace {
@@ -22,10 +24,10 @@ using fsdp::Range;
 constexpr char kWrites[] = "saves weights", kReads[] = "loads weights";
 
 // The elements of a tensor that a rank writes. They are whole rows, as torch.chunk cuts them.
-Range chunk_of(const TensorInfo& tensor, const comm::Mesh& mesh) {
-  const fsdp::Layout cut({{tensor.name, Shape(tensor.shape)}}, mesh.size(), /*alignment=*/1,
+Range chunk_of(const TensorInfo& tensor, comm::Mesh& mesh) {
+  const fsdp::Layout cut({{tensor.name, Shape(tensor.shape)}}, ranks_of(mesh), /*alignment=*/1,
                          fsdp::LayoutKind::per_parameter);
-  return cut.piece(0, mesh.rank()).in_parameter;
+  return cut.piece(0, rank_of(mesh)).in_parameter;
 }
 
 // Requires that the directory has no weights, because readers take every .safetensors file in it
@@ -41,15 +43,48 @@ void require_no_weights(const std::filesystem::path& directory) {
   }
 }
 
+// The parts of a parameter that the ranks of the tensor group have, one behind the other.
+// Collective.
+// @param memory for them; no part needs it if the parameter is whole
+Tensor gather_parts(fsdp::ShardedModel& model, const nn::Parameter& parameter, Buffer& memory) {
+  if (parameter.part.ranks == 1) return parameter.data;
+  const Tensor part = parameter.data.view({parameter.data.numel()});
+  const std::int64_t all = part.numel() * parameter.part.ranks;
+  memory = model.context().buffer(MemoryClass::communication, all, part.dtype());
+  const Tensor parts = memory.tensor({all}, part.dtype());
+  model.stream().wait(model.mesh().tensor().all_gather(model.stream(), part, parts,
+                                                       {.unit = parameter.name, .control = true}));
+  return parts;
+}
+
+// The whole parameter, in `room` if it consists of parts.
+std::span<const float> put_together(const nn::Parameter& parameter, std::span<const float> parts,
+                                    std::vector<float>& room) {
+  Blocks blocks = blocks_of(parameter);
+  if (blocks.is_whole()) return parts;
+  room.resize(parts.size());
+  auto from = parts.begin();
+  for (blocks.rank = 0; blocks.rank < blocks.ranks; ++blocks.rank) {
+    for (const Range& range : blocks.in_whole({0, parameter.shape.numel()})) {
+      std::copy_n(from, range.size(), room.begin() + range.begin);
+      from += range.size();
+    }
+  }
+  return room;
+}
+
 // Gathers the model unit by unit. Each rank that has a writer writes the part of each tensor that
 // `part_of` returns, if it returns one.
 void write_whole(fsdp::ShardedModel& model, std::optional<SafetensorsWriter>& writer,
                  const std::function<std::optional<Range>(const TensorInfo&)>& part_of) {
   std::exception_ptr failure;  // thrown later, when all ranks can learn of it
-  std::vector<float> room;
+  std::vector<float> room, in_order;
   model.summon_full_parameters([&](const nn::Parameter& parameter) {
+    Buffer memory;
+    const Tensor parts = gather_parts(model, parameter, memory);
     if (!writer || failure) return;
-    const auto whole = on_host<float>(model.stream(), parameter.data, room);
+    const auto whole =
+        put_together(parameter, on_host<float>(model.stream(), parts, room), in_order);
     const auto busy = model.mesh().world().busy(kWrites);
     const std::optional<Range> part = part_of(info_of(parameter));
     if (!part) return;
@@ -73,7 +108,8 @@ std::filesystem::path weights_path(const std::string& out_dir) {
 }
 
 TensorInfo info_of(const nn::Parameter& parameter) {
-  const auto dims = parameter.shape.dims();
+  const Shape shape = whole_shape(parameter);
+  const auto dims = shape.dims();
   return {parameter.name, {dims.begin(), dims.end()}, name_in_file(parameter.dtype)};
 }
 
@@ -86,18 +122,30 @@ std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
 }
 
 void require_names(fsdp::ShardedModel& model, std::span<const std::string> states) {
-  NANOFSDP_CHECK(model.mesh().tensor().size() == 1, .what = "files of a model",
-                 .expected = "a mesh without tensor groups", .got = "one that has them");
+  const comm::Communicator& tensor = model.mesh().tensor();
   std::set<std::string> names;
   for (const fsdp::ShardedParameters* row : model.rows()) {
     for (const nn::Parameter* parameter : row->parameters()) {
       add_name(names, parameter->name);
+      const auto& [dim, part, parts, groups] = parameter->part;
+      const Shape& shape = parameter->shape;
+      NANOFSDP_CHECK(parts == 1 || (part == tensor.rank() && parts == tensor.size() && dim >= 0 &&
+                                    dim < shape.rank() && groups > 0 && shape[dim] % groups == 0),
+                     .what = "parameter " + parameter->name,
+                     .expected = fmt::format("part {} of {} of equal groups in a dimension",
+                                             tensor.rank(), tensor.size()),
+                     .got = fmt::format("part {} of {}, dimension {} of {} in {} groups", part,
+                                        parts, dim, shape.str(), groups));
       for (std::size_t i = 0; row->trains() && i < states.size(); ++i) {
         add_name(names, parameter->name + "." + states[i]);
       }
     }
   }
 }
+
+int rank_of(comm::Mesh& mesh) { return mesh.rank() * mesh.tensor().size() + mesh.tensor().rank(); }
+
+int ranks_of(comm::Mesh& mesh) { return mesh.size() * mesh.tensor().size(); }
 
 std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& at,
                                  const std::function<void(FileRecord& mine)>& part) {
@@ -106,7 +154,7 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
     std::array<char, 1264> why{};
   } mine;
   const auto fail = [&](const std::string& why) { why.copy(mine.why.data(), sizeof mine.why - 1); };
-  comm::Communicator& world = model.mesh().world();
+  comm::Communicator &world = model.mesh().world(), &tensor = model.mesh().tensor();
   try {
     const auto busy = world.busy(at);
     if (!is_simulated(model.context().device)) part(mine.record);
@@ -116,10 +164,15 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
     fail(describe(
         {.what = "cannot write '" + error.path1().string() + "'", .got = error.code().message()}));
   }
-  constexpr std::int64_t kWords = sizeof mine / 8;  // no collective interprets these words
-  std::vector<Outcome> all(static_cast<std::size_t>(world.size()));
-  comm::gather_on_host(world, model.stream(), Tensor(&mine, {kWords}, DType::float64),
-                       Tensor(all.data(), {kWords * world.size()}, DType::float64), at);
+  const auto words = [](Outcome* first, int count) {  // no collective interprets them
+    return Tensor(first, {count * std::int64_t{sizeof(Outcome) / 8}}, DType::float64);
+  };
+  std::vector<Outcome> near(static_cast<std::size_t>(tensor.size())),
+      all(static_cast<std::size_t>(ranks_of(model.mesh())));
+  comm::gather_on_host(tensor, model.stream(), words(&mine, 1), words(near.data(), tensor.size()),
+                       at);
+  comm::gather_on_host(world, model.stream(), words(near.data(), tensor.size()),
+                       words(all.data(), ranks_of(model.mesh())), at);
   std::vector<FileRecord> records;
   for (const auto& [record, why] : all) {
     NANOFSDP_REFUSE_IF(why[0] != '\0', .what = why.data());
@@ -133,7 +186,8 @@ void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const M
   require_names(model);
   std::optional<SafetensorsWriter> writer;
   together(model, kWrites, [&](FileRecord&) {
-    if (rank == 0) writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
+    if (rank == 0 && model.mesh().tensor().rank() == 0)
+      writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
   });
   write_whole(model, writer, [](const TensorInfo& tensor) { return Range{0, tensor.numel()}; });
 }
@@ -157,11 +211,11 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
     boxes.push_back(std::move(tensor));
   }
   metadata[kShardingInfo] = sharding.dump();
-  metadata[kShards] = fmt::to_string(mesh.size());
+  metadata[kShards] = fmt::to_string(ranks_of(mesh));
   const std::string name =
-      fmt::format("shard-{:05}-model-00001-of-00001.safetensors", mesh.rank() + 1);
+      fmt::format("shard-{:05}-model-00001-of-00001.safetensors", rank_of(mesh) + 1);
   together(model, kWrites, [&](FileRecord&) {
-    if (mesh.rank() > 0) return;
+    if (rank_of(mesh) > 0) return;
     std::error_code none;  // if this fails, no file can be made, which is reported then
     std::filesystem::create_directories(directory, none);
     require_no_weights(directory);
@@ -178,6 +232,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
   for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
+  require_names(model);
   std::optional<WeightsFiles> files;
   together(model, kReads, [&](FileRecord&) {
     files.emplace(out_dir);
@@ -187,7 +242,12 @@ void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
     for (fsdp::ShardedParameters* row : model.rows()) {
       const auto parameters = row->parameters();
       for (std::size_t i = 0; i < parameters.size(); ++i) {
-        row->store(i, files->read(info_of(*parameters[i])));
+        const std::vector<float> whole = files->read(info_of(*parameters[i]));
+        const Blocks mine = blocks_of(*parameters[i]);
+        std::vector<float> part;
+        for (const Range& range : mine.in_whole({0, parameters[i]->shape.numel()}))
+          part.insert(part.end(), whole.begin() + range.begin, whole.begin() + range.end);
+        row->store(i, part);
       }
     }
   });  // no rank replaces the files before all have read them

@@ -66,6 +66,12 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
 /// rest: in the middle of a pass
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model);
 
+/// This rank's number among all ranks that together() brings together. Tensor groups are
+/// neighbours.
+int rank_of(comm::Mesh& mesh);
+/// The number of these ranks.
+int ranks_of(comm::Mesh& mesh);
+
 /// Runs `part` on each rank, and waits until all ranks have run theirs. A rank may take long: the
 /// others know that it works (comm::Communicator::busy). Collective, control traffic. A simulated
 /// device has no files, so no part runs there, and the callers in this room do all the rest.
@@ -79,13 +85,12 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
 
 /// Requires that files can hold the parameters under their names. All ranks have the same names.
 /// @param states names of the optimizer's states, which the same files hold
-/// @throws Error as add_name(), or if the ranks of tensor groups have parts of the parameters:
-///         files do not say where a part lies
+/// @throws Error as add_name(), or if a parameter is a part of another rank of the tensor group
 void require_names(fsdp::ShardedModel& model, std::span<const std::string> states = {});
 
-/// The parameters in the order of the units, as files name them.
+/// The whole parameters in the order of the units, as files name them.
 std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model);
-/// The same for one parameter.
+/// The same for one parameter. If it is a part, this is the whole parameter.
 TensorInfo info_of(const nn::Parameter& parameter);
 
 }  // namespace nanofsdp::store

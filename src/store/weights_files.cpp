@@ -20,8 +20,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Largest size of a dimension, which a double holds exactly.
-constexpr std::int64_t kMost = std::int64_t{1} << 50;
 constexpr std::uint64_t kMostOfIndex = 1 << 26;  // largest size of an index in bytes
 
 // The files that Hugging Face's index beside them names.
@@ -121,7 +119,7 @@ void WeightsFiles::add(std::size_t file, const std::string& path) {
       const std::size_t dims = boxes.empty() ? tensor.shape.size() : boxes[0].offsets.size();
       bool fits = box.offsets.size() == dims && tensor.shape.size() == dims;
       for (std::size_t d = 0; fits && d < dims; ++d) {
-        fits = box.offsets[d] >= 0 && box.offsets[d] <= kMost - tensor.shape[d];
+        fits = box.offsets[d] >= 0 && box.offsets[d] <= kMostElements - tensor.shape[d];
       }
       if (!fits) throw std::invalid_argument(fmt::format("'{}' at {}", tensor.name, box.offsets));
       boxes.push_back(std::move(box));

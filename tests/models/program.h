@@ -125,8 +125,8 @@ struct World {
   int ranks = 1;
   int shard_size = 0;         ///< for the hybrid strategies; 0: all ranks
   int post_forward_size = 0;  ///< if units reshard after forward; 0: the shard group
-  /// Ranks of a tensor group, if the program saves nothing. They are copies of one rank, and half
-  /// of the parameters are taken for parts of larger ones.
+  /// Ranks of a tensor group. They are copies of one rank, and half of the parameters are taken for
+  /// parts of larger ones.
   int tensor = 1;
   nanofsdp::fsdp::ShardingStrategy strategy = nanofsdp::fsdp::ShardingStrategy::full_shard;
   nanofsdp::fsdp::LayoutKind layout = nanofsdp::fsdp::LayoutKind::flat;

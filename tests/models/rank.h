@@ -39,7 +39,7 @@ class Rank {
         directory_(std::move(directory)),
         context_(context),
         mesh_(std::move(all), groups_of(world_), world_.post_forward_size,
-              tensor_of(program, part)),
+              program.parts[part].world.tensor),
         model_(program),
         memory_(give_values(part)),
         sharded_(context, model_.root(), mesh_, options()),
@@ -86,7 +86,7 @@ class Rank {
     const std::vector<nn::Parameter*> all = model_.root().named_parameters();
     for (nn::Parameter* parameter : all) {
       parameters_.emplace_back(parameter, parameter->name);
-      parameter->is_part = mesh_.tensor().size() > 1 && is_part(parameter->name);
+      parameter->part = part_of(*parameter, mesh_.tensor().rank(), mesh_.tensor().size());
       std::vector<float> values =
           first_values(program_, mesh_.rank(), parameters_.size() - 1, all.size(), *parameter);
       if (part > 0 || values.empty()) continue;

@@ -266,8 +266,8 @@ class Reference {
   void step(const Action& action, const std::string& place) {
     const std::vector<Gradient> gradients = gradients_->reduced();
     Owned<float> coefficient({1});
-    const float norm = norm_of(context_, world_, tensor_of(program_, course_->part()), states_,
-                               units_, gradients, action.on ? kClip : 0, coefficient);
+    const float norm = norm_of(context_, world_, world_.tensor, states_, units_, gradients,
+                               action.on ? kClip : 0, coefficient);
     for (Record& record : *records_) record.add(place + "norm", {&norm, 1});
     if (action.what != Do::step) return;
     require_no_backward();

@@ -29,7 +29,7 @@ inline void run_part(const Program& program, std::size_t part, const std::string
                      Patience patience, Backend backend,
                      const std::function<void(std::size_t rank, bool first, Record)>& keep) {
   const World& world = program.parts[part].world;
-  const int tensor = tensor_of(program, part);
+  const int tensor = world.tensor;
   const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> all) {
     using nanofsdp::testing::LateWire;
     const std::chrono::microseconds delay(300 * (1 + context.rank));

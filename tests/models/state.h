@@ -80,7 +80,7 @@ inline float norm_of(nanofsdp::Context& context, const World& world, int tensor,
         const auto piece = layout.piece(p, shard).in_parameter;
         Gradient gradient = gradients[unit[p]];
         if (piece.empty() || !gradient) continue;
-        if (row >= shards && !is_part(states[unit[p]].parameter->name)) continue;
+        if (row >= shards && part_of(*states[unit[p]].parameter, 0, tensor).ranks == 1) continue;
         const Tensor x(gradient->data(), {layout.in_whole(p).size()});
         ops::squared_norm(*context.compute, {.x = x.slice(piece.begin, piece.size()),
                                              .out = squares.view().slice(row, 1)});

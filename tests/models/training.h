@@ -49,19 +49,13 @@ inline int group_of(const World& world) {
   return groups ? world.shard_size : world.ranks;
 }
 
-/// The ranks of a tensor group. Files cannot hold parts of parameters.
-inline int tensor_of(const Program& program, std::size_t part) {
-  const std::function<bool(const Action&)> saves = [&](const Action& action) {
-    return action.what == Do::save || action.what == Do::load ||
-           std::ranges::any_of(action.inside, saves);
-  };
-  const bool any = std::ranges::any_of(program.parts[part].actions, saves);
-  return program.parts.size() > 1 || any ? 1 : program.parts[part].world.tensor;
-}
-
-/// Whether the ranks of a tensor group take a parameter for a part.
-inline bool is_part(const std::string& name) {
-  return std::accumulate(name.begin(), name.end(), 0) % 2 == 1;
+/// How the ranks of a tensor group divide a larger parameter, if `parameter` is taken for a part of
+/// one. Half of the parameters are not.
+inline nn::Part part_of(const nn::Parameter& parameter, int rank, int ranks) {
+  const std::string& name = parameter.name;
+  const int sum = std::accumulate(name.begin(), name.end(), 0), dims = parameter.shape.rank();
+  if (dims == 0 || sum % 2 == 0) return {};
+  return {.dim = sum / 2 % dims, .rank = rank, .ranks = ranks};
 }
 
 /// The place of a pass in its part, which is the same on all ranks.

@@ -122,6 +122,27 @@ TEST(FuzzCheckpoint, RangesThatAreNone) {
   }
 }
 
+// The same for what says where the part of a rank of a tensor group lies.
+TEST(FuzzCheckpoint, BlocksThatAreNone) {
+  const auto stream = make_compute_stream(Device::cpu, 1);
+  const TemporaryDirectory directory;
+  for (const char* blocks :
+       {"[0, 0, 2]", "[2, 2, 2]", "[2, -1, 2]", "[2, 0, 0]", "[2, 0, -1]", "[2]", "2",
+        "[null, 0, 2]", "[7, 0, 2]", "[9223372036854775807, 0, 2]",
+        "[1, 9223372036854775806, 9223372036854775807]", "[2, 0, 2, 9]", "[2, 1, 2]"}) {
+    SafetensorsWriter writer(
+        directory.file(rank_file_name(0, 1)), {{"a", {6}}},
+        {{"a", std::string(R"({"shape": [3, 4], "range": [0, 6], "blocks": )") + blocks + "}"}});
+    writer.append(std::vector<float>(6));
+    writer.finish();
+    Saved other;
+    EXPECT_THROW(read_rank_files(directory.file(""), 1, *stream, kJustA,
+                                 {other.slices({2, 12}, {1, 5})[0]}, 1),
+                 UsageError)
+        << blocks;
+  }
+}
+
 // A parameter of another shape is another parameter, even with the same number of elements, in each
 // of the files.
 TEST(FuzzCheckpoint, ShapesThatAreOthers) {

@@ -159,24 +159,6 @@ TEST(Sizes, ThatNobodyWouldReadAreNotWritten) {
                             {"manifest", "at most 8000000 bytes", "keep less"}));
 }
 
-// A rank of a tensor group has parts of parameters, and files do not say where a part lies.
-TEST(Names, OfPartsAreNotWritten) {
-  const TemporaryDirectory directory;
-  const std::string o = directory.file("o");
-  run_ranks(Backend::local, 4, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
-    comm::Mesh mesh(std::move(world), 0, 0, /*tensor_size=*/2);
-    Named model({"a"});
-    fsdp::ShardedModel sharded(context, model, mesh, {});
-    store_random(sharded, 7);
-    fsdp::AdamW optimizer(context, sharded.units(), {});
-    const char* why = "a mesh without tensor groups";
-    expect_error<Error>([&] { save_checkpoint(o, sharded, optimizer); }, why);
-    expect_error<Error>([&] { save_weights(o, sharded, {}, context.rank); }, why);
-    expect_error<Error>([&] { save_sharded_weights(o, sharded, {}); }, why);
-  });
-  EXPECT_FALSE(std::filesystem::exists(o));
-}
-
 // The text of a hostile file, or of a file that a bug has written, gives an error and no stack
 // overflow.
 TEST(Sizes, OfBracketsHaveALimit) {
