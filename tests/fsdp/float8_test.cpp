@@ -75,6 +75,45 @@ TEST(Float8, GivesTheSameBitsBetweenProcesses) {
   }
 }
 
+// Losses and weights. Norms are added up shard by shard, so their last bits depend on the layout.
+std::vector<float> losses_and_weights(LayoutKind layout, ShardingStrategy strategy,
+                                      const gpt::GPTConfig& config) {
+  std::vector<std::vector<float>> all(2);
+  testing::run_ranks(Backend::local, 2, [&](Context& context, auto world) {
+    TinyOptions o{.strategy = strategy, .layout = layout, .clip = 0};
+    o.precision.param_dtype = DType::float8_e4m3;
+    TinyTraining t(context, std::move(world), o, std::make_unique<gpt::GPT>(config));
+    std::vector<float> record = t.run();
+    for (std::int64_t step = 0; step < o.steps; ++step) record.erase(record.begin() + step + 1);
+    all[static_cast<std::size_t>(context.rank)] = std::move(record);
+  });
+  return all[0];
+}
+
+// A scale belongs to neighbours in a shard. So the bits are the same in all layouts if each layout
+// cuts between the same blocks, and else they are not.
+TEST(Float8, GivesTheSameBitsInAllLayoutsThatCutBetweenTheSameBlocks) {
+  const gpt::GPTConfig even{.block_size = 8,
+                            .vocab_size = 14,
+                            .n_layer = 1,
+                            .n_head = 2,
+                            .n_embd = 256,
+                            .dropout = 0.1F,
+                            .bias = false};
+  for (const gpt::GPTConfig& config : {even, testing::kTiny}) {
+    const auto expected =
+        losses_and_weights(LayoutKind::flat, ShardingStrategy::full_shard, config);
+    for (const LayoutKind layout : testing::kLayouts) {
+      for (const auto strategy :
+           {ShardingStrategy::full_shard, ShardingStrategy::shard_optimizer}) {
+        const bool same = layout == LayoutKind::flat || config.n_embd == even.n_embd;
+        EXPECT_EQ(losses_and_weights(layout, strategy, config) == expected, same)
+            << testing::name_of(layout) << config.n_embd;
+      }
+    }
+  }
+}
+
 // Eight bits change a training, so it is neither that of bfloat16 nor that of float32.
 TEST(Float8, IsNeitherBfloat16NorFloat32) {
   const auto loss = [](DType dtype) {

@@ -249,8 +249,7 @@ TEST(TensorGroups, HaveTheSameBitsUnderEveryStrategyAndLayout) {
       EXPECT_EQ(run(grid, whole, options), full[how.layout]);
     });
     EXPECT_EQ(full.size(), 3u);
-    Grid unclipped = grid;
-    unclipped.clip = 1e9;
+    const Grid unclipped{grid.ranks, grid.tensor, grid.shards, /*clip=*/1e9};
     const auto parameters = [&](LayoutKind layout) {
       return run(unclipped, whole, {.layout = layout}).parameters;
     };
