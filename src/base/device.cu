@@ -23,24 +23,24 @@ void check(cudaError_t error, const char* what) {
       .got = std::string(cudaGetErrorString(error)) + " (" + cudaGetErrorName(error) + ")");
 }
 
-CudaEvent::CudaEvent() {
-  check(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "making an event");
+CudaEvent::CudaEvent(unsigned flags) {
+  cudaEvent_t made = nullptr;
+  check(cudaEventCreateWithFlags(&made, flags), "making an event");
+  event_.reset(made);
 }
 
-CudaEvent::~CudaEvent() { cudaEventDestroy(event_); }
-
 void CudaEvent::record(cudaStream_t stream) {
-  check(cudaEventRecord(event_, stream), "recording an event");
+  check(cudaEventRecord(native(), stream), "recording an event");
 }
 
 bool CudaEvent::ready() {
-  const cudaError_t state = cudaEventQuery(event_);
+  const cudaError_t state = cudaEventQuery(native());
   if (state == cudaErrorNotReady) return false;
   check(state, "work before an event");
   return true;
 }
 
-void CudaEvent::synchronize() { check(cudaEventSynchronize(event_), "work before an event"); }
+void CudaEvent::synchronize() { check(cudaEventSynchronize(native()), "work before an event"); }
 
 bool LateEvent::is_on_stream() {
   const std::lock_guard lock(mutex_);

@@ -6,6 +6,7 @@
 #include <mutex>
 #include <typeindex>
 
+#include "base/cuda.h"
 #include "base/device.h"
 
 namespace nanofsdp::cuda {
@@ -34,35 +35,61 @@ T& kept_with(Stream& stream) {
   return *static_cast<T*>(kept.get());
 }
 
+/// Memory of the GPU that its owner releases.
+using Memory = std::unique_ptr<void, void (*)(void*) noexcept>;
+
+/// Memory that is kept with a stream, and used again by the next call on that stream. It grows in
+/// the first step to the size that the largest operand of the model needs. The ledger does not
+/// count it. Each purpose derives a class of its own.
+struct Scratch {
+  Memory memory{nullptr, release};
+  std::size_t bytes = 0;
+};
+
+/// Memory for `count` elements of T that is kept with `stream` for the purpose S.
+template <class S, class T>
+T* scratch(Stream& stream, std::size_t count) {
+  const std::size_t bytes = count * sizeof(T);
+  Scratch& kept = kept_with<S>(stream);
+  if (kept.bytes < bytes) {
+    stream.synchronize();  // an earlier call may still read the old memory
+    kept = {};             // if there is no new memory, the next call asks again
+    kept.memory.reset(allocate(bytes));
+    kept.bytes = bytes;
+  }
+  return static_cast<T*>(kept.memory.get());
+}
+
 /// A point in CUDA work. Work that may fail without CUDA's knowledge derives a class of its own.
 /// @throws the error of the work, at the latest in synchronize()
 class CudaEvent : public Event::State {
  public:
-  explicit CudaEvent(cudaStream_t stream) : CudaEvent() { record(stream); }
-  ~CudaEvent() override;
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
+  /// @param flags cudaEventDefault for a point that tells its time
+  explicit CudaEvent(cudaStream_t stream, unsigned flags = cudaEventDisableTiming)
+      : CudaEvent(flags) {
+    record(stream);
+  }
   bool ready() override;
   void synchronize() override;
-  cudaEvent_t native() const { return event_; }
+  cudaEvent_t native() const { return event_.get(); }
 
   /// Whether the work may fail without CUDA's knowledge. If so, a stream that waits for this point
   /// asks it when the host next waits for the stream.
   virtual bool tells_more_than_cuda() const { return false; }
 
  protected:
-  CudaEvent();  ///< makes a point that is recorded later
+  explicit CudaEvent(unsigned flags);  ///< makes a point that is recorded later
   void record(cudaStream_t stream);
 
  private:
-  cudaEvent_t event_ = nullptr;
+  std::unique_ptr<CUevent_st, cudaError_t (*)(cudaEvent_t)> event_{nullptr, cudaEventDestroy};
 };
 
 /// The point behind work that another library puts on a stream later, while the host goes on. The
 /// point is recorded when the work is on the stream and a function asks for the point.
 class LateEvent : public CudaEvent {
  public:
-  explicit LateEvent(cudaStream_t stream) : stream_(stream) {}
+  explicit LateEvent(cudaStream_t stream) : CudaEvent(cudaEventDisableTiming), stream_(stream) {}
 
   bool ready() override { return is_on_stream() && CudaEvent::ready(); }
   bool tells_more_than_cuda() const override { return true; }
@@ -91,7 +118,7 @@ class LateEvent : public CudaEvent {
 void follow(Stream& stream, const std::shared_ptr<LateEvent>& event);
 
 /// Enqueues `kernel<<<blocks, threads, shared>>>(arguments...)` on `stream`. Without blocks it
-/// launches nothing.
+/// launches nothing. Each argument is cast to the type of the kernel's parameter.
 /// @param shared bytes of shared memory beside the kernel's own declarations: 227 KB on an H100
 template <class... Parameters, class... Arguments>
 void launch(Stream& stream, dim3 blocks, dim3 threads, std::size_t shared,
@@ -105,11 +132,8 @@ void launch(Stream& stream, dim3 blocks, dim3 threads, std::size_t shared,
                                cudaSharedmemCarveoutMaxShared),
           "shared memory of a kernel");
   }
-  cudaLaunchConfig_t config{};
-  config.gridDim = blocks;
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared;
-  config.stream = native(stream);
+  const cudaLaunchConfig_t config{
+      .gridDim = blocks, .blockDim = threads, .dynamicSmemBytes = shared, .stream = native(stream)};
   check(cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...), "kernel");
 }
 

@@ -1,7 +1,6 @@
 #include "comm/sum.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "base/cuda.h"
 #include "base/device.cuh"
@@ -23,26 +22,7 @@ struct Many {
 };
 
 // The table of a stream. The sums of the stream use it one after another.
-class Table {
- public:
-  ~Table() { nanofsdp::cuda::release(memory_); }
-
-  Many filled(Stream& stream, std::span<const void* const> x) {
-    if (bytes_ < x.size_bytes()) {
-      stream.synchronize();  // until the last sum has read the memory that is freed here
-      bytes_ = 0;            // if there is no new memory, the next call asks again
-      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
-      memory_ = nanofsdp::cuda::allocate(x.size_bytes());
-      bytes_ = x.size_bytes();
-    }
-    nanofsdp::cuda::copy(stream, memory_, x.data(), x.size_bytes());
-    return {static_cast<const void* const*>(memory_)};
-  }
-
- private:
-  void* memory_ = nullptr;
-  std::size_t bytes_ = 0;
-};
+struct Table : nanofsdp::cuda::Scratch {};
 
 __device__ float load(float x) { return x; }
 __device__ float load(bfloat16 x) { return to_float32(x); }
@@ -58,26 +38,24 @@ __global__ void sum(Addends x, int ranks, Out* out, std::int64_t count, float fa
   store(out[i], sum * factor);
 }
 
-template <class In, class Out, class Addends>
-void launch_sum(Stream& stream, const Addends& x, int ranks, const Tensor& out, ReduceOp op) {
-  const std::int64_t count = out.numel();
-  const auto blocks = static_cast<unsigned>((count + kThreads - 1) / kThreads);
-  // A plain sum is multiplied by 1, which keeps its bits.
-  const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(ranks);
-  nanofsdp::cuda::launch(stream, blocks, kThreads, sum<In, Out, Addends>, x, ranks, out.data<Out>(),
-                         count, factor);
-}
-
 template <class In, class Out>
 void sum_as(Stream& stream, std::span<const void* const> x, const Tensor& out, ReduceOp op) {
   const int ranks = static_cast<int>(x.size());
+  // A plain sum is multiplied by 1, which keeps its bits.
+  const float factor = op == ReduceOp::sum ? 1.0f : 1.0f / static_cast<float>(ranks);
+  const auto run = [&]<class Addends>(const Addends& addends) {
+    const auto blocks = static_cast<unsigned>((out.numel() + kThreads - 1) / kThreads);
+    nanofsdp::cuda::launch(stream, blocks, kThreads, sum<In, Out, Addends>, addends, ranks,
+                           out.data<Out>(), out.numel(), factor);
+  };
   if (x.size() > kFewRanks) {
-    const Many many = nanofsdp::cuda::kept_with<Table>(stream).filled(stream, x);
-    return launch_sum<In, Out>(stream, many, ranks, out, op);
+    auto* const table = nanofsdp::cuda::scratch<Table, const void*>(stream, x.size());
+    nanofsdp::cuda::copy(stream, table, x.data(), x.size_bytes());
+    return run(Many{table});
   }
   Few few{};
   std::ranges::copy(x, few.of_rank);
-  launch_sum<In, Out>(stream, few, ranks, out, op);
+  run(few);
 }
 
 }  // namespace

@@ -169,7 +169,7 @@ void backward(Stream& stream, const AttentionBackward& a) {
   Call call = call_of(a);
   const bool one_slice = call.D <= kTile;
   const std::int64_t rows = std::int64_t{call.heads} * call.T;
-  auto* const delta = static_cast<float*>(scratch<Deltas>(stream, rows * sizeof(flash::Known)));
+  float* const delta = scratch<Deltas, float>(stream, rows * sizeof(flash::Known) / sizeof(float));
   const Columns<T> dy = columns_of<T>({a.dy, 0, call.H}), y = columns_of<T>({a.y, 0, call.H});
   const Columns<T> q = columns_of<T>(a.q), k = columns_of<T>(a.k), v = columns_of<T>(a.v);
   const Given<T> given{dy, q, k, v, y, a.lse.f32(), delta};

@@ -5,17 +5,15 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 
-#include "base/cuda.h"
 #include "base/device.cuh"
 #include "base/tensor.h"
 
 namespace nanofsdp::ops::cuda {
 
 /// @file
-/// @brief The functions that kernels share: launches, loops over n elements, sums and maxima over a
-/// warp and a block, and memory that one kernel leaves to the next. Internal to ops.
+/// @brief The functions that kernels share: launches, loops over n elements, and sums and maxima
+/// over a warp and a block. Internal to ops.
 ///
 /// Kernels are written so that they also run under the emulation of tests/emulation. So launch()
 /// launches them, all lanes of a warp take part in every shuffle, and they use no special
@@ -23,6 +21,8 @@ namespace nanofsdp::ops::cuda {
 /// every sum depends only on shapes, so every run gives the same bits.
 
 using nanofsdp::cuda::launch;
+using nanofsdp::cuda::Scratch;
+using nanofsdp::cuda::scratch;
 
 constexpr unsigned kWarp = 32;
 constexpr unsigned kThreads = 256;  ///< threads of a block, unless a kernel needs another number
@@ -230,37 +230,6 @@ template <class T>
 __global__ void add_up(const T* x, int n, double* out) {
   const double sum = block_sum<double>(n, [=](int i) { return static_cast<double>(x[i]); });
   if (threadIdx.x == 0) *out += sum;
-}
-
-/// Memory that is kept with a stream, and used again by the next call on that stream. It grows in
-/// the first step to the size that the largest operand of the model needs. The ledger does not
-/// count it. Each purpose derives a class of its own.
-class Scratch {
- public:
-  Scratch() = default;
-  ~Scratch() { nanofsdp::cuda::release(memory_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-
-  void* of(Stream& stream, std::size_t bytes) {
-    if (bytes > bytes_) {
-      stream.synchronize();  // an earlier call may still read the old memory
-      nanofsdp::cuda::release(std::exchange(memory_, nullptr));
-      memory_ = nanofsdp::cuda::allocate(bytes);
-      bytes_ = bytes;
-    }
-    return memory_;
-  }
-
- private:
-  void* memory_ = nullptr;
-  std::size_t bytes_ = 0;
-};
-
-/// The memory of at least `bytes` bytes that is kept with `stream` for the purpose S.
-template <class S>
-void* scratch(Stream& stream, std::size_t bytes) {
-  return nanofsdp::cuda::kept_with<S>(stream).of(stream, bytes);
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -252,7 +252,7 @@ void run_on_gpu(Stream& stream, const LayerNormBackward& a) {
   const std::int64_t R = a.x.dim(0), C = a.x.dim(1);
   const Plan plan(C, a.dy, a.x, a.dx, a.weight);
   const unsigned count = std::min(kParts, blocks_for(R, plan.block / plan.team));
-  auto* const parts = static_cast<float*>(scratch<Parts>(stream, count * 2 * C * sizeof(float)));
+  float* const parts = scratch<Parts, float>(stream, count * 2 * C);
   const auto run = [&]<bool kBias, class T, class W>() {
     const auto kernel = plan.small    ? backward<3, true, kBias, T, W>
                         : plan.packed ? backward<kMostPacks, true, kBias, T, W>

@@ -38,8 +38,8 @@ struct Bias : Scratch {};
 template <class Name>
 Tensor as(DType dtype, Stream& stream, const Tensor& x) {
   if (x.empty() || x.dtype() == dtype) return x;
-  const std::size_t bytes = static_cast<std::size_t>(x.numel()) * size_of(dtype);
-  const Tensor cast_x(scratch<Name>(stream, bytes), x.shape(), dtype, Device::cuda);
+  auto* const bytes = scratch<Name, std::byte>(stream, x.numel() * size_of(dtype));
+  const Tensor cast_x(bytes, x.shape(), dtype, Device::cuda);
   cast(stream, {.in = x, .out = cast_x});
   return cast_x;
 }

@@ -59,10 +59,7 @@ void run_on_gpu(Stream& stream, const SquaredNorm& a) {
   const auto parts = static_cast<unsigned>(a.out.numel());
   const unsigned blocks = blocks_for(std::min(a.x.numel(), a.part), kBlock);  // blocks of a part
   double* const out = a.out.data<double>();
-  double* partial = nullptr;
-  if (blocks > 1) {
-    partial = static_cast<double*>(scratch<Partials>(stream, parts * blocks * sizeof(double)));
-  }
+  double* const partial = scratch<Partials, double>(stream, blocks > 1 ? parts * blocks : 0);
   launch(stream, parts * blocks, kThreads, sum_of_squares, a.x.f32(), a.x.numel(), a.part, a.offset,
          blocks, partial, out);
   if (blocks > 1) launch(stream, parts, kThreads, add_up_parts, partial, blocks, out);
