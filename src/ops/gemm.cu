@@ -1,9 +1,5 @@
 #include "ops/gemm.cuh"
 
-#include <fcntl.h>
-#include <sys/file.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -16,18 +12,20 @@
 #include <string>
 
 #include "base/check.h"
-#include "base/cuda.h"
+#include "base/device.cuh"
 #include "ops/kernels.cuh"
 #include "ops/matmul.h"
 
 namespace nanofsdp::ops::cuda {
 namespace {
 
-// Reads the kernel's number for a product from the file, where a line says "PRODUCT: NUMBER".
-// Returns -1 if there is no such line.
+using namespace nanofsdp::cuda;
+
+// Reads the kernel's number for a product from the file, where a line says "PRODUCT: NUMBER". If
+// several lines do, the first one holds. Returns -1 if there is none.
 int number_in(const std::string& path, const std::string& product) {
   std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
+  for (std::string line; std::getline(file, line) && !file.eof();) {  // whole lines
     const std::size_t end = line.rfind(": ");
     if (end != std::string::npos && line.substr(0, end) == product) {
       return std::atoi(line.c_str() + end + 2);
@@ -36,64 +34,24 @@ int number_in(const std::string& path, const std::string& product) {
   return -1;
 }
 
-// While an object of this class exists, other ranks wait before they write to the file.
-class LockedFile {
- public:
-  explicit LockedFile(const std::string& path)
-      : path_(path), file_(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644)) {
-    require(file_ >= 0 && flock(file_, LOCK_EX) == 0, "a file that can be written and locked");
-  }
-  ~LockedFile() { close(file_); }
-  LockedFile(const LockedFile&) = delete;
-  LockedFile& operator=(const LockedFile&) = delete;
+// Adds such a line. Lines of several ranks come one after the other, in whichever order.
+void add_line(const std::string& path, const std::string& product, int number) {
+  std::ofstream file(path, std::ios::app);
+  file << product + ": " + std::to_string(number) + "\n" << std::flush;
+  NANOFSDP_CHECK(file.good(), .what = "products in " + path,
+                 .expected = "a file that can be written", .got = std::strerror(errno));
+}
 
-  void add(const std::string& product, int number) const {
-    const std::string line = product + ": " + std::to_string(number) + "\n";
-    require(write(file_, line.data(), line.size()) == std::ssize(line), "room for a line");
-  }
-
- private:
-  void require(bool holds, const char* expected) const {
-    NANOFSDP_CHECK(holds, .what = "products in " + path_, .expected = expected,
-                   .got = std::strerror(errno));
-  }
-
-  std::string path_;
-  int file_;
-};
-
-class Timer {
- public:
-  Timer() {
-    for (cudaEvent_t* e : {&begin_, &end_})
-      nanofsdp::cuda::check(cudaEventCreateWithFlags(e, 0), "making an event");
-  }
-  ~Timer() { cudaEventDestroy(begin_), cudaEventDestroy(end_); }
-  Timer(const Timer&) = delete;
-  Timer& operator=(const Timer&) = delete;
-
-  // The milliseconds that `work` takes on `stream`.
-  template <class Work>
-  float time(cudaStream_t stream, const Work& work) {
-    float ms = 0;
-    nanofsdp::cuda::check(cudaEventRecord(begin_, stream), "recording an event");
-    work();
-    nanofsdp::cuda::check(cudaEventRecord(end_, stream), "recording an event");
-    nanofsdp::cuda::check(cudaEventSynchronize(end_), "timing products");
-    nanofsdp::cuda::check(cudaEventElapsedTime(&ms, begin_, end_), "timing products");
-    return ms;
-  }
-
- private:
-  cudaEvent_t begin_ = nullptr, end_ = nullptr;
-};
-
-bool is_aligned(const Tensor& x) { return reinterpret_cast<std::uintptr_t>(x.raw()) % 16 == 0; }
-
-using Memory = std::unique_ptr<void, void (*)(void*) noexcept>;
-
-Memory memory_of(std::size_t bytes) {
-  return {nanofsdp::cuda::allocate(bytes), nanofsdp::cuda::release};
+// The milliseconds that `work` takes on `stream`.
+template <class Work>
+float time_of(cudaStream_t stream, const Work& work) {
+  CudaEvent begin(stream, cudaEventDefault);
+  work();
+  CudaEvent end(stream, cudaEventDefault);
+  end.synchronize();
+  float ms = 0;
+  check(cudaEventElapsedTime(&ms, begin.native(), end.native()), "timing products");
+  return ms;
 }
 
 // The operands of one product.
@@ -106,42 +64,36 @@ struct Operands {
 class Blas {
  public:
   Blas() {
-    NANOFSDP_CHECK(lt_.cublasLtCreate(&handle_) == CUBLAS_STATUS_SUCCESS, .what = "matmul on a GPU",
+    cublasLtHandle_t made = nullptr;
+    NANOFSDP_CHECK(lt_.cublasLtCreate(&made) == CUBLAS_STATUS_SUCCESS, .what = "matmul on a GPU",
                    .expected = "a handle of cuBLAS", .got = "none");
+    handle_.reset(made);
   }
-  ~Blas() { lt_.cublasLtDestroy(handle_); }
-  Blas(const Blas&) = delete;
-  Blas& operator=(const Blas&) = delete;
 
   // After this call, new plans use the fastest kernels, which the file names.
   void take_fastest(const std::string& file) { file_ = file; }
 
   void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
                 Write write, const Tensor& bias) {
-    const Product product{
-        .form = form,
-        .dtype = a.dtype(),
-        .result = c.dtype(),
-        .rows = c.dim(0),
-        .cols = c.dim(1),
-        .depth = a.dim(form == Form::tn ? 0 : 1),
-        .bias = !bias.empty(),
-        .aligned = is_aligned(a) && is_aligned(b) && is_aligned(c) && is_aligned(bias)};
+    const Product product{.form = form,
+                          .dtype = a.dtype(),
+                          .result = c.dtype(),
+                          .rows = c.dim(0),
+                          .cols = c.dim(1),
+                          .depth = a.dim(form == Form::tn ? 0 : 1),
+                          .bias = !bias.empty(),
+                          .aligned = fits_packs(a, b, c, bias)};
     const Operands operands{a, b, c, write == Write::add ? 1.0f : 0.0f};
     const void* const added = bias.raw();
+    const PlanMaker maker(lt_, product);
     auto known = plans_.find(product);
     if (known == plans_.end()) {
-      known = plans_.emplace(product, PlanMaker(lt_, product).make(handle_, a, b, c, added)).first;
+      known = plans_.emplace(product, maker.make(handle_.get(), a, b, c, added)).first;
       if (!file_.empty()) known->second.taken = fastest(stream, product, known->second, operands);
     }
     const Plan& plan = known->second;
-    if (product.bias) {
-      check(lt_,
-            lt_.cublasLtMatmulDescSetAttribute(
-                plan.operation.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, &added, sizeof added),
-            product);
-    }
-    check(lt_, run(stream, plan, plan.taken, operands, c.raw()), product);
+    if (product.bias) maker.set(plan, CUBLASLT_MATMUL_DESC_BIAS_POINTER, added);
+    maker.check(run(stream, plan, plan.taken, operands, c.raw()));
   }
 
  private:
@@ -149,24 +101,22 @@ class Blas {
   cublasStatus_t run(Stream& stream, const Plan& plan, int kernel, const Operands& o,
                      void* d) const {
     const float one = 1;
-    return lt_.cublasLtMatmul(handle_, plan.operation.get(), &one, o.b.raw(), plan.b.get(),
+    return lt_.cublasLtMatmul(handle_.get(), plan.operation.get(), &one, o.b.raw(), plan.b.get(),
                               o.a.raw(), plan.a.get(), &o.keep, o.c.raw(), plan.c.get(), d,
                               plan.c.get(), &plan.kernels[kernel].algo, workspace_.get(),
-                              kWorkspaceBytes, nanofsdp::cuda::native(stream));
+                              kWorkspaceBytes, native(stream));
   }
 
-  // Returns the number of the fastest kernel. Before this rank locks the file, it waits until its
-  // stream is idle, so the timed work does not wait for another rank.
+  // Returns the number of the fastest kernel. Ranks that share the file may all time a product for
+  // which it has no line yet. Then they all take the number in the first of their lines.
   int fastest(Stream& stream, const Product& product, const Plan& plan, const Operands& o) const {
     const std::string name = gpu_ + ", " + product.str();
     int taken = number_in(file_, name);
     if (taken < 0) {
-      stream.synchronize();
-      const LockedFile file(file_);
-      taken = number_in(file_, name);  // another rank may have timed it by now
-      if (taken < 0) file.add(name, taken = measure(stream, plan, o));
+      add_line(file_, name, measure(stream, plan, o));
+      taken = number_in(file_, name);
     }
-    NANOFSDP_CHECK(taken < plan.count, .what = product.str() + " in " + file_,
+    NANOFSDP_CHECK(taken >= 0 && taken < plan.count, .what = product.str() + " in " + file_,
                    .expected = "a number below " + std::to_string(plan.count),
                    .got = std::to_string(taken), .hint = "delete the file");
     return taken;
@@ -176,18 +126,17 @@ class Blas {
   // unless another one is at least 2 % faster, because the choice between nearly equal ones would
   // be random. If the product adds to C, the measurement does not change C.
   int measure(Stream& stream, const Plan& plan, const Operands& o) const {
-    const Memory aside = memory_of(o.keep > 0 ? o.c.bytes() : 0);
+    const Memory aside{allocate(o.keep > 0 ? o.c.bytes() : 0), release};
     void* const d = o.keep > 0 ? aside.get() : o.c.raw();
-    Timer timer;
     int best = 0;
     float shortest = 0;
     for (int k = 0; k < plan.count; ++k) {
       if (run(stream, plan, k, o, d) != CUBLAS_STATUS_SUCCESS) continue;
       float ms = INFINITY;
       for (int i = 0; i < 3; ++i) {
-        ms = std::min(ms, timer.time(nanofsdp::cuda::native(stream), [&] {
-          for (int n = 0; n < 4; ++n) run(stream, plan, k, o, d);
-        }));
+        ms = std::min(ms, time_of(native(stream), [&] {
+                        for (int n = 0; n < 4; ++n) run(stream, plan, k, o, d);
+                      }));
       }
       if (k == 0 || ms < 0.98f * shortest) best = k, shortest = ms;
     }
@@ -198,15 +147,15 @@ class Blas {
   std::string name_of_gpu() const {
     int device = 0;
     cudaDeviceProp properties{};
-    nanofsdp::cuda::check(cudaGetDevice(&device), "asking for the GPU");
-    nanofsdp::cuda::check(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
+    check(cudaGetDevice(&device), "asking for the GPU");
+    check(cudaGetDeviceProperties(&properties, device), "asking for the GPU");
     return std::string(properties.name) + ", cuBLASLt " + std::to_string(lt_.cublasLtGetVersion());
   }
 
   const CublasLt lt_;
-  cublasLtHandle_t handle_ = nullptr;
+  Owned<std::remove_pointer_t<cublasLtHandle_t>> handle_{nullptr, lt_.cublasLtDestroy};
   const std::string gpu_ = name_of_gpu();
-  Memory workspace_ = memory_of(kWorkspaceBytes);
+  const Memory workspace_{allocate(kWorkspaceBytes), release};
   std::map<Product, Plan> plans_;
   std::string file_;  // names the fastest kernels; empty: each product uses the first kernel
 };
@@ -215,11 +164,11 @@ class Blas {
 
 void multiply(Stream& stream, Form form, const Tensor& a, const Tensor& b, const Tensor& c,
               Write write, const Tensor& bias) {
-  nanofsdp::cuda::kept_with<Blas>(stream).multiply(stream, form, a, b, c, write, bias);
+  kept_with<Blas>(stream).multiply(stream, form, a, b, c, write, bias);
 }
 
 void take_fastest_products(Stream& stream, const std::string& file) {
-  nanofsdp::cuda::kept_with<Blas>(stream).take_fastest(file);
+  kept_with<Blas>(stream).take_fastest(file);
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -78,13 +78,6 @@ struct Product {
   }
 };
 
-inline void check(const CublasLt& lt, cublasStatus_t status, const Product& product) {
-  NANOFSDP_CHECK(status == CUBLAS_STATUS_SUCCESS, .what = product.str(),
-                 .expected = "success from cuBLAS",
-                 .got = std::string(lt.cublasLtGetStatusString(status)) + " (" +
-                        lt.cublasLtGetStatusName(status) + ")");
-}
-
 // The description of a product for cuBLAS, and the kernels that its heuristics name. They expect
 // the first kernel to be the fastest. `taken` is the kernel in use.
 struct Plan {
@@ -115,9 +108,21 @@ class PlanMaker {
     return plan;
   }
 
- private:
-  void check(cublasStatus_t status) const { cuda::check(lt_, status, product_); }
+  template <class T>
+  void set(const Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
+    check(
+        lt_.cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &value, sizeof value));
+  }
 
+  // @throws Error with cuBLAS's text if it refuses the product
+  void check(cublasStatus_t status) const {
+    NANOFSDP_CHECK(status == CUBLAS_STATUS_SUCCESS, .what = product_.str(),
+                   .expected = "success from cuBLAS",
+                   .got = std::string(lt_.cublasLtGetStatusString(status)) + " (" +
+                          lt_.cublasLtGetStatusName(status) + ")");
+  }
+
+ private:
   Owned<cublasLtMatmulDescOpaque_t> operation() const {
     cublasLtMatmulDesc_t made = nullptr;
     check(lt_.cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
@@ -130,12 +135,6 @@ class PlanMaker {
         &made, x.dtype() == DType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F,
         static_cast<std::uint64_t>(x.dim(1)), static_cast<std::uint64_t>(x.dim(0)), x.dim(1)));
     return {made, lt_.cublasLtMatrixLayoutDestroy};
-  }
-
-  template <class T>
-  void set(Plan& plan, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-    check(
-        lt_.cublasLtMatmulDescSetAttribute(plan.operation.get(), attribute, &value, sizeof value));
   }
 
   void find_kernels(cublasLtHandle_t handle, Plan& plan) const {

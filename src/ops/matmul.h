@@ -66,9 +66,9 @@ void matmul(Stream& stream, const MatmulBackward& a);
 /// On a GPU cuBLAS has several kernels for a product, and the bits depend on which one is taken. By
 /// default it is the kernel that cuBLAS names first, which is the same on all ranks and in every
 /// run. After this call it is the kernel that `file` names for the product. For a product that the
-/// file does not name, eight kernels are timed once, and the fastest is added to the file; other
-/// ranks that share the file wait for it. So all runs with one file have the same bits. On a CPU
-/// nothing happens.
+/// file does not name, eight kernels are timed once, and the fastest is added to the file. If
+/// several ranks time a product, all of them take what the first has added. So all runs with one
+/// file have the same bits. On a CPU nothing happens.
 /// @param stream whose products these are, before the first of them
 void take_fastest_products(Stream& stream, const std::string& file);
 
