@@ -35,16 +35,13 @@ __global__ void update(AdamWConstants c, const float* grad_scale, std::int64_t p
 
 void run_on_gpu(Stream& stream, const AdamW& a) {
   const float* const grad_scale = a.grad_scale.empty() ? nullptr : a.grad_scale.f32();
-  const auto by = [&]<int n>(Pack<float, n>* param) {
-    const auto at = [](const Tensor& t) { return static_cast<Pack<float, n>*>(t.raw()); };
-    const std::int64_t packs = a.param.numel() / n;
-    launch(stream, blocks_for(packs), kThreads, update<n>, AdamWConstants(a), grad_scale, packs,
-           param, at(a.grad), at(a.m), at(a.v));
-  };
   constexpr int kFour = 4;  // 16 bytes
   const bool packed = a.param.numel() % kFour == 0 && fits_packs(a.param, a.grad, a.m, a.v);
-  packed ? by(static_cast<Pack<float, kFour>*>(a.param.raw()))
-         : by(static_cast<Pack<float, 1>*>(a.param.raw()));
+  for_packs<kFour>(packed, [&]<int n>(PackOf<n>) {
+    const std::int64_t packs = a.param.numel() / n;
+    launch(stream, blocks_for(packs), kThreads, update<n>, AdamWConstants(a), grad_scale, packs,
+           a.param.raw(), a.grad.raw(), a.m.raw(), a.v.raw());
+  });
 }
 
 }  // namespace nanofsdp::ops

@@ -65,10 +65,12 @@ __global__ void backward(T* logits, const std::int32_t* target, const float* lse
   T* x = logits + n * V;
   const std::int32_t t = checked(target[n], V);
   const float row_lse = lse[n];
-  block_write(V, x, [=](int v) {
-    const float gradient = scale * expf(widen(x[v]) - row_lse) - (v == t ? scale : 0);
-    return narrow_to<T>(t < 0 ? 0 : gradient);
-  });
+  for (std::int64_t begin = 0; begin < V; begin += kStretch) {
+    make_each(begin, V, x, [=](std::int64_t v) {
+      const float gradient = scale * expf(widen(x[v]) - row_lse) - (v == t ? scale : 0);
+      return narrow_to<T>(t < 0 ? 0 : gradient);
+    });
+  }
 }
 
 constexpr int kHeld = 7;      // packs of a row that a thread of classify() keeps in registers
@@ -174,15 +176,15 @@ void run_on_gpu(Stream& stream, const CrossEntropyForward& a) {
 void run_on_gpu(Stream& stream, const CrossEntropyBackward& a) {
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
   for_type_of(a.logits, [&]<class T>(T) {
-    launch(stream, blocks_for(N, 1), threads_for(V), backward<T>, a.logits.data<T>(),
+    launch(stream, blocks_for(N, 1), kThreads, backward<T>, a.logits.data<T>(),
            a.target.data<std::int32_t>(), a.lse.f32(), a.scale, V);
   });
 }
 
 void run_on_gpu(Stream& stream, const CrossEntropy& a) {
   const std::int64_t N = a.logits.dim(0), V = a.logits.dim(1);
-  const bool packed = V % Eight::kCount == 0 && V <= kHeld * kBlock * Eight::kCount &&
-                      reinterpret_cast<std::uintptr_t>(a.logits.raw()) % sizeof(Eight) == 0;
+  const bool packed =
+      V % Eight::kCount == 0 && V <= kHeld * kBlock * Eight::kCount && fits_packs(a.logits);
   if (a.logits.dtype() == DType::float32 || !packed) {
     const CrossEntropyForward& forward = a;
     run_on_gpu(stream, forward);

@@ -31,7 +31,7 @@ __device__ Normal normal(float x, bfloat16) {
 
 template <class T>
 struct Gelu {
-  __device__ float operator()(float x) const { return x * normal(x, T{}).below; }
+  __device__ float operator()(float x, float) const { return x * normal(x, T{}).below; }
 };
 
 template <class T>

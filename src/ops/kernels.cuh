@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "base/device.cuh"
 #include "base/tensor.h"
@@ -77,6 +78,34 @@ void elementwise(Stream& stream, std::int64_t n, T* out, const Make& make) {
   launch(stream, blocks_for(n, kStretch), kThreads, make_all<T, Make>, n, out, make);
 }
 
+/// Rows of results: `numel` elements in all, `row` in each, the last one may have fewer. Rows begin
+/// `stride` elements apart.
+struct Extents {
+  std::int64_t numel, row, stride;
+};
+
+// Blocks along x share a row, and blocks along y share the rows. So no thread needs a division to
+// find its element, and what depends on the row alone is computed once.
+template <class T, class Make>
+__global__ void make_rows(Extents a, T* out, Make make) {
+  const std::int64_t begin = blockIdx.x * kStretch;
+  for (std::int64_t q = blockIdx.y; q * a.row + begin < a.numel; q += gridDim.y) {
+    make_each(begin, min(a.row, a.numel - q * a.row), out + q * a.stride,
+              [&](std::int64_t i) { return make(q, i); });
+  }
+}
+
+/// Launches out[q * stride + i] = make(q, i) for element i of every row q.
+template <class T, class Make>
+void rowwise(Stream& stream, const Extents& a, T* out, const Make& make) {
+  // Enough blocks to fill any GPU. If there are more rows, each block takes several.
+  constexpr std::int64_t kRowsAtOnce = 1024;
+  const std::int64_t rows = (a.numel + a.row - 1) / a.row;
+  const dim3 blocks(blocks_for(std::min(a.row, a.numel), kStretch),
+                    static_cast<unsigned>(std::min(rows, kRowsAtOnce)));
+  launch(stream, blocks, kThreads, make_rows<T, Make>, a, out, make);
+}
+
 /// Converts an element of a tensor to float32, in which kernels compute.
 __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(bfloat16 x) { return to_float32(x); }
@@ -117,37 +146,47 @@ void for_types_of(const Tensor& x, const Tensor& parameter, const Launch& launch
   });
 }
 
-/// Makes a pack of results from packs of one operand, or of two.
+template <int n>
+using PackOf = std::integral_constant<int, n>;
+
+/// Calls launch_for(PackOf<n>{}), where a pack has n elements: `most` if the tensors of a call
+/// allow that, else one.
+template <int most, class Launch>
+void for_packs(bool allowed, const Launch& launch_for) {
+  allowed ? launch_for(PackOf<most>{}) : launch_for(PackOf<1>{});
+}
+
+/// The packs of a tensor of T.
+template <class T, int n>
+Pack<T, n>* packs_of(const Tensor& x) {
+  return static_cast<Pack<T, n>*>(x.raw());
+}
+
+/// Makes a pack of results from packs of two operands.
 template <class T, int n, class Op>
 struct EachOf {
   const Pack<T, n>*a, *b;
   Op op;
   __device__ Pack<T, n> operator()(std::int64_t i) const {
     Pack<T, n> x = a[i];
-    if constexpr (requires { op(0.0f, 0.0f); }) {
-      const Pack<T, n> y = b[i];
-      for (int k = 0; k < n; ++k)
-        x.values[k] = narrow_to<T>(op(widen(x.values[k]), widen(y.values[k])));
-    } else {
-      for (T& value : x.values) value = narrow_to<T>(op(widen(value)));
-    }
+    const Pack<T, n> y = b[i];
+    for (int k = 0; k < n; ++k)
+      x.values[k] = narrow_to<T>(op(widen(x.values[k]), widen(y.values[k])));
     return x;
   }
 };
 
-/// Launches out = op(a), or op(a, b), for every element. All tensors are float32, or all bfloat16;
-/// `out` may be an operand. An element's bits do not depend on where it lies.
+/// Launches out = op(a, b) for every element. All tensors are float32, or all bfloat16; `out` may
+/// be an operand. If op ignores its second argument, no kernel reads b. An element's bits do not
+/// depend on where it lies.
 template <class Op>
 void map(Stream& stream, const Tensor& out, const Op& op, const Tensor& a, const Tensor& b) {
   const std::int64_t numel = out.numel();
   for_type_of(out, [&]<class T>(T) {
-    const auto by = [&]<int n>(Pack<T, n>* to) {
-      const auto* const from = static_cast<const Pack<T, n>*>(a.raw());
-      const auto* const and_from = static_cast<const Pack<T, n>*>(b.raw());
-      elementwise(stream, numel / n, to, EachOf<T, n, Op>{from, and_from, op});
-    };
-    const bool packed = numel % kPack == 0 && fits_packs(out, a, b);
-    packed ? by(static_cast<Pack<T, kPack>*>(out.raw())) : by(static_cast<Pack<T, 1>*>(out.raw()));
+    for_packs<kPack>(numel % kPack == 0 && fits_packs(out, a, b), [&]<int n>(PackOf<n>) {
+      elementwise(stream, numel / n, packs_of<T, n>(out),
+                  EachOf<T, n, Op>{packs_of<T, n>(a), packs_of<T, n>(b), op});
+    });
   });
 }
 
@@ -208,28 +247,40 @@ __device__ T block_sum(int n, const Term& term) {
   return over_block(sum, Sum{});
 }
 
-/// The whole block writes out[i] = make(i) for i < n. make(i) may read the old value of out[i].
-template <class T, class Make>
-__device__ void block_write(int n, T* out, const Make& make) {
-  const int stride = blockDim.x;
-  for (int first = threadIdx.x; first < n; first += kReadAhead * stride) {
-    T made[kReadAhead];
-    for (int k = 0; k < kReadAhead; ++k) {
-      const int i = first + k * stride;
-      made[k] = i < n ? make(i) : T{};
-    }
-    for (int k = 0; k < kReadAhead; ++k) {
-      const int i = first + k * stride;
-      if (i < n) out[i] = made[k];
-    }
-  }
-}
-
-/// out[0] += x[0] + x[1] + ... in double. One block does this as the last step of a sum.
+/// out[b] += the n numbers from x[b * n] on, in double. Block b does this as the last step of a
+/// sum.
 template <class T>
 __global__ void add_up(const T* x, int n, double* out) {
+  x += std::int64_t{blockIdx.x} * n;
   const double sum = block_sum<double>(n, [=](int i) { return static_cast<double>(x[i]); });
-  if (threadIdx.x == 0) *out += sum;
+  if (threadIdx.x == 0) out[blockIdx.x] += sum;
+}
+
+// A block of add_columns() sums eight neighbouring columns. In each row they are one sector of
+// memory, so it reads no byte without need. The rows of its threads take the rows of x in turn.
+constexpr unsigned kColumns = 8;
+constexpr unsigned kTurns = 64;
+
+/// sums[c] += the sum of column c of x [rows, stride], for the first `cols` columns. The blocks
+/// y = 1 do the same for `more` with the next `cols` columns. Nothing is done for sums that are not
+/// there.
+template <class T>
+__global__ void add_columns(const T* x, std::int64_t rows, std::int64_t cols, std::int64_t stride,
+                            float* sums, float* more) {
+  __shared__ float parts[kTurns][kColumns];
+  float* const to = blockIdx.y == 0 ? sums : more;
+  const std::int64_t col = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
+  x += blockIdx.y * cols;
+  float sum = 0;
+  if (col < cols && to != nullptr) {
+    for (std::int64_t row = threadIdx.y; row < rows; row += kTurns)
+      sum += widen(x[row * stride + col]);
+  }
+  parts[threadIdx.y][threadIdx.x] = sum;
+  __syncthreads();
+  if (threadIdx.y > 0 || col >= cols || to == nullptr) return;
+  for (unsigned turn = 1; turn < kTurns; ++turn) sum += parts[turn][threadIdx.x];
+  to[col] += sum;
 }
 
 }  // namespace nanofsdp::ops::cuda

@@ -8,27 +8,6 @@ namespace nanofsdp::ops {
 using namespace cuda;
 namespace {
 
-// A block sums eight neighbouring columns. In each row they are one sector of memory, so it reads
-// no byte without need. The rows of threads of a block take the rows of dy in turn.
-constexpr unsigned kColumns = 8;
-constexpr unsigned kTurns = 64;
-
-template <class T>
-__global__ void add_sums_of_columns(const T* x, std::int64_t rows, std::int64_t cols, float* sums) {
-  __shared__ float parts[kTurns][kColumns];
-  const std::int64_t col = static_cast<std::int64_t>(blockIdx.x) * kColumns + threadIdx.x;
-  float sum = 0;
-  if (col < cols) {
-    for (std::int64_t row = threadIdx.y; row < rows; row += kTurns)
-      sum += widen(x[row * cols + col]);
-  }
-  parts[threadIdx.y][threadIdx.x] = sum;
-  __syncthreads();
-  if (threadIdx.y > 0 || col >= cols) return;
-  for (unsigned turn = 1; turn < kTurns; ++turn) sum += parts[turn][threadIdx.x];
-  sums[col] += sum;
-}
-
 // cuBLAS multiplies bfloat16 with bfloat16 only, and its bias must have the dtype of the result.
 // Operands of another dtype are cast into a scratch.
 struct Dy : Scratch {};
@@ -67,8 +46,8 @@ void run_on_gpu(Stream& stream, const MatmulBackward& a) {
   if (!a.dbias.empty()) {
     const std::int64_t rows = a.dy.dim(0), cols = a.dy.dim(1);
     for_type_of(a.dy, [&]<class T>(T) {
-      launch(stream, blocks_for(cols, kColumns), dim3(kColumns, kTurns), add_sums_of_columns<T>,
-             a.dy.data<T>(), rows, cols, a.dbias.f32());
+      launch(stream, blocks_for(cols, kColumns), dim3(kColumns, kTurns), add_columns<T>,
+             a.dy.data<T>(), rows, cols, cols, a.dbias.f32(), nullptr);
     });
   }
 }

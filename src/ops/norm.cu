@@ -12,7 +12,7 @@ constexpr std::int64_t kBlock = 16384;
 
 // Each block sums a part of x whose length is the same on every GPU, so the bits depend on that
 // part alone. The square of a float32 is exact in double. If there is only one block, it adds to
-// `out` itself; otherwise blocks write their sums for add_up_parts().
+// `out` itself; otherwise blocks write their sums for add_up().
 __global__ void sum_of_squares(const float* x, std::int64_t n, std::int64_t part,
                                std::int64_t offset, unsigned blocks, double* partial, double* out) {
   const std::int64_t k = blockIdx.x / blocks;
@@ -29,13 +29,6 @@ __global__ void sum_of_squares(const float* x, std::int64_t n, std::int64_t part
   } else {
     partial[blockIdx.x] = sum;
   }
-}
-
-// One block adds up one part.
-__global__ void add_up_parts(const double* partial, unsigned blocks, double* out) {
-  partial += static_cast<std::int64_t>(blockIdx.x) * blocks;
-  const double sum = block_sum<double>(static_cast<int>(blocks), [=](int i) { return partial[i]; });
-  if (threadIdx.x == 0) out[blockIdx.x] += sum;
 }
 
 // The sums of the blocks of one kernel, which the next kernel adds up.
@@ -62,7 +55,7 @@ void run_on_gpu(Stream& stream, const SquaredNorm& a) {
   double* const partial = scratch<Partials, double>(stream, blocks > 1 ? parts * blocks : 0);
   launch(stream, parts * blocks, kThreads, sum_of_squares, a.x.f32(), a.x.numel(), a.part, a.offset,
          blocks, partial, out);
-  if (blocks > 1) launch(stream, parts, kThreads, add_up_parts, partial, blocks, out);
+  if (blocks > 1) launch(stream, parts, kThreads, add_up<double>, partial, blocks, out);
 }
 
 void run_on_gpu(Stream& stream, const ClipCoefficient& a) {
