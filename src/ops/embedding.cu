@@ -8,16 +8,13 @@ namespace nanofsdp::ops {
 using namespace cuda;
 namespace {
 
-constexpr unsigned kBlocks =
-    1024;  // blocks of the backward pass: about the number that a large GPU runs at once
+// Blocks of the backward pass: about the number that a large GPU runs at once.
+constexpr unsigned kBlocks = 1024;
 constexpr unsigned kWarps = kThreads / kWarp;
 constexpr unsigned kBatch = 8;  // rows of dy that a thread loads at once
 
-// Ends the kernel by a trap if the index is outside the table. A GPU has no way to report which
-// index it is.
-__device__ void require_row(std::int64_t row, std::int64_t V) {
-  if (row < 0 || row >= V) __trap();
-}
+// A kernel ends by a trap if an index is outside the table. A GPU has no way to report which index
+// it is.
 
 // One warp copies one row. Each lane copies one pack at a time.
 template <int n, class T, class W>
@@ -26,7 +23,7 @@ __global__ void look_up(const std::int32_t* index, const Pack<W, n>* weight, Pac
   const std::int64_t i = global_thread() / kWarp;
   if (i >= N) return;
   const std::int64_t row = index[i];
-  require_row(row, V);
+  if (row < 0 || row >= V) __trap();
   for (std::int64_t p = threadIdx.x % kWarp; p < packs; p += kWarp) {
     const Pack<W, n> in = weight[row * packs + p];
     Pack<T, n> out;
@@ -56,29 +53,6 @@ __device__ void list(bool mine, Listed& listed) {
   __syncthreads();
 }
 
-// One column of the table. The sum for a row stays in a register until the next rows belong to
-// another row of the table.
-class Column {
- public:
-  __device__ Column(float* column, std::int64_t stride) : column_(column), stride_(stride) {}
-  __device__ void add(std::int64_t row, float x) {
-    if (row != row_) move_to(row);
-    sum_ += x;
-  }
-  __device__ void move_to(std::int64_t row) {
-    if (row_ != kNone) column_[row_ * stride_] = sum_;
-    row_ = row;
-    if (row_ != kNone) sum_ = column_[row_ * stride_];
-  }
-  static constexpr std::int64_t kNone = -1;
-
- private:
-  float* column_;
-  std::int64_t stride_;
-  std::int64_t row_ = kNone;
-  float sum_ = 0;
-};
-
 // Blocks along x own columns, one for each thread. Blocks along y own `rows` rows of the table
 // each. Every block reads the whole list of indices, 256 at a time, and adds the rows of dy that
 // belong to its own rows, in order. So no two threads write the same element, nothing is sorted,
@@ -93,14 +67,22 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
   __shared__ std::int32_t row_of[kThreads];
   const std::int64_t c = static_cast<std::int64_t>(blockIdx.x) * kThreads + threadIdx.x;
   const std::int64_t begin = blockIdx.y * rows, end = begin + rows;
-  Column column(dweight + c, C);
+  // The sum for a row of the table stays in a register until the next rows of dy belong to another.
+  float* const column = dweight + c;
+  std::int64_t held = -1;
+  float sum = 0;
+  const auto hold = [&](std::int64_t row) {
+    if (held >= 0) column[held * C] = sum;
+    held = row;
+    if (held >= 0) sum = column[held * C];
+  };
   const auto row_at = [&](std::int64_t n) { return n < N ? index[n] : 0; };
   std::int32_t next = row_at(threadIdx.x);
   for (std::int64_t first = 0; first < N; first += kThreads) {
     const std::int64_t n = first + threadIdx.x;
     const std::int32_t row = next;
     next = row_at(n + kThreads);  // loads the next indices while this list is used
-    require_row(row, V);
+    if (row < 0 || row >= V) __trap();
     row_of[threadIdx.x] = row;
     list(n < N && row >= begin && row < end, listed);
     for (unsigned k = 0; c < C && k < listed.count; k += kBatch) {
@@ -110,12 +92,15 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
         if (j < size) x[j] = widen(dy[(first + listed.threads[k + j]) * C + c]);
       }
       for (unsigned j = 0; j < kBatch; ++j) {
-        if (j < size) column.add(row_of[listed.threads[k + j]], x[j]);
+        if (j >= size) break;
+        const std::int32_t of_x = row_of[listed.threads[k + j]];
+        if (of_x != held) hold(of_x);
+        sum += x[j];
       }
     }
     __syncthreads();  // all threads have used the list before the next one is made
   }
-  column.move_to(Column::kNone);
+  hold(-1);
 }
 
 }  // namespace
@@ -123,13 +108,10 @@ __global__ void add_rows(const std::int32_t* index, const T* __restrict__ dy, fl
 void run_on_gpu(Stream& stream, const EmbeddingForward& a) {
   const std::int64_t N = a.index.numel(), V = a.weight.dim(0), C = a.weight.dim(1);
   for_types_of(a.y, a.weight, [&]<class T, class W>(T, W) {
-    const auto by = [&]<int n>(Pack<T, n>* y) {
+    for_packs<kPack>(C % kPack == 0 && fits_packs(a.weight, a.y), [&]<int n>(PackOf<n>) {
       launch(stream, blocks_for(N, kWarps), kThreads, look_up<n, T, W>,
-             a.index.data<std::int32_t>(), static_cast<const Pack<W, n>*>(a.weight.raw()), y, N, V,
-             C / n);
-    };
-    const bool packed = C % kPack == 0 && fits_packs(a.weight, a.y);
-    packed ? by(static_cast<Pack<T, kPack>*>(a.y.raw())) : by(static_cast<Pack<T, 1>*>(a.y.raw()));
+             a.index.data<std::int32_t>(), a.weight.raw(), a.y.raw(), N, V, C / n);
+    });
   });
 }
 
