@@ -11,9 +11,9 @@
 namespace nanofsdp::ops::cuda::flash {
 namespace {
 
-//                     D warps strips walk step hold blocks
-using Plan64 = Plan<64, 4, 1, 64, 64, true, 3>;
-using Plan128 = Plan<128, 4, 1, 64, 64, true, 2>;
+//                     D warps strips walk step blocks
+using Plan64 = Plan<64, 4, 1, 64, 64, 3>;
+using Plan128 = Plan<128, 4, 1, 64, 64, 2>;
 
 // Shared memory for the rows of the queries, and twice for those of keys and values.
 template <class P>
@@ -90,13 +90,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   const unsigned end = min(first + P::kRows, q.T);
 
   const Tile<kD> of_q{shared_begin()}, stages = of_q.after(P::kRows);
-  const auto copy_stage = [&](unsigned stage, unsigned key) {
-    const Tile<kD> of_k = stages.after(2 * kWalk * stage);
-    copy_rows<P, kWalk>(of_k, k, key);
-    copy_rows<P, kWalk>(of_k.after(kWalk), v, key);
-  };
   copy_rows<P, P::kRows>(of_q, q, first);
-  copy_stage(0, 0);
+  copy_stage<P>(stages, k, v, 0);
   wait_for_copies();
   __syncthreads();
   Own<P> own{of_q, of_warp, {}};
@@ -109,7 +104,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     // The copies of this stage are done, and all warps have read the other stage.
     wait_for_copies();
     __syncthreads();
-    if (key + kWalk < end) copy_stage(stage ^ 1, key + kWalk);
+    if (key + kWalk < end) copy_stage<P>(stages.after(2 * kWalk * (stage ^ 1)), k, v, key + kWalk);
     if (key >= query + 16 * P::kStrips) continue;  // all queries of this warp are before these keys
 
     const Tile<kD> of_k = stages.after(2 * kWalk * stage);
@@ -134,14 +129,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
       factor[s][half] = 1 / sum;
     }
   }
-  write_rows<P>(out, factor, of_q, of_warp, y, of_block + of_warp);
-}
-
-template <class P>
-void launch_attend(Stream& stream, Call call, const Narrow& q, const Narrow& k, const Narrow& v,
-                   const Narrow& y, float* lse) {
-  launch(stream, grid_of<P>(call, call.T - call.first), P::kThreads, shared_bytes<P>(),
-         call.threshold == 0 ? attend<P, false> : attend<P, true>, call, q, k, v, y, lse);
+  const auto of_row = [&](unsigned s, unsigned half) { return factor[s][half]; };
+  write_rows<P>(out, of_row, of_q, of_warp, y, of_block + of_warp);
 }
 
 }  // namespace
@@ -156,8 +145,10 @@ bool fits(const Call& call, std::initializer_list<Narrow> all) {
 
 void attend(Stream& stream, Call call, const Narrow& q, const Narrow& k, const Narrow& v,
             const Narrow& y, float* lse) {
-  call.D == 64 ? launch_attend<Plan64>(stream, call, q, k, v, y, lse)
-               : launch_attend<Plan128>(stream, call, q, k, v, y, lse);
+  for_plan<Plan64, Plan128>(call, [&]<class P, bool kDropout>(P, std::bool_constant<kDropout>) {
+    launch(stream, grid_of<P>(call, call.T - call.first), P::kThreads, shared_bytes<P>(),
+           attend<P, kDropout>, call, q, k, v, y, lse);
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda::flash

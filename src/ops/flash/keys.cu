@@ -10,9 +10,9 @@
 namespace nanofsdp::ops::cuda::flash {
 namespace {
 
-//                     D warps strips walk step hold blocks
-using Plan64 = Plan<64, 4, 2, 64, 16, true, 2>;
-using Plan128 = Plan<128, 4, 1, 64, 16, true, 2>;
+//                     D warps strips walk step blocks
+using Plan64 = Plan<64, 4, 2, 64, 16, 2>;
+using Plan128 = Plan<128, 4, 1, 64, 16, 2>;
 
 // Shared memory for the rows of keys and of values, and twice for queries, for dO and for the
 // numbers of Known.
@@ -104,28 +104,21 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     query >= key + 16 * P::kStrips - 1 ? walk(std::false_type{}, head, step % 2, query)
                                        : walk(std::true_type{}, head, step % 2, query);
   }
-  float factor[P::kStrips][2];
-  for (auto& strip : factor) strip[0] = strip[1] = call.scale;
-  write_rows<P>(dk, factor, of_k, of_warp, one.of(dks), key);
-  for (auto& strip : factor) strip[0] = strip[1] = 1;
-  write_rows<P>(dv, factor, of_v, of_warp, one.of(dvs), key);
-}
-
-template <class P>
-void launch_differentiate(Stream& stream, Call call, const Given<bfloat16>& given, const Narrow& dk,
-                          const Narrow& dv) {
-  call.tiles = blocks_for(call.T, P::kRows);
-  launch(stream, call.tiles * call.heads / call.group, P::kThreads, shared_bytes<P>(),
-         call.threshold == 0 ? differentiate<P, false> : differentiate<P, true>, call, given, dk,
-         dv);
+  const auto scale = [&](unsigned, unsigned) { return call.scale; };
+  write_rows<P>(dk, scale, of_k, of_warp, one.of(dks), key);
+  const auto as_they_are = [](unsigned, unsigned) { return 1.0f; };
+  write_rows<P>(dv, as_they_are, of_v, of_warp, one.of(dvs), key);
 }
 
 }  // namespace
 
 void differentiate_keys(Stream& stream, Call call, const Given<bfloat16>& given, const Narrow& dk,
                         const Narrow& dv) {
-  call.D == 64 ? launch_differentiate<Plan64>(stream, call, given, dk, dv)
-               : launch_differentiate<Plan128>(stream, call, given, dk, dv);
+  for_plan<Plan64, Plan128>(call, [&]<class P, bool kDropout>(P, std::bool_constant<kDropout>) {
+    call.tiles = blocks_for(call.T, P::kRows);
+    launch(stream, call.tiles * call.heads / call.group, P::kThreads, shared_bytes<P>(),
+           differentiate<P, kDropout>, call, given, dk, dv);
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda::flash

@@ -15,9 +15,9 @@
 namespace nanofsdp::ops::cuda::flash {
 namespace {
 
-//                     D warps strips walk step hold blocks
-using Plan64 = Plan<64, 4, 2, 64, 32, true, 2>;
-using Plan128 = Plan<128, 4, 1, 64, 32, true, 2>;
+//                     D warps strips walk step blocks
+using Plan64 = Plan<64, 4, 2, 64, 32, 2>;
+using Plan128 = Plan<128, 4, 1, 64, 32, 2>;
 
 // Shared memory for the rows of queries and of dO, and twice for those of keys and values.
 template <class P>
@@ -60,15 +60,10 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 
   const Tile<kD> of_q{shared_begin()}, of_dy = of_q.after(P::kRows);
   const Tile<kD> stages = of_dy.after(P::kRows), of_y = stages.after(2 * kWalk);
-  const auto copy_stage = [&](unsigned stage, unsigned key) {
-    const Tile<kD> of_k = stages.after(2 * kWalk * stage);
-    copy_rows<P, kWalk>(of_k, k, key);
-    copy_rows<P, kWalk>(of_k.after(kWalk), v, key);
-  };
   copy_rows<P, P::kRows>(of_q, head.of(given.q), first);
   copy_rows<P, P::kRows>(of_dy, head.of(given.dy), first);
   copy_rows<P, P::kRows>(of_y, head.of(given.y), first);
-  copy_stage(0, 0);
+  copy_stage<P>(stages, k, v, 0);
   wait_for_copies();
   __syncthreads();
   Own<P> own_q{of_q, of_warp, {}}, own_dy{of_dy, of_warp, {}};
@@ -124,29 +119,23 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     // y.
     wait_for_copies();
     __syncthreads();
-    if (key + kWalk < end) copy_stage(stage ^ 1, key + kWalk);
+    if (key + kWalk < end) copy_stage<P>(stages.after(2 * kWalk * (stage ^ 1)), k, v, key + kWalk);
     const Tile<kD> of_k = stages.after(2 * kWalk * stage);
     key + kWalk - 1 <= query ? walk(std::false_type{}, of_k, key)
                              : walk(std::true_type{}, of_k, key);
   }
-  OfRows<P> factor;
-  for (auto& strip : factor) strip[0] = strip[1] = call.scale;
-  write_rows<P>(dq, factor, of_q, of_warp, head.of(dqs), query);
-}
-
-template <class P>
-void launch_differentiate(Stream& stream, Call call, const Given<bfloat16>& given,
-                          const Narrow& dq) {
-  launch(stream, grid_of<P>(call, call.T), P::kThreads, shared_bytes<P>(),
-         call.threshold == 0 ? differentiate<P, false> : differentiate<P, true>, call, given, dq);
+  const auto scale = [&](unsigned, unsigned) { return call.scale; };
+  write_rows<P>(dq, scale, of_q, of_warp, head.of(dqs), query);
 }
 
 }  // namespace
 
 void differentiate_queries(Stream& stream, Call call, const Given<bfloat16>& given,
                            const Narrow& dq) {
-  call.D == 64 ? launch_differentiate<Plan64>(stream, call, given, dq)
-               : launch_differentiate<Plan128>(stream, call, given, dq);
+  for_plan<Plan64, Plan128>(call, [&]<class P, bool kDropout>(P, std::bool_constant<kDropout>) {
+    launch(stream, grid_of<P>(call, call.T), P::kThreads, shared_bytes<P>(),
+           differentiate<P, kDropout>, call, given, dq);
+  });
 }
 
 }  // namespace nanofsdp::ops::cuda::flash

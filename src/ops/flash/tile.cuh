@@ -26,14 +26,12 @@ struct Rows {
 /// all its strips. With one strip, the loads from shared memory take longer than the products on
 /// the tensor cores.
 /// @tparam kStep_   walked rows whose scores are in registers at a time (backward)
-/// @tparam kHold_   whether own factors stay in registers, or are loaded for each product
 /// @tparam kBlocks_ blocks for which the registers of a multiprocessor must be enough
 template <unsigned kD_, unsigned kWarps_, unsigned kStrips_, unsigned kWalk_, unsigned kStep_,
-          bool kHold_, unsigned kBlocks_>
+          unsigned kBlocks_>
 struct Plan {
   static constexpr unsigned kD = kD_, kWarps = kWarps_, kStrips = kStrips_, kWalk = kWalk_;
   static constexpr unsigned kStep = kStep_, kBlocks = kBlocks_;
-  static constexpr bool kHold = kHold_;
   static constexpr unsigned kThreads = 32 * kWarps, kRows = 16 * kStrips * kWarps;
 };
 
@@ -41,6 +39,16 @@ struct Plan {
 template <class P>
 dim3 grid_of(const Call& call, int rows) {
   return dim3(blocks_for(rows, P::kRows), call.H, call.heads / call.H);
+}
+
+/// Calls launch_for(P{}, std::bool_constant<kDropout>{}) for the plan of a call, and for whether it
+/// drops weights.
+template <class Plan64, class Plan128, class Launch>
+void for_plan(const Call& call, const Launch& launch_for) {
+  const auto with = [&]<class P>(P plan) {
+    call.threshold == 0 ? launch_for(plan, std::false_type{}) : launch_for(plan, std::true_type{});
+  };
+  call.D == 64 ? with(Plan64{}) : with(Plan128{});
 }
 
 /// Rows of kD in shared memory, in pieces of 16 bytes. Piece p of row r lies at place p ^ (r % 8).
@@ -86,28 +94,29 @@ __device__ void copy_rows(Tile<P::kD> to, const Rows& from, unsigned first) {
   }
 }
 
-/// The own rows of a warp, as left factors.
+/// Begins to copy a stage: kWalk rows of one matrix, and behind them the same rows of another.
+template <class P>
+__device__ void copy_stage(Tile<P::kD> to, const Rows& one, const Rows& other, unsigned first) {
+  copy_rows<P, P::kWalk>(to, one, first);
+  copy_rows<P, P::kWalk>(to.after(P::kWalk), other, first);
+}
+
+/// The own rows of a warp, as left factors that stay in registers.
 template <class P>
 struct Own {
   Tile<P::kD> tile;
   unsigned row;  ///< first row of the warp in the tile
-  unsigned held[P::kStrips][P::kHold ? P::kD / 16 : 1][4];
+  unsigned held[P::kStrips][P::kD / 16][4];
 
   __device__ void hold() {
-    if constexpr (P::kHold) {
 #pragma unroll
-      for (unsigned s = 0; s < P::kStrips; ++s) {
+    for (unsigned s = 0; s < P::kStrips; ++s) {
 #pragma unroll
-        for (unsigned d = 0; d < P::kD; d += 16) tile.left(held[s][d / 16], row + 16 * s, d);
-      }
+      for (unsigned d = 0; d < P::kD; d += 16) tile.left(held[s][d / 16], row + 16 * s, d);
     }
   }
   __device__ void get(unsigned (&a)[4], unsigned s, unsigned d) const {
-    if constexpr (P::kHold) {
-      for (int i = 0; i < 4; ++i) a[i] = held[s][d / 16][i];
-    } else {
-      tile.left(a, row + 16 * s, d);
-    }
+    for (int i = 0; i < 4; ++i) a[i] = held[s][d / 16][i];
   }
 };
 
@@ -171,12 +180,12 @@ __device__ inline bool before(int reach, unsigned s, unsigned n, unsigned e) {
   return static_cast<int>(column_in(n, e)) - static_cast<int>(row_in(s, e)) < reach;
 }
 
-/// Writes factor[strip][half] * sums to the rows from `first` on, as far as they exist. The warp's
+/// Writes factor(strip, half) * sums to the rows from `first` on, as far as they exist. The warp's
 /// part of `tile`, its rows from `row` on, is used to put whole rows together, so that every lane
 /// writes 16 bytes at a time.
-template <class P>
-__device__ void write_rows(const Sums<P, P::kD>& sums, const float (&factor)[P::kStrips][2],
-                           Tile<P::kD> tile, unsigned row, const Rows& to, unsigned first) {
+template <class P, class Factor>
+__device__ void write_rows(const Sums<P, P::kD>& sums, const Factor& factor, Tile<P::kD> tile,
+                           unsigned row, const Rows& to, unsigned first) {
   constexpr unsigned kPieces = Tile<P::kD>::kPieces, kAtOnce = 32 / kPieces;
   __syncwarp();  // all lanes have read the rows
 #pragma unroll
@@ -185,7 +194,7 @@ __device__ void write_rows(const Sums<P, P::kD>& sums, const float (&factor)[P::
     for (unsigned p = 0; p < kPieces; ++p) {
 #pragma unroll
       for (unsigned half = 0; half < 2; ++half) {
-        const float x = factor[s][half], *pair = &sums[s][p][2 * half];
+        const float x = factor(s, half), *pair = &sums[s][p][2 * half];
         store4(tile.piece(row + row_in(s, 2 * half), row_of_sums(), p) + 2 * column_of_sums(),
                pack(x * pair[0], x * pair[1]));
       }
