@@ -55,12 +55,8 @@ struct Call {
 
 // The head and the tile on which this block works. Blocks of one head run at about the same time,
 // so they find the rows that they share in the cache.
-__device__ inline int own_head(const Call& call) {
-  return static_cast<int>(blockIdx.x / call.tiles);
-}
-__device__ inline int own_tile(const Call& call) {
-  return static_cast<int>(blockIdx.x % call.tiles);
-}
+__device__ inline int own_head(const Call& call) { return blockIdx.x / call.tiles; }
+__device__ inline int own_tile(const Call& call) { return blockIdx.x % call.tiles; }
 
 // A query head.
 struct Head {

@@ -37,11 +37,11 @@ struct Rows {
   __device__ Element* row(int t) const { return data + static_cast<std::int64_t>(t) * stride; }
 };
 
-/// A matrix [64, 64] in shared memory. Each row has one more float4, so neighbouring rows begin in
-/// different banks.
+/// A matrix [64, 64] in shared memory, in packs of four features. Each row has one more pack, so
+/// neighbouring rows begin in different banks.
 struct Tile {
-  float4 rows[kTile][kTile / 4 + 1];
-  __device__ float* row(int r) { return &rows[r][0].x; }
+  Pack<float, 4> rows[kTile][kTile / 4 + 1];
+  __device__ float* row(int r) { return rows[r][0].values; }
 };
 
 /// The shared memory of a block.
@@ -63,20 +63,6 @@ __device__ void stage(const Rows<T>& from, int first, int slice, Tile& to) {
   }
 }
 
-__device__ inline void add_dot(float& sum, const float4& x, const float4& y) {
-  sum += x.x * y.x;
-  sum += x.y * y.y;
-  sum += x.z * y.z;
-  sum += x.w * y.w;
-}
-
-__device__ inline void add_scaled(float (&sum)[kEach], float factor, const float4& x) {
-  sum[0] += factor * x.x;
-  sum[1] += factor * x.y;
-  sum[2] += factor * x.z;
-  sum[3] += factor * x.w;
-}
-
 // The innermost loops are not unrolled. 64 multiply-adds in a row are enough, and more would need
 // more than the 128 registers with which two blocks fit on a multiprocessor.
 
@@ -92,11 +78,13 @@ __device__ void add_products(Tiles& tiles, const Rows<T>& a, int a_first, const 
     __syncthreads();
 #pragma unroll 1
     for (int d = 0; d < kTile / 4; ++d) {
-      float4 x[kEach];
+      Pack<float, 4> x[kEach];
       for (int i = 0; i < kEach; ++i) x[i] = tiles.own.rows[own(i)][d];
       for (int j = 0; j < kEach; ++j) {
-        const float4 y = tiles.other.rows[other(j)][d];
-        for (int i = 0; i < kEach; ++i) add_dot(scores[i][j], x[i], y);
+        const Pack<float, 4> y = tiles.other.rows[other(j)][d];
+        for (int i = 0; i < kEach; ++i) {
+          for (int k = 0; k < 4; ++k) scores[i][j] += x[i].values[k] * y.values[k];
+        }
       }
     }
   }
@@ -116,14 +104,13 @@ __device__ void add_weighted(Tiles& tiles, const Scores& scores, const Rows<T>& 
     __syncthreads();
 #pragma unroll 1
     for (int j = 0; j < kTile; j += 4) {
-      float4 x[4];
+      Pack<float, 4> x[4];
       for (int k = 0; k < 4; ++k) x[k] = tiles.other.rows[j + k][threadIdx.x % kSide];
       for (int i = 0; i < kEach; ++i) {
-        const float4 weight = tiles.own.rows[own(i)][j / 4];
-        add_scaled(out[slice][i], weight.x, x[0]);
-        add_scaled(out[slice][i], weight.y, x[1]);
-        add_scaled(out[slice][i], weight.z, x[2]);
-        add_scaled(out[slice][i], weight.w, x[3]);
+        const Pack<float, 4> weights = tiles.own.rows[own(i)][j / 4];
+        for (int k = 0; k < 4; ++k) {
+          for (int c = 0; c < kEach; ++c) out[slice][i][c] += weights.values[k] * x[k].values[c];
+        }
       }
     }
   }
