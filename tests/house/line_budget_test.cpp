@@ -70,6 +70,15 @@ TEST(LineBudget, OneOperatorFitsOnThreePages) {
   }
 }
 
+TEST(LineBudget, TheKernelsHave2500LinesAndAFileOfThem200) {
+  int total = 0;
+  for (const auto& file : files("src", {".cu", ".cuh"})) {
+    EXPECT_LE(lines_of_code(file), 200) << file;
+    total += lines_of_code(file);
+  }
+  EXPECT_LE(total, 2495);
+}
+
 TEST(LineBudget, AModelOfOnesOwnHas250LinesWithLora) {
   const std::filesystem::path lesson = "lessons/22_your_own_model";
   EXPECT_LE(lines_of_code(lesson / "llama.h") + lines_of_code(lesson / "lora.h"), 250);
