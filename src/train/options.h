@@ -78,6 +78,17 @@ struct TrainerOptions : fsdp::Options {
 /// The model that the options ask for.
 gpt::GPTConfig config_of(const TrainerOptions& options, std::int64_t vocab_size);
 
+/// The learning rate of each step: a warm-up, half a wave of cosine, and a floor.
+///
+///     it < w         lr (it + 1) / (w + 1)
+///     w <= it <= d   min + (lr - min) (1 + cos(pi (it - w) / (d - w))) / 2
+///     it > d         min
+///
+/// with w = warmup_iters, d = lr_decay_iters: nanoGPT's get_lr (train.py, commit 3adf61e). If
+/// decay_lr is off, the rate is always `learning_rate`.
+/// @param it steps made before this one
+double learning_rate_at(const TrainerOptions& options, std::int64_t it);
+
 /// Switches Module::recompute on and off in the model's blocks.
 void set_recompute(const gpt::GPT& model, gpt::Recompute what);
 

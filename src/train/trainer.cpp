@@ -7,7 +7,6 @@
 #include "nn/loss.h"
 #include "train/pretrained.h"
 #include "train/sampler.h"
-#include "train/schedule.h"
 
 namespace nanofsdp::train {
 

@@ -3,7 +3,7 @@
 #include "cli/options.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
-#include "train/schedule.h"
+#include "train/options.h"
 
 // Tests which options the command line refuses, and what the message must say.
 

@@ -1,4 +1,4 @@
-#include "train/schedule.h"
+#include "train/options.h"
 
 #include <gtest/gtest.h>
 

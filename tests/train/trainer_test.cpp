@@ -14,7 +14,7 @@
 #include "ops/adamw.h"
 #include "support/ranks.h"
 #include "support/whole_model.h"
-#include "train/schedule.h"
+#include "train/options.h"
 
 namespace nanofsdp::train {
 namespace {
