@@ -10,12 +10,9 @@
 
 #include "base/check.h"
 #include "base/context.h"
-#include "cli/options.h"
 #include "cli/outputs.h"
 #include "cli/report.h"
-#include "cli/saved_model.h"
 #include "cli/trace_file.h"
-#include "comm/run_ranks.h"
 #include "launch/launch.h"
 #include "ops/matmul.h"
 #include "train/trainer.h"

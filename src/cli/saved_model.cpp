@@ -1,4 +1,4 @@
-#include "cli/saved_model.h"
+#include "cli/commands.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
