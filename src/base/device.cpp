@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>

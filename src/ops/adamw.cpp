@@ -1,7 +1,5 @@
 #include "ops/adamw.h"
 
-#include <cmath>
-
 #include "ops/operands.h"
 
 namespace nanofsdp::ops {
