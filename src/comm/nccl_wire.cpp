@@ -82,11 +82,13 @@ ncclUniqueId agree_on_id(NcclFabric& fabric) {
 NcclWire::NcclWire(std::shared_ptr<NcclFabric> fabric) : fabric_(std::move(fabric)) {
   const std::lock_guard lock(fabric_->mutex);
   fabric_->wires.push_back(this);
+  aborted_ = fabric_->store.loss(0ms);  // a later loss finds this wire in the list
 }
 
 NcclWire::~NcclWire() {
   const std::lock_guard lock(fabric_->mutex);
   std::erase(fabric_->wires, this);
+  nccl().ncclCommAbort(comm_);  // null if it was closed or aborted
 }
 
 void NcclWire::begin(const History& history, const Call& call, Late event) {
@@ -183,7 +185,7 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
   lock.unlock();
   abort(words);
   // The store knows which rank was lost first and why, or will soon know it.
-  const std::string cause = others ? fabric_->store.loss(2s) : "";
+  const std::string cause = others ? fabric_->store.loss(kFarewell) : "";
   if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
   throw error(others ? CommError::Kind::peer_lost : CommError::Kind::failed, history,
               "heard from " + words);

@@ -13,13 +13,17 @@ void ShardedModel::summon_full_parameters(const std::function<void(const nn::Par
   for (Unit& unit : units_) {
     const bool exact = unit.precision().param_dtype == DType::float32;
     if (exact) unit.unshard(Purpose::evaluation), unit.wait_until_unsharded();
-    // Ends the use of the unit when it is destroyed, also if `visit` throws.
-    const std::shared_ptr<void> end(nullptr, [&](void*) { unit.end_of_use(/*keep=*/false); });
-    for (ShardedParameters& row : unit.rows()) {
-      const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
-      for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
-      if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
+    try {
+      for (ShardedParameters& row : unit.rows()) {
+        const Buffer whole = exact ? Buffer() : gather_exactly(row, unit.name());
+        for (const nn::Parameter* parameter : row.parameters()) visit(*parameter);
+        if (!exact) context_.compute->synchronize();  // until the visitor's work has read it
+      }
+    } catch (...) {
+      unit.end_of_use(/*keep=*/false);  // it may throw, too, so no destructor calls it
+      throw;
     }
+    unit.end_of_use(/*keep=*/false);
   }
 }
 

@@ -13,7 +13,9 @@
 namespace emulation {
 
 /// After this call, the calls of this thread count, and the n-th one fails. With n = 0 none fails.
-void fail_nth(long n);
+/// @param later whether all later calls of the thread fail, too, as they do on a GPU whose kernel
+///   has crashed
+void fail_nth(long n, bool later = false);
 
 /// The number of calls of this thread since fail_nth().
 long counted();

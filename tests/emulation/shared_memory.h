@@ -24,7 +24,7 @@ class SharedMemory {
  public:
   explicit SharedMemory(std::size_t bytes) : bytes_(bytes) {}
 
-  void poison() { std::memset(bytes_.data(), kPoison, bytes_.size()); }
+  void poison() { bytes_.assign(bytes_.size(), kPoison); }
 
   unsigned char* at(unsigned address, unsigned bytes, unsigned alignment) {
     if (address % alignment != 0) {

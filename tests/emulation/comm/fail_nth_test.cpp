@@ -6,7 +6,9 @@
 
 #include "base/buffer.h"
 #include "base/check.h"
+#include "comm/nccl.h"
 #include "comm/sum.h"
+#include "launch/party.h"
 #include "nccl/collective_checks.h"
 
 // The n-th call of CUDA fails, and nothing of CUDA's is left that no program can free.
@@ -58,6 +60,40 @@ TEST(FailNth, OfManyRanksCanBeMadeAgain) {
   }
   EXPECT_GE(failures, 5u);
   EXPECT_EQ(emulation::alive, before);
+}
+
+// NCCL may have made the new group before it reports an error of the old one.
+TEST(FailNth, LeavesNoGroupThatCouldNotBeSplit) {
+  const long before = emulation::alive;
+  int failures = 0;
+  for (long n = 1; n < 12; ++n) {
+    Party(2).everybody([&](Store& store) {
+      Context context(store.rank(), 2, 1, Device::cuda);
+      try {
+        const auto world = comm::make_nccl(context, store);
+        if (store.rank() == 0) emulation::fail_nth(n, /*later=*/true);
+        world->split(0);
+      } catch (const std::exception& error) {
+        if (store.rank() == 0) ++failures;
+        store.fail(error.what());
+      }
+    });
+    EXPECT_EQ(emulation::alive, before) << n;
+  }
+  emulation::has_failed = false;
+  EXPECT_GT(failures, 1);
+}
+
+// A rank may be lost while the others start.
+TEST(FailNth, OfAnotherRankEndsTheMakingOfAGroup) {
+  Party(2).everybody([](Store& store) {
+    if (store.rank() == 1) return store.fail("it has no GPU");
+    EXPECT_NE(store.loss(20s), "");
+    Context context(0, 2, 1, Device::cuda);
+    const std::string error =
+        message_of<RankError>([&] { comm::make_nccl(context, store, {.connect_timeout = 20s}); });
+    EXPECT_NE(error.find("it has no GPU"), error.npos) << error;
+  });
 }
 
 }  // namespace
