@@ -195,14 +195,6 @@ PlanOptions typed_behind(const PlanOptions& o, std::string_view words) {
   return other;
 }
 
-Words combined(const Words& first, const Words& second) {
-  Words all;
-  for (const std::string& a : first) {
-    for (const std::string& b : second) all.push_back(a + b);
-  }
-  return all;
-}
-
 std::string ranks_typed(const PlanOptions& o, std::int64_t groups) {
   const std::int64_t D = o.training.ranks, steps = o.training.gradient_accumulation_steps;
   const std::string ranks = fmt::format(" --ranks={}", groups * o.practice.tensor);

@@ -57,9 +57,6 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args);
 /// @throws UsageError as parse_plan_options()
 PlanOptions typed_behind(const PlanOptions& o, std::string_view words);
 
-/// The first words with each of the second ones behind them.
-Words combined(const Words& first, const Words& second);
-
 /// The words for another number of ranks, or of tensor groups. Each keeps its accumulation steps,
 /// if they divide.
 std::string ranks_typed(const PlanOptions& o, std::int64_t groups);

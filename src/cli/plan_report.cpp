@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <tuple>
+#include <map>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -18,49 +18,50 @@ using plan::Recompute;
 
 // More passes would need gigabytes of log.
 constexpr std::int64_t kMostPasses = 20'000;
-// With more elements, 64 bits might not be enough for the bytes.
-constexpr double kMostElements = 1e17;
 
 std::string gibibytes(double bytes) { return fmt::format("{:.2f} GiB", bytes / (1 << 30)); }
 
-// Kinds of changes that people try first, as words with a blank before each. Later ones of a kind
-// save more.
-std::vector<Words> remedies(const PlanOptions& o) {
+// Kinds of changes that people try, as words with a blank before each. Later ones of a kind save
+// more memory, and cost more time. Some change nothing in a plan, or are refused beside it; then
+// they do not make it fit. The last four kinds need other code or more GPUs.
+std::vector<Words> changes_of(const PlanOptions& o) {
   const TrainOptions& t = o.training;
-  Words recompute = {" --recompute=selective", " --recompute=block"}, rows, ranks, groups, whole;
-  recompute.erase(recompute.begin(), recompute.begin() + static_cast<int>(o.practice.recompute));
-  const auto is_zero = [](const std::string& word) { return word.starts_with("--zero"); };
-  const bool zero = std::ranges::any_of(o.arguments, is_zero), alone = t.ranks == 1;
-  const std::string full = zero ? " --zero=3" : " --strategy=full_shard";
+  Words groups, rows, ranks;
+  for (int n = std::max(2, 2 * t.shard_size); n < t.ranks; n *= 2)
+    groups.push_back(
+        fmt::format("{} --shard_size={}", t.shard_size > 0 ? "" : " --strategy=hybrid_shard", n));
   for (auto n = t.batch_size / 2; n >= 1; n /= 2)
     rows.push_back(fmt::format(" --batch_size={}", n));
-  for (int n = 2 * t.ranks; n <= 64 * t.ranks; n *= 2)
-    ranks.push_back(ranks_typed(o, n) + (alone ? full : ""));
-  for (int n = 2 * t.shard_size; 0 < n && n < t.ranks; n *= 2)
-    groups.push_back(fmt::format(" --shard_size={}", n));
-  if (!alone && t.strategy != fsdp::ShardingStrategy::full_shard)
-    whole.push_back(full + (t.shard_size > 0 ? " --shard_size=0" : ""));
-  const Words sync = t.no_sync ? Words{" --no_sync=False"} : Words();
-  const Words again = t.unsharded_blocks > 0 ? Words{" --unsharded_blocks=0"} : Words();
-  std::vector<Words> all = {again, recompute, sync, groups, whole, rows, ranks};
+  for (int n = t.ranks; n <= 64 * t.ranks; n *= 2) ranks.push_back(ranks_typed(o, n));
+  std::vector<Words> all = {
+      {""},
+      {" --param_dtype=float8_e4m3", " --param_dtype=bfloat16"},
+      {" --recompute=selective", " --recompute=block"},
+      {" --zero=1", " --zero=2", " --zero=3"},
+      {" --strategy=shard_optimizer --shard_size=0", " --strategy=shard_gradients --shard_size=0",
+       " --strategy=shard_grad_op --shard_size=0", " --strategy=full_shard --shard_size=0"},
+      groups,
+      rows};
+  for (const char* one :
+       {" --strategy=hybrid_shard_optimizer", " --fused_loss=True", " --layout=flat",
+        " --no_sync=False", " --unsharded_blocks=0", " --reshard_after_forward=0"})
+    all.push_back({one});
+  all.insert(all.end(), {{" --tensor=2"}, {" --tensor=4"}, {" --tensor=8"}, ranks});
   std::erase(all, Words());
   return all;
 }
 
-// Names the largest part of the memory of a plan that is too large after all changes, and a way to
-// make that part smaller.
-std::string beyond_fsdp(const ordered_json& plan) {
-  const ordered_json& of = plan["bytes"];
-  const double units =
-      of["unsharded parameters"].get<double>() + of["unsharded gradients"].get<double>();
-  const double activations = of["activations"];
-  const double shards = plan["peak_bytes"].get<double>() - units - activations;
-  const auto [bytes, what, help] =
-      std::max({std::tuple(shards, "shards", "more ranks, or offloading to the host"),
-                std::tuple(units, "whole units", "smaller units, or tensor parallelism"),
-                std::tuple(activations, "activations", "shorter rows, or context parallelism")});
-  return fmt::format("  FSDP alone cannot: after all changes {} take {}; what helps is {}\n", what,
-                     gibibytes(bytes), help);
+// Names the largest class of memory of a plan that is too large after all changes, and a way to
+// make it smaller.
+std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps) {
+  const auto most = std::max_element(plan["bytes"].begin(), plan["bytes"].end());
+  const std::string help = tensor_helps                  ? "tensor parallelism:"
+                           : most.key() == "activations" ? "shorter rows, or context parallelism"
+                           : most.key().starts_with("unsharded")
+                               ? "smaller units, or tensor parallelism"
+                               : "more ranks, or offloading to the host";
+  return fmt::format("  FSDP alone cannot: after all changes {} take {}; what helps is {}\n",
+                     most.key(), gibibytes(*most), help);
 }
 
 }  // namespace
@@ -89,8 +90,8 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   for (const nn::Parameter* p : model->named_parameters())
     made += p->shape.rank() == 2 ? static_cast<double>(p->shape[0]) : 0;
   const auto tokens = static_cast<double>(std::ranges::max(run.work.rows) * run.work.tokens);
-  require(made * tokens <= kMostElements, "batch_size", "fewer tokens, for so large a model",
-          t.batch_size);
+  // With more elements, 64 bits might not be enough for the bytes.
+  require(made * tokens <= 1e17, "batch_size", "fewer tokens, for so large a model", t.batch_size);
   run.threads = comm::threads_per_rank(t, t.ranks);
   return plan::plan(*model, run, timed ? on : nullptr);
 }
@@ -167,31 +168,38 @@ std::string fitted(const PlanOptions& o, const std::string& words) {
 }
 
 std::string what_would_fit(const PlanOptions& o) {
-  const std::vector<Words> all = remedies(o);
-  std::vector<ordered_json> offers;
-  ordered_json last;
-  // The first change of a kind that fits costs least time.
-  const auto try_each = [&](const Words& kind) {
-    for (const std::string& words : kind) {
-      last = row_of(o, words, /*timed=*/false);
-      if (last.value("fits", false)) return offers.push_back(row_of(o, words));
-    }
+  const std::vector<Words> all = changes_of(o);
+  std::map<double, ordered_json> offers;  // the fastest first
+  bool alone = false;                     // whether FSDP alone makes it fit
+  const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
+  const auto fits = [&](const std::string& words) { return untimed(words).value("fits", false); };
+  // The first change of a kind that fits behind these words costs least time.
+  const auto try_behind = [&](const std::string& words, const Words& kind) {
+    const auto more = std::ranges::find_if(kind, [&](const auto& w) { return fits(words + w); });
+    if (more == kind.end()) return;
+    const ordered_json row = row_of(o, words + *more);
+    offers.emplace(-row.value("tokens_per_s", 1 / row["seconds"].get<double>()), row);
+    alone |= (words + *more).find("--tensor") == std::string::npos;
   };
-  for (const Words& kind : all) try_each(kind);
   std::string text, every;
-  for (std::size_t i = 0, n = offers.empty() ? all.size() : 0; i < n; ++i) {
-    text = "  no single change makes it fit; two do:\n";
-    for (std::size_t j = i + 1; j < n; ++j) try_each(combined(all[i], all[j]));
-    if (!row_of(o, every + all[i].back(), false).contains("refused")) every += all[i].back();
+  double least = HUGE_VAL;
+  for (std::size_t i = 0, n = all.size(); i < n && (i == 0 || !text.empty()); ++i) {
+    for (std::size_t j = i + 1; j < n; ++j) {
+      if (!fits(all[i].back() + all[j].back())) continue;
+      for (const std::string& words : all[i]) try_behind(words, all[j]);
+    }
+    if (!alone) text = "  no single change of FSDP makes it fit; these do:\n";
+    const double peak = untimed(every + all[i].back()).value("peak_bytes", least);
+    if (i + 4 < n && peak < least) least = peak, every += all[i].back();
   }
-  if (offers.empty()) text.clear(), try_each({every});
-  if (offers.empty()) return beyond_fsdp(last);
-  std::stable_sort(offers.begin(), offers.end(), [](const auto& a, const auto& b) {
-    return a.value("tokens_per_s", 0.0) > b.value("tokens_per_s", 0.0);
-  });
-  for (const ordered_json& row : offers)
-    text += fmt::format(" {} would take {}\n", row["typed"].get<std::string>(),
-                        gibibytes(row["peak_bytes"]));
+  for (const char* tensor : {"", " --tensor=2", " --tensor=4", " --tensor=8"})
+    if (offers.empty() || (!alone && *tensor == '\0')) try_behind(every + tensor, all.back());
+  if (!alone) text = beyond_fsdp(untimed(every + all.back().back()), !offers.empty());
+  for (int left = 6; const auto& [speed, row] : offers)
+    if (left-- > 0)
+      text += fmt::format(" {} would take {}, {:.4g} {}\n", row["typed"].get<std::string>(),
+                          gibibytes(row["peak_bytes"]), -speed,
+                          o.parameters > 0 ? "steps/s" : "tokens/s a rank");
   return text;
 }
 

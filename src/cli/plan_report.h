@@ -36,9 +36,10 @@ nlohmann::ordered_json row_of(const PlanOptions& options, const std::string& wor
 /// for which their plan fits, or 0 if it is not faster. Otherwise the words.
 std::string fitted(const PlanOptions& options, const std::string& words);
 
-/// Changes that make a plan fit, the fastest first, by the tokens/s of a rank. Each is made of
-/// options that can be typed behind the others, and was planned so. If one change is not enough,
-/// pairs are tried. If no pair is enough, the text says what takes the memory, and what else helps.
+/// Changes that make a plan fit, the fastest first, by the tokens/s of a rank; six at most. Each is
+/// made of options that can be typed behind the others, and was planned so. If no single change of
+/// FSDP's options is enough, pairs are tried, and then all together. If FSDP alone is not enough,
+/// the text says what takes the memory, and which tensor parallelism or what else helps.
 std::string what_would_fit(const PlanOptions& options);
 
 }  // namespace nanofsdp::cli

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 namespace nanofsdp::plan {
@@ -11,7 +10,7 @@ namespace {
 
 using Kind = Issued::Kind;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNever = HUGE_VAL;
 
 bool on_cpu(const Machine& machine) { return machine.kind == Machine::Kind::cpu; }
 

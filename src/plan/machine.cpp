@@ -20,10 +20,8 @@ extern const std::span<const std::pair<std::string_view, const std::string_view&
 namespace plan {
 namespace {
 
-constexpr std::uint64_t kMostBytes = 1 << 20;
 constexpr std::string_view kHeading = "[fitted]";
 constexpr double kMany = std::numeric_limits<double>::max();
-constexpr double kTiny = std::numeric_limits<double>::min();
 
 // A number of a machine's file. A value outside the limits is probably in other units, such as
 // gigabytes or microseconds.
@@ -51,16 +49,15 @@ constexpr Number kNumbers[] = {
     {"network_bandwidth", &Machine::network_bandwidth},
     {"network_latency", &Machine::network_latency, 0, 1},
     {"network_oversubscription", &Machine::network_oversubscription, 1},
-    {"product_efficiency", &Machine::product_efficiency, kTiny, 1, true},
-    {"memory_efficiency", &Machine::memory_efficiency, kTiny, 1, true},
-    {"network_efficiency", &Machine::network_efficiency, kTiny, 1, true},
+    {"product_efficiency", &Machine::product_efficiency, 0.01, 1, true},
+    {"memory_efficiency", &Machine::memory_efficiency, 0.01, 1, true},
+    {"network_efficiency", &Machine::network_efficiency, 0.01, 1, true},
     {"overlap_slowdown", &Machine::overlap_slowdown, 1, kMany, true},
 };
 
 std::string_view trimmed(std::string_view text) {
-  constexpr std::string_view kBlank = " \t\r";
-  const std::size_t first = std::min(text.find_first_not_of(kBlank), text.size());
-  return text.substr(first, text.find_last_not_of(kBlank) + 1 - first);
+  const std::size_t first = std::min(text.find_first_not_of(" \t\r"), text.size());
+  return text.substr(first, text.find_last_not_of(" \t\r") + 1 - first);
 }
 
 void check(bool right, const std::string& where, std::string expected, std::string_view got) {
@@ -71,8 +68,8 @@ void check(bool right, const std::string& where, std::string expected, std::stri
 }
 
 std::string range_of(const Number& n) {
-  const std::string least = n.least == kTiny ? "above 0" : fmt::format("at least {}", n.least);
-  return least + (n.most == kMany ? "" : fmt::format(" and at most {}", n.most));
+  const std::string most = n.most == kMany ? "" : fmt::format(" and at most {}", n.most);
+  return fmt::format("at least {}{}", n.least, most);
 }
 
 void set(Machine& machine, const std::string& where, std::string_view name,
@@ -134,7 +131,7 @@ Machine find_machine(const std::string& name_or_path) {
   return parse_machine(read_file(name_or_path,
                                  {.what = "machine '" + name_or_path + "'",
                                   .expected = "a text file, or one that is built in: " + names},
-                                 kMostBytes),
+                                 /*most bytes*/ 1 << 20),
                        name_or_path);
 }
 

@@ -100,7 +100,9 @@ void expect_advice_as_typed(const std::string& options, const std::string& begin
     }
     const auto json = json_of(options + " " + change);
     EXPECT_TRUE(json["fits"]) << options << " " << change;
-    const std::string takes = fmt::format("{:.2f} GiB", json["peak_bytes"].get<double>() / kGiB);
+    const std::string takes =
+        fmt::format("{:.2f} GiB, {:.4g} tokens/s a rank", json["peak_bytes"].get<double>() / kGiB,
+                    json["tokens_per_s"].get<double>());
     EXPECT_EQ(line.substr(end + 12), takes) << options << " " << change;
   }
   EXPECT_GE(offers, 1) << options;
@@ -110,10 +112,11 @@ TEST(PlanAdvice, IsTrueAsTyped) {
   for (const auto& [options, begins] :
        {std::pair("--model=llama-3-8b --ranks=64 --batch_size=12", "--batch_size=1"),
         {"--model=llama-2-7b --ranks=8 --zero 1 --batch_size=6", "--batch_size=1"},
-        {"--model=llama-2-7b --ranks=8 --zero=0 --recompute=block", "--zero=3"},
+        {"--model=llama-2-7b --ranks=8 --zero=0 --recompute=block", "--zero=1"},
         {"--model=llama-2-7b --ranks=1", "--ranks="},
-        {"--model=llama-3-8b --ranks=1 --strategy=no_shard --recompute=block", "--ranks="},
-        {"--model=llama-3-70b --ranks=64 --recompute=selective", "--recompute=block"},
+        {"--model=llama-3-8b --ranks=1 --strategy=no_shard --recompute=block",
+         "--strategy=shard_optimizer --shard_size=0 --ranks=8"},
+        {"--model=llama-3-70b --ranks=64 --recompute=selective", "--tensor=2"},
         {"--model=mpt-30b --ranks=128 --no_sync=True --recompute=block --batch_size=2",
          "--no_sync=False"},
         {"--model=llama-3-70b --ranks=64 --strategy=hybrid_shard --shard_size=4 --recompute=block",
@@ -131,7 +134,7 @@ TEST(PlanAdvice, IsTrueAsTyped) {
 TEST(PlanAdvice, TriesPairsWhereNoSingleChangeHelps) {
   const std::string text =
       printed("--machine=a100-80 --model=llama-3-70b --ranks=8 --batch_size=4 --block_size=4096");
-  EXPECT_NE(text.find("no single change makes it fit; two do:"), text.npos) << text;
+  EXPECT_NE(text.find("no single change of FSDP makes it fit; these do:"), text.npos) << text;
   EXPECT_NE(text.find("  --recompute=block --ranks="), text.npos) << text;
 }
 
@@ -224,6 +227,21 @@ TEST(PlanTime, IsOfWhatHappens) {
       }
     }
   }
+}
+
+// Tensor parallelism is offered beside FSDP's changes. It is what helps if they cannot.
+TEST(PlanAdvice, OffersTensorParallelism) {
+  const std::string both = printed("--model=llama-3-70b --machine=h100 --ranks=64");
+  EXPECT_NE(both.find("\n  --recompute=block would take "), both.npos) << both;
+  EXPECT_NE(both.find("\n  --tensor=8 would take "), both.npos) << both;
+  EXPECT_EQ(both.find("cannot"), both.npos) << both;
+  const std::string large = "--model=llama-3-405b --machine=h100 --ranks=512",
+                    text = printed(large);
+  EXPECT_NE(text.find("  FSDP alone cannot: after all changes"), text.npos) << text;
+  EXPECT_NE(text.find("; what helps is tensor parallelism:\n  --recompute=block --tensor=2 "),
+            text.npos)
+      << text;
+  EXPECT_TRUE(json_of(large + " --recompute=block --tensor=2")["fits"]);
 }
 
 TEST(PlanAdvice, SaysWhereFsdpAloneCannot) {
