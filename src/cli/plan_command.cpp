@@ -116,6 +116,8 @@ void print_time(const PlanOptions& o, const ordered_json& json) {
              gib(json["memory_bytes"]), fits ? "fits" : "does not fit",
              fits ? "" : what_would_fit(o));
   if (o.fit == 0 || !fits) return;
+  if (o.training.unsharded_blocks == 0)
+    return fmt::print("  {:<22}none that stays unsharded makes a step 1 % faster\n", "blocks");
   const auto row = [&](int n) { return row_of(o, fmt::format(" --unsharded_blocks={}", n)); };
   print_table(o, {row(0), row(o.training.unsharded_blocks)});
 }

@@ -164,7 +164,7 @@ std::string fitted(const PlanOptions& o, const std::string& words) {
     const std::size_t half = (fits + most + 1) / 2;
     row_of(o, with(half), /*timed=*/false).value("fits", false) ? fits = half : most = half - 1;
   }
-  return with(seconds(fits) < seconds(0) ? fits : 0);
+  return with(seconds(fits) <= 0.99 * seconds(0) ? fits : 0);
 }
 
 std::string what_would_fit(const PlanOptions& o) {

@@ -33,7 +33,7 @@ nlohmann::ordered_json row_of(const PlanOptions& options, const std::string& wor
                               bool timed = true);
 
 /// If --fit is given, the words with --unsharded_blocks behind them: the largest number of blocks
-/// for which their plan fits, or 0 if it is not faster. Otherwise the words.
+/// for which their plan fits, or 0 if a step is less than 1 % faster so. Otherwise the words.
 std::string fitted(const PlanOptions& options, const std::string& words);
 
 /// Changes that make a plan fit, the fastest first, by the tokens/s of a rank; six at most. Each is

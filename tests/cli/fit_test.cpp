@@ -88,6 +88,17 @@ TEST(Fit, SaysTheOptionThatDoesTheSame) {
   auto typed = nlohmann::json::parse(printed("--json=True --unsharded_blocks=" + n));
   typed["memory_bytes"] = 40e9;
   EXPECT_EQ(typed, json);
+  // A gain of less than 1 % is none.
+  const std::string all = printed("--network_bandwidth=50e9 --unsharded_blocks=32 --json=True"),
+                    few = printed("--network_bandwidth=50e9 --unsharded_blocks=0 --json=True");
+  const auto seconds = [](const std::string& json) {
+    return nlohmann::json::parse(json)["seconds"].get<double>();
+  };
+  EXPECT_LT(seconds(all), seconds(few));
+  EXPECT_GT(seconds(all), 0.99 * seconds(few));
+  const std::string kept = printed("--network_bandwidth=50e9 --fit=75GB");
+  EXPECT_NE(kept.find("none that stays unsharded makes a step 1 % faster\n"), kept.npos) << kept;
+  EXPECT_EQ(kept.find("\n --unsharded_blocks="), kept.npos) << kept;
   const std::string none = printed("--fit=1GB");
   EXPECT_NE(none.find("does not fit"), none.npos) << none;
   EXPECT_EQ(none.find(" --unsharded_blocks=0 "), none.npos) << none;
