@@ -174,10 +174,8 @@ class NcclCommunicator final : public Communicator {
 
 std::unique_ptr<Communicator> make_nccl(Context& context, launch::Store& store,
                                         const NcclOptions& options) {
-  if (context.device != Device::cuda) {
-    throw UsageError(
-        {.what = "backend nccl", .expected = "ranks on a GPU", .got = "ranks on the CPU"});
-  }
+  NANOFSDP_REFUSE_IF(context.device != Device::cuda, .what = "backend nccl",
+                     .expected = "ranks on a GPU", .got = "ranks on the CPU");
   if (context.world_size == 1) return make_self();
   return std::make_unique<NcclCommunicator>(context.ledger, open_nccl(context, store, options));
 }

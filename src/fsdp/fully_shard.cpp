@@ -67,9 +67,8 @@ void ShardedModel::make_units() {
   backward_order_.resize(n);
   for (WrappedModule& module : wrapped) {
     std::vector<Buffer> received;  // keeps the values until the unit has copied its part
-    if (options_.sync_module_states) {
+    if (options_.sync_module_states)
       received = broadcast(context_, mesh_.world(), module.parameters);
-    }
     Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
     Options& own = unit_options_.emplace_back(options_);
     own.precision = module.options.precision.value_or(own.precision);

@@ -41,9 +41,8 @@ Wire WholeMemory::wire_for(DType sent_as, const Options& options, const Layout& 
 }
 
 void WholeMemory::shrink() {
-  for (auto* pool : {&units, &root}) {
+  for (auto* pool : {&units, &root})
     if (*pool) (*pool)->shrink();
-  }
 }
 
 WholeParameters::WholeParameters(Context& context, const Options& options, comm::Mesh& mesh,
