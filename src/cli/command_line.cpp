@@ -25,8 +25,7 @@ namespace {
 
 // The text of data/help/NAME.txt.
 std::string_view text_of(std::string_view file) {
-  const auto is_it = [&](const auto& row) { return row.first == file; };
-  const auto found = std::ranges::find_if(kUsages, is_it);
+  const auto found = std::ranges::find(kUsages, file, [](const auto& row) { return row.first; });
   return found == kUsages.end() ? "" : found->second;
 }
 

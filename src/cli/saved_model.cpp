@@ -28,11 +28,6 @@ void add_saved_model(CommandLine& line, SavedModel& o) {
   add_init_from(line, {"resume"}, o.init_from, o.pretrained);
 }
 
-void settle_saved_model(SavedModel& o) {
-  require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
-  settle_pretrained(o.init_from, o.pretrained);
-}
-
 // Adds the last options, which are those of the ranks. Then reads and settles all.
 template <class Options>
 void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) {
@@ -40,7 +35,8 @@ void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) 
   add_ranks(line, o);
   line.parse(args);
   settle_backend(line, o);
-  settle_saved_model(o);
+  require(!o.out_dir.empty(), "out_dir", "a directory", "nothing");
+  settle_pretrained(o.init_from, o.pretrained);
 }
 
 // ---- a saved model
