@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <map>
 #include <sstream>
 #include <string>
@@ -35,7 +36,11 @@ std::vector<Row> published() {
     std::istringstream words(line);
     Row row;
     words >> row.tokens_per_s >> row.gib >> row.use >> row.source;
-    for (std::string word; words >> word;) row.options.push_back(word);
+    for (std::string word; words >> word;) {
+      const std::string of_tests = "--machine=tests/";  // a file of this repository
+      if (word.starts_with(of_tests)) word.insert(10, std::string(NANOFSDP_SOURCE_DIR) + "/");
+      row.options.push_back(word);
+    }
     row.text = line;
     rows.push_back(row);
   }
@@ -78,13 +83,15 @@ TEST(Published, StepsArePlannedWithinSixPercent) {
     if (!ran || row.use == "fitted") continue;
     const double error = json["tokens_per_s"].get<double>() / std::stod(row.tokens_per_s) - 1;
     time.push_back(error);
-    const std::string machine = o.machine, tokens = json["planned"]["block_size"];
+    const std::string machine = std::filesystem::path(o.machine).stem(),
+                      tokens = json["planned"]["block_size"];
     by_source[row.source + " | " + machine].push_back(error);
     by_length[fmt::format("{:>6}", tokens)].push_back(error);
-    if (o.practice.tensor > 1) tensor += fmt::format(" {:.0f}", json["tokens_per_s"].get<double>());
+    if (row.source == "torchtitan-TP")
+      tensor += fmt::format(" {:.0f}", json["tokens_per_s"].get<double>());
     by_code[json["planned"]["compile"] == "True" ? "compiled" : "eager"].push_back(error);
   }
-  EXPECT_GE(rows, 240u);
+  EXPECT_GE(rows, 280u);
   const std::vector<std::string> said = plan::words_in(tensor);
   ASSERT_EQ(said.size(), 3u);
   const std::string sentence =
