@@ -35,16 +35,16 @@ std::vector<Words> changes_of(const PlanOptions& o) {
   for (int n = t.ranks; n <= 64 * t.ranks; n *= 2) ranks.push_back(ranks_typed(o, n));
   std::vector<Words> all = {
       {""},
-      {" --param_dtype=float8_e4m3", " --param_dtype=bfloat16"},
-      {" --recompute=selective", " --recompute=block"},
+      {" --recompute=none", " --recompute=selective", " --recompute=block"},
       {" --zero=1", " --zero=2", " --zero=3"},
       {" --strategy=shard_optimizer --shard_size=0", " --strategy=shard_gradients --shard_size=0",
        " --strategy=shard_grad_op --shard_size=0", " --strategy=full_shard --shard_size=0"},
       groups,
       rows};
   for (const char* one :
-       {" --strategy=hybrid_shard_optimizer", " --fused_loss=True", " --layout=flat",
-        " --no_sync=False", " --unsharded_blocks=0", " --reshard_after_forward=0"})
+       {" --strategy=hybrid_shard_optimizer", " --param_dtype=bfloat16",
+        " --param_dtype=float8_e4m3", " --fused_loss=True", " --layout=flat", " --no_sync=False",
+        " --unsharded_blocks=0", " --reshard_after_forward=0"})
     all.push_back({one});
   all.insert(all.end(), {{" --tensor=2"}, {" --tensor=4"}, {" --tensor=8"}, ranks});
   std::erase(all, Words());
