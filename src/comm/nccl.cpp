@@ -156,9 +156,8 @@ class NcclCommunicator final : public Communicator {
                                     comm, on);
     }
     // To copy, NCCL only needs bytes.
-    if (operation.kind == Kind::all_gather) {
+    if (operation.kind == Kind::all_gather)
       return nccl.ncclAllGather(in.raw(), out.raw(), in.bytes(), ncclUint8, comm, on);
-    }
     return nccl.ncclBroadcast(in.raw(), out.raw(), in.bytes(), ncclUint8, operation.root, comm, on);
   }
 

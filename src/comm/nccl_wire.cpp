@@ -173,8 +173,7 @@ CommError NcclWire::error(CommError::Kind kind, const History& history,
 void NcclWire::work(int begins, const std::string& at) { fabric_->store.work(begins, at); }
 
 void NcclWire::throw_if_aborted(const History& history) const {
-  if (aborted_.empty()) return;
-  throw error(CommError::Kind::aborted, history, "gave up: " + aborted_);
+  if (!aborted_.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + aborted_);
 }
 
 void NcclWire::fail(const History& history, ncclResult_t result) {
@@ -185,10 +184,13 @@ void NcclWire::fail(const History& history, ncclResult_t result) {
   lock.unlock();
   abort(words);
   // The store knows which rank was lost first and why, or will soon know it.
-  const std::string cause = others ? fabric_->store.loss(kFarewell) : "";
+  const std::string cause = others ? fabric_->store.loss(2s) : "";
   if (!cause.empty()) throw error(CommError::Kind::aborted, history, "gave up: " + cause);
-  throw error(others ? CommError::Kind::peer_lost : CommError::Kind::failed, history,
-              "heard from " + words);
+  const CommError own = error(others ? CommError::Kind::peer_lost : CommError::Kind::failed,
+                              history, "heard from " + words);
+  // The other groups of this rank may wait for ranks that wait for the cause.
+  if (!others) fabric_->store.fail(own.what());
+  throw own;
 }
 
 Patience NcclWire::give_up(const History& history, milliseconds patience) {

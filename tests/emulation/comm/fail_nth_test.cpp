@@ -96,5 +96,31 @@ TEST(FailNth, OfAnotherRankEndsTheMakingOfAGroup) {
   });
 }
 
+// A rank whose call fails may have work in another group, which waits for the other rank. So it
+// says why before it frees the memory of that work.
+TEST(FailNth, OfOneGroupIsKnownBeforeTheWorkOfAnotherEnds) {
+  std::string error;
+  Party(2).everybody([&](Store& store) {
+    Context context(store.rank(), 2, 1, Device::cuda);
+    const auto world = comm::make_nccl(context, store);
+    const auto other = world->split(0);
+    const OnDevice<float> in(context, {1}), out(context, {0, 0});
+    const auto gather = [&](comm::Communicator& group, Stream& stream) {
+      group.all_gather(stream, in.tensor(), out.tensor()).synchronize();
+    };
+    if (store.rank() == 0) {
+      const Buffer memory = context.buffer(MemoryClass::activations, 9);
+      other->all_gather(*context.reduce, in.tensor(), out.tensor());
+      emulation::fail_nth(2);  // the call after the making of an event is NCCL's
+      EXPECT_THROW(gather(*world, *context.gather), comm::CommError);
+      emulation::fail_nth(0);
+    } else {
+      error = message_of<comm::CommError>([&] { gather(*world, *context.gather); });
+    }
+  });
+  emulation::has_failed = false;
+  EXPECT_NE(error.find("rank 0 failed"), error.npos) << error;
+}
+
 }  // namespace
 }  // namespace nanofsdp::testing
