@@ -23,7 +23,7 @@ TEST(PlanInWords, NamesOnlyWhatTheStrategyHas) {
         strategy.replicates ? "--shard_size=8" : "--shard_size=0"};
     const PlanOptions o = parse_plan_options(words);
     const std::string text = what_would_fit(o);
-    EXPECT_NE(text.find("whole units take"), text.npos) << text;
+    EXPECT_NE(text.find("FSDP alone cannot: after all changes"), text.npos) << text;
     EXPECT_EQ(text.find("all-gathers"), text.npos) << "a cast is no all-gather: " << text;
     const std::string line = sharding_line(o.training, strategy.strategy, "2 units", 9, 1);
     EXPECT_EQ(line.find("9 elements a shard, padding 1") != line.npos, strategy.optimizer) << line;
