@@ -54,6 +54,8 @@ Outline::Outline(const Layer& layer) : layer(layer) {
 
 void Outline::set_tensor(comm::Communicator& group) {
   tensor_ = &group;
+  for (const auto& [name, parameter] : own_parameters())  // a group divides the matrices
+    if (parameter->shape.rank() == 2) parameter->part = {0, group.rank(), group.size()};
   for (const auto& next : behind_) next->set_tensor(group);
 }
 

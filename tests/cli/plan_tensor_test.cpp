@@ -45,6 +45,20 @@ TEST(PlanTensor, RefusesSizesThatItCannotDivide) {
   EXPECT_EQ(options_of("--model=gpt2 --kernels=pytorch --ranks=8 --tensor=4").ranks(), 8);
 }
 
+// A saved file has whole parameters. So the ranks of a tensor group gather the parts of one at a
+// time, and the largest is the table of tokens.
+TEST(PlanTensor, GathersPartsToSaveThem) {
+  for (const int T : {1, 2, 4}) {
+    const std::string words =
+        "--model=llama-3-1b --block_size=1024 --ranks=8 --tensor=" + std::to_string(T);
+    const auto communication = [](const std::string& of) {
+      return json_of(of)["bytes"]["communication"].get<std::int64_t>();
+    };
+    const std::int64_t table = 128'256 * 2'048 * 4;
+    EXPECT_EQ(communication(words + " --out_dir=o") - communication(words), T > 1 ? table : 0);
+  }
+}
+
 // A tensor group has the rows of one rank, and its ranks share the tokens.
 TEST(PlanTensor, CountsTheTokensOfAGroupOnce) {
   for (const char* model : {kLlama, kMpt}) {
