@@ -95,14 +95,15 @@ std::string milliseconds(double s) {
 // The times of a step, and whether the plan fits, or what would fit.
 void print_time(const PlanOptions& o, const ordered_json& json) {
   const bool fits = json["fits"];
-  fmt::print("on {}\n  {:<22}{}, and {} for late ranks\n", o.machine, "step",
+  fmt::print("on {}\n  {:<22}{}, and {} more for late ranks\n", o.machine, "step",
              milliseconds(json["seconds"]), milliseconds(json["straggler_seconds"]));
   if (o.parameters == 0) {
     const double tokens = json["tokens_per_s"], mfu = json["mfu"], hfu = json["hfu"];
     fmt::print(
-        "  {:<22}{:.0f} a rank, {:.0f} in all\n"
+        "  {:<22}{:.0f} a rank, {:.0f} in all, with late ranks; {} in a step\n"
         "  {:<22}{:.1f} %, and {:.1f} % with what is recomputed (hfu); half of attention's pairs\n",
-        "tokens/s", tokens, tokens * o.ranks(), "mfu", 100 * mfu, 100 * hfu);
+        "tokens/s", tokens, tokens * o.ranks(), grouped(o.training.tokens_of_step()), "mfu",
+        100 * mfu, 100 * hfu);
   }
   const ordered_json& waits = json["exposed_seconds"];
   fmt::print(

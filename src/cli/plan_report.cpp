@@ -60,8 +60,9 @@ std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps) {
                            : most.key().starts_with("unsharded")
                                ? "smaller units, or tensor parallelism"
                                : "more ranks, or offloading to the host";
-  return fmt::format("  FSDP alone cannot: after all changes {} take {}; what helps is {}\n",
-                     most.key(), gibibytes(*most), help);
+  return fmt::format(
+      "  FSDP alone cannot: after all changes it is {}; of these {} are {}; what helps is {}\n",
+      gibibytes(plan["peak_bytes"]), gibibytes(*most), most.key(), help);
 }
 
 }  // namespace
