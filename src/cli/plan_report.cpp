@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "bench/planned.h"
 #include "cli/option_kinds.h"
@@ -169,10 +170,18 @@ std::string fitted(const PlanOptions& o, const std::string& words) {
 }
 
 std::string what_would_fit(const PlanOptions& o) {
-  const std::vector<Words> all = changes_of(o);
+  std::vector<Words> all = changes_of(o);
   std::map<double, ordered_json> offers;  // the fastest first
   bool alone = false;                     // whether FSDP alone makes it fit
   const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
+  ordered_json unchanged = untimed("");
+  for (Words& kind : std::span(all).subspan(1, all.size() - 5)) {  // most have their value already
+    std::erase_if(kind, [&](const std::string& words) {
+      unchanged["typed"] = words;
+      return untimed(words) == unchanged;
+    });
+  }
+  std::erase(all, Words());
   const auto fits = [&](const std::string& words) { return untimed(words).value("fits", false); };
   // The first change of a kind that fits behind these words costs least time.
   const auto try_behind = [&](const std::string& words, const Words& kind) {
@@ -182,16 +191,24 @@ std::string what_would_fit(const PlanOptions& o) {
     offers.emplace(-row.value("tokens_per_s", 1 / row["seconds"].get<double>()), row);
     alone |= (words + *more).find("--tensor") == std::string::npos;
   };
+  const auto try_both = [&](const Words& one, const Words& other) {
+    if (!fits(one.back() + other.back())) return;
+    for (const std::string& words : one) try_behind(words, other);
+  };
+  const std::size_t n = all.size();
+  for (std::size_t j = 1; j < n; ++j) try_both(all[0], all[j]);
   std::string text, every;
-  double least = HUGE_VAL;
-  for (std::size_t i = 0, n = all.size(); i < n && (i == 0 || !text.empty()); ++i) {
-    for (std::size_t j = i + 1; j < n; ++j) {
-      if (!fits(all[i].back() + all[j].back())) continue;
-      for (const std::string& words : all[i]) try_behind(words, all[j]);
+  if (!alone) {
+    text = "  no single change of FSDP makes it fit; these do:\n";
+    double least = HUGE_VAL;
+    for (std::size_t i = 0; i + 4 < n; ++i) {
+      const double peak = untimed(every + all[i].back()).value("peak_bytes", least);
+      if (peak < least) least = peak, every += all[i].back();
     }
-    if (!alone) text = "  no single change of FSDP makes it fit; these do:\n";
-    const double peak = untimed(every + all[i].back()).value("peak_bytes", least);
-    if (i + 4 < n && peak < least) least = peak, every += all[i].back();
+    for (std::size_t j = 2; j < n; ++j) {
+      if (!fits(every + (j + 4 < n ? "" : all[j].back()))) continue;  // so no pair does
+      for (std::size_t i = 1; i < j; ++i) try_both(all[i], all[j]);
+    }
   }
   for (const char* tensor : {"", " --tensor=2", " --tensor=4", " --tensor=8"})
     if (offers.empty() || (!alone && *tensor == '\0')) try_behind(every + tensor, all.back());
