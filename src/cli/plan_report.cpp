@@ -174,11 +174,12 @@ std::string what_would_fit(const PlanOptions& o) {
   std::map<double, ordered_json> offers;  // the fastest first
   bool alone = false;                     // whether FSDP alone makes it fit
   const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
+  const bool one = o.training.ranks == 1;  // with more ranks, more options change something
   ordered_json unchanged = untimed("");
   for (Words& kind : std::span(all).subspan(1, all.size() - 5)) {  // most have their value already
     std::erase_if(kind, [&](const std::string& words) {
       unchanged["typed"] = words;
-      return untimed(words) == unchanged;
+      return !one && untimed(words) == unchanged;
     });
   }
   std::erase(all, Words());
@@ -191,9 +192,9 @@ std::string what_would_fit(const PlanOptions& o) {
     offers.emplace(-row.value("tokens_per_s", 1 / row["seconds"].get<double>()), row);
     alone |= (words + *more).find("--tensor") == std::string::npos;
   };
-  const auto try_both = [&](const Words& one, const Words& other) {
-    if (!fits(one.back() + other.back())) return;
-    for (const std::string& words : one) try_behind(words, other);
+  const auto try_both = [&](const Words& first, const Words& other) {
+    if (!fits(first.back() + other.back())) return;
+    for (const std::string& words : first) try_behind(words, other);
   };
   const std::size_t n = all.size();
   for (std::size_t j = 1; j < n; ++j) try_both(all[0], all[j]);
@@ -206,7 +207,7 @@ std::string what_would_fit(const PlanOptions& o) {
       if (peak < least) least = peak, every += all[i].back();
     }
     for (std::size_t j = 2; j < n; ++j) {
-      if (!fits(every + (j + 4 < n ? "" : all[j].back()))) continue;  // so no pair does
+      if (!one && !fits(every + (j + 4 < n ? "" : all[j].back()))) continue;  // so no pair fits
       for (std::size_t i = 1; i < j; ++i) try_both(all[i], all[j]);
     }
   }
