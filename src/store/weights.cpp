@@ -244,10 +244,11 @@ void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {
       for (std::size_t i = 0; i < parameters.size(); ++i) {
         const std::vector<float> whole = files->read(info_of(*parameters[i]));
         const Blocks mine = blocks_of(*parameters[i]);
-        std::vector<float> part;
-        for (const Range& range : mine.in_whole({0, parameters[i]->shape.numel()}))
+        std::vector<float> part;  // stays empty if it is the whole
+        const std::int64_t numel = mine.is_whole() ? 0 : parameters[i]->shape.numel();
+        for (const Range& range : mine.in_whole({0, numel}))
           part.insert(part.end(), whole.begin() + range.begin, whole.begin() + range.end);
-        row->store(i, part);
+        row->store(i, mine.is_whole() ? whole : part);
       }
     }
   });  // no rank replaces the files before all have read them
