@@ -62,8 +62,10 @@ std::string beyond_fsdp(const ordered_json& plan, bool tensor_helps) {
                                ? "smaller units, or tensor parallelism"
                                : "more ranks, or offloading to the host";
   return fmt::format(
-      "  FSDP alone cannot: after all changes it is {}; of these {} are {}; what helps is {}\n",
-      gibibytes(plan["peak_bytes"]), gibibytes(*most), most.key(), help);
+      "  FSDP alone cannot: after all changes it is {}; the largest class, {}, has {}; what helps "
+      "is "
+      "{}\n",
+      gibibytes(plan["peak_bytes"]), most.key(), gibibytes(*most), help);
 }
 
 }  // namespace
@@ -171,7 +173,7 @@ std::string fitted(const PlanOptions& o, const std::string& words) {
 
 std::string what_would_fit(const PlanOptions& o) {
   std::vector<Words> all = changes_of(o);
-  std::map<double, ordered_json> offers;  // the fastest first
+  std::map<double, ordered_json> offers;  // the fastest first, one of each speed
   bool alone = false;                     // whether FSDP alone makes it fit
   const auto untimed = [&](const std::string& words) { return row_of(o, words, false); };
   const bool one = o.training.ranks == 1;  // with more ranks, more options change something
