@@ -23,7 +23,7 @@ namespace nanofsdp::nn {
 ///     {.dim = 1, .rank = r, .ranks = T}                 columns of a weight: row parallel
 ///     {.dim = 0, .rank = r, .ranks = T, .groups = 3}    rows of queries, of keys and of values
 ///
-/// (Megatron-LM calls `dim` partition_dim, and packed groups partition_stride.)
+/// Megatron-LM calls `dim` partition_dim, and `groups` partition_stride.
 struct Part {
   int dim = 0, rank = 0, ranks = 1, groups = 1;
 };
