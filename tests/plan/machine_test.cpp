@@ -103,8 +103,9 @@ TEST(Machine, SaysWhatIsWrong) {
          "m.txt:3: expected memory = a number at least 1000000, got '16'");
   expect(with("node_latency = 1e-5", "node_latency = 10"),
          "m.txt:17: expected node_latency = a number at least 0 and at most 1, got '10'");
-  expect(with("product_efficiency = 0.5", "product_efficiency = 1.01"),
-         "m.txt:22: expected product_efficiency = a number at least 0.01 and at most 1, got '1.01'");
+  expect(
+      with("product_efficiency = 0.5", "product_efficiency = 1.01"),
+      "m.txt:22: expected product_efficiency = a number at least 0.01 and at most 1, got '1.01'");
   expect(with("kind = cpu\n", ""), "m.txt: expected a line kind = ..., got 'none'");
   expect(with("network_efficiency = 0.25\n", ""),
          "m.txt: expected a line network_efficiency = ..., got 'none'");
