@@ -103,6 +103,9 @@ TEST(Arena, TakesWhatIsHeldAtATime) {
     EXPECT_EQ(count().reserved, static_cast<std::int64_t>(std::max(first.most, other.most)));
     arena.clear();
     EXPECT_EQ(count().reserved, 0);
+    arena.allocate({16}, DType::float32);
+    arena.reset();
+    EXPECT_EQ(count().reserved, 64) << "clear() forgets how much was held";
     if (HasFatalFailure()) return;
   }
 }

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 
@@ -172,6 +173,32 @@ TEST(Tape, GivesTemporariesBackAtTheEndOfTheirScope) {
     const void* const next = tape.allocate({16}).raw();
     EXPECT_TRUE(pass == 0 || next == first);
     EXPECT_EQ(context.ledger.count(MemoryClass::activations).reserved, 128);
+    tape.end();
+  }
+}
+
+// In an evaluation a module may compute one result from the last, as a GPT does from block to
+// block.
+TEST(Tape, AScopeKeepsOneResultAtATime) {
+  Context context;
+  Tape tape(context);
+  for (int pass = 0; pass < 2; ++pass) {
+    tape.begin(false);
+    const Address before = tape.allocate({16}).address();
+    {
+      Tape::Scope scope(tape);
+      for (const std::int64_t n : {16, 64, 32, 48}) {
+        tape.allocate({1000});
+        const Tensor result = tape.allocate({n});
+        std::ranges::fill(result.span<float>(), static_cast<float>(n));
+        const Tensor kept = scope.keep(result);
+        for (const float x : kept.span<float>()) EXPECT_EQ(x, n);
+        if (pass > 0) {
+          EXPECT_EQ(kept.address(), before + 64) << "the result before it was freed";
+        }
+      }
+    }
+    EXPECT_TRUE(pass == 0 || tape.allocate({16}).address() == before + 64 + 48 * 4);
     tape.end();
   }
 }
