@@ -144,6 +144,17 @@ TEST(AdamW, TheFirstStepIsTheLearningRateWithTheGradientsSign) {
   }
 }
 
+// 1 - 0.9f is no nearest float of 0.1: PyTorch subtracts before it rounds.
+TEST(AdamW, RoundsWhatItComputedInDouble) {
+  for (const double beta : {0.5, 0.7, 0.9, 0.95, 0.99, 0.999, 0.9999}) {
+    const AdamWConstants k({.lr = 1e-3, .beta1 = beta, .beta2 = 1 - 0.1 * beta});
+    EXPECT_EQ(k.beta1, static_cast<float>(beta));
+    EXPECT_EQ(k.rest1, static_cast<float>(1 - beta));
+    EXPECT_EQ(k.beta2, static_cast<float>(1 - 0.1 * beta));
+    EXPECT_EQ(k.rest2, static_cast<float>(1 - (1 - 0.1 * beta)));
+  }
+}
+
 TEST(AdamW, TheCoefficientOfClippingScalesTheGradient) {
   Optimized scaled(1003), clipped(1003);
   for (float& g : scaled.grad.values) g *= 0.37f;

@@ -1,11 +1,13 @@
 #include "ops/copy_chunks.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/check.h"
@@ -98,6 +100,20 @@ TEST(Cast, HappensOnTheWayBetweenHostAndDevice) {
     }
     Owned<std::int32_t> tokens({n});
     expect_error<ShapeError>([&] { transfer(*stream, tokens, there); }, "transfer of a tensor");
+  }
+}
+
+// A transfer to a longer tensor would leave the end of it as it was.
+TEST(Cast, TransfersAsManyElementsAsThereIsRoomFor) {
+  const auto stream = stream_of();
+  for (const std::int64_t more : {-1, 1}) {
+    Owned<float> there({5});
+    std::vector<float> host(static_cast<std::size_t>(5 + more), 1.0f);
+    const Tensor here(host.data(), {5 + more});
+    for (const auto& [in, out] : {std::pair<Tensor, Tensor>{here, there}, {there, here}}) {
+      expect_error<ShapeError>([&, in = in, out = out] { transfer(*stream, in, out); },
+                               fmt::format("expected {} float32, got {}", out.numel(), in.numel()));
+    }
   }
 }
 

@@ -78,6 +78,8 @@ TEST(Elementwise, FillWritesEveryElementOfAnyType) {
     Owned<bfloat16> z({n});
     fill(stream, {.x = z, .value = kPoison});
     for (const bfloat16 value : z.values) EXPECT_EQ(value.bits, 0x7fc0);
+    fill(stream, {.x = z, .value = -0.3f});  // rounding moves it away from 0
+    for (const bfloat16 value : z.values) EXPECT_EQ(value.bits, 0xbe9a);
   });
 }
 
