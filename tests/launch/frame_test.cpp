@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "base/check.h"
 
@@ -34,6 +37,37 @@ TEST(Frame, BeginsWithTheWordOfThisProtocol) {
   bytes = good;
   ++bytes[4];  // a kind that does not exist
   EXPECT_THROW(launch::take_frame(bytes), Error);
+}
+
+// Frames come in pieces of any length, and several of them may come together.
+TEST(Frame, IsTakenAsItWasSentHoweverItsBytesCome) {
+  std::mt19937 words(3);
+  const auto some_text = [&] {
+    std::string text(words() % 4 == 0 ? words() % 300 : words() % 4, '\0');
+    for (char& c : text) c = static_cast<char>(words());
+    return text;
+  };
+  for (int run = 0; run < 100; ++run) {
+    std::vector<Frame> sent, taken;
+    std::string bytes, buffer;
+    for (std::size_t i = 0; i <= words() % 8; ++i) {
+      sent.push_back({static_cast<Frame::Kind>(words() % 10), some_text(), some_text()});
+      bytes += launch::encode(sent.back());
+    }
+    while (!bytes.empty()) {
+      const std::size_t come = std::min<std::size_t>(bytes.size(), 1 + words() % 200);
+      buffer += bytes.substr(0, come);
+      bytes.erase(0, come);
+      while (const auto frame = launch::take_frame(buffer)) taken.push_back(*frame);
+    }
+    EXPECT_TRUE(buffer.empty());
+    ASSERT_EQ(taken.size(), sent.size());
+    for (std::size_t i = 0; i < sent.size(); ++i) {
+      EXPECT_EQ(taken[i].kind, sent[i].kind);
+      EXPECT_EQ(taken[i].key, sent[i].key);
+      EXPECT_EQ(taken[i].value, sent[i].value);
+    }
+  }
 }
 
 // A process that announces more bytes than ranks ever send is refused by the header alone.

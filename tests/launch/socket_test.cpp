@@ -2,10 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <string>
+#include <vector>
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+
+#include "support/usage_error.h"
 
 // A message arrives whole, or the connection ends.
 
@@ -28,6 +33,24 @@ TEST(Socket, EndsAConnectionOnWhichItCannotSend) {
   char more = 0;
   EXPECT_EQ(recv(other.descriptor(), &more, 1, 0), 0) << "the connection is still open";
   EXPECT_LT(received.size(), std::size_t{16} << 20);
+}
+
+// A run opens files beside its connections. So eight descriptors must be left, and no more.
+TEST(Descriptors, AreEnoughIfEightAreLeft) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{128, before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Socket> all;
+  do {
+    all.emplace_back(::socket(AF_INET, SOCK_STREAM, 0));
+  } while (all.back().is_open());
+  const std::size_t most = all.size() - 1;
+  all.clear();
+  EXPECT_NO_THROW(launch::require_descriptors(most - 8, "connections"));
+  const std::string error = usage_error([&] { launch::require_descriptors(most - 7, "links"); });
+  EXPECT_TRUE(one_line_with(error, {"links", "descriptors", "a limit of 128", "ulimit -n"}));
+  setrlimit(RLIMIT_NOFILE, &before);
 }
 
 }  // namespace
