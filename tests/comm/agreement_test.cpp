@@ -3,12 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <random>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "comm/communicator.h"
 #include "support/ranks.h"
@@ -31,6 +35,27 @@ TEST(Fingerprint, IsOfBytesAndSeesEachOfThem) {
   EXPECT_EQ(nanofsdp::fingerprint(bytes), nanofsdp::fingerprint(std::string_view("\xff\0a", 3)));
   EXPECT_NE(nanofsdp::fingerprint(std::string_view("\xff\0b", 3)), nanofsdp::fingerprint(bytes));
   EXPECT_NE(nanofsdp::fingerprint(std::string_view("\xff", 2)), nanofsdp::fingerprint("\xff"));
+}
+
+// Ranks compare their first values by this. So it must see the sign of a zero, and each bit of a
+// NaN.
+TEST(Fingerprint, OfNumbersSeesEachBit) {
+  std::mt19937 words(7);
+  for (const std::size_t n : {1, 2, 3, 100}) {
+    std::vector<float> x(n);
+    for (float& value : x) value = std::bit_cast<float>(static_cast<std::uint32_t>(words()));
+    x[words() % n] = 0;
+    const std::uint64_t before = nanofsdp::fingerprint(x);
+    for (float& value : x) {
+      for (std::uint32_t bit = 0; bit < 32; ++bit) {
+        const float kept = value;
+        value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(kept) ^ 1u << bit);
+        EXPECT_NE(nanofsdp::fingerprint(x), before) << n << " numbers, bit " << bit;
+        value = kept;
+      }
+    }
+    EXPECT_EQ(nanofsdp::fingerprint(x), before);
+  }
 }
 
 class Agreements : public ::testing::TestWithParam<std::tuple<Backend, int>> {

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/local.h"
 #include "comm/mesh.h"
 #include "comm/peers.h"
 #include "comm/rank_data.h"
@@ -20,6 +21,7 @@ namespace {
 
 using comm::Communicator;
 using comm::ReduceOp;
+using namespace std::chrono_literals;
 
 class Groups : public ::testing::TestWithParam<Backend> {};
 
@@ -182,6 +184,48 @@ TEST(Peers, OfEveryGroupHearOfALoss) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Groups, ::testing::ValuesIn(backends()),
                          [](const auto& info) { return name_of(info.param); });
+
+TEST(LocalGroup, HasAtLeastOneRank) {
+  for (const int ranks : {0, -1, -100}) {
+    expect_error<Error>([&] { comm::make_local_group(ranks); },
+                        "local group: expected at least 1 rank, got " + std::to_string(ranks));
+    const auto body = [](Context&, std::unique_ptr<Communicator>) { ADD_FAILURE(); };
+    expect_error<Error>([&] { comm::launch_threads(ranks, 1, body); }, "local group");
+  }
+}
+
+TEST(LocalGroup, NamesAllForWhomARankWaitsInVain) {
+  const auto group = comm::make_local_group(4, {.timeout = 20ms});
+  std::vector<std::unique_ptr<Context>> contexts;
+  for (int rank = 0; rank < 2; ++rank) contexts.push_back(std::make_unique<Context>(rank, 4));
+  const Event here = group[0]->barrier(*contexts[0]->gather);
+  const Event there = group[1]->barrier(*contexts[1]->gather);
+  const std::string both = "waited 20 ms in vain for rank 2, rank 3 in barrier 1";
+  std::string told;
+  for (const Event& event : {here, there}) {
+    try {
+      event.synchronize();
+      ADD_FAILURE() << "two ranks did not come";
+    } catch (const comm::CommError& error) {
+      told += error.what();
+    }
+  }
+  EXPECT_NE(told.find(both), std::string::npos) << told;
+}
+
+// With no time at all, a rank would give up before it has looked whether the others are there.
+TEST(RunState, WaitsAtLeastAMillisecondAndAtMostADay) {
+  const auto timeout = [](std::chrono::milliseconds asked) {
+    return comm::RunState(asked).timeout;
+  };
+  for (const std::chrono::milliseconds short_time : {-24h, -1h, 0h}) {
+    EXPECT_EQ(timeout(short_time), 1ms);
+  }
+  for (const std::chrono::milliseconds right : {1ms, 2ms, 60'000ms, 86'400'000ms}) {
+    EXPECT_EQ(timeout(right), right);
+  }
+  EXPECT_EQ(timeout(25h), 24h);
+}
 
 // Groups must have the same size, because otherwise the last one would have shards that no other
 // group has.

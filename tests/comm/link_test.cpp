@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <cstddef>
 #include <ctime>
 #include <functional>
 #include <memory>
@@ -91,6 +93,17 @@ TEST(Link, HoldsTheStreamAndNotItsCallerNorACore) {
     passed.synchronize();
   });
   EXPECT_LT(std::clock() - before, CLOCKS_PER_SEC / 10) << "the wait took time of a core";
+}
+
+// A rank waits for bytes that it receives, and the root of a broadcast receives none.
+TEST(Link, DoesNotHoldTheRootOfABroadcast) {
+  std::array<Clock::time_point, 3> done;
+  run_linked(3, {.bytes_per_second = 4 * n}, [&](Context& context, auto world) {
+    std::vector<float> x(n);
+    world->broadcast(*context.gather, view(x), 1).synchronize();
+    done[static_cast<std::size_t>(context.rank)] = Clock::now();
+  });
+  EXPECT_LT(done[1], std::min(done[0], done[2])) << "the others take a second";
 }
 
 // The time of the link begins when the last rank comes, so this rank takes as long as the others.

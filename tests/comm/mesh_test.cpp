@@ -71,6 +71,19 @@ TEST(MeshOfAll, CountsWhatEveryGroupMoves) {
   });
 }
 
+// Without tensor groups, the world of the mesh is the communicator that the program has used.
+TEST(Mesh, DoesNotCountWhatItsWorldSentBefore) {
+  for (const int shard_size : {0, 2}) {
+    run_ranks(Backend::local, 4, [&](Context& context, std::unique_ptr<Communicator> world) {
+      std::vector<float> part(4), whole(16);
+      world->all_gather(*context.compute, view(part), view(whole)).synchronize();
+      world->barrier(*context.compute).synchronize();
+      const comm::Mesh mesh(std::move(world), shard_size);
+      EXPECT_EQ(mesh.traffic(), comm::Traffic());
+    });
+  }
+}
+
 // The numbers of the ranks of a group, among all ranks.
 std::vector<int> numbers_in(Context& context, Communicator& group) {
   std::vector<std::int32_t> mine{context.rank}, all(static_cast<std::size_t>(group.size()));
