@@ -204,6 +204,16 @@ TEST(Step, BetweenAForwardAndItsBackwardIsRefused) {
   });
 }
 
+TEST(Clip, LimitsNothingWithoutAPositiveLimit) {
+  run_callers({}, [](Caller& c) {
+    c.sharded.zero_grad();
+    c.pass();
+    for (const double none : {0.0, -1e-9, -1.0}) EXPECT_EQ(*c.sharded.clip(none).f32(), 1) << none;
+    EXPECT_GT(c.norm(), 1e-9);
+    EXPECT_LT(*c.sharded.clip(1e-9).f32(), 1);
+  });
+}
+
 // A backward without a forward is an error of the tape, and does not harm the model.
 TEST(Backward, CalledTwiceIsAnErrorAfterWhichTheModelTrainsOn) {
   for_all_shardings([](const CallerOptions& options) {
