@@ -37,5 +37,23 @@ TEST(Trainer, RecomputesInLessMemoryThroughoutARun) {
   EXPECT_LE(100 * peak(gpt::Recompute::selective), 80 * all);
 }
 
+// Whatever was switched on before, only what is asked for is on.
+TEST(Recompute, IsSwitchedOnAndOff) {
+  using enum gpt::Recompute;
+  const gpt::GPT model({.block_size = 4, .vocab_size = 5, .n_layer = 2, .n_head = 1, .n_embd = 4});
+  for (const gpt::Recompute before : {none, selective, block}) {
+    for (const gpt::Recompute what : {none, selective, block}) {
+      set_recompute(model, before);
+      set_recompute(model, what);
+      for (const auto& layer : model.blocks()) {
+        EXPECT_EQ(layer->recompute, what == block);
+        for (const auto& [name, child] : layer->children()) {
+          EXPECT_EQ(child->recompute, what == selective && name == "mlp") << name;
+        }
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::train
