@@ -73,11 +73,14 @@ TEST(Models, OfABareNumberAreUnitsAndARest) {
        .width = 1,
        .behind = {{.is_unit = true, .parameters = {{5}}}, {.is_unit = true, .parameters = {{7}}}}});
   EXPECT_EQ(numel_of(bare), 15);
-  const Plan planned = plan(
-      bare,
-      {.ranks = 2, .options = {.alignment = 1, .wrap_policy = is_block}, .work = {.rows = {1}}});
-  EXPECT_EQ(planned.units, (std::vector<std::int64_t>{5, 7, 3}));
-  EXPECT_EQ(planned.shard, 3 + 4 + 2);
+  for (nn::Parameter* const frozen : bare.named_parameters()) {
+    const Plan planned = plan(
+        bare,
+        {.ranks = 2, .options = {.alignment = 1, .wrap_policy = is_block}, .work = {.rows = {1}}});
+    EXPECT_EQ(planned.units, (std::vector<std::int64_t>{5, 7, 3}));
+    EXPECT_EQ(planned.shard, 3 + 4 + 2);
+    frozen->requires_grad = false;  // a frozen parameter is sharded, too
+  }
 }
 
 // Unless the run says for how many rows it has memory, these are the most of any micro-step.
