@@ -56,6 +56,25 @@ TEST(CheckpointDamage, IsToldWithItsFileAndChangesNothing) {
   expect("manifest.json", [](const std::string& p) { std::ofstream(p) << "{}"; }, {"something"});
 }
 
+// The user is sent one save back, wherever the last one lies.
+TEST(CheckpointDamage, IsToldWithTheCheckpointBefore) {
+  const TemporaryDirectory directory;
+  const std::string o = directory.file("o"), now = o + "/checkpoint";
+  for (int step = 1; step <= 3; ++step) save_after(step, o, 2);
+  const auto expect = [&](const std::string& damaged, const std::string& before) {
+    flip_bit(damaged + "/rank_1_of_2.safetensors", 100, 1);
+    const std::string error = load_error(o);
+    EXPECT_TRUE(one_line_with(error, {damaged.c_str(), ("put '" + before + "' in").c_str()}))
+        << error;
+  };
+  expect(now, now + ".previous");
+  // A save was killed when it had written the manifest, and before it renamed a directory.
+  flip_bit(now + "/rank_1_of_2.safetensors", 100, 1);
+  fs::copy(now, now + ".new");
+  EXPECT_EQ(load_error(o), "no error");
+  expect(now + ".new", now);
+}
+
 // One bit is changed anywhere in the manifest. It is noticed if it matters; in blanks it does not.
 TEST(CheckpointDamage, OfTheManifestNeverChangesWhatItSays) {
   const TemporaryDirectory directory;

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "support/usage_error.h"
 
 namespace nanofsdp::store {
@@ -99,6 +102,22 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
                                   "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]}})";
   const std::string error = usage_error([&] { parse_header(overlap, 8, "bad"); });
   EXPECT_TRUE(one_line_with(error, {"'b' at byte 8"})) << error;
+}
+
+// No rank writes a tensor without elements, so no file of theirs has it.
+TEST(SameTensors, MayBeMissingIfTheyHaveNoElements) {
+  const TensorInfo weight{"weight", {2, 3}}, none{"none", {0, 4}}, scalar{"scalar", {}};
+  const std::vector<TensorInfo> model{weight, none, {"nothing", {5, 0, 2}}, scalar};
+  const auto refusal = [&](const std::vector<TensorInfo>& file) {
+    return usage_error([&] { require_same_tensors(model, file, "m"); });
+  };
+  EXPECT_EQ(refusal(model), "no error");
+  EXPECT_EQ(refusal({scalar, weight}), "no error");
+  EXPECT_EQ(refusal({none, scalar, weight}), "no error");
+  EXPECT_TRUE(one_line_with(refusal({none, weight}), {"1 missing: scalar"}));
+  EXPECT_TRUE(
+      one_line_with(refusal({weight, scalar, {"none", {0, 5}}}), {"none ([0, 5], not [0, 4])"}));
+  EXPECT_TRUE(one_line_with(refusal({weight, scalar, {"other", {0}}}), {"1 surplus: other"}));
 }
 
 }  // namespace

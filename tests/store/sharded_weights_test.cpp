@@ -107,6 +107,33 @@ TEST(ShardedWeights, AreRoundedToBfloat16WhereThatIsAsked) {
   }
 }
 
+// A parameter that is stored as bfloat16 needs no more bytes in a file.
+TEST(ShardedWeights, AreWrittenAsTheyAreStored) {
+  const TemporaryDirectory directory;
+  testing::run_ranks(
+      testing::Backend::local, 3, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+        comm::Mesh mesh(std::move(world));
+        Model model;
+        for (nn::Parameter* p : model.b.named_parameters()) {
+          p->requires_grad = false;
+          p->dtype = DType::bfloat16;
+        }
+        fsdp::ShardedModel sharded(context, model, mesh, {});
+        testing::store_random(sharded, kSaved);
+        for (const DType dtype : {DType::float32, DType::bfloat16}) {
+          save_sharded_weights(directory.file(std::string(name_of(dtype))), sharded, {}, dtype);
+        }
+      });
+  for (const int number : {1, 2, 3}) {
+    const SafetensorsFile mixed(directory.file("float32/" + shard(number))),
+        half(directory.file("bfloat16/" + shard(number)));
+    for (const TensorInfo& tensor : mixed.tensors()) {
+      EXPECT_EQ(tensor.dtype, tensor.name.starts_with("b.") ? "BF16" : "F32") << tensor.name;
+    }
+    for (const TensorInfo& tensor : half.tensors()) EXPECT_EQ(tensor.dtype, "BF16");
+  }
+}
+
 // PyTorch reads these: names of files, shapes, and the places where the boxes begin.
 TEST(ShardedWeights, EachRankHasTheRowsOfTorchChunk) {
   const TemporaryDirectory directory;
