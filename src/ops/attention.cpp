@@ -75,6 +75,7 @@ void forward(const AttentionForward& a, const Layout& l, std::int64_t head, floa
 
   for (std::int64_t begin = l.first; begin < l.T; begin += block) {
     const std::int64_t end = std::min(l.T, begin + block);
+    //! [rows]
     const Matrix p{scratch, end - begin, end, whole_lines(l.T)};
     gemm(Form::nt, q.row_range(begin, end), k.row_range(0, end), p, Write::assign);
     for (std::int64_t i = begin; i < end; ++i) {
@@ -88,6 +89,7 @@ void forward(const AttentionForward& a, const Layout& l, std::int64_t head, floa
     }
     const Matrix y_block = y.row_range(begin - l.first, end - l.first);
     gemm(Form::nn, p, v.row_range(0, end), y_block, Write::assign);
+    //! [rows]
   }
 }
 

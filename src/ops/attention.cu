@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads, 2)
   Softmax softmax = {};
   for (float& x : softmax.largest) x = -INFINITY;
   for (int walked = 0; walked < first + kTile; walked += kTile) {
+    //! [tile]
     Scores scores = {};
     add_products<kSlices>(tiles, q, first, k, walked, scores);
     float correction[kEach];
@@ -37,6 +38,7 @@ __global__ void __launch_bounds__(kThreads, 2)
       }
     }
     add_weighted<kSlices>(tiles, scores, v, walked, out);
+    //! [tile]
   }
   for (int i = 0; i < kEach; ++i) {
     const int query = first + own(i);

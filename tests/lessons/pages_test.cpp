@@ -5,24 +5,27 @@
 #include <sstream>
 #include <string>
 
+#include "lessons/arithmetic.h"
 #include "lessons/readme.h"
 
 // Tests all pages: a letter has one meaning through the whole book, and no digit changes by
 // accident. No program prints the numbers of pages that are not lessons, so all digits of such a
-// page are sealed.
+// page are sealed. Numbers that follow from others stand in the page's equations.
 
 namespace nanofsdp::lessons {
 namespace {
 
 std::string read(const std::string& path) { return testing::read_file((kSource / path).string()); }
 
-// The paths of the README and of the pages that are not lessons.
+// The paths of the README and of the pages that are not lessons. A lesson is the README of its
+// folder.
 std::vector<std::string> pages() {
   std::vector<std::string> found = {"README.md"};
   for (const auto& entry : std::filesystem::recursive_directory_iterator(kSource / "lessons")) {
     const auto path = std::filesystem::relative(entry.path(), kSource);
-    const bool of_lesson = std::isdigit(path.parent_path().filename().string()[0]);
-    if (path.extension() == ".md" && !of_lesson) found.push_back(path.string());
+    const bool is_lesson =
+        path.filename() == "README.md" && std::isdigit(path.parent_path().filename().string()[0]);
+    if (path.extension() == ".md" && !is_lesson) found.push_back(path.string());
   }
   std::ranges::sort(found);
   return found;
@@ -51,6 +54,17 @@ TEST(Pages, BesideLessonsQuoteTheCodeAsItIs) {
         EXPECT_EQ(quote.text, code) << name << "; UPDATE_LESSONS=1 rewrites it";
     }
   }
+}
+
+TEST(Pages, BesideLessonsCalculateRight) {
+  int equations = 0;
+  for (const std::string& name : pages()) {
+    for (const std::string& equation : Readme(kSource / name).equations()) {
+      EXPECT_EQ(complaint(equation), "") << name;
+      ++equations;
+    }
+  }
+  EXPECT_GT(equations, 0);
 }
 
 // The table for teachers has a row for each lesson, and names the functions of its exercise.

@@ -101,6 +101,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
   Softmax<P> softmax = {};
   for (auto& strip : softmax.largest) strip[0] = strip[1] = -INFINITY;
   for (unsigned key = 0, stage = 0; key < end; key += kWalk, stage ^= 1) {
+    //! [walk]
     // The copies of this stage are done, and all warps have read the other stage.
     wait_for_copies();
     __syncthreads();
@@ -114,6 +115,7 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
     if (key + kWalk - 1 > query) mask<P>(scores, static_cast<int>(row - column));
     weigh<P, kDropout>(head, row, column, softmax, scores, out);
     add_weighted<P, kWalk>(out, scores, of_k.after(kWalk));
+    //! [walk]
   }
 
   float factor[P::kStrips][2];
