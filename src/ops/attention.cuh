@@ -74,6 +74,11 @@ struct Head {
     T* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
     return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
   }
+  // The rows of D elements that head n of its sequence has in x.
+  template <class T>
+  __device__ Rows<T> of(const Columns<T>& x, int n) const {
+    return {x.data + std::int64_t{b} * x.rows * x.stride + n * call.D, x.stride, x.rows, call.D};
+  }
 
   // Its [n] of lse or of delta. The first element belongs to query number call.first.
   __device__ float* row_of(float* sums) const {

@@ -35,10 +35,11 @@ struct Plan {
   static constexpr unsigned kThreads = 32 * kWarps, kRows = 16 * kStrips * kWarps;
 };
 
-/// The grid of blocks for `rows` rows of each query head: blockIdx is {tile, head, sequence}.
+/// The grid of blocks for `rows` rows of each query head, or of each group of query heads: blockIdx
+/// is {tile, head or group, sequence}.
 template <class P>
-dim3 grid_of(const Call& call, int rows) {
-  return dim3(blocks_for(rows, P::kRows), call.H, call.heads / call.H);
+dim3 grid_of(const Call& call, int rows, int group = 1) {
+  return dim3(blocks_for(rows, P::kRows), call.H / group, call.heads / call.H);
 }
 
 /// Calls launch_for(P{}, std::bool_constant<kDropout>{}) for the plan of a call, and for whether it
@@ -124,9 +125,10 @@ struct Own {
 template <class P, unsigned kColumns>
 using Sums = float[P::kStrips][kColumns / 8][4];
 
-/// sums += own rows times the first kColumns rows of `others`, transposed.
+/// sums += own rows times kColumns rows of `others` from row `from` on, transposed.
 template <class P, unsigned kColumns>
-__device__ void add_products(Sums<P, kColumns>& sums, const Own<P>& own, Tile<P::kD> others) {
+__device__ void add_products(Sums<P, kColumns>& sums, const Own<P>& own, Tile<P::kD> others,
+                             unsigned from = 0) {
 #pragma unroll
   for (unsigned d = 0; d < P::kD; d += 16) {
     unsigned a[P::kStrips][4], b[4];
@@ -134,7 +136,7 @@ __device__ void add_products(Sums<P, kColumns>& sums, const Own<P>& own, Tile<P:
     for (unsigned s = 0; s < P::kStrips; ++s) own.get(a[s], s, d);
 #pragma unroll
     for (unsigned n = 0; n < kColumns / 8; n += 2) {
-      others.right_transposed(b, 8 * n, d);
+      others.right_transposed(b, from + 8 * n, d);
 #pragma unroll
       for (unsigned s = 0; s < P::kStrips; ++s) {
         multiply(sums[s][n], a[s], b[0], b[1]);
@@ -144,10 +146,10 @@ __device__ void add_products(Sums<P, kColumns>& sums, const Own<P>& own, Tile<P:
   }
 }
 
-/// sums += weights, rounded, times the first kColumns rows of `others`.
+/// sums += weights, rounded, times kColumns rows of `others` from row `from` on.
 template <class P, unsigned kColumns>
 __device__ void add_weighted(Sums<P, P::kD>& sums, const Sums<P, kColumns>& weights,
-                             Tile<P::kD> others) {
+                             Tile<P::kD> others, unsigned from = 0) {
 #pragma unroll
   for (unsigned n = 0; n < kColumns / 8; n += 2) {
     unsigned a[P::kStrips][4], b[4];
@@ -156,7 +158,7 @@ __device__ void add_weighted(Sums<P, P::kD>& sums, const Sums<P, kColumns>& weig
       round_to_factor(a[s], weights[s][n], weights[s][n + 1]);
 #pragma unroll
     for (unsigned d = 0; d < P::kD; d += 16) {
-      others.right(b, 8 * n, d);
+      others.right(b, from + 8 * n, d);
 #pragma unroll
       for (unsigned s = 0; s < P::kStrips; ++s) {
         multiply(sums[s][d / 8], a[s], b[0], b[1]);
