@@ -47,6 +47,8 @@ struct SavedModel {
   std::string init_from = "resume";
   std::string pretrained;  ///< the directory of another model (pretrained.h); empty: none
   std::map<std::string, std::string> settings{};  ///< settings that must be equal on all ranks
+  /// The directory of the model's files.
+  const std::string& directory() const { return pretrained.empty() ? out_dir : pretrained; }
 };
 
 /// Options of `nanofsdp sample`.

@@ -39,18 +39,6 @@ void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) 
   settle_pretrained(o.init_from, o.pretrained);
 }
 
-// ---- a saved model
-
-train::WeightsInfo read_info(const SavedModel& saved) {
-  if (saved.pretrained.empty()) return train::read_weights_info(saved.out_dir);
-  return train::read_pretrained_info(saved.pretrained);
-}
-
-void load(const SavedModel& saved, fsdp::ShardedModel& model) {
-  if (saved.pretrained.empty()) return store::load_weights(saved.out_dir, model);
-  train::load_pretrained(saved.pretrained, model);
-}
-
 // ---- sample
 
 constexpr std::uint64_t kMostOfPrompt = 1 << 24;  // largest size of a prompt in bytes
@@ -72,7 +60,7 @@ std::string read_start(const std::string& start) {
 Writer read_writer(const SampleOptions& o) {
   const std::string start = read_start(o.start);
   const auto pieces = o.vocab.empty() ? std::vector<std::string>() : data::read_vocab(o.vocab);
-  train::WeightsInfo info = read_info(o);
+  train::WeightsInfo info = train::read_pretrained_info(o.directory());
   require(pieces.empty() || info.chars.empty(), "vocab", "a model of BPE", "one of characters");
   if (!pieces.empty()) info.pieces = pieces;
   Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
@@ -98,7 +86,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
                           "give all the same");
   gpt::GPT model(writer.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
-  load(o, sharded);
+  train::load_pretrained(o.directory(), sharded);
   nn::Tape tape(context);
   nn::KeyValueCache cache(context, writer.config.block_size);
   Generator generator(static_cast<std::uint64_t>(o.seed));
@@ -121,7 +109,7 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
                           "start all with the same command, and give all the same files");
   gpt::GPT model(info.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
-  load(o, sharded);
+  train::load_pretrained(o.directory(), sharded);
   store::save_sharded_weights(o.to, sharded, metadata, o.dtype);
   if (context.rank == 0) fmt::print("saved weights in {} files: {}\n", mesh.size(), o.to);
 }
@@ -175,9 +163,9 @@ comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
 }
 
 comm::RankBody prepare_export(const ExportOptions& options, int /*rank*/) {
-  return [&options, info = std::make_shared<const train::WeightsInfo>(read_info(options))](
-             Context& context, std::unique_ptr<comm::Communicator> world) {
-    write_shards(context, std::move(world), options, *info);
+  const train::WeightsInfo info = train::read_pretrained_info(options.directory());
+  return [&options, info](Context& context, std::unique_ptr<comm::Communicator> world) {
+    write_shards(context, std::move(world), options, info);
   };
 }
 
