@@ -1,6 +1,7 @@
 #include "train/pretrained.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -20,6 +21,8 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uint64_t kMostOfConfig = 1 << 20;  // largest size of config.json in bytes
+// The limit of options too: products of three sizes do not overflow.
+constexpr std::int64_t kLargestSize = 1'000'000;
 
 // A name without the prefixes of torch.compile, DDP and Hugging Face.
 std::string bare(const std::string& name) {
@@ -87,19 +90,14 @@ class Pretrained {
   bool transposed_ = false;
 };
 
-// A size that config.json gives, under GPT-2's name for it or under Hugging Face's general name.
-std::int64_t size_in(const json& config, Fault fault, const char* name, const char* general,
-                     const json& otherwise = nullptr) {
-  const json size = config.value(name, config.value(general, otherwise));
-  if (size.is_number_integer() && size >= 1 && size <= 1'000'000) return size;
-  fault.expected = fmt::format("{} to be 1 to 1000000", name), fault.got = size.dump();
-  throw UsageError(fault);
-}
-
-// Requires that config.json describes the computation of our model. A setting that is missing has
-// the required value.
-void require_computed(const json& config, Fault fault, std::int64_t width) {
-  const std::pair<const char*, std::vector<json>> kComputed[] = {
+// Requires that config.json has the sizes of the weights, and describes the computation of our
+// model. A setting that is missing has the required value.
+void require_said(const json& said, Fault fault, const gpt::GPTConfig& config) {
+  const std::pair<const char*, std::vector<json>> kSaid[] = {
+      {"n_layer", {config.n_layer}},
+      {"n_embd", {config.n_embd}},
+      {"vocab_size", {config.vocab_size}},
+      {"n_positions", {config.block_size}},
       {"model_type", {"gpt2"}},
       {"activation_function", {"gelu_new", "gelu"}},
       {"layer_norm_epsilon", {1e-5}},
@@ -107,12 +105,12 @@ void require_computed(const json& config, Fault fault, std::int64_t width) {
       {"scale_attn_by_inverse_layer_idx", {false}},
       {"add_cross_attention", {false}},
       {"tie_word_embeddings", {true}},
-      {"n_inner", {nullptr, 4 * width}}};
-  for (const auto& [name, values] : kComputed) {
-    const auto value = config.find(name);
-    if (value == config.end() || std::ranges::count(values, *value) > 0) continue;
+      {"n_inner", {nullptr, 4 * config.n_embd}}};
+  for (const auto& [name, values] : kSaid) {
+    const auto value = said.find(name);
+    if (value == said.end() || std::ranges::count(values, *value) > 0) continue;
     fault.expected = fmt::format("{} to be {}", name, values[0].dump()), fault.got = value->dump();
-    fault.hint = "we compute no other";
+    fault.hint = "we have no other model for these weights";
     throw UsageError(fault);
   }
 }
@@ -126,32 +124,26 @@ WeightsInfo read_pretrained_info(const std::string& directory) {
   Fault fault{.what = "config '" + path + "'", .expected = "GPT-2's config.json, with n_head"};
   const json said = parse_json(read_file(path, fault, kMostOfConfig), fault);
   if (!said.is_object()) throw UsageError(fault);
-  const auto first_of = [](std::int64_t layer) {
-    return fmt::format("transformer.h.{}.ln_1.weight", layer);
-  };
   std::int64_t layers = 0;
-  while (weights.has(first_of(layers))) ++layers;
-  layers = size_in(said, fault, "n_layer", "num_hidden_layers", layers);
-  for (std::int64_t layer = 0; layer < layers; ++layer) weights.find(first_of(layer), 1);
-  const auto size = [&](const char* name, const char* general, std::int64_t of_tensors) {
-    const std::int64_t expected = size_in(said, fault, name, general, of_tensors);
-    NANOFSDP_REFUSE_IF(expected != of_tensors, .what = "weights '" + directory + "'",
-                       .expected = fmt::format("{} = {}, as config.json says", name, expected),
-                       .got = fmt::to_string(of_tensors));
-    return expected;
-  };
+  while (weights.has(fmt::format("h.{}.ln_1.weight", layers))) ++layers;
   const auto &positions = weights.find("transformer.wpe.weight", 2).shape,
              &tokens = weights.find("transformer.wte.weight", 2).shape;
-  const gpt::GPTConfig config{
-      .block_size = size("n_positions", "max_position_embeddings", positions[0]),
-      .vocab_size = size("vocab_size", "vocab_size", tokens[0]),
-      .n_layer = layers,
-      .n_head = size_in(said, fault, "n_head", "num_attention_heads"),
-      .n_embd = size("n_embd", "hidden_size", tokens[1]),
-      .bias = weights.has("transformer.ln_f.bias")};
-  require_computed(said, fault, config.n_embd);
+  gpt::GPTConfig config{.block_size = positions[0],
+                        .vocab_size = tokens[0],
+                        .n_layer = layers,
+                        .n_embd = tokens[1],
+                        .bias = weights.has("transformer.ln_f.bias")};
+  require_said(said, fault, config);
+  const auto sizes = {config.block_size, config.vocab_size, config.n_layer, config.n_embd};
+  NANOFSDP_REFUSE_IF(std::min(sizes) < 1 || std::max(sizes) > kLargestSize,
+                     .what = "weights '" + directory + "'",
+                     .expected = fmt::format("sizes from 1 to {}", kLargestSize),
+                     .got = fmt::format("{}", fmt::join(sizes, ", ")));
+  const json heads = said.value("n_head", json());
   fault.expected = fmt::format("n_head to divide the width {}", config.n_embd);
-  fault.got = fmt::to_string(config.n_head);
+  fault.got = heads.dump();
+  if (!heads.is_number_integer() || heads < 1 || heads > config.n_embd) throw UsageError(fault);
+  config.n_head = heads;
   if (config.n_embd % config.n_head != 0) throw UsageError(fault);
   return {.config = config, .pieces = data::read_vocab_in(directory)};
 }
