@@ -18,7 +18,6 @@ int bench_command(const std::vector<std::string>& args) {
   std::string only = "all", machine;
   int threads = cores, ranks = 2;
   CommandLine line("bench");
-  line.group("Options");
   line.choose("only", {"all", "operators", "collectives", "steps"},
               [&only](const std::string& section) { only = section; });
   line.add("rows", options.rows);

@@ -62,7 +62,7 @@ CommandLine::CommandLine(std::string command, std::string refused)
 
 void CommandLine::add(const std::string& name, std::string shown_default, Setter setter) {
   if (has(name)) return;
-  options_.push_back({group_, name, std::move(shown_default), std::move(setter)});
+  options_.push_back({name, std::move(shown_default), std::move(setter)});
 }
 
 void CommandLine::add(const std::string& name, std::string& target) {
@@ -147,13 +147,19 @@ std::string CommandLine::words_of(const char* file, const std::string& name) con
 
 std::string CommandLine::help(bool all) const {
   all = all || common_.empty();
-  std::string text = usage_;
-  std::string_view group;
-  for (const Option& option : options_) {
-    if (contains(refused_, option.name) || (!all && !contains(common_, option.name))) continue;
-    if (option.group != group) text += fmt::format("\n{}\n", group = option.group);
-    text += fmt::format("  {:<33} {}\n", fmt::format("--{}={}", option.name, option.value),
-                        words_of("options", option.name));
+  std::string text = usage_, heading;
+  for (std::string_view rest = text_of("options"); !rest.empty();) {
+    const std::string line(rest.substr(0, rest.find('\n')));
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+    if (line.starts_with("## ")) heading = "\n" + line.substr(3) + "\n";
+    std::string name = line.substr(0, line.find(' '));
+    const std::string words = line.substr(std::min(name.size() + 2, line.size()));
+    if (name.starts_with(command_ + ".")) name.erase(0, command_.size() + 1);
+    if (!has(name) || contains(refused_, name) || (!all && !contains(common_, name))) continue;
+    if (words != words_of("options", name)) continue;  // this command has other words for it
+    const Option& option = *std::ranges::find(options_, name, &Option::name);
+    text += std::exchange(heading, "") +
+            fmt::format("  {:<33} {}\n", fmt::format("--{}={}", name, option.value), words);
   }
   return all ? text : text + "\nMost runs need no others. --help=all lists all options.\n";
 }

@@ -13,7 +13,8 @@ namespace nanofsdp::cli {
 
 /// @file
 /// @brief A table of options `--name=value` that fills variables, and its help text. The words for
-/// people lie in data/help: a file for each command, and a line for each option in options.txt.
+/// people lie in data/help: a file for each command, and a line for each option in options.txt,
+/// under a heading.
 
 /// The numbers an option takes: least <= value < end.
 struct Range {
@@ -30,9 +31,6 @@ class CommandLine {
   ///   the options that --help lists. If it names none, --help lists all, as --help=all always does
   /// @param refused names of options that only a config file may set; no help lists them
   explicit CommandLine(std::string command, std::string refused = "");
-
-  /// Adds a heading to the help text, over the options that are added next.
-  void group(std::string title) { group_ = std::move(title); }
 
   /// Adds an option whose value goes to `target`. The target holds the default now, and outlives
   /// this object. Integers and numbers must fill the whole value. Booleans are True, False, true,
@@ -104,7 +102,6 @@ class CommandLine {
  private:
   static constexpr const char* kNanoGptsPlace = "nanoGPT's default: ";
   struct Option {
-    std::string group{};
     std::string name;
     std::string value;  // the default, until parse() has read another value
     Setter setter;
@@ -120,7 +117,6 @@ class CommandLine {
   std::string help(bool all) const;
 
   std::string command_, usage_, common_, refused_;
-  std::string group_;
   std::string recipe_ = "nanoGPT's for a CPU, which its README gives";
   std::vector<Option> options_;
 };

@@ -140,19 +140,16 @@ void add_ranks(CommandLine& line, comm::RanksOptions& o) {
 }
 
 void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::string>& init_from) {
-  line.group("Data and batches");
   line.add("dataset", o.dataset);
   line.add("text", o.text);
   line.add("batch_size", o.batch_size, kSize);
   line.add("gradient_accumulation_steps", o.gradient_accumulation_steps, kSize);
-  line.group("Model");
   line.add("n_layer", o.n_layer, kLayers);
   line.add("n_head", o.n_head, kSize);
   line.add("n_embd", o.n_embd, kSize);
   line.add("bias", o.bias);
   line.add("block_size", o.block_size, kSize);
   line.add("dropout", o.dropout, kFraction);
-  line.group("Optimizer (AdamW)");
   line.add("max_iters", o.max_iters, kNoneOrMore);
   line.add("learning_rate", o.learning_rate, kPositive);
   line.add("weight_decay", o.weight_decay, kNoneOrMore);
@@ -163,7 +160,6 @@ void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::str
   line.add("warmup_iters", o.warmup_iters, kNoneOrMore);
   line.add("lr_decay_iters", o.lr_decay_iters, kNoneOrMore);
   line.add("min_lr", o.min_lr, kNoneOrMore);
-  line.group("Evaluation and output");
   line.add("eval_interval", o.eval_interval, kCount);
   line.add("eval_iters", o.eval_iters, kCount);
   line.add("eval_only", o.eval_only);
@@ -171,7 +167,6 @@ void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::str
   line.add("log_interval", o.log_interval, kCount);
   line.add("out_dir", o.out_dir);
   line.add("always_save_checkpoint", o.always_save_checkpoint);
-  line.group("Ranks (ours)");
   add_ranks(line, o);
   add_sharding(line, o);
   using enum gpt::Recompute;
@@ -188,7 +183,6 @@ void add_training(CommandLine& line, TrainOptions& o, const std::vector<std::str
   line.add("trace", o.trace);
   line.add("products", o.products);
   line.add("explain", o.explain);
-  line.group("Also nanoGPT's");
   line.add("seed", o.seed, kNoneOrMore);
   add_init_from(line, init_from, o.init_from, o.pretrained);
   add_device(line, o.device);

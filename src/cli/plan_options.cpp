@@ -13,12 +13,10 @@ namespace {
 void add_model(CommandLine& line, PlanOptions& o) {
   std::vector<std::string> names = {"gpt"};
   for (const plan::TransformerShape& shape : plan::transformers()) names.push_back(shape.name);
-  line.group("Model");
   line.choose("model", names, [&o](const std::string& name) { o.model = name; });
   line.add("vocab_size", o.training.vocab_size, kSize);
   line.add("parameters", o.parameters, {0, 1e15, "a number in [0, 1e15)"});
   line.add("unit", o.unit, {0, 1e15, "a number in [0, 1e15)"});
-  line.group("How it is run");
   line.choose("kernels", {"nanofsdp", "pytorch", "pytorch-compiled", "mosaicml"},
               [&o](const std::string& name) { o.kernels = name; });
   line.choose("attention", {"ours", "plain", "flash1", "flash2", "flash3", "cudnn"},
@@ -153,11 +151,9 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   t.vocab_size = vocabulary_of(t.dataset);  // --help shows this number
   CommandLine line("plan");
   add_model(line, o);
-  line.group("Ranks");
   line.add("ranks", t.ranks, kSize);
   choose(line, "device", t.device, {{"cpu", Device::cpu}, {"cuda", Device::cuda}});
   line.add("tensor", o.practice.tensor, kSize);
-  line.group("What is told");
   line.add("machine", o.machine);
   line.add("network_bandwidth", o.network, kNoneOrMore);
   line.add("memory_reserve", o.reserve, kNoneOrMore);

@@ -31,7 +31,6 @@ void add_saved_model(CommandLine& line, SavedModel& o) {
 // Adds the last options, which are those of the ranks. Then reads and settles all.
 template <class Options>
 void parse(CommandLine& line, Options& o, const std::vector<std::string>& args) {
-  line.group("Ranks (ours)");
   add_ranks(line, o);
   line.parse(args);
   settle_backend(line, o);
@@ -119,7 +118,6 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
 SampleOptions parse_sample_options(const std::vector<std::string>& args) {
   SampleOptions o;
   CommandLine line("sample");
-  line.group("Options");
   add_saved_model(line, o);
   line.add("start", o.start);
   line.add("num_samples", o.num_samples, kSize);
@@ -141,7 +139,6 @@ SampleOptions parse_sample_options(const std::vector<std::string>& args) {
 ExportOptions parse_export_options(const std::vector<std::string>& args) {
   ExportOptions o;
   CommandLine line("export");
-  line.group("Options");
   add_saved_model(line, o);
   line.add("to", o.to);
   choose(line, "dtype", o.dtype, {{"float32", DType::float32}, {"bfloat16", DType::bfloat16}});
