@@ -1,7 +1,6 @@
 #include "store/manifest.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <stdexcept>
 
@@ -57,11 +56,7 @@ std::string write_manifest(const Manifest& manifest) {
     j["files"][rank_file_name(rank, manifest.files.size())] = manifest.files[rank];
   }
   j[kFingerprint] = fingerprint_of(j);
-  std::vector<std::string> lines;
-  for (const auto& [key, value] : j.items()) {
-    lines.push_back(text_of(json(key)) + ": " + text_of(value));
-  }
-  std::string text = fmt::format("{{\n{}\n}}\n", fmt::join(lines, ",\n"));
+  const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   NANOFSDP_REFUSE_IF(text.size() > kLargestManifest, .what = "manifest of a checkpoint",
                      .expected = fmt::format("at most {} bytes", kLargestManifest),
                      .got = fmt::to_string(text.size()), .hint = "keep less in its metadata");
