@@ -11,9 +11,7 @@
 #include "base/device.h"
 #include "base/register.h"
 #include "comm/run_ranks.h"
-#include "data/dataset.h"
 #include "plan/machine.h"
-#include "train/options.h"
 
 namespace nanofsdp::bench {
 

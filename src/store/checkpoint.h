@@ -4,7 +4,6 @@
 #include <optional>
 #include <string>
 
-#include "comm/mesh.h"
 #include "fsdp/fully_shard.h"
 #include "fsdp/sharded_optimizer.h"
 #include "store/manifest.h"
