@@ -162,5 +162,15 @@ TEST(Found, PartialValuesInBfloat16AreRefused) {
                 .model = {.kind = Kind::affine}});
 }
 
+// Only the first module of this group reads nothing in backward, so the group is gathered there.
+TEST(Found, AGroupThatBeginsWithAShift) {
+  expect_equal(
+      {.parts = {{.world = {.ranks = 2},
+                  .actions = {{.what = Do::in_backward, .on = false}, {.what = Do::pass}}}},
+       .model = {.kind = Kind::sequential,
+                 .children = {{.kind = Kind::shift, .unit = true, .group = 1},
+                              {.kind = Kind::affine, .unit = true, .group = 1}}}});
+}
+
 }  // namespace
 }  // namespace models

@@ -36,6 +36,10 @@ class Leaf : public Counted {
   }
 
  protected:
+  std::span<const float> whole_weight() const {
+    if (weight_->data.shape() == weight_->shape) return weight_->data.span<float>();
+    throw std::logic_error("a module computes with a shard of its weight");
+  }
   Tensor bias() const { return bias_ ? bias_->data : Tensor(); }
   Tensor bias_grad() const { return bias_ ? bias_->grad_to_add_to() : Tensor(); }
 
@@ -105,8 +109,7 @@ class LayerNorm final : public Leaf {
   }
 };
 
-/// y = x * weight + bias, element by element. It does not call the library's operators, because
-/// users need not call them.
+/// y = x * weight + bias, element by element. Users need not call the library's operators.
 class Affine final : public Leaf {
  public:
   Affine(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
@@ -114,7 +117,7 @@ class Affine final : public Leaf {
  private:
   Tensor compute(nn::Tape& tape, Tensor x) override {
     const Tensor y = tape.allocate(x.shape());
-    const std::span<const float> in = x.span<float>(), scale = weight_->data.span<float>();
+    const std::span<const float> in = x.span<float>(), scale = whole_weight();
     const std::span<float> out = y.span<float>();
     for (std::size_t i = 0; i < in.size(); ++i) {
       const std::size_t column = i % scale.size();
@@ -127,8 +130,7 @@ class Affine final : public Leaf {
     const auto [x] = tape.restore<1>();
     const Tensor dx = tape.allocate(x.shape());
     const Tensor dweight = weight_->grad_to_add_to(), dbias = bias_grad();
-    const std::span<const float> in = x.span<float>(), d = dy.span<float>();
-    const std::span<const float> scale = weight_->data.span<float>();
+    const std::span<const float> in = x.span<float>(), d = dy.span<float>(), scale = whole_weight();
     for (std::size_t i = 0; i < in.size(); ++i) {
       const std::size_t column = i % scale.size();
       dx.span<float>()[i] = d[i] * scale[column];
@@ -146,8 +148,7 @@ class Shift final : public Leaf {
 
  private:
   Tensor compute(nn::Tape& tape, Tensor x) override {
-    const Tensor y = tape.allocate(x.shape());
-    const Tensor w = weight_->data;
+    const Tensor y = tape.allocate(x.shape()), w = weight_->data;
     for (std::int64_t i = 0; i < x.numel(); ++i) y.f32()[i] = x.f32()[i] + w.f32()[i % w.numel()];
     return y;
   }

@@ -150,19 +150,18 @@ class Rank {
   }
 
   void control(const Action& action) {
-    for (int u = 0; u < static_cast<int>(sharded_.units().size()); ++u) {
-      const nn::Module& module = sharded_.units()[static_cast<std::size_t>(u)].module();
+    for (const fsdp::Unit& unit : sharded_.units()) {
+      const nn::Module& module = unit.module();
+      const bool on = action.on;
       if (action.which >= 0 && &unit_of(sharded_, action.which).module() != &module) continue;
-      if (action.what == Do::across) sharded_.set_requires_all_reduce(action.on, &module);
-      if (action.what == Do::after_forward) sharded_.set_reshard_after_forward(action.on, &module);
-      if (action.what == Do::after_backward) {
-        sharded_.set_reshard_after_backward(action.on, &module);
-      }
+      if (action.what == Do::across) sharded_.set_requires_all_reduce(on, &module);
+      if (action.what == Do::after_forward) sharded_.set_reshard_after_forward(on, &module);
+      if (action.what == Do::after_backward) sharded_.set_reshard_after_backward(on, &module);
       // If its forward is run again in backward, that reads the parameter.
-      const bool reads = dynamic_cast<const Shift*>(&module) == nullptr || module.recompute;
-      if (action.what == Do::in_backward && !reads) {
-        sharded_.set_unshard_in_backward(action.on, &module);
-      }
+      const bool reads = std::ranges::any_of(unit.modules(), [](const nn::Module* each) {
+        return dynamic_cast<const Shift*>(each) == nullptr || each->recompute;
+      });
+      if (action.what == Do::in_backward && !reads) sharded_.set_unshard_in_backward(on, &module);
     }
     rest_.controlled();
   }
