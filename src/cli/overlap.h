@@ -25,7 +25,8 @@ struct Overlap {
   double hidden_share_bound() const { return share(bound); }
 
  private:
-  double share(double visible) const { return communication > 0 ? 1 - visible / communication : 1; }
+  // Computation may wait longer than communication takes, for a rank that is late.
+  double share(double t) const { return t > communication ? 0 : t > 0 ? 1 - t / communication : 1; }
 };
 
 Overlap overlap(const std::deque<Span>& spans);

@@ -60,6 +60,13 @@ TEST(Overlap, OfLanesThatDoNotWaitForEachOther) {
   EXPECT_DOUBLE_EQ(overlap({}).hidden_share(), 1);
 }
 
+TEST(Overlap, IsNoneIfALateRankIsWaitedForLongerThanCommunicationTakes) {
+  const Overlap o = overlap({gather(0, 5, 6), wait(1, 1, 6)});
+  EXPECT_DOUBLE_EQ(o.communication, 1);
+  EXPECT_DOUBLE_EQ(o.exposed, 5);
+  EXPECT_DOUBLE_EQ(o.hidden_share(), 0);
+}
+
 // A layer that takes time, as on a machine with slower computation.
 class Slow final : public nn::Module {
  public:
