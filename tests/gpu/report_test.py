@@ -9,12 +9,18 @@ import tempfile
 import unittest
 from unittest import mock
 
+import picture
 import report
 import unverified
 
 
 def curve(change=1.0, steps=50):
     return [{"iter": i, "loss": (4 - i / 100) * change, "grad_norm": 2.0} for i in range(steps)]
+
+
+class Picture(unittest.TestCase):
+    def test_shows_the_newest_result(self):
+        self.assertEqual((picture.RESULTS / "speed.svg").read_text(), picture.svg(picture.newest()))
 
 
 class Reports(unittest.TestCase):
