@@ -43,6 +43,10 @@ std::vector<std::vector<float>> sharded_weights(int world, Order order) {
                                                 ? t.model.nanogpt_draws()
                                                 : breadth_first_draws(t.sharded.units()),
                                             generator);
+                              // Room for one parameter at a time. The largest is a weight of an
+                              // MLP.
+                              const auto room = context.ledger.count(MemoryClass::activations);
+                              EXPECT_EQ(room.reserved_peak, 4 * kTiny.n_embd * kTiny.n_embd * 4);
                               return t.weights();
                             });
 }

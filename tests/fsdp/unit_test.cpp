@@ -242,6 +242,7 @@ TEST(ShardedModel, LeavesItsModelAsItWas) {
             first = training.run();
             model = std::move(training.own_model);
           }
+          for (const auto& block : model->blocks()) EXPECT_FALSE(block->innermost.pre_forward);
           TinyTraining again(context, std::move(twin), {.strategy = strategy}, std::move(model));
           EXPECT_EQ(again.run(), first) << name_of(strategy);
         });

@@ -172,5 +172,15 @@ TEST(Found, AGroupThatBeginsWithAShift) {
                               {.kind = Kind::affine, .unit = true, .group = 1}}}});
 }
 
+// The gradient of one rank is zero, and the other rank has none. Then both have a gradient of zero.
+TEST(Found, AZeroGradientOfOneRankIsAGradientOfAll) {
+  expect_equal({.parts = {{.world = {.ranks = 2, .strategy = ShardingStrategy::no_shard},
+                           .actions = {{.what = Do::pass}, {.what = Do::step}}}},
+                .model = {.kind = Kind::choose,
+                          .picks = {-1, 0},
+                          .by_rank = true,
+                          .children = {{.kind = Kind::silent}}}});
+}
+
 }  // namespace
 }  // namespace models
