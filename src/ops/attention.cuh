@@ -71,8 +71,7 @@ struct Head {
   // Its rows of D elements in x, which it may share with other heads of its group.
   template <class T>
   __device__ Rows<T> of(const Columns<T>& x) const {
-    T* sequence = x.data + static_cast<std::int64_t>(b) * x.rows * x.stride;
-    return {sequence + h / (call.H / x.heads) * call.D, x.stride, x.rows, call.D};
+    return of(x, h / (call.H / x.heads));
   }
   // The rows of D elements that head n of its sequence has in x.
   template <class T>
