@@ -109,7 +109,7 @@ class LayerNorm final : public Leaf {
   }
 };
 
-/// y = x * weight + bias, element by element. Users need not call the library's operators.
+/// y = x * weight + bias, element by element, as a user writes it without the library's operators.
 class Affine final : public Leaf {
  public:
   Affine(const Node& node, int width, Ties& ties) : Leaf(node, {width}, ties) {}
