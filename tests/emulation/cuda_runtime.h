@@ -228,6 +228,9 @@ void drain();
 /// Whether the address is one of the device's memory, allocated or not.
 bool is_device(const void* memory);
 
+/// memset() for memory of the device or the host.
+void set(void* memory, int value, std::size_t bytes);
+
 /// While an object of this class exists, the memory of the device can be touched.
 struct DeviceWork {
   DeviceWork();

@@ -18,19 +18,13 @@
 
 // The threads of a block are fibers of one host thread. Each runs until it waits for others. A
 // fiber gets its stack from a context, once. After that, jumps enter and leave it, because
-// exchanging contexts would take a system call.
+// exchanging contexts would take a system call. The fibers of a host thread serve all its launches,
+// because new stacks would take more time than a small kernel does.
 
 constinit thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
 
 namespace emulation {
 namespace {
-
-struct Place {
-  dim3 thread{0, 0, 0};
-  dim3 block{0, 0, 0};
-  dim3 block_dim;
-  dim3 grid_dim;
-};
 
 constexpr std::size_t kStack = 256 * 1024;
 
@@ -60,31 +54,47 @@ Manner toss() {
   return {coins % 2 == 0, coins / 2 % 2 == 0};
 }
 
+struct Fiber {
+  explicit Fiber(void (*begin)()) : stack(std::make_unique_for_overwrite<char[]>(kStack)) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack.get();
+    context.uc_stack.ss_size = kStack;
+    context.uc_link = nullptr;
+    makecontext(&context, begin, 0);
+  }
+
+  std::unique_ptr<char[]> stack;
+  ucontext_t context{};        // used until it is entered for the first time
+  jmp_buf left{};              // the place at which it was left
+  std::vector<Copy> copies{};  // copies that have begun
+  dim3 thread;
+  bool begun = false;
+  bool done = false;           // whether the thread of this block has ended
+  void* fake_stack = nullptr;  // for the address sanitizer
+};
+
 class Block;
 thread_local Block* running = nullptr;
+thread_local std::vector<std::unique_ptr<Fiber>> fibers;  // a block has the first of them
 
 class Block {
  public:
   Block(dim3 grid, dim3 block, std::size_t shared, const std::function<void()>& thread)
       : thread_(thread),
-        fibers_(block.x * block.y * block.z),
-        warps_((fibers_.size() + 31) / 32),
+        count_(block.x * block.y * block.z),
+        warps_((count_ + 31) / 32),
         shared_(shared) {
-    for (Fiber& fiber : fibers_) {
-      fiber.stack = std::make_unique_for_overwrite<char[]>(kStack);
-      getcontext(&fiber.context);
-      fiber.context.uc_stack.ss_sp = fiber.stack.get();
-      fiber.context.uc_stack.ss_size = kStack;
-      fiber.context.uc_link = nullptr;
-      makecontext(&fiber.context, &Block::begin, 0);
-    }
+    while (fibers.size() < count_) fibers.push_back(std::make_unique<Fiber>(&Block::begin));
     blockDim = block;
     gridDim = grid;
+  }
+  ~Block() {
+    if (left_ > 0) fibers.clear();  // they are in the middle of a kernel that has failed
   }
 
   void run(dim3 index) {
     start(index);
-    left_ = fibers_.size();
+    left_ = count_;
     while (left_ > 0) {
       bool any = false;
       for (std::size_t w = 0; w < warps_.size(); ++w) {
@@ -92,7 +102,7 @@ class Block {
       }
       if (!any) {
         throw std::runtime_error("emulated kernel: " + std::to_string(left_) + " of " +
-                                 std::to_string(fibers_.size()) +
+                                 std::to_string(count_) +
                                  " threads wait at a barrier that the others never reach");
       }
     }
@@ -135,11 +145,11 @@ class Block {
   void copy_later(const Copy& copy) {
     shared_.begin(copy);
     if (manner_.early_copies) return shared_.perform(copy);
-    fibers_[current_].copies.push_back(copy);
+    fibers[current_]->copies.push_back(copy);
   }
   void wait_for_copies() {
-    for (const Copy& copy : fibers_[current_].copies) shared_.perform(copy);
-    fibers_[current_].copies.clear();
+    for (const Copy& copy : fibers[current_]->copies) shared_.perform(copy);
+    fibers[current_]->copies.clear();
   }
 
   unsigned ballot(bool mine) {
@@ -155,26 +165,15 @@ class Block {
   }
 
  private:
-  struct Fiber {
-    ucontext_t context{};  // used until it is entered for the first time
-    jmp_buf left{};        // the place at which it was left
-    std::unique_ptr<char[]> stack;
-    std::vector<Copy> copies{};  // copies that have begun
-    dim3 thread;
-    bool begun = false;
-    bool done = false;           // whether the thread of this block has ended
-    void* fake_stack = nullptr;  // for the address sanitizer
-  };
-
   void start(dim3 index) {
-    const auto count = static_cast<unsigned>(fibers_.size());
+    const auto count = static_cast<unsigned>(count_);
     blockIdx = index;
     all_ = {.expected = count};
     for (unsigned w = 0; w < warps_.size(); ++w) {
       warps_[w].meeting = {.expected = std::min(kWarp, count - w * kWarp)};
     }
     for (unsigned i = 0; i < count; ++i) {
-      Fiber& fiber = fibers_[i];
+      Fiber& fiber = *fibers[i];
       fiber.thread = dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
       fiber.done = false;
       fiber.copies.clear();
@@ -185,39 +184,40 @@ class Block {
   // Lets every thread of a warp run until it waits. Returns whether any of them has run.
   bool advance(std::size_t warp) {
     moved_ = false;
-    const std::size_t end = std::min(fibers_.size(), (warp + 1) * kWarp);
+    const std::size_t end = std::min(count_, (warp + 1) * kWarp);
     for (current_ = warp * kWarp; current_ < end; ++current_) {
-      if (fibers_[current_].done) continue;
+      const Fiber& fiber = *fibers[current_];
+      if (fiber.done) continue;
       enter();
       if (error_) std::rethrow_exception(error_);
-      if (!fibers_[current_].done) continue;
+      if (!fiber.done) continue;
       moved_ = true;
       --left_;
     }
     return moved_;
   }
 
+  // Runs in a fiber, for one block after another.
   static void begin() {
-    Block& block = *running;
 #ifdef EMULATION_ASAN
-    __sanitizer_finish_switch_fiber(nullptr, &block.host_bottom_, &block.host_size_);
+    __sanitizer_finish_switch_fiber(nullptr, &running->host_bottom_, &running->host_size_);
 #endif
-    Fiber& self = block.fibers_[block.current_];
+    Fiber& self = *fibers[running->current_];
     self.begun = true;
     for (;;) {
       try {
-        block.thread_();
+        running->thread_();
       } catch (...) {
-        block.error_ = std::current_exception();
+        running->error_ = std::current_exception();
       }
       self.done = true;
-      block.leave();
+      leave();
     }
   }
 
   // Enters the current fiber from the host thread, until the fiber leaves.
   void enter() {
-    Fiber& fiber = fibers_[current_];
+    Fiber& fiber = *fibers[current_];
     threadIdx = fiber.thread;
 #ifdef EMULATION_ASAN
     void* host_fake_stack = nullptr;
@@ -232,19 +232,20 @@ class Block {
 #endif
   }
 
-  void leave() {
-    Fiber& fiber = fibers_[current_];
+  // Leaves the current fiber. When it is entered again, another block may be running.
+  static void leave() {
+    Fiber& fiber = *fibers[running->current_];
 #ifdef EMULATION_ASAN
-    __sanitizer_start_switch_fiber(&fiber.fake_stack, host_bottom_, host_size_);
+    __sanitizer_start_switch_fiber(&fiber.fake_stack, running->host_bottom_, running->host_size_);
 #endif
-    if (_setjmp(fiber.left) == 0) _longjmp(host_, 1);
+    if (_setjmp(fiber.left) == 0) _longjmp(running->host_, 1);
 #ifdef EMULATION_ASAN
-    __sanitizer_finish_switch_fiber(fiber.fake_stack, &host_bottom_, &host_size_);
+    __sanitizer_finish_switch_fiber(fiber.fake_stack, &running->host_bottom_, &running->host_size_);
 #endif
   }
 
   const std::function<void()>& thread_;
-  std::vector<Fiber> fibers_;
+  const std::size_t count_;  // its threads
   std::vector<Warp> warps_;
   SharedMemory shared_;
   const Manner manner_ = toss();

@@ -156,7 +156,7 @@ const char* cudaGetErrorString(cudaError_t error) {
 
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
   if (emulation::fails()) return cudaErrorInvalidValue;
-  return enqueue(stream, [=] { return std::memset(memory, value, bytes), true; });
+  return enqueue(stream, [=] { return emulation::set(memory, value, bytes), true; });
 }
 cudaError_t cudaMemset(void* memory, int value, std::size_t bytes) {
   return cudaMemsetAsync(memory, value, bytes, nullptr);

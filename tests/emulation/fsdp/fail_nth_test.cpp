@@ -235,7 +235,6 @@ constexpr int kTold = 0, kHarmless = 3;  // exit codes of a trial
 /// Each run is a process of its own, so a crash is the miss of one call.
 [[noreturn]] void try_in_child(Connect connect, const Healthy& healthy, const Fault& fault) {
   alarm(100);
-  const emulation::DeviceWork open;  // opening and closing takes longer than the work
   const auto [wrong, got] = [&] {
     const TemporaryDirectory directory;
     const Outcome got = run(connect, directory.file("out"), fault);
