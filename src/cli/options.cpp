@@ -84,7 +84,7 @@ void take_sizes(TrainOptions& o, CommandLine& line) {
   for (const char* name : {"n_layer", "n_head", "n_embd", "bias"}) {
     require(!line.given(name), name, "nothing: the files of --init_from say it", "a value");
   }
-  const train::WeightsInfo info = train::read_pretrained_info(o.pretrained);
+  const train::WeightsInfo info = train::read_model_info(o.pretrained);
   const gpt::GPTConfig& config = info.config;
   require(
       o.block_size <= config.block_size, "block_size",

@@ -59,7 +59,7 @@ std::string read_start(const std::string& start) {
 Writer read_writer(const SampleOptions& o) {
   const std::string start = read_start(o.start);
   const auto pieces = o.vocab.empty() ? std::vector<std::string>() : data::read_vocab(o.vocab);
-  train::WeightsInfo info = train::read_pretrained_info(o.directory());
+  train::WeightsInfo info = train::read_model_info(o.directory());
   require(pieces.empty() || info.chars.empty(), "vocab", "a model of BPE", "one of characters");
   if (!pieces.empty()) info.pieces = pieces;
   Writer writer{.config = info.config, .tokenizer = train::make_tokenizer(info)};
@@ -85,7 +85,7 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
                           "give all the same");
   gpt::GPT model(writer.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
-  train::load_pretrained(o.directory(), sharded);
+  train::load_model(o.directory(), sharded);
   nn::Tape tape(context);
   nn::KeyValueCache cache(context, writer.config.block_size);
   Generator generator(static_cast<std::uint64_t>(o.seed));
@@ -108,7 +108,7 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
                           "start all with the same command, and give all the same files");
   gpt::GPT model(info.config);
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
-  train::load_pretrained(o.directory(), sharded);
+  train::load_model(o.directory(), sharded);
   store::save_sharded_weights(o.to, sharded, metadata, o.dtype);
   if (context.rank == 0) fmt::print("saved weights in {} files: {}\n", mesh.size(), o.to);
 }
@@ -160,7 +160,7 @@ comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
 }
 
 comm::RankBody prepare_export(const ExportOptions& options, int /*rank*/) {
-  const train::WeightsInfo info = train::read_pretrained_info(options.directory());
+  const train::WeightsInfo info = train::read_model_info(options.directory());
   return [&options, info](Context& context, std::unique_ptr<comm::Communicator> world) {
     write_shards(context, std::move(world), options, info);
   };

@@ -117,7 +117,7 @@ void require_said(const json& said, Fault fault, const gpt::GPTConfig& config) {
 
 }  // namespace
 
-WeightsInfo read_pretrained_info(const std::string& directory) {
+WeightsInfo read_model_info(const std::string& directory) {
   const Pretrained weights(directory);
   if (weights.are_ours()) return read_weights_info(directory);
   const std::string path = directory + "/config.json";
@@ -148,7 +148,7 @@ WeightsInfo read_pretrained_info(const std::string& directory) {
   return {.config = config, .pieces = data::read_vocab_in(directory)};
 }
 
-void load_pretrained(const std::string& directory, fsdp::ShardedModel& model) {
+void load_model(const std::string& directory, fsdp::ShardedModel& model) {
   Pretrained file(directory);
   for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
   for (fsdp::ShardedParameters* row : model.rows()) {

@@ -8,7 +8,8 @@
 namespace nanofsdp::train {
 
 /// @file
-/// @brief Reads GPT-2's weights, or others of its form, from a directory as Hugging Face has it:
+/// @brief Reads the model in a directory: one that a run of ours saved (model_file.h), GPT-2, or
+/// another of GPT-2's form. Hugging Face has it in these files:
 ///
 ///     model.safetensors  float32, float16 or bfloat16; our names, with or without the prefixes
 ///                        "transformer.", "module." and "_orig_mod."; several files may take
@@ -22,13 +23,13 @@ namespace nanofsdp::train {
 /// file has them as nanoGPT saves them; the shape of c_attn shows which. Like nanoGPT, and unlike
 /// Hugging Face, we compute GELU exactly.
 
-/// Describes the model in the directory, which has GPT-2's form or our own (model_file.h).
+/// Describes the model in the directory.
 /// @throws UsageError if a file is missing, malformed, or not of such a model
-WeightsInfo read_pretrained_info(const std::string& directory);
+WeightsInfo read_model_info(const std::string& directory);
 
 /// Fills a model of that configuration. Every rank reads, and keeps the elements that belong to it.
 /// If the file has more positions than the model, the model takes the first ones.
 /// @throws UsageError if the file lacks a parameter, or has it in another shape
-void load_pretrained(const std::string& directory, fsdp::ShardedModel& model);
+void load_model(const std::string& directory, fsdp::ShardedModel& model);
 
 }  // namespace nanofsdp::train

@@ -32,7 +32,7 @@ Trainer::Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& option
   for (int i = 1; i <= options.unsharded_blocks && i < std::ssize(sharded_.units()); ++i)
     sharded_.units().rbegin()[i].reshard_after_forward = false;
   if (!options.pretrained.empty()) {
-    load_pretrained(options.pretrained, sharded_);
+    load_model(options.pretrained, sharded_);
     return;
   }
   fsdp::deferred_init(context_, sharded_.units(),

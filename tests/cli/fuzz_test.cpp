@@ -255,7 +255,7 @@ TEST(Fuzz, OfVocabularies) {
     });
     directory.write("config.json", mutator.damage(seeds[1]));
     attempt(count, [&] {
-      const gpt::GPTConfig config = train::read_pretrained_info(directory.file("")).config;
+      const gpt::GPTConfig config = train::read_model_info(directory.file("")).config;
       ASSERT_EQ(config.n_embd % config.n_head, 0);
     });
     const std::string prompt = mutator.damage("TOKENS: 1, 2 3");

@@ -26,14 +26,14 @@ using namespace nanofsdp;
 
 void print_logits(const std::string& directory, const std::vector<std::int32_t>& tokens) {
   const bool pretrained = std::filesystem::exists(directory + "/config.json");
-  gpt::GPT model(pretrained ? train::read_pretrained_info(directory).config
+  gpt::GPT model(pretrained ? train::read_model_info(directory).config
                             : train::read_weights_info(directory).config);
   Context context;
   comm::Mesh mesh(comm::make_self());
   const auto one_unit = [](const nn::Module&) { return false; };
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = one_unit});
   if (pretrained) {
-    train::load_pretrained(directory, sharded);
+    train::load_model(directory, sharded);
   } else {
     store::load_weights(directory, sharded);
   }

@@ -23,7 +23,7 @@ TEST(PretrainedConfig, IsWhatTheWeightsAre) {
     const TemporaryDirectory directory;
     std::filesystem::copy(kSmallGpt2, directory.file("copy"));
     directory.write("copy/config.json", config);
-    return usage_error([&] { read_pretrained_info(directory.file("copy")); });
+    return usage_error([&] { read_model_info(directory.file("copy")); });
   };
   using Case = std::pair<std::string, std::vector<const char*>>;
   for (const auto& [config, words] :

@@ -61,12 +61,12 @@ auto with_model(const std::string& directory, int ranks, std::int64_t block_size
   return run_ranks(ranks == 1 ? Backend::self : Backend::local, ranks,
                    [&](Context& context, std::unique_ptr<comm::Communicator> world) {
                      comm::Mesh mesh(std::move(world));
-                     gpt::GPTConfig config = read_pretrained_info(directory).config;
+                     gpt::GPTConfig config = read_model_info(directory).config;
                      config.block_size = block_size;
                      gpt::GPT model(config);
                      fsdp::ShardedModel sharded(context, model, mesh,
                                                 {.wrap_policy = fsdp::is_a<gpt::Block>});
-                     load_pretrained(directory, sharded);
+                     load_model(directory, sharded);
                      nn::Tape tape(context);
                      return use(sharded, tape, context);
                    })[0];
@@ -96,7 +96,7 @@ void expect_logits(const std::vector<float>& got, const std::vector<std::string>
 }
 
 TEST(Pretrained, SaysItsSizes) {
-  const gpt::GPTConfig config = read_pretrained_info(kSmall).config;
+  const gpt::GPTConfig config = read_model_info(kSmall).config;
   EXPECT_EQ(config.block_size, 16);
   EXPECT_EQ(config.vocab_size, 264);
   EXPECT_EQ(config.n_layer, 2);
@@ -217,7 +217,7 @@ TEST(Pretrained, OfAnUnknownPrefixIsNamedAsItIs) {
     tensor.info.name = "model." + tensor.info.name;
     return true;
   });
-  const std::string error = usage_error([&] { read_pretrained_info(path); });
+  const std::string error = usage_error([&] { read_model_info(path); });
   EXPECT_TRUE(
       one_line_with(error, {"'h.0.attn.c_attn.weight'", "got 'model.h.0.attn.c_attn.weight'"}))
       << error;
@@ -261,12 +261,12 @@ TEST(Pretrained, MayBeBfloat16WhichIsWidened) {
     for (std::size_t i = 0; i < want.size(); ++i)
       ASSERT_EQ(got[i], to_float32(to_bfloat16(want[i]))) << info.name << " " << i;
   }
-  EXPECT_EQ(read_pretrained_info(path).config.n_layer, 2);
+  EXPECT_EQ(read_model_info(path).config.n_layer, 2);
 }
 
 TEST(Pretrained, RefusesAnotherModel) {
   const TemporaryDirectory directory;
-  const auto error = [&] { return usage_error([&] { read_pretrained_info(directory.file("")); }); };
+  const auto error = [&] { return usage_error([&] { read_model_info(directory.file("")); }); };
   EXPECT_TRUE(one_line_with(error(), {"model.safetensors", "no such file"})) << error();
   std::filesystem::copy(kSmall, directory.file(""));
   for (const char* config : {"", "[]", "{}", R"({"n_head": "2"})", R"({"n_head": -2})",

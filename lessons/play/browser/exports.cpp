@@ -52,7 +52,7 @@ std::optional<std::filesystem::path> nanofsdp::store::save_checkpoint(const std:
 std::string nanofsdp::read_file(const std::string&, Fault fault, std::uint64_t) {
   throw UsageError(fault);
 }
-void nanofsdp::train::load_pretrained(const std::string& directory, fsdp::ShardedModel&) {
+void nanofsdp::train::load_model(const std::string& directory, fsdp::ShardedModel&) {
   throw UsageError({.what = "weights in " + directory, .expected = "none: a page has no files"});
 }
 nanofsdp::cli::Config nanofsdp::cli::read_config(const std::string& name) {
