@@ -70,7 +70,7 @@ one: ## The whole idea in one file: without FSDP, then on 1, 2 and 4 ranks (10 s
 train: build ## Train a GPT with FSDP on 2 processes, then print a sample (2 minutes, after the build)
 	build/release/nanofsdp train --ranks=$(RANKS) $(ARGS)
 
-test: ## Build and run the tests (3 to 7 minutes); those of one room: make test ROOM=fsdp
+test: ## Build and run the tests (3 to 10 minutes); those of one room: make test ROOM=fsdp
 	$(if $(wildcard tests/$(ROOM)/*_test.cpp)$(if $(ROOM),,all),,$(error \
 	  ROOM is to name a room, as in ROOM=fsdp, got '$(ROOM)'; there are $(rooms)))
 	@$(configure) build/release $(options) -DNANOFSDP_TESTS=$(if $(filter $(around),$(ROOM)),ALL,ON)

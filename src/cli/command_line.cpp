@@ -116,15 +116,15 @@ void CommandLine::choose(const std::string& name, const std::vector<std::string>
 
 void CommandLine::note_idle(std::vector<std::string>& notes,
                             std::initializer_list<std::pair<bool, const char*>> reasons) const {
+  std::vector<std::string> idle;  // "reason: options", for each reason that holds
+  for (const auto& [holds, name] : reasons)
+    if (holds) idle.push_back(words_of("idle", name));
   for (const Option& option : options_) {
-    const auto idle = [&](const std::pair<bool, const char*>& reason) {
-      const std::string words = words_of("idle", reason.second);
-      return reason.first && contains(words.substr(words.find(':') + 1), option.name);
-    };
-    const auto* found = std::ranges::find_if(reasons, idle);
-    if (option.place != "" || found == reasons.end()) continue;
-    const std::string words = words_of("idle", found->second);
-    note(notes, option.name, option.value, words.substr(0, words.find(':')));
+    const auto found = std::ranges::find_if(idle, [&](const std::string& words) {
+      return contains(words.substr(words.find(':') + 1), option.name);
+    });
+    if (option.place != "" || found == idle.end()) continue;
+    note(notes, option.name, option.value, found->substr(0, found->find(':')));
   }
 }
 
@@ -165,9 +165,9 @@ std::string CommandLine::help(bool all) const {
 }
 
 CommandLine::Option& CommandLine::find(const std::string& name, const std::string& place) {
+  if (has(name)) return *std::ranges::find(options_, name, &Option::name);
   const auto distance = [&](const Option& o) { return edit_distance(name.substr(0, 64), o.name); };
-  Option& nearest = *std::ranges::min_element(options_, {}, distance);
-  if (nearest.name == name) return nearest;
+  const Option& nearest = *std::ranges::min_element(options_, {}, distance);
   const bool similar = distance(nearest) <= std::max<std::size_t>(2, name.size() / 3);
   NANOFSDP_REFUSE(.what = place + "unknown option --" + name,
                   .hint =
