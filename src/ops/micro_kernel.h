@@ -114,12 +114,6 @@ class Ahead {
 
 constexpr std::int64_t kStep = 16;  ///< depth from one step of Ahead to the next
 
-/// Returns the same address in a way that a compiler takes it for another.
-inline const float* another(const float* p) {
-  asm("" : "+r"(p));
-  return p;
-}
-
 /// Returns the same address, but only when both sums are computed, so nothing is loaded from it
 /// before. Otherwise GCC would load a whole column of A first, and on ARM it would then have no
 /// registers for four of the sums.
@@ -157,11 +151,7 @@ void make_tile(const Tile& t) {
   Vector left[rows], right[rows];  // GCC would clear memory for `= {}`
   NANOFSDP_UNROLL
   for (int i = 0; i < rows; ++i) left[i] = right[i] = Vector{};
-  // AVX-512 can multiply by a number in memory. But compilers load a number first if it is needed
-  // twice. This takes one more instruction, and a core that runs two threads has no time for it. So
-  // in every other row, the right half reads the number from another address. If all rows did so,
-  // there would be more accesses to memory than a core can make.
-  const float *a = t.a, *b = t.b, *again = kLanes == 16 ? another(a) : a;
+  const float *a = t.a, *b = t.b;
   const float *c = t.c, *c_end = c + rows * t.stride;
   for (std::int64_t k = 0; k < t.depth; k += kStep) {
     // C is needed last: two rows in each step.
@@ -171,7 +161,7 @@ void make_tile(const Tile& t) {
     }
     t.ahead.ask();
     const float* b_end = b + std::min(kStep, t.depth - k) * kCols;
-    for (; b < b_end; a += column, again += column, b += kCols) {
+    for (; b < b_end; a += column, b += kCols) {
       const Vector b_left = load(b), b_right = load(b + kLanes);
       const float* now = a;
       NANOFSDP_UNROLL
@@ -179,7 +169,7 @@ void make_tile(const Tile& t) {
         // Three rows load, one row multiplies.
         if (i >= 3) now = once(left[i - 3], right[i - 3], now);
         left[i] += now[i * row] * b_left;
-        right[i] += (kLanes == 16 && i % 2 == 0 ? again : now)[i * row] * b_right;
+        right[i] += now[i * row] * b_right;
       }
     }
   }
