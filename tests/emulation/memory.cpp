@@ -96,7 +96,7 @@ class Arena {
 
   int protection() const { return users_ > 0 ? PROT_READ | PROT_WRITE : PROT_NONE; }
 
-  // The whole pages in a part of an allocation. None if it is no such part.
+  // The whole pages in a part of an allocation. There are none if it is no such part.
   Pages whole_pages(char* memory, std::size_t bytes) const {
     const auto after = blocks_.upper_bound(memory);
     if (!has(memory) || after == blocks_.begin()) return {memory};

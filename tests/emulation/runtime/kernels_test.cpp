@@ -65,6 +65,26 @@ TEST(EmulatedKernels, ABarrierStopsTheWarpThatIsAhead) {
             std::set{3});
 }
 
+// The threads that waited for the one that failed are not those of the next kernel.
+TEST(EmulatedKernels, AFailureLeavesTheNextKernelWhole) {
+  for (const unsigned bad : {0u, 5u, 31u}) {
+    EXPECT_EQ(trouble([bad] {
+                if (threadIdx.x == bad) emulation::trap();
+                __syncthreads();
+              }),
+              "emulated kernel: trap");
+    std::multiset<unsigned> began, ended;
+    EXPECT_EQ(trouble([&] {
+                began.insert(threadIdx.x);
+                __syncthreads();
+                ended.insert(threadIdx.x);
+              }),
+              "none");
+    EXPECT_EQ(began.size(), 32u);
+    EXPECT_EQ(ended, began);
+  }
+}
+
 TEST(EmulatedKernels, CopiesComeAtOnceOrWhenTheyAreWaitedFor) {
   alignas(16) const float source[4] = {7, 7, 7, 7};
   const auto first = [&](bool waits) {

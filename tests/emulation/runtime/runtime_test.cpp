@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
 #include <stdexcept>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "asan.h"
@@ -105,6 +107,34 @@ TEST_F(EmulatedCuda, FreshMemoryIsPoisonedAndAddressesAreUsedOnce) {
     EXPECT_TRUE(seen.insert(memory).second);
     EXPECT_EQ(cudaFree(memory), cudaSuccess);
     EXPECT_NE(cudaFree(memory), cudaSuccess) << "twice";
+  }
+}
+
+// Whole pages of zeros are made in another way than the bytes beside them.
+TEST_F(EmulatedCuda, ZerosAreWhereTheyWereAskedForAndNowhereElse) {
+  constexpr std::size_t kBytes = 3'000'064;
+  for (const std::size_t begin : {0, 1, 4095, 70'000}) {
+    for (const std::size_t bytes : {1, 100, 4096, 9000, 1'500'000}) {
+      unsigned char* memory = allocate(kBytes);
+      Bytes expected(kBytes, 0xff);
+      for (const auto& [value, first, count] :
+           {std::tuple(7, begin / 2, bytes), std::tuple(0, begin, bytes)}) {
+        cudaMemsetAsync(memory + first, value, count, a_);
+        std::fill_n(expected.begin() + static_cast<std::ptrdiff_t>(first), count, value);
+      }
+      EXPECT_TRUE(fetch(memory, kBytes) == expected) << bytes << " from " << begin;
+      cudaFree(memory);
+    }
+  }
+}
+
+TEST_F(EmulatedCudaDeathTest, ZerosMustBeWithinAnAllocationThatIsAlive) {
+  for (const bool freed : {false, true}) {
+    unsigned char *memory = allocate(8192), *const next = allocate(8192);
+    if (freed) cudaFree(memory);
+    cudaMemsetAsync(memory, 0, freed ? 8192 : 3 * 8192, a_);
+    EXPECT_DEATH(cudaStreamSynchronize(a_), kOfNobody);
+    cudaFree(next);
   }
 }
 
