@@ -110,11 +110,13 @@ TEST(FailNth, OfOneGroupIsKnownBeforeTheWorkOfAnotherEnds) {
     };
     if (store.rank() == 0) {
       const Buffer memory = context.buffer(MemoryClass::activations, 9);
+      store.get("rank 1 has both groups", 20s);
       other->all_gather(*context.reduce, in.tensor(), out.tensor());
       emulation::fail_nth(2);  // the call after the making of an event is NCCL's
       EXPECT_THROW(gather(*world, *context.gather), comm::CommError);
       emulation::fail_nth(0);
     } else {
+      store.set("rank 1 has both groups", "");
       error = message_of<comm::CommError>([&] { gather(*world, *context.gather); });
     }
   });
