@@ -62,10 +62,8 @@ symbols=$(nm --defined-only --extern-only "$prefix"/lib*/libnanofsdp.a 2>/dev/nu
 [ -z "$symbols" ] || fail "symbols outside namespace nanofsdp: $symbols"
 cd "$prefix/include"
 find nanofsdp -name '*.h' | quietly "headers alone" xargs -P 2 -n 1 sh -c '
-  for flags in "'"$warnings"'" -fno-exceptions; do
-    echo "#include <$1>" | "$CXX" -std=c++20 $flags -fsyntax-only -I. -x c++ - ||
-      { echo "$1"; exit 1; }
-  done' header
+  echo "#include <$1>" | "$CXX" -std=c++20 '"$warnings"' -fno-exceptions -fsyntax-only -I. -x c++ - ||
+    { echo "$1"; exit 1; }' header
 cd "$out"
 echo "headers and symbols: ours alone"
 
