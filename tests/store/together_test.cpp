@@ -100,14 +100,14 @@ TEST_P(Together, WhatIsLoadedMayBeReplacedByWhoeverReturns) {
 TEST_P(Together, ASaveMayTakeLongerThanTheTimeout) {
   for (const int slow : {0, 2}) {
     const TemporaryDirectory directory;
-    on_three(slow, 1500,
+    on_three(slow, 900,
              [&](TinyTraining& t) {
                save(t, directory.file("o"), 1);
                save_weights(directory.file(""), t.sharded, {}, t.mesh.rank());
                save_sharded_weights(directory.file("shards"), t.sharded, {});
                load(t, directory.file("o"));
              },
-             {.timeout = 600ms});
+             {.timeout = 400ms});
     EXPECT_TRUE(std::filesystem::exists(directory.file("model.safetensors")));
   }
 }
