@@ -53,7 +53,7 @@ struct CommError : launch::RankError {
     peer_lost,  ///< another rank has ended, and the cause is there
     timeout,    ///< a rank did not come in time
     mismatch,   ///< the ranks have called different collectives
-    setup,      ///< the group could not be formed
+    setup,      ///< the group could not be formed, and no other rank is the cause
     failed,     ///< the library below, Gloo or NCCL, has failed
     aborted     ///< this rank has given up after an error on another rank
   };

@@ -167,7 +167,7 @@ CommError NcclWire::error(CommError::Kind kind, const History& history,
                           const std::string& what) const {
   const int rank = fabric_->store.rank();
   if (history.back().sequence > 0) return operation_error(kind, rank, history, what);
-  return setup_error(rank, "it " + what);
+  return setup_error(rank, "it " + what, kind);
 }
 
 void NcclWire::work(int begins, const std::string& at) { fabric_->store.work(begins, at); }

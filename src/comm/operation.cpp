@@ -50,8 +50,8 @@ void append(History& history, const Operation& operation) {
   history.back().sequence = sequence;
 }
 
-CommError setup_error(int rank, const std::string& why) {
-  return {CommError::Kind::setup, fmt::format("rank {} could not join its group: {}", rank, why)};
+CommError setup_error(int rank, const std::string& why, CommError::Kind kind) {
+  return {kind, fmt::format("rank {} could not join its group: {}", rank, why)};
 }
 
 CommError mismatch_error(int rank, const History& mine, int peer, const History& theirs) {

@@ -47,7 +47,8 @@ using History = std::array<Operation, 5>;
 void append(History& history, const Operation& operation);
 
 /// The error of a rank for which no group could be formed.
-CommError setup_error(int rank, const std::string& why);
+CommError setup_error(int rank, const std::string& why,
+                      CommError::Kind kind = CommError::Kind::setup);
 
 /// The error of a rank if another rank has made a different call. It names both ranks and both
 /// calls. For each rank it has a line with its last five calls, "... > all_gather 17 of 4097

@@ -48,15 +48,15 @@ std::vector<std::string> ProcessState::gather(const std::string& key, const std:
                                               const std::vector<int>& ranks, int patience) {
   store.set(fmt::format("{}.{}", key, store.rank()), mine);
   std::vector<std::string> all;
-  for (const int rank : ranks) {
+  for (const int rank : ranks)
     all.push_back(read(fmt::format("{}.{}", key, rank), fmt::format("rank {}", rank), patience));
-  }
   return all;
 }
 
 CommError ProcessState::setup_error(const std::string& complaint) {
   const std::string cause = store.roll_call();
-  return comm::setup_error(store.rank(), cause.empty() ? complaint : cause);
+  if (cause.empty()) return comm::setup_error(store.rank(), complaint);
+  return comm::setup_error(store.rank(), cause, CommError::Kind::aborted);
 }
 
 std::string share_memory(ProcessState& run, std::vector<int> ranks) {
@@ -76,9 +76,8 @@ std::string share_memory(ProcessState& run, std::vector<int> ranks) {
   if (!why.empty()) why = fmt::format("rank {}: {}", mine, why);
   const std::vector<std::string> whys = run.gather("memory/why_not", why, ranks);
   if (file >= 0) close(file);  // all have mapped it
-  for (const std::string& theirs : whys) {
+  for (const std::string& theirs : whys)
     if (!theirs.empty()) return run.memory.reset(), theirs;
-  }
   run.sharers = ranks;
   return parts == run.store.size() ? "" : "ranks on other machines";
 }

@@ -58,7 +58,8 @@ Store::Store(Rendezvous where) : rendezvous_(where) {
   const std::string why = loss(0ms);
   socket_.shut_down();
   throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
-                              why.empty() ? "no answer" : why));
+                              why.empty() ? "no answer" : why),
+                  /*follows=*/why.starts_with("rank 0 was lost"));
 }
 
 Store::~Store() { socket_.shut_down(); }

@@ -121,13 +121,11 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
 }
 
 void StoreServer::set(Connection& connection, const Frame& frame) {
-  if (!values_.emplace(frame.key, frame.value).second) {
+  if (!values_.emplace(frame.key, frame.value).second)
     return lose(connection.rank, fmt::format("failed: '{}' was set before", frame.key));
-  }
   for (Connection& c : connections_) {
-    if (std::erase(c.asked, frame.key) > 0) {
+    if (std::erase(c.asked, frame.key) > 0)
       c.socket.send(encode({Kind::value, frame.key, frame.value}));
-    }
   }
 }
 

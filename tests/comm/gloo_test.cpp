@@ -127,6 +127,23 @@ TEST_F(Gloo, SaysWhichRankNeverCame) {
       << outcome.message;
 }
 
+// A rank may fail while the others connect. They learn of it at once, and its own error may come
+// later than theirs. It is the one that counts.
+TEST_F(Gloo, LeavesTheLastWordToTheRankThatHasFailed) {
+  for (const comm::Transport transport : {comm::Transport::automatic, comm::Transport::gloo}) {
+    const launch::Outcome outcome = launch::run_processes(2, [=](launch::Store& store) {
+      if (store.rank() == 1) {
+        store.fail("no more threads");
+        std::this_thread::sleep_for(300ms);
+        throw std::runtime_error("no more threads");
+      }
+      Context context(store.rank(), 2);
+      comm::make_gloo(context, store, {.transport = transport});
+    });
+    EXPECT_EQ(outcome.message, "rank 1: no more threads");
+  }
+}
+
 TEST_F(Gloo, TakesTimeoutsThatItWouldTurnIntoNone) {
   run_ranks(Backend::gloo, 2,
             [](Context& context, Communicator& world) {

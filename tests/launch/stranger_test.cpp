@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "launch/party.h"
 
@@ -62,6 +63,23 @@ TEST_F(Stranger, ClaimsARankThatIsTaken) {
 TEST_F(Stranger, RunsAnotherProgram) {
   const std::string what = heard([](Rendezvous& r) { r.program = 8; });
   EXPECT_NE(what.find("rank 1 runs another program than rank 0"), std::string::npos) << what;
+}
+
+// The cause of a refusal is the process that is refused. If rank 0 ends before it lets a rank in,
+// the cause is on rank 0.
+TEST_F(Stranger, IsTheCauseOfItsRefusal) {
+  ::testing::internal::CaptureStderr();
+  Party run(2);
+  const Store zero(run.of(0));
+  Rendezvous r = run.of(1);
+  r.token = "open barley";
+  EXPECT_FALSE(has_cause_elsewhere([&] { const Store one(r); }));
+  ::testing::internal::GetCapturedStderr();
+  const Socket listener = launch::listen_on("127.0.0.1", 0);
+  r.port = listener.local_port();
+  std::thread ends([&] { const Socket rank_1 = launch::accept_on(listener); });
+  EXPECT_TRUE(has_cause_elsewhere([&] { const Store one(r); }));
+  ends.join();
 }
 
 // A process with the token is a rank that the others wait for, so they need not wait any longer.

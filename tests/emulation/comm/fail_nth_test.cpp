@@ -84,16 +84,28 @@ TEST(FailNth, LeavesNoGroupThatCouldNotBeSplit) {
   EXPECT_GT(failures, 1);
 }
 
-// A rank may be lost while the others start.
+// A rank may be lost while the others start: before NCCL has an id, or while it connects them.
 TEST(FailNth, OfAnotherRankEndsTheMakingOfAGroup) {
-  Party(2).everybody([](Store& store) {
-    if (store.rank() == 1) return store.fail("it has no GPU");
-    EXPECT_NE(store.loss(20s), "");
-    Context context(0, 2, 1, Device::cuda);
-    const std::string error =
-        message_of<RankError>([&] { comm::make_nccl(context, store, {.connect_timeout = 20s}); });
-    EXPECT_NE(error.find("it has no GPU"), error.npos) << error;
-  });
+  for (const bool connects : {false, true}) {
+    Party(2).everybody([&](Store& store) {
+      if (store.rank() == 1) {
+        if (connects) store.get("nccl/id", 20s);
+        return store.fail("it has no GPU");
+      }
+      if (!connects) {
+        EXPECT_NE(store.loss(20s), "");
+      }
+      Context context(0, 2, 1, Device::cuda);
+      try {
+        comm::make_nccl(context, store, {.connect_timeout = 20s});
+        ADD_FAILURE() << "no error";
+      } catch (const RankError& error) {
+        EXPECT_NE(std::string(error.what()).find("it has no GPU"), std::string::npos)
+            << error.what();
+        EXPECT_TRUE(error.consequence);
+      }
+    });
+  }
 }
 
 // A rank whose call fails may have work in another group, which waits for the other rank. So it
