@@ -27,6 +27,10 @@ UsageError::UsageError(const Fault& fault) : std::runtime_error(shown(describe(f
 
 RunError::RunError(const Fault& fault) : std::runtime_error(describe(fault)) {}
 
+std::string words_of(const std::exception& error) {
+  return dynamic_cast<const std::bad_alloc*>(&error) != nullptr ? "memory ran out" : error.what();
+}
+
 int with_named_errors(const std::function<int()>& work) try {
   return work();
 } catch (const std::bad_alloc&) {

@@ -53,6 +53,9 @@ class RunError : public std::runtime_error {
   explicit RunError(const Fault& fault);
 };
 
+/// The text of an exception, for people. std::bad_alloc has none of its own.
+std::string words_of(const std::exception& error);
+
 /// Returns the result of `work`. An object that `work` throws leaves as a std::exception with a
 /// text for people. So do std::bad_alloc, which has no such text, and objects of any other type.
 int with_named_errors(const std::function<int()>& work);

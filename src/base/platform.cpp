@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <condition_variable>
 #include <cstring>
@@ -67,11 +68,13 @@ std::uint64_t program_fingerprint() {
 }
 
 std::string process_space() {
-  std::string boot;
-  std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
-  std::error_code error;
-  const auto space = std::filesystem::read_symlink("/proc/self/ns/pid", error);
-  return error ? "" : boot + " " + space.string();
+  // Without memory a stream would not open, and the ranks would seem to be on several machines.
+  std::array<char, 64> boot{}, space{};
+  const int file = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  const bool told = read(file, boot.data(), boot.size() - 1) > 0 &&
+                    readlink("/proc/self/ns/pid", space.data(), space.size() - 1) > 0;
+  close(file);
+  return told ? std::string(boot.data()) + space.data() : "";
 }
 
 int open_shared_file(std::size_t bytes) {

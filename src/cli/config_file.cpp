@@ -51,6 +51,7 @@ class Reader {
     static const std::regex import(R"((import|from)\s.*)"),
         assignment(R"(([A-Za-z_]\w*)\s*=(?!=)\s*(.*))");
     std::istringstream lines{std::string(text)};
+    lines.exceptions(std::ios::badbit);  // otherwise a std::bad_alloc would pass for the last line
     int number = 1;
     for (std::string line; std::getline(lines, line); ++number) {
       line.erase(line.find_last_not_of(" \t\r") + 1);

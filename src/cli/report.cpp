@@ -137,9 +137,8 @@ void Report::step(std::int64_t iteration, const train::StepResult& result) {
   const bool is_logged = iteration % options_.log_interval == 0;
   if (is_logged || !options_.metrics.empty()) {
     nlohmann::ordered_json peak;
-    for (const MemoryClass c : kMemoryClasses) {
+    for (const MemoryClass c : kMemoryClasses)
       peak[std::string(name_of(c))] = context_.ledger.count(c).reserved_peak;
-    }
     nlohmann::ordered_json json = {
         {"iter", iteration},
         {"loss", result.loss},
@@ -188,9 +187,8 @@ void Report::settled() {
 
 void Report::resumed(const std::string& checkpoint, std::int64_t iteration) {
   line(fmt::format("resumed    {} at iteration {}", checkpoint, grouped(iteration)));
-  if (speaks_ && std::filesystem::is_regular_file(options_.metrics)) {
+  if (speaks_ && std::filesystem::is_regular_file(options_.metrics))
     curves_.read(options_.metrics, {.what = "--metrics"}, iteration);
-  }
 }
 
 void Report::saved(const std::string& path) { line("saved " + path); }

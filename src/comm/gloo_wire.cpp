@@ -38,7 +38,7 @@ std::string complaint_of(const auto& f) try {
 } catch (const CommError&) {  // our own error
   throw;
 } catch (const std::exception& e) {  // gloo::EnforceNotMet is not a gloo::Exception
-  const std::string text = e.what();
+  const std::string text = words_of(e);
   const auto end = text.find("] ");
   return text.substr(end == std::string::npos ? 0 : end + 2);
 }

@@ -71,7 +71,7 @@ void Store::listen() noexcept try {
   }
   lost(fmt::format("rank 0 was lost: its connection to rank {} closed", rank()));
 } catch (const std::exception& e) {
-  lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), e.what()));
+  lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), words_of(e)));
 }
 
 void Store::say(const Frame& frame) {

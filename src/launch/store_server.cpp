@@ -69,8 +69,8 @@ void StoreServer::receive(Connection& connection) {
   try {
     while (const auto frame = take_frame(connection.buffer)) handle(connection, *frame);
   } catch (const std::exception& e) {  // the other end does not fit
-    const std::string why = dynamic_cast<const std::bad_alloc*>(&e) ? "memory ran out" : e.what();
-    std::fprintf(stderr, "nanofsdp: refused %s: %s\n", connection.socket.peer().c_str(), e.what());
+    const std::string why = words_of(e), whom = connection.socket.peer();
+    std::fprintf(stderr, "nanofsdp: refused %s: %s\n", whom.c_str(), why.c_str());
     connection.socket.send(encode({.kind = Kind::lost, .value = why}));
     connection.socket = {};
     lose(connection.rank, "was refused: " + why);

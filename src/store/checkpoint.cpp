@@ -43,8 +43,7 @@ void remove_checkpoint(const fs::path& checkpoint) {
   for (const fs::path& file : all) {
     if (std::regex_match(file.filename().string(), ours)) fs::remove(file);
   }
-  std::error_code kept;
-  fs::remove(checkpoint, kept);
+  if (fs::is_empty(checkpoint)) fs::remove(checkpoint);
 }
 
 // The current checkpoint becomes the previous one, and the new checkpoint becomes the current one.

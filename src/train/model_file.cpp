@@ -73,6 +73,8 @@ RunState run_state_of(const store::Metadata& metadata, const std::string& out_di
     throw std::invalid_argument("counts that make no sense");
   }
   return state;
+} catch (const std::bad_alloc&) {
+  throw;
 } catch (const std::exception& error) {
   NANOFSDP_REFUSE(.what = "checkpoint '" + store::checkpoint_path(out_dir).string() + "'",
                   .expected = "one saved by `nanofsdp train`", .got = error.what());

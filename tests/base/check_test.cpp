@@ -68,5 +68,11 @@ TEST(UsageError, IsNoErrorOfTheProgram) {
   }
 }
 
+TEST(Words, OfAnErrorAreItsOwnUnlessItHasNone) {
+  EXPECT_EQ(words_of(std::runtime_error("the disk is full")), "the disk is full");
+  EXPECT_EQ(words_of(std::bad_alloc()), "memory ran out");
+  EXPECT_EQ(words_of(std::bad_array_new_length()), "memory ran out");
+}
+
 }  // namespace
 }  // namespace nanofsdp

@@ -47,5 +47,18 @@ TEST(Json, HasAtMost16BracketsWithinBrackets) {
   }
 }
 
+// A text of another form is the user's mistake. That memory ran out meanwhile is not.
+TEST(Json, OfAnotherFormIsAMistakeAndMemoryThatRanOutIsNot) {
+  const auto convert = [](const json& value) {
+    if (value == "much") throw std::bad_alloc();
+    return value.get<int>();
+  };
+  EXPECT_EQ(parse_json("7", {.what = "file"}, convert), 7);
+  for (const char* text : {"\"few\"", "{", ""})
+    testing::expect_error<UsageError>([&] { parse_json(text, {.what = "file"}, convert); },
+                                      "file: got");
+  EXPECT_THROW(parse_json("\"much\"", {.what = "file"}, convert), std::bad_alloc);
+}
+
 }  // namespace
 }  // namespace nanofsdp

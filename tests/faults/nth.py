@@ -32,7 +32,7 @@ SHAPES["tiny"] = (2, 2, 8, 8)
 RANKS, LAUNCHER, SLOTS, PLACES = 2, 7, 8, 24  # as fail_nth.cpp has them
 HALF, WHOLE, MORE = 2, 3, 4        # iterations before a resumed run, of a run, and of the last one
 LIMIT = 60                         # seconds that a run may take
-FIRST = 50                         # calls that all fail, before only some do
+FIRST = 50                         # calls that all fail, before only some do: at most half of all
 WAYS = {"alone": ["--ranks=1"],
         "threads": ["--ranks=2", "--backend=local"],
         "shared": ["--ranks=2", "--backend=gloo", "--transport=shared"],
@@ -42,7 +42,7 @@ SAYS = {"memory": r"memory ran out|Cannot allocate memory|rank \d",
         "mapping": r"Cannot allocate memory|No space left",
         "write": r"No space left|Input/output error|--trace|--metrics", "read": r".",
         "thread": r"a thread could not be started|Resource temporarily unavailable",
-        "process": r"fork: got Resource temporarily unavailable", "net": r"rank \d|socket: got"}
+        "process": r"fork: got Resource temporarily unavailable", "net": r"rank \d|socket: got|connections of "}
 # For a program with the address sanitizer, which is then not the first library, and does not see
 # which function has taken memory.
 SANITIZER = {"ASAN_OPTIONS": "verify_asan_link_order=0:alloc_dealloc_mismatch=0:exitcode=99",
@@ -194,7 +194,7 @@ class Nth:
 
 def chosen(calls: int, most: int) -> list[int]:
     """The numbers of the calls that fail: the first ones, then every k-th."""
-    first = min(FIRST, most)
+    first = min(FIRST, most // 2)
     step = max(1, -(-(calls - first) // max(1, most - first)))
     return [*range(1, min(calls, first) + 1), *range(first + step, calls + 1, step)]
 
