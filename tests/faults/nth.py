@@ -38,11 +38,12 @@ WAYS = {"alone": ["--ranks=1"],
         "shared": ["--ranks=2", "--backend=gloo", "--transport=shared"],
         "tcp": ["--ranks=2", "--backend=gloo", "--transport=gloo"]}
 # What an error says, by the kind of call that failed.
-SAYS = {"memory": r"memory ran out|Cannot allocate memory|rank \d",
+SAYS = {"memory": r"memory ran out|memory: expected|Cannot allocate memory|rank \d",
         "mapping": r"Cannot allocate memory|No space left",
         "write": r"No space left|Input/output error|--trace|--metrics", "read": r".",
         "thread": r"a thread could not be started|Resource temporarily unavailable",
-        "process": r"fork: got Resource temporarily unavailable", "net": r"rank \d|socket: got|connections of "}
+        "process": r"fork: got Resource temporarily unavailable",
+        "net": r"rank \d|socket: got|connections of "}
 # For a program with the address sanitizer, which is then not the first library, and does not see
 # which function has taken memory.
 SANITIZER = {"ASAN_OPTIONS": "verify_asan_link_order=0:alloc_dealloc_mismatch=0:exitcode=99",
