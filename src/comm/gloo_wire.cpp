@@ -20,6 +20,7 @@ namespace connections = gloo::transport::uv;
 
 #include <sys/socket.h>
 
+#include "base/check.h"
 #include "base/patience.h"
 #include "base/platform.h"
 #include "launch/socket.h"

@@ -10,6 +10,8 @@
 
 #include <poll.h>
 
+#include "base/check.h"
+
 namespace nanofsdp::launch {
 
 using Kind = Frame::Kind;
