@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 #include <string>
 #include <thread>
@@ -140,8 +141,11 @@ TEST_P(Waiting, InVainIsToldByEveryRankWithItsCalls) {
         world.barrier(*context.compute, {.unit = "b"}).synchronize();
       } catch (const comm::CommError& e) {
         directory.write(rank, e.what());
-        std::this_thread::sleep_for(
-            400ms);  // the first failure ends the run, and the other rank may still write
+        directory.write("told." + rank, "");
+        // The first failure ends the run, and the other rank may still write.
+        const std::string other = directory.file(context.rank == 0 ? "told.2" : "told.0");
+        for (int i = 0; i < 500 && !std::filesystem::exists(other); ++i)
+          std::this_thread::sleep_for(10ms);
         throw;
       }
     });
