@@ -46,7 +46,8 @@ using History = std::array<Operation, 5>;
 /// Gives a call its number and adds it. The oldest one is forgotten.
 void append(History& history, const Operation& operation);
 
-/// The error of a rank for which no group could be formed.
+/// The error of a rank for which no group could be formed. If another rank is the cause, `kind` is
+/// aborted.
 CommError setup_error(int rank, const std::string& why,
                       CommError::Kind kind = CommError::Kind::setup);
 

@@ -27,17 +27,17 @@ struct ProcessState final : RunState {
   /// Reads the value that another rank has left in the store.
   /// @param what the thing that the value is, for the error  @param patience how often
   ///   store.patience() it waits
-  /// @throws CommError setup, if it does not come in time
+  /// @throws CommError if it does not come in time; RankError if a rank was lost
   std::string read(const std::string& key, const std::string& what, int patience = 1);
 
   /// Exchanges values of these ranks under `key`, which must be new. The value of this rank is
   /// `mine`.
-  /// @throws CommError as read()
+  /// @throws CommError, RankError as read()
   std::vector<std::string> gather(const std::string& key, const std::string& mine,
                                   const std::vector<int>& ranks, int patience = 1);
 
-  /// Makes the error for a group that could not be formed, because a rank was lost or because of
-  /// `complaint`.
+  /// Makes the error for a group that could not be formed: aborted, if a rank was lost; else setup,
+  /// because of `complaint`.
   CommError setup_error(const std::string& complaint);
 
   launch::Store& store;            ///< ranks meet here, and learn that a rank was lost
@@ -50,7 +50,7 @@ struct ProcessState final : RunState {
 /// descriptor. Collective over the run.
 /// @param ranks the ranks of the run
 /// @returns why not all ranks of the run share memory; empty if they do
-/// @throws CommError setup, if a rank does not come
+/// @throws CommError if a rank does not come in time; RankError if a rank was lost
 std::string share_memory(ProcessState& run, std::vector<int> ranks);
 
 }  // namespace nanofsdp::comm

@@ -59,7 +59,7 @@ Store::Store(Rendezvous where) : rendezvous_(where) {
   socket_.shut_down();
   throw RankError(fmt::format("rank {} was not let in by rank 0 at {}: {}", rank(), place,
                               why.empty() ? "no answer" : why),
-                  /*follows=*/why.starts_with("rank 0 was lost"));
+                  /*follows=*/why.ends_with(" closed"));  // rank 0 has ended
 }
 
 Store::~Store() { socket_.shut_down(); }

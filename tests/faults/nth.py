@@ -32,7 +32,7 @@ SHAPES["tiny"] = (2, 2, 8, 8)
 RANKS, LAUNCHER, SLOTS, PLACES = 2, 7, 8, 24  # as fail_nth.cpp has them
 HALF, WHOLE, MORE = 2, 3, 4        # iterations before a resumed run, of a run, and of the last one
 LIMIT = 60                         # seconds that a run may take
-FIRST = 50                         # calls that all fail, before only some do: at most half of all
+FIRST = 50                         # calls that all fail, before only some do; fewer if --most is small
 WAYS = {"alone": ["--ranks=1"],
         "threads": ["--ranks=2", "--backend=local"],
         "shared": ["--ranks=2", "--backend=gloo", "--transport=shared"],

@@ -53,17 +53,6 @@ class Party {
   Rendezvous base_;
 };
 
-// Whether the error between ranks that `action` throws has its cause on another rank.
-template <class Action>
-bool has_cause_elsewhere(const Action& action) {
-  try {
-    action();
-  } catch (const RankError& error) {
-    return error.consequence;
-  }
-  throw std::logic_error("no error");
-}
-
 // The text of the error that `action` throws.
 template <class Exception, class Action>
 std::string message_of(const Action& action) {

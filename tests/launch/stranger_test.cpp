@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 
@@ -10,6 +11,17 @@
 
 namespace nanofsdp::testing {
 namespace {
+
+// Whether the error between ranks that `action` throws has its cause on another rank.
+template <class Action>
+bool has_cause_elsewhere(const Action& action) {
+  try {
+    action();
+  } catch (const RankError& error) {
+    return error.consequence;
+  }
+  throw std::logic_error("no error");
+}
 
 class Stranger : public ::testing::Test {
  protected:
