@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <map>
-#include <regex>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -25,9 +25,12 @@ constexpr std::uint64_t kMostOfConfig = 1 << 20;  // largest size of config.json
 constexpr std::int64_t kLargestSize = 1'000'000;
 
 // A name without the prefixes of torch.compile, DDP and Hugging Face.
-std::string bare(const std::string& name) {
-  static const std::regex prefixes(R"(^(_orig_mod\.|module\.|transformer\.)+)");
-  return std::regex_replace(name, prefixes, "");
+std::string bare(std::string_view name) {
+  const auto cut = [&name](std::string_view prefix) {
+    return name.starts_with(prefix) && (name.remove_prefix(prefix.size()), true);
+  };
+  while (cut("_orig_mod.") || cut("module.") || cut("transformer.")) continue;
+  return std::string(name);
 }
 
 // The weights under our names, and in our layout. Tensors that are no parameter of the model are
@@ -65,11 +68,9 @@ class Pretrained {
     store::TensorInfo tensor{there.name, {dims.begin(), dims.end()}};
     if (parameter.name == "transformer.wpe.weight") tensor.shape[0] = there.shape[0];
     const bool linear = dims.size() == 2 && parameter.name.find(".h.") != std::string::npos;
-    if (linear && transposed_) {
-      std::swap(tensor.shape[0], tensor.shape[1]);
-      return transpose(files_.read(tensor), tensor.shape);
-    }
+    if (linear && transposed_) std::swap(tensor.shape[0], tensor.shape[1]);
     std::vector<float> values = files_.read(tensor);
+    if (linear && transposed_) return transpose(values, tensor.shape);
     values.resize(static_cast<std::size_t>(parameter.shape.numel()));
     return values;
   }
@@ -79,9 +80,8 @@ class Pretrained {
                                       const std::vector<std::int64_t>& shape) {
     const auto rows = static_cast<std::size_t>(shape[0]), cols = static_cast<std::size_t>(shape[1]);
     std::vector<float> y(x.size());
-    for (std::size_t i = 0; i < rows; ++i) {
+    for (std::size_t i = 0; i < rows; ++i)
       for (std::size_t j = 0; j < cols; ++j) y[j * rows + i] = x[i * cols + j];
-    }
     return y;
   }
 

@@ -198,9 +198,13 @@ TEST(Pretrained, NamesWhatIsMissing) {
 }
 
 // The names are those of torch.compile, of DDP, and of both. The head shares the embedding, so
-// save_model of safetensors keeps only the head.
+// save_model of safetensors keeps only the head. No prefix is so long that a rank would run out of
+// stack.
 TEST(Pretrained, MayHaveTheNamesOfThoseWhoSaveIt) {
-  for (const std::string prefix : {"_orig_mod.", "module.", "module._orig_mod.transformer."}) {
+  std::string long_one;
+  for (int i = 0; i < 20'000; ++i) long_one += "module.";
+  for (const std::string& prefix : {std::string("_orig_mod."), std::string("module."),
+                                    std::string("module._orig_mod.transformer."), long_one}) {
     const TemporaryDirectory directory;
     const auto change = [&](Stored& tensor) {
       tensor.info.name =
