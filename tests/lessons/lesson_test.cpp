@@ -6,7 +6,7 @@
 #include "lessons/arithmetic.h"
 #include "lessons/readme.h"
 
-// Tests a lesson against its program: output, quoted code, numbers, picture, links, solution.
+// Tests a lesson against its program: output, quoted code, numbers, picture, links.
 
 namespace nanofsdp::lessons {
 namespace {
@@ -59,7 +59,7 @@ std::vector<std::string> answers(const std::string& page, std::size_t count) {
 TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   const testing::TemporaryDirectory directory;
   const std::string drawn = directory.file("drawn.svg");
-  const Ran ran = run(program("lesson", folder()) + " --svg=" + drawn + " 1 -2 3");
+  const Ran ran = run(program(folder()) + " --svg=" + drawn + " 1 -2 3");
   ASSERT_EQ(ran.code, 0) << "a run that fails is not quoted";
   const std::size_t guesses = ran.out.find("\n\nquestion ");
   ASSERT_NE(guesses, ran.out.npos) << ran.out;
@@ -93,9 +93,7 @@ TEST_P(Lesson, PrintsAndDrawsWhatItsReadmeSays) {
   EXPECT_EQ(testing::read_file(picture.string()), testing::read_file(drawn));
 }
 
-TEST_P(Lesson, RefusesAGuessThatIsNoNumber) {
-  EXPECT_NE(run(program("lesson", folder()) + " many").code, 0);
-}
+TEST_P(Lesson, RefusesAGuessThatIsNoNumber) { EXPECT_NE(run(program(folder()) + " many").code, 0); }
 
 TEST_P(Lesson, QuotesTheCodeAsItIs) {
   Readme text = readme();
@@ -136,12 +134,6 @@ TEST_P(Lesson, IsSealed) {
   if (updating()) text.reseal(seal);
   EXPECT_NE(text.text().find(seal), std::string::npos)
       << "a digit of the page has changed; if it was meant to: UPDATE_LESSONS=1";
-}
-
-TEST_P(Lesson, LongHasASolutionThatPassesItsCheck) {
-  const Ran ran = run(program("solution", folder()));
-  EXPECT_EQ(ran.code, 0) << ran.out;
-  EXPECT_NE(ran.out.find("right in all"), ran.out.npos) << ran.out;
 }
 
 TEST_P(Lesson, HasTheHeadingsOfEveryLesson) {

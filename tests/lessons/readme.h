@@ -196,9 +196,9 @@ inline Ran run(const std::string& command) {
   return ran;
 }
 
-/// The path of a built lesson program, for example program("solution", folder).
-inline std::string program(const std::string& kind, const std::filesystem::path& folder) {
-  return std::string(NANOFSDP_BINARY_DIR) + "/lessons/" + kind + "_" + number_of(folder);
+/// The path of a lesson's program, which is built.
+inline std::string program(const std::filesystem::path& folder) {
+  return std::string(NANOFSDP_BINARY_DIR) + "/lessons/lesson_" + number_of(folder);
 }
 
 }  // namespace nanofsdp::lessons
