@@ -4,17 +4,15 @@
 #include <deque>
 #include <set>
 #include <unordered_map>
+#include <utility>
 
 #include "base/check.h"
 
 namespace nanofsdp::fsdp {
 namespace {
 
-// The place where a parameter lies.
-struct Home {
-  ShardedParameters* row = nullptr;
-  std::size_t index = 0;
-};
+// The place where a parameter lies: its row, and its number there.
+using Home = std::pair<ShardedParameters*, std::size_t>;
 
 // The home of each parameter, by the place of its last draw in the plan.
 std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn::DrawPlan& plan) {
@@ -26,9 +24,10 @@ std::unordered_map<std::size_t, Home> find_homes(std::span<Unit> units, const nn
     for (ShardedParameters& row : unit.rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
         const auto drawn = last.extract(row.parameters()[i]);
-        NANOFSDP_CHECK(!drawn.empty(), .what = "initialisation of " + row.parameters()[i]->name,
+        NANOFSDP_CHECK(!drawn.empty() || row.has_value(i),
+                       .what = "initialisation of " + row.parameters()[i]->name,
                        .expected = "a draw", .got = "none in the plan");
-        homes[drawn.mapped()] = {&row, i};
+        if (!drawn.empty()) homes[drawn.mapped()] = {&row, i};
       }
     }
   }
@@ -50,12 +49,10 @@ nn::DrawPlan breadth_first_draws(std::span<const Unit> units) {
     while (!queue.empty()) {
       const nn::Module& module = *queue.front();
       queue.pop_front();
-      for (const auto& [name, parameter] : module.own_parameters()) {
+      for (const auto& [name, parameter] : module.own_parameters())
         plan.push_back({parameter.get(), parameter->init});
-      }
-      for (const auto& [name, child] : module.children()) {
+      for (const auto& [name, child] : module.children())
         if (known.insert(child).second) queue.push_back(child);
-      }
     }
   }
   return plan;
@@ -78,7 +75,8 @@ void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& 
     }
     const std::span<float> whole = scratch.tensor({numel}).span<float>();
     nn::draw(generator, plan[d].init, whole);
-    home->second.row->store(home->second.index, whole);
+    const auto [row, i] = home->second;
+    row->store(i, whole);
   }
   //! [draw_and_store]
 }

@@ -24,12 +24,13 @@ namespace nanofsdp::fsdp {
 /// is drawn once for each owner; the last draw stays.
 nn::DrawPlan breadth_first_draws(std::span<const Unit> units);
 
-/// Carries out a plan. Every parameter of the units gets the value of its last draw.
-/// @throws Error if the plan leaves out a parameter or names one that no unit has
+/// Carries out a plan. Every parameter in it gets the value of its last draw. The others keep the
+/// values that they have, as those of a pretrained model beside a new head.
+/// @throws Error if a parameter is not in the plan and has no value, or is in it and in no unit
 void deferred_init(Context& context, std::span<Unit> units, const nn::DrawPlan& plan,
                    Generator& generator);
 
-/// The same in FSDP's order.
+/// The same in FSDP's order, for all parameters, also for those that have values.
 inline void deferred_init(Context& context, std::span<Unit> units, Generator& generator) {
   deferred_init(context, units, breadth_first_draws(units), generator);
 }

@@ -65,11 +65,7 @@ void ShardedModel::make_units() {
   const DType computed = compute_dtype(options_.precision, context_.device);
   units_.reserve(n);
   backward_order_.resize(n);
-  for (WrappedModule& module : wrapped) {
-    std::vector<Buffer> received;  // keeps the values until the unit has copied its part
-    if (options_.sync_module_states)
-      received = broadcast(context_, mesh_.world(), module.parameters);
-    Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
+  for (const WrappedModule& module : wrapped) {  // before a unit takes values, or a rank sends some
     Options& own = unit_options_.emplace_back(options_);
     own.precision = module.options.precision.value_or(own.precision);
     NANOFSDP_CHECK(compute_dtype(own.precision, context_.device) == computed,
@@ -77,14 +73,18 @@ void ShardedModel::make_units() {
                    .got = "another", .hint = "a GPU computes all units in one dtype");
     NANOFSDP_REFUSE_IF(own.precision.reduce_dtype == DType::float8_e4m3, "reduce_dtype",
                        "float32 or bfloat16", "float8_e4m3", "only parameters are sent in 8 bits");
-    turn = &units_.emplace_back(context_, mesh_, own, std::move(module), whole_parameters_,
-                                whole_gradients_);
   }
-  const SlotCounts slots = slot_counts();
-  whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, slots.parameters,
-                             computed);
-  whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, slots.gradients,
-                            DType::float32);
+  for (WrappedModule& module : wrapped) {
+    std::vector<Buffer> received;  // keeps the values until the unit has copied its part
+    if (options_.sync_module_states)
+      received = broadcast(context_, mesh_.world(), module.parameters);
+    Unit*& turn = backward_order_[n - 1 - static_cast<std::size_t>(module.forward_index)];
+    turn = &units_.emplace_back(context_, mesh_, unit_options_[units_.size()], std::move(module),
+                                whole_parameters_, whole_gradients_);
+  }
+  const auto [whole, grads] = slot_counts();
+  whole_parameters_.allocate(context_, MemoryClass::unsharded_parameters, whole, computed);
+  whole_gradients_.allocate(context_, MemoryClass::unsharded_gradients, grads, DType::float32);
 }
 
 // If ranks began with different seeds, or different values, they would train a mixture of models.
@@ -146,7 +146,8 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
-    for (Unit& each : unit.is_root() ? units() : std::span<Unit>()) each.begin_backward();
+    const bool begins = std::ranges::none_of(units_, &Unit::took_gradients);
+    for (Unit& each : begins ? units() : std::span<Unit>()) each.begin_backward();
     schedule_.begin_backward(unit);
     const bool unshards = unit.unshards_in_backward();
     if (unshards) unit.unshard();
@@ -179,7 +180,7 @@ void ShardedModel::end_pass(bool backward) {
     if (--unit->passes == 0) unit->pending_calls = 0;
     if (backward) unit->reduce_gradients(last_micro_step_);
     if (!backward && unit->took_gradients && !options_.accumulates()) unit->drop_gradients();
-    unit->has_ended = false;  // also for a pass around this one
+    unit->has_ended = unit->took_gradients = false;  // also for a pass around this one
   }
   for (Unit* unit : backward_order_) unit->wait_for_reduction();
   whole_parameters_.shrink();
@@ -222,9 +223,8 @@ void ShardedModel::prefetch_in_backward(const Unit& unit, BackwardPrefetch momen
   const auto& listed = unit.ahead_in_backward;
   if (moment != (listed ? BackwardPrefetch::pre : options_.backward_prefetch)) return;
   if (!options_.sharding().parameters) return;
-  for (Unit* next : listed.value_or(schedule_.next_in_backward())) {
+  for (Unit* next : listed.value_or(schedule_.next_in_backward()))
     if (next->unshards_in_backward()) next->prefetch();
-  }
 }
 
 Unit& ShardedModel::unit_of(const nn::Module& module) {
@@ -261,9 +261,8 @@ Tensor ShardedModel::grad_norm() const {
 
 std::vector<ShardedParameters*> ShardedModel::rows() {
   std::vector<ShardedParameters*> all;
-  for (Unit& unit : units_) {
+  for (Unit& unit : units_)
     for (ShardedParameters& row : unit.rows()) all.push_back(&row);
-  }
   return all;
 }
 

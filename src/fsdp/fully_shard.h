@@ -45,12 +45,15 @@ using Modules = std::vector<const nn::Module*>;
 class ShardedModel {
  public:
   /// Shards the model and attaches to its hooks. On one rank nothing is sharded, whatever the
-  /// strategy. Parameters that have values keep them; deferred_init gives values to the others.
+  /// strategy. Parameters that have values keep them, until deferred_init draws others.
   /// @param context, model, mesh must outlive this object
   /// @throws Error if a parameter is sharded already, or if the mesh has groups and the strategy
   ///         does not use groups
   ShardedModel(Context& context, nn::Module& model, comm::Mesh& mesh, const Options& options);
-  /// Afterwards the model has no values, so save them before. It keeps the user's hooks.
+  /// Afterwards the model has no values, so save them before. It keeps the user's hooks. If an
+  /// exception destroys the model, this rank leaves the collectives of its mesh: the other ranks
+  /// may wait for it. Catch an error that all ranks get before it leaves the model's scope;
+  /// otherwise mesh and context cannot be used any more.
   ~ShardedModel();
 
   /// The units, in the order of the model. The root is the last one.

@@ -12,21 +12,21 @@ ShardedOptimizer::ShardedOptimizer(Context& context, std::span<Unit> units,
     UnitState& state = states_.emplace_back();
     state.unit = &unit;
     state.steps.resize(row.parameters().size());
-    for (std::size_t s = 0; s < state_names_.size(); ++s) {
+    for (std::size_t s = 0; s < state_names_.size(); ++s)
       state.memory.push_back(context.buffer(MemoryClass::optimizer, row.parameter_shard().numel()));
-    }
   }
 }
 
 //! [step]
 void ShardedOptimizer::step(double lr, Tensor grad_scale) {
   for (const UnitState& state : states_) state.unit->require_at_rest("optimizer step");
-  ++steps_;
   // All waits for the stream come before the first update.
   std::vector<std::vector<bool>> have;
   for (const UnitState& state : states_) have.push_back(state.unit->rows()[0].have_gradients());
   for (std::size_t u = 0; u < states_.size(); ++u) {
     ShardedParameters& row = states_[u].unit->rows().front();
+    // An update may throw, and then no rank may go on with a whole copy of the values before it.
+    if (row.is_reduced()) row.written(/*all=*/false);  // also in that case
     for (std::size_t i = 0; i < row.parameters().size(); ++i) {
       const Range at = row.owned(i).in_shard;
       if (at.empty() || !have[u][i]) continue;
@@ -39,20 +39,21 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
                                  .values = piece(row.parameter_shard()),
                                  .gradients = piece(row.gradient_shard()),
                                  .state = memory,
-                                 .step = ++states_[u].steps[i],
+                                 .step = states_[u].steps[i] + 1,
                                  .lr = lr,
                                  .grad_scale = grad_scale});
+      ++states_[u].steps[i];
     }
     if (row.is_reduced()) row.written(/*all=*/false);
   }
+  ++steps_;
 }
 //! [step]
 
 std::vector<Tensor> ShardedOptimizer::state(std::size_t i) const {
   std::vector<Tensor> all;
-  for (const Buffer& memory : states_[i].memory) {
+  for (const Buffer& memory : states_[i].memory)
     all.push_back(memory.tensor({states_[i].unit->rows().front().parameter_shard().numel()}));
-  }
   return all;
 }
 

@@ -32,16 +32,18 @@ ShardedParameters::ShardedParameters(Context& context, std::vector<nn::Parameter
   for (const nn::Parameter* p : parameters_) {
     NANOFSDP_CHECK(!p->sharded, .what = p->name, .expected = "a parameter of no sharded model",
                    .got = "one that is sharded", .hint = "a model can be sharded once");
+    NANOFSDP_CHECK_SHAPE(p->data.empty() || p->data.shape() == p->shape,
+                         .what = "values of " + p->name, .expected = p->shape.str(),
+                         .got = p->data.shape().str());
   }
   const DType dtype = parameters_.empty() ? DType::float32 : parameters_[0]->dtype;
   stored_parameters_ = store_as(MemoryClass::parameter_shards, at_rest.parameters, dtype);
   if (trains()) stored_gradients_ = store_as(MemoryClass::gradient_shards, at_rest.gradients);
   std::vector<float> room;
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
-    const Tensor& given = parameters_[i]->data;
-    if (!given.empty()) store(i, on_host(*context_.compute, given, room));
-    parameters_[i]->sharded = true;
-  }
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
+    if (const Tensor& given = parameters_[i]->data; !given.empty())
+      store(i, on_host(*context_.compute, given, room));
+  for (nn::Parameter* p : parameters_) p->sharded = true;
   show_parameters();
   if (trains()) show_gradients();
 }
@@ -51,12 +53,11 @@ ShardedParameters::~ShardedParameters() {
 }
 
 void ShardedParameters::require_unchanged() const {
-  for (const nn::Parameter* p : parameters_) {
+  for (const nn::Parameter* p : parameters_)
     NANOFSDP_CHECK((trains_ || !p->requires_grad) && p->dtype == dtype(), .what = p->name,
                    .expected = "frozen, or of the same dtype, as when it was sharded",
                    .got = p->dtype == dtype() ? "to train" : std::string(name_of(p->dtype)),
                    .hint = "to freeze it later is fine; the other way is not");
-  }
 }
 
 //! [ranges]
@@ -110,9 +111,8 @@ Tensor ShardedParameters::view_of(std::size_t i, const Stored& stored, const Ten
 }
 
 void ShardedParameters::show_parameters(Tensor whole) {
-  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+  for (std::size_t i = 0; i < parameters_.size(); ++i)
     parameters_[i]->data = view_of(i, stored_parameters_, whole);
-  }
 }
 //! [show_parameters]
 
@@ -168,6 +168,9 @@ void ShardedParameters::store(std::size_t i, std::span<const float> whole) {
   const Piece piece = at_rest_.parameters ? layout_.piece(i, rank_) : all(i);
   const Tensor stored = at_rest_.parameters ? parameter_shard() : parameter_storage();
   const Tensor given(const_cast<float*>(whole.data()), parameters_[i]->shape);
+  NANOFSDP_CHECK_SHAPE(std::ssize(whole) == given.numel(),
+                       .what = "values of " + parameters_[i]->name, .expected = given.shape().str(),
+                       .got = std::to_string(whole.size()));
   transfer(*context_.compute, given.slice(piece.in_parameter.begin, piece.in_parameter.size()),
            stored.slice(piece.in_shard.begin, piece.in_shard.size()));
   written(/*all=*/false);

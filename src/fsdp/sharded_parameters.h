@@ -61,7 +61,7 @@ class ShardedParameters {
   ///        reads is sharded, or nothing
   /// @param stored_shards how many neighbouring shards the rank stores of memory that is sharded:
   ///        1, or one for each replica
-  /// @throws Error if one of the parameters is sharded already
+  /// @throws Error if one of the parameters is sharded already, or has values of another shape
   ShardedParameters(Context& context, std::vector<nn::Parameter*> parameters, int rank,
                     int world_size, const Sharding& at_rest, std::int64_t alignment,
                     LayoutKind kind = LayoutKind::flat, int stored_shards = 1);
@@ -128,6 +128,7 @@ class ShardedParameters {
 
   /// Stores this rank's part of parameter `i`, in the dtype of the row.
   /// @param whole all elements of the parameter, in the host's memory
+  /// @throws ShapeError if their number is another
   void store(std::size_t i, std::span<const float> whole);
 
   /// Call it after the stored parameters were written.
@@ -138,8 +139,8 @@ class ShardedParameters {
     if (all) has_value_.assign(parameters_.size(), true);
   }
   std::int64_t version() const { return version_; }  ///< how often the parameters were written
-  /// Whether parameter `i` has a value.
-  bool has_value(std::size_t i) const { return has_value_[i]; }
+  /// Whether parameter `i` has a value. One without elements needs none.
+  bool has_value(std::size_t i) const { return has_value_[i] || layout_.in_whole(i).empty(); }
   /// Two hashes of the values that store() was given: of replicated parameters, and of parts
   /// (nn::Parameter::part). They are equal on ranks that were given equal values.
   const std::array<std::uint64_t, 2>& fingerprints() const { return fingerprints_; }

@@ -140,9 +140,8 @@ void Unit::wait_for_reduction() {
 void Unit::require_initialised() const {
   std::string without;
   for (const ShardedParameters& row : rows_) {
-    for (std::size_t i = 0; i < row.parameters().size(); ++i) {
+    for (std::size_t i = 0; i < row.parameters().size(); ++i)
       if (!row.has_value(i)) without += " " + row.parameters()[i]->name;
-    }
   }
   NANOFSDP_CHECK(without.empty(), .what = "parameters of unit " + name(), .expected = "initialised",
                  .got = "no values of" + without,

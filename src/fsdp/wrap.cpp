@@ -49,14 +49,15 @@ struct Wrapper {
   }
 
   void take(nn::Parameter& parameter, const std::string& path, WrappedModule& unit) {
-    const auto [known, is_new] = owner.emplace(&parameter, unit.name);
+    const auto [known, is_new] = owner.try_emplace(&parameter, unit.forward_index, unit.name);
     if (is_new) {
       if (!parameter.sharded) parameter.name = path;
       return unit.parameters.push_back(&parameter);
     }
-    NANOFSDP_CHECK(known->second == unit.name, .what = "tied parameter " + parameter.name,
+    NANOFSDP_CHECK(known->second.first == unit.forward_index,
+                   .what = "tied parameter " + parameter.name,
                    .expected = "all its uses in one FSDP unit",
-                   .got = "uses in '" + known->second + "' and '" + unit.name + "'",
+                   .got = "uses in '" + known->second.second + "' and '" + unit.name + "'",
                    .hint = "leave both modules to the root unit, or give them one group");
   }
 
@@ -64,7 +65,7 @@ struct Wrapper {
   std::vector<WrappedModule> units{};
   int last = -1;  // the forward index of the unit that the visit has reached last
   std::set<const nn::Module*> wrapped{};
-  std::map<nn::Parameter*, std::string> owner{};
+  std::map<nn::Parameter*, std::pair<int, std::string>> owner{};  // units may have equal names
 };
 
 }  // namespace

@@ -37,9 +37,8 @@ DrawPlan GPT::nanogpt_draws() {
   // weights (GPT-2 paper).
   const double layers = 2.0 * static_cast<double>(config_.n_layer);
   const Init smaller = Init::normal(0.02 / std::sqrt(layers));
-  for (nn::Parameter* parameter : visited) {
+  for (nn::Parameter* parameter : visited)
     if (parameter->name.ends_with("c_proj.weight")) plan.push_back({parameter, smaller});
-  }
   return plan;
 }
 

@@ -48,7 +48,7 @@ Tensor Arena::keep(Position position, const Tensor& tensor) {
   const bool is_foreign = !has_own && begin >= block_.bytes();
   if (is_foreign || begin < position) return rewind(position), tensor;
   const std::uint64_t bytes = has_own ? own->memory.bytes() : aligned(tensor.bytes());
-  if (begin - position < bytes / 64) return rewind(begin + bytes), tensor;
+  if (begin - position < bytes / 64) return rewind(aligned(begin + bytes)), tensor;
   rewind(position);
   if (has_own) {
     Piece kept{position, std::move(own->memory)};

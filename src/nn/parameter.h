@@ -13,7 +13,8 @@ namespace nanofsdp::nn {
 /// The model looks at the views only while it computes. So the owner of the memory may move it
 /// between two uses. Without FSDP the views always show the whole parameter. Under FSDP they show
 /// the whole parameter while its unit is unsharded. Otherwise they show the piece that lies in this
-/// rank's shard, as one dimension. The piece may be all of the parameter, a part, or nothing.
+/// rank's shard: rows, or elements in one dimension if the layout cuts rows. The piece may be all
+/// of the parameter, a part, or nothing.
 
 /// The part of a larger parameter that one rank of a tensor group has (comm/mesh.h). Dimension
 /// `dim` of the larger one consists of `groups` of equal size, and each group is divided into
@@ -58,8 +59,8 @@ struct Parameter {
   /// bfloat16, or if they are stored so.
   Tensor data;
 
-  /// The gradient, to look at. It is float32 and has the shape of `data`. It is empty if the
-  /// parameter gets no gradient.
+  /// The gradient, to look at. It is float32 and has the shape of `data`, unless the strategy
+  /// shards only one of the two. It is empty if the parameter gets no gradient.
   Tensor grad() const { return grad_; }
 
   /// The gradient, for a backward that adds to it. The call says that the parameter has a gradient

@@ -69,6 +69,13 @@ std::string Tape::name_of(const Module* module) const {
   return path.empty() ? "the outermost module" : path;
 }
 
+Tape::~Tape() {
+  try {
+    end();
+  } catch (...) {  // the caller has the error that came before
+  }
+}
+
 bool Tape::knows(const std::shared_ptr<EndOfPass>& callback) const {
   return std::ranges::any_of(ends_, [&](const auto& end) { return end.lock() == callback; });
 }
@@ -83,9 +90,8 @@ void Tape::end_backward() {
 void Tape::end(bool backward) {
   tensors_.clear();
   saved_.clear();
-  for (const auto& end : std::exchange(ends_, {})) {
+  for (const auto& end : std::exchange(ends_, {}))
     if (const auto callback = end.lock()) (*callback)(backward);
-  }
   arena_.reset();
 }
 

@@ -50,6 +50,8 @@ class Tape {
   /// @param seed decides the masks of dropout in passes without a key
   explicit Tape(Context& context, std::uint64_t seed = 0)
       : context_(context), arena_(context), seed_(seed) {}
+  /// Ends a pass that has not ended, as when an exception leaves the function that has the tape.
+  ~Tape();
 
   Stream& stream() { return *context_.compute; }  ///< the stream on which operators run
 
@@ -186,8 +188,7 @@ class Tape {
   Context& context_;
   Arena arena_;
   bool sized_ = false;  // whether a training pass has sized the arena
-  bool training_ = false;
-  bool saving_ = false;
+  bool training_ = false, saving_ = false;
   KeyValueCache* cache_ = nullptr;
   std::uint64_t seed_;
   DropoutKey key_;               // key of the next mask; its site counts the masks of the pass

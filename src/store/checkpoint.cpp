@@ -138,6 +138,7 @@ std::optional<fs::path> save_checkpoint(const std::string& out_dir, fsdp::Sharde
       static_cast<std::size_t>(model.rows()[0]->layout().world_size() * mesh.tensor().size());
   const fs::path directory = unfinished(out_dir);
   require_names(model, optimizer.state_names());
+  for (const fsdp::Unit& unit : model.units()) unit.require_initialised();
   context.compute->synchronize();
   together(model, kSaves, [&](FileRecord&) { rank == 0 ? make_room(out_dir) : void(); });
   if (!all_see(directory, model)) {

@@ -64,7 +64,7 @@ Manifest read_manifest(const std::string& out_dir);
 ///   `out_dir`. Otherwise a path: on rank 0, the directory to which files of others had to go
 ///   (set_aside() in owned_directory.h); empty on other ranks, and if there were no such files
 /// @throws UsageError, on every rank, if a file cannot be written; the checkpoint before is then
-///   still there. Error as require_names() (weights.h)
+///   still there. Error as require_names() (weights.h), or if a parameter has no value
 std::optional<std::filesystem::path> save_checkpoint(const std::string& out_dir,
                                                      fsdp::ShardedModel& model,
                                                      fsdp::ShardedOptimizer& optimizer,

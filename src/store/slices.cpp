@@ -54,9 +54,8 @@ std::vector<StateSlice> slices_to_load(std::span<fsdp::Unit> units,
 
 void finish_loading(std::span<fsdp::Unit> units, fsdp::ShardedOptimizer& optimizer,
                     std::int64_t steps) {
-  for (fsdp::Unit& unit : units) {
+  for (fsdp::Unit& unit : units)
     for (fsdp::ShardedParameters& row : unit.rows()) row.written();
-  }
   optimizer.set_steps(steps);
 }
 

@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "ops/elementwise.h"
 #include "support/caller.h"
 #include "support/errors.h"
 
@@ -201,6 +203,39 @@ TEST(Step, BetweenAForwardAndItsBackwardIsRefused) {
       });
     };
     EXPECT_EQ(run(true), run(false));
+  });
+}
+
+// An optimizer may throw on the ranks that have elements of a parameter, in the middle of its step.
+// The updates before that are then seen and used on all ranks. Only whole updates are counted.
+TEST(Step, ThatThrowsLeavesAllRanksTheSameValues) {
+  struct Throws final : ShardedOptimizer {
+    Throws(Context& context, std::span<Unit> units) : ShardedOptimizer(context, units, {}) {}
+    void update(Stream& stream, const Update& u) override {
+      if (u.parameter.name.starts_with("second")) throw std::runtime_error("no learning rate");
+      ops::fill(stream, {.x = u.values, .value = 0.25F});
+    }
+  };
+  for_all_shardings([](const CallerOptions& options) {
+    const auto all = run_callers(options, [&](Caller& c) {
+      c.evaluate();  // some strategies keep the whole copy
+      c.sharded.zero_grad();
+      c.pass();
+      Throws optimizer(c.context, c.sharded.units());
+      const ShardedParameters& second = c.sharded.units()[1].rows()[0];
+      if (second.owned(0).in_shard.empty() && second.owned(1).in_shard.empty()) {
+        optimizer.step(0.1);  // this rank has padding only, and nothing to throw at
+      } else {
+        EXPECT_THROW(optimizer.step(0.1), std::runtime_error);
+        EXPECT_EQ(optimizer.steps(), 0);
+      }
+      for (const std::int64_t steps : optimizer.parameter_steps(1)) EXPECT_EQ(steps, 0);
+      std::vector<float> all = c.weights();
+      EXPECT_GT(std::ranges::count(all, 0.25F), 0);
+      for (const float y : c.evaluate()) all.push_back(y);
+      return all;
+    });
+    for (const auto& of_rank : all) EXPECT_EQ(of_rank, all[0]);
   });
 }
 

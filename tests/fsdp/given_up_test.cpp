@@ -106,6 +106,39 @@ TEST(GivenUp, PassLeavesNoGradients) {
   }
 }
 
+// A tape may be destroyed in a pass, as when an exception leaves the function that has it, or when
+// an evaluation has not been ended. The model trains on as if the pass had not happened.
+TEST(GivenUp, WithItsTapeLeavesAModelThatTrainsOn) {
+  enum class How { not_at_all, exception, forward, evaluation };
+  for (const Sharding& sharding : kShardings) {
+    const auto run = [&](How how) {
+      const auto body = [&](Context& context, std::unique_ptr<comm::Communicator> group) {
+        TinyTraining training(
+            context, std::move(group),
+            {.strategy = sharding.strategy, .shard_size = sharding.replicates ? 1 : 0});
+        auto tokens = testing::tiny_tokens(0, 0, context.rank, 1, 0);
+        const auto pass = [&] {
+          nn::Tape tape(context);
+          tape.begin(how != How::evaluation);
+          training.sharded.forward(tape, tokens);
+          if (how == How::exception) throw std::runtime_error("the loss is not finite");
+        };
+        if (how == How::exception) {
+          EXPECT_THROW(pass(), std::runtime_error);
+        } else if (how != How::not_at_all) {
+          pass();
+        }
+        for (const Unit& u : training.sharded.units()) u.require_at_rest("the next pass");
+        return training.run();
+      };
+      return testing::run_ranks(Backend::local, 2, body);
+    };
+    const auto expected = run(How::not_at_all);
+    for (const How how : {How::exception, How::forward, How::evaluation})
+      EXPECT_EQ(run(how), expected) << sharding.name << static_cast<int>(how);
+  }
+}
+
 // The pass also keeps nothing that would prevent the destruction of the model.
 TEST(GivenUp, PassLeavesAModelThatCanBeDestroyed) {
   testing::run_ranks(Backend::local, 2,

@@ -98,5 +98,42 @@ TEST(Meanwhile, IsBetweenForwardAndBackwardAndNotInside) {
   });
 }
 
+// An evaluation on another tape begins between a forward and its backward. Whenever it ends, and
+// also if only the beginning of the next one ends it, the gradients of all micro-steps stay.
+TEST(Meanwhile, AnEvaluationChangesNothingWheneverItEnds) {
+  enum class End { none, before_backward, after_backward, next };
+  for_all_shardings([](const CallerOptions& options) {
+    const auto run = [&](End end) {
+      return run_callers(options, [&](Caller& c) {
+        nn::Tape other(c.context);
+        testing::Owned<float> z = testing::random_tensor({1, testing::kCallerWidth}, 9);
+        c.sharded.zero_grad();
+        for (int micro = 0; micro < 2; ++micro) {
+          c.sharded.set_requires_gradient_sync(micro == 1);
+          testing::Owned<float> x = testing::random_tensor({2, testing::kCallerWidth}, 3 + micro);
+          testing::Owned<float> dy = x;
+          c.tape.begin(true);
+          c.sharded.forward(c.tape, x);
+          if (end != End::none) {
+            other.begin(false);
+            c.sharded.forward(other, z);
+          }
+          if (end == End::before_backward) other.end();
+          c.sharded.backward(c.tape, dy);
+          if (end == End::after_backward) other.end();
+        }
+        c.step();
+        if (end == End::next) other.end();
+        std::vector<float> all = c.weights();
+        all.push_back(c.norm());
+        return all;
+      });
+    };
+    const auto expected = run(End::none);
+    for (const End end : {End::before_backward, End::after_backward, End::next})
+      EXPECT_EQ(run(end), expected) << static_cast<int>(end);
+  });
+}
+
 }  // namespace
 }  // namespace nanofsdp::fsdp::meanwhile_test

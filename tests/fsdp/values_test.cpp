@@ -152,6 +152,53 @@ TEST(FirstValues, OfWhatIsNotUsedAreStillMissedAfterAStep) {
   });
 }
 
+// Values of another shape are not those of the parameter, even if their number is the same. They
+// are refused before anything is sharded, so the caller can give others.
+TEST(FirstValues, HaveTheShapeOfTheirParameter) {
+  on_ranks({}, [](Rank& rank) {
+    const std::vector<nn::Parameter*> parameters = rank.model.named_parameters();
+    for (std::size_t i = 0; i < 4; ++i) rank.give(i, 0.1F);
+    nn::Parameter& wrong = *parameters[2];
+    const Tensor given = wrong.data;
+    for (const Shape& shape : {Shape{3}, Shape{given.numel()}, Shape{1, given.numel()}}) {
+      wrong.data = Tensor(rank.memory[2].data(), shape);
+      expect_error<ShapeError>([&] { rank.shard(); }, "values of " + wrong.name);
+      EXPECT_FALSE(wrong.sharded);
+    }
+    wrong.data = given;
+    parameters[0]->data = Tensor(rank.memory[0].data(), parameters[0]->shape);
+    parameters[1]->data = Tensor(rank.memory[1].data(), parameters[1]->shape);
+    rank.shard();
+    const std::vector<float> three(3);
+    expect_error<ShapeError>([&] { rank.sharded->rows()[0]->store(0, three); }, "values of ");
+    rank.evaluate();
+  });
+}
+
+// Options that are refused leave a model as it was: with its values, which it can be sharded with.
+TEST(FirstValues, StayWhereAnOptionIsRefused) {
+  for (const bool sync : {false, true}) {
+    on_ranks({}, [&](Rank& rank) {
+      for (std::size_t i = 0; i < 4; ++i) rank.give(i, 0.1F);
+      const auto refused = [&](const nn::Module& module) {
+        UnitOptions unit = is_a<testing::CallerLayer>(module);
+        if (unit.is_unit && &module != rank.model.children()[0].second)
+          unit.precision = MixedPrecision{.reduce_dtype = DType::float8_e4m3};
+        return unit;
+      };
+      const Options options{.sync_module_states = sync, .wrap_policy = refused};
+      EXPECT_THROW(ShardedModel(rank.context, rank.model, rank.mesh, options), UsageError);
+      const std::vector<nn::Parameter*> parameters = rank.model.named_parameters();
+      for (std::size_t i = 0; i < 4; ++i) {
+        EXPECT_EQ(parameters[i]->data.raw(), rank.memory[i].data());
+        EXPECT_FALSE(parameters[i]->sharded);
+      }
+      rank.shard();
+      rank.evaluate();
+    });
+  }
+}
+
 // This is FSDP1's use: rank 0 has loaded the weights, and the others have shapes. Frozen parameters
 // are sent, too.
 TEST(SyncModuleStates, GivesEveryRankTheValuesOfRank0) {

@@ -47,6 +47,24 @@ TEST(Groups, MayShareAWeight) {
   EXPECT_EQ(units[0].parameters.size(), 1u);
 }
 
+// Also units of one name are two units: they must not share a weight.
+TEST(Groups, OfOneNameMayNotShareAWeight) {
+  struct Twins final : nn::Module {
+    Twins() : two(one.own_parameters()[0].second) { add("twin", one), add("twin", two); }
+    nn::Linear one{{.in = kWidth, .out = kWidth, .bias = false}}, two;
+
+   private:
+    Tensor do_forward(nn::Tape& tape, Tensor x) override {
+      return two.forward(tape, one.forward(tape, x));
+    }
+    Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+      return one.backward(tape, two.backward(tape, dy));
+    }
+  } model;
+  testing::expect_error<Error>([&] { wrap(model, is_a<nn::Linear>); },
+                               "tied parameter twin.weight");
+}
+
 // A module may give two children one name. They are two units, because no group has that name.
 TEST(Groups, AreNotMadeOfEqualPaths) {
   struct Twins final : nn::Module {

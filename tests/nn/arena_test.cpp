@@ -126,5 +126,20 @@ TEST(Arena, LeavesALargeResultBehindALittleWhereItIs) {
   }
 }
 
+// A module may return a part of what it has allocated. What is allocated behind it is aligned all
+// the same.
+TEST(Arena, AlignsWhatComesBehindAKeptSlice) {
+  Context context;
+  Arena arena(context);
+  for (const std::int64_t first : {1, 15, 16, 17}) {
+    const Arena::Position begin = arena.position();
+    const Tensor all = arena.allocate({3000}, DType::float32);
+    const Tensor kept = arena.keep(begin, all.slice(first, 3000 - first));
+    EXPECT_EQ(kept.raw(), all.slice(first, 1).raw());  // it lies too near to be moved
+    EXPECT_EQ(arena.allocate({4}, DType::float32).address() % 64, 0U) << first;
+    EXPECT_GE(arena.position(), begin + 12000);
+  }
+}
+
 }  // namespace
 }  // namespace nanofsdp::nn

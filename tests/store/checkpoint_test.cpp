@@ -11,6 +11,7 @@
 #include "base/fingerprint.h"
 #include "store/safetensors.h"
 #include "support/checkpoints.h"
+#include "support/errors.h"
 #include "support/layouts.h"
 
 namespace nanofsdp::store {
@@ -19,6 +20,20 @@ namespace {
 using namespace nanofsdp::testing;
 
 // ---- what is saved is loaded
+
+// Memory that was never written is no value, and no checkpoint says that it is one.
+TEST(Checkpoint, OfParametersWithoutValuesIsRefused) {
+  const TemporaryDirectory directory;
+  run_ranks(Backend::local, 2, [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+    comm::Mesh mesh(std::move(world));
+    gpt::GPT model(kTiny);
+    fsdp::ShardedModel sharded(context, model, mesh, {});
+    fsdp::AdamW optimizer(context, sharded.units(), {});
+    expect_error<Error>([&] { save_checkpoint(directory.file("out"), sharded, optimizer); },
+                        "no values of transformer.wte.weight");
+  });
+  EXPECT_FALSE(std::filesystem::exists(directory.file("out")));
+}
 
 TEST(Checkpoint, SavedByFourRanksIsLoadedByAnyNumber) {
   const TemporaryDirectory directory;
