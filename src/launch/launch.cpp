@@ -104,9 +104,8 @@ class Children {
   Children(Children&&) = delete;  // so it cannot be copied either
   ~Children() {
     signal_all(SIGKILL);
-    for (const pid_t child : children_) {
+    for (const pid_t child : children_)
       if (child != 0) waitpid(child, nullptr, 0);
-    }
     munmap(reports_.data(), reports_.size_bytes());
     pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   }
@@ -144,20 +143,22 @@ class Children {
   }
 
  private:
-  // Takes a signal that has arrived and returns its number, or 0.
+  // Takes a signal that has arrived. Returns its number, or 0 if there is none or if this process
+  // ignores it: the system keeps a blocked signal even then.
   int take_signal() const {
     sigset_t arrived;
     sigpending(&arrived);
     int taken = 0;
     const auto is_here = [&](int number) { return sigismember(&arrived, number) == 1; };
     if (std::ranges::any_of(kHeld, is_here)) sigwait(&held_, &taken);
-    return taken;
+    struct sigaction action {};
+    sigaction(taken, nullptr, &action);
+    return action.sa_handler == SIG_IGN ? 0 : taken;
   }
 
   void signal_all(int number) {
-    for (const pid_t child : children_) {
+    for (const pid_t child : children_)
       if (child != 0) kill(child, number);
-    }
   }
 
   void reap(int rank) {

@@ -36,8 +36,8 @@ struct Outcome {
 ///
 /// A child ends when its body returns. It flushes stdio and calls _exit(), because the stack with
 /// which it was forked belongs to the parent. No other place below main() ends a process. SIGINT,
-/// SIGTERM and SIGHUP to the parent end all ranks. If the parent is killed, the kernel kills the
-/// ranks (on Linux).
+/// SIGTERM and SIGHUP to the parent end all ranks, but not a signal that the parent ignores, as
+/// nohup asks. If the parent is killed, the kernel kills the ranks (on Linux).
 /// @param patience how long a rank waits for the others at the start and at the end
 /// @throws Error if this process has more than one thread, or cannot fork
 Outcome run_processes(int size, const Body& body, std::chrono::milliseconds patience = kPatience);

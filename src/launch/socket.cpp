@@ -37,9 +37,8 @@ sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_poi
         Clock::now() >= deadline, .what = "MASTER_ADDR",
         .expected = "the name or address of rank 0's machine",
         .got = fmt::format("'{}' ({}) in five times --timeout", host, gai_strerror(error)));
-    if (!std::exchange(told, true)) {
+    if (!std::exchange(told, true))
       fmt::print(stderr, "nanofsdp: waits for MASTER_ADDR '{}' ({})\n", host, gai_strerror(error));
-    }
     std::this_thread::sleep_for(50ms);
   }
   sockaddr_in address{};

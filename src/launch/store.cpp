@@ -66,9 +66,8 @@ Store::~Store() { socket_.shut_down(); }
 
 void Store::listen() noexcept try {
   std::string buffer;
-  while (socket_.receive(buffer)) {
+  while (socket_.receive(buffer))
     while (const auto frame = take_frame(buffer)) handle(*frame);
-  }
   lost(fmt::format("rank 0 was lost: its connection to rank {} closed", rank()));
 } catch (const std::exception& e) {
   lost(fmt::format("rank 0 was lost: its connection to rank {}: {}", rank(), words_of(e)));

@@ -51,9 +51,8 @@ void StoreServer::serve() try {
     for (const Connection& c : connections_)
       watched.push_back({.fd = c.socket.descriptor(), .events = POLLIN});
     poll(watched.data(), watched.size(), /*milliseconds=*/100);
-    for (std::size_t i = 1; i < watched.size(); ++i) {
+    for (std::size_t i = 1; i < watched.size(); ++i)
       if (watched[i].revents != 0) receive(connections_[i - 1]);
-    }
     std::erase_if(connections_, [](const Connection& c) { return !c.socket.is_open(); });
     if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
     end_roll_call();
@@ -106,10 +105,9 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
   std::memcpy(&member, hello.value.data(), sizeof member);
   require(member.rank >= 0 && member.rank < rendezvous_.size,
           fmt::format("there is no rank {} of {}", member.rank, rendezvous_.size));
-  for (const Connection& c : connections_) {
+  for (const Connection& c : connections_)
     require(c.rank != member.rank,
             fmt::format("rank {} is taken, by {}", member.rank, c.socket.peer()));
-  }
   // It is a rank that the run waits for. If it does not fit now, the run is over.
   connection.rank = member.rank;
   --missing_;
@@ -125,10 +123,9 @@ void StoreServer::greet(Connection& connection, const Frame& hello) {
 void StoreServer::set(Connection& connection, const Frame& frame) {
   if (!values_.emplace(frame.key, frame.value).second)
     return lose(connection.rank, fmt::format("failed: '{}' was set before", frame.key));
-  for (Connection& c : connections_) {
+  for (Connection& c : connections_)
     if (std::erase(c.asked, frame.key) > 0)
       c.socket.send(encode({Kind::value, frame.key, frame.value}));
-  }
 }
 
 void StoreServer::begin_roll_call() {

@@ -231,8 +231,8 @@ class Interrupted : public Launch {
   static constexpr int kRanks = 3;
 
   void start() {
-    launcher_ = fork();
-    if (launcher_ != 0) return;
+    if ((launcher_ = fork()) != 0) return;
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, SIG_DFL);
     _exit(launch::tell(launch::run_processes(kRanks, [&](Store& store) {
       const int rank = store.rank();
       Context context(rank, kRanks);

@@ -39,6 +39,8 @@ class Process {
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
     argv.push_back(nullptr);
+    // This test may run with nohup, or behind `&` in a script: then it ignores signals.
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) signal(number, SIG_DFL);
     setenv("TMPDIR", directory.c_str(), 1);
     for (const auto& [name, value] : environment) setenv(name.c_str(), value.c_str(), 1);
     const bool ready = std::freopen(out_.c_str(), "w", stdout) != nullptr &&
