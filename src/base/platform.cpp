@@ -14,6 +14,7 @@
 #include <limits>
 #include <mutex>
 #include <sstream>
+#include <thread>
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -155,6 +156,14 @@ void wake(const std::atomic<std::uint32_t>&) {
 std::string congestion_control() { return "unknown"; }
 
 #endif
+
+int count_cores() {
+#if defined(__linux__)
+  cpu_set_t allowed;  // has room for 1,024 cores; on a larger machine the call may fail
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return CPU_COUNT(&allowed);
+#endif
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 // The functions below depend on the C library, not on the system.
 

@@ -19,6 +19,10 @@ namespace nanofsdp {
 /// the system does not tell.
 int count_threads();
 
+/// The number of cores that this process may use, at least 1. `taskset`, a container or a batch
+/// system may allow it some of the machine's cores only. Linux only; elsewhere it counts all cores.
+int count_cores();
+
 /// A new child calls this: if its parent dies in any way, SIGKILL ends the child. Linux only.
 /// @param parent the parent's process id, taken before the fork
 void die_with_parent(pid_t parent);

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <string_view>
-#include <thread>
 
 #include <unistd.h>
 
 #include "base/buffer.h"
 #include "base/build_info.h"
+#include "base/platform.h"
 #include "bench/bench.h"
 #include "bench/numbers.h"
 #include "ops/adamw.h"
@@ -121,7 +121,7 @@ std::string machine_text(const Machine& m, const std::string& about) {
 std::string bench_machine(const BenchOptions& asked) {
   BenchOptions options = asked;
   options.rows.clear();
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = count_cores();
   const Rates sent = bench_collectives(options, kRanks);  // forks, so before there are threads
   const Rates rest = bench_rest(options, cores), rates = bench_operators(options, cores);
   const std::string about = fmt::format("{}, {}; ranks over {}", build_info(),

@@ -1,9 +1,7 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <thread>
-
 #include "base/build_info.h"
+#include "base/platform.h"
 #include "bench/bench.h"
 #include "cli/command_line.h"
 #include "cli/commands.h"
@@ -13,7 +11,7 @@
 namespace nanofsdp::cli {
 
 int bench_command(const std::vector<std::string>& args) {
-  const int cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const int cores = count_cores();
   bench::BenchOptions options;
   std::string only = "all", machine;
   int threads = cores, ranks = 2;

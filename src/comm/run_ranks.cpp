@@ -4,7 +4,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <thread>
 
 #include "base/check.h"
 #include "base/cuda.h"
@@ -87,8 +86,9 @@ std::string name_of(Backend backend) {
 
 int threads_per_rank(const RanksOptions& options, int local_ranks) {
   if (options.threads > 0) return options.threads;
-  // 0 if the number is unknown.
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
+  // A launcher may give each rank cores of its own, or all ranks the same ones. A rank cannot tell
+  // which without asking the others, so it takes them for shared.
+  const int cores = count_cores();
   return std::max(1, cores / std::max(1, local_ranks > 0 ? local_ranks : options.ranks));
 }
 

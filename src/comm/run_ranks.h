@@ -49,8 +49,9 @@ struct RanksOptions {
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }
 };
 
-/// Returns `threads` if it was given. Otherwise the cores of this machine are divided among its
-/// ranks, and each has at least 1.
+/// Returns `threads` if it was given. Otherwise the cores that this process may use are divided
+/// among the ranks of this machine, and each has at least 1. If a launcher gives each rank cores of
+/// its own, this is too small: then give `threads`.
 /// @param local_ranks the ranks on this machine; 0: unknown, so perhaps all
 int threads_per_rank(const RanksOptions& options, int local_ranks);
 

@@ -8,6 +8,7 @@
 #include <thread>
 
 #if defined(__linux__)
+#include <sched.h>
 #include <sys/prctl.h>
 
 namespace nanofsdp {
@@ -30,6 +31,20 @@ TEST(Platform, CountsThreadsWhateverTheProgramIsCalled) {
   stop.notify_one();
   other.join();
   prctl(PR_SET_NAME, name);
+}
+
+// `taskset`, a container or a batch system may allow a process some of the machine's cores only.
+TEST(Platform, CountsTheCoresThatThisProcessMayUse) {
+  cpu_set_t all, some;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  EXPECT_EQ(count_cores(), CPU_COUNT(&all));
+  CPU_ZERO(&some);
+  for (int core = 0, count = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &all)) continue;
+    CPU_SET(core, &some);
+    ASSERT_EQ(sched_setaffinity(0, sizeof some, &some), 0);
+    EXPECT_EQ(count_cores(), ++count);
+  }
 }
 
 }  // namespace

@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include <vector>
 
 #include "base/check.h"
+#include "base/platform.h"
 #include "comm/rank_data.h"
 #include "launch/launch.h"
 #include "launch/socket.h"
@@ -136,12 +136,26 @@ TEST(RunRanks, AreConnectedByWhatReachesTheirMemory) {
 
 // The ranks on one machine share its cores. If their number is unknown, all ranks of the run count.
 TEST(RunRanks, ShareTheCoresOfTheirMachine) {
-  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  const int cores = count_cores();
   EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 1), cores);
   EXPECT_EQ(comm::threads_per_rank({.ranks = 1}, cores), 1);
   EXPECT_EQ(comm::threads_per_rank({.ranks = 1}, 0), cores);
   EXPECT_EQ(comm::threads_per_rank({.ranks = 2 * cores}, 0), 1);
   EXPECT_EQ(comm::threads_per_rank({.ranks = 1, .threads = cores + 1}, cores), cores + 1);
+}
+
+// `taskset` or a container may allow the ranks one core of many.
+TEST(RunRanks, ShareOnlyTheCoresThatTheyMayUse) {
+  cpu_set_t all, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+  int threads = 0;
+  const auto count = [&](Context& context, auto) { threads = context.compute->threads(); };
+  EXPECT_EQ(run({}, count).exit_code, 0);
+  sched_setaffinity(0, sizeof all, &all);
+  EXPECT_EQ(threads, 1);
 }
 
 #ifndef NANOFSDP_TSAN
