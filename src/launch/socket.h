@@ -54,7 +54,7 @@ void require_descriptors(std::size_t ranks, const std::string& what);
 /// @throws UsageError if it cannot
 Socket listen_on(const std::string& host, std::uint16_t port, std::chrono::milliseconds wait = {});
 
-/// Waits for the next connection.
+/// Waits for the next connection. If the system has no descriptor for it, the socket is closed.
 Socket accept_on(const Socket& listener);
 
 /// Looks up the name and tries to connect until `timeout` is over, because the other end may start

@@ -19,7 +19,8 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr auto kLinger = 2s;
-constexpr auto kAnswer = 1s;  // enough for any process that runs, even if it is busy
+constexpr auto kAnswer = 1s;   // enough for any process that runs, even if it is busy
+constexpr int kStrangers = 4;  // connections more than ranks; require_descriptors() leaves 8
 
 namespace {
 
@@ -47,7 +48,9 @@ bool StoreServer::serves() const {
 
 void StoreServer::serve() try {
   while (serves()) {
-    std::vector<pollfd> watched{{.fd = listener_.descriptor(), .events = POLLIN}};
+    // If no descriptor was left for the newest connection, this round accepts no other one.
+    const bool full = !connections_.empty() && !connections_.back().socket.is_open();
+    std::vector<pollfd> watched{{.fd = full ? -1 : listener_.descriptor(), .events = POLLIN}};
     for (const Connection& c : connections_)
       watched.push_back({.fd = c.socket.descriptor(), .events = POLLIN});
     poll(watched.data(), watched.size(), /*milliseconds=*/100);
@@ -55,6 +58,9 @@ void StoreServer::serve() try {
       if (watched[i].revents != 0) receive(connections_[i - 1]);
     std::erase_if(connections_, [](const Connection& c) { return !c.socket.is_open(); });
     if (watched[0].revents == POLLIN) connections_.push_back({.socket = accept_on(listener_)});
+    // The oldest connection without a hello makes room.
+    if (std::ssize(connections_) > rendezvous_.size + kStrangers)
+      connections_.erase(std::ranges::find(connections_, -1, &Connection::rank));
     end_roll_call();
   }
 } catch (const std::bad_alloc&) {  // without memory this thread cannot serve, so the run is over

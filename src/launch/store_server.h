@@ -20,6 +20,9 @@ namespace nanofsdp::launch {
 ///
 /// The connections also show whether a rank has died, on whichever machine: if a connection closes
 /// before its rank has left, the rank was lost. All ranks are told of the first loss.
+///
+/// A process that connects and says nothing need not be a rank. The server keeps at most four
+/// connections more than the run has ranks. For another one, it closes the oldest without a hello.
 
 /// Serves from its constructor until its destructor, on a thread of its own.
 class StoreServer {

@@ -1,9 +1,16 @@
 #include <gtest/gtest.h>
 
+#include <cstddef>
+#include <ctime>
 #include <functional>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <vector>
+
+#include <poll.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "launch/party.h"
 
@@ -133,6 +140,38 @@ TEST_F(Stranger, NeedNotAnswerTheRollCall) {
   const Socket mute = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
   const Store one(run.of(1));  // it is accepted after the stranger
   EXPECT_EQ(zero.roll_call(), "");
+}
+
+// A port scanner may keep its connections. Rank 0 keeps the newest four that have said nothing.
+TEST_F(Stranger, TakesNoDescriptorsFromTheRanks) {
+  Party run(2);
+  const Store zero(run.of(0));
+  std::vector<Socket> mute(20);
+  for (Socket& socket : mute) socket = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
+  const Store one(run.of(1));  // it is accepted after the strangers
+  for (std::size_t i = 0; i < mute.size(); ++i) {
+    pollfd closed{.fd = mute[i].descriptor(), .events = POLLIN};
+    EXPECT_EQ(poll(&closed, 1, /*milliseconds=*/0), i < 16 ? 1 : 0) << i;
+  }
+}
+
+TEST_F(Stranger, CostsNoTimeWhileNoDescriptorIsLeft) {
+  Party run(2);
+  const Store zero(run.of(0));
+  const int next = dup(STDERR_FILENO);  // the lowest descriptor that is free
+  close(next);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit low{.rlim_cur = static_cast<rlim_t>(next) + 1, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &low);
+  const Socket mute = launch::connect_to("127.0.0.1", run.of(1).port, 1s);
+  const std::clock_t start = std::clock();  // the time that all threads have computed
+  std::this_thread::sleep_for(1s);
+  const double computed = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_EQ(mute.descriptor(), next);
+  EXPECT_LT(computed, 0.3);
+  const Store one(run.of(1));
 }
 
 TEST_F(Stranger, SpeaksAnotherLanguage) {
