@@ -46,9 +46,8 @@ int number(const Getenv& getenv, const char* name, int least, int most,
   const std::string text = text_of(getenv, name);
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most) {
+  if (error == std::errc() && end == text.data() + text.size() && value >= least && value <= most)
     return value;
-  }
   NANOFSDP_REFUSE(.what = fmt::format("environment variable {}", name),
                   .expected = fmt::format("a number from {} to {}", least, most),
                   .got = getenv(name) == nullptr ? "nothing" : "'" + text + "'",
@@ -105,6 +104,10 @@ std::optional<Rendezvous> rendezvous_from(const Getenv& getenv) {
   for (const Family& family : kFamilies) {
     if (getenv(family.rank) == nullptr && getenv(family.size) == nullptr) continue;
     if (family.if_set != nullptr && getenv(family.if_set) == nullptr) continue;
+    // With Slurm's plugin pmi2, srun sets MPICH's rank and size. All other numbers of the step are
+    // in Slurm's own variables.
+    const bool pmi = family.size == std::string("PMI_SIZE") && getenv("SLURM_STEP_ID");
+    if (pmi && text_of(getenv, family.size) == text_of(getenv, "SLURM_STEP_NUM_TASKS")) continue;
     return of_family(family, getenv);
   }
   return std::nullopt;

@@ -139,6 +139,30 @@ TEST(Environment, KnowsNotWhereTheRanksOfASmallerStepAre) {
   }
 }
 
+// With its plugin pmi2, srun sets some of MPICH's variables too, but it does not say in MPICH's
+// words how many ranks are here.
+TEST(Environment, KnowsSrunEvenIfItSetsMpichsVariables) {
+  const Variables pmi{{"PMI_FD", "8"}, {"PMI_JOBID", "7.0"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}};
+  const Variables step{{"SLURM_PROCID", "1"},
+                       {"SLURM_LOCALID", "1"},
+                       {"SLURM_STEP_ID", "0"},
+                       {"SLURM_STEP_NUM_TASKS", "4"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "4"},
+                       {"SLURM_JOB_ID", "7"}};
+  const auto slurms = read(step + pmi);
+  EXPECT_EQ(slurms->local_size, 4);
+  EXPECT_EQ(slurms->host, "127.0.0.1");
+  EXPECT_EQ(slurms->token, "7");
+  // MPICH's mpirun starts its ranks in a step that has one task a node.
+  const Variables mpich{{"PMI_KVSNAME", "x"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+  const auto mpichs = read(kMaster + step + pmi + mpich +
+                           Variables{{"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_PROCID", "0"}});
+  EXPECT_EQ(mpichs->rank, 1);
+  EXPECT_EQ(mpichs->size, 4);
+  EXPECT_EQ(mpichs->local_size, 2);
+  EXPECT_EQ(mpichs->token, "x");
+}
+
 TEST(Environment, KnowsWhatMayBeLeftOut) {
   Variables variables = kByHand;
   variables.erase("MASTER_PORT");
