@@ -28,10 +28,12 @@ using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
 // Asks for a name that is not known until `deadline` is over, because it may become known. Says on
-// stderr once that it waits.
+// stderr once that it waits. An address of IPv6 is refused at once.
 sockaddr_in resolve(const std::string& host, std::uint16_t port, Clock::time_point deadline) {
   const addrinfo wanted{.ai_family = AF_INET, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
+  NANOFSDP_REFUSE_IF(host.find(':') != host.npos, .what = "MASTER_ADDR",
+                     .expected = "a name or an IPv4 address, without a port", .got = host);
   for (bool told = false; const int error = getaddrinfo(host.c_str(), nullptr, &wanted, &found);) {
     NANOFSDP_REFUSE_IF(
         Clock::now() >= deadline, .what = "MASTER_ADDR",
@@ -98,8 +100,7 @@ sockaddr_in address_of(const Socket& socket, auto which) {
 
 std::string text_of(const sockaddr_in& address) {
   std::array<char, INET_ADDRSTRLEN> text{};
-  inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
-  return text.data();
+  return inet_ntop(AF_INET, &address.sin_addr, text.data(), text.size());
 }
 
 }  // namespace

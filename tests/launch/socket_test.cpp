@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -51,6 +52,21 @@ TEST(Descriptors, AreEnoughIfEightAreLeft) {
   const std::string error = usage_error([&] { launch::require_descriptors(most - 7, "links"); });
   EXPECT_TRUE(one_line_with(error, {"links", "descriptors", "a limit of 128", "ulimit -n"}));
   setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// An address of IPv6 will not become known, so no rank waits for it. The same holds for an address
+// with a port.
+TEST(Socket, RefusesAnAddressWithColonsAtOnce) {
+  for (const char* host : {"::1", "2001:db8::7", "[::1]", "127.0.0.1:29500"}) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::string connects =
+        usage_error([&] { launch::connect_to(host, 1, std::chrono::seconds(3)); });
+    const std::string listens =
+        usage_error([&] { launch::listen_on(host, 0, std::chrono::seconds(3)); });
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2)) << host;
+    EXPECT_TRUE(one_line_with(connects, {"MASTER_ADDR", "IPv4", host})) << connects;
+    EXPECT_EQ(listens, connects);
+  }
 }
 
 }  // namespace
