@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <thread>
 
 #include "base/check.h"
 #include "base/cuda.h"
-#include "base/platform.h"
 #include "comm/local.h"
 #include "launch/launch.h"
 
@@ -71,8 +71,10 @@ int start_ranks(const RanksOptions& options, const RankBody& body) {
     return 0;
   }
   require_processes(options);
+  RanksOptions each = options;
+  each.threads = threads;
   return launch::tell(launch::run_processes(
-      ranks, [&](launch::Store& store) { run_rank(store, options, body); }, options.patience()));
+      ranks, [&](launch::Store& store) { run_rank(store, each, body); }, options.patience()));
 }
 
 }  // namespace
@@ -84,11 +86,8 @@ std::string name_of(Backend backend) {
   return backend == gloo ? "gloo" : backend == nccl ? "nccl" : "local";
 }
 
-int threads_per_rank(const RanksOptions& options, int local_ranks) {
+int threads_per_rank(const RanksOptions& options, int local_ranks, int cores) {
   if (options.threads > 0) return options.threads;
-  // A launcher may give each rank cores of its own, or all ranks the same ones. A rank cannot tell
-  // which without asking the others, so it takes them for shared.
-  const int cores = count_cores();
   return std::max(1, cores / std::max(1, local_ranks > 0 ? local_ranks : options.ranks));
 }
 
@@ -106,8 +105,12 @@ int run_ranks(const RanksOptions& options, const RankBody& body) try {
 
 void run_rank(launch::Store& store, const RanksOptions& options, const RankBody& body) {
   require_processes(options);  // before the program asks for a GPU
-  Context context(store.rank(), store.size(), threads_per_rank(options, store.local_size()),
-                  options.device, store.local_rank());
+  // A launcher may give each rank cores of its own, or all ranks the same ones. A rank cannot tell
+  // which without asking the others, so it takes its part of the machine, at most what it may use.
+  const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+  const int part = threads_per_rank(options, store.local_size(), cores);
+  const int threads = options.threads > 0 ? part : std::min(part, count_cores());
+  Context context(store.rank(), store.size(), threads, options.device, store.local_rank());
   body(context, connect(context, store, options));
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "base/context.h"
+#include "base/platform.h"
 #include "comm/communicator.h"
 #include "comm/gloo.h"
 #include "comm/nccl.h"
@@ -49,11 +50,11 @@ struct RanksOptions {
   std::chrono::seconds patience() const { return std::chrono::seconds(5 * timeout); }
 };
 
-/// Returns `threads` if it was given. Otherwise the cores that this process may use are divided
-/// among the ranks of this machine, and each has at least 1. If a launcher gives each rank cores of
-/// its own, this is too small: then give `threads`.
+/// Returns `threads` if it was given. Otherwise cores are divided among the ranks of this machine,
+/// and each has at least 1.
 /// @param local_ranks the ranks on this machine; 0: unknown, so perhaps all
-int threads_per_rank(const RanksOptions& options, int local_ranks);
+/// @param cores those that this process may use
+int threads_per_rank(const RanksOptions& options, int local_ranks, int cores = count_cores());
 
 /// The work of a rank. If there is one rank, it is this process, and its collectives are copies.
 using RankBody = std::function<void(Context&, std::unique_ptr<Communicator>)>;

@@ -126,8 +126,7 @@ TEST(Arena, LeavesALargeResultBehindALittleWhereItIs) {
   }
 }
 
-// A module may return a part of what it has allocated. What is allocated behind it is aligned all
-// the same.
+// A module may return a part of a tensor of its own. The next allocation is aligned all the same.
 TEST(Arena, AlignsWhatComesBehindAKeptSlice) {
   Context context;
   Arena arena(context);
