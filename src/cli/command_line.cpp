@@ -244,9 +244,8 @@ void CommandLine::parse(const std::vector<std::string>& args, bool completes) {
     option->value = value;
     option->place = "";
   }
-  for (const Option& option : options_) {
+  for (const Option& option : options_)
     if (option.place) apply(option);
-  }
 }
 
 }  // namespace cli

@@ -38,9 +38,8 @@ std::string obstacle(const fs::path& path, bool json) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(path);
   fs::path there = whole;
-  for (; !fs::exists(there, ignored); there = there.parent_path()) {
+  for (; !fs::exists(there, ignored); there = there.parent_path())
     if (there.filename().native().size() > NAME_MAX) return std::strerror(ENAMETOOLONG);
-  }
   if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
   const int wanted = there == whole ? W_OK : W_OK | X_OK;
   if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
@@ -84,6 +83,12 @@ void write_text(const std::string& option, const std::string& path, const std::s
   file.close();
   NANOFSDP_REFUSE_IF(!file, .what = option, .expected = "a file that can be written",
                      .got = "'" + path + "'");
+}
+
+void print_alone(comm::Communicator& world, const std::string& text) {
+  const auto busy = world.busy("waits to print");
+  fmt::print("{}", text);
+  flush_stdout();
 }
 
 void flush_stdout() {

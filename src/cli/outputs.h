@@ -4,11 +4,12 @@
 #include <string>
 
 #include "cli/options.h"
+#include "comm/communicator.h"
 
 namespace nanofsdp::cli {
 
 /// @file
-/// @brief Checks before a run begins that it can write its files.
+/// @brief Checks before a run begins that it can write its files. Prints what must not be lost.
 
 /// Requires that every file of a training can be written, and that no file is lost which the user
 /// still needs. It writes nothing. The only directory that may be missing is out_dir. Metrics and a
@@ -20,6 +21,12 @@ void require_outputs(const TrainOptions& options);
 /// @throws UsageError naming the option, if it cannot be written
 void write_text(const std::string& option, const std::string& path, const std::string& text,
                 std::ios::openmode mode = std::ios::trunc);
+
+/// Prints a text on one rank, and waits until the system has taken it. A reader may pause, as a
+/// pager and a terminal after Ctrl-S do. Such a pause does not count for the timeouts of the other
+/// ranks.
+/// @throws UsageError if standard output is full or closed
+void print_alone(comm::Communicator& world, const std::string& text);
 
 /// Makes sure that all printed text has been written.
 /// @throws UsageError if standard output is full or closed

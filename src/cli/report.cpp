@@ -50,8 +50,8 @@ plan::Plan Report::plan(gpt::Recompute recompute) const {
 
 void Report::line(const std::string& text, bool stays) {
   if (!speaks_) return;
-  fmt::print("{}{}{}", std::exchange(wipe_, !stays) ? "\r\x1b[K" : "", text, stays ? "\n" : "");
-  flush_stdout();
+  print_alone(trainer_.mesh().world(),
+              (std::exchange(wipe_, !stays) ? "\r\x1b[K" : "") + text + (stays ? "\n" : ""));
 }
 
 void Report::started() {
@@ -106,6 +106,7 @@ void Report::started() {
 // Files are opened, and saved files set aside, only now, after all checks that come before
 // training.
 void Report::open_files() {
+  const auto busy = trainer_.mesh().world().busy("opens its files");
   if (options_.saves() && !options_.resumes()) {
     const auto aside = store::set_aside(
         options_.out_dir,
@@ -124,6 +125,7 @@ void Report::open_files() {
 
 void Report::record(const nlohmann::ordered_json& json) {
   curves_.add(json);
+  const auto busy = trainer_.mesh().world().busy("writes metrics");
   if (options_.metrics.empty() || metrics_ << json.dump() << '\n' << std::flush) return;
   NANOFSDP_REFUSE(.what = "cannot write --metrics", .got = std::strerror(errno));
 }
@@ -206,26 +208,23 @@ void Report::finish() {
   const double mean = step_seconds_ / static_cast<double>(std::max<std::int64_t>(steps_, 1));
   line(fmt::format("time       {:.1f} s, of which {} took {:.1f} s, {:.2f} ms each",
                    elapsed.count(), plural(steps_, "step"), step_seconds_, 1e3 * mean));
-  if (steps_ > 0 && peak_flops_ > 0) {
+  if (steps_ > 0 && peak_flops_ > 0)
     line(
         fmt::format("mfu        {:.1f} %: a rank's part of the model's arithmetic is {:.1f} "
                     "GFLOP/s, of {:.1f} that its threads can do",
                     1e2 * utilisation(mean), 1e-9 * flops_ / mean, 1e-9 * peak_flops_));
-  }
-  if (t.bytes_sent > 0) {
+  if (t.bytes_sent > 0)
     line(
         fmt::format("moved      a rank sent {} and received {}: {} all-gathers, {} "
                     "reduce-scatters, {} all-reduces",
                     megabytes(t.bytes_sent), megabytes(t.bytes_received), grouped(t.all_gathers),
                     grouped(t.reduce_scatters), grouped(t.all_reduces)));
-  }
-  if (hidden.communication > 0) {
+  if (hidden.communication > 0)
     line(fmt::format(
         "overlap    of {:.1f} ms of communication in {}, {:.1f} ms were exposed: {:.0f} "
         "% hidden, of {:.0f} % that the schedule allows",
         1e3 * hidden.communication, plural(train::kTracedSteps, "step"), 1e3 * hidden.exposed,
         1e2 * hidden.hidden_share(), 1e2 * hidden.hidden_share_bound()));
-  }
   line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
   for (const MemoryClass c : kMemoryClasses) {
     const std::int64_t peak = ledger.count(c).reserved_peak;

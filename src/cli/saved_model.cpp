@@ -91,9 +91,8 @@ void write_samples(Context& context, std::unique_ptr<comm::Communicator> world,
   Generator generator(static_cast<std::uint64_t>(o.seed));
   for (std::int64_t i = 0; i < o.num_samples; ++i) {
     const auto tokens = train::generate(sharded, tape, cache, writer.prompt, o, generator);
-    if (context.rank != 0) continue;
-    fmt::print("{}\n---------------\n", writer.tokenizer->decode(tokens));
-    flush_stdout();
+    const std::string text = writer.tokenizer->decode(tokens) + "\n---------------\n";
+    if (context.rank == 0) print_alone(mesh.world(), text);
   }
 }
 
@@ -150,9 +149,8 @@ ExportOptions parse_export_options(const std::vector<std::string>& args) {
 }
 
 comm::RankBody prepare_sampling(const SampleOptions& options, int rank) {
-  for (const std::string& note : options.notes) {
+  for (const std::string& note : options.notes)
     if (rank == 0) fmt::print(stderr, "note: {}\n", note);
-  }
   return [&options, writer = std::make_shared<const Writer>(read_writer(options))](
              Context& context, std::unique_ptr<comm::Communicator> world) {
     write_samples(context, std::move(world), options, *writer);

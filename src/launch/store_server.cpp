@@ -149,8 +149,12 @@ void StoreServer::end_roll_call() {
   if (!roll_call_ || !(all || roll_call_->is_over())) return;
   roll_call_.reset();
   if (!all) return lose(silent->rank, "was lost: it does not answer");
-  const bool is_news = std::exchange(told_, work_) != work_ && !work_.empty();
-  if (is_news) std::fprintf(stderr, "nanofsdp: %s; the others wait for it\n", work_.c_str());
+  // Ctrl-S stops stderr together with stdout. The run must go on then, so this thread never waits
+  // for stderr.
+  pollfd errors{.fd = fileno(stderr), .events = POLLOUT};
+  const bool can_tell = poll(&errors, 1, /*milliseconds=*/0) == 1;
+  if (can_tell && std::exchange(told_, work_) != work_ && !work_.empty())
+    std::fprintf(stderr, "nanofsdp: %s; the others wait for it\n", work_.c_str());
   tell_all({.kind = Kind::pong, .key = std::to_string(idle_.count())});
 }
 

@@ -115,9 +115,8 @@ TensorInfo info_of(const nn::Parameter& parameter) {
 
 std::vector<TensorInfo> infos_of(fsdp::ShardedModel& model) {
   std::vector<TensorInfo> infos;
-  for (const fsdp::ShardedParameters* row : model.rows()) {
+  for (const fsdp::ShardedParameters* row : model.rows())
     for (const nn::Parameter* parameter : row->parameters()) infos.push_back(info_of(*parameter));
-  }
   return infos;
 }
 

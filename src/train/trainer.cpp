@@ -31,15 +31,14 @@ Trainer::Trainer(Context& context, comm::Mesh mesh, const TrainerOptions& option
   set_recompute(model_, options.recompute);
   for (int i = 1; i <= options.unsharded_blocks && i < std::ssize(sharded_.units()); ++i)
     sharded_.units().rbegin()[i].reshard_after_forward = false;
-  if (!options.pretrained.empty()) {
+  if (!options.pretrained.empty())
     load_model(options.pretrained, sharded_);
-    return;
-  }
-  fsdp::deferred_init(context_, sharded_.units(),
-                      options.init_order == InitOrder::nanogpt
-                          ? model_.nanogpt_draws()
-                          : fsdp::breadth_first_draws(sharded_.units()),
-                      generator_);
+  else
+    fsdp::deferred_init(context_, sharded_.units(),
+                        options.init_order == InitOrder::nanogpt
+                            ? model_.nanogpt_draws()
+                            : fsdp::breadth_first_draws(sharded_.units()),
+                        generator_);
 }
 
 // Draws a batch, and returns the inputs and targets of this rank's rows where the model reads them.

@@ -20,9 +20,8 @@ namespace nanofsdp::train {
 // by one.
 void Trainer::require_agreement() {
   std::string model;
-  for (const store::TensorInfo& p : store::infos_of(sharded_)) {
+  for (const store::TensorInfo& p : store::infos_of(sharded_))
     model += fmt::format("{} {}\n", p.name, fmt::join(p.shape, "x"));
-  }
   const auto require = [&](const char* what, std::uint64_t fingerprint, const char* hint) {
     comm::require_agreement(mesh_.world(), *context_.compute, what, fingerprint, hint);
   };
@@ -94,9 +93,8 @@ void Trainer::run(Listener& listener) {
   if (options_.saves() && context_.rank == 0) owned = store::own_directory(options_.out_dir);
   if (options_.resumes()) resume();
   listener.started();
-  if (options_.resumes()) {
+  if (options_.resumes())
     listener.resumed(store::checkpoint_path(options_.out_dir).string(), first_);
-  }
   if (options_.eval_only) return listener.evaluation(first_, evaluate());
   for (std::int64_t iteration = first_; iteration <= options_.max_iters; ++iteration) {
     const bool first = iteration == first_, last = iteration == options_.max_iters;

@@ -1,8 +1,11 @@
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "support/process.h"
@@ -40,6 +43,34 @@ TEST(Ends, OfAReaderOfTheOutputAreNoError) {
     EXPECT_NE(read_file(d.file("stdout")), "");
     EXPECT_EQ(read_file(d.file("stderr")), "") << ranks;
   }
+}
+
+// A pager reads nothing until a key is pressed, and Ctrl-S stops all that a terminal prints. Here
+// stdout and stderr are one pipe, and `head` has filled it. A third run writes its metrics to a
+// pipe. Its reader opens the pipe late, and reads even later. Each pause exceeds the timeout.
+TEST(Pauses, OfAReaderAreNoErrorOfTheOtherRanks) {
+  const TemporaryDirectory d;
+  std::string train = std::string(NANOFSDP_BINARY) + " train --ranks=2 --timeout=2";
+  for (const std::string& word : kSmall) train += " " + word;
+  train += " --eval_iters=1 --max_iters=400 --sample=9";
+  const std::string paused = "; echo $? >code; } | (sleep 7; tr -d '\\0' >text)) & ";
+  const std::string full = "; { head -c 65536 /dev/zero; ";
+  const auto in = [&](const char* name) {
+    std::filesystem::create_directory(d.file(name));
+    return "(cd '" + d.file(name) + "'";
+  };
+  const std::string line = in("gloo") + full + train + " 2>&1" + paused +  //
+                           in("local") + full + train + " --backend=local 2>&1" + paused +
+                           in("metrics") + "; mkfifo m; { " + train +
+                           " --metrics=m >text 2>&1; echo $? >code; : >m; } & "
+                           "sleep 4; exec 3<m; sleep 4; cat <&3 >read; wait) & wait";
+  EXPECT_EQ(std::system(line.c_str()), 0);
+  for (const char* name : {"gloo", "local", "metrics"}) {
+    const std::string text = read_file(d.file(name + std::string("/text")));
+    EXPECT_EQ(read_file(d.file(name + std::string("/code"))), "0\n") << name << text;
+    EXPECT_NE(text.find("--- a sample ---"), std::string::npos) << name;
+  }
+  EXPECT_NE(read_file(d.file("metrics/read")).find("{\"iter\":399,"), std::string::npos);
 }
 
 TEST(Ends, OfCompareByASignalAreSaid) {
