@@ -109,7 +109,8 @@ void write_shards(Context& context, std::unique_ptr<comm::Communicator> world,
   fsdp::ShardedModel sharded(context, model, mesh, {.wrap_policy = fsdp::is_a<gpt::Block>});
   train::load_model(o.directory(), sharded);
   store::save_sharded_weights(o.to, sharded, metadata, o.dtype);
-  if (context.rank == 0) fmt::print("saved weights in {} files: {}\n", mesh.size(), o.to);
+  const std::string text = fmt::format("saved weights in {} files: {}\n", mesh.size(), o.to);
+  if (context.rank == 0) print_alone(mesh.world(), text);
 }
 
 }  // namespace

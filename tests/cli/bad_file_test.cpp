@@ -146,7 +146,13 @@ TEST(BadFile, IsNamedAndNothingIsTouched) {
 // both, if the system has it.
 TEST(FullDisk, IsAnErrorWhereverOutputGoes) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
+  const TemporaryDirectory saved;
+  ASSERT_EQ(shell(saved, "train " + kTiny + " --out_dir=. >stdout"), 0);
+  const std::string model = " --out_dir='" + saved.file("") + "'";
   const std::string lines[] = {
+      "sample --ranks=2 >/dev/full" + model,
+      "export --ranks=1 >/dev/full" + model + " --to='" + saved.file("one") + "'",
+      "export --ranks=2 >/dev/full" + model + " --to='" + saved.file("two") + "'",
       "train " + kTiny + " >/dev/full",
       "train " + kTiny + " --ranks=2 >/dev/full",
       "train " + kTiny + " --ranks=2 --backend=local >/dev/full",
