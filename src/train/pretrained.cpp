@@ -149,6 +149,7 @@ WeightsInfo read_model_info(const std::string& directory) {
 }
 
 void load_model(const std::string& directory, fsdp::ShardedModel& model) {
+  const auto busy = model.mesh().world().busy("loads weights");
   Pretrained file(directory);
   for (const fsdp::Unit& unit : model.units()) unit.require_at_rest("loading of weights");
   for (fsdp::ShardedParameters* row : model.rows()) {
