@@ -45,6 +45,10 @@ void prepare_for_output() {
   int file = STDIN_FILENO;
   while (file >= 0 && file <= STDERR_FILENO) file = open("/dev/null", O_RDONLY);
   close(file);
+  // Some programs make a pipe non-blocking, and give it to those that they start. If its reader
+  // pauses, we wait.
+  for (const int output : {STDOUT_FILENO, STDERR_FILENO})
+    fcntl(output, F_SETFL, fcntl(output, F_GETFL) & ~O_NONBLOCK);
 }
 
 // The process that the user has started. Ranks may be its children.

@@ -1,4 +1,7 @@
+#include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <csignal>
@@ -71,6 +74,27 @@ TEST(Pauses, OfAReaderAreNoErrorOfTheOtherRanks) {
     EXPECT_NE(text.find("--- a sample ---"), std::string::npos) << name;
   }
   EXPECT_NE(read_file(d.file("metrics/read")).find("{\"iter\":399,"), std::string::npos);
+}
+
+// Some programs make their pipes non-blocking, and a program that they start inherits such a
+// stdout.
+TEST(Pauses, OfTheReaderOfANonBlockingPipeAreWaitedFor) {
+  const TemporaryDirectory d;
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const auto [out, in] = ends;
+  fcntl(in, F_SETFL, O_NONBLOCK);
+  while (write(in, d.file("").data(), 1) == 1) continue;
+  std::thread reader([out = out] {
+    std::this_thread::sleep_for(1s);
+    for (char some[4096]; read(out, some, sizeof some) > 0;) continue;
+  });
+  const std::string line =
+      fmt::format("{} train --help=all 2>'{}' >&{}", NANOFSDP_BINARY, d.file("stderr"), in);
+  EXPECT_EQ(std::system(line.c_str()), 0) << read_file(d.file("stderr"));
+  close(in);
+  reader.join();
+  close(out);
 }
 
 TEST(Ends, OfCompareByASignalAreSaid) {
