@@ -33,9 +33,8 @@ Manifest from_json(const json& j) {
   // Version 1 of the format kept the trainer's values among those of the checkpoint.
   manifest.metadata = j.at("format") == kFormat ? j.at("metadata").get<Metadata>() : texts_of(j);
   const json& files = j.at("files");
-  for (std::size_t rank = 0; rank < files.size(); ++rank) {
+  for (std::size_t rank = 0; rank < files.size(); ++rank)
     manifest.files.push_back(files.at(rank_file_name(rank, files.size())));
-  }
   if (manifest.optimizer_steps < 0 || manifest.files.empty())
     throw std::invalid_argument("steps that make no sense, or no files");
   return manifest;
@@ -52,9 +51,8 @@ std::string write_manifest(const Manifest& manifest) {
             {"optimizer_steps", manifest.optimizer_steps},
             {"metadata", manifest.metadata},
             {"files", json::object()}};
-  for (std::size_t rank = 0; rank < manifest.files.size(); ++rank) {
+  for (std::size_t rank = 0; rank < manifest.files.size(); ++rank)
     j["files"][rank_file_name(rank, manifest.files.size())] = manifest.files[rank];
-  }
   j[kFingerprint] = fingerprint_of(j);
   const std::string text = j.dump(1, ' ', false, json::error_handler_t::replace) + "\n";
   NANOFSDP_REFUSE_IF(text.size() > kLargestManifest, .what = "manifest of a checkpoint",

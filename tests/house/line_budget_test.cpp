@@ -40,7 +40,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   // other's memory, and 220 say who the ranks are and how they came together or failed to. 7 choose
   // the library of Gloo's connections, which is libuv on macOS.
   EXPECT_LE(room("comm") - nccl - starts, 1346);
-  EXPECT_LE(room("launch"), 998);
+  EXPECT_LE(room("launch"), 1000);
   EXPECT_LE(room("ops"), 1524);  // 320 are our own matrix product; 66 state costs
   EXPECT_LE(room("nn") + room("gpt"), 1000);
   int book = -nccl - starts, instruments = starts;
@@ -51,7 +51,7 @@ TEST(LineBudget, EveryRoomKeepsItsOwn) {
   // 11 of these lines are the norm in parts: one call for any number of ranks. 8 keep all sums of a
   // product in ARM's registers, 18 are for systems other than Linux, and 9 count the cores that a
   // process may use.
-  EXPECT_LE(book, 8610);
+  EXPECT_LE(book, 8612);
   EXPECT_LE(room("plan"), 958);  // 550 are a simulated machine, 240 are models in outline
   EXPECT_LE(instruments, 7389);  // 220 are for weights in several files, ours and PyTorch's
 }
