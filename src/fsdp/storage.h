@@ -146,8 +146,8 @@ class WholeGradients {
   Event take();
   /// Shows them to the module. In a slot that was just borrowed they are zeros.
   void show();
-  /// The backward of the model begins. @throws Error if they are sums over the ranks already, and
-  /// zero_grad has not been called
+  /// The first backward of a pass begins. @throws Error if they are sums over the ranks already,
+  /// and zero_grad has not been called
   void begin_backward();
 
   /// Marks the gradients that this rank does not have. Call it before a reduction.

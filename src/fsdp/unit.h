@@ -89,7 +89,7 @@ class Unit {
   /// @param keep keeps such a copy for the next pass
   void end_of_use(bool keep);
 
-  /// The backward of the model begins. @throws Error if the gradients of the last step are sums
+  /// The first backward of a pass begins. @throws Error if the gradients of the last step are sums
   /// over the ranks already, and zero_grad has not been called: a second reduction would add them
   /// again
   void begin_backward() { gradients_.begin_backward(); }

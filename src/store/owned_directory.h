@@ -18,8 +18,9 @@ namespace nanofsdp::store {
 /// in any way; the file stays. The lock holds among the processes of one machine, and among
 /// machines whose file system has locks for all of them. NFS has such locks, unless it is mounted
 /// with `nolock` or `local_lock`. On a file system without any locks, a run goes on without one.
-/// The lock is the process's: one process can hold a directory twice. If the directory is held, the
-/// function waits a second, because the ranks of a run that was killed may be about to end.
+/// The lock is the process's: if a process holds one directory twice, the end of either owner frees
+/// it. If another process holds it, the function waits a second, because the ranks of a run that
+/// was killed may be about to end.
 /// @returns an owner: when the last copy of it is destroyed, the directory is free
 /// @throws UsageError naming the other process; or if the directory cannot be made or written
 std::shared_ptr<void> own_directory(const std::string& path);
