@@ -146,8 +146,8 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
   };
   on.pre_backward = [this, &unit](nn::Tape& tape) {
     begin_pass(tape);
-    const bool begins = std::ranges::none_of(units_, &Unit::took_gradients);
-    for (Unit& each : begins ? units() : std::span<Unit>()) each.begin_backward();
+    const bool goes_on = std::ranges::any_of(units_, &Unit::took_gradients);
+    for (Unit& each : goes_on ? std::span<Unit>() : units()) each.begin_backward();
     schedule_.begin_backward(unit);
     const bool unshards = unit.unshards_in_backward();
     if (unshards) unit.unshard();
