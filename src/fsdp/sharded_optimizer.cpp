@@ -25,8 +25,7 @@ void ShardedOptimizer::step(double lr, Tensor grad_scale) {
   for (const UnitState& state : states_) have.push_back(state.unit->rows()[0].have_gradients());
   for (std::size_t u = 0; u < states_.size(); ++u) {
     ShardedParameters& row = states_[u].unit->rows().front();
-    // An update may throw, and then no rank may go on with a whole copy of the values before it.
-    if (row.is_reduced()) row.written(/*all=*/false);  // also in that case
+    if (row.is_reduced()) row.written(/*all=*/false);  // copies are stale, even if an update throws
     for (std::size_t i = 0; i < row.parameters().size(); ++i) {
       const Range at = row.owned(i).in_shard;
       if (at.empty() || !have[u][i]) continue;
