@@ -71,7 +71,7 @@ std::string Tape::name_of(const Module* module) const {
 
 Tape::~Tape() {
   try {
-    end();
+    if (!ends_.empty()) end();
   } catch (...) {  // the caller has the error that came before
   }
 }
