@@ -47,39 +47,29 @@ TEST(Groups, MayShareAWeight) {
   EXPECT_EQ(units[0].parameters.size(), 1u);
 }
 
-// Also units of one name are two units: they must not share a weight.
-TEST(Groups, OfOneNameMayNotShareAWeight) {
-  struct Twins final : nn::Module {
-    Twins() : two(one.own_parameters()[0].second) { add("twin", one), add("twin", two); }
-    nn::Linear one{{.in = kWidth, .out = kWidth, .bias = false}}, two;
+// A module with two children of one name, which may share a weight.
+struct Twins final : nn::Module {
+  explicit Twins(bool tied)
+      : two(tied ? nn::Linear(one.own_parameters()[0].second) : nn::Linear(kSizes)) {
+    add("twin", one), add("twin", two);
+  }
+  static constexpr nn::Linear::Options kSizes{.in = kWidth, .out = kWidth, .bias = false};
+  nn::Linear one{kSizes}, two;
 
-   private:
-    Tensor do_forward(nn::Tape& tape, Tensor x) override {
-      return two.forward(tape, one.forward(tape, x));
-    }
-    Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-      return one.backward(tape, two.backward(tape, dy));
-    }
-  } model;
-  testing::expect_error<Error>([&] { wrap(model, is_a<nn::Linear>); },
-                               "tied parameter twin.weight");
-}
+ private:
+  Tensor do_forward(nn::Tape& tape, Tensor x) override {
+    return two.forward(tape, one.forward(tape, x));
+  }
+  Tensor do_backward(nn::Tape& tape, Tensor dy) override {
+    return one.backward(tape, two.backward(tape, dy));
+  }
+};
 
-// A module may give two children one name. They are two units, because no group has that name.
+// They are two units, because no group has their name. So they may not share a weight.
 TEST(Groups, AreNotMadeOfEqualPaths) {
-  struct Twins final : nn::Module {
-    Twins() { add("twin", one), add("twin", two); }
-    Layer one, two;
-
-   private:
-    Tensor do_forward(nn::Tape& tape, Tensor x) override {
-      return two.forward(tape, one.forward(tape, x));
-    }
-    Tensor do_backward(nn::Tape& tape, Tensor dy) override {
-      return one.backward(tape, two.backward(tape, dy));
-    }
-  } model;
-  EXPECT_EQ(wrap(model, is_a<Layer>).size(), 3u);
+  Twins apart(/*tied=*/false), tied(/*tied=*/true);
+  EXPECT_EQ(wrap(apart, is_a<nn::Linear>).size(), 3u);
+  testing::expect_error<Error>([&] { wrap(tied, is_a<nn::Linear>); }, "tied parameter twin.weight");
 }
 
 TEST(Groups, AreOfModulesBesideEachOtherWithEqualOptions) {
