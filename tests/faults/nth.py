@@ -79,20 +79,20 @@ class Board:
 
 
 class Nth:
-    def __init__(self, binary: Path, library: Path, scratch: Path):
-        self.binary, self.library, self.scratch = binary, library, scratch
+    def __init__(self, binary: Path, library: Path, folder: Path):
+        self.binary, self.library, self.folder = binary, library, folder
         self.healthy: dict[tuple[str, int], Trial] = {}
         self.sanitized = b"__asan_init" in binary.read_bytes()
-        (scratch / "leaks").write_text(OF_THE_SYSTEM)
+        (folder / "leaks").write_text(OF_THE_SYSTEM)
 
     def trial(self, name: str) -> Trial:
         setting = Setting(RANKS, "full_shard", "tiny")
-        return Trial(self.binary, self.scratch / name, setting, False, Random(name))
+        return Trial(self.binary, self.folder / name, setting, False, Random(name))
 
     def train(self, t: Trial, way: str, iterations: int, name: str, resume: bool, point=None):
         environment = {}
         if self.sanitized:
-            suppressions = f"suppressions={self.scratch / 'leaks'}:print_suppressions=0"
+            suppressions = f"suppressions={self.folder / 'leaks'}:print_suppressions=0"
             environment = SANITIZER | {"LSAN_OPTIONS": suppressions}
         if point is not None:
             board = Board(t.folder)
@@ -246,11 +246,11 @@ def table(results: list[dict]) -> str:
 def main() -> int:
     options = arguments()
     options.out.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix="nanofsdp-nth-"))
-    library = scratch / "fail_nth.so"
+    folder = Path(tempfile.mkdtemp(prefix="nanofsdp-nth-"))
+    library = folder / "fail_nth.so"
     subprocess.run([os.environ.get("CXX", "c++"), "-std=c++20", "-shared", "-fPIC", "-o", library,
                     Path(__file__).with_name("fail_nth.cpp"), "-ldl"], check=True)
-    nth = Nth(options.binary.resolve(), library, scratch)
+    nth = Nth(options.binary.resolve(), library, folder)
     if options.only:
         way, scenario, kind, rank, n = options.only.split(":")
         todo = [Point(way, scenario, kind, int(rank), int(n))]
@@ -270,9 +270,9 @@ def main() -> int:
     (options.out / "nth.md").write_text(report)
     print(report, end="")
     missed = sum(r["miss"] is not None for r in results)
-    print(f"{missed} of {len(results)} missed" + (f"; their files: {scratch}" if missed else ""))
+    print(f"{missed} of {len(results)} missed" + (f"; their files: {folder}" if missed else ""))
     if not missed:
-        shutil.rmtree(scratch)
+        shutil.rmtree(folder)
     return 1 if missed else 0
 
 
