@@ -18,7 +18,7 @@
 namespace nanofsdp {
 
 // The names and texts of data/help/*.txt, which src/cmake/embed.cmake puts into the binary.
-extern const std::span<const std::pair<std::string_view, const std::string_view&>> kUsages;
+extern const std::span<const std::pair<std::string_view, std::string_view>> kUsages;
 
 namespace cli {
 namespace {

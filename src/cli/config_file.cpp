@@ -24,7 +24,7 @@ namespace nanofsdp {
 
 // The names and texts of data/configs/*.py, which src/cmake/embed.cmake puts into the binary.
 // nanogpt.py has the settings that the others leave out.
-extern const std::span<const std::pair<std::string_view, const std::string_view&>> kConfigs;
+extern const std::span<const std::pair<std::string_view, std::string_view>> kConfigs;
 extern const std::string_view kNanoGpt;
 
 namespace cli {

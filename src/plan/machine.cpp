@@ -15,7 +15,7 @@
 namespace nanofsdp {
 
 // The names and texts of data/machines/*.txt, which src/cmake/embed.cmake puts into the binary.
-extern const std::span<const std::pair<std::string_view, const std::string_view&>> kMachines;
+extern const std::span<const std::pair<std::string_view, std::string_view>> kMachines;
 
 namespace plan {
 namespace {
