@@ -8,6 +8,10 @@
 #include <cstdlib>
 #include <string>
 
+#ifdef NANOFSDP_CHECKER  // `make grade` gives a checker another main()
+#define main NANOFSDP_CHECKER
+#endif
+
 namespace lesson {
 
 /// @file
