@@ -1,8 +1,10 @@
 #pragma once
 
-#include <cstdio>
+#include <sys/mman.h>
+
 #include <functional>
 #include <memory>
+#include <new>
 #include <stdexcept>
 #include <type_traits>
 #include <utility>
@@ -24,13 +26,14 @@ Result on_ranks(const comm::RanksOptions& options,
                 const std::function<Result(Context&, std::unique_ptr<comm::Communicator>)>& body) {
   static_assert(std::is_trivially_copyable_v<Result>);
   keep_freed_memory();  // a training does this too
-  // A rank that is a process has memory of its own, so the result goes through a file.
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::tmpfile(), &std::fclose);
-  NANOFSDP_CHECK(file != nullptr, .what = "result of ranks", .expected = "a temporary file",
-                 .got = "none");
+  // A rank that is a process has memory of its own, so the result lies in memory that both see.
+  const auto unmap = [](Result* result) { munmap(result, sizeof *result); };
+  const std::unique_ptr<Result, decltype(unmap)> result(static_cast<Result*>(
+      mmap(nullptr, sizeof(Result), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)));
+  if (result.get() == MAP_FAILED) throw std::bad_alloc();
   const comm::RankBody rank = [&](Context& context, std::unique_ptr<comm::Communicator> world) {
     const Result mine = body(context, std::move(world));
-    if (context.rank == 0) std::fwrite(&mine, sizeof mine, 1, file.get());
+    if (context.rank == 0) *result = mine;
   };
   launch::Outcome outcome;
   if (options.backend == comm::Backend::local) {
@@ -40,14 +43,12 @@ Result on_ranks(const comm::RanksOptions& options,
         options.ranks, [&](launch::Store& store) { comm::run_rank(store, options, rank); });
   }
   if (outcome.exit_code == 2) throw UsageError({.what = outcome.message});
-  Result result{};
-  std::rewind(file.get());
-  if (outcome.exit_code != 0 || std::fread(&result, sizeof result, 1, file.get()) != 1) {
+  if (outcome.exit_code != 0) {
     throw std::runtime_error(!outcome.message.empty()
                                  ? outcome.message
                                  : "ended by " + name_signal(outcome.exit_code - 128));
   }
-  return result;
+  return *result;
 }
 
 }  // namespace nanofsdp::bench
