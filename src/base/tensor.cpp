@@ -42,8 +42,8 @@ Tensor Tensor::view(Shape shape) const {
 }
 
 Tensor Tensor::rows() const {
-  const std::int64_t n = dim(shape_.rank() - 1);
-  return view({numel() / n, n});
+  const int last = shape_.rank() - 1;
+  return view({shape_.with(last, 1).numel(), dim(last)});
 }
 
 Tensor Tensor::slice(std::int64_t begin, std::int64_t count) const {

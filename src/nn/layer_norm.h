@@ -25,9 +25,8 @@ class LayerNorm final : public Module {
 
  private:
   Tensor do_forward(Tape& tape, Tensor x) override {
-    const std::int64_t n = weight_->shape[0];
     const Tensor y = tape.allocate(x.shape());
-    const Tensor mean = tape.allocate({x.numel() / n}, DType::float32);
+    const Tensor mean = tape.allocate({x.rows().dim(0)}, DType::float32);
     const Tensor rstd = tape.allocate(mean.shape(), mean.dtype());
     ops::layer_norm(tape.stream(), ops::LayerNormForward{.x = x.rows(),
                                                          .weight = weight_->data,

@@ -9,7 +9,10 @@
 #include "base/context.h"
 #include "base/rng.h"
 #include "nn/init.h"
+#include "nn/layer_norm.h"
 #include "nn/tape.h"
+#include "support/tensors.h"
+#include "support/whole_model.h"
 
 namespace nanofsdp::nn {
 namespace {
@@ -31,6 +34,43 @@ TEST(Linear, StartsAsGpt2Does) {
   EXPECT_EQ(parameters[0]->init.kind, Init::Kind::normal);
   EXPECT_EQ(parameters[0]->init.scale, 0.02);
   EXPECT_EQ(parameters[1]->init.kind, Init::Kind::zeros);
+}
+
+// Sizes may be 0, as in PyTorch: the sum of no products is 0.
+TEST(Linear, OfNoInputsGivesItsBias) {
+  for (const std::int64_t in : {0, 2}) {
+    for (const std::int64_t out : {0, 3}) {
+      Context context;
+      Tape tape(context);
+      Linear linear({.in = in, .out = out});
+      testing::WholeModel memory(linear);
+      std::ranges::fill(memory.parameters[1]->data.span<float>(), 7.0f);
+      testing::Owned<float> x({2, 1, in}, 1.0f), dy({2, 1, out}, 1.0f);
+      tape.begin(true);
+      const Tensor y = linear.forward(tape, x);
+      EXPECT_EQ(y.shape(), Shape({2, 1, out}));
+      EXPECT_TRUE(std::ranges::all_of(y.span<float>(), [](float e) { return e == 7; }));
+      const Tensor dx = linear.backward(tape, dy);
+      tape.end_backward();
+      EXPECT_EQ(dx.shape(), Shape({2, 1, in}));
+      for (const auto i : {0, 1}) {
+        const Tensor grad = memory.parameters[static_cast<std::size_t>(i)]->grad();
+        EXPECT_TRUE(std::ranges::all_of(grad.span<float>(), [](float e) { return e == 2; }));
+      }
+    }
+  }
+}
+
+TEST(LayerNorm, OfNoElementsGivesNone) {
+  Context context;
+  Tape tape(context);
+  LayerNorm norm(0, true);
+  testing::WholeModel memory(norm);
+  testing::Owned<float> x({2, 3, 0}), dy({2, 3, 0});
+  tape.begin(true);
+  EXPECT_EQ(norm.forward(tape, x).shape(), x.shape);
+  EXPECT_EQ(norm.backward(tape, dy).shape(), x.shape);
+  tape.end_backward();
 }
 
 // Half of many uniform values lie on each side of zero, and all lie within the bound.
