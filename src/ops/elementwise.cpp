@@ -96,8 +96,7 @@ void dropout(Stream& stream, const Dropout& a) {
   require("dropout: y", a.y, a.x.shape());
   const std::uint32_t threshold = drop_threshold(a.p);
   if (a.x.empty()) return;
-  const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1;
-  const std::int64_t n = a.x.numel() / rows;
+  const std::int64_t rows = a.x.shape().rank() > 0 ? a.x.dim(0) : 1, n = a.x.numel() / rows;
   const float factor = 1 / (1 - a.p);
   enqueue_loop(stream, a, rows, grain_of(n), [=](std::int64_t r) {
     dropout_row(a.x.f32() + r * n, a.y.f32() + r * n, n, row_key(a.key, r), threshold, factor);

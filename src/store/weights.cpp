@@ -23,11 +23,14 @@ using fsdp::Range;
 
 constexpr char kWrites[] = "saves weights", kReads[] = "loads weights";
 
-// The elements of a tensor that a rank writes. They are whole rows, as torch.chunk cuts them.
-Range chunk_of(const TensorInfo& tensor, comm::Mesh& mesh) {
+// The elements of a tensor that this rank writes, if it writes the tensor. They are whole rows, as
+// torch.chunk cuts them. The first rank writes a tensor without elements.
+std::optional<Range> chunk_of(const TensorInfo& tensor, comm::Mesh& mesh) {
   const fsdp::Layout cut({{tensor.name, Shape(tensor.shape)}}, ranks_of(mesh), /*alignment=*/1,
                          fsdp::LayoutKind::per_parameter);
-  return cut.piece(0, rank_of(mesh)).in_parameter;
+  const Range chunk = cut.piece(0, rank_of(mesh)).in_parameter;
+  const bool first = tensor.numel() == 0 && rank_of(mesh) == 0;
+  return first || !chunk.empty() ? std::optional(chunk) : std::nullopt;
 }
 
 // Requires that the directory has no weights, because readers take every .safetensors file in it
@@ -198,12 +201,12 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
   std::vector<TensorInfo> boxes;
   auto sharding = nlohmann::json::object();
   for (TensorInfo& tensor : infos_of(model)) {
-    const Range chunk = chunk_of(tensor, mesh);
-    if (chunk.empty()) continue;
+    const std::optional<Range> chunk = chunk_of(tensor, mesh);
+    if (!chunk) continue;
     std::vector<std::int64_t> offsets(tensor.shape.size());
-    if (!offsets.empty()) {
+    if (!offsets.empty() && !chunk->empty()) {
       const std::int64_t row = tensor.numel() / tensor.shape[0];
-      offsets[0] = chunk.begin / row, tensor.shape[0] = chunk.size() / row;
+      offsets[0] = chunk->begin / row, tensor.shape[0] = chunk->size() / row;
     }
     if (dtype == DType::bfloat16) tensor.dtype = name_in_file(dtype);
     sharding[tensor.name][kSavedOffsets] = offsets;
@@ -223,10 +226,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
   together(model, kWrites, [&](FileRecord&) {
     writer.emplace((std::filesystem::path(directory) / name).string(), std::move(boxes), metadata);
   });
-  write_whole(model, writer, [&](const TensorInfo& tensor) {
-    const Range chunk = chunk_of(tensor, mesh);
-    return chunk.empty() ? std::nullopt : std::optional(chunk);
-  });
+  write_whole(model, writer, [&](const TensorInfo& tensor) { return chunk_of(tensor, mesh); });
 }
 
 void load_weights(const std::string& out_dir, fsdp::ShardedModel& model) {

@@ -104,7 +104,7 @@ TEST(SafetensorsHeader, SaysWhatIsWrong) {
   EXPECT_TRUE(one_line_with(error, {"'b' at byte 8"})) << error;
 }
 
-// No rank writes a tensor without elements, so no file of theirs has it.
+// Files of others may lack a tensor without elements, for it has nothing that could be read.
 TEST(SameTensors, MayBeMissingIfTheyHaveNoElements) {
   const TensorInfo weight{"weight", {2, 3}}, none{"none", {0, 4}}, scalar{"scalar", {}};
   const std::vector<TensorInfo> model{weight, none, {"nothing", {5, 0, 2}}, scalar};

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -132,6 +133,30 @@ TEST(ShardedWeights, AreWrittenAsTheyAreStored) {
     }
     for (const TensorInfo& tensor : half.tensors()) EXPECT_EQ(tensor.dtype, "BF16");
   }
+}
+
+// A parameter without elements is in the file of the first rank, as readers may want all names.
+TEST(ShardedWeights, OfNoElementsAreInTheFirstFile) {
+  const TemporaryDirectory directory;
+  const auto at_ranks = [&](int ranks, std::uint32_t seed, auto&& body, fsdp::LayoutKind layout) {
+    return testing::run_ranks(testing::Backend::local, ranks,
+                              [&](Context& context, std::unique_ptr<comm::Communicator> world) {
+                                comm::Mesh mesh(std::move(world));
+                                nn::Linear model({.in = 0, .out = 3});
+                                fsdp::ShardedModel sharded(context, model, mesh,
+                                                           {.layout = layout});
+                                testing::store_random(sharded, seed);
+                                body(directory.file("d"), sharded);
+                                return testing::whole_weights(sharded);
+                              })[0];
+  };
+  const auto save = [](const std::string& d, auto& model) { save_sharded_weights(d, model, {}); };
+  const std::vector<float> saved = at_ranks(2, kSaved, save, fsdp::LayoutKind::flat);
+  const std::vector<TensorInfo> first = SafetensorsFile(directory.file("d/" + shard(1))).tensors();
+  EXPECT_TRUE(std::ranges::any_of(first, [](const TensorInfo& tensor) {
+    return tensor.name == "weight" && tensor.shape == std::vector<std::int64_t>{3, 0};
+  }));
+  for (const auto layout : kLayouts) EXPECT_EQ(at_ranks(3, kOther, load_weights, layout), saved);
 }
 
 // PyTorch reads these: names of files, shapes, and the places where the boxes begin.
