@@ -29,8 +29,9 @@ void adamw(Stream& stream, const AdamW& a) {
   require.numel("adamw: m", a.m, n);
   require.numel("adamw: v", a.v, n);
   if (!a.grad_scale.empty()) require("adamw: grad_scale", a.grad_scale, {1});
-  NANOFSDP_CHECK(a.step >= 1, .what = "adamw: step", .expected = "at least 1",
-                 .got = fmt::format("{}", a.step));
+  NANOFSDP_CHECK(a.step >= 1 && std::min(a.beta1, a.beta2) >= 0 && std::max(a.beta1, a.beta2) < 1,
+                 .what = "adamw: step and betas", .expected = "at least 1, and in [0, 1)",
+                 .got = fmt::format("{}, {} and {}", a.step, a.beta1, a.beta2));
   enqueue(stream, a, [&stream, a, n] {
     const AdamWConstants constants(a);
     const float grad_scale = a.grad_scale.empty() ? 1.0f : *a.grad_scale.f32();

@@ -1,5 +1,6 @@
 #include "ops/adamw.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -240,8 +241,19 @@ TEST(AdamW, AnErrorNamesTheOperand) {
     a.*operand = doubles;
     expect_error<ShapeError>([&] { adamw(*stream_of(1), a); }, words);
   }
-  expect_error<Error>([&] { adamw(*stream_of(1), o.step(0)); },
-                      "adamw: step: expected at least 1, got 0");
+  const auto refused = [&](std::int64_t step, double beta1, double beta2) {
+    AdamW a = o.step(step);
+    a.beta1 = beta1, a.beta2 = beta2;
+    expect_error<Error>([&] { adamw(*stream_of(1), a); },
+                        fmt::format("adamw: step and betas: expected at least 1, and in [0, 1), "
+                                    "got {}, {} and {}",
+                                    step, beta1, beta2));
+  };
+  refused(0, 0.9, 0.99);
+  refused(1, 1, 0.99);
+  refused(1, 0.9, 1);
+  refused(1, -0.1, 0.99);
+  refused(1, 0.9, -0.1);
 }
 
 }  // namespace
