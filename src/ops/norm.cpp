@@ -26,14 +26,11 @@ double sum_of_squares(const float* x, std::int64_t n) {
     }
   }
   for (std::int64_t j = 0; i < n; ++i, ++j) lanes[j] += static_cast<double>(x[i]) * x[i];
-  double sum = 0;
-  for (const double lane : lanes) sum += lane;
-  return sum;
+  return std::accumulate(lanes.begin(), lanes.end(), 0.0);
 }
 
 double sum_of_squares(Stream& stream, const Tensor& part) {
-  const std::int64_t n = part.numel();
-  const std::int64_t blocks = (n + kBlock - 1) / kBlock;
+  const std::int64_t n = part.numel(), blocks = (n + kBlock - 1) / kBlock;
   std::vector<double> sums(static_cast<std::size_t>(blocks));
   stream.parallel_for(blocks, grain_of(kBlock), [&](std::int64_t b) {
     sums[b] = sum_of_squares(part.f32() + b * kBlock, std::min(kBlock, n - b * kBlock));
@@ -46,6 +43,8 @@ double sum_of_squares(Stream& stream, const Tensor& part) {
 void squared_norm(Stream& stream, const SquaredNorm& a) {
   const Require require(stream);
   require("squared_norm: x", a.x, a.x.shape());
+  NANOFSDP_CHECK(a.part >= 1 && a.offset >= 0, .what = "squared_norm: part and offset",
+                 .expected = "at least 1 and 0", .got = fmt::format("{}, {}", a.part, a.offset));
   require("squared_norm: out", a.out, {(a.offset + a.x.numel() - 1) / a.part + 1}, DType::float64);
   enqueue(stream, a, [&stream, a] {
     double* sum = a.out.data<double>();
