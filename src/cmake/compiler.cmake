@@ -49,7 +49,8 @@ set(memory $<$<CXX_COMPILER_ID:GNU>:--param=ggc-min-heapsize=600000>)
 # that outlives its tensor, which owns nothing (GCC 14).
 target_compile_options(nanofsdp_flags INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${flags};${memory};
   -Wall;-Wextra;-Wno-missing-field-initializers $<$<CXX_COMPILER_ID:GNU>:
-    -Wno-maybe-uninitialized;-Wno-restrict;-Wno-array-bounds;-Wno-stringop-overflow;-Wno-dangling-reference>>)
+    -Wno-maybe-uninitialized;-Wno-uninitialized;-Wno-restrict;-Wno-array-bounds;
+    -Wno-stringop-overflow;-Wno-dangling-reference>>)
 if(NANOFSDP_WERROR)
   target_compile_options(nanofsdp_flags INTERFACE
     $<$<COMPILE_LANGUAGE:CXX>:-Werror> $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>)
