@@ -44,8 +44,8 @@ std::int64_t by_trying(const Model& m, std::int64_t memory) {
 
 }  // namespace
 
-// Random models with the memory of some W, and a byte less. Then two models of 70 billion
-// parameters.
+// Random models with the memory of some W, and a byte less. Then a model that needs 200,000 ranks,
+// and two models of 70 billion parameters.
 int main() {
   lesson::Exercise exercise("fewest_ranks");
   std::mt19937 random(lesson::seed(0));
@@ -66,6 +66,8 @@ int main() {
     const std::int64_t little = draw(100) - 1;
     expect(m, little, by_trying(m, little));
   }
+  const Model many{100, 1'000'000, 1'000'000};
+  expect(many, needs(many, 200'000), 200'000);
   const std::int64_t GB = 1'000'000'000;
   expect({80, 855'654'400, 524'296'192}, 80 * GB, 17);
   expect({80, 855'654'400, 524'296'192}, 11 * GB, 0);

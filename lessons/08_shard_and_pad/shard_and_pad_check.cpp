@@ -8,10 +8,10 @@ using nanofsdp::fsdp::Piece;
 using nanofsdp::fsdp::Range;
 
 namespace nanofsdp::fsdp {
-bool operator==(const Piece& a, const Piece& b) {
+static bool operator==(const Piece& a, const Piece& b) {
   return a.in_shard == b.in_shard && a.in_parameter == b.in_parameter;
 }
-std::string to_string(const Piece& p) {
+static std::string to_string(const Piece& p) {
   return fmt::format("in shard [{}, {}), in parameter [{}, {})", p.in_shard.begin, p.in_shard.end,
                      p.in_parameter.begin, p.in_parameter.end);
 }

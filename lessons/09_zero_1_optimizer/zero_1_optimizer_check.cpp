@@ -9,6 +9,7 @@
 namespace {
 
 using namespace nanofsdp;
+constexpr float kRates[] = {0.5f, 0.25f, 1};  // of each step
 constexpr int kSteps = 3;
 
 // Element i of a rank's gradient. These are whole numbers, so an average over one, two or four
@@ -21,7 +22,11 @@ std::string shown(const std::vector<float>& values) {
   return text;
 }
 
-// The parameters of each rank after some steps, or the error if a rank failed.
+std::string shown(const std::vector<float>& parameters, const std::vector<float>& momentum) {
+  return fmt::format("{}, momentum {}", shown(parameters), shown(momentum));
+}
+
+// What each rank has after some steps, or the error if a rank failed.
 std::vector<std::string> run(int W, int s) {
   std::vector<std::string> results(W);
   try {
@@ -29,9 +34,10 @@ std::vector<std::string> run(int W, int s) {
       std::vector<float> parameters(W * s, 1), gradient(W * s), momentum(s);
       for (int step = 0; step < kSteps; ++step) {
         for (int i = 0; i < W * s; ++i) gradient[i] = gradient_of(context.rank, step, i);
-        sharded_momentum_step(*context.compute, *world, parameters, gradient, momentum, 0.5f);
+        sharded_momentum_step(*context.compute, *world, parameters, gradient, momentum,
+                              kRates[step]);
       }
-      results[context.rank] = shown(parameters);
+      results[context.rank] = shown(parameters, momentum);
     });
   } catch (const std::exception& e) {
     results[0] = e.what();
@@ -39,18 +45,18 @@ std::vector<std::string> run(int W, int s) {
   return results;
 }
 
-// The same on one process, which stores all of the momentum.
-std::string specified(int W, int s) {
+// What rank `of` is to have, computed on one process that stores all of the momentum.
+std::string specified(int W, int s, int of) {
   std::vector<float> parameters(W * s, 1), momentum(W * s);
   for (int step = 0; step < kSteps; ++step) {
     for (int i = 0; i < W * s; ++i) {
       float sum = 0;
       for (int rank = 0; rank < W; ++rank) sum += gradient_of(rank, step, i);
       momentum[i] = 0.9f * momentum[i] + sum / static_cast<float>(W);
-      parameters[i] -= 0.5f * momentum[i];
+      parameters[i] -= kRates[step] * momentum[i];
     }
   }
-  return shown(parameters);
+  return shown(parameters, {momentum.begin() + of * s, momentum.begin() + (of + 1) * s});
 }
 
 }  // namespace
@@ -62,9 +68,10 @@ int main() {
     for (int s = 0; s <= 3; ++s) {
       const std::vector<std::string> yours = run(W, s);
       for (int rank = 0; rank < W; ++rank) {
-        if (!exercise.expect(yours[rank], specified(W, s),
-                             "{} ranks, shards of {}, parameters of rank {} after {} steps", W, s,
-                             rank, kSteps)) {
+        if (!exercise.expect(yours[rank], specified(W, s, rank),
+                             "{} ranks, shards of {}, parameters and momentum of rank {} after {} "
+                             "steps with rates of 0.5, 0.25 and 1",
+                             W, s, rank, kSteps)) {
           return exercise.end();
         }
       }

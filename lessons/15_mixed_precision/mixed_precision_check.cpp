@@ -1,3 +1,4 @@
+#include <cmath>
 #include <vector>
 
 #include "base/device.h"
@@ -8,10 +9,11 @@
 
 using nanofsdp::bfloat16;
 
-// One to six ranks. Their rows hold zero to five numbers, of very different sizes.
+// One to six ranks. Their rows hold zero to five numbers of both signs, from tiny ones up to 2^25: a
+// float does not hold every digit of their sum, so the order of the ranks and the precision matter.
 int main() {
   lesson::Exercise exercise("average");
-  nanofsdp::Generator generator(15);
+  nanofsdp::Generator generator(lesson::seed(15));
   const auto stream = nanofsdp::make_compute_stream(nanofsdp::Device::cpu, /*threads=*/1);
   for (int W = 1; W <= 6; ++W) {
     for (int n = 0; n < 300; ++n) {
@@ -20,12 +22,12 @@ int main() {
       std::string words;
       for (std::vector<bfloat16>& row : ranks) {
         for (int i = 0; i < n % 6; ++i) {
-          const float size = static_cast<float>(1 << generator.randint(10));
-          row.push_back(nanofsdp::to_bfloat16(size * generator.uniform()));
+          const float size = static_cast<float>(1 << generator.randint(26));
+          row.push_back(nanofsdp::to_bfloat16(size * (2 * generator.uniform() - 1)));
         }
         rows.push_back(row.data());
       }
-      std::vector<float> yours(n % 6), spec(n % 6);
+      std::vector<float> yours(n % 6, NAN), spec(n % 6);
       average(ranks, yours);
       nanofsdp::comm::sum_in_rank_order(*stream, rows, nanofsdp::DType::bfloat16,
                                         nanofsdp::Tensor(spec.data(), {n % 6}),

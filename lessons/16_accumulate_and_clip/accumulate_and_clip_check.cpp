@@ -7,15 +7,16 @@
 using nanofsdp::fsdp::Layout;
 
 // Three parameters, filled with small whole numbers and one 4096. The square of 4096 is so large
-// that a sum in float loses what is added to it. Padding holds NaN; with an alignment there is
-// padding between parameters, too.
+// that a sum in float loses what is added to it. Padding holds NaN, or 3; with an alignment there
+// is padding between parameters, too.
 int main() {
   lesson::Exercise exercise("squares");
   for (int W = 1; W <= 6; ++W) {
     for (int alignment = 1; alignment <= 4; ++alignment) {
       for (std::int64_t n = 0; n <= 25; ++n) {
         const Layout layout({{"a", {n}}, {"b", {3}}, {"c", {n / 3, 2}}}, W, alignment);
-        std::vector<float> row(static_cast<std::size_t>(layout.padded_numel()), NAN);
+        const float padding = n % 2 == 0 ? NAN : 3;
+        std::vector<float> row(static_cast<std::size_t>(layout.padded_numel()), padding);
         std::vector<double> right(static_cast<std::size_t>(W));
         for (std::size_t i = 0; i < 3; ++i) {
           const auto [begin, end] = layout.in_whole(i);
@@ -29,8 +30,8 @@ int main() {
         for (std::size_t rank = 0; rank < right.size(); ++rank) {
           const std::span<const float> shard = std::span<const float>(row).subspan(rank * s, s);
           exercise.expect(squares(layout, static_cast<int>(rank), shard), right[rank],
-                          "sizes {}, 3, {}, alignment {}, rank {} of {}", n, n / 3 * 2, alignment,
-                          rank, W);
+                          "sizes {}, 3, {}, alignment {}, padding {}, rank {} of {}", n, n / 3 * 2, alignment,
+                          padding, rank, W);
         }
       }
     }

@@ -5,10 +5,10 @@
 #include "frame/exercise.h"
 #include "recompute_exercise.h"
 
-std::string to_string(Action action) {
+static std::string to_string(Action action) {
   return action == Action::nothing ? "nothing" : action == Action::gather ? "gather" : "discard";
 }
-std::string to_string(State state) {
+static std::string to_string(State state) {
   return state == State::idle ? "idle" : state == State::forward ? "forward" : "pre_backward";
 }
 
