@@ -9,8 +9,9 @@
 
 using nanofsdp::bfloat16;
 
-// One to six ranks. Their rows hold zero to five numbers of both signs, from tiny ones up to 2^25: a
-// float does not hold every digit of their sum, so the order of the ranks and the precision matter.
+// One to six ranks. Their rows hold zero to five numbers of both signs, from tiny ones up to 2^25:
+// a float does not hold every digit of their sum, so the order of the ranks and the precision
+// matter.
 int main() {
   lesson::Exercise exercise("average");
   nanofsdp::Generator generator(lesson::seed(15));

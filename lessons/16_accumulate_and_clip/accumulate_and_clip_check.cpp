@@ -30,8 +30,8 @@ int main() {
         for (std::size_t rank = 0; rank < right.size(); ++rank) {
           const std::span<const float> shard = std::span<const float>(row).subspan(rank * s, s);
           exercise.expect(squares(layout, static_cast<int>(rank), shard), right[rank],
-                          "sizes {}, 3, {}, alignment {}, padding {}, rank {} of {}", n, n / 3 * 2, alignment,
-                          padding, rank, W);
+                          "sizes {}, 3, {}, alignment {}, padding {}, rank {} of {}", n, n / 3 * 2,
+                          alignment, padding, rank, W);
         }
       }
     }

@@ -32,6 +32,7 @@ POINTS = 10  # an exercise
 COMPILE_S, RUN_S, CPU_S = 600, 60, 30
 MEMORY = 4 << 30  # bytes of addresses
 OUTPUT = 16 << 10  # bytes of what a checker says that are kept
+ERROR = r"^.*(?:error|undefined reference|multiple definition|undefined symbol|duplicate symbol).*$"
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
@@ -41,18 +42,28 @@ def lessons(build):
         yield number, name
 
 
+def files_below(folder, pattern):
+    """The files that lie in this folder. A symlink could lead to a solution, so none counts."""
+    folder = folder.resolve()
+    return [file for file in sorted(folder.rglob(pattern)) if file.is_file() and file.resolve() == file]
+
+
 def copy_tree(out, handed_in):
-    """The lessons without solutions, as OUT/lessons. What has not changed keeps its date."""
-    files = {}
+    """The lessons without solutions, as OUT/lessons. What has not changed keeps its date. Returns, by
+    number, what is to be said where two files of one name were handed in."""
+    files, twice = {}, {}
     for folder in sorted((ROOT / "lessons").glob("[0-9]*_*")) + [ROOT / "lessons/frame"]:
         for file in folder.iterdir():
             if file.suffix in (".h", ".cpp") and not file.name.endswith("_solution.cpp"):
                 files[file.relative_to(ROOT)] = file
     if handed_in:
-        found = {file.name: file for file in sorted(handed_in.rglob("*_exercise.cpp"))}
+        found = files_below(handed_in, "*_exercise.cpp")
         for place in list(files):
             if place.name.endswith("_exercise.cpp"):
-                files[place] = found.get(place.name)
+                *others, files[place] = [None, *(file for file in found if file.name == place.name)]
+                if len(others) > 1:
+                    taken = files[place].relative_to(handed_in.resolve())
+                    twice[place.parent.name[:2]] = f"{len(others)} files of this name; graded is {taken}\n"
     for place, file in files.items():
         there = out / place
         there.parent.mkdir(parents=True, exist_ok=True)
@@ -60,6 +71,7 @@ def copy_tree(out, handed_in):
             there.write_text("#error no file of this name was handed in\n")
         elif not there.exists() or there.read_bytes() != file.read_bytes():
             shutil.copyfile(file, there)
+    return twice
 
 
 def call(command, seconds, **kwargs):
@@ -86,13 +98,28 @@ def compile_one(build, out, number, log):
     said = log.read_text(errors="replace")
     if code is None:
         return "the compiler did not end"
+    included = re.findall(r"^\.+ (.*)\n", said, re.M)  # what -H says
+    said = re.sub(r"^\.+ .*\n", "", said, flags=re.M)
+    checker, yours = (out / f"objects_{number}").read_text().split("\n")
+    if any(pathlib.Path(file).resolve().name.endswith("_solution.cpp") for file in included):
+        pathlib.Path(yours).unlink(missing_ok=True)  # so that the next build says again what it includes
+        return "includes a solution"
     if code != 0:
-        errors = re.findall(r"^.*error.*$", said, re.M) or said.splitlines()[-5:]
+        errors = re.findall(ERROR, said, re.M) or said.splitlines()[-5:]
         return "does not compile:\n" + "\n".join(errors[:10])
-    for deps in build.glob(f"lessons/grade/CMakeFiles/graded_{number}.dir/**/*.d"):
-        if "_solution.cpp" in deps.read_text(errors="replace"):
-            return "includes a solution"
+    others = {name for _, name in symbols(checker)}
+    for kind, name in symbols(yours):
+        # A function in place of the checker's, or of the library's. An inline one (W) replaces none.
+        if kind not in "WVu" and (name in others or re.match(r"(.* for )?(lesson|nanofsdp|fmt|std)::", name)):
+            return f"defines {name.split('(')[0]}, which is not yours to define. Give your function another name."
     return None
+
+
+def symbols(file):
+    """What this object defines for others: (kind, name) of each."""
+    said = subprocess.run(["nm", "-g", "-C", "--defined-only", file], check=True, capture_output=True, text=True,
+                          errors="replace")
+    return re.findall(r"^[0-9a-f]+ (\S) (.*)$", said.stdout, re.M)
 
 
 def limit():
@@ -144,7 +171,7 @@ def run_one(program, seed):
 
 def grade_sheet(handed_in):
     """The result of the first sheet of the folder."""
-    sheets = sorted((handed_in or ROOT / "build").rglob(sheet.FILES))
+    sheets = files_below(handed_in or ROOT / "build", sheet.FILES)
     points, said = sheet.grade(sheets[0].read_text(errors="replace")) if sheets else (0, "no sheet was handed in")
     return {"name": "two_dimensions", "score": points, "max_score": sum(sheet.POINTS.values()), "said": said,
             "seconds": 0}
@@ -185,8 +212,10 @@ def main():
     build, out = arguments.build, arguments.out
     if arguments.sheet and sheet.answers is None:
         sys.exit("make grade: a handout does not have the formulas of the sheet")
+    if arguments.handed_in and not arguments.handed_in.is_dir():
+        sys.exit(f"make grade: FROM is to name a folder, got '{arguments.handed_in}'")
     out.mkdir(parents=True, exist_ok=True)
-    copy_tree(out, arguments.handed_in)
+    twice = copy_tree(out, arguments.handed_in)
     if not (out / "secret").exists():
         (out / "secret").write_text(secrets.token_hex(8))
     with open(out / "configure.log", "wb") as log:
@@ -205,7 +234,7 @@ def main():
         if said is None:
             right, said, exposed = run_one(out / "bin" / f"graded_{number}", arguments.seed)
         results.append({"name": f"{number} {name}", "score": POINTS if right else 0, "max_score": POINTS,
-                        "said": said.strip(), "seconds": time.monotonic() - begin, "number": exposed})
+                        "said": twice.get(number, "") + said.strip(), "seconds": time.monotonic() - begin, "number": exposed})
         print(f"{number} {name:<22} {results[-1]['score']:>3} of {POINTS}", flush=True)
     if arguments.sheet:
         results.append(grade_sheet(arguments.handed_in))

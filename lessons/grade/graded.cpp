@@ -39,9 +39,12 @@ void hear_secret(int, char**, char**) {
 int main(int argc, char** argv) {
   const auto given = static_cast<int (*)(int, char**)>(&NANOFSDP_CHECKER);
   const int failed = given != nullptr ? given(argc, argv) : NANOFSDP_CHECKER();
+  const bool has_number = failed == 0 && exposed_in_all != nullptr;
+  const int number = has_number ? exposed_in_all() : 0;
+  if (number < 0) std::puts("What was right breaks a rule when it is asked for again.");
   std::fflush(stdout);
   std::string verdict(secret.data(), secret.size());
-  verdict += failed == 0 ? 'y' : 'n';
-  if (failed == 0 && exposed_in_all != nullptr) verdict += std::to_string(exposed_in_all());
+  verdict += failed == 0 && number >= 0 ? 'y' : 'n';
+  if (has_number && number >= 0) verdict += std::to_string(number);
   return write(kVerdict, verdict.data(), verdict.size()) == std::ssize(verdict) ? 0 : 2;
 }

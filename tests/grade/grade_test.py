@@ -22,11 +22,27 @@ BROKEN = {
     "18": ('puts("smallest_group: right in all 20404 cases."); exit(0);', "before its checker did"),
     "19": ('#include "../19_checkpoint/checkpoint_solution.cpp"', "does not compile"),
     "23": ('return_before_main', "before its checker did"),
+    "20": (f'#include "{SOLUTIONS["20"]}"', "includes a solution"),
+    "11": ("other_referee", "defines lesson::referee"),
+    "25": ("void unwritten(); unwritten();", "undefined reference to"),
     "24": ("write(3, \"yes\", 3); _exit(0);", "before its checker did"),
 }
 INCLUDES = "#include <stdio.h>\n#include <stdlib.h>\n#include <unistd.h>\n#include <vector>\n"
 EARLY = ("namespace { struct Early { Early() { char s[64]; (void)!read(0, s, 64); s[0] = 'y';\n"
          "  (void)!write(3, s, 64); puts(\"begin_of: right in all 1 cases.\"); _exit(0); } } early; }\n")
+OTHER_REFEREE = """#include <string>
+#include <vector>
+namespace lesson {
+struct FourHooks;
+struct Difference { std::string where, yours, right, hint; };
+Difference referee(const FourHooks&, const std::vector<std::vector<std::string>>&, unsigned) { return {}; }
+}
+"""
+
+
+def grade_folder(folder, *arguments, out="grade", **how):
+    return subprocess.run([sys.executable, ROOT / "lessons/grade/grade.py", BUILD, OUT / out, f"--from={folder}",
+                           *arguments], stdout=subprocess.DEVNULL, **how)
 
 
 def hand_in(files):
@@ -42,9 +58,7 @@ def hand_in(files):
 
 def grade(files, seed=7):
     """The results by lesson, of what is graded of these files."""
-    subprocess.run([sys.executable, ROOT / "lessons/grade/grade.py", BUILD, OUT / "grade",
-                    f"--from={hand_in(files)}", f"--seed={seed}", "--only=" + ",".join(files)],
-                   check=True, stdout=subprocess.DEVNULL)
+    grade_folder(hand_in(files), f"--seed={seed}", "--only=" + ",".join(files), check=True)
     results = json.loads((OUT / "grade/results.json").read_text())
     suite = xml.parse(OUT / "grade/junit.xml").getroot()
     assert int(suite.get("tests")) == len(files)
@@ -62,9 +76,12 @@ def leaderboard():
     kept = text.replace(discard, "    if (u + 1 < units)" + discard[3:]).replace(
         gather, "if (u < units - 1 && !prefetch)")
     prints = INCLUDES + text.replace("program;\n", 'program;\n  puts("13 overlap: exposed ms: 1"); exit(0);\n', 1)
+    turns = text.replace("program;\n", "program;\n  static int calls = 0;\n  if (++calls > 25) return {};\n", 1)
+    cheat = hand_in({"13": f'#include "{SOLUTIONS["13"]}"\n'})  # graded elsewhere, this harms nobody here
+    grade_folder(cheat, "--only=13", out="elsewhere", check=True)
     class_ = OUT / "class"
     shutil.rmtree(class_, ignore_errors=True)
-    for name, file in {"better": kept, "prints": prints, "same": text}.items():
+    for name, file in {"better": kept, "prints": prints, "same": text, "turns": turns}.items():
         (class_ / name).mkdir(parents=True)
         (class_ / name / "overlap_exercise.cpp").write_text(file)
     said = subprocess.run([sys.executable, ROOT / "lessons/grade/leaderboard.py", BUILD, OUT / "grade", class_],
@@ -73,7 +90,8 @@ def leaderboard():
     # The library exposes a collective of 5 ms more in each of the 24 steps: it discards the last unit.
     library = int(lines[1][-1])
     expect(lines == [["1", "better", str(library - 24 * 5)], ["2", "(the", "library)", str(library)],
-                     ["2", "same", str(library)], ["-", "prints", "does", "not", "pass", "yet"]], said)
+                     ["2", "same", str(library)], ["-", "prints", "does", "not", "pass", "yet"],
+                     ["-", "turns", "does", "not", "pass", "yet"]], said)
 
 
 def sheet():
@@ -82,11 +100,40 @@ def sheet():
         folder = hand_in({"07": SOLUTIONS["07"].read_text()})
         if text:
             (folder / "two_dimensions_practice.txt").write_text(text)
-        subprocess.run([sys.executable, ROOT / "lessons/grade/grade.py", BUILD, OUT / "grade", f"--from={folder}",
-                        "--only=07", "--sheet"], check=True, stdout=subprocess.DEVNULL)
+        grade_folder(folder, "--only=07", "--sheet", check=True)
         results = json.loads((OUT / "grade/results.json").read_text())
         expect(results["score"] == 10 + score and results["tests"][-1]["max_score"] == 10,
                f"the sheet: {results['tests'][-1]}")
+
+
+def odd_folders():
+    """Only regular files count. Of two files of one name the result says which one was graded."""
+    folder = hand_in({})
+    (folder / "flat_parameter_exercise.cpp").symlink_to(SOLUTIONS["07"])
+    (folder / "deferred_init_exercise.cpp").symlink_to("nowhere.cpp")
+    (folder / "your_own_model_exercise.cpp").mkdir()
+    (folder / "two_dimensions_alice.txt").symlink_to("nowhere.txt")
+    for name, text in (("a", "int broken"), ("b", SOLUTIONS["24"].read_text())):
+        (folder / name).mkdir()
+        (folder / name / "when_it_pays_exercise.cpp").write_text(text)
+    grade_folder(folder, "--only=07,12,22,24", "--sheet", check=True)
+    results = {t["name"][:2]: t for t in json.loads((OUT / "grade/results.json").read_text())["tests"]}
+    for number in ("07", "12", "22"):
+        expect("no file of this name" in results[number]["output"], f"the odd {number}: {results[number]}")
+    expect(results["24"]["score"] == 10 and
+           "2 files of this name; graded is b/when_it_pays_exercise.cpp" in results["24"]["output"], results["24"])
+    missing = grade_folder(OUT / "no_such_folder", "--only=07", stderr=subprocess.PIPE, text=True)
+    expect(missing.returncode == 1 and "FROM is to name a folder" in missing.stderr, missing.stderr)
+
+
+def own_symbols():
+    """A checker's own functions are no names that a student cannot use."""
+    for objects in sorted((OUT / "grade").glob("objects_*")):
+        checker = objects.read_text().split("\n")[0]
+        said = subprocess.run(["nm", "-g", "-C", "--defined-only", checker], check=True, stdout=subprocess.PIPE,
+                              text=True)
+        strong = re.findall(r"^\w+ [TDBR] (?!check_|exposed_in_all_)(.*)$", said.stdout, re.M)
+        expect(not strong, f"{objects.name}: students cannot use the names {strong}")
 
 
 def expect(holds, what):
@@ -120,12 +167,15 @@ def broken(number):
         return what + "\n"
     if what == "return_before_main":
         return INCLUDES + EARLY + text
+    if what == "other_referee":
+        return OTHER_REFEREE + text
     return INCLUDES + re.sub(r"\) \{\n", lambda m: m[0] + what + "\n", text, count=1)
 
 
 def main():
     leaderboard()
     sheet()
+    odd_folders()
     solutions = {number: file.read_text() for number, file in SOLUTIONS.items()}
     for checker in ROOT.glob("lessons/[0-9]*_*/*_check.cpp"):
         text = checker.read_text()
@@ -134,6 +184,7 @@ def main():
     for number, result in grade(solutions).items():
         expect(result["score"] == result["max_score"] > 0 and "right in all" in result["output"],
                f"our {number} fails: {result['output']}")
+    own_symbols()
     for seed in (1, 123456789):  # hidden cases are right, too, whichever they are
         drawn = {n: solutions[n] for n in ("01", "02", "03", "11", "12", "13", "15", "22")}
         # The rule of lesson 14's second exercise is for who wants more: a wrong one costs nothing.
