@@ -61,7 +61,7 @@ def name_of(text):
 
 def given(text):
     """The numbers that stand behind "1 =" and so on; of two answers to a question the last one."""
-    found = re.findall(r"^(\d) *= *([\d,_']*\.?\d*(?:e[+-]?\d+)?) *$", text, re.M)
+    found = re.findall(r"^(\d) *= *([+]?[\d,_']*\.?\d*(?:[eE][+-]?\d+)?) *$", text, re.M)
     return {int(question): float(re.sub("[,_']", "", number)) for question, number in found
             if re.search(r"\d", number)}
 
@@ -87,7 +87,7 @@ def main():
         points, said = grade(pathlib.Path(sys.argv[2]).read_text(errors="replace"))
         print(f"{said}\n{points} of {sum(POINTS.values())} points")
         return
-    name = sys.argv[1]
+    name = sys.argv[1].strip()  # as name_of() does
     if not name or "/" in name:
         sys.exit(f"make sheet: FOR is to name the student, as in FOR=alice, got '{name}'")
     out = pathlib.Path(sys.argv[2]) / FILES.replace("*", name)

@@ -3,7 +3,9 @@ the grader of sheets gives points for right answers only."""
 
 import pathlib
 import re
+import subprocess
 import sys
+import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "lessons/grade"))
@@ -60,7 +62,7 @@ def counted(n):
 def filled(name, right):
     text = sheet.TEXT.format(name=name, **sheet.numbers(name))
     for question, answer in right.items():
-        text = text.replace(f"\n{question} =\n", f"\n{question} = {answer:,}\n")
+        text = text.replace(f"\n{question} =\n", f"\n{question} = {answer if isinstance(answer, str) else f'{answer:,}'}\n")
     return text
 
 
@@ -75,6 +77,9 @@ def main():
                    f"question {question} of {name}: formula {right[question]}, counted {answer}")
         expect(sheet.grade(filled(name, right))[0] == everything, f"right answers of {name}")
         expect(sheet.grade(filled(name, {}))[0] == 0, f"an empty sheet of {name}")
+        for form in ("{:.6E}", "+{:.1f}", "{:.6e} "):
+            written = {question: form.format(answer) for question, answer in right.items()}
+            expect(sheet.grade(filled(name, written))[0] == everything, f"answers of {name} in the form {form}")
         for question, worth in sheet.POINTS.items():
             wrong = right | {question: 1.01 * right[question]}
             expect(sheet.grade(filled(name, wrong))[0] == everything - worth, f"a wrong {question} of {name}")
@@ -84,6 +89,11 @@ def main():
     expect(sheet.grade(copied)[0] < everything / 2, "bob has points for alice's answers")
     for broken in ("", "no sheet\n1 = 4\n", mine.replace("for: alice", "for:")):
         expect(sheet.grade(broken)[0] < everything / 2, "a sheet without a name has points")
+    with tempfile.TemporaryDirectory() as folder:
+        for given in ("alice", "alice "):  # the same numbers, and the sheet is there already
+            said = subprocess.run([sys.executable, "-B", ROOT / "lessons/grade/sheet.py", given, folder],
+                                  capture_output=True, text=True)
+            expect((said.returncode == 0) == (given == "alice"), f"a sheet for '{given}': {said}")
     page = (ROOT / "lessons/two_dimensions.md").read_text()
     practice = sheet.answers(sheet.numbers("practice")).values()
     expect("| answer | " + " | ".join(f"{answer:,.0f}" for answer in practice) + " |" in page, "the page's answers")
