@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
@@ -126,6 +127,36 @@ def odd_folders():
     expect(missing.returncode == 1 and "FROM is to name a folder" in missing.stderr, missing.stderr)
 
 
+def handout():
+    """It has the stubs and no solution, nor an editor's copy of one; with a solved stub there is none."""
+    tree = OUT / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    lesson = tree / "lessons/08_shard_and_pad"
+    lesson.mkdir(parents=True)
+    stub = "// TODO(lesson 08): 9 lines.\n"
+    for name, text in (("exercise", stub), ("solution", "9 lines")):
+        (lesson / f"shard_and_pad_{name}.cpp").write_text(text)
+    (tree / "Makefile").write_text("")
+    git = ["git", "-C", tree, "-c", "user.name=a", "-c", "user.email=a@b", "-c", "core.excludesFile="]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-q", "--message=a", "--no-gpg-sign"]):
+        subprocess.run([*git, *command], check=True)
+    (lesson / "shard_and_pad_solution.cpp~").write_text("9 lines")
+    (lesson / "shard_and_pad_solution.cpp.orig").write_text("9 lines")
+
+    def pack():
+        return subprocess.run(["sh", ROOT / "lessons/grade/handout.sh", OUT / "handout.tar.gz"], cwd=tree,
+                              capture_output=True, text=True)
+    packed = pack()
+    expect(packed.returncode == 0, packed.stderr)
+    with tarfile.open(OUT / "handout.tar.gz") as tar:
+        names = [f"nanofsdp/{name}" for name in ("Makefile", "lessons/08_shard_and_pad/shard_and_pad_exercise.cpp")]
+        expect(sorted(tar.getnames()) == names, f"the handout: {tar.getnames()}")
+    (lesson / "shard_and_pad_exercise.cpp").write_text(stub + "9 lines")
+    expect(pack().returncode == 1 and "is not as git has it" in pack().stderr, "a solved stub is handed out")
+    shutil.rmtree(tree / ".git")
+    expect(pack().returncode == 1, "a handout without git")
+
+
 def own_symbols():
     """A checker's own functions are no names that a student cannot use."""
     for objects in sorted((OUT / "grade").glob("objects_*")):
@@ -176,6 +207,7 @@ def main():
     leaderboard()
     sheet()
     odd_folders()
+    handout()
     solutions = {number: file.read_text() for number, file in SOLUTIONS.items()}
     for checker in ROOT.glob("lessons/[0-9]*_*/*_check.cpp"):
         text = checker.read_text()
