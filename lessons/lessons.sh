@@ -35,7 +35,7 @@ compile() {
     cat >/dev/null
   fi
   ! grep -q '^not built$' "$log" || {
-    { grep -E -A6 'error' "$log" || tail -20 "$log"; } | grep -v -E '^(not built|g?make)'
+    { grep -E -A6 'error|undefined (reference|symbol)|multiple definition|duplicate symbol' "$log" || tail -20 "$log"; } | grep -v -E '^(not built|g?make)'
     return 1
   }
 }

@@ -15,7 +15,8 @@ namespace {
 /// The state of the reader's file.
 struct Written {
   bool has_todo;
-  std::string checker;  ///< the commands that stand for it; empty: it does not compile
+  std::string checker;        ///< the commands that stand for it; empty: it does not compile
+  std::string compiler = {};  ///< what the compiler says
 };
 
 class Tree {
@@ -28,7 +29,9 @@ class Tree {
     write("lessons/mine/pieces.txt", "04 collectives ring_all_reduce the losses of all ranks\n");
     write("lessons/04_collectives/collectives_exercise.cpp",
           written.has_todo ? "// TODO(lesson 04): 12 lines.\n" : "done\n");
-    program("bin/cmake", "for target; do :; done\ncp made/$target build/release/lessons/$target");
+    program("bin/cmake",
+            "cat made/said\nfor target; do :; done\ncp made/$target build/release/lessons/$target");
+    write("made/said", written.compiler);
     program("made/your_fsdp", "echo trains with \"$@\"");
     if (!written.checker.empty()) program("made/exercise_04", written.checker);
   }
@@ -94,6 +97,38 @@ TEST(Script, ExplainsACrashAndAnEndlessLoop) {
   const Ran ran = Tree({false, "exit 124"}).command("exercise 4");  // the code of `timeout`
   EXPECT_EQ(ran.code, 1);
   EXPECT_TRUE(has(ran, "Exercise 04 did not end within a minute")) << ran.out;
+}
+
+// The words of a linker that name the cause have no "error" in them.
+TEST(Script, ShowsWhatTheLinkerMisses) {
+  const std::string last = "\ncollect2: error: ld returned 1 exit status\n";
+  for (const std::string cause : {"a.cpp: undefined reference to `halve(int)'",
+                                  "multiple definition of `halve(int)'; a.o: first defined here"}) {
+    const Ran ran = Tree({true, "", cause + last}).command("exercise 4");
+    EXPECT_TRUE(ran.code == 1 && has(ran, cause)) << ran.out;
+  }
+}
+
+// own.sh compiles the readers' files of the machine: a helper belongs to its file, a piece to all.
+TEST(Script, KeepsTheHelpersOfTwoFilesApart) {
+  if (run("command -v objcopy nm").code != 0) GTEST_SKIP() << "own.sh needs binutils for this";
+  const testing::TemporaryDirectory tree;
+  const auto write = [&](const std::string& name, const std::string& text) {
+    std::ofstream(tree.file(name)) << text;
+  };
+  const std::string helper = "int calls;\nint helper() { return ++calls + ";
+  write("yours_01.cpp",
+        helper + "10; }\nint a() __asm__(\"yours_a\");\nint a() { return helper(); }\n");
+  write("yours_02.cpp",
+        helper + "20; }\nint b() __asm__(\"yours_b\");\nint b() { return helper(); }\n");
+  write("main.cpp",
+        "int a() __asm__(\"yours_a\");\nint b() __asm__(\"yours_b\");\n"
+        "int main() { return a() + b(); }\n");
+  const std::string own = "sh " + (kSource / "lessons/mine/own.sh").string();
+  const Ran ran = run("cd " + tree.file("") + " && for file in main yours_01 yours_02; do " + own +
+                      " c++ -c $file.cpp -o $file.o || exit; done; c++ *.o -o all && ./all");
+  EXPECT_EQ(ran.code, 11 + 21) << ran.out;
+  EXPECT_NE(run(own + " c++ -c nowhere.cpp -o yours_03.o").code, 0);
 }
 
 }  // namespace
