@@ -16,7 +16,7 @@ namespace {
 struct Written {
   bool has_todo;
   std::string checker;        ///< the commands that stand for it; empty: it does not compile
-  std::string compiler = {};  ///< what the compiler says
+  std::string compiler = {};  ///< the words of the compiler or the linker
 };
 
 class Tree {
