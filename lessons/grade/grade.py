@@ -99,9 +99,9 @@ def compile_one(build, out, number, log):
     if code is None:
         return "the compiler did not end"
     included = re.findall(r"^\.+ (.*)\n", said, re.M)  # what -H says
-    said = re.sub(r"^\.+ .*\n", "", said, flags=re.M)
+    said = re.sub(r"^(\.+ .*|/[^:\n]*|Multiple include guards .*)\n", "", said, flags=re.M)
     checker, yours = (out / f"objects_{number}").read_text().split("\n")
-    if any(pathlib.Path(file).resolve().name.endswith("_solution.cpp") for file in included):
+    if any("_solution." in pathlib.Path(file).resolve().name for file in included):
         pathlib.Path(yours).unlink(missing_ok=True)  # so that the next build says again what it includes
         return "includes a solution"
     if code != 0:
@@ -234,7 +234,8 @@ def main():
         if said is None:
             right, said, exposed = run_one(out / "bin" / f"graded_{number}", arguments.seed)
         results.append({"name": f"{number} {name}", "score": POINTS if right else 0, "max_score": POINTS,
-                        "said": twice.get(number, "") + said.strip(), "seconds": time.monotonic() - begin, "number": exposed})
+                        "said": twice.get(number, "") + said.strip(),
+                        "seconds": time.monotonic() - begin, "number": exposed})
         print(f"{number} {name:<22} {results[-1]['score']:>3} of {POINTS}", flush=True)
     if arguments.sheet:
         results.append(grade_sheet(arguments.handed_in))
