@@ -83,9 +83,6 @@ plan::Plan plan_of(const PlanOptions& o, bool timed) {
   if (!o.is_ours() && t.strategy == fsdp::ShardingStrategy::hybrid_shard)
     run.across = static_cast<double>(size_of(t.precision.reduce_dtype)) / 4;
   const auto blocks = std::ssize(fsdp::wrap(*model, run.options.wrap_policy)) - 1;
-  run.options.forward_prefetch = static_cast<int>(
-      // The same limit as in a training.
-      std::min<std::int64_t>(run.options.forward_prefetch, blocks));
   const auto passes = std::ssize(run.work.rows) * (blocks + 1);
   require(passes <= kMostPasses, "gradient_accumulation_steps",
           fmt::format("fewer for so many layers: at most {} passes of layers", kMostPasses),

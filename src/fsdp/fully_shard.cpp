@@ -159,9 +159,8 @@ void ShardedModel::attach(Unit& unit, nn::Module& module) {
   on.post_backward = [this, &unit, &module](nn::Tape& tape) {
     if (unit.span != 0) context_.tracer.end(tape.stream(), unit.span);
     const bool last = --unit.pending_calls == 0;
-    const bool is_whole = unit.state() == Unit::State::unsharded;
     const bool is_done = &module == unit.modules().front() || last;
-    if (is_whole && is_done) unit.reshard(keeps_after_backward(unit));
+    if (is_done && unit.state() == Unit::State::unsharded) unit.reshard(keeps_after_backward(unit));
     prefetch_in_backward(unit, BackwardPrefetch::post);
     if (last) reduce(unit);
   };

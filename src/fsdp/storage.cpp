@@ -12,10 +12,11 @@ namespace nanofsdp::fsdp {
 SlotCounts pool_slots(const Options& options, std::int64_t blocks, int depth,
                       std::int64_t staying) {
   const std::int64_t around = std::max(depth, 1);
-  const std::int64_t in_turn = around + std::max(1, options.forward_prefetch);
-  const std::int64_t some = staying > 0 ? std::min(blocks, staying + in_turn) : in_turn;
-  return {.parameters = options.pool && options.sharding().parameters ? some : blocks,
-          .gradients = options.accumulates() || !options.pool ? blocks : around + 1};
+  const std::int64_t ahead = staying + around + std::max(1, options.forward_prefetch);
+  SlotCounts most{.parameters = blocks, .gradients = blocks};
+  if (options.pool && options.sharding().parameters) most.parameters = std::min(blocks, ahead);
+  if (options.pool && !options.accumulates()) most.gradients = std::min(blocks, around + 1);
+  return most;
 }
 
 void WholeMemory::allocate(Context& context, MemoryClass of, std::int64_t slots, DType whole) {

@@ -113,7 +113,6 @@ Draw draw_of(std::mt19937& random) {
     d.F = W, d.R = 1, d.staying = 0;
   }
   if (W == 1) d.strategy = "no_shard";
-  d.prefetch = std::min(d.prefetch, d.model.layers);
   return d;
 }
 
@@ -203,11 +202,11 @@ Counts expected(const Draw& d) {
     if (root) {
       Size slots = d.model.layers;
       const Size turns = 1 + std::max<Size>(1, d.prefetch);
-      if (sharded && d.strategy != "shard_grad_op")
-        slots = std::max(turns, std::min(slots, d.staying + (d.staying > 0 ? turns : 0)));
+      if (sharded && d.strategy != "shard_grad_op") slots = std::min(slots, d.staying + turns);
       if (borrows) c["unsharded parameters"] = computed * (slots * largest + s.whole);
       if (d.K > 0 && d.K < d.F) c["unsharded parameters"] += computed * blocks_whole / d.K;
-      const Size waiting = d.no_sync || !gradients ? d.model.layers : 2;
+      const Size waiting =
+          d.no_sync || !gradients ? d.model.layers : std::min<Size>(d.model.layers, 2);
       if (gradients || copies)
         c["unsharded gradients"] = 4 * (waiting * largest_gradient + gradient);
     }

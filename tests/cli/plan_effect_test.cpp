@@ -128,7 +128,7 @@ void expect_effects(const Words& base) {
 
 TEST(PlanEffect, OfEachOptionIsSeenOrSaid) {
   expect_effects(
-      {"plan", "--n_layer=2", "--ranks=4", "--batch_size=8", "--gradient_accumulation_steps=8"});
+      {"plan", "--n_layer=5", "--ranks=4", "--batch_size=8", "--gradient_accumulation_steps=8"});
   expect_effects({"plan", "train_gpt2", "--machine=h100", "--ranks=4"});
   expect_effects({"plan", "--model=llama-3-1b", "--machine=h100", "--ranks=16",
                   "--gradient_accumulation_steps=32"});

@@ -174,14 +174,14 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
         .of(c);
   };
   for (const Device device : {Device::cpu, Device::cuda}) {
-    EXPECT_EQ(of(device, DType::float32, MemoryClass::unsharded_parameters), 4 * (2 * 32 + 64));
+    EXPECT_EQ(of(device, DType::float32, MemoryClass::unsharded_parameters), 4 * (32 + 64));
     EXPECT_EQ(of(device, DType::float32, MemoryClass::communication), 0);
-    EXPECT_EQ(of(device, DType::bfloat16, MemoryClass::unsharded_gradients), 4 * (2 * 32 + 64));
+    EXPECT_EQ(of(device, DType::bfloat16, MemoryClass::unsharded_gradients), 4 * (32 + 64));
   }
-  EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::unsharded_parameters), 4 * (2 * 32 + 64));
+  EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::unsharded_parameters), 4 * (32 + 64));
   EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::communication), 2 * 64);
   EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::unsharded_parameters),
-            2 * (2 * 32 + 64));
+            2 * (32 + 64));
   EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::communication), 0);
 }
 
