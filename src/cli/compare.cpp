@@ -38,6 +38,7 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
   for (std::int64_t i = 0; i < options.max_iters; ++i) {
     before = trainer.mesh().traffic();
     const train::StepResult step = trainer.step(i);
+    trainer.require_finite(i, step);
     const double numbers[] = {step.loss, step.grad_norm};
     hash(std::as_bytes(std::span(numbers)));
     if (i > 0) row.seconds += step.seconds / static_cast<double>(options.max_iters - 1);
@@ -62,6 +63,7 @@ Row train_row(const TrainOptions& options, const data::Dataset& dataset, Context
 
 int compare_command(const std::vector<std::string>& args) {
   TrainOptions options = parse_compare_options(args);
+  require(options.max_iters >= 2, "max_iters", "2 or more", options.max_iters);
   options.threads = threads_per_rank(options, options.ranks);
   const data::Dataset dataset = data::load_dataset(options, options.block_size);
   fmt::print(

@@ -100,7 +100,7 @@ void Report::started() {
   open_files();
   if (!options_.explain) return;
   line("\nunits, and what each rank of a group keeps of them\n" + explain_layouts(model.units()) +
-       explain_plan(planned(), nullptr, nullptr));
+       explain_plan(planned()));
 }
 
 // Files are opened, and saved files set aside, only now, after all checks that come before
@@ -162,7 +162,7 @@ void Report::step(std::int64_t iteration, const train::StepResult& result) {
   const std::string mfu =
       peak_flops_ > 0 ? fmt::format(", mfu {:.1f}%", 1e2 * utilisation(mean)) : "";
   if (terminal_) {
-    const int left = static_cast<int>(static_cast<double>(options_.max_iters - iteration) * mean);
+    const auto left = static_cast<std::int64_t>(1.0 * (options_.max_iters - iteration) * mean);
     line(fmt::format("iter {}/{}: loss {:.4f}, {} tokens/s, {}:{:02} left", iteration,
                      options_.max_iters, result.loss, rate, left / 60, left % 60),
          /*stays=*/false);
@@ -223,14 +223,14 @@ void Report::finish() {
     line(fmt::format(
         "overlap    of {:.1f} ms of communication in {}, {:.1f} ms were exposed: {:.0f} "
         "% hidden, of {:.0f} % that the schedule allows",
-        1e3 * hidden.communication, plural(train::kTracedSteps, "step"), 1e3 * hidden.exposed,
-        1e2 * hidden.hidden_share(), 1e2 * hidden.hidden_share_bound()));
+        1e3 * hidden.communication, plural(std::min(train::kTracedSteps, steps_), "step"),
+        1e3 * hidden.exposed, 1e2 * hidden.hidden_share(), 1e2 * hidden.hidden_share_bound()));
   line(fmt::format("peak       {} a rank:", megabytes(ledger.total_peak())));
   for (const MemoryClass c : kMemoryClasses) {
     const std::int64_t peak = ledger.count(c).reserved_peak;
     if (peak > 0) line(fmt::format("           {:<21} {:>14} bytes", name_of(c), grouped(peak)));
   }
-  if (options_.explain && steps_ > 0) line("\n" + explain_plan(planned(), &ledger, &last_step_));
+  if (options_.explain && steps_ > 0) line("\n" + explain_plan(planned(), ledger, last_step_));
 }
 
 void Report::sample(const std::string& text) { line("\n--- a sample ---\n" + text); }

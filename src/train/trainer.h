@@ -101,11 +101,14 @@ class Trainer {
   fsdp::AdamW& optimizer() { return optimizer_; }
   nn::Tape& tape() { return tape_; }
 
+  /// Ends a run whose step went wrong. Every rank calls this with its result of the step.
+  /// @throws RunError naming the first gradient, unless loss and norm of the gradients are finite
+  void require_finite(std::int64_t iteration, const StepResult& result);
+
  private:
   void require_agreement();
   void resume();
   void save(std::int64_t iteration, double val_loss, Listener& listener);
-  void require_finite(std::int64_t iteration, const StepResult& result);
   void require_finite(std::int64_t iteration, const EvalResult& result);
   void require_finite_state(std::int64_t iteration);
   [[noreturn]] void stop(std::int64_t iteration, const std::string& got) const;

@@ -31,12 +31,11 @@ void Trainer::require_agreement() {
   require("data", dataset_.fingerprint(), "give all the same text");
 }
 
-// Switches the tracer on for a few steps, after the first steps are over.
+// Switches the tracer on before each of a few steps, after the first steps are over.
 void Trainer::trace(std::int64_t iteration) {
   const std::int64_t first =
       first_ + std::clamp<std::int64_t>(options_.max_iters - first_ - kTracedSteps, 0, 10);
-  if (iteration == first) context_.tracer.start();
-  if (iteration == first + kTracedSteps) context_.tracer.stop();
+  if (iteration >= first && iteration < first + kTracedSteps) context_.tracer.start();
 }
 
 void Trainer::resume() {
@@ -108,9 +107,10 @@ void Trainer::run(Listener& listener) {
       if (wanted && !first && options_.saves()) save(iteration, result.val_loss, listener);
       listener.settled();
     }
-    trace(iteration);
     if (last) break;
+    trace(iteration);
     const StepResult result = step(iteration);
+    context_.tracer.stop();
     require_finite(iteration, result);
     listener.step(iteration, result);
   }

@@ -74,6 +74,16 @@ TEST(Compare, SaysWhetherTheRowsAreTheSame) {
   }
 }
 
+TEST(Compare, EndsWhereNumbersAreNone) {
+  const TemporaryDirectory directory;
+  std::vector<std::string> words = {"compare", "--ranks=2", "--n_layer=1", "--n_head=1",
+                                    "--n_embd=8"};
+  words.insert(words.end(), {"--learning_rate=1e30", "--warmup_iters=0", "--max_iters=8"});
+  EXPECT_EQ(testing::output_of(directory, words, 1).find("The same bits"), std::string::npos);
+  const std::string out = testing::output_of(directory, {"compare", "--max_iters=1"}, 2);
+  EXPECT_NE(out.find("--max_iters: expected 2 or more, got 1"), std::string::npos) << out;
+}
+
 TEST(Compare, RefusesWhatItSetsItself) {
   const TemporaryDirectory directory;
   const std::string help = testing::output_of(directory, {"compare", "--help=all"});

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/process.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 
@@ -55,6 +56,23 @@ TEST(TraceFile, HasEverySpanOfEveryRankInMicroseconds) {
       EXPECT_NEAR(event.at("dur"), 1e6 * (span.end - span.begin), 1);
     }
     EXPECT_EQ(seen, std::vector<std::size_t>(spans.size(), 3));
+  }
+}
+
+// However short a run is, and whatever it does between its steps, the trace has steps and nothing
+// else: the forward of two units, three times.
+TEST(TraceFile, OfARunHasItsStepsAndNothingElse) {
+  const testing::TemporaryDirectory directory;
+  for (const int steps : {1, 2, 3, 4, 13, 14}) {
+    testing::output_of(directory,
+                       {"train", "--n_layer=1", "--n_head=1", "--n_embd=8", "--block_size=8",
+                        "--batch_size=2", "--eval_iters=5", "--eval_interval=12", "--sample=0",
+                        "--trace=t", "--max_iters=" + std::to_string(steps)});
+    const json trace = json::parse(testing::read_file(directory.file("t")));
+    const auto forwards = std::ranges::count_if(trace.at("traceEvents"), [](const json& event) {
+      return event.at("name").get<std::string>().starts_with("forward");
+    });
+    EXPECT_EQ(forwards, 2 * std::min(steps, 3)) << steps;
   }
 }
 
