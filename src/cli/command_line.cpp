@@ -61,14 +61,13 @@ CommandLine::CommandLine(std::string command, std::string refused)
 }
 
 void CommandLine::add(const std::string& name, std::string shown_default, Setter setter) {
-  if (has(name)) return;
-  options_.push_back({name, std::move(shown_default), std::move(setter)});
+  if (!has(name)) options_.push_back({name, std::move(shown_default), std::move(setter)});
 }
 
 void CommandLine::add(const std::string& name, std::string& target) {
-  // A newline is shown as it is written in a string.
+  // A newline is shown, and may be typed, as it is written in a string.
   add(name, target == "\n" ? "\\n" : target,
-      [&target](const std::string& value) { target = value; });
+      [&target](const std::string& value) { target = value == "\\n" ? "\n" : value; });
 }
 
 void CommandLine::add(const std::string& name, bool& target) {
@@ -182,8 +181,7 @@ void CommandLine::apply(const Option& option) try {
 
 void CommandLine::set(const std::string& name, const std::string& value, const std::string& place) {
   Option& option = find(name, place);
-  option.value = value;
-  option.place = place;
+  option.value = value, option.place = place;
   apply(option);
 }
 

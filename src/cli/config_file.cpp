@@ -133,7 +133,7 @@ class Reader {
     if (!call.empty()) {
       const Value inner = sum();
       if (take({")"}).empty()) refuse("a closing parenthesis");
-      if (call == "str(") return {inner.text, {}, true};
+      if (call == "str(") return {as_python_prints(inner), {}, true};
       return call == "(" ? inner : of(std::trunc(number(inner)));
     }
     if (const std::string string = take(quoted); !string.empty())
@@ -166,6 +166,13 @@ class Reader {
   double number(const Value& value) {
     if (!value.number) refuse("a number, not '" + value.text + "'");
     return *value.number;
+  }
+
+  // Integers are printed as they are typed, floats in the shortest form that means them.
+  static std::string as_python_prints(const Value& value) {
+    if (!value.number || value.text.find_first_of(".eE") == value.text.npos) return value.text;
+    const std::string shortest = fmt::format("{}", *value.number);
+    return shortest.find_first_of(".e") == shortest.npos ? shortest + ".0" : shortest;
   }
 
   Value of(double number) {
@@ -204,12 +211,12 @@ Config parse_config(std::string_view text, const std::string& path) {
 }
 
 Config read_config(const std::string& path) {
-  const std::filesystem::path file(path);
-  std::error_code ignored;
-  const bool exists = std::filesystem::exists(file, ignored);
+  std::error_code none;
+  std::string named = path.starts_with("config/") ? path.substr(7) : path;
+  if (named.ends_with(".py")) named.resize(named.size() - 3);
   std::string names;
   for (const auto& [name, text] : kConfigs) {
-    if (file.stem() == name && !exists) return parse_config(text, path);
+    if (named == name && !std::filesystem::exists(path, none)) return parse_config(text, path);
     names += fmt::format("{}{}", names.empty() ? "" : ", ", name);
   }
   return parse_config(read_text(path,

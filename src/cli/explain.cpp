@@ -63,15 +63,12 @@ std::string explain_layouts(std::span<const fsdp::Unit> units) {
   return text;
 }
 
-std::string explain_plan(const plan::Plan& plan, const Ledger* ledger, const comm::Traffic* step) {
-  const Ledger none;
-  const Ledger& held = ledger == nullptr ? none : *ledger;
-  const comm::Traffic moved = step == nullptr ? comm::Traffic() : *step;
+std::string explain_plan(const plan::Plan& plan, const Ledger& held, const comm::Traffic& moved) {
   std::string text;
   const auto line = [&](std::string_view name, std::string_view planned,
                         std::string_view measured) {
     text += fmt::format("{:<24}{:>16}", name, planned) +
-            (ledger == nullptr ? "\n" : fmt::format("{:>16}\n", measured));
+            (held.total_peak() == 0 ? "\n" : fmt::format("{:>16}\n", measured));
   };
   const auto row = [&](std::string_view name, std::int64_t planned, std::int64_t measured) {
     line(fmt::format("  {}", name), grouped(planned), grouped(measured));

@@ -22,7 +22,9 @@ std::string unit_sizes(std::span<const std::int64_t> units);
 std::string explain_layouts(std::span<const fsdp::Unit> units);
 
 /// Memory by class and traffic of a step: as planned, and beside it as measured.
-/// @param ledger, step of one rank; both are null before the run
-std::string explain_plan(const plan::Plan& plan, const Ledger* ledger, const comm::Traffic* step);
+/// @param held, moved what a rank has held, and sent in a step. Without them there is no second
+///   column
+std::string explain_plan(const plan::Plan& plan, const Ledger& held = {},
+                         const comm::Traffic& moved = {});
 
 }  // namespace nanofsdp::cli

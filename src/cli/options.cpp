@@ -23,10 +23,11 @@ constexpr char kNotCompared[] =
 /// moments, one whole block, and the input of every block.
 void check_memory(const TrainOptions& o) {
   const double width = o.n_embd, block = 12 * width * width;
-  const double inputs = width * o.batch_size * o.block_size;
-  const double bytes = (16 * block + 4 * inputs) * o.n_layer / o.ranks + 4 * block;
+  const double inputs = 4 * width * o.batch_size * o.block_size;
+  const double bytes = (16 * block + inputs) * o.n_layer / o.ranks + 4 * block;
   const double memory = 1.0 * sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-  require(bytes <= memory, "n_embd", fmt::format("a model for {:.1f} GB of memory", memory / 1e9),
+  require(bytes <= memory, inputs > 16 * block ? "batch_size" : "n_embd",
+          fmt::format("a model for {:.1f} GB of memory", memory / 1e9),
           fmt::format("one of {:.1f} GB a rank, or more", bytes / 1e9),
           "a smaller model or batch, or more ranks");
 }
@@ -86,6 +87,7 @@ void take_sizes(TrainOptions& o, CommandLine& line) {
   }
   const train::WeightsInfo info = train::read_model_info(o.pretrained);
   const gpt::GPTConfig& config = info.config;
+  if (o.eval_only) line.set_default("block_size", fmt::to_string(config.block_size));
   require(
       o.block_size <= config.block_size, "block_size",
       fmt::format("at most {}, the context of the model in '{}'", config.block_size, o.pretrained),
@@ -115,6 +117,7 @@ void note_idle(TrainOptions& o, const CommandLine& line) {
                            {!o.decay_lr, "constant"},
                            {o.out_dir.empty(), "unsaved"},
                            {alone, "alone"},
+                           {o.backend != comm::Backend::gloo, "not_gloo"},
                            {alone || whole, "ungathered"},
                            {alone || !sharding_of(o.strategy).reshards_after_forward, "unsharded"},
                            {data::micro_steps_per_rank(step) == 1, "one_micro_step"},
@@ -131,12 +134,12 @@ TrainOptions parse_options(TrainOptions o, CommandLine line,
   line.parse(args, /*completes=*/!o.eval_only);
   o.recipe = line.recipe();
   settle_model(o, line);
+  if (o.eval_only) o.gradient_accumulation_steps = o.ranks;  // no step is divided among ranks
   check_together(o);
   settle_text(o, line);
   settle_strategy(o, line);
   settle_backend(line, o);
   note_idle(o, line);
-  o.forward_prefetch = static_cast<int>(std::min<std::int64_t>(o.forward_prefetch, o.n_layer));
   // Each rank may have its files in other places. But all ranks must save, or none, and all must
   // trace, or none.
   o.settings = line.settings({"text", "out_dir", "metrics", "trace", "pretrained", "reference"});

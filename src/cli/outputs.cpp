@@ -10,7 +10,7 @@
 #include <fstream>
 #include <span>
 #include <system_error>
-#include <utility>
+#include <tuple>
 
 #include <unistd.h>
 
@@ -25,16 +25,15 @@ namespace fs = std::filesystem;
 
 // Whether two names lead to the same file, through links and dots. The file need not exist.
 bool same(const std::string& a, const std::string& b) {
-  const auto place = [](const fs::path& path) {
-    std::error_code ignored;
-    return fs::weakly_canonical(fs::absolute(path), ignored);
-  };
+  std::error_code none;
+  const auto place = [&](const fs::path& p) { return fs::weakly_canonical(fs::absolute(p), none); };
   return !a.empty() && !b.empty() && place(a) == place(b);
 }
 
 // The reason why a file cannot be written, or must not be; empty if it can. Directories that are
 // missing can be made.
-std::string obstacle(const fs::path& path, bool json) {
+// @param begin of a file that may be lost
+std::string obstacle(const fs::path& path, std::string begin) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(path);
   fs::path there = whole;
@@ -43,8 +42,10 @@ std::string obstacle(const fs::path& path, bool json) {
   if (fs::is_directory(there) != (there != whole)) return there == whole ? "a directory" : "a file";
   const int wanted = there == whole ? W_OK : W_OK | X_OK;
   if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
-  const int first = json && fs::is_regular_file(there) ? std::ifstream(there).peek() : EOF;
-  return first == EOF || first == '{' ? "" : "a file of something else, which would be lost";
+  if (begin.empty() || !fs::is_regular_file(there)) return "";
+  const std::string ours = begin;
+  const bool some = std::ifstream(there).read(begin.data(), std::ssize(begin)).gcount() > 0;
+  return !some || begin == ours ? "" : "a file of something else, which would be lost";
 }
 
 }  // namespace
@@ -53,26 +54,24 @@ void require_outputs(const TrainOptions& o) {
   const auto in_out_dir = [&](const std::filesystem::path& path) {
     return o.out_dir.empty() ? "" : path.string();
   };
-  const std::pair<std::string, std::string> files[] = {
-      {"--text", o.text},
-      {"--reference", o.reference},
-      {"--out_dir", in_out_dir(store::weights_path(o.out_dir))},
-      {"--out_dir", in_out_dir(run_picture_path(o.out_dir))},
-      {"--metrics", o.metrics},
-      {"--trace", o.trace}};
-  for (const auto& [option, path] : std::span(files).subspan(2)) {
+  const std::tuple<std::string, std::string, std::string> files[] = {
+      {"--text", o.text, ""},
+      {"--reference", o.reference, ""},
+      {"--out_dir", in_out_dir(store::weights_path(o.out_dir)), ""},
+      {"--out_dir", in_out_dir(run_picture_path(o.out_dir)), ""},
+      {"--metrics", o.metrics, R"({"iter")"},
+      {"--trace", o.trace, R"({"displayTimeUnit")"}};
+  for (const auto& [option, path, begin] : std::span(files).subspan(2)) {
     if (path.empty() || (option == "--out_dir" && !o.saves())) continue;
-    const bool json = option != "--out_dir";
-    std::string got = obstacle(path, json), parent = fs::absolute(path).parent_path().string();
-    if (json && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
+    std::string got = obstacle(path, begin), parent = fs::absolute(path).parent_path().string();
+    if (!begin.empty() && got.empty() && !fs::is_directory(parent) && !same(parent, o.out_dir))
       got = "no such directory";
-    for (const auto& [other, file] : files) {
+    for (const auto& [other, file, _] : files) {
       if (other == option) break;
       if (same(path, file)) got = "that of " + other;
     }
-    if (got.empty()) continue;
-    got = fmt::format("'{}' ({})", path, got);
-    NANOFSDP_REFUSE(.what = option, .expected = "a file that can be written", .got = got);
+    NANOFSDP_REFUSE_IF(!got.empty(), .what = option, .expected = "a file that can be written",
+                       .got = fmt::format("'{}' ({})", path, got));
   }
 }
 

@@ -8,6 +8,7 @@
 #include "cli/commands.h"
 #include "cli/explain.h"
 #include "cli/option_kinds.h"
+#include "cli/outputs.h"
 #include "cli/plan_report.h"
 #include "cli/trace_file.h"
 
@@ -133,7 +134,7 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
   fmt::print("model      {} parameters in {} units: {}\n{}\n\n{}\n", grouped(plan.numel()),
              plan.units.size(), unit_sizes(plan.units),
              sharding_line(t, t.strategy, groups, plan.shard, F * plan.shard - plan.numel()),
-             explain_plan(plan, nullptr, nullptr));
+             explain_plan(plan));
   if (plan.time) print_time(o, json);
 }
 
@@ -142,6 +143,8 @@ void print_plan(const PlanOptions& o, const plan::Plan& plan) {
 int plan_command(const std::vector<std::string>& args) {
   PlanOptions o = parse_plan_options(args);
   TrainOptions& t = o.training;
+  t.out_dir = t.metrics = t.reference = "";  // a plan writes no such files, nor reads them
+  require_outputs(t);
   if (t.vocab_size == 0)  // for --text
     t.vocab_size = data::load_dataset(t, t.block_size).tokenizer().vocab_size();
   if (!o.sweep.empty()) return sweep(o);

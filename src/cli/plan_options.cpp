@@ -161,8 +161,9 @@ PlanOptions parse_plan_options(const std::vector<std::string>& args) {
   line.add("sweep", o.sweep);
   line.add("trace", t.trace);
   line.add("json", o.json);
-  add_training(line, t, {"scratch", "resume"});
+  add_training(line, t, {"scratch"});
   line.parse(args, /*completes=*/true);
+  require(t.pretrained.empty(), "pretrained", "nothing: options say the sizes", t.pretrained);
   if (line.is_default("model") && t.init_from.starts_with("gpt2")) o.model = t.init_from;
   require(o.network == 0 || o.network >= 1e6, "network_bandwidth",
           "bytes/s, 1e6 or more (400 Gb/s are 50e9); 0: the machine's", o.network);

@@ -57,12 +57,9 @@ std::string number(double x) {
 // The least and the largest value that a chart shows upwards.
 std::pair<double, double> range_of(const std::vector<Line>& lines, bool from_zero) {
   double low = std::numeric_limits<double>::infinity(), high = -low;
-  for (const Line& line : lines) {
-    for (const Curve::Point& point : line.points) {
-      low = std::min(low, point.low);
-      high = std::max(high, point.high);
-    }
-  }
+  for (const Line& line : lines)
+    for (const Curve::Point& point : line.points)
+      low = std::min(low, point.low), high = std::max(high, point.high);
   if (from_zero || low > high) low = std::min(low, 0.0);
   high = std::max(high, low);
   const double margin = std::max({0.05 * (high - low), 1e-3 * std::abs(high), 1e-9});
@@ -128,19 +125,19 @@ std::string memory(const Ledger& ledger, double& y) {
 
 void Curve::add(std::int64_t iteration, double value) {
   const auto rounded = static_cast<float>(value);
-  if (!std::isfinite(rounded) || iteration <= last_) return;
-  last_ = iteration;
-  values_.emplace_back(static_cast<float>(iteration), rounded);
+  if (!std::isfinite(rounded)) return;
+  while (last() >= iteration) values_.pop_back();
+  values_.emplace_back(iteration, rounded);
 }
 
 std::vector<Curve::Point> Curve::points(std::int64_t last) const {
   const std::size_t each = (values_.size() + kMostPoints - 1) / kMostPoints;
   std::vector<Point> points;
-  for (std::size_t i = 0; i < values_.size() && values_[i].first <= static_cast<float>(last); ++i) {
-    const auto [iteration, value] = values_[i];
-    if (i % each == 0) points.push_back({iteration, value, value});
-    points.back().low = std::min<double>(points.back().low, value);
-    points.back().high = std::max<double>(points.back().high, value);
+  for (std::size_t i = 0; i < values_.size() && values_[i].first <= last; ++i) {
+    const double value = values_[i].second;
+    if (i % each == 0) points.push_back({1.0 * values_[i].first, value, value});
+    points.back().low = std::min(points.back().low, value);
+    points.back().high = std::max(points.back().high, value);
   }
   return points;
 }
@@ -188,21 +185,19 @@ std::filesystem::path run_picture_path(const std::string& out_dir) {
 
 std::string draw_run(const std::string& title, const Curves& run, const Curves& reference,
                      const Ledger& ledger) {
-  const std::int64_t last =
-      std::max<std::int64_t>({1, run.val_loss.last(), run.tokens_per_s.last()});
-  const auto end = static_cast<double>(last);
+  const auto last = std::max({std::int64_t{1}, run.val_loss.last(), run.tokens_per_s.last()});
   double y = 56;
   std::string body = text(kLeft, 18, "start", title);
-  body += chart("loss", false, end,
+  body += chart("loss", false, last,
                 {{"training", kOurs, 3, run.loss.points(last)},
                  {"validation", kVal, 1.5, run.val_loss.points(last)},
                  {"reference", kReference, 1, reference.loss.points(last)}},
                 y);
-  body += chart("gradient norm before clipping", true, end,
+  body += chart("gradient norm before clipping", true, last,
                 {{"", kOurs, 3, run.grad_norm.points(last)},
                  {"", kReference, 1, reference.grad_norm.points(last)}},
                 y);
-  body += chart("tokens/s", true, end, {{"", kOurs, 2, run.tokens_per_s.points(last)}}, y);
+  body += chart("tokens/s", true, last, {{"", kOurs, 2, run.tokens_per_s.points(last)}}, y);
   body += memory(ledger, y);
   return fmt::format(
       R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 900 {0}" style="max-width:900px">

@@ -24,20 +24,19 @@ class Curve {
     double x, low, high;
   };
 
-  /// Adds a value. It is left out if it is not finite, or if the iteration is not after the last
-  /// one.
+  /// Adds a value, unless it is not finite. Values of this iteration and of later ones are those of
+  /// a run that was resumed before them, so they go.
   void add(std::int64_t iteration, double value);
 
   /// The points of the curve up to iteration `last`, at most 500. If there are more values,
   /// neighbours become one point that spans them, so that no peak is lost.
   std::vector<Point> points(std::int64_t last) const;
   bool empty() const { return values_.empty(); }
-  std::int64_t last() const { return last_; }  ///< the last iteration; -1: none
+  /// The last iteration; -1: none.
+  std::int64_t last() const { return empty() ? -1 : values_.back().first; }
 
  private:
-  // A float is exact enough for a picture, and takes half the memory.
-  std::vector<std::pair<float, float>> values_;
-  std::int64_t last_ = -1;
+  std::vector<std::pair<std::int64_t, float>> values_;  // a float is exact enough for a picture
 };
 
 /// The curves of one run.

@@ -63,6 +63,15 @@ TEST(ConfigFile, ComputesAsPythonDoes) {
   EXPECT_EQ(value_of("x = max_iters", "max_iters = 5000\n"), "5000");
   EXPECT_EQ(value_of("x = learning_rate / 10"), "5.9999999999999995e-05") << "of nanoGPT's";
   EXPECT_EQ(value_of("x = 'ft-' + str(5)"), "ft-5");
+  for (const auto& [typed, printed] : {std::pair{"1e-3", "0.001"},
+                                       {"5e-5", "5e-05"},
+                                       {".5", "0.5"},
+                                       {"2.", "2.0"},
+                                       {"1_000.0", "1000.0"},
+                                       {"1e22", "1e+22"},
+                                       {"1_000", "1000"},
+                                       {"6 * 7", "42"}})
+    EXPECT_EQ(value_of("x = str(" + std::string(typed) + ")"), printed);
   const std::string time = value_of("x = 'ft-' + str(time.time())");
   EXPECT_GT(std::stod(time.substr(3)), 1.7e9);
 }
@@ -117,6 +126,9 @@ TEST(ConfigFile, IsReadFromAFileOrElseBuiltIn) {
   EXPECT_EQ(last(path).value, "99") << "the file wins";
   EXPECT_EQ(last("config/train_shakespeare_char.py").name, "warmup_iters");
   EXPECT_EQ(last("train_shakespeare_char").name, "warmup_iters");
+  for (const char* other :
+       {"my/train_gpt2.py", "train_gpt2.yaml", "./train_gpt2", "config/x/train_gpt2"})
+    EXPECT_TRUE(one_line_with(usage_error([&] { read_config(other); }), {other, "no such file"}));
 }
 
 TEST(ConfigFile, ListsTheBuiltInOnesWhereThereIsNone) {

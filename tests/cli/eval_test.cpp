@@ -60,6 +60,18 @@ TEST(Eval, SaysWhatTheRunSaidOnAnyNumberOfRanks) {
   }
 }
 
+// No step is divided among the ranks of an evaluation, so they may be more than its rows.
+TEST(Eval, RunsOnTheRanksOfTheRunAndOnMore) {
+  const TemporaryDirectory d;
+  output_of(d, training({"--ranks=4", "--batch_size=1", "--gradient_accumulation_steps=4"}));
+  const double said = last_of(d, "m.jsonl")["val_loss"];
+  for (const char* ranks : {"--ranks=1", "--ranks=4", "--ranks=7"}) {
+    output_of(d, {"eval", ranks, "--threads=1", "--backend=local", "--metrics=e.jsonl"});
+    const double told = last_of(d, "e.jsonl")["val_loss"];
+    EXPECT_NEAR(told / said, 1, 1e-6) << ranks;
+  }
+}
+
 // A typed option counts. A config counts too, and is the same for eval and for train.
 TEST(Eval, TakesOtherBatchesIfAskedTo) {
   const TemporaryDirectory d;

@@ -72,6 +72,8 @@ TEST(OptionsRefuse, WithOneLineThatNamesOptionExpectationAndRemedy) {
       {{"--device=mps"}, {"--device", "cpu or cuda", "'mps'"}},
       {{"--dtype=int8"}, {"--dtype", "float32", "int8"}},
       {{"--init_from=resume"}, {"--init_from", "--out_dir=DIR", "none"}},
+      {{"--batch_size=1000000", "--block_size=1024"}, {"--batch_size", "GB of memory"}},
+      {{"--n_embd=1000000"}, {"--n_embd", "GB of memory"}},
       {{"--init_from=gpt3"}, {"--init_from", "gpt2-xl", "'gpt3'"}},
       {{"--init_from=gpt2", "--pretrained=none"}, {"none/model.safetensors", "no such file"}},
       {{"--init_from=gpt2", "--bias=True"}, {"--bias", "--init_from"}},

@@ -57,6 +57,7 @@ TEST(Options, AnEmptyValueIsAValue) {
 
 TEST(Options, KeepOddValuesAsTheyAre) {
   EXPECT_EQ(parse_sample_options({"--start=--a=b"}).start, "--a=b");
+  EXPECT_EQ(parse_sample_options({"--start=\\n"}).start, "\n") << "as --help shows it";
   EXPECT_EQ(parse_sample_options({"--start=[x, \"y\"]"}).start, "[x, \"y\"]");
   EXPECT_EQ(parse_sample_options({"--start=a,b c=d"}).start, "a,b c=d");
 }
@@ -132,6 +133,8 @@ TEST(Options, TakeWhatIsComputedAgain) {
 TEST(Options, NoteWhatTheyDoNotDo) {
   EXPECT_TRUE(parse({"--compile=False", "--wandb_log=False", "--dtype=float32"}).notes.empty());
   const auto notes = parse({"--compile=True", "--wandb_log=True", "--dtype=bfloat16"}).notes;
+  const auto idle = parse({"--ranks=2", "--backend=local", "--transport=gloo"}).notes;
+  EXPECT_TRUE(idle.size() == 1 && one_line_with(idle[0], {"--transport=gloo", "Gloo"}));
   ASSERT_EQ(notes.size(), 3u);
   EXPECT_TRUE(one_line_with(notes[0], {"--compile"}));
   EXPECT_TRUE(one_line_with(notes[1], {"--dtype=bfloat16", "float32"}));

@@ -91,11 +91,23 @@ TEST(Curve, LeavesOutWhatHasNoPlace) {
   curve.add(2, kInfinity);
   EXPECT_EQ(curve.last(), 0);
   curve.add(3, 2);
-  curve.add(3, 5);  // the same iteration again
-  curve.add(1, 5);
   curve.add(4, 1e300);  // more than the largest float
   ASSERT_EQ(curve.points(9).size(), 2u);
   EXPECT_EQ(curve.points(9)[1].high, 2);
+}
+
+// The later of two lines of an iteration counts in a picture, and in a metrics file too.
+TEST(Curve, OfARunThatWasResumedForgetsWhatCameAfter) {
+  Curve curve;
+  for (int i = 0; i < 20; ++i) curve.add(i, 1);
+  for (int i = 15; i < 18; ++i) curve.add(i, 2);
+  curve.add(17, 3);
+  EXPECT_EQ(curve.last(), 17);
+  const auto points = curve.points(99);
+  ASSERT_EQ(points.size(), 18u);
+  EXPECT_EQ(points[14].high, 1);
+  EXPECT_EQ(points[15].high, 2);
+  EXPECT_EQ(points[17].high, 3);
 }
 
 TEST(Curves, ReadMetricsOfOursAndOfOthers) {

@@ -154,6 +154,20 @@ TEST(Finetuning, BeginsAtThePretrainedModel) {
   }
 }
 
+// The sizes of an evaluation are the model's: the context too, unless another is typed.
+TEST(Finetuning, IsEvaluatedWithThePretrainedModelsContext) {
+  const TemporaryDirectory directory;
+  prepare(directory);
+  const auto losses = [&](const Words& more) {
+    const std::string out = output_of(
+        directory, Words{"eval", "--init_from=gpt2", "--dataset=owls", "--eval_iters=1"} + more);
+    EXPECT_NE(out.find(more.empty() ? "16 tokens of context" : " tokens of context"), out.npos);
+    return out.substr(out.find("step 0: "));
+  };
+  EXPECT_EQ(losses({}), losses({"--block_size=16"}));
+  EXPECT_NE(losses({}), losses({"--block_size=8"}));
+}
+
 // The checkpoint holds what the pretrained model's files said: its sizes, its tokens, and their
 // texts.
 TEST(Finetuning, IsResumedWithoutThePretrainedModel) {
