@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -120,6 +121,23 @@ TEST(WholeRun, TakesWhatWasPlanned) {
     o.pretrained = directory.file("");
     o.out_dir = "";
     run_and_compare(o, "from weights");
+  }
+}
+
+// Units may be gathered further ahead than there are units, and all of them may stay.
+TEST(WholeRun, TakesWhatWasPlannedHoweverFewTheUnits) {
+  TrainOptions o;
+  o.backend = Backend::local;
+  o.ranks = 2, o.batch_size = 2, o.block_size = 8, o.n_head = 1, o.n_embd = 8;
+  o.max_iters = 3, o.eval_interval = 2, o.eval_iters = 1, o.sample = 0;
+  for (const int blocks : {1, 3}) {
+    for (const int unsharded : {0, 1, blocks}) {
+      for (const int ahead : {0, 1, 3}) {
+        SCOPED_TRACE(fmt::format("{} blocks, {} unsharded, {} ahead", blocks, unsharded, ahead));
+        o.n_layer = blocks, o.unsharded_blocks = unsharded, o.forward_prefetch = ahead;
+        run_and_compare(o, "from scratch");
+      }
+    }
   }
 }
 
