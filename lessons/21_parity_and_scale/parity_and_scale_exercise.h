@@ -11,7 +11,7 @@
 ///
 ///   - keeps 16 bytes for each element of its shards, one shard of each unit and of the root;
 ///   - borrows 4 + 4 bytes for each element of three slots: two of W * s(k * block) elements each,
-///     and the root's of W * s(root).
+///     and the root's of W * s(root). If all blocks are one unit, it needs one of the two.
 ///
 /// @param memory bytes that a rank has
 /// @param blocks at least 1
