@@ -13,4 +13,5 @@ done
 [ -n "$python" ] || { echo "skipped: no Python here with selenium"; exit 77; }
 JOBS=2 sh lessons/play/play.sh
 "$python" tests/play/browser_test.py build/play/index.html "$1"
+"$python" tests/play/together_test.py build/play/index.html
 "$python" tests/play/scale_test.py build/play/index.html "$@"

@@ -4,7 +4,7 @@ import { CLASSES, bytesText, timeText, shortName } from './draw.js';
 const isOff = (settings) => settings.backward_prefetch === 'none' && settings.forward_prefetch === 0;
 
 const gatherText = (rank, r) => {
-  const spans = rank.spans.filter((span) => span.lane === 1);
+  const spans = rank.spans.filter((span) => span.lane === 1 && span.bytes > 0);
   const why = 'A unit computes with all of its parameters, and a rank owns only its shard. A gather ' +
     'brings it the parts of the others. ';
   if (spans.length === 0) return `${why}Here there is none: each rank has all parameters already.`;
@@ -35,14 +35,15 @@ const peakText = (rank, r) => {
 };
 
 const prefetchText = (rank, settings) => {
-  const [, takes] = rank.busy;
+  const takes = rank.spans.some((span) => span.lane === 1 && span.bytes > 0) ? rank.busy[1] : 0;
   const [, waits] = rank.exposed;
   if (takes === 0) return 'Nothing: no parameters are gathered here.';
   const how = isOff(settings)
     ? 'Prefetch is off: a unit asks for its parameters when its turn has come, and then stands still. '
     : 'A unit asks for the parameters of the next one before it computes itself, so that they are ' +
       'sent meanwhile. ';
-  const price = isOff(settings) ? '' : ' The price is memory: more units are whole at a time.';
+  const discards = rank.events.some(({ verb }) => verb === 'R');
+  const price = isOff(settings) || !discards ? '' : ' The price is memory: more units are whole at a time.';
   return `${how}Gathers take ${timeText(takes)} here, and computation waits for ${timeText(waits)} of it.${price}`;
 };
 

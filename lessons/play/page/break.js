@@ -1,4 +1,5 @@
 // Break it: predict, switch a bug on, see what the numbers do.
+import { Engine } from './engine.js';
 import { bytesText, timeText, htmlElement } from './draw.js';
 import { DEFAULTS, engineSettings } from './settings.js';
 import { filmOf } from './film.js';
@@ -8,8 +9,8 @@ const STEPS = 30;
 const UNKNOWN = 'error';
 
 export class BreakIt {
-  constructor(engine, diffs) {
-    this.engine = engine;
+  constructor(diffs) {
+    this.engine = new Engine();
     this.diffs = diffs;
     this.view = (id) => document.getElementById(id);
     this.intact = new Map();  // measured once for each preset

@@ -23,6 +23,7 @@ export const bytesText = (n) => {
 };
 
 export const timeText = (seconds) => {
+  if (seconds < 9.995e-6) return `${Number((seconds * 1e6).toFixed(2))} µs`;
   if (seconds < 0.9995e-3) return `${(seconds * 1e6).toFixed(0)} µs`;
   if (seconds < 1) return `${(seconds * 1e3).toFixed(2)} ms`;
   return `${seconds.toFixed(2)} s`;

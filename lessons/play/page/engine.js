@@ -1,5 +1,6 @@
 // The engine in a worker of its own, so that the page never waits for it. Both come out of this
-// very file: a page that is opened from a file may not fetch others.
+// very file: a page that is opened from a file may not fetch others. An engine has one training, so
+// whoever trains has an engine alone. It starts when it is first asked.
 
 const bytesOf = async (id) => {
   const text = document.getElementById(id).textContent.trim();
@@ -26,7 +27,6 @@ export class Engine {
     this.waiting = new Map();
     this.next = 1;
     this.memory = 0;
-    this.worker = this.start();
   }
 
   async start() {
@@ -42,10 +42,12 @@ export class Engine {
     return worker;
   }
 
+  async end() { (await this.worker).terminate(); }
+
   // The answer to a request of engine/binding.h, by an engine with this bug, if there is a name;
   // throws what the engine answers as an error.
   async ask(request, broken = '') {
-    const worker = await this.worker;
+    const worker = await (this.worker ??= this.start());
     const id = this.next++;
     const answer = await new Promise((resolve) => {
       this.waiting.set(id, resolve);

@@ -67,22 +67,24 @@ export class Follow {
     const rows = momentsOf(film).map(({ sample, rows: values }) => {
       const cells = values.map((value, r) => this.cell(value, before && before[r]));
       before = values;
-      return htmlElement('tr', {}, this.cause(rank, sample, unit), ...cells);
+      return htmlElement('tr', {}, this.cause(rank, sample, unit, values), ...cells);
     });
     this.view('life').replaceChildren(head, ...rows);
   }
 
   // The event at this moment in words; of several, the last that is about the parameter's unit.
-  cause(rank, sample, unit) {
+  cause(rank, sample, unit, values) {
     const cell = htmlElement('td', {},
       htmlElement('span', { className: 'time', textContent: timeText(rank.times[sample]) }));
     const past = rank.events.filter((event) => event.sample <= sample);
     const event = past.findLast((e) => e.unit === unit && e.at === past.at(-1).at) || past.at(-1);
     if (sample === 0) {
-      cell.append('The step begins. Between steps only the shards are there. The gradient shard still has ' +
-        'the value of the step before, which does not count any more.');
+      const stay = values.some(([whole]) => whole !== null);
+      cell.append(`The step begins. Between steps ${stay ? 'whole parameters stay here' : 'only the shards are there'}. ` +
+        'The gradient still has the value of the step before, which does not count any more.');
     } else if (sample === rank.samples.length - 1) {
-      cell.append('AdamW has updated the shard, by its rank alone.');
+      const updates = values.filter(([, , , , m]) => m !== null).length;
+      cell.append(`AdamW has updated ${updates === 1 ? 'the shard, on its rank alone' : `it, on ${updates} ranks alike`}.`);
     } else {
       const said = describe(event, rank);
       cell.append(`Each rank ${said.text}`, htmlElement('br'), this.list.sourceLink(said));

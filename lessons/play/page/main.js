@@ -24,13 +24,14 @@ let before = null;  // the figures of the film before
 let chosen = 0;
 let nowCells = [];
 
-const seek = (at) => { player.pause(); player.seek(at); };
+const whenFilmed = (act) => (...words) => { if (film) act(...words); };
+const seek = whenFilmed((at) => { player.pause(); player.seek(at); });
 const choose = (rank) => { chosen = rank; if (film) showRank(); };
 const bars = new Bars(view('bars'), choose);
 const lanes = new Lanes(view('lanes'), seek);
 const curve = new Curve(view('curve'), seek);
 const list = new EventList(view('events'), (index) => { player.pause(); player.go(index); }, excerpts);
-const training = new Training(engine, () => settings);
+const training = new Training(() => settings);
 const follow = new Follow(engine, () => settings, list);
 const scale = new Scale(engine, () => settings);
 
@@ -113,9 +114,10 @@ let soon = 0;
 const change = (some) => {
   settings = { ...settings, ...some };
   history.replaceState(null, '', toLink(settings, scene));
+  const ofScale = scene === 'scale';  // when the timer ends, there may be another scene
   clearTimeout(soon);
   soon = setTimeout(() => {
-    if (scene === 'scale') return scale.run();
+    if (ofScale) return scale.run();
     training.restart();
     refilm();
   }, 120);
@@ -133,7 +135,7 @@ const showScene = (name) => {
     view(`scene-${each}`).hidden = each !== name;
     view(`tab-${each}`).setAttribute('aria-selected', String(each === name));
   }
-  if (name === 'train' && !training.losses) training.restart();
+  if (name === 'train') training.draw();
   if (name === 'step' && film) showRank();
   if (name === 'follow' && film) follow.run();
   if (name === 'scale') scale.run();
@@ -157,9 +159,9 @@ const KEYS = {
 };
 
 const start = () => {
-  view('play').onclick = () => player.toggle();
-  view('step').onclick = () => player.step(1);
-  view('back').onclick = () => player.step(-1);
+  view('play').onclick = whenFilmed(() => player.toggle());
+  view('step').onclick = whenFilmed(() => player.step(1));
+  view('back').onclick = whenFilmed(() => player.step(-1));
   view('speed').oninput = () => {
     player.speed = 2 ** Number(view('speed').value);
     view('speed-text').textContent = `${player.speed} ×`;
@@ -176,7 +178,7 @@ const start = () => {
       event.preventDefault();
     }
   });
-  new BreakIt(engine, JSON.parse(view('diffs').textContent));
+  new BreakIt(JSON.parse(view('diffs').textContent));
   new ResizeObserver(() => {
     if (film && scene === 'step') showRank();
     if (scene === 'train') training.draw();
@@ -184,8 +186,14 @@ const start = () => {
   }).observe(document.querySelector('main'));
   window.play = { engine, player, scale, arguments: (s) => planArguments({ ...DEFAULTS, ...s }), film: () => film, switches: SWITCHES };  // for the console, and for tests
   if (window.innerWidth < 900) view('settings-box').open = false;
-  showScene(scene);
-  refilm();
+  const followLink = () => {
+    ({ settings, scene } = fromLink(location.hash));
+    training.restart();
+    showScene(scene);
+    refilm();
+  };
+  window.onhashchange = followLink;  // a link of a lesson, typed into the page that is open
+  followLink();
 };
 
 start();

@@ -76,8 +76,9 @@ export class Scale {
     const { plan } = this;
     const waits = waitsOf(plan);
     const figures = {
-      'a step takes': timeText(plan.seconds),
-      'tokens/s a GPU': countText(plan.tokens_per_s),
+      'a step takes': timeText(plan.seconds) + (plan.straggler_seconds > 0
+        ? `, and ${timeText(plan.straggler_seconds)} more for late ranks` : ''),
+      'tokens/s a GPU, with late ranks': countText(plan.tokens_per_s),
       'tokens/s in all': countText(plan.tokens_per_s * plan.ranks),
       'of the GPU’s arithmetic (MFU)': `${(100 * plan.mfu).toFixed(1)} %`,
       'computation waits': `${timeText(waits)}, ${(100 * waits / plan.seconds).toFixed(0)} %`,

@@ -91,11 +91,13 @@ export const fromLink = (hash) => {
   const given = new URLSearchParams(hash.replace(/^#/, ''));
   for (const field of fields()) {
     const value = given.get(field.name);
-    if (value === null) continue;
+    if (!value) continue;
     if (field.options) {
       if (field.options.includes(value)) settings[field.name] = value;
     } else if (Number.isFinite(Number(value))) {
-      settings[field.name] = Math.min(field.max, Math.max(field.min, Number(value)));
+      const { min, max, step } = field;
+      const nearest = min + step * Math.round((Number(value) - min) / step);
+      settings[field.name] = Number(Math.min(max, Math.max(min, nearest)).toFixed(2));
     }
   }
   return { settings, scene: ['train', 'follow', 'break', 'scale'].find((s) => s === given.get('scene')) || 'step' };

@@ -1,4 +1,5 @@
 // It trains: real losses, a sample, and the fingerprint of the weights under several strategies.
+import { Engine } from './engine.js';
 import { svgElement, htmlElement, tickStep, countText } from './draw.js';
 import { engineSettings } from './settings.js';
 
@@ -9,8 +10,8 @@ const COMPARED = ['no_shard', 'shard_optimizer', 'shard_gradients', 'shard_grad_
 const COMPARED_STEPS = 10;
 
 export class Training {
-  constructor(engine, settings) {
-    this.engine = engine;
+  constructor(settings) {
+    this.engine = new Engine();
     this.settings = settings;  // a function
     this.view = (id) => document.getElementById(id);
     this.view('train-go').onclick = () => this.toggle();
@@ -21,71 +22,67 @@ export class Training {
   // More than the film's step, so that there is something to learn from.
   request() { return { ...engineSettings(this.settings()), batch_size: 4, block_size: 32 }; }
 
-  restart() {
-    this.running = false;
-    this.losses = null;
+  // Another run takes the place of this one; what is under way for this one is not shown any more.
+  restart(why = 'The training has not begun.') {
+    this.run = { losses: [], ms: 0, parameters: 0 };
+    this.setRunning(false);
     this.view('sample').textContent = 'After the first 100 steps, what the model writes.';
-    this.view('train-numbers').textContent = 'The training has not begun.';
+    this.view('train-numbers').textContent = why;
     this.draw([]);
   }
 
+  setRunning(running) {
+    this.running = running;
+    this.view('train-go').textContent = running ? 'Pause' : this.run.parameters ? 'Go on' : 'Train';
+  }
+
   async toggle() {
-    this.running = !this.running;
-    this.view('train-go').textContent = this.running ? 'Pause' : 'Go on';
-    if (!this.running || this.busy) return;
+    this.setRunning(!this.running);
+    if (this.busy) return;  // the steps under way end, and then it goes on or does not
     this.busy = true;
+    while (this.running) await this.more(this.run);
+    this.busy = false;
+  }
+
+  // Some steps of a run.
+  async more(run) {
     try {
-      await this.train();
-    } catch (error) {
-      this.view('train-numbers').textContent = error.message;
-      this.losses = null;
-    }
-    this.running = this.busy = false;
-    this.view('train-go').textContent = this.losses ? 'Go on' : 'Train';
-  }
-
-  async train() {
-    const begun = performance.now();
-    let parameters = '';
-    if (!this.losses) {
-      this.losses = [];
-      const answer = await this.engine.ask({ do: 'train', settings: this.request() });
-      parameters = `${countText(answer.parameters)} parameters, `;
-    }
-    const before = this.losses.length;
-    while (this.running && this.losses) {
+      if (!run.parameters) {
+        const { parameters } = await this.engine.ask({ do: 'train', settings: this.request() });
+        run.parameters = parameters;
+      }
+      if (run !== this.run) return;
+      const begun = performance.now();
       const { losses } = await this.engine.ask({ do: 'steps', n: AT_ONCE });
-      if (!this.losses) return;
-      this.losses.push(...losses);
-      const n = this.losses.length;
-      const each = (performance.now() - begun) / (n - before);
-      this.draw(this.losses);
-      this.view('train-numbers').textContent = `${parameters}step ${countText(n)}, loss ` +
-        `${losses.at(-1).toFixed(4)}, ${each.toFixed(0)} ms a step in this browser`;
-      if (n % SAMPLE_EVERY === 0) await this.sample();
+      if (run !== this.run) return;
+      run.losses.push(...losses);
+      run.ms += performance.now() - begun;
+      const n = run.losses.length;
+      this.draw(run.losses);
+      this.view('train-numbers').textContent = `${countText(run.parameters)} parameters, step ${countText(n)}, loss ` +
+        `${losses.at(-1).toFixed(4)}, ${(run.ms / n).toFixed(0)} ms a step in this browser`;
+      if (n % SAMPLE_EVERY > 0) return;
+      const { text } = await this.engine.ask({ do: 'sample', length: 160 });
+      if (run === this.run) this.view('sample').textContent = text;
+    } catch (error) {
+      if (run === this.run) this.restart(error.message);
     }
   }
 
-  async sample() {
-    const { text } = await this.engine.ask({ do: 'sample', length: 160 });
-    this.view('sample').textContent = text;
-  }
-
+  // Trains under other strategies beside the training, with the settings of this moment.
   async compare() {
-    this.running = false;
-    this.view('train-go').disabled = true;
-    while (this.busy) await new Promise((resolve) => setTimeout(resolve, 20));  // the last steps
-    this.busy = true;
-    this.losses = null;
-    this.view('train-go').textContent = 'Train';
+    const engine = new Engine();
+    const request = this.request();
     const rows = this.view('hashes');
-    rows.replaceChildren();
     const hashes = new Set();
+    rows.replaceChildren();
+    this.view('verdict').textContent = '';
+    this.view('compare').disabled = true;
     try {
       for (const strategy of COMPARED) {
-        await this.engine.ask({ do: 'train', settings: { ...this.request(), strategy, shard_size: 0 } });
-        const { losses } = await this.engine.ask({ do: 'steps', n: COMPARED_STEPS });
-        const { weights } = await this.engine.ask({ do: 'weights' });
+        await engine.ask({ do: 'train', settings: { ...request, strategy, shard_size: 0 } });
+        const { losses } = await engine.ask({ do: 'steps', n: COMPARED_STEPS });
+        const { weights } = await engine.ask({ do: 'weights' });
         weights.forEach((hash) => hashes.add(hash));
         rows.append(htmlElement('tr', {}, ...[strategy, String(losses.at(-1)), weights[0]].map(
           (textContent) => htmlElement('td', { textContent }))));
@@ -96,7 +93,8 @@ export class Training {
     } catch (error) {
       this.view('verdict').textContent = error.message;
     }
-    this.busy = this.view('train-go').disabled = false;
+    this.view('compare').disabled = false;
+    engine.end();
   }
 
   // At another width the same ones: what was trained stays to be seen when other runs follow it.
