@@ -180,8 +180,7 @@ TEST(Memory, OfBfloat16ThatIsComputedWithIsHalfASlotAndNoWire) {
   }
   EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::unsharded_parameters), 4 * (32 + 64));
   EXPECT_EQ(of(Device::cpu, DType::bfloat16, MemoryClass::communication), 2 * 64);
-  EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::unsharded_parameters),
-            2 * (32 + 64));
+  EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::unsharded_parameters), 2 * (32 + 64));
   EXPECT_EQ(of(Device::cuda, DType::bfloat16, MemoryClass::communication), 0);
 }
 
