@@ -31,9 +31,9 @@ bool same(const std::string& a, const std::string& b) {
 }
 
 // The reason why a file cannot be written, or must not be; empty if it can. Directories that are
-// missing can be made.
-// @param begin of a file that may be lost
-std::string obstacle(const fs::path& path, std::string begin) {
+// missing can be made. If `begin` is not empty, only a file that begins so, or is empty, may be
+// replaced.
+std::string obstacle(const fs::path& path, const std::string& begin) {
   std::error_code ignored;
   const fs::path whole = fs::absolute(path);
   fs::path there = whole;
@@ -43,9 +43,9 @@ std::string obstacle(const fs::path& path, std::string begin) {
   const int wanted = there == whole ? W_OK : W_OK | X_OK;
   if (::access(there.c_str(), wanted) != 0) return std::strerror(errno);
   if (begin.empty() || !fs::is_regular_file(there)) return "";
-  const std::string ours = begin;
-  const bool some = std::ifstream(there).read(begin.data(), std::ssize(begin)).gcount() > 0;
-  return !some || begin == ours ? "" : "a file of something else, which would be lost";
+  std::string found(begin.size(), '\0');
+  const bool some = std::ifstream(there).read(found.data(), std::ssize(found)).gcount() > 0;
+  return !some || found == begin ? "" : "a file of something else, which would be lost";
 }
 
 }  // namespace
