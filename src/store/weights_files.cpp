@@ -150,7 +150,7 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
 }
 
 std::vector<float> WeightsFiles::read(const TensorInfo& wanted) const {
-  if (wanted.numel() == 0) return {};  // no file need have it
+  if (wanted.numel() == 0) return {};  // a file may lack the tensor
   const auto found = std::ranges::lower_bound(tensors_, wanted.name, {}, &TensorInfo::name);
   const bool none = found == tensors_.end() || found->name != wanted.name;
   require_tensor(wanted, none ? nullptr : &*found, path_);

@@ -58,6 +58,7 @@ class WeightsFiles {
   /// Whole tensors, in the order of their names.
   const std::vector<TensorInfo>& tensors() const { return tensors_; }
 
+  /// The elements of a whole tensor. One without elements need not be in a file.
   /// @throws UsageError if there is no such tensor or it has another shape
   std::vector<float> read(const TensorInfo& tensor) const;
 
