@@ -33,7 +33,7 @@ int bench_command(const std::vector<std::string>& args) {
     write_text("--machine", machine, bench::bench_machine(options));
     return 0;
   }
-  fmt::print("{}; cores: {}; rounds: {}; medians\n", build_info(), cores, options.rounds);
+  fmt::print("{}; cores: {}; rounds for each median: {}\n", build_info(), cores, options.rounds);
   // These fork processes, so they come first, while this process has no threads.
   if (only == "all" || only == "steps") bench::bench_steps(options);
   if (only == "all" || only == "collectives") bench::bench_collectives(options, ranks);
