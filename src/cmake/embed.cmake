@@ -12,8 +12,9 @@
 #   extern const std::span<const std::pair<std::string_view, std::string_view>> <kNames>;
 #   }
 #
-# Paths are relative to the directory of the caller. CMake writes the .cpp in the build tree when it
-# configures, which it does again if a file changes. What a rule generated would have to be waited for.
+# Paths are relative to the directory of the caller. CMake writes the .cpp into the build tree when it
+# configures, and it configures again if a file changes. If a rule of the build wrote it, the library
+# would be compiled only after those that it links.
 
 function(nanofsdp_literal_of file literal)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${file}")

@@ -1,6 +1,7 @@
 // The engine in a worker of its own, so that the page never waits for it. Both come out of this
-// very file: a page that is opened from a file may not fetch others. An engine has one training, so
-// whoever trains has an engine alone. It starts when it is first asked.
+// very file: a page that is opened from a file may not fetch others. An engine has one training at a
+// time, so the training, a comparison and the broken runs each have an engine of their own. An engine
+// starts when it is first asked.
 
 const bytesOf = async (id) => {
   const text = document.getElementById(id).textContent.trim();
