@@ -40,7 +40,7 @@ void launch_threads(int world_size, int threads,
         std::async(std::launch::async, [&, rank, given = std::move(group[rank])]() mutable {
           // A rank that throws destroys its communicator, which tells the ranks that wait for it.
           auto comm = std::move(given);
-          Context context(rank, world_size, threads, options.device);
+          Context context(rank, world_size, threads, options.device, /*local_rank=*/0);
           body(context, std::move(comm));
         });
   }

@@ -45,7 +45,7 @@ struct Link {
 struct LocalOptions {
   std::chrono::milliseconds timeout = std::chrono::seconds(60);  ///< until all ranks have come
   Link link{};                  ///< the link that they pretend to have
-  Device device = Device::cpu;  ///< the device of the Contexts that launch_threads makes
+  Device device = Device::cpu;  ///< the device of launch_threads' Contexts; they share one GPU
 };
 
 /// Makes the communicators of the ranks 0 to world_size - 1. Each is for one thread and its

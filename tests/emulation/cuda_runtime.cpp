@@ -5,7 +5,7 @@
 #include <map>
 #include <mutex>
 
-// The host stands for one device; memory.cpp and streams.cpp have the rest.
+// The host stands for the devices; memory.cpp and streams.cpp have the rest.
 
 namespace {
 
@@ -16,6 +16,7 @@ cudaError_t start() {
   return process == getpid() ? cudaSuccess : cudaErrorInitializationError;
 }
 
+thread_local int used = 0;  // the device of this thread
 constexpr std::size_t kDefault = 48 * 1024, kMost = 227 * 1024;
 std::mutex of_limits;
 std::map<const void*, std::size_t>& limits() {  // it is never destroyed
@@ -33,9 +34,12 @@ int cuDriverGetVersion(int* version) {
 const char* cudaGetErrorName(cudaError_t) { return "cudaErrorEmulated"; }
 
 cudaError_t cudaDriverGetVersion(int* version) { return *version = CUDART_VERSION, start(); }
-cudaError_t cudaGetDeviceCount(int* count) { return *count = 1, start(); }
-cudaError_t cudaSetDevice(int device) { return device == 0 ? start() : cudaErrorInvalidDevice; }
-cudaError_t cudaGetDevice(int* device) { return *device = 0, start(); }
+cudaError_t cudaGetDeviceCount(int* count) { return *count = emulation::gpus, start(); }
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= emulation::gpus) return cudaErrorInvalidDevice;
+  return used = device, start();
+}
+cudaError_t cudaGetDevice(int* device) { return *device = used, start(); }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   return *properties = {"emulated GPU"}, start();
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -185,6 +186,9 @@ extern "C" int cuDriverGetVersion(int* version);
 const char* cudaGetErrorString(cudaError_t);
 const char* cudaGetErrorName(cudaError_t);
 cudaError_t cudaDriverGetVersion(int* version);
+namespace emulation {
+inline std::atomic<int> gpus = 1;  ///< how many GPUs the machine has; they are all the host
+}
 cudaError_t cudaGetDeviceCount(int* count);
 cudaError_t cudaSetDevice(int device);
 cudaError_t cudaGetDevice(int* device);

@@ -1,3 +1,4 @@
+#include <cuda_runtime.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -16,6 +17,20 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
+
+// Each reads the others' memory, which a kernel on another GPU cannot.
+TEST(GpuLink, RanksThatAreThreadsShareTheFirstOfSeveralGpus) {
+  emulation::gpus = 2;
+  comm::launch_threads(
+      3, 1,
+      [](Context& context, const std::unique_ptr<comm::Communicator>&) {
+        int device = -1;
+        EXPECT_EQ(cudaGetDevice(&device), cudaSuccess);
+        EXPECT_EQ(device, 0) << context.rank;
+      },
+      {.device = Device::cuda});
+  emulation::gpus = 1;
+}
 
 TEST(GpuLink, HoldsTheStreamOfACollective) {
   constexpr std::int64_t n = 1000;
