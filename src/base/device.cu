@@ -35,18 +35,19 @@ void CudaEvent::record(cudaStream_t stream) {
 
 bool CudaEvent::ready() {
   const cudaError_t state = cudaEventQuery(native());
-  if (state == cudaErrorNotReady) return false;
-  check(state, "work before an event");
-  return true;
+  if (state != cudaErrorNotReady) check(state, "work before an event");
+  return state == cudaSuccess;
 }
 
-void CudaEvent::synchronize() { check(cudaEventSynchronize(native()), "work before an event"); }
+void CudaEvent::synchronize() {
+  behind.synchronize();
+  check(cudaEventSynchronize(native()), "work before an event");
+}
 
 bool LateEvent::is_on_stream() {
   const std::lock_guard lock(mutex_);
-  if (recorded_ || !is_launched()) return recorded_;
-  record(stream_);
-  return recorded_ = true;
+  if (!recorded_ && is_launched()) record(stream_), recorded_ = true;
+  return recorded_;
 }
 
 void LateEvent::wait_for_device() {
@@ -90,21 +91,26 @@ class CudaStream final : public Stream {
   void enqueue(std::function<void()> work) override { work(); }
   // If the last work of the stream is not launched yet, there is nothing behind it, so its own
   // event is the point.
-  Event record() override { return Event(late_ ? late_ : std::make_shared<CudaEvent>(native())); }
+  Event record() override {
+    if (late_) return Event(late_);
+    const auto point = std::make_shared<CudaEvent>(native());
+    point->behind = last_;
+    return Event(point);
+  }
 
   void wait(const Event& event) override {
-    if (auto* const late = dynamic_cast<LateEvent*>(event.state())) late->wait_for_launch();
-    if (const auto* point = dynamic_cast<const CudaEvent*>(event.state())) {
-      check(cudaStreamWaitEvent(native(), point->native(), 0), "waiting for an event");
-      if (point->tells_more_than_cuda()) remember(event);
-    } else {
-      event.synchronize();  // A device cannot wait for an event of a thread, so the host does.
-    }
+    auto* const late = dynamic_cast<LateEvent*>(event.state());
+    if (late != nullptr) late->wait_for_launch();
+    const auto* const point = dynamic_cast<const CudaEvent*>(event.state());
+    // A device cannot wait for an event of a thread, so the host does.
+    if (point == nullptr) return event.synchronize();
+    check(cudaStreamWaitEvent(native(), point->native(), 0), "waiting for an event");
+    remember(late != nullptr ? event : point->behind);
   }
 
   void hold(std::chrono::duration<double> time) override {
-    const unsigned blocks = time.count() > 0 ? 1 : 0;
-    launch(*this, blocks, 1, wait_for, static_cast<long long>(time.count() * 1e9));
+    launch(*this, time.count() > 0 ? 1 : 0, 1, wait_for,
+           static_cast<long long>(time.count() * 1e9));
   }
 
   void synchronize() override {
@@ -114,7 +120,7 @@ class CudaStream final : public Stream {
 
   void follow(const std::shared_ptr<LateEvent>& event) {
     late_ = event;
-    remember(Event(event));
+    remember(last_ = Event(event));
   }
 
   cudaStream_t native() {
@@ -131,6 +137,7 @@ class CudaStream final : public Stream {
 
   cudaStream_t stream_ = nullptr;
   std::shared_ptr<LateEvent> late_;  // the stream's last work, if it is launched late
+  Event last_;                       // the last event of work that was launched late
   std::deque<Event> awaited_;        // events that synchronize() must wait for, too
   std::map<std::type_index, std::shared_ptr<void>> kept_;
 };
@@ -170,9 +177,8 @@ std::string in_words(int version) {
 // A driver runs builds of its own major version of CUDA and of all earlier ones.
 std::string why_not() {
   const int driver = driver_version(), build = CUDART_VERSION;
-  if (driver == 0) {
+  if (driver == 0)
     return "no CUDA driver on this machine (the build has CUDA " + in_words(build) + ")";
-  }
   if (driver / 1000 >= build / 1000) return "";
   return "the CUDA driver is too old: expected one for CUDA " + std::to_string(build / 1000) +
          ".0 or newer, got " + in_words(driver) + "; update it, or build with CUDA " +
@@ -200,8 +206,7 @@ void* allocate(std::size_t bytes) {
 void release(void* memory) noexcept { cudaFree(memory); }
 
 std::unique_ptr<Stream> make_stream(Priority priority) {
-  int least = 0;
-  int greatest = 0;
+  int least = 0, greatest = 0;
   check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "asking for priorities");
   return std::make_unique<CudaStream>(priority == Priority::high ? greatest : least);
 }

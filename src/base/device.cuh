@@ -73,9 +73,9 @@ class CudaEvent : public Event::State {
   void synchronize() override;
   cudaEvent_t native() const { return event_.get(); }
 
-  /// Whether the work may fail without CUDA's knowledge. If so, a stream that waits for this point
-  /// asks it when the host next waits for the stream.
-  virtual bool tells_more_than_cuda() const { return false; }
+  /// The last work before this point that may fail without CUDA's knowledge, if there is any. A
+  /// stream that waits for this point asks it when the host next waits for the stream.
+  Event behind{};
 
  protected:
   explicit CudaEvent(unsigned flags);  ///< makes a point that is recorded later
@@ -92,7 +92,6 @@ class LateEvent : public CudaEvent {
   explicit LateEvent(cudaStream_t stream) : CudaEvent(cudaEventDisableTiming), stream_(stream) {}
 
   bool ready() override { return is_on_stream() && CudaEvent::ready(); }
-  bool tells_more_than_cuda() const override { return true; }
 
   /// Blocks the host until the work is on the stream. @throws the library's error if it fails
   virtual void wait_for_launch() = 0;

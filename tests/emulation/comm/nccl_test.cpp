@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/device.cuh"
 #include "comm/mesh.h"
 #include "emulation/nccl_ranks.h"
 #include "nccl.h"
@@ -145,6 +146,14 @@ TEST(NcclErrors, ATimeoutShowsTheLastCallsHoweverTheHostWaits) {
               const OnDevice<float> x(context, {1});
               context.compute->wait(event);
               x.values();
+            }),
+            want);
+  // CUDA takes a copy behind the collective for done, once the collective is given up.
+  const cuda::Memory memory(cuda::allocate(1), cuda::release);
+  EXPECT_EQ(error_of_waiting([&](Context& context, const Event&) {
+              cuda::copy(*context.gather, memory.get(), memory.get(), 1);
+              context.compute->wait(context.gather->record());
+              context.compute->synchronize();
             }),
             want);
 }
