@@ -29,7 +29,9 @@ struct Team {
       : threads(threads), thread(threadIdx.x % threads), number(global_thread() / threads) {}
 
   // The column of this thread's element k. The threads of the team take kPack elements in turn,
-  // also if they read them one by one, so the bits do not depend on where a tensor begins.
+  // also if they read them one by one, so the bits do not depend on where a tensor begins. The
+  // kernels call fmaf for the same reason: a compiler that chose what to fuse might choose
+  // otherwise for packs.
   __device__ int column(int k) const {
     return static_cast<int>(k / kPack * threads + thread) * kPack + k % kPack;
   }
@@ -107,13 +109,13 @@ __global__ void __launch_bounds__(kMostThreads)
     mean += team.sum(sum) / static_cast<float>(C);
   }
   float squares = 0;
-  each<kCount>([&](int k) { squares += from_mean(k) * from_mean(k); });
+  each<kCount>([&](int k) { squares = fmaf(from_mean(k), from_mean(k), squares); });
   const float rstd = 1 / sqrtf(team.sum(squares) / static_cast<float>(C) + kLayerNormEps);
   Pack<W, kWide> scales[kCount / kWide], shifts[kCount / kWide];
   read(team, weight, width, scales);
   read(team, bias, bias != nullptr ? width : 0, shifts);
   float out[kCount];
-  each<kCount>([&](int k) { out[k] = (at(row, k) - mean) * rstd * at(scales, k) + at(shifts, k); });
+  each<kCount>([&](int k) { out[k] = fmaf(from_mean(k) * rstd, at(scales, k), at(shifts, k)); });
   write<kWide>(team, y + r * C, width, out);
   if (team.thread > 0 || width == 0) return;
   mean_out[r] = mean;
@@ -143,18 +145,18 @@ __global__ void __launch_bounds__(kMostThreads)
     const float mean = mean_in[r], rstd = rstd_in[r];
     float sum_g = 0, sum_gn = 0;
     each<kCount>([&](int k) {
-      const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
-      sum_g += g;
-      sum_gn += g * n;
-      sums[0][k] += at(dys, k) * n;
-      if (kBias) sums[kBias][k] += at(dys, k);
+      const float d = at(dys, k), w = at(scales, k), n = (at(xs, k) - mean) * rstd;
+      sum_g = fmaf(d, w, sum_g);
+      sum_gn = fmaf(d * w, n, sum_gn);
+      sums[0][k] = fmaf(d, n, sums[0][k]);
+      if (kBias) sums[kBias][k] += d;
     });
     const float mean_g = team.sum(sum_g) / static_cast<float>(C);
     const float mean_gn = team.sum(sum_gn) / static_cast<float>(C);
     float out[kCount];
     each<kCount>([&](int k) {
-      const float g = at(dys, k) * at(scales, k), n = (at(xs, k) - mean) * rstd;
-      out[k] = (g - mean_g - n * mean_gn) * rstd;
+      const float d = at(dys, k), w = at(scales, k), n = (at(xs, k) - mean) * rstd;
+      out[k] = fmaf(-n, mean_gn, fmaf(d, w, -mean_g)) * rstd;
     });
     //! [backward_row]
     write<kWide>(team, dx + r * C, width, out);
