@@ -27,9 +27,8 @@ int number_in(const std::string& path, const std::string& product) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line) && !file.eof();) {  // whole lines
     const std::size_t end = line.rfind(": ");
-    if (end != std::string::npos && line.substr(0, end) == product) {
+    if (end != std::string::npos && line.substr(0, end) == product)
       return std::atoi(line.c_str() + end + 2);
-    }
   }
   return -1;
 }
@@ -129,16 +128,15 @@ class Blas {
     const Memory aside{allocate(o.keep > 0 ? o.c.bytes() : 0), release};
     void* const d = o.keep > 0 ? aside.get() : o.c.raw();
     int best = 0;
-    float shortest = 0;
+    float shortest = INFINITY;
     for (int k = 0; k < plan.count; ++k) {
       if (run(stream, plan, k, o, d) != CUBLAS_STATUS_SUCCESS) continue;
       float ms = INFINITY;
-      for (int i = 0; i < 3; ++i) {
+      for (int i = 0; i < 3; ++i)
         ms = std::min(ms, time_of(native(stream), [&] {
                         for (int n = 0; n < 4; ++n) run(stream, plan, k, o, d);
                       }));
-      }
-      if (k == 0 || ms < 0.98f * shortest) best = k, shortest = ms;
+      if (ms < 0.98f * shortest) best = k, shortest = ms;
     }
     return best;
   }
