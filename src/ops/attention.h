@@ -35,9 +35,9 @@ namespace nanofsdp::ops {
 /// scratch. attention.cu (CUDA) keeps 64 x 64 of them at a time in the block's own memory and
 /// leaves scratch alone (ask for that of one thread); its heads have at most 128 features. On CUDA
 /// q, k, v, y and their gradients may all be bfloat16; lse is float32. Heads of 64 or 128 bfloat16
-/// features use the kernels of flash/ if their rows begin at multiples of 16 bytes. These kernels
-/// round the factors of products to bfloat16. All other heads use attention.cu, which rounds only
-/// its results.
+/// features use the kernels of flash/ if their rows begin at multiples of 16 bytes, and there are
+/// fewer than 65,536 sequences. These kernels round the factors of products to bfloat16. All other
+/// heads use attention.cu, which rounds only its results.
 ///
 /// A dropout mask depends only on the global row and on the element (base/dropout_key.h). Sequence
 /// b is row key.first_row + b of the key, and P[i, j] of head h is element (h * T + i) * T + j,

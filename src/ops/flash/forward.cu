@@ -138,7 +138,8 @@ __global__ void __launch_bounds__(P::kThreads, P::kBlocks)
 }  // namespace
 
 bool fits(const Call& call, std::initializer_list<Narrow> all) {
-  bool fits = call.D == 64 || call.D == 128;
+  // A grid has at most 65,535 layers, and each sequence is one.
+  bool fits = (call.D == 64 || call.D == 128) && call.heads / call.H < 65'536;
   for (const Narrow& x : all) {
     fits = fits && reinterpret_cast<std::uintptr_t>(x.data) % 16 == 0 && x.stride % 8 == 0;
   }
