@@ -29,7 +29,9 @@ struct Options {
   BackwardPrefetch backward_prefetch = BackwardPrefetch::pre;  ///< when the next gather is issued
   bool no_sync = false;  ///< accumulate whole gradients over micro-steps, and reduce once a step
   comm::ReduceOp reduction = comm::ReduceOp::average;  ///< how gradients of ranks are combined
-  std::int64_t alignment = 4;  ///< alignment of parameters in a row, in elements: 16 bytes
+  /// Alignment of parameters in a row, in elements: 4 of float32 are 16 bytes. In bfloat16 a GPU
+  /// multiplies faster with 8.
+  std::int64_t alignment = 4;
   bool poison = false;         ///< fill the memory of discarded parameters with NaN
   bool pool = true;            ///< if false, every unit has a slot of its own
   /// Send rank 0's values to all ranks, whose parameters may have no values. Collective.

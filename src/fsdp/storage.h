@@ -17,7 +17,7 @@ namespace nanofsdp::fsdp {
 /// @brief The memory of the whole parameters and gradients of a unit. Some strategies keep it: then
 /// the shard is a slice of the whole. The others borrow a slot for them, and give it back.
 ///
-/// All work is ordered on streams. On a GPU no step blocks the host.
+/// All work is ordered on streams. On a GPU the host does not wait for the device.
 
 /// How many slots the units without the root share.
 struct SlotCounts {

@@ -11,9 +11,9 @@ namespace nanofsdp::fsdp {
 ///     sharded -> gathering -> unsharded -> sharded            parameters
 ///     sharded -> reducing -> sharded                          gradients, when backward is over
 ///
-/// All work is enqueued on streams. On a GPU no step blocks the host. The states are the same under
-/// every strategy. A strategy decides only where whole copies lie and how long they are kept, and
-/// that is in storage.h.
+/// All work is enqueued on streams. On a GPU the host does not wait for the device. The states are
+/// the same under every strategy. A strategy decides only where whole copies lie and how long they
+/// are kept, and that is in storage.h.
 
 /// The purpose of a gather. Evaluations and checkpoints also gather, and their traffic is counted
 /// apart from that of training.

@@ -256,8 +256,9 @@ __global__ void add_up(const T* x, int n, double* out) {
   if (threadIdx.x == 0) out[blockIdx.x] += sum;
 }
 
-// A block of add_columns() sums eight neighbouring columns. In each row they are one sector of
-// memory, so it reads no byte without need. The rows of its threads take the rows of x in turn.
+// A block of add_columns() sums eight neighbouring columns. In each row of float32 they are one
+// sector of memory, so it reads no byte without need; in bfloat16 two blocks share a sector. The
+// rows of its threads take the rows of x in turn.
 constexpr unsigned kColumns = 8;
 constexpr unsigned kTurns = 64;
 
