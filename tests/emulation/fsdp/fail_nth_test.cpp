@@ -255,10 +255,11 @@ constexpr int kTold = 0, kHarmless = 3;  // exit codes of a trial
   try_in_child(connect, healthy, {});
 }
 
-class FailNth : public ::testing::TestWithParam<std::tuple<Connect, bool>> {};
+// GoogleTest runs suites of this name first. A child can only use CUDA if its parent has not.
+class FailNthDeathTest : public ::testing::TestWithParam<std::tuple<Connect, bool>> {};
 
 // The variable NANOFSDP_EVERY=1 tries every call, and NANOFSDP_FIRST begins with a later one.
-TEST_P(FailNth, EndsWithOneErrorEverywhereAndLeavesNothing) {
+TEST_P(FailNthDeathTest, EndsWithOneErrorEverywhereAndLeavesNothing) {
   const auto number = [](const char* variable, long otherwise) {
     const char* const value = std::getenv(variable);
     return value != nullptr ? std::atol(value) : otherwise;
@@ -286,7 +287,7 @@ TEST_P(FailNth, EndsWithOneErrorEverywhereAndLeavesNothing) {
   std::cout << points << " points, " << harmless << " harmless\n";
 }
 
-INSTANTIATE_TEST_SUITE_P(Emulated, FailNth,
+INSTANTIATE_TEST_SUITE_P(Emulated, FailNthDeathTest,
                          ::testing::Combine(::testing::Values(by_threads, by_nccl),
                                             ::testing::Bool()),
                          [](const auto& info) {
