@@ -61,6 +61,7 @@ MappedFile::MappedFile(const std::string& path, Fault fault) {
   size_ = size_of_file(path, fault);
   if (size_ == 0) return;  // an empty file cannot be mapped
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file >= 0) size_ = ::lseek(file, 0, SEEK_END);  // the path may lead to another file by now
   void* memory = file < 0 ? MAP_FAILED : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, file, 0);
   fault.got = std::strerror(errno);
   if (file >= 0) ::close(file);
