@@ -46,7 +46,8 @@ void NewFile::write(std::span<const std::byte> bytes) {
 }
 
 void NewFile::finish() {
-  if (::fsync(file_) != 0) cannot_write(path_);
+  const auto size = static_cast<off_t>(bytes_);  // a caller may have caught the error of a write
+  if (::fsync(file_) != 0 || ::lseek(file_, 0, SEEK_END) != size) cannot_write(path_);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) cannot_write(path_);
   ::close(std::exchange(file_, -1));
   sync_directory(std::filesystem::absolute(path_).parent_path().string());

@@ -106,7 +106,7 @@ void SafetensorsFile::read(const TensorInfo& wanted, std::int64_t first,
                            std::span<float> to) const {
   const TensorInfo& tensor = find(wanted);
   const auto count = static_cast<std::int64_t>(to.size());
-  NANOFSDP_CHECK(first >= 0 && first + count <= tensor.numel(), .what = "read of " + tensor.name,
+  NANOFSDP_CHECK(first >= 0 && first <= tensor.numel() - count, .what = "read of " + tensor.name,
                  .expected = fmt::format("elements within [0, {})", tensor.numel()),
                  .got = fmt::format("[{}, {})", first, first + count));
   const bool narrow = tensor.dtype == "BF16" || tensor.dtype == "F16";

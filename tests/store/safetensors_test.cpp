@@ -7,9 +7,12 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <numeric>
 
 #include "base/platform.h"
+#include "store/new_file.h"
+#include "support/errors.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
 
@@ -131,10 +134,13 @@ TEST(Safetensors, SaysThatTheDiskIsFull) {
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
   setrlimit(RLIMIT_FSIZE, &small);
   const std::string error = usage_error([&] { SafetensorsWriter(path, kTensors, {}); });
+  NewFile file(path);
+  EXPECT_NE(usage_error([&] { file.write(std::vector<std::byte>(200)); }), "");
+  EXPECT_NE(usage_error([&] { file.finish(); }), "");  // the name is for whole files
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
   EXPECT_TRUE(one_line_with(error, {"cannot write", path.c_str(), "File too large"})) << error;
-  EXPECT_TRUE(directory.empty());
+  EXPECT_FALSE(std::filesystem::exists(path));
 }
 
 TEST(Safetensors, NamesATensorThatIsNotThere) {
@@ -148,6 +154,9 @@ TEST(Safetensors, NamesATensorThatIsNotThere) {
   EXPECT_TRUE(one_line_with(error({"wte", {2, 3}}), {"model", "'wte'", "none of that name"}));
   EXPECT_TRUE(one_line_with(error({"a.bias", {2, 3}}), {"'a.bias'", "[2, 3]", "got [5]"}));
   EXPECT_EQ(file.read({"last", {1}}), numbers(1, 0));  // still usable
+  std::vector<float> room(4);
+  const std::int64_t far = std::numeric_limits<std::int64_t>::max() - 3;
+  testing::expect_error<Error>([&] { file.read({"a.bias", {5}}, far, room); }, "read of a.bias");
 }
 
 TEST(SafetensorsMalformed, NoTruncationIsTaken) {
