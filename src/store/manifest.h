@@ -30,7 +30,7 @@ struct Manifest {
 };
 
 /// The most bytes that a manifest may have. No larger one is read or written.
-inline constexpr std::uint64_t kLargestManifest = 8'000'000;
+inline constexpr std::uint64_t kLargestManifest = 100'000'000;
 
 /// The name of a rank's file, such as "rank_0_of_4.safetensors".
 std::string rank_file_name(std::size_t rank, std::size_t ranks);
