@@ -45,7 +45,7 @@ fs::path set_aside(const fs::path& directory, const std::vector<std::string>& na
     to = directory / fmt::format("set_aside.{}", n);
   }
   for (const std::string& name : names) {
-    if (!fs::exists(directory / name)) continue;
+    if (!fs::exists(fs::symlink_status(directory / name))) continue;  // it may lead nowhere
     fs::create_directory(made = to);
     fs::rename(directory / name, to / name);
   }

@@ -92,6 +92,9 @@ TEST(SetAside, NeverTakesThePlaceOfWhatWasSetAsideBefore) {
   EXPECT_EQ(read_file(d.file("set_aside.2")), "somebody's");
   EXPECT_EQ(read_file(d.file("set_aside.3/a")), "2");
   EXPECT_EQ(read_file(d.file("set_aside.3/b/c")), "3");
+  fs::create_symlink("nowhere", d.file("a"));
+  EXPECT_EQ(aside(), d.file("set_aside.4"));
+  EXPECT_TRUE(fs::is_symlink(d.file("set_aside.4/a")));
 }
 
 }  // namespace
