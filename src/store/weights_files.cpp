@@ -36,7 +36,7 @@ std::set<std::string> files_of_index(const fs::path& path) {
 // The paths of the files in a directory, in the order of their names. If there is an index, it says
 // which files belong together. If not, the numbers in their names do.
 std::vector<std::string> files_in(const fs::path& directory) {
-  static const std::regex numbered(R"((?:shard-\d+-)?model-\d+-of-(\d+)\.safetensors)");
+  static const std::regex numbered(R"((?:shard-\d+-)?model-\d+-of-(\d{1,9})\.safetensors)");
   const std::string one = (directory / "model.safetensors").string(), index = one + ".index.json";
   std::error_code none;
   if (fs::exists(one, none)) return {one};
@@ -67,9 +67,8 @@ std::int64_t end_of(const Box& box, std::size_t dim) {
 }
 
 bool overlap(const Box& a, const Box& b) {
-  for (std::size_t d = 0; d < a.offsets.size(); ++d) {
+  for (std::size_t d = 0; d < a.offsets.size(); ++d)
     if (std::max(a.offsets[d], b.offsets[d]) >= std::min(end_of(a, d), end_of(b, d))) return false;
-  }
   return true;
 }
 
@@ -118,9 +117,8 @@ void WeightsFiles::add(std::size_t file, const std::string& path) {
       std::vector<Box>& boxes = boxes_[tensor.name];
       const std::size_t dims = boxes.empty() ? tensor.shape.size() : boxes[0].offsets.size();
       bool fits = box.offsets.size() == dims && tensor.shape.size() == dims;
-      for (std::size_t d = 0; fits && d < dims; ++d) {
+      for (std::size_t d = 0; fits && d < dims; ++d)
         fits = box.offsets[d] >= 0 && box.offsets[d] <= kMostElements - tensor.shape[d];
-      }
       if (!fits) throw std::invalid_argument(fmt::format("'{}' at {}", tensor.name, box.offsets));
       boxes.push_back(std::move(box));
     }
@@ -138,9 +136,8 @@ TensorInfo WeightsFiles::whole(const std::string& name, const std::vector<Box>& 
       malformed(path_, fmt::format("every element of '{}' once", name), "some of them twice",
                 "is there a file of other weights?");
     }
-    for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
+    for (std::size_t d = 0; d < tensor.shape.size(); ++d)
       tensor.shape[d] = std::max(tensor.shape[d], end_of(boxes[i], d));
-    }
     got += static_cast<double>(boxes[i].saved.numel());
   }
   for (const std::int64_t dim : tensor.shape) expected *= static_cast<double>(dim);

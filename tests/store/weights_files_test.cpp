@@ -144,6 +144,11 @@ TEST_F(WeightsFilesTest, FilesThatBelongTogetherAreCounted) {
   EXPECT_TRUE(testing::one_line_with(complaint(), {"3 files of one model, got 2"}));
 }
 
+TEST_F(WeightsFilesTest, ANumberThatIsTooLongCountsNoFiles) {
+  write("model-00001-of-99999999999999999999.safetensors", {{"w", {1}, {1}}}, {}, "");
+  EXPECT_EQ(read({"w", {1}}), Values({1}));
+}
+
 TEST_F(WeightsFilesTest, AnotherShapeOrNameIsTold) {
   write("a.safetensors", {{"w", {1, 2}, {1, 2}, {0, 0}}});
   write("b.safetensors", {{"w", {1, 2}, {3, 4}, {1, 0}}});
