@@ -39,7 +39,7 @@ plan::Run planned_run(const train::TrainerOptions& o, const comm::RanksOptions& 
     run.save = [](plan::Rehearsal& of) {
       store::save_checkpoint("", of.model(), of.optimizer(), {});
       of.tape().release();
-      store::save_weights("", of.model(), {}, of.model().mesh().rank());
+      store::save_weights("", of.model(), {});
     };
   const bool gloo = ranks.backend == comm::Backend::gloo;
   const bool owners =

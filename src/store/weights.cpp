@@ -138,9 +138,8 @@ void require_names(fsdp::ShardedModel& model, std::span<const std::string> state
                                              tensor.rank(), tensor.size()),
                      .got = fmt::format("part {} of {}, dimension {} of {} in {} groups", part,
                                         parts, dim, shape.str(), groups));
-      for (std::size_t i = 0; row->trains() && i < states.size(); ++i) {
+      for (std::size_t i = 0; row->trains() && i < states.size(); ++i)
         add_name(names, parameter->name + "." + states[i]);
-      }
     }
   }
 }
@@ -183,12 +182,11 @@ std::vector<FileRecord> together(fsdp::ShardedModel& model, const std::string& a
   return records;
 }
 
-void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
-                  int rank) {
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata) {
   require_names(model);
   std::optional<SafetensorsWriter> writer;
   together(model, kWrites, [&](FileRecord&) {
-    if (rank == 0 && model.mesh().tensor().rank() == 0)
+    if (rank_of(model.mesh()) == 0)
       writer.emplace(weights_path(out_dir).string(), infos_of(model), metadata);
   });
   write_whole(model, writer, [](const TensorInfo& tensor) { return Range{0, tensor.numel()}; });
@@ -218,8 +216,7 @@ void save_sharded_weights(const std::string& directory, fsdp::ShardedModel& mode
       fmt::format("shard-{:05}-model-00001-of-00001.safetensors", rank_of(mesh) + 1);
   together(model, kWrites, [&](FileRecord&) {
     if (rank_of(mesh) > 0) return;
-    std::error_code none;  // if this fails, no file can be made, which is reported then
-    std::filesystem::create_directories(directory, none);
+    std::filesystem::create_directories(directory);
     require_no_weights(directory);
   });
   std::optional<SafetensorsWriter> writer;

@@ -20,7 +20,7 @@ namespace nanofsdp::store {
 /// modules share, as nanoGPT's head and embedding do, is stored once. The metadata hold whatever
 /// else the program wants to keep.
 ///
-///     store::save_weights("out", sharded, {{"made_by", "perceptron"}}, context.rank);
+///     store::save_weights("out", sharded, {{"made_by", "perceptron"}});
 ///
 ///     Model other;  // of the same shapes, at any number of ranks
 ///     auto loaded = fsdp::fully_shard(context, other, mesh, {});
@@ -40,12 +40,11 @@ namespace nanofsdp::store {
 /// DIR/model.safetensors.
 std::filesystem::path weights_path(const std::string& out_dir);
 
-/// Gathers the model unit by unit; rank 0 writes it. Collective; when it returns on any rank, the
-/// file is on the disk.
+/// Gathers the model unit by unit; rank 0 of its mesh writes it. Collective; when it returns on any
+/// rank, the file is on the disk.
 /// @throws UsageError, on every rank, if the file cannot be written; the earlier file is then still
 /// there. Error as require_names()
-void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata,
-                  int rank);
+void save_weights(const std::string& out_dir, fsdp::ShardedModel& model, const Metadata& metadata);
 
 /// Gathers the model unit by unit; every rank writes
 /// DIR/shard-RANK-model-00001-of-00001.safetensors, RANK from 00001 up (weights_files.h).

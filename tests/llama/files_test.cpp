@@ -40,7 +40,7 @@ const std::vector<Files> kFiles = {
      [](Rehearsal& run, const std::string& from) { store::load_weights(from, run.model()); },
      [](Rehearsal& run, const std::string& to) {
        run.tape().release();
-       store::save_weights(to, run.model(), {}, run.model().mesh().rank());
+       store::save_weights(to, run.model(), {});
      }},
     {"a file a rank",
      [](Rehearsal& run, const std::string& from) { store::load_weights(from, run.model()); },

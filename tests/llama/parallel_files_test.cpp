@@ -51,7 +51,7 @@ TEST(ParallelFiles, HoldTheWeightsOfOneRank) {
   for (const int tensor : {1, 2, 4}) {
     const testing::TemporaryDirectory directory;
     on_grid(4, tensor, [&](fsdp::ShardedModel& sharded, nn::Module&, const auto&) {
-      store::save_weights(directory.file(""), sharded, {}, sharded.mesh().rank());
+      store::save_weights(directory.file(""), sharded, {});
     });
     const store::WeightsFiles files(directory.file(""));
     for (std::size_t i = 0; i < wholes.size(); ++i)

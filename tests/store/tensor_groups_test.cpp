@@ -194,7 +194,7 @@ TEST(TensorGroupFiles, GoFromAnyMeshToAnyOther) {
     on(from, wholes, [&](Rank& rank) {
       rank.fill();
       save_checkpoint(o, rank.sharded, rank.optimizer);
-      save_weights(o, rank.sharded, {}, rank.mesh.rank());
+      save_weights(o, rank.sharded, {});
       save_sharded_weights(s, rank.sharded, {});
     });
     for (const std::string& files : {o, s}) {
@@ -245,8 +245,7 @@ TEST(TensorGroupFiles, FailOnAllRanks) {
      [&](Rank& rank) {
        for (const char* o : {"file/o", "none/o"}) {
          const std::string out = directory.file(o);
-         failed += usage_error([&] { save_weights(out, rank.sharded, {}, rank.mesh.rank()); }) !=
-                   "no error";
+         failed += usage_error([&] { save_weights(out, rank.sharded, {}); }) != "no error";
        }
        const std::string o = directory.file("file");
        failed +=
@@ -275,8 +274,8 @@ TEST(TensorGroupFiles, RefusePartsThatAreNone) {
       const TemporaryDirectory directory;
       fsdp::ShardedModel sharded(context, model, mesh, {});
       if (mesh.tensor().rank() == 0) return;
-      expect_error<Error>([&] { save_weights(directory.file("o"), sharded, {}, 0); }, c.why);
-      expect_error<Error>([&] { save_weights(directory.file("o"), sharded, {}, 0); }, "p0");
+      expect_error<Error>([&] { save_weights(directory.file("o"), sharded, {}); }, c.why);
+      expect_error<Error>([&] { save_weights(directory.file("o"), sharded, {}); }, "p0");
     });
   }
 }

@@ -67,7 +67,7 @@ TEST_P(Together, WhatIsSavedIsThereForEveryRankThatReturns) {
         const std::string weights = directory.file("w"),
                           shards = directory.file("s" + std::to_string(i));
         if (t.mesh.rank() == 0) std::filesystem::create_directories(weights);
-        save_weights(weights, t.sharded, {{"n", std::to_string(i)}}, t.mesh.rank());
+        save_weights(weights, t.sharded, {{"n", std::to_string(i)}});
         EXPECT_EQ(WeightsFiles(weights).metadata().at("n"), std::to_string(i));
         save_sharded_weights(shards, t.sharded, {});
         EXPECT_EQ(WeightsFiles(shards).tensors().size(), infos_of(t.sharded).size());
@@ -82,7 +82,7 @@ TEST_P(Together, WhatIsLoadedMayBeReplacedByWhoeverReturns) {
   const TemporaryDirectory directory;
   on_three(-1, 0, [&](TinyTraining& t) {
     const std::vector<float> first = t.weights();
-    save_weights(directory.file(""), t.sharded, {}, t.mesh.rank());
+    save_weights(directory.file(""), t.sharded, {});
     t.step(0);
     for (int i = 0; i < 5; ++i) {
       if (t.mesh.rank() == 2) std::this_thread::sleep_for(10ms);
@@ -103,7 +103,7 @@ TEST_P(Together, ASaveMayTakeLongerThanTheTimeout) {
     on_three(slow, 900,
              [&](TinyTraining& t) {
                save(t, directory.file("o"), 1);
-               save_weights(directory.file(""), t.sharded, {}, t.mesh.rank());
+               save_weights(directory.file(""), t.sharded, {});
                save_sharded_weights(directory.file("shards"), t.sharded, {});
                load(t, directory.file("o"));
              },
@@ -122,7 +122,7 @@ TEST_P(Together, WhatFailsOnOneRankFailsOnAll) {
     on_three(-1, 0, [&](TinyTraining& t) {
       std::signal(SIGXFSZ, SIG_IGN);
       save(t, o, 1);
-      save_weights(o, t.sharded, {{"n", "1"}}, t.mesh.rank());
+      save_weights(o, t.sharded, {{"n", "1"}});
       rlimit before{};
       getrlimit(RLIMIT_FSIZE, &before);
       const rlimit small{.rlim_cur = 3000, .rlim_max = before.rlim_max};
@@ -131,7 +131,7 @@ TEST_P(Together, WhatFailsOnOneRankFailsOnAll) {
       EXPECT_TRUE(one_line_with(usage_error([&] { save(t, o, 2); }),
                                 {"cannot write", file.c_str(), "File too large"}));
       const std::string weights = usage_error([&] {
-        save_weights(o, t.sharded, {{"n", "2"}}, t.mesh.rank());
+        save_weights(o, t.sharded, {{"n", "2"}});
       });
       EXPECT_TRUE(one_line_with(weights, {full == 0 ? "File too large" : "no error"}));
       EXPECT_TRUE(one_line_with(
@@ -168,7 +168,7 @@ TEST(LoadingWeights, InTheMiddleOfAPassIsRefused) {
   const TemporaryDirectory directory;
   Context context;
   TinyTraining t(context, comm::make_self(), {});
-  save_weights(directory.file(""), t.sharded, {}, 0);
+  save_weights(directory.file(""), t.sharded, {});
   const std::vector<float> before = t.weights();
   fsdp::Unit& unit = t.sharded.units()[1];
   unit.unshard();

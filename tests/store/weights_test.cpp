@@ -45,7 +45,7 @@ TEST(Weights, OfAnyModelComeBack) {
   const testing::TemporaryDirectory directory;
   Sharded saved("b", 4, 1), loaded("b", 4, 77);
   ASSERT_NE(saved.values(), loaded.values());
-  save_weights(directory.file(""), saved.sharded, {}, 0);
+  save_weights(directory.file(""), saved.sharded, {});
   load_weights(directory.file(""), loaded.sharded);
   EXPECT_EQ(saved.values(), loaded.values());
 }
@@ -54,7 +54,7 @@ TEST(Weights, OfAnyModelComeBack) {
 TEST(Weights, OfAnotherModelAreRefusedByTheirNames) {
   const testing::TemporaryDirectory directory;
   Sharded saved;
-  save_weights(directory.file(""), saved.sharded, {}, 0);
+  save_weights(directory.file(""), saved.sharded, {});
   Sharded renamed("c", 4), wider("b", 5);
   const std::vector<float> before = renamed.values();
   EXPECT_TRUE(testing::one_line_with(
