@@ -40,9 +40,8 @@ void remove_checkpoint(const fs::path& checkpoint) {
   if (!fs::is_directory(checkpoint)) return;
   fs::remove(checkpoint / kManifest);
   const std::vector<fs::path> all(fs::directory_iterator(checkpoint), {});
-  for (const fs::path& file : all) {
+  for (const fs::path& file : all)
     if (std::regex_match(file.filename().string(), ours)) fs::remove(file);
-  }
   if (fs::is_empty(checkpoint)) fs::remove(checkpoint);
 }
 
@@ -173,10 +172,9 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
   const fs::path directory = checkpoint_path(out_dir);
   require_names(model, optimizer.state_names());
   const std::vector<StateSlice> slices = slices_to_load(model.units(), optimizer);
-  for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()}) {
+  for (comm::Communicator* ranks : {&mesh.tensor(), &mesh.world()})
     comm::require_agreement(*ranks, *context.compute, "checkpoint", manifest.fingerprint,
                             "all ranks must see the same --out_dir");
-  }
   const std::size_t files = manifest.files.size();
   together(model, kLoads, [&](FileRecord&) {
     for (auto f = static_cast<std::size_t>(rank_of(mesh)); f < files;
@@ -184,10 +182,15 @@ Metadata load_checkpoint(const std::string& out_dir, fsdp::ShardedModel& model,
       verify(directory / rank_file_name(f, files), manifest.files[f], remedy(out_dir));
     }
   });  // now every rank knows that all files are good, before it uses one
-  together(model, kLoads, [&](FileRecord&) {
-    read_rank_files(directory, files, *context.compute, infos_of(model), slices,
-                    manifest.optimizer_steps);
-  });  // no rank trains before all have loaded
+  for (const bool writes : {false, true})  // no rank writes before all know that they will find all
+    together(model, kLoads, [&](FileRecord&) {
+      read_rank_files(directory, files, *context.compute, infos_of(model), slices,
+                      manifest.optimizer_steps, writes);
+      NANOFSDP_REFUSE_IF(read_manifest(out_dir).fingerprint != manifest.fingerprint,
+                         .what = "checkpoint '" + directory.string() + "'",
+                         .got = "another one, which a run has saved meanwhile",
+                         .hint = "start again");
+    });  // no rank trains before all have loaded
   finish_loading(model.units(), optimizer, manifest.optimizer_steps);
   return manifest.metadata;
 }

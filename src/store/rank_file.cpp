@@ -82,18 +82,16 @@ FileRecord write_rank_file(const fs::path& path, Stream& stream,
   }
   SafetensorsWriter writer(path.string(), std::move(tensors), metadata);
   std::vector<float> room;
-  for (const StateSlice& slice : slices) {
-    for (const auto& [name, values] : slice.tensors) {
+  for (const StateSlice& slice : slices)
+    for (const auto& [name, values] : slice.tensors)
       writer.append(on_host<float>(stream, values, room));
-    }
-  }
   const NewFile& file = writer.finish();
   return {file.bytes(), file.fingerprint()};
 }
 
 void read_rank_files(const fs::path& directory, std::size_t files, Stream& stream,
                      std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
-                     std::int64_t steps) {
+                     std::int64_t steps, bool writes) {
   Index index;
   std::deque<SafetensorsFile> opened;
   for (std::size_t rank = 0; rank < files; ++rank) {
@@ -111,17 +109,17 @@ void read_rank_files(const fs::path& directory, std::size_t files, Stream& strea
     NANOFSDP_REFUSE_IF(!items, .what = "checkpoint '" + directory.string() + "'",
                        .expected = "all of the model's parameter " + slice.parameter.name,
                        .got = "gaps, or elements that are there twice");
-    if (slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
+    if (writes && slice.steps != nullptr) *slice.steps = pieces.steps.value_or(steps);
     for (const auto& [name, values] : slice.tensors) {
       room.resize(static_cast<std::size_t>(values.numel()));
       auto to = std::span(room);
       for (const ReadItem& item : *items) {
-        const auto count = static_cast<std::size_t>(item.in_saved.size());
+        const auto count = static_cast<std::size_t>(writes ? item.in_saved.size() : 0);
         const auto& [file, numel, first] = pieces.places[item.saved];
         file->read({name, {numel}}, first + item.in_saved.begin, to.first(count));
         to = to.subspan(count);
       }
-      transfer(stream, Tensor(room.data(), values.shape()), values);
+      if (writes) transfer(stream, Tensor(room.data(), values.shape()), values);
     }
   }
 }

@@ -31,6 +31,7 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
                            const std::vector<StateSlice>& slices);
 
 /// Fills `slices` from the files of all ranks, at any number of ranks. It reads no other elements.
+/// @param writes if false, it only finds out whether the files have all elements
 /// @param files how many files there are in `directory`
 /// @param model all parameters of the model
 /// @param steps taken for a parameter if its file does not say how many steps it has made
@@ -38,6 +39,6 @@ FileRecord write_rank_file(const std::filesystem::path& path, Stream& stream,
 ///   or of another shape, if they are of another model; or a parameter that is not complete
 void read_rank_files(const std::filesystem::path& directory, std::size_t files, Stream& stream,
                      std::span<const TensorInfo> model, const std::vector<StateSlice>& slices,
-                     std::int64_t steps);
+                     std::int64_t steps, bool writes = true);
 
 }  // namespace nanofsdp::store

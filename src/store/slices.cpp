@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/check.h"
+
 namespace nanofsdp::store {
 namespace {
 
@@ -11,6 +13,8 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
                                   bool shard_alone) {
   std::vector<StateSlice> slices;
   for (std::size_t u = 0; u < units.size(); ++u) {
+    NANOFSDP_CHECK(optimizer.unit(u) == &units[u], .what = "checkpoint",
+                   .expected = "an optimizer of all units of the model", .got = "another");
     for (const fsdp::ShardedParameters& row : units[u].rows()) {
       for (std::size_t i = 0; i < row.parameters().size(); ++i) {
         fsdp::Piece piece = row.owned(i);
@@ -29,9 +33,8 @@ std::vector<StateSlice> slices_of(std::span<fsdp::Unit> units, fsdp::ShardedOpti
         };
         add(parameter.name, row.parameter_shard());
         if (!row.trains()) continue;
-        for (std::size_t s = 0; s < optimizer.state_names().size(); ++s) {
+        for (std::size_t s = 0; s < optimizer.state_names().size(); ++s)
           add(parameter.name + "." + optimizer.state_names()[s], optimizer.state(u)[s]);
-        }
         slice.steps = &optimizer.parameter_steps(u)[i];
       }
     }
