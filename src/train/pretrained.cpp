@@ -66,7 +66,8 @@ class Pretrained {
     const auto dims = parameter.shape.dims();
     const store::TensorInfo& there = find(parameter.name, dims.size());
     store::TensorInfo tensor{there.name, {dims.begin(), dims.end()}};
-    if (parameter.name == "transformer.wpe.weight") tensor.shape[0] = there.shape[0];
+    if (parameter.name == "transformer.wpe.weight")  // the model's context may be shorter
+      tensor.shape[0] = std::max(tensor.shape[0], there.shape[0]);
     const bool linear = dims.size() == 2 && parameter.name.find(".h.") != std::string::npos;
     if (linear && transposed_) std::swap(tensor.shape[0], tensor.shape[1]);
     std::vector<float> values = files_.read(tensor);

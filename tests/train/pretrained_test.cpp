@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "gpt/gpt.h"
 #include "store/safetensors.h"
+#include "support/errors.h"
 #include "support/ranks.h"
 #include "support/temporary_directory.h"
 #include "support/usage_error.h"
@@ -114,6 +115,11 @@ TEST(Pretrained, HasTheLogitsOfPyTorch) {
 // This is nanoGPT's crop_block_size: the positions that are left have not changed.
 TEST(Pretrained, CropsToASmallerContext) {
   for (const int ranks : {1, 3}) expect_logits(logits_of(kSmall, ranks, 8), {"0", "7"});
+}
+
+TEST(Pretrained, HasNoPositionsForALongerContext) {
+  testing::expect_error<std::exception>([] { logits_of(kSmall, 1, 17); },
+                                        "'wpe.weight' of shape [17, 8], got [16, 8]");
 }
 
 // The text is three times as long as the context. PyTorch's likeliest token was always clear.
