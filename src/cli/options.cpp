@@ -64,9 +64,8 @@ void settle_resumed(TrainOptions& o, CommandLine& line) {
     return found->second;
   };
   for (const char* name : {"n_layer", "n_head", "n_embd", "block_size", "bias"}) {
-    if (line.given(name) && line.value(name) != said(name)) {
+    if (line.given(name) && line.value(name) != said(name))
       note(o.notes, name, line.value(name), "the checkpoint has " + said(name));
-    }
     line.set(name, said(name), place);
   }
   for (const char* name : {"dataset", "batch_size", "eval_iters", "seed"}) {

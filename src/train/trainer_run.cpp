@@ -40,7 +40,7 @@ void Trainer::trace(std::int64_t iteration) {
 
 void Trainer::resume() {
   const store::Manifest manifest = store::read_manifest(options_.out_dir);
-  const RunState state = run_state_of(manifest.metadata, options_.out_dir);
+  RunState state = run_state_of(manifest.metadata, options_.out_dir);
   const std::string what = "checkpoint '" + store::checkpoint_path(options_.out_dir).string() + "'";
   const data::Tokenizer& tokenizer = dataset_.tokenizer();
   if (state.alphabet != tokenizer.chars() || state.vocab_size != tokenizer.vocab_size()) {
@@ -53,7 +53,9 @@ void Trainer::resume() {
                      .expected = fmt::format("at most --max_iters={}", options_.max_iters),
                      .got = fmt::format("iteration {}", state.iteration),
                      .hint = "give a larger --max_iters to train on");
-  store::load_checkpoint(options_.out_dir, sharded_, optimizer_);
+  // If another run has saved since, these are the words of the values that were loaded.
+  state = run_state_of(store::load_checkpoint(options_.out_dir, sharded_, optimizer_),
+                       options_.out_dir);
   generator_.set_state(state.generator);
   best_val_loss_ = state.best_val_loss;
   first_ = saved_ = state.iteration;
@@ -81,8 +83,7 @@ void Trainer::save(std::int64_t iteration, double val_loss, Listener& listener) 
                                               .chars = tokenizer.chars(),
                                               .iteration = iteration,
                                               .val_loss = val_loss,
-                                              .pieces = tokenizer.pieces()}),
-                      context_.rank);
+                                              .pieces = tokenizer.pieces()}));
   listener.saved(store::weights_path(options_.out_dir).string());
 }
 
