@@ -47,10 +47,8 @@ Transformer::Transformer(const GPTConfig& config)
   add("wte", wte_);
   add("wpe", wpe_);
   add("drop", drop_);
-  for (int i = 0; i < config.n_layer; ++i) {
-    h_.push_back(std::make_unique<Block>(config));
-    add(fmt::format("h.{}", i), *h_.back());
-  }
+  for (int i = 0; i < config.n_layer; ++i)
+    add(fmt::format("h.{}", i), *h_.emplace_back(std::make_unique<Block>(config)));
   add("ln_f", ln_f_);
 }
 
@@ -82,10 +80,8 @@ GPT::GPT(const GPTConfig& config)
 
 Tensor GPT::do_forward(nn::Tape& tape, Tensor tokens) {
   Tensor x = transformer_.forward(tape, tokens);
-  if (tape.cache() != nullptr) {  // decoding needs the logits of the last position only
-    const std::int64_t C = x.dim(2);
-    x = x.slice(x.numel() - C, C).view({1, 1, C});
-  }
+  if (tape.cache() != nullptr)  // decoding needs the logits of the last position only
+    x = x.slice(x.numel() - x.dim(2), x.dim(2)).view({1, 1, x.dim(2)});
   return lm_head_.forward(tape, x);
 }
 

@@ -45,8 +45,8 @@ Tensor Arena::keep(Position position, const Tensor& tensor) {
   });
   const bool has_own = own != more_.end();
   const Position begin = has_own ? own->begin : offset_in(block_, tensor);
-  const bool is_foreign = !has_own && begin >= block_.bytes();
-  if (is_foreign || begin < position) return rewind(position), tensor;
+  const bool is_own = has_own || begin < block_.bytes();
+  if (!is_own || begin < position) return rewind(position), tensor;
   const std::uint64_t bytes = has_own ? own->memory.bytes() : aligned(tensor.bytes());
   if (begin - position < bytes / 64) return rewind(aligned(begin + bytes)), tensor;
   rewind(position);

@@ -20,12 +20,18 @@ std::string path_to(const Module& root, const Module& module) {
 
 }  // namespace
 
-void Tape::begin(bool training, const DropoutKey& key) {
-  NANOFSDP_CHECK(saved_.empty() && at_work_.empty(), .what = "forward pass",
-                 .expected = "the pass before it to have ended",
+void Tape::require_ended() const {
+  // A training whose backward has restored everything may still lack its end_backward().
+  const bool over = !training_ || ends_.empty();
+  NANOFSDP_CHECK(over && saved_.empty() && at_work_.empty(), .what = "pass",
+                 .expected = "end_backward() after the pass before it",
                  .got = fmt::format("{} saved activations, {} modules at work", tensors_.size(),
                                     at_work_.size()),
                  .hint = "end() gives a pass up");
+}
+
+void Tape::begin(bool training, const DropoutKey& key) {
+  require_ended();
   if (!ends_.empty()) end();  // the last pass was an evaluation that no call has ended
   // The size that an evaluation needs is no guide for a training, which needs more.
   if (training && !std::exchange(sized_, true)) arena_.clear();

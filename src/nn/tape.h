@@ -115,7 +115,7 @@ class Tape {
 
   /// Starts a forward pass. The pass before must have ended. In training, activations are saved and
   /// dropout is on. Its masks are those of no other pass, on this rank or on any other.
-  /// @throws Error if the pass before saved activations and has not ended, or a module still runs
+  /// @throws Error if the pass before was a training and has not ended, or a module still runs
   void begin(bool training) { begin(training, {seed_, context_.passes++, context_.rank}); }
   /// The same, but the key decides the masks of dropout: two passes with equal keys drop the same
   /// elements. A key names the micro-step and the rows that the pass computes.
@@ -166,7 +166,8 @@ class Tape {
 
   /// Frees the memory of activations between two passes, if something else needs it. The next pass
   /// allocates it again.
-  void release() { arena_.clear(); }
+  /// @throws Error as begin() does
+  void release() { require_ended(), arena_.clear(); }
 
   /// Ends a pass after its backward.
   /// @throws Error if backward has not restored everything that forward saved
@@ -183,6 +184,7 @@ class Tape {
   const Module* at_work() const { return at_work_.empty() ? nullptr : at_work_.back(); }
   std::string name_of(const Module* module) const;
   void require_own(std::size_t count);
+  void require_ended() const;
   void end(bool backward);
 
   Context& context_;
